@@ -51,7 +51,7 @@ impl Exit {
         let Some(lost) = lost_output(flushed.stdout, host) else {
             return self.code;
         };
-        host.tell(&lost);
+        host.print_problem(&lost);
         output.flush_stderr(LAST_LINE_WAIT_MAX);
         self.code.max(lost.code)
     }

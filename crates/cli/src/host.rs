@@ -241,15 +241,15 @@ impl ProcessHost {
         let stderr = self.output.stderr();
         let style = self.terminal.style(stderr.is_terminal());
         let text = style.paint(TextRole::Dim, Styled::text(text));
-        stderr.lines(text, OutputPriority::Must);
+        stderr.lines(text, OutputPriority::Required);
     }
 
     /// Prints an error to standard error.
-    pub(crate) fn tell(&self, problem: &CliError) {
+    pub(crate) fn print_problem(&self, problem: &CliError) {
         let stderr = self.output.stderr();
         let style = self.terminal.style(stderr.is_terminal());
         let text = style.failure(&problem.message, problem.hint.as_deref());
-        stderr.lines(text, OutputPriority::Must);
+        stderr.lines(text, OutputPriority::Required);
     }
 }
 

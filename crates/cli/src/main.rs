@@ -20,7 +20,7 @@ mod display;
 mod error;
 mod exit;
 mod host;
-mod last_words;
+mod start_error;
 mod logging;
 mod output_file;
 mod project_trust;
@@ -66,17 +66,17 @@ fn main() -> ExitCode {
         Err(code) => return code,
     };
     let wants_envelope = cli.command.wants_envelope();
-    let exhausted = move || last_words::print_start_error(&resources::exhausted(), wants_envelope);
-    last_words::exit_when_this_thread_panics(Some(Box::new(exhausted)));
+    let exhausted = move || start_error::print_start_error(&resources::exhausted(), wants_envelope);
+    start_error::exit_when_this_thread_panics(Some(Box::new(exhausted)));
     let host = match resources::check()
         .and_then(|()| ProcessHost::of_process(signals, cli.command.output_file()))
     {
         Ok(host) => host,
         Err(problem) => {
-            return ExitCode::from(last_words::print_start_error(&problem, wants_envelope));
+            return ExitCode::from(start_error::print_start_error(&problem, wants_envelope));
         }
     };
-    last_words::exit_when_this_thread_panics(None);
+    start_error::exit_when_this_thread_panics(None);
     logging::start(host.output.stderr());
     let exit = match dispatch(cli, &host) {
         Ok(exit) => exit,
@@ -84,7 +84,7 @@ fn main() -> ExitCode {
             if let Some(envelope) = problem.envelope().filter(|_| wants_envelope) {
                 host.output.stdout().json(&envelope, OutputPriority::Last);
             }
-            host.tell(&problem);
+            host.print_problem(&problem);
             problem.into()
         }
     };
@@ -156,7 +156,7 @@ fn dispatch(cli: Cli, host: &ProcessHost) -> Result<Exit, CliError> {
         CliCommand::Mcp(args) => host.block_on(commands::mcp::mcp(&args, host)),
         CliCommand::Schema(args) => {
             let schema = args.name.text();
-            host.output.stdout().answer(schema, OutputPriority::Must);
+            host.output.stdout().answer(schema, OutputPriority::Required);
             Ok(Exit::from(0))
         }
         CliCommand::Man(args) => commands::man::man(&args, host).map(Exit::from),
@@ -167,7 +167,7 @@ fn dispatch(cli: Cli, host: &ProcessHost) -> Result<Exit, CliError> {
                     host.block_on(commands::sessions::session_completions(&args.store, host))?
                 }
             };
-            host.output.stdout().answer(&text, OutputPriority::Must);
+            host.output.stdout().answer(&text, OutputPriority::Required);
             Ok(Exit::from(0))
         }
     }

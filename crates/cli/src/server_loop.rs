@@ -28,7 +28,7 @@ pub(crate) trait HostedServer {
     fn store_file(&self) -> Option<PathBuf>;
 
     /// Shows a line to the operator.
-    fn tell(&self, line: &str);
+    fn show_line(&self, line: &str);
 
     /// Resolves when the server ends without a signal; the process then exits with code 0.
     ///
@@ -80,12 +80,12 @@ pub(crate) async fn run_server<S: HostedServer>(
     };
     if let Some(addresses) = server.addresses() {
         let stdout = host.output.stdout();
-        stdout.answer(addresses, OutputPriority::Must);
+        stdout.answer(addresses, OutputPriority::Required);
     }
     sessions.set_store(server.store_file());
     let remote = RemoteListener::listen(sessions, &host.sockets);
     if let Some(problem) = remote.problem() {
-        server.tell(&problem);
+        server.show_line(&problem);
     }
     let (cause, has_ended) = loop {
         tokio::select! {
@@ -133,7 +133,7 @@ async fn shut_down(
     let force = |_hurry: ControlEffect| server.force(cause);
     match supervisor.wait_to_exit(stopping, force).await {
         Some(report) => server.report(report),
-        None => server.tell("the time is over: what still runs ends with the process"),
+        None => server.show_line("the time is over: what still runs ends with the process"),
     }
 }
 

@@ -33,24 +33,24 @@ pub(crate) async fn detach_background(
         .await;
     let not_kept = |why: &str| format!("background work is not kept: {why}");
     let mut said: Vec<String> = match answer {
-        Some(Ok(answers)) => answers.iter().filter_map(refused_in_words).collect(),
+        Some(Ok(answers)) => answers.iter().filter_map(describe_refused).collect(),
         Some(Err(error)) => vec![not_kept(&error.to_string())],
         None if is_running() => vec![not_kept("it was not let go in time")],
         None => Vec::new(),
     };
     let detached = session.detached_work();
-    said.extend(detached.iter().map(runs_on_in_words));
+    said.extend(detached.iter().map(describe_running_work));
     said.extend(to_stop(detached.len(), &flags.stop(session.id())));
     said
 }
 
-fn refused_in_words(answer: &DetachResult) -> Option<String> {
+fn describe_refused(answer: &DetachResult) -> Option<String> {
     let (id, name) = (&answer.work.id, &answer.work.name);
     let why = answer.refused.as_ref()?;
     Some(format!("{id} is not kept: {name} · {why}"))
 }
 
-fn runs_on_in_words(work: &OrphanedWork) -> String {
+fn describe_running_work(work: &OrphanedWork) -> String {
     let runs = Some(format!("{} runs on: {}", work.id, work.name));
     let output = work.output.as_ref();
     let output = output.map(|output| format!("output: {output}"));

@@ -25,11 +25,11 @@ pub struct HistoryMatch {
 #[derive(Debug, PartialEq, Eq)]
 pub enum SearchStep {
     /// The search continues.
-    GoesOn,
+    Continues,
     /// The search is cancelled, and the draft is on the line again.
-    GivenUp,
+    Cancelled,
     /// The search has ended, and the key edits the found line. `None` if the key edits the draft.
-    Over(Option<String>),
+    Ended(Option<String>),
 }
 
 impl HistorySearch {
@@ -67,10 +67,10 @@ impl HistorySearch {
                 let found = history.find(&self.query, older);
                 self.found = found.or_else(|| self.found.take());
             }
-            Key::Cancel | Key::Escape => return SearchStep::GivenUp,
-            _ => return SearchStep::Over(self.found.take().map(|found| found.line)),
+            Key::Cancel | Key::Escape => return SearchStep::Cancelled,
+            _ => return SearchStep::Ended(self.found.take().map(|found| found.line)),
         }
-        SearchStep::GoesOn
+        SearchStep::Continues
     }
 
     fn index(&self) -> Option<usize> {
@@ -97,7 +97,7 @@ mod tests {
     fn pressed(keys: &[Key]) -> HistorySearch {
         let (history, mut search) = (history(), HistorySearch::default());
         for key in keys {
-            assert_eq!(search.press(key, &history), SearchStep::GoesOn);
+            assert_eq!(search.press(key, &history), SearchStep::Continues);
         }
         search
     }
@@ -123,17 +123,17 @@ mod tests {
     #[test]
     fn any_other_key_is_for_the_line_that_was_found() {
         let mut search = pressed(&[Key::Paste("stat".into())]);
-        let found = SearchStep::Over(Some("git status".into()));
+        let found = SearchStep::Ended(Some("git status".into()));
         assert_eq!(search.press(&Key::Left, &history()), found);
         let mut given_up = pressed(&[Key::Letter('g')]);
         assert_eq!(
             given_up.press(&Key::Cancel, &history()),
-            SearchStep::GivenUp
+            SearchStep::Cancelled
         );
         let mut nothing = HistorySearch::default();
         assert_eq!(
             nothing.press(&Key::Enter, &history()),
-            SearchStep::Over(None)
+            SearchStep::Ended(None)
         );
     }
 }

@@ -77,7 +77,7 @@ pub fn suspend(
     }
     if let Some((queue, style)) = queue {
         let text = queue.fitted(styled![text()]);
-        queue.lines(style.paint(TextRole::Dim, text), OutputPriority::Must);
+        queue.lines(style.paint(TextRole::Dim, text), OutputPriority::Required);
         queue.hide_region();
         queue.settle(SAID_MAX);
     }

@@ -22,7 +22,7 @@
 //!   lines.
 //! - **Questions.** [`QuestionText`] shows a question page by page, and [`QuestionQueue`] handles each key, without
 //!   I/O. [`QuestionPrompt`] combines both if a person types only answers. [`LinePrompt`] asks for a line.
-//! - **Ctrl-Z and `fg`.** [`JobControl`] and [`suspend`]. [`AttentionCall`] notifies a person who looks at another
+//! - **Ctrl-Z and `fg`.** [`JobControl`] and [`suspend`]. [`Notification`] notifies a person who looks at another
 //!   window.
 //!
 //! # Example
@@ -52,7 +52,7 @@
 //! let style = environment.style(false);
 //! let name = "evil\u{1b}[2J.rs"; // Printed as text; does not clear the screen.
 //! let line = styled![style.symbol(Symbol::Good), " ", style.paint(TextRole::Strong, name)];
-//! output.stdout().lines(line, OutputPriority::Must);
+//! output.stdout().lines(line, OutputPriority::Required);
 //! if let Some(terminal) = output.terminal() {
 //!     terminal.show_running(Vec::new());
 //! }
@@ -62,7 +62,7 @@
 //! # }
 //! ```
 
-mod attention;
+mod notification;
 mod device;
 mod duration;
 mod editor;
@@ -95,7 +95,7 @@ mod text;
 mod text_table;
 mod writer_thread;
 
-pub use attention::{AttentionCall, AttentionWay};
+pub use notification::{Notification, NotificationMethod};
 pub use device::TerminalDevice;
 pub use duration::duration;
 pub use editor::{EditResult, LineEditor};

@@ -58,7 +58,7 @@ impl LinePrompt {
         for line in lines.into().lines() {
             push_wrapped(&mut shown, &line, columns);
         }
-        self.queue.lines(shown, OutputPriority::Must);
+        self.queue.lines(shown, OutputPriority::Required);
     }
 
     /// Takes the terminal for a question. Call this before the question is shown, because text typed before is not an

@@ -36,7 +36,7 @@ impl io::Write for LineWriter {
         let line = std::mem::take(&mut self.line);
         if !line.is_empty() {
             let line = String::from_utf8_lossy(&line).into_owned();
-            self.queue.lines(line, OutputPriority::Must);
+            self.queue.lines(line, OutputPriority::Required);
         }
         Ok(())
     }

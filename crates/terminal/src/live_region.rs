@@ -310,7 +310,7 @@ impl RunningLine {
             }
             RunningClock::ForceAt(force_at) => {
                 let left = force_at.saturating_duration_since(now);
-                (left, self.force_in_words(left, columns))
+                (left, self.describe_force(left, columns))
             }
         };
         let frames = self.style.pick("⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏", "|/-\\");
@@ -327,7 +327,7 @@ impl RunningLine {
     }
 
     /// Describes the time until force, and adds the key that forces if both have room next to a name.
-    fn force_in_words(&self, left: Duration, columns: usize) -> String {
+    fn describe_force(&self, left: Duration, columns: usize) -> String {
         if left.is_zero() {
             return "forcing".to_owned();
         }

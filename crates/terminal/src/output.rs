@@ -53,7 +53,7 @@ impl OutputStreams {
         let shared = same_file(&stdout, &stderr);
         let stdout = OutputQueue::new(stdout, "stdout")?;
         let stderr = if shared {
-            stdout.beside(stderr)
+            stdout.with_file(stderr)
         } else {
             OutputQueue::new(stderr, "stderr")?
         };

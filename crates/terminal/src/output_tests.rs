@@ -35,9 +35,9 @@ fn what_is_pushed_is_written_in_order() {
     let ((out, stdout), (err, stderr)) = (pipe(), pipe());
     let output = OutputStreams::new(stdout, stderr).unwrap();
     output.stdout().answer("a", OutputPriority::IfRoom);
-    output.stdout().lines("b", OutputPriority::Must);
+    output.stdout().lines("b", OutputPriority::Required);
     output.stdout().lines("c", OutputPriority::Last);
-    output.stderr().lines("note", OutputPriority::Must);
+    output.stderr().lines("note", OutputPriority::Required);
     let flushed = output.flush(LONG);
     assert_eq!(flushed.stdout, FlushResult::Flushed);
     assert_eq!(flushed.stderr, FlushResult::Flushed);
@@ -54,8 +54,8 @@ fn one_pipe_for_both_keeps_their_order() {
     for number in 0..50 {
         output
             .stdout()
-            .answer(&format!("{number} "), OutputPriority::Must);
-        output.stderr().lines("-", OutputPriority::Must);
+            .answer(&format!("{number} "), OutputPriority::Required);
+        output.stderr().lines("-", OutputPriority::Required);
     }
     output.flush(LONG);
     drop(output);
@@ -77,10 +77,10 @@ fn a_pipe_that_nobody_reads_blocks_nobody() {
         taken += 1;
         assert!(taken < 1_000, "what waits is bounded");
     }
-    assert!(output.stdout().answer("answer", OutputPriority::Must));
+    assert!(output.stdout().answer("answer", OutputPriority::Required));
     while output
         .stdout()
-        .answer(&"y".repeat(100_000), OutputPriority::Must)
+        .answer(&"y".repeat(100_000), OutputPriority::Required)
     {
         taken += 1;
         assert!(taken < 2_000, "even what ought to be kept is bounded");
@@ -111,11 +111,11 @@ fn a_pipe_that_is_closed_is_no_panic() {
     let ((out, stdout), (_err, stderr)) = (pipe(), pipe());
     drop(out);
     let output = OutputStreams::new(stdout, stderr).unwrap();
-    output.stdout().answer("a", OutputPriority::Must);
+    output.stdout().answer("a", OutputPriority::Required);
     let closed = FlushResult::Closed(std::io::ErrorKind::BrokenPipe);
     assert_eq!(output.flush(LONG).stdout, closed);
     assert!(
-        output.stdout().answer("b", OutputPriority::Must),
+        output.stdout().answer("b", OutputPriority::Required),
         "nobody misses it"
     );
     assert_eq!(output.flush(LONG).stdout, closed);
@@ -169,13 +169,13 @@ fn what_is_typed_stays_whole_below_an_answer_that_comes_in_pieces() {
         typed(&answer[..at / 4]);
         output
             .stdout()
-            .answer(letter.encode_utf8(&mut [0; 4]), OutputPriority::Must);
+            .answer(letter.encode_utf8(&mut [0; 4]), OutputPriority::Required);
         // The emulator's contents join wrapped rows into one line, so the comparison ignores blanks and line ends.
         let letters = |text: &str| text.split_whitespace().collect::<String>();
         let shows = format!("{} waits:... > {}", &answer[..=at], &answer[..at / 4]);
         screen.wait_until(|screen| letters(screen) == letters(&shows));
     }
-    output.stderr().lines("a note", OutputPriority::Must);
+    output.stderr().lines("a note", OutputPriority::Required);
     screen.wait_until(|screen| screen.contains("and more\na note\n  waits:...\n> "));
 }
 
@@ -198,12 +198,12 @@ fn echoed_input_line_is_written_without_control_sequences() {
     ask("yes? ");
     screen.wait_for("yes?");
     ask("yes? ");
-    queue.lines("a note", OutputPriority::Must);
+    queue.lines("a note", OutputPriority::Required);
     screen.wait_until(|screen| screen == "yes? \na note\nyes? ");
     screen.type_keys("y\n");
     screen.wait_until(|screen| screen.ends_with("yes? y"));
     queue.end_echoed_line();
-    queue.lines("answered", OutputPriority::Must);
+    queue.lines("answered", OutputPriority::Required);
     let written = screen.read_until_flushed(&output);
     assert_eq!(written, "yes? \na note\nyes? y\nanswered\n");
 }

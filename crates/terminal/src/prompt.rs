@@ -164,7 +164,7 @@ impl QuestionPrompt {
                 let said = "answer y, a, n or n REASON; v shows more; Ctrl-C stops the turn";
                 let said = self.queue.fitted(said.into());
                 let line = self.style.paint(TextRole::Dim, said);
-                self.queue.lines(line, OutputPriority::Must);
+                self.queue.lines(line, OutputPriority::Required);
             }
         }
         None

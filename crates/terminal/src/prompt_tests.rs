@@ -37,7 +37,7 @@ impl TestTerminal {
         self.prompt.begin();
         let call = format!("call_{number}");
         let line = format!("? Allow {command} ({call})");
-        self.output.stderr().lines(line, OutputPriority::Must);
+        self.output.stderr().lines(line, OutputPriority::Required);
         self.prompt.open(TerminalQuestion {
             number,
             call,
@@ -79,7 +79,7 @@ async fn a_question_reads_like_this() {
     let answer = PromptReply::Answer(1, QuestionAnswer::Yes);
     assert_eq!(terminal.prompt.next().await, answer);
     let queue = terminal.output.stderr();
-    queue.lines("  yes, once", OutputPriority::Must);
+    queue.lines("  yes, once", OutputPriority::Required);
     terminal.asks(2, "shell: rm y");
     terminal.screen.type_keys("ye");
     tokio::select! {
@@ -153,7 +153,7 @@ async fn other_output_stands_above_the_reply() {
     terminal.asks(1, "shell: rm x");
     terminal.screen.wait_for("[n]o");
     let queue = terminal.output.stderr();
-    queue.lines("another call has ended", OutputPriority::Must);
+    queue.lines("another call has ended", OutputPriority::Required);
     terminal.screen.wait_for("another call has ended");
     terminal.screen.wait_for("[n]o");
     let screen = terminal.screen.contents();

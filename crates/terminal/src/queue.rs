@@ -5,7 +5,7 @@ use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::attention::AttentionCall;
+use super::notification::Notification;
 use super::flow::{FlowPart, OpenText};
 use super::input_line::InputLine;
 use super::line_writer::LineWriter;
@@ -65,7 +65,7 @@ impl OutputQueue {
     }
 
     /// Adds another file to this queue. Text for both files is written in the order of the pushes.
-    pub(super) fn beside(&self, file: File) -> Self {
+    pub(super) fn with_file(&self, file: File) -> Self {
         Self {
             handle: Arc::clone(&self.handle),
             file: Arc::new(file),
@@ -86,7 +86,7 @@ impl OutputQueue {
 
     /// Clears the terminal. The next text begins in its upper left corner.
     pub fn clear_screen(&self) {
-        self.push(CLEAR.to_owned(), LineStart::Anywhere, OutputPriority::Must);
+        self.push(CLEAR.to_owned(), LineStart::Anywhere, OutputPriority::Required);
     }
 
     /// Pushes lines of JSON. False if there was no room.
@@ -204,9 +204,9 @@ impl OutputQueue {
 
     /// Notifies a person who looks at another window, by a bell or by the terminal's own notification. Only for
     /// terminals.
-    pub fn call_attention(&self, call: AttentionCall) {
+    pub fn notify(&self, notification: Notification) {
         let mut state = self.handle.shared.state.lock();
-        state.attention = Some(call);
+        state.notification = Some(notification);
         state.region_changed = true;
         state.region_on = Some(Arc::clone(&self.file));
         self.handle.shared.work.notify_one();
@@ -325,7 +325,7 @@ impl OutputQueue {
 fn room(priority: OutputPriority) -> usize {
     match priority {
         OutputPriority::IfRoom => ROOM_BYTES,
-        OutputPriority::Must => ROOM_BYTES_MAX,
+        OutputPriority::Required => ROOM_BYTES_MAX,
         OutputPriority::Last => usize::MAX,
     }
 }

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::attention::AttentionCall;
+use super::notification::Notification;
 use super::flow::{FlowPart, OpenText};
 use super::input_line::InputLine;
 use super::live_region::RunningLine;
@@ -20,7 +20,7 @@ pub enum OutputPriority {
     /// Dispensable, such as a delta that the whole answer repeats.
     IfRoom,
     /// Refused only if the queue is near its memory limit.
-    Must,
+    Required,
     /// Always accepted. For the very last output.
     Last,
 }
@@ -100,7 +100,7 @@ pub(super) struct QueueState {
     /// The row at the very bottom. Only the latest value is kept, and never queued.
     pub(super) status: Option<StatusLine>,
     /// The latest notification that is not written yet.
-    pub(super) attention: Option<AttentionCall>,
+    pub(super) notification: Option<Notification>,
     pub(super) narrowing: Narrowing,
     pub(super) visibility: RegionVisibility,
     /// Terminal that shows the region.

@@ -70,7 +70,7 @@ pub enum InputMode {
         /// True if the terminal is asked to mark pasted text.
         marks_pastes: bool,
         /// True if the terminal is asked to report its focus.
-        tells_focus: bool,
+        reports_focus: bool,
     },
     /// The terminal keeps its mode: it shows typed text and returns whole lines. For a terminal without a cursor.
     Lines,
@@ -90,7 +90,7 @@ impl InputMode {
         if environment.has_cursor() {
             Self::Keys {
                 marks_pastes: true,
-                tells_focus: false,
+                reports_focus: false,
             }
         } else {
             Self::Lines
@@ -129,7 +129,7 @@ struct SharedReader {
     /// Mode while the terminal is held.
     mode: InputMode,
     /// True if the terminal is asked to report its focus, even if `mode` does not request that.
-    tells_focus: AtomicBool,
+    reports_focus: AtomicBool,
     wake: UnixStream,
     state: Mutex<ReaderState>,
     changed: Condvar,
@@ -171,7 +171,7 @@ impl InputReader {
             device,
             before,
             mode,
-            tells_focus: AtomicBool::new(false),
+            reports_focus: AtomicBool::new(false),
             wake,
             state: Mutex::default(),
             changed: Condvar::new(),
@@ -205,9 +205,9 @@ impl InputReader {
     }
 
     /// Asks the terminal to report its focus, now and whenever it is taken.
-    pub fn tell_focus(&self) {
+    pub fn enable_focus_reports(&self) {
         if self.shared.mode != InputMode::Lines {
-            self.shared.tells_focus.store(true, Ordering::Relaxed);
+            self.shared.reports_focus.store(true, Ordering::Relaxed);
             let state = self.shared.state.lock();
             if state.hold == TerminalHold::Taken {
                 self.shared.write(FOCUS_ON);
@@ -386,12 +386,12 @@ impl SharedReader {
     fn report(&self, paste: &[u8], focus: &[u8]) {
         let InputMode::Keys {
             marks_pastes,
-            tells_focus,
+            reports_focus,
         } = self.mode
         else {
             return;
         };
-        if tells_focus || self.tells_focus.load(Ordering::Relaxed) {
+        if reports_focus || self.reports_focus.load(Ordering::Relaxed) {
             self.write(focus);
         }
         if marks_pastes {
@@ -480,14 +480,14 @@ mod tests {
 
     const MODE: InputMode = InputMode::Keys {
         marks_pastes: true,
-        tells_focus: false,
+        reports_focus: false,
     };
 
     fn reader(screen: &TestScreen) -> InputReader {
         let device = TerminalDevice::open(&screen.path).unwrap();
         let mut reader = InputReader::new(device, MODE).unwrap();
         reader.take();
-        reader.tell_focus();
+        reader.enable_focus_reports();
         reader
     }
 

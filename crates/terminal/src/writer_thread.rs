@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
 
-use super::attention::AttentionCall;
+use super::notification::Notification;
 use super::flow::{FlowPart, OpenText};
 use super::input_line::InputLine;
 use super::live_region::{
@@ -63,7 +63,7 @@ struct WriteBatch {
     input_line: Option<InputLine>,
     open: Option<Arc<dyn OpenText>>,
     status: Option<StatusLine>,
-    attention: Option<AttentionCall>,
+    notification: Option<Notification>,
     narrowing: Narrowing,
 }
 
@@ -127,7 +127,7 @@ impl WriterThread {
                     input_line: state.input_line.clone().filter(|_| is_shown),
                     open: state.open.clone().filter(|_| is_shown),
                     status: state.status.clone().filter(|_| is_shown),
-                    attention: state.attention.take(),
+                    notification: state.notification.take(),
                     narrowing: state.narrowing,
                 });
             }
@@ -144,7 +144,7 @@ impl WriterThread {
 
     fn write(&mut self, batch: &WriteBatch) -> io::Result<()> {
         let mut text = String::new();
-        if let Some(call) = &batch.attention {
+        if let Some(notification) = &batch.notification {
             call.write(&mut text);
         }
         // The size is read once, so that the rows of one write fit together.

@@ -84,7 +84,7 @@ impl StopMethod {
     }
 
     /// Describes the method, for a reader who sees its name for the first time.
-    pub(crate) fn in_words(self) -> String {
+    pub(crate) fn describe(self) -> String {
         match self {
             Self::Stop(Extent::Turn, CauseKind::User) => "a user stops the turn".to_owned(),
             Self::Stop(extent, cause) => format!("a stop of the {extent}, with cause {cause}"),
@@ -99,7 +99,7 @@ impl StopMethod {
                     "a user stops the turn, and does not wait for the grace {after} points later"
                 )
             }
-            Self::Store(fault) => fault.in_words().to_owned(),
+            Self::Store(fault) => fault.describe().to_owned(),
             Self::Send(policy) => format!("a message is sent that is to {policy}"),
             Self::Close => "the session is closed".to_owned(),
             Self::Undo => "the last turn is to be taken back".to_owned(),
@@ -173,7 +173,7 @@ impl StoreFault {
         self == Self::RefusesAtStop || self.stalls()
     }
 
-    fn in_words(self) -> &'static str {
+    fn describe(self) -> &'static str {
         match self {
             Self::RefusesOnce => "the store refuses this append",
             Self::Refuses => "the store refuses this append and all that follow",

@@ -11,7 +11,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};
 
 use super::Cli;
-use crate::last_words::say;
+use crate::start_error::write_stderr;
 
 /// Exit code of wrong usage.
 const USAGE: u8 = 2;
@@ -30,14 +30,14 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
         let safe = plain.as_deref().map(escape::text);
         // Write errors are ignored: the reader may have closed the stream.
         match (&plain, safe) {
-            (Some(plain), Some(safe)) if *plain != safe && error.use_stderr() => say(&safe),
+            (Some(plain), Some(safe)) if *plain != safe && error.use_stderr() => write_stderr(&safe),
             (Some(plain), Some(safe)) if *plain != safe => {
                 drop(write!(std::io::stdout(), "{safe}"));
             }
             _ => drop(error.print()),
         }
         if let Some(hint) = hint(error.kind(), &args) {
-            say(&format!("\nhint: {}\n", escape::text(&hint)));
+            write_stderr(&format!("\nhint: {}\n", escape::text(&hint)));
         }
         ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE))
     })

@@ -11,7 +11,7 @@ use std::time::Instant;
 use allstop_core::{CallId, Cause, MessageId};
 use allstop_session::{SessionStop, StopTarget};
 use allstop_terminal::{
-    AttentionCall, InputLine, InputMode, InputReader, JobChange, JobControl, Key, TextRole,
+    Notification, InputLine, InputMode, InputReader, JobChange, JobControl, Key, TextRole,
 };
 use anyhow::Context as _;
 use futures::FutureExt as _;
@@ -40,7 +40,7 @@ pub(super) async fn run(
     let mode = if chat.host.terminal.has_cursor() {
         InputMode::Keys {
             marks_pastes: true,
-            tells_focus: true,
+            reports_focus: true,
         }
     } else {
         InputMode::Lines
@@ -53,7 +53,7 @@ pub(super) async fn run(
     } = input;
     let mut reader = match reader {
         Some(reader) => {
-            reader.tell_focus();
+            reader.enable_focus_reports();
             reader
         }
         None => InputReader::new(device, mode).context("cannot use the terminal")?,
@@ -266,12 +266,12 @@ impl ChatLoop<'_> {
     }
 
     /// Notifies a user who looks at another window.
-    fn call_attention(&self, text: &str) {
+    fn notify(&self, text: &str) {
         if !self.has_focus {
-            let way = self.chat.host.terminal.attention();
+            let method = self.chat.host.terminal.notification_method();
             let text = text.to_owned();
             let queue = self.chat.view.queue();
-            queue.call_attention(AttentionCall { text, way });
+            queue.notify(Notification { text, method });
         }
     }
 
@@ -297,7 +297,7 @@ impl ChatLoop<'_> {
             | ChatEffect::ShowUnanswered(_)
             | ChatEffect::ShowCommand(_)
             | ChatEffect::Note(_)
-            | ChatEffect::Do(_)
+            | ChatEffect::RunCommand(_)
             | ChatEffect::Answer(..)
             | ChatEffect::ShowMore(_)
             | ChatEffect::NextMode
@@ -332,7 +332,7 @@ impl ChatLoop<'_> {
                 self.wait.take().iter().for_each(AbortHandle::abort);
             }
             ChatEffect::Complete => return Some(ChatEvent::Names(self.names())),
-            ChatEffect::Do(command) => self.command(command),
+            ChatEffect::RunCommand(command) => self.command(command),
             ChatEffect::Answer(number, answer) => {
                 self.questions.answer(number, &answer, &self.chat.session);
             }
@@ -342,7 +342,7 @@ impl ChatLoop<'_> {
             }
             ChatEffect::NextMode => {
                 self.status.switch(None);
-                view.note(&self.status.mode_in_words());
+                view.note(&self.status.describe_mode());
             }
             ChatEffect::AskToLeave => return Some(self.ask_to_leave()),
             ChatEffect::Leave(cause) => self.left = Some(LeaveRequest { cause }),

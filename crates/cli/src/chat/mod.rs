@@ -33,13 +33,13 @@ use allstop_tools::permission::FixedAnswer;
 
 use crate::args::{ChatArgs, ChatWith};
 use crate::control::Control;
-use crate::display::{found_in_chat, instructions_in_words};
+use crate::display::{found_in_chat, describe_instructions};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::ProcessHost;
 use crate::shell_command::SameFlags;
-use crate::start::options::{self, Given};
-use crate::start::{self, NamedSession, Opened, Opening, StartFailure, StartVoice, read};
+use crate::start::options::{self, HostOptions};
+use crate::start::{self, NamedSession, Opened, Opening, StartFailure, StartReporter, read};
 use crate::supervise::Supervisor;
 use allstop_remote::{OwnedSessions, TerminalSession};
 use choice::ChatSession;
@@ -145,7 +145,7 @@ fn not_opened(view: &ChatView, control: &Control, envelope: &Envelope) -> Exit {
 fn config(
     with: &ChatWith,
     continues: bool,
-    given: &Given,
+    given: &HostOptions,
     project: Option<&ProjectFile>,
 ) -> Result<Config, CliError> {
     let mut config = if continues {
@@ -185,7 +185,7 @@ async fn open(
     let with = args.with.clone();
     let (store, continues) = (args.store.clone(), !matches!(choice, ChatSession::New));
     let project = start::project::choose(&with.model, host, supervisor).await?;
-    let given = Given::of(host);
+    let given = HostOptions::of(host);
     let types = view.types;
     let options = read(given.scopes.clone(), supervisor, move |_| {
         let answer = with.permissions.answer();
@@ -231,7 +231,7 @@ async fn open(
         system,
         session,
         asks,
-        voice: StartVoice::new(host),
+        reporter: StartReporter::new(host),
     };
     let opened = start::open(opening, supervisor, |said| view.hint(said)).await?;
     Ok(OpenedChat {
@@ -252,7 +252,7 @@ async fn greet(view: &ChatView, opened: &Opened, is_resumed: bool) {
     if let Some(folder) = &opened.continued.folder {
         view.note(folder);
     }
-    for line in instructions_in_words(&talked.instructions) {
+    for line in describe_instructions(&talked.instructions) {
         view.note(&line);
     }
     if !is_resumed {
@@ -261,7 +261,7 @@ async fn greet(view: &ChatView, opened: &Opened, is_resumed: bool) {
     match talked.session.history().await {
         Ok(conversation) => {
             let (messages, letters) = (transcript::RESUMED_MESSAGES, transcript::RESUMED_LETTERS);
-            let told = transcript::tell(&conversation, messages, letters);
+            let told = transcript::render(&conversation, messages, letters);
             if !told.is_empty() {
                 view.note(&told);
             }

@@ -108,7 +108,7 @@ async fn wait<T>(
 fn show(chat: &mut OpenChat<'_>, event: &SessionEvent) {
     match &event.kind {
         SessionEventKind::Recorded { record, .. } => {
-            if let Some(said) = recorded::in_words(record, event.message.is_some()) {
+            if let Some(said) = recorded::describe(record, event.message.is_some()) {
                 chat.view.note(&said);
             }
         }

@@ -163,7 +163,7 @@ impl ChatState {
             InputResult::Answer(number, answer) => vec![ChatEffect::Answer(number, answer)],
             InputResult::ShowMore(number) => vec![ChatEffect::ShowMore(number)],
             InputResult::Complete => vec![ChatEffect::Complete],
-            InputResult::Say(text) => vec![ChatEffect::Note(text)],
+            InputResult::Note(text) => vec![ChatEffect::Note(text)],
             InputResult::Leave => self.ask_to_leave(now),
         }
     }

@@ -66,7 +66,7 @@ impl ChatStatus {
     }
 
     /// Describes the mode, and the calls that run in it.
-    pub(super) fn mode_in_words(&self) -> String {
+    pub(super) fn describe_mode(&self) -> String {
         let mode = self.mode.get();
         let others = match self.answers {
             Some("--yes") => "all others run, too, because of --yes",
@@ -210,10 +210,10 @@ mod tests {
             ..status()
         };
         assert!(status.line().shown(80).starts_with("ask --yes (Shift-Tab)"));
-        let said = status.mode_in_words();
+        let said = status.describe_mode();
         assert!(said.ends_with("run, too, because of --yes"), "{said}");
         status.switch(Some(PermissionMode::Plan));
-        assert!(status.mode_in_words().ends_with("all others are refused"));
+        assert!(status.describe_mode().ends_with("all others are refused"));
     }
 
     #[test]

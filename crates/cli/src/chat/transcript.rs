@@ -13,7 +13,7 @@ pub(super) const RESUMED_LETTERS: usize = 400;
 
 /// Formats the last messages of a conversation, each cut to this many letters. Empty if the conversation has no
 /// messages.
-pub(super) fn tell(conversation: &Conversation, messages: usize, letters: usize) -> String {
+pub(super) fn render(conversation: &Conversation, messages: usize, letters: usize) -> String {
     let skipped = conversation.messages.len().saturating_sub(messages);
     let mut told = String::new();
     for message in conversation.messages.iter().skip(skipped) {

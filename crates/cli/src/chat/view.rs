@@ -8,7 +8,7 @@ use allstop_terminal::{
 
 use crate::display::{
     LiveOptions, LiveView, RECEIPT_WIDTH_DEFAULT, denial, is_worth_showing, render_receipt,
-    stop_reason_in_words, stopped_by,
+    describe_stop_reason, stopped_by,
 };
 use crate::host::ProcessHost;
 
@@ -97,7 +97,7 @@ impl ChatView {
     }
 
     fn lines(&self, lines: Styled) {
-        self.queue.lines(lines, OutputPriority::Must);
+        self.queue.lines(lines, OutputPriority::Required);
     }
 
     /// Ends the view of a turn. `outcome` is the outcome of the turn's message, if any, with the whole answer.
@@ -115,7 +115,7 @@ impl ChatView {
             let said = match (&outcome.receipt, &outcome.cause) {
                 (Some(receipt), _) if is_worth_showing(receipt) => return self.denials(outcome),
                 (_, Some(cause)) => format!("the turn was {}", stopped_by(cause)),
-                (_, None) => stop_reason_in_words(outcome.stop_reason),
+                (_, None) => describe_stop_reason(outcome.stop_reason),
             };
             let said = self.queue.fitted(said.into());
             self.lines(self.style.paint(TextRole::Warning, said));

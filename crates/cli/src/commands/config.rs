@@ -8,12 +8,12 @@ use allstop_terminal::OutputPriority;
 use anyhow::Context as _;
 
 use crate::args::{ConfigAction, ConfigArgs, ConfigShowArgs};
-use crate::display::{instructions_in_words, project_file_in_words};
+use crate::display::{describe_instructions, describe_project_file};
 use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::project_trust::TrustAnswer;
 use crate::start::options::config_of;
-use crate::start::{StartVoice, project};
+use crate::start::{StartReporter, project};
 
 /// Placeholder for a value that may contain a key.
 const HIDDEN: &str = "(hidden)";
@@ -26,7 +26,7 @@ pub(crate) fn config(args: &ConfigArgs, host: &ProcessHost) -> Result<u8, CliErr
         ConfigAction::Trust => return trust(host),
         ConfigAction::Untrust => return untrust(host),
     };
-    host.output.stdout().answer(&text, OutputPriority::Must);
+    host.output.stdout().answer(&text, OutputPriority::Required);
     Ok(0)
 }
 
@@ -50,13 +50,13 @@ fn trust(host: &ProcessHost) -> Result<u8, CliError> {
         "trusted: {}. Each session in this folder now:\n",
         file.path.display()
     );
-    for line in project_file_in_words(&file) {
+    for line in describe_project_file(&file) {
         text.extend(["  - ", &line, "\n"]);
     }
     text.push_str(
         "A change of the file asks again; `allstop config untrust` takes the trust back.\n",
     );
-    host.output.stdout().answer(&text, OutputPriority::Must);
+    host.output.stdout().answer(&text, OutputPriority::Required);
     Ok(0)
 }
 
@@ -72,7 +72,7 @@ fn untrust(host: &ProcessHost) -> Result<u8, CliError> {
     };
     host.output
         .stdout()
-        .answer(&format!("{said}\n"), OutputPriority::Must);
+        .answer(&format!("{said}\n"), OutputPriority::Required);
     Ok(0)
 }
 
@@ -81,7 +81,7 @@ fn config_here(
     args: &ConfigShowArgs,
     host: &ProcessHost,
 ) -> Result<(Config, Option<Box<ProjectFile>>), CliError> {
-    let project = project::trusted(&args.model, &host.folder, &StartVoice::new(host))?;
+    let project = project::trusted(&args.model, &host.folder, &StartReporter::new(host))?;
     Ok((config_of(&args.model, project.as_deref())?, project))
 }
 
@@ -90,7 +90,7 @@ fn prompt(args: &ConfigShowArgs, host: &ProcessHost) -> Result<String, CliError>
     let (config, _) = config_here(args, host)?;
     let now = std::time::SystemTime::now().into();
     let composed = ComposedPrompt::compose(&config, &host.folder, PromptTools::Builtin, now);
-    for line in instructions_in_words(&composed.instructions) {
+    for line in describe_instructions(&composed.instructions) {
         host.note(&line);
     }
     let Some(text) = composed.text else {

@@ -19,7 +19,7 @@ pub(crate) fn man(args: &ManArgs, host: &ProcessHost) -> Result<u8, CliError> {
         return Ok(0);
     }
     let page = page(&args.command)?;
-    host.output.stdout().answer(&page, OutputPriority::Must);
+    host.output.stdout().answer(&page, OutputPriority::Required);
     Ok(0)
 }
 

@@ -12,7 +12,7 @@ pub(crate) mod receipt;
 pub(crate) mod schema;
 pub(crate) mod sessions;
 pub(crate) mod stop;
-mod untold_sessions;
+mod unreported_sessions;
 pub(crate) mod watch;
 #[cfg(feature = "nats")]
 pub(crate) mod workers;

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use allstop_core::SessionId;
 
 use super::ps::failed;
-use super::sessions::of_number;
+use super::sessions::session_by_number;
 use crate::args::StoreArgs;
 use crate::error::CliError;
 use crate::host::ProcessHost;
@@ -96,7 +96,7 @@ fn targets(process: &RemoteProcess, report: ProcessReport) -> Vec<OpenTarget> {
 ///
 /// # Cancel safety
 /// Cancel safe.
-pub(super) async fn given_id(
+pub(super) async fn resolve_list_number(
     given: &str,
     open: &[OpenTarget],
     store: &StoreArgs,
@@ -105,7 +105,7 @@ pub(super) async fn given_id(
     if open.iter().any(|target| target.session.as_str() == given) {
         return Ok(given.to_owned());
     }
-    let numbered = of_number(given, store, host).await?;
+    let numbered = session_by_number(given, store, host).await?;
     Ok(numbered.map_or_else(|| given.to_owned(), |id| id.to_string()))
 }
 
@@ -114,7 +114,7 @@ pub(super) async fn given_id(
 ///
 /// # Errors
 /// If several sessions match.
-pub(super) fn meant(all: Vec<OpenTarget>, given: &str) -> Result<Option<OpenTarget>, CliError> {
+pub(super) fn find_open_session(all: Vec<OpenTarget>, given: &str) -> Result<Option<OpenTarget>, CliError> {
     if given == LAST {
         // A turn may run for a long time without a record.
         let latest = |target: &OpenTarget| (!target.is_busy, target.quiet_ms);

@@ -10,7 +10,7 @@ use allstop_terminal::{OutputPriority, Style, Styled, TextRole, duration, styled
 
 use super::open_session::stops_in_store;
 use super::sessions;
-use super::untold_sessions::{LeftSession, UntoldSessions, untold_sessions};
+use super::unreported_sessions::{LeftSession, UnreportedSessions, unreported_sessions};
 use crate::args::PsArgs;
 use crate::display::{to_stop, work_line};
 use crate::error::CliError;
@@ -47,7 +47,7 @@ pub(crate) async fn ps(args: &PsArgs, host: &ProcessHost) -> Result<u8, CliError
     } else {
         store(args, host).await
     };
-    let mut untold = UntoldSessions::default();
+    let mut unreported = UnreportedSessions::default();
     let mut is_silent = false;
     for look in 0_u64.. {
         let mut found = processes(&host.sockets)
@@ -64,7 +64,7 @@ pub(crate) async fn ps(args: &PsArgs, host: &ProcessHost) -> Result<u8, CliError
                         let line = serde_json::to_string(report).unwrap_or_default();
                         stdout.json(&line, OutputPriority::Last);
                     }
-                    Err(error) => host.tell(&CliError::failure(error.to_string())),
+                    Err(error) => host.print_problem(&CliError::failure(error.to_string())),
                 }
             }
         } else {
@@ -75,15 +75,15 @@ pub(crate) async fn ps(args: &PsArgs, host: &ProcessHost) -> Result<u8, CliError
                 && look.is_multiple_of(LOOKS_AT_STORE)
             {
                 let asked = found.iter().map(|(process, _)| process.number).collect();
-                untold = untold_sessions(&**log, &open_in(&found), &asked).await?;
+                unreported = unreported_sessions(&**log, &open_in(&found), &asked).await?;
             }
             let columns = stdout.columns();
-            let mut text = in_words(&found, style, columns);
-            for problem in untold.problems() {
+            let mut text = describe(&found, style, columns);
+            for problem in unreported.problems() {
                 text.push_line(&style.paint(TextRole::Warning, problem));
             }
-            for session in &untold.left {
-                text.push(&left_in_words(session, &flags, style, columns));
+            for session in &unreported.left {
+                text.push(&describe_left(session, &flags, style, columns));
             }
             if text.is_empty() {
                 let store = if log.is_some() {
@@ -100,7 +100,7 @@ pub(crate) async fn ps(args: &PsArgs, host: &ProcessHost) -> Result<u8, CliError
         }
         tokio::time::sleep(LOOK_AGAIN).await;
     }
-    Ok(u8::from(is_silent || !untold.unreadable.is_empty()))
+    Ok(u8::from(is_silent || !unreported.unreadable.is_empty()))
 }
 
 /// Opens the store to list work that no process owns. If the store cannot be opened, prints a note and returns `None`:
@@ -125,7 +125,7 @@ fn open_in(found: &[(RemoteProcess, Result<ProcessReport, RemoteError>)]) -> Has
 }
 
 /// Describes background work that no process owns.
-fn left_in_words(
+fn describe_left(
     session: &LeftSession,
     flags: &SameFlags,
     style: Style,
@@ -160,7 +160,7 @@ pub(super) fn failed(error: &std::io::Error) -> CliError {
     CliError::failure(format!("the sockets of sessions cannot be read: {error}"))
 }
 
-fn in_words(
+fn describe(
     found: &[(RemoteProcess, Result<ProcessReport, RemoteError>)],
     style: Style,
     columns: Option<usize>,
@@ -170,7 +170,7 @@ fn in_words(
         match report {
             Ok(process) => {
                 for session in &process.sessions {
-                    text.push(&session_in_words(process, session, style, columns));
+                    text.push(&describe_session(process, session, style, columns));
                 }
             }
             Err(error) => text.push_line(&style.paint(TextRole::Warning, error.to_string())),
@@ -179,7 +179,7 @@ fn in_words(
     text
 }
 
-fn session_in_words(
+fn describe_session(
     process: &ProcessReport,
     session: &OwnedSessionReport,
     style: Style,
@@ -197,7 +197,7 @@ fn session_in_words(
         folder.to_string(),
     ];
     match &session.turn {
-        Some(turn) => about.extend(turn_in_words(turn, style)),
+        Some(turn) => about.extend(describe_turn(turn, style)),
         None => about.push(format!("for {}", whole(session.quiet_ms))),
     }
     let mut text = Styled::default();
@@ -218,7 +218,7 @@ fn session_in_words(
 }
 
 /// Describes the age of the turn, and its tokens.
-fn turn_in_words(turn: &RunningTurnReport, style: Style) -> Vec<String> {
+fn describe_turn(turn: &RunningTurnReport, style: Style) -> Vec<String> {
     let mut words = vec![format!("turn {} for {}", turn.turn, whole(turn.age_ms))];
     if turn.usage != Usage::default() {
         words.push(format!(

@@ -64,7 +64,7 @@ pub(crate) async fn workers(args: &WorkersArgs, host: &ProcessHost) -> Result<u8
 
 async fn drain(cluster: &TaskManager, id: &str, flags: &SameFlags) -> Result<Styled, CliError> {
     let workers = cluster.workers().await.map_err(|error| failed(&error))?;
-    let worker = meant(&workers, id, "worker", "list", flags, |worker| {
+    let worker = find_by_id(&workers, id, "worker", "list", flags, |worker| {
         worker.id.as_str()
     })?;
     let asked = cluster.drain_worker(&worker.id).await;
@@ -89,7 +89,7 @@ async fn drain(cluster: &TaskManager, id: &str, flags: &SameFlags) -> Result<Sty
 async fn redrive(cluster: &TaskManager, id: &str, flags: &SameFlags) -> Result<Styled, CliError> {
     let letters = cluster.dead_letters().await;
     let letters = letters.map_err(|error| failed(&error))?;
-    let letter = meant(&letters, id, "dead letter", "dead", flags, |letter| {
+    let letter = find_by_id(&letters, id, "dead letter", "dead", flags, |letter| {
         letter.task.as_str()
     })?;
     let again = cluster.retry_dead_letter(&letter.task).await;
@@ -98,7 +98,7 @@ async fn redrive(cluster: &TaskManager, id: &str, flags: &SameFlags) -> Result<S
 }
 
 /// Finds the only item whose id contains `id`.
-fn meant<'a, T>(
+fn find_by_id<'a, T>(
     all: &'a [T],
     id: &str,
     kind: &str,

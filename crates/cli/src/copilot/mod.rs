@@ -19,7 +19,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::{ProcessHost, variable};
 use crate::server_loop::{HostedServer, run_server};
-use crate::start::options::{Given, config_of, system};
+use crate::start::options::{HostOptions, config_of, system};
 use crate::start::project;
 use crate::start::{self, StartFailure, StartStage};
 use crate::supervise::Supervisor;
@@ -63,7 +63,7 @@ impl HostedServer for RunningCopilot {
         self.system.store_file()
     }
 
-    fn tell(&self, line: &str) {
+    fn show_line(&self, line: &str) {
         tracing::warn!("{line}");
     }
 
@@ -126,7 +126,7 @@ async fn open(
     host: &ProcessHost,
     supervisor: &mut Supervisor,
 ) -> Result<RunningCopilot, StartFailure> {
-    let given = Given::of(host);
+    let given = HostOptions::of(host);
     let port = (!args.stdio).then_some(args.port);
     let options = CopilotOptions {
         version: env!("CARGO_PKG_VERSION").into(),
@@ -165,8 +165,8 @@ fn unasked(args: &CopilotArgs) -> PermissionAnswer {
     answer.unwrap_or(PermissionAnswer::Unanswered)
 }
 
-fn read(args: &CopilotArgs, given: Given) -> Result<SystemOptions, CliError> {
-    let project = project::trusted(&args.model, &given.folder, &given.voice)?;
+fn read(args: &CopilotArgs, given: HostOptions) -> Result<SystemOptions, CliError> {
+    let project = project::trusted(&args.model, &given.folder, &given.reporter)?;
     let mut config = config_of(&args.model, project.as_deref())?;
     args.permissions.set_mode(&mut config);
     config.deadlines.grace = args.grace.or(config.deadlines.grace);

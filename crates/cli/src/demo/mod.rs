@@ -34,8 +34,8 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::ProcessHost;
 use crate::signals::EndSignals;
-use parts::{Crunch, Fetch, StalledServer};
-use proof::{DemoProof, DemoWorld};
+use parts::{BlockThreadTool, ReadStreamTool, StalledServer};
+use proof::{DemoProof, DemoChecks};
 use report::DemoReport;
 
 /// Time limit of the demo. If something hangs, the demo reports the timeout and fails.
@@ -137,15 +137,15 @@ async fn play(
     let server = StalledServer::start()
         .await
         .context("a server on 127.0.0.1")?;
-    let world = DemoWorld::new(server.port());
-    let stage = DemoStage::open(host, root, folder, &world, &server, wedged).await?;
+    let checks = DemoChecks::new(server.port());
+    let stage = DemoStage::open(host, root, folder, &checks, &server, wedged).await?;
 
     report.field("next_answer", "");
     report.field("stop_ms", ());
     report.say("one turn starts: a quick tool, a background shell, and then at the same time");
     report.say("  a shell tree that ignores SIGTERM and has a grandchild in a session of its own,");
     report.say("  an HTTP stream that stalls, and a blocking thread");
-    let (outcome, history, before) = stage.run_and_stop(&world, report).await?;
+    let (outcome, history, before) = stage.run_and_stop(&checks, report).await?;
     let receipt = outcome
         .receipt
         .clone()
@@ -153,7 +153,7 @@ async fn play(
     report.receipt(&receipt);
 
     report.say("what is left, by /proc and by the server:");
-    let mut proofs = world.after_the_stop(&before, &server).await;
+    let mut proofs = checks.after_the_stop(&before, &server).await;
     proofs.push(DemoProof::of(
         "the conversation is what it was before the turn",
         history.conversation().messages.len() as u64,
@@ -183,7 +183,7 @@ async fn play(
     ok &= last.quiet();
     // Idle keepers wait for another command.
     host.keepers.close();
-    ok &= report.proofs(world.after_the_end());
+    ok &= report.proofs(checks.after_the_end());
     Ok(ok)
 }
 
@@ -200,7 +200,7 @@ impl DemoStage {
         host: &ProcessHost,
         root: &Scope,
         folder: &Path,
-        world: &DemoWorld,
+        checks: &DemoChecks,
         server: &StalledServer,
         wedged: bool,
     ) -> Result<Self, CliError> {
@@ -226,13 +226,13 @@ impl DemoStage {
             tools.register(tool).context("a built-in tool")?;
         }
         tools
-            .register(Arc::new(Fetch::new(server.port())))
+            .register(Arc::new(ReadStreamTool::new(server.port())))
             .context("fetch")?;
         tools
-            .register(Arc::new(Crunch::new(wedged)))
+            .register(Arc::new(BlockThreadTool::new(wedged)))
             .context("crunch")?;
         let model =
-            Arc::new(ScriptedModel::in_order_of_calls(script(world)).with_name("script::demo"));
+            Arc::new(ScriptedModel::in_order_of_calls(script(checks)).with_name("script::demo"));
         Ok(Self {
             agent: Agent::builder(model).tools(tools).build(),
             session,
@@ -251,9 +251,9 @@ impl DemoStage {
     /// Runs the turn until all its work has started, then stops it.
     async fn run_and_stop(
         &self,
-        world: &DemoWorld,
+        checks: &DemoChecks,
         report: &mut DemoReport<'_>,
-    ) -> Result<(TurnOutcome, RunHistory, proof::Before), CliError> {
+    ) -> Result<(TurnOutcome, RunHistory, proof::ProcessCounts), CliError> {
         let history = self.history.take().context("the demo has one first turn")?;
         let (sink, mut events) = EventSink::channel();
         let mut run = self.agent.start(
@@ -268,7 +268,7 @@ impl DemoStage {
                 },
                 () = tokio::time::sleep(Duration::from_millis(5)) => {}
             }
-            if let Some(before) = world.is_all_there() {
+            if let Some(before) = checks.count_running_work() {
                 break before;
             }
         };
@@ -290,12 +290,12 @@ impl DemoStage {
 }
 
 /// Script of the model. The sleeps contain a number of this demo, so that no other sleep is counted.
-fn script(world: &DemoWorld) -> Vec<Reply> {
-    let tree = world.sleep(proof::TREE);
+fn script(checks: &DemoChecks) -> Vec<Reply> {
+    let tree = checks.sleep(proof::TREE);
     vec![
         Reply::text("First the quick ones.")
             .call("list", json!({}))
-            .call("shell", json!({"command": format!("exec {}", world.sleep(proof::BACKGROUND)), "background": true})),
+            .call("shell", json!({"command": format!("exec {}", checks.sleep(proof::BACKGROUND)), "background": true})),
         Reply::text("Now all the slow ones at once.")
             .call("shell", json!({"command": format!("trap '' TERM; setsid {tree} & {tree} & wait")}))
             .call("fetch", json!({}))

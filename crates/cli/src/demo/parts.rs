@@ -84,12 +84,12 @@ fn spec(name: &str, description: &str) -> ToolSpec {
 
 /// Tool that reads an HTTP answer that never ends.
 #[derive(Debug)]
-pub(super) struct Fetch {
+pub(super) struct ReadStreamTool {
     spec: ToolSpec,
     port: u16,
 }
 
-impl Fetch {
+impl ReadStreamTool {
     pub(super) fn new(port: u16) -> Self {
         Self {
             spec: spec("fetch", "Reads an HTTP stream."),
@@ -98,7 +98,7 @@ impl Fetch {
     }
 }
 
-impl Tool for Fetch {
+impl Tool for ReadStreamTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }
@@ -131,13 +131,13 @@ async fn read_all(port: u16) -> std::io::Result<String> {
 
 /// Tool that blocks a thread, and checks its scope for a stop now and then.
 #[derive(Debug)]
-pub(super) struct Crunch {
+pub(super) struct BlockThreadTool {
     spec: ToolSpec,
     /// True if the tool never checks its scope.
     wedged: bool,
 }
 
-impl Crunch {
+impl BlockThreadTool {
     pub(super) fn new(wedged: bool) -> Self {
         Self {
             spec: spec("crunch", "Computes for ever on a thread of its own."),
@@ -146,7 +146,7 @@ impl Crunch {
     }
 }
 
-impl Tool for Crunch {
+impl Tool for BlockThreadTool {
     fn spec(&self) -> &ToolSpec {
         &self.spec
     }

@@ -40,7 +40,7 @@ impl DemoProof {
 
 /// Checks of the demo's work, in `/proc` and at the server.
 #[derive(Debug)]
-pub(super) struct DemoWorld {
+pub(super) struct DemoChecks {
     /// Number that only this demo's sleeps contain.
     mark: u32,
     port: u16,
@@ -48,13 +48,13 @@ pub(super) struct DemoWorld {
 
 /// Counts of the work that ran before the stop.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Before {
+pub(super) struct ProcessCounts {
     pub(super) tree: u64,
     pub(super) threads: u64,
     pub(super) connections: u64,
 }
 
-impl DemoWorld {
+impl DemoChecks {
     pub(super) fn new(port: u16) -> Self {
         let nanos = SystemTime::now()
             .duration_since(UNIX_EPOCH)
@@ -77,8 +77,8 @@ impl DemoWorld {
 
     /// Counts the work before the stop. `None` until both sleeps of the tree, the background sleep, the thread and the
     /// connection exist.
-    pub(super) fn is_all_there(&self) -> Option<Before> {
-        let before = Before {
+    pub(super) fn count_running_work(&self) -> Option<ProcessCounts> {
+        let before = ProcessCounts {
             tree: self.sleeps(TREE),
             threads: threads(),
             connections: self.connections(),
@@ -89,7 +89,7 @@ impl DemoWorld {
 
     pub(super) async fn after_the_stop(
         &self,
-        before: &Before,
+        before: &ProcessCounts,
         server: &StalledServer,
     ) -> Vec<DemoProof> {
         vec![

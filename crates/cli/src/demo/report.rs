@@ -7,7 +7,7 @@ use allstop_core::counted::counted;
 use allstop_terminal::{OutputPriority, OutputQueue, Style, Styled, Symbol, TextRole, styled};
 use serde_json::{Map, Value, json};
 
-use super::proof::{Before, DemoProof};
+use super::proof::{ProcessCounts, DemoProof};
 use crate::display::{RECEIPT_WIDTH_DEFAULT, render_receipt};
 use crate::host::ProcessHost;
 
@@ -45,7 +45,7 @@ impl<'a> DemoReport<'a> {
 
     pub(super) fn say(&mut self, line: impl Into<Styled>) {
         if !self.json {
-            self.queue.lines(line, OutputPriority::Must);
+            self.queue.lines(line, OutputPriority::Required);
         }
     }
 
@@ -59,7 +59,7 @@ impl<'a> DemoReport<'a> {
 
     /// Prints on standard error that something of the demo remains.
     pub(super) fn left(&self, line: &str) {
-        self.stderr.lines(line.to_owned(), OutputPriority::Must);
+        self.stderr.lines(line.to_owned(), OutputPriority::Required);
     }
 
     /// Begins a part of the demo.
@@ -77,7 +77,7 @@ impl<'a> DemoReport<'a> {
         self.conclusion = conclusion.into();
     }
 
-    pub(super) fn running(&mut self, before: &Before) {
+    pub(super) fn running(&mut self, before: &ProcessCounts) {
         self.say(format!(
             "  running: {}, {} and {}",
             counted(before.tree, "sleep", "sleeps"),
@@ -92,7 +92,7 @@ impl<'a> DemoReport<'a> {
             let width = self.queue.columns().unwrap_or(RECEIPT_WIDTH_DEFAULT);
             self.queue.lines(
                 render_receipt(receipt, self.style, width),
-                OutputPriority::Must,
+                OutputPriority::Required,
             );
         }
     }

@@ -64,26 +64,26 @@ fn no_way_to_a_terminal_lets_hostile_text_through() {
     type Way = fn(&OutputQueue);
     let ways: [(&str, Way); 7] = [
         ("an answer", |queue| {
-            queue.answer(HOSTILE, OutputPriority::Must);
+            queue.answer(HOSTILE, OutputPriority::Required);
         }),
         ("lines", |queue| {
-            queue.lines(HOSTILE, OutputPriority::Must);
+            queue.lines(HOSTILE, OutputPriority::Required);
         }),
         ("a part of a line", |queue| {
-            queue.lines(styled!["file ", HOSTILE], OutputPriority::Must);
+            queue.lines(styled!["file ", HOSTILE], OutputPriority::Required);
         }),
         ("painted", |queue| {
-            queue.lines(STYLE.paint(TextRole::Alarm, HOSTILE), OutputPriority::Must);
+            queue.lines(STYLE.paint(TextRole::Alarm, HOSTILE), OutputPriority::Required);
         }),
         ("a table", |queue| {
             let mut table = TextTable::default();
             table.row([styled![HOSTILE], styled![format_args!("{HOSTILE}")]]);
-            queue.lines(table.render(), OutputPriority::Must);
+            queue.lines(table.render(), OutputPriority::Required);
         }),
         ("JSON", |queue| {
             queue.json(
                 &serde_json::json!({ HOSTILE: HOSTILE }).to_string(),
-                OutputPriority::Must,
+                OutputPriority::Required,
             );
         }),
         ("the log", |queue| {
@@ -199,7 +199,7 @@ fn events_of_a_run_are_harmless() {
     let path = path.path().join("answer");
     let file = std::fs::File::create(&path).unwrap();
     let output = OutputStreams::new(file, std::fs::File::create("/dev/null").unwrap()).unwrap();
-    output.stdout().answer(HOSTILE, OutputPriority::Must);
+    output.stdout().answer(HOSTILE, OutputPriority::Required);
     output.flush(Duration::from_secs(20));
     assert_eq!(std::fs::read_to_string(path).unwrap(), HOSTILE);
 }

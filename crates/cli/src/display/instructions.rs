@@ -4,7 +4,7 @@ use allstop_core::counted::counted;
 use allstop_runtime::ProjectInstructions;
 
 /// One line that names the files in the prompt, and one line for each omitted file.
-pub(crate) fn instructions_in_words(instructions: &ProjectInstructions) -> Vec<String> {
+pub(crate) fn describe_instructions(instructions: &ProjectInstructions) -> Vec<String> {
     let names: Vec<String> = instructions
         .files
         .iter()

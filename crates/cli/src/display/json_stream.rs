@@ -41,19 +41,19 @@ impl JsonStream {
 
     /// Writes the last line, the envelope. The envelope is queued even if the queue is full.
     pub(crate) fn envelope(&mut self, envelope: &Value) {
-        self.tell_missed(OutputPriority::Last);
+        self.write_missed_count(OutputPriority::Last);
         self.queue.json(&envelope.to_string(), OutputPriority::Last);
     }
 
     /// Writes that an MCP server became unavailable or available again. Returns true if the line was queued.
     pub(crate) fn server(&self, change: &McpStatusEvent) -> bool {
-        self.line(StreamEvent::McpServer(change.into()), OutputPriority::Must)
+        self.line(StreamEvent::McpServer(change.into()), OutputPriority::Required)
     }
 
     /// Writes an event that only a watch has.
     pub(crate) fn watched(&mut self, event: WatchStreamEvent<'_>) {
-        self.tell_missed(OutputPriority::Must);
-        if !self.line(StreamEvent::Watch(event), OutputPriority::Must) {
+        self.write_missed_count(OutputPriority::Required);
+        if !self.line(StreamEvent::Watch(event), OutputPriority::Required) {
             self.missed += 1;
         }
     }
@@ -66,7 +66,7 @@ impl JsonStream {
     }
 
     /// Writes the number of missed events as soon as the queue has room.
-    fn tell_missed(&mut self, priority: OutputPriority) {
+    fn write_missed_count(&mut self, priority: OutputPriority) {
         let count = self.missed;
         if count > 0 && self.line(StreamEvent::Missed(EventsMissed { count }), priority) {
             self.missed = 0;
@@ -92,10 +92,10 @@ impl EventView for JsonStream {
         let priority = if is_delta {
             OutputPriority::IfRoom
         } else {
-            OutputPriority::Must
+            OutputPriority::Required
         };
         // The count precedes this event, at the position of the gap.
-        self.tell_missed(priority);
+        self.write_missed_count(priority);
         if !self.line(StreamEvent::Agent(event), priority) {
             self.missed += 1;
         }

@@ -13,19 +13,19 @@ mod project_file;
 mod receipt;
 pub(crate) mod recorded;
 mod watch;
-mod words;
+mod labels;
 
 pub(crate) use change::{change_counts, change_role};
-pub(crate) use instructions::instructions_in_words;
+pub(crate) use instructions::describe_instructions;
 pub(crate) use json_stream::JsonStream;
 pub(crate) use live::{LiveOptions, LiveView};
-pub(crate) use project_file::project_file_in_words;
+pub(crate) use project_file::describe_project_file;
 pub(crate) use receipt::{
     RECEIPT_WIDTH_DEFAULT, is_worth_showing, render_full_receipt, render_receipt, stopped_by,
     work_line,
 };
 pub(crate) use watch::EventView;
-pub(crate) use words::{
+pub(crate) use labels::{
     age, denial, found as found_in_run, found_in_chat, milliseconds, plain,
-    stop_reason as stop_reason_in_words, to_stop,
+    stop_reason as describe_stop_reason, to_stop,
 };

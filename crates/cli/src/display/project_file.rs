@@ -25,7 +25,7 @@ const KEYS_IN_LINES: [&str; 9] = [
 
 /// Describes a project's configuration: one line for each setting that runs a command, sends data or grants a
 /// permission, and one line that names the other keys. Invisible characters are escaped.
-pub(crate) fn project_file_in_words(file: &ProjectFile) -> Vec<String> {
+pub(crate) fn describe_project_file(file: &ProjectFile) -> Vec<String> {
     let config = &file.config;
     let mut lines = Vec::new();
     for (name, server) in &config.mcp.servers {
@@ -159,7 +159,7 @@ mod tests {
             panic!("the file is valid");
         };
         let folder = place.path().display().to_string();
-        let lines = project_file_in_words(&file).into_iter();
+        let lines = describe_project_file(&file).into_iter();
         lines.map(|line| line.replace(&folder, "HERE")).collect()
     }
 

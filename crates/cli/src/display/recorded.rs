@@ -5,10 +5,10 @@ use allstop_core::counted::counted;
 use allstop_core::record::SessionRecord;
 use allstop_session::BackgroundItem;
 
-use super::words::{plain, stop_reason};
+use super::labels::{plain, stop_reason};
 
 /// Line for a record, if it has one. `of_message` is true if a message began the record's turn.
-pub(crate) fn in_words(record: &SessionRecord, of_message: bool) -> Option<String> {
+pub(crate) fn describe(record: &SessionRecord, of_message: bool) -> Option<String> {
     Some(match record {
         SessionRecord::TurnStopped { reason, cause, .. } if !of_message => {
             let reason = stop_reason(*reason);
@@ -37,7 +37,7 @@ pub(crate) fn in_words(record: &SessionRecord, of_message: bool) -> Option<Strin
 }
 
 /// Line for work that runs after the end of a turn; `None` if no work runs.
-pub(crate) fn running_in_words(running: &[BackgroundItem]) -> Option<String> {
+pub(crate) fn describe_running(running: &[BackgroundItem]) -> Option<String> {
     let names = running
         .iter()
         .map(|work| format!("{} ({})", work.id, work.name));
@@ -46,6 +46,6 @@ pub(crate) fn running_in_words(running: &[BackgroundItem]) -> Option<String> {
 }
 
 /// Line for an answer that arrived after the end of its call.
-pub(crate) fn late_answer_in_words(call_id: &CallId, name: &str) -> String {
+pub(crate) fn describe_late_answer(call_id: &CallId, name: &str) -> String {
     format!("{name} ({call_id}) answered after its end: nothing of it is used")
 }

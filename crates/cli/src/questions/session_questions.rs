@@ -74,7 +74,7 @@ impl SessionQuestions {
         let content = question_content(&question, &call, self.style);
         let mut text = QuestionText::new(content, (self.style, self.rest), size);
         let page = text.first_page(size);
-        self.queue.lines(page, OutputPriority::Must);
+        self.queue.lines(page, OutputPriority::Required);
         let rows_left = text.rows_left();
         let unanswered = UnansweredQuestion {
             id: question.id,
@@ -96,7 +96,7 @@ impl SessionQuestions {
             return 0;
         };
         let page = question.text.next_page(self.queue.size());
-        self.queue.lines(page, OutputPriority::Must);
+        self.queue.lines(page, OutputPriority::Required);
         question.text.rows_left()
     }
 
@@ -139,7 +139,7 @@ impl SessionQuestions {
         is_taken: bool,
     ) {
         let said = if is_taken {
-            answer_in_words(answer)
+            describe_answer(answer)
         } else {
             "too late: the question was answered, or a stop took it away".to_owned()
         };
@@ -157,7 +157,7 @@ impl SessionQuestions {
         let mut unanswered = self.unanswered.iter();
         let number = *unanswered.find(|(_, question)| question.id == *id)?.0;
         let question = self.unanswered.remove(&number)?;
-        let mut said = answer.map_or("withdrawn".to_owned(), answer_in_words);
+        let mut said = answer.map_or("withdrawn".to_owned(), describe_answer);
         if let Some(by) = by {
             said.extend([", answered by ", by]);
         }
@@ -174,11 +174,11 @@ impl SessionQuestions {
         };
         let line = self.queue.fitted(styled!["  ", said, of]);
         let line = self.style.paint(TextRole::Dim, line);
-        self.queue.lines(line, OutputPriority::Must);
+        self.queue.lines(line, OutputPriority::Required);
     }
 }
 
-fn answer_in_words(answer: &PermissionAnswer) -> String {
+fn describe_answer(answer: &PermissionAnswer) -> String {
     match answer {
         PermissionAnswer::AllowOnce => "yes, once".to_owned(),
         PermissionAnswer::AllowForSession => "yes, always".to_owned(),

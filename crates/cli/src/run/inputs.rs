@@ -14,7 +14,7 @@ use super::stdin::read_stdin;
 use crate::args::{RunArgs, STDIN};
 use crate::error::CliError;
 use crate::host::ProcessHost;
-use crate::start::options::{Given, config_of, config_with_model, system};
+use crate::start::options::{HostOptions, config_of, config_with_model, system};
 use crate::start::{self, StartFailure};
 use crate::supervise::Supervisor;
 
@@ -37,7 +37,7 @@ pub(super) async fn read(
     prompter: Arc<dyn Prompter>,
     supervisor: &mut Supervisor,
 ) -> Result<Inputs, StartFailure> {
-    let given = Given::of(host);
+    let given = HostOptions::of(host);
     start::read(given.scopes.clone(), supervisor, move |cx| {
         let mut config = config(&args, &given, project.as_deref())?;
         let prompts = prompts(&args, cx).map_err(StartFailure::input)?;
@@ -96,7 +96,7 @@ fn prompt_text(bytes: Vec<u8>) -> Result<Arc<str>, CliError> {
 /// The configuration, overridden by the project's and then by the flags.
 fn config(
     args: &RunArgs,
-    given: &Given,
+    given: &HostOptions,
     project: Option<&ProjectFile>,
 ) -> Result<Config, CliError> {
     let mut config = match args.session.choice.named() {

@@ -1,7 +1,7 @@
 //! `allstop run`: a client of one session. It opens the session, sends the prompts, ends the remaining work, and prints
 //! the result.
 
-mod absent_prompter;
+mod no_terminal_prompter;
 mod end;
 mod inputs;
 mod questions;
@@ -22,7 +22,7 @@ use allstop_tools::permission::FixedAnswer;
 
 use crate::args::{PermissionArgs, RunArgs};
 use crate::control::Control;
-use crate::display::{found_in_run, instructions_in_words, to_stop};
+use crate::display::{found_in_run, describe_instructions, to_stop};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::ProcessHost;
@@ -30,7 +30,7 @@ use crate::shell_command::SameFlags;
 use crate::start::{self, NamedSession, Opened, Opening, StartFailure};
 use crate::supervise::Supervisor;
 use crate::suspend::job_control;
-use absent_prompter::AbsentPrompter;
+use no_terminal_prompter::NoTerminalPrompter;
 use allstop_remote::{OwnedSessions, TerminalSession};
 use questions::RunQuestions;
 use receipt_file::ReceiptFile;
@@ -44,10 +44,10 @@ pub(crate) async fn run(args: RunArgs, host: &ProcessHost) -> Result<Exit, CliEr
     let mut control = Control::new(args.limits.grace.map_or(GRACE_DEFAULT, Duration::from));
     control.set_timeout(host.started, args.limits.timeout.map(Duration::from));
     let mut supervisor = Supervisor::new(signals, control);
-    let absent = AbsentPrompter::default();
-    let mut view = RunView::new(host, &args, absent.clone());
+    let no_terminal = NoTerminalPrompter::default();
+    let mut view = RunView::new(host, &args, no_terminal.clone());
 
-    let envelope = match drive(args, host, absent, &mut supervisor, &mut view).await {
+    let envelope = match drive(args, host, no_terminal, &mut supervisor, &mut view).await {
         Ok(envelope) => envelope,
         Err(StartFailure::Ended(envelope)) => *envelope,
         Err(StartFailure::Usage(problem)) => return Err(problem),
@@ -61,7 +61,7 @@ pub(crate) async fn run(args: RunArgs, host: &ProcessHost) -> Result<Exit, CliEr
         let (receipt, is_stored) = (Arc::clone(receipt), view.is_receipt_stored);
         let saved = file.save(receipt, is_stored, host, &mut supervisor).await;
         if let Err(problem) = saved {
-            host.tell(&problem);
+            host.print_problem(&problem);
             code = code.max(problem.code);
         }
     }
@@ -76,7 +76,7 @@ pub(crate) async fn run(args: RunArgs, host: &ProcessHost) -> Result<Exit, CliEr
 async fn drive(
     args: RunArgs,
     host: &ProcessHost,
-    absent: AbsentPrompter,
+    no_terminal: NoTerminalPrompter,
     supervisor: &mut Supervisor,
     view: &mut RunView<'_>,
 ) -> Result<Envelope, StartFailure> {
@@ -91,7 +91,7 @@ async fn drive(
     let named = args.session.choice.named();
     let session = named
         .map(|name| NamedSession::new(name, "run --session", &args.model, &args.session.store));
-    let prompter = prompter(&args.permissions, absent);
+    let prompter = prompter(&args.permissions, no_terminal);
     let prompt = if args.permissions.answer().is_some() {
         None
     } else {
@@ -105,7 +105,7 @@ async fn drive(
     let opening = Opening {
         system: inputs.system,
         session,
-        voice: start::StartVoice::new(host),
+        reporter: start::StartReporter::new(host),
         asks: match prompt {
             Some(_) => QuestionRecipient::Subscribers,
             None => QuestionRecipient::Prompter,
@@ -122,7 +122,7 @@ async fn drive(
     continued.folder.iter().for_each(|said| view.note(said));
     let configured = system.config().store.path.as_deref();
     let flags = SameFlags::of_used_store(&model_args, &store_args, configured);
-    tell_opened(view, &open, &flags);
+    print_open_notes(view, &open, &flags);
     let session = &open.session;
     view.questions = prompt.map(|prompt| RunQuestions::new(prompt, session.clone()));
     let job = job_control().map_err(CliError::from)?;
@@ -155,16 +155,16 @@ async fn drive(
 }
 
 /// Prompter for a run that does not ask at a terminal.
-fn prompter(args: &PermissionArgs, absent: AbsentPrompter) -> Arc<dyn Prompter> {
+fn prompter(args: &PermissionArgs, no_terminal: NoTerminalPrompter) -> Arc<dyn Prompter> {
     match args.answer() {
         Some(answer) => Arc::new(FixedAnswer(answer)),
-        None => Arc::new(absent),
+        None => Arc::new(no_terminal),
     }
 }
 
 /// Names the instructions of the project, and the remaining work of an earlier process.
-fn tell_opened(view: &RunView<'_>, open: &OpenSession, flags: &SameFlags) {
-    for line in instructions_in_words(&open.instructions) {
+fn print_open_notes(view: &RunView<'_>, open: &OpenSession, flags: &SameFlags) {
+    for line in describe_instructions(&open.instructions) {
         view.note(&line);
     }
     for found in &open.found {

@@ -11,13 +11,13 @@ use allstop_terminal::{
 };
 use allstop_tools::mcp::McpStatusEvent;
 
-use super::absent_prompter::AbsentPrompter;
+use super::no_terminal_prompter::NoTerminalPrompter;
 use super::questions::RunQuestions;
 use super::receipt_file::ReceiptFile;
 use crate::args::RunArgs;
 use crate::display::{
     EventView, JsonStream, LiveOptions, LiveView, RECEIPT_WIDTH_DEFAULT, denial, is_worth_showing,
-    render_receipt, stop_reason_in_words,
+    render_receipt, describe_stop_reason,
 };
 use crate::host::ProcessHost;
 use crate::shell_command::SameFlags;
@@ -34,7 +34,7 @@ pub(super) struct RunView<'a> {
     live: Option<LiveView>,
     stream: Option<JsonStream>,
     /// Records whether a question was asked without a terminal.
-    absent: AbsentPrompter,
+    prompter: NoTerminalPrompter,
     /// File for the receipt.
     pub(super) receipt_file: Option<ReceiptFile>,
     /// False if the store may lack the last receipt.
@@ -44,7 +44,7 @@ pub(super) struct RunView<'a> {
 }
 
 impl<'a> RunView<'a> {
-    pub(super) fn new(host: &'a ProcessHost, args: &RunArgs, absent: AbsentPrompter) -> Self {
+    pub(super) fn new(host: &'a ProcessHost, args: &RunArgs, prompter: NoTerminalPrompter) -> Self {
         let flags = SameFlags::of_remembered(&args.model, &args.session.store);
         let args = &args.output;
         let for_people = !args.json && !args.stream_json;
@@ -59,7 +59,7 @@ impl<'a> RunView<'a> {
             host,
             for_people,
             flags,
-            absent,
+            prompter,
             receipt_file: None,
             is_receipt_stored: true,
             questions: None,
@@ -107,7 +107,7 @@ impl<'a> RunView<'a> {
     pub(super) fn warn(&self, text: &str) {
         let stderr = self.host.output.stderr();
         let style = self.host.terminal.style(stderr.is_terminal());
-        stderr.lines(style.paint(TextRole::Dim, text), OutputPriority::Must);
+        stderr.lines(style.paint(TextRole::Dim, text), OutputPriority::Required);
     }
 
     /// Handles Ctrl-Z, `fg` and a new window size.
@@ -186,7 +186,7 @@ impl<'a> RunView<'a> {
         receipts.retain(|receipt| is_worth_showing(receipt));
         let is_told = envelope.error.is_some() || !receipts.is_empty();
         if envelope.stop_reason != StopReason::Completed && !is_told {
-            let reason = stop_reason_in_words(envelope.stop_reason);
+            let reason = describe_stop_reason(envelope.stop_reason);
             let detail = envelope
                 .cause
                 .as_ref()
@@ -198,7 +198,7 @@ impl<'a> RunView<'a> {
             let denied = style.paint(TextRole::Warning, "denied:");
             text.push_line(&styled![denied, " ", denial(&entry.tool, &entry.reason)]);
         }
-        if self.absent.was_asked() {
+        if self.prompter.was_asked() {
             let hint = style.paint(TextRole::Dim, "hint:");
             let said = " there is no terminal to ask on: --yes approves, and rules in the configuration do";
             text.push_line(&styled![hint, said]);

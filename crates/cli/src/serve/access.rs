@@ -19,10 +19,10 @@ use crate::args::{EndpointArgs, ExecutionArgs};
 use crate::error::CliError;
 
 /// Interval at which the files are checked. Added tokens become valid, and removed tokens invalid, within a second.
-const FILES_LOOK: Duration = Duration::from_secs(1);
+const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
 
 /// Checks a file, and loads it if it has changed. The error is the reason why the earlier content stays in use.
-type FileLook = Box<dyn FnMut() -> Result<(), String> + Send>;
+type FileReloader = Box<dyn FnMut() -> Result<(), String> + Send>;
 
 /// Authentication and TLS of the server.
 pub(super) struct ServerAccess {
@@ -54,13 +54,13 @@ pub(super) fn check_addresses(args: &EndpointArgs) -> Result<(), CliError> {
 impl ServerAccess {
     /// Reads tokens, keys and certificate, and refreshes them in `root`.
     pub(super) async fn open(root: &Scope, args: &EndpointArgs) -> Result<Self, CliError> {
-        let mut looks: Vec<FileLook> = Vec::new();
+        let mut reloaders: Vec<FileReloader> = Vec::new();
         let mut schemes = Vec::new();
         let mut authenticators: Vec<Arc<dyn Authenticator>> = Vec::new();
         if let Some(path) = &args.token_file {
             let tokens = TokenFile::open(path).map_err(|error| wrong_file(&error))?;
             let shared = tokens.clone();
-            looks.push(Box::new(move || match shared.reload() {
+            reloaders.push(Box::new(move || match shared.reload() {
                 Ok(_) => Ok(()),
                 Err(error) => Err(error_chain(&error)),
             }));
@@ -78,7 +78,7 @@ impl ServerAccess {
                     JwksFile::open(Path::new(jwks)).map_err(|error| wrong_file(&error))?;
                 let jwt = JwtAuthenticator::new(keys, issuer, audience);
                 let shared = jwt.clone();
-                looks.push(Box::new(move || {
+                reloaders.push(Box::new(move || {
                     let keys = file.reload().map_err(|error| error_chain(&error))?;
                     if let Some(keys) = keys {
                         shared.replace_keys(keys);
@@ -97,7 +97,7 @@ impl ServerAccess {
             (Some(certificate), Some(key)) => {
                 let tls = ServerTls::open(certificate, key).map_err(|error| wrong_file(&error))?;
                 let shared = tls.clone();
-                looks.push(Box::new(move || match shared.reload() {
+                reloaders.push(Box::new(move || match shared.reload() {
                     Ok(_) => Ok(()),
                     Err(error) => Err(error_chain(&error)),
                 }));
@@ -105,7 +105,7 @@ impl ServerAccess {
             }
             _ => None,
         };
-        watch(root, looks)?;
+        watch(root, reloaders)?;
         let authenticator: Arc<dyn Authenticator> = if authenticators.is_empty() {
             Arc::new(NoAuthentication)
         } else {
@@ -167,22 +167,22 @@ async fn keys_of_url(
 }
 
 /// Checks all files from one thread, until a stop. An error is reported when it changes, not every second.
-fn watch(root: &Scope, mut looks: Vec<FileLook>) -> Result<(), CliError> {
-    if looks.is_empty() {
+fn watch(root: &Scope, mut reloaders: Vec<FileReloader>) -> Result<(), CliError> {
+    if reloaders.is_empty() {
         return Ok(());
     }
-    let mut faults: Vec<Option<String>> = vec![None; looks.len()];
+    let mut faults: Vec<Option<String>> = vec![None; reloaders.len()];
     let spec = WorkSpec::new(ItemKind::Thread, "files of the access");
     let watching = root.spawn_blocking(spec, move |cx| {
         while cx.checkpoint("files of the access").is_ok() {
-            for (look, last) in looks.iter_mut().zip(&mut faults) {
-                let fault = look().err();
+            for (reload_file, last) in reloaders.iter_mut().zip(&mut faults) {
+                let fault = reload_file().err();
                 if let Some(error) = fault.as_ref().filter(|_| fault != *last) {
                     tracing::warn!(error, "a file is not used, and what it had before stays");
                 }
                 *last = fault;
             }
-            std::thread::park_timeout(FILES_LOOK);
+            std::thread::park_timeout(RELOAD_INTERVAL);
         }
     });
     watching.context("a thread for the files of the access")?;

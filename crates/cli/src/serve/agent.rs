@@ -20,7 +20,7 @@ use super::echo::EchoAgent;
 use crate::args::{ExecutionArgs, StoreArgs, TaskAgent};
 use crate::error::CliError;
 use crate::host::ProcessHost;
-use crate::start::options::{Given, config_with_model, system};
+use crate::start::options::{HostOptions, config_with_model, system};
 use crate::start::project;
 use allstop_remote::{ClientQuestions, OwnedSessions};
 
@@ -60,7 +60,7 @@ impl AgentChoice {
     pub(super) fn read(
         args: &ExecutionArgs,
         concurrency: usize,
-        given: Given,
+        given: HostOptions,
     ) -> Result<Self, CliError> {
         let cluster = cluster::store(args)?;
         if let Some(store) = cluster.clone().filter(|_| concurrency == 0) {
@@ -81,7 +81,7 @@ impl AgentChoice {
                 Ok(Self::Echo { store, scopes })
             }
             TaskAgent::Model => {
-                let project = project::trusted(&args.model, &given.folder, &given.voice)?;
+                let project = project::trusted(&args.model, &given.folder, &given.reporter)?;
                 let mut config =
                     config_with_model(&args.model, "serve", &given, project.as_deref())?;
                 args.permissions.set_mode(&mut config);
@@ -129,7 +129,7 @@ impl AgentChoice {
     }
 
     /// Describes the agent and its store.
-    pub(super) fn in_words(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         let (agent, store) = match self {
             Self::None { store, .. } => ("at workers", store),
             Self::Echo { store, .. } => ("echo", store),

@@ -150,7 +150,7 @@ pub(super) async fn node(
         }
     };
     let on_lease_change = move |change| {
-        stderr.lines(lease_line(change), OutputPriority::Must);
+        stderr.lines(lease_line(change), OutputPriority::Required);
     };
     Ok(ClusterOptions {
         on_renewal: Some(Arc::new(on_renewal)),

@@ -33,7 +33,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::ProcessHost;
 use crate::server_loop::{HostedServer, run_server};
-use crate::start::options::Given;
+use crate::start::options::HostOptions;
 use crate::start::{self, StartFailure, StartStage};
 use crate::supervise::Supervisor;
 use agent::AgentChoice;
@@ -96,7 +96,7 @@ async fn run(args: ServerArgs, host: &ProcessHost) -> Result<Exit, CliError> {
             connection,
             is_draining: false,
         };
-        serving.tell(&agent);
+        serving.show_line(&agent);
         Ok(serving)
     };
     run_server(command, host, opened).await
@@ -109,7 +109,7 @@ async fn open(
     host: &ProcessHost,
     supervisor: &mut Supervisor,
 ) -> Result<(RunningServer, String), StartFailure> {
-    let given = Given::of(host);
+    let given = HostOptions::of(host);
     let (args, agent) = start::read(given.scopes.clone(), supervisor, move |_cx| {
         let agent = AgentChoice::read(&args.execution, args.concurrency(), given);
         Ok((args, agent?))
@@ -120,7 +120,7 @@ async fn open(
     supervisor
         .control
         .set_grace(agent.grace().saturating_add(drain));
-    let in_words = agent.in_words();
+    let description = agent.describe();
     let root = agent.root();
     let mut stage = StartStage {
         supervisor,
@@ -130,7 +130,7 @@ async fn open(
     let starting = open_server(root.clone(), args, agent, sessions.clone());
     let starting = start::begin(&root, "start of the server", starting);
     let server = stage.wait(starting, start::late_store).await?;
-    Ok((server.ok_or_stopped()??, in_words))
+    Ok((server.ok_or_stopped()??, description))
 }
 
 /// A server or worker in its main loop.
@@ -143,10 +143,10 @@ struct HostedTasks<'a> {
 }
 
 impl HostedTasks<'_> {
-    fn tell_drain(&mut self) {
+    fn report_drain(&mut self) {
         if !self.is_draining {
             self.is_draining = true;
-            self.tell(DRAINING);
+            self.show_line(DRAINING);
         }
     }
 }
@@ -163,9 +163,9 @@ impl HostedServer for HostedTasks<'_> {
         self.server.system.as_ref()?.store_file()
     }
 
-    fn tell(&self, line: &str) {
+    fn show_line(&self, line: &str) {
         let stderr = self.host.output.stderr();
-        stderr.lines(line.to_owned(), OutputPriority::Must);
+        stderr.lines(line.to_owned(), OutputPriority::Required);
     }
 
     async fn ended(&mut self) -> Cause {
@@ -173,12 +173,12 @@ impl HostedServer for HostedTasks<'_> {
             let manager = &self.server.manager;
             tokio::select! {
                 biased;
-                change = self.connection.changed() => self.tell(change),
-                () = manager.asked_to_drain(), if !self.is_draining => self.tell_drain(),
+                change = self.connection.changed() => self.show_line(change),
+                () = manager.asked_to_drain(), if !self.is_draining => self.report_drain(),
                 () = manager.drained_from_elsewhere() => {
                     // The drain may finish before this loop notices that it began.
-                    self.tell_drain();
-                    self.tell("drained");
+                    self.report_drain();
+                    self.show_line("drained");
                     return Cause::new(CauseKind::Shutdown).detail("drained");
                 }
             }
@@ -189,7 +189,7 @@ impl HostedServer for HostedTasks<'_> {
         self.server.readiness.set(false);
         if let Some(max) = self.server.drain {
             let max_text = HumanDuration(max);
-            self.tell(&format!("draining for at most {max_text}: {cause}"));
+            self.show_line(&format!("draining for at most {max_text}: {cause}"));
             let _drained_or_late = timeout(max, self.server.manager.drain()).await;
         }
     }
@@ -206,7 +206,7 @@ impl HostedServer for HostedTasks<'_> {
     async fn stop(&self, cause: &Cause, left: Duration) -> Self::Report {
         let server = &self.server;
         server.readiness.set(false);
-        self.tell(&format!("stopping: {cause}"));
+        self.show_line(&format!("stopping: {cause}"));
         // The ends of tasks are written within this time. The rest is for the later steps.
         let within = left.saturating_sub((FORCE_MAX / 4).min(left / 2));
         let end = Instant::now() + left;
@@ -223,7 +223,7 @@ impl HostedServer for HostedTasks<'_> {
             tokio::join!(background.receipt(), connections.receipt(), push.receipt());
         if let Some(system) = &server.system {
             if let Some(Err(why)) = system.save_recording().await {
-                self.tell(&why);
+                self.show_line(&why);
             }
             system.close().await;
         } else {
@@ -242,12 +242,12 @@ impl HostedServer for HostedTasks<'_> {
     }
 
     fn report(&self, (report, background): Self::Report) {
-        self.tell(&summary(&report));
+        self.show_line(&summary(&report));
         if !background.items().is_empty() {
             let stderr = self.host.output.stderr();
             let style = self.host.terminal.style(stderr.is_terminal());
             let receipt = render_receipt(&background, style, RECEIPT_WIDTH_DEFAULT);
-            stderr.lines(receipt, OutputPriority::Must);
+            stderr.lines(receipt, OutputPriority::Required);
         }
     }
 

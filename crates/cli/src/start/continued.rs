@@ -14,7 +14,7 @@ use allstop_runtime::{StartErrorKind, System, SystemOptions, open_store};
 use allstop_scope::Scope;
 
 use super::StartFailure;
-use super::StartVoice;
+use super::StartReporter;
 use super::options::choose_default;
 use crate::args::{ModelArgs, StoreArgs};
 use crate::commands::sessions::resolve;
@@ -111,7 +111,7 @@ pub(super) async fn open_system(
     root: Scope,
     mut options: SystemOptions,
     session: Option<NamedSession>,
-    voice: StartVoice,
+    reporter: StartReporter,
 ) -> Result<(System, Option<(SessionId, ContinuedWords)>), StartFailure> {
     let Some(session) = session else {
         return Ok((System::open_in(root, options).await?, None));
@@ -132,7 +132,7 @@ pub(super) async fn open_system(
     let config = &mut options.config.model;
     let origin = choose(config, session.chooses_model, &remembered);
     if config.name.is_none() {
-        choose_default(config, &session.command, &voice)?;
+        choose_default(config, &session.command, &reporter)?;
     }
     let name = config.name.clone().unwrap_or_default();
     let resume = format!("sessions resume {}", short(id.as_str()));

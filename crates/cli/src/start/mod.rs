@@ -6,7 +6,7 @@ pub(crate) mod default_model;
 pub(crate) mod options;
 pub(crate) mod project;
 mod stage;
-mod voice;
+mod reporter;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ use allstop_tools::permission::ModeSwitch;
 use crate::supervise::Supervisor;
 pub(crate) use continued::{ContinuedWords, NamedSession};
 pub(crate) use stage::{StartFailure, StartStage, begin};
-pub(crate) use voice::StartVoice;
+pub(crate) use reporter::StartReporter;
 
 /// Reads the input of a start on a separate thread, because a file may be a pipe without a writer, or be on a disk that
 /// hangs.
@@ -49,7 +49,7 @@ pub(crate) struct Opening {
     /// The session to continue; `None` for a new session.
     pub(crate) session: Option<NamedSession>,
     pub(crate) asks: QuestionRecipient,
-    pub(crate) voice: StartVoice,
+    pub(crate) reporter: StartReporter,
 }
 
 /// A system with its open session.
@@ -74,7 +74,7 @@ pub(crate) async fn open(
         system: options,
         session,
         asks,
-        voice,
+        reporter,
     } = opening;
     let configured_mode = options.config.permissions.mode;
     let root = options.root();
@@ -83,7 +83,7 @@ pub(crate) async fn open(
         scope: &root,
         grace: None,
     };
-    let opening = continued::open_system(root.clone(), options, session, voice);
+    let opening = continued::open_system(root.clone(), options, session, reporter);
     let opening = begin(&root, "opening the store", opening);
     let (system, session) = stage.wait(opening, late_store).await?.ok_or_stopped()??;
     let (system, (id, continued)) = (Arc::new(system), session.unzip());

@@ -11,7 +11,7 @@ use allstop_tools::Prompter;
 use crate::args::ModelArgs;
 use crate::error::CliError;
 use crate::host::{ProcessHost, variable};
-use crate::start::StartVoice;
+use crate::start::StartReporter;
 use crate::start::default_model::{DefaultModel, OTHER_SERVER};
 
 /// Lists the ways to get a model, one per line. `command` is the typed command, which has none.
@@ -37,12 +37,12 @@ fn prompt_of(command: &str) -> &'static str {
 pub(crate) fn config_with_model(
     args: &ModelArgs,
     command: &str,
-    given: &Given,
+    given: &HostOptions,
     project: Option<&ProjectFile>,
 ) -> Result<Config, CliError> {
     let mut config = config_of(args, project)?;
     if config.model.name.is_none() {
-        choose_default(&mut config.model, command, &given.voice)?;
+        choose_default(&mut config.model, command, &given.reporter)?;
     }
     Ok(config)
 }
@@ -51,11 +51,11 @@ pub(crate) fn config_with_model(
 pub(crate) fn choose_default(
     model: &mut ModelConfig,
     command: &str,
-    voice: &StartVoice,
+    reporter: &StartReporter,
 ) -> Result<(), CliError> {
     let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
     let (name, why) = default_model(DefaultModel::choose(is_set), command)?;
-    voice.note(&why);
+    reporter.note(&why);
     model.name = Some(name);
     Ok(())
 }
@@ -143,18 +143,18 @@ fn model(config: &mut Config, args: &ModelArgs) -> Result<(), CliError> {
 }
 
 /// Options of a system that come from the process itself.
-pub(crate) struct Given {
+pub(crate) struct HostOptions {
     pub(crate) scopes: RootOptions,
     pub(crate) folder: PathBuf,
-    pub(crate) voice: StartVoice,
+    pub(crate) reporter: StartReporter,
 }
 
-impl Given {
+impl HostOptions {
     pub(crate) fn of(host: &ProcessHost) -> Self {
         Self {
             scopes: host.scopes(),
             folder: host.folder.clone(),
-            voice: StartVoice::new(host),
+            reporter: StartReporter::new(host),
         }
     }
 }
@@ -163,7 +163,7 @@ impl Given {
 pub(crate) fn system(
     store: StoreChoice,
     record: Option<PathBuf>,
-    given: Given,
+    given: HostOptions,
     config: Config,
     prompter: Arc<dyn Prompter>,
 ) -> SystemOptions {

@@ -8,9 +8,9 @@ use allstop_runtime::config::{ProjectFile, ProjectFileSearch};
 use allstop_scope::Scope;
 use allstop_terminal::{LinePrompt, Styled, TextRole, styled};
 
-use super::{StartFailure, StartStage, StartVoice, begin, read};
+use super::{StartFailure, StartStage, StartReporter, begin, read};
 use crate::args::{ModelArgs, ProjectConfigChoice};
-use crate::display::project_file_in_words;
+use crate::display::describe_project_file;
 use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::project_trust::{TrustAnswer, TrustStore};
@@ -34,9 +34,9 @@ pub(crate) async fn choose(
     host: &ProcessHost,
     supervisor: &mut Supervisor,
 ) -> Result<Option<Box<ProjectFile>>, StartFailure> {
-    let voice = StartVoice::new(host);
+    let reporter = StartReporter::new(host);
     let (choice, folder) = (args.project_config, host.folder.clone());
-    let for_look = voice.clone();
+    let for_look = reporter.clone();
     let looking = read(host.scopes(), supervisor, move |_| {
         Ok(look(choice, &folder, &for_look)?)
     });
@@ -46,7 +46,7 @@ pub(crate) async fn choose(
         ProjectState::Undecided(file, store) => (file, store),
     };
     let Some(prompt) = LinePrompt::of_process(&host.output, &host.terminal) else {
-        voice.note(&unused(&file, "nobody has trusted it"));
+        reporter.note(&unused(&file, "nobody has trusted it"));
         return Ok(None);
     };
     let scope = Scope::root("process", host.scopes());
@@ -55,19 +55,19 @@ pub(crate) async fn choose(
         scope: &scope,
         grace: Some(Duration::ZERO),
     };
-    let lines = project_file_in_words(&file);
+    let lines = describe_project_file(&file);
     let asking = begin(&scope, "question about .allstop.toml", ask(prompt, lines));
     let answer = stage.wait(asking, late_answer).await?.ok_or_stopped()?;
     read(host.scopes(), supervisor, move |_| {
         if let Some(answer) = answer
             && let Err(error) = store.remember(&file, answer)
         {
-            voice.note(&format!("the answer is not remembered: {error}"));
+            reporter.note(&format!("the answer is not remembered: {error}"));
         }
         if answer == Some(TrustAnswer::Trusted) {
             return Ok(Some(file));
         }
-        voice.note(&unused(&file, "it is not trusted"));
+        reporter.note(&unused(&file, "it is not trusted"));
         Ok(None)
     })
     .await
@@ -89,13 +89,13 @@ fn late_answer() -> TurnError {
 pub(crate) fn trusted(
     args: &ModelArgs,
     folder: &Path,
-    voice: &StartVoice,
+    reporter: &StartReporter,
 ) -> Result<Option<Box<ProjectFile>>, CliError> {
-    Ok(match look(args.project_config, folder, voice)? {
+    Ok(match look(args.project_config, folder, reporter)? {
         ProjectState::Unused => None,
         ProjectState::Trusted(file) => Some(file),
         ProjectState::Undecided(file, _) => {
-            voice.note(&unused(&file, "nobody has trusted it"));
+            reporter.note(&unused(&file, "nobody has trusted it"));
             None
         }
     })
@@ -115,7 +115,7 @@ pub(crate) fn trusted_silently(folder: &Path) -> Option<Box<ProjectFile>> {
 fn look(
     choice: ProjectConfigChoice,
     folder: &Path,
-    voice: &StartVoice,
+    reporter: &StartReporter,
 ) -> Result<ProjectState, CliError> {
     if choice == ProjectConfigChoice::Ignore {
         return Ok(ProjectState::Unused);
@@ -124,7 +124,7 @@ fn look(
         ProjectFileSearch::Absent => return Ok(ProjectState::Unused),
         ProjectFileSearch::ForeignOwner(path, user) => {
             let path = path.display();
-            voice.note(&format!(
+            reporter.note(&format!(
                 "{path} is not used: it belongs to another user (uid {user})"
             ));
             return Ok(ProjectState::Unused);
@@ -137,11 +137,11 @@ fn look(
     let store = ProcessHost::project_trust()?;
     Ok(match store.answer(&file) {
         Some(TrustAnswer::Trusted) => {
-            voice.note(&format!("settings: {}", file.path.display()));
+            reporter.note(&format!("settings: {}", file.path.display()));
             ProjectState::Trusted(file)
         }
         Some(TrustAnswer::Refused) => {
-            voice.note(&unused(&file, "you refused it"));
+            reporter.note(&unused(&file, "you refused it"));
             ProjectState::Unused
         }
         None => ProjectState::Undecided(file, store),

@@ -98,7 +98,7 @@ impl<'a> TaskPrinter<'a> {
 
     fn note(&self, line: &str) {
         let stderr = self.host.output.stderr();
-        stderr.lines(line.to_owned(), OutputPriority::Must);
+        stderr.lines(line.to_owned(), OutputPriority::Required);
     }
 
     fn receipt(&self, receipt: &Receipt) {

@@ -293,10 +293,10 @@ impl AnswerStream {
         self.parse_at = 0;
         let written = blocks::render(text, self.theme, self.above, &mut self.budget);
         let end = &text[text.trim_end().len()..];
-        let is_blank_behind = end.matches('\n').count() > usize::from(!written.is_empty());
+        let ends_blank = end.matches('\n').count() > usize::from(!written.is_empty());
         self.above = match self.above {
             TextAbove::Nothing if written.is_empty() => TextAbove::Nothing,
-            _ if is_blank_behind => TextAbove::Apart,
+            _ if ends_blank => TextAbove::Apart,
             above if written.is_empty() => above,
             _ => TextAbove::Adjacent,
         };

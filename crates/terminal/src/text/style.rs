@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 use anstyle::{AnsiColor, Effects};
 
-use super::super::attention::AttentionWay;
+use super::super::notification::NotificationMethod;
 use super::super::narrowing::Narrowing;
 use super::styled::{Styled, StyledPart, styled};
 
@@ -15,7 +15,7 @@ pub struct Environment {
     dumb: bool,
     utf8: bool,
     narrowing: Narrowing,
-    attention: AttentionWay,
+    notification_method: NotificationMethod,
 }
 
 /// Setting for colours.
@@ -34,7 +34,7 @@ impl Environment {
         let text = |name| set(name).map(|value| value.to_string_lossy().into_owned());
         let (program, term) = (text("TERM_PROGRAM"), text("TERM"));
         let (program, term) = (program.unwrap_or_default(), term.unwrap_or_default());
-        let attention = AttentionWay::of(&program, &term, set("TMUX").is_some());
+        let notification_method = NotificationMethod::of(&program, &term, set("TMUX").is_some());
         // The first variable that is set decides, as in POSIX.
         let locale = set("LC_ALL")
             .or_else(|| set("LC_CTYPE"))
@@ -62,7 +62,7 @@ impl Environment {
                 Some(term) if term == "linux" || term == "screen" => Narrowing::Cuts,
                 _ => Narrowing::Breaks,
             },
-            attention,
+            notification_method,
         }
     }
 
@@ -72,8 +72,8 @@ impl Environment {
     }
 
     /// Method by which the terminal notifies a person.
-    pub fn attention(&self) -> AttentionWay {
-        self.attention
+    pub fn notification_method(&self) -> NotificationMethod {
+        self.notification_method
     }
 
     /// Treatment of rows by a terminal that becomes narrower.

@@ -113,7 +113,7 @@ impl fmt::Display for Failure {
         match (&self.case, &self.point) {
             (Some(CaseName { method, .. }), Some(point)) => {
                 writeln!(f, "\n  stopped at {point}")?;
-                writeln!(f, "  by {method}: {}", method.in_words())?;
+                writeln!(f, "  by {method}: {}", method.describe())?;
             }
             _ => writeln!(f, "\n  without any stop")?,
         }

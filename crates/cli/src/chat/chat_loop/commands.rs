@@ -25,7 +25,7 @@ const HISTORY_MESSAGES: usize = 200;
 const HISTORY_LETTERS: usize = 2_000;
 
 /// Formats the output of a call below its label.
-fn output_in_words(call: &CallOutput) -> String {
+fn describe_output(call: &CallOutput) -> String {
     let state = if call.runs { ", which runs" } else { "" };
     let text = match call.text.trim_end() {
         "" => "(no output)",
@@ -54,17 +54,17 @@ impl ChatLoop<'_> {
             },
             ChatCommand::Background(what) => self.background(what),
             ChatCommand::Output(call) => match self.outputs.find(call.as_deref()) {
-                Some(call) => view.text(&output_in_words(call)),
-                None => self.say_later(async move |session| match session.history().await {
+                Some(call) => view.text(&describe_output(call)),
+                None => self.print_when_ready(async move |session| match session.history().await {
                     Ok(conversation) => match recorded_output(&conversation, call.as_deref()) {
-                        Some(call) => output_in_words(&call),
+                        Some(call) => describe_output(&call),
                         None if call.is_none() => "no call of a tool has run yet".to_owned(),
                         None => "there is no such call".to_owned(),
                     },
                     Err(error) => format!("the history cannot be read: {error}"),
                 }),
             },
-            ChatCommand::Promote(call) => match meant(call.as_deref(), &self.own_calls()) {
+            ChatCommand::Promote(call) => match find_call(call.as_deref(), &self.own_calls()) {
                 Ok(call) => view.note(&match session.promote(&call) {
                     Ok(()) => format!("{call} goes on in the background"),
                     Err(error) => error.to_string(),
@@ -80,22 +80,22 @@ impl ChatLoop<'_> {
                 if to.is_some() {
                     self.status.switch(to);
                 }
-                view.note(&self.status.mode_in_words());
+                view.note(&self.status.describe_mode());
             }
-            ChatCommand::Undo => self.say_later(async |session| match session.undo().await {
+            ChatCommand::Undo => self.print_when_ready(async |session| match session.undo().await {
                 Ok(turn) => format!(
                     "turn {} is taken back; what its calls did in the world stays done",
                     turn.0
                 ),
                 Err(error) => format!("nothing is taken back: {error}"),
             }),
-            ChatCommand::Compact => self.say_later(async |session| match session.compact().await {
+            ChatCommand::Compact => self.print_when_ready(async |session| match session.compact().await {
                 Ok(done) => format!("the summary: {}", done.summary),
                 Err(error) => format!("nothing is compacted: {error}"),
             }),
-            ChatCommand::History => self.say_later(async |session| match session.history().await {
+            ChatCommand::History => self.print_when_ready(async |session| match session.history().await {
                 Ok(conversation) => {
-                    let told = transcript::tell(&conversation, HISTORY_MESSAGES, HISTORY_LETTERS);
+                    let told = transcript::render(&conversation, HISTORY_MESSAGES, HISTORY_LETTERS);
                     if told.is_empty() {
                         "nothing was said yet".to_owned()
                     } else {
@@ -110,7 +110,7 @@ impl ChatLoop<'_> {
     }
 
     /// Prints the result when it is ready.
-    fn say_later<F>(&self, text: impl FnOnce(Session) -> F)
+    fn print_when_ready<F>(&self, text: impl FnOnce(Session) -> F)
     where
         F: Future<Output = String> + Send + 'static,
     {
@@ -159,7 +159,7 @@ impl ChatLoop<'_> {
             })
         };
         match what {
-            BackgroundCommand::List => self.say_later(async |session| {
+            BackgroundCommand::List => self.print_when_ready(async |session| {
                 let left = session.check_orphaned_work().await;
                 let works = session.background();
                 let works = works.iter().map(|work| line(work));
@@ -220,7 +220,7 @@ impl ChatLoop<'_> {
             TypedTarget::Background(id) => StopTarget::Background(id.as_str().into()),
             TypedTarget::Call(call) => {
                 let calls = [self.own_calls(), self.nested_calls()].concat();
-                StopTarget::Call(meant(Some(&call), &calls)?)
+                StopTarget::Call(find_call(Some(&call), &calls)?)
             }
         })
     }
@@ -256,15 +256,15 @@ struct CommandCall {
 
 /// Finds a call by its id, the beginning of its id, or the name of its tool. `None` selects the only call. A name
 /// without a matching call is returned as an id.
-fn meant(given: Option<&str>, calls: &[CommandCall]) -> Result<CallId, String> {
+fn find_call(given: Option<&str>, calls: &[CommandCall]) -> Result<CallId, String> {
     let given = given.unwrap_or_default();
     if calls.iter().any(|call| call.id.as_str() == given) {
         return Ok(CallId::new(given));
     }
     let is_meant =
         |call: &&CommandCall| call.id.as_str().starts_with(given) || &*call.name == given;
-    let meant: Vec<_> = calls.iter().filter(is_meant).collect();
-    match meant.as_slice() {
+    let found: Vec<_> = calls.iter().filter(is_meant).collect();
+    match found.as_slice() {
         [call] => Ok(call.id.clone()),
         [] if !given.is_empty() => Ok(CallId::new(given)),
         [] => Err("no call runs".to_owned()),

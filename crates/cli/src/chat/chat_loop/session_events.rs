@@ -35,7 +35,7 @@ impl ChatLoop<'_> {
                 self.question_closed(&id, answer.as_ref());
             }
             SessionEventKind::LateAnswer { call_id, name } => {
-                let said = recorded::late_answer_in_words(&call_id, &name);
+                let said = recorded::describe_late_answer(&call_id, &name);
                 self.note(&said);
             }
             SessionEventKind::Missed { count } => {
@@ -49,7 +49,7 @@ impl ChatLoop<'_> {
                 }
             }
             SessionEventKind::AssistantIdle { running, .. } => {
-                if let Some(said) = recorded::running_in_words(&running) {
+                if let Some(said) = recorded::describe_running(&running) {
                     self.note(&said);
                 }
             }
@@ -66,7 +66,7 @@ impl ChatLoop<'_> {
         self.chat.view.live.interrupt();
         self.chat.view.live.asked(&question.question);
         if let Some(question) = self.questions.ask(question, &self.chat.session, label) {
-            self.call_attention("Allstop asks a question");
+            self.notify("Allstop asks a question");
             self.apply(ChatEvent::Asked(question));
         }
     }
@@ -107,7 +107,7 @@ impl ChatLoop<'_> {
         if let SessionRecord::TurnStarted { .. } = record {
             self.began(number);
         }
-        if let Some(said) = recorded::in_words(record, number.is_some()) {
+        if let Some(said) = recorded::describe(record, number.is_some()) {
             self.note(&said);
         }
     }
@@ -145,7 +145,7 @@ impl ChatLoop<'_> {
             if number.is_none() {
                 self.chat.view.end_turn(None);
             }
-            self.call_attention("the turn has ended");
+            self.notify("the turn has ended");
             self.apply(ChatEvent::TurnEnded(number));
         }
     }

@@ -87,7 +87,7 @@ pub(in crate::chat) enum ChatEffect {
     /// Look up the names that can complete a command.
     Complete,
     /// Carry out a command.
-    Do(ChatCommand),
+    RunCommand(ChatCommand),
     /// Answer a question.
     Answer(u64, PermissionAnswer),
     /// Show more of a question.

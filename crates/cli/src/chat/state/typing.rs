@@ -27,7 +27,7 @@ pub(super) enum InputResult {
     /// Tab: the chat has to supply names that complete the line.
     Complete,
     /// A note for the user.
-    Say(String),
+    Note(String),
     /// Ctrl-D on an empty line.
     Leave,
 }
@@ -146,7 +146,7 @@ impl TypedInput {
                 Some(QuestionReply::Other(line)) if line.trim().starts_with('/') => {
                     self.submitted(line)
                 }
-                Some(QuestionReply::Other(_)) => InputResult::Say(
+                Some(QuestionReply::Other(_)) => InputResult::Note(
                     "answer y, a, n or n REASON; v shows more; Ctrl-C stops the turn, and commands work here too"
                         .to_owned(),
                 ),
@@ -155,12 +155,12 @@ impl TypedInput {
         }
         if let Some(search) = &mut self.search {
             match search.press(&key, &self.history) {
-                SearchStep::GoesOn => return InputResult::Nothing,
-                SearchStep::GivenUp => {
+                SearchStep::Continues => return InputResult::Nothing,
+                SearchStep::Cancelled => {
                     self.search = None;
                     return InputResult::Nothing;
                 }
-                SearchStep::Over(line) => {
+                SearchStep::Ended(line) => {
                     self.search = None;
                     line.map(|line| self.editor.replace(&line));
                 }
@@ -170,7 +170,7 @@ impl TypedInput {
             EditResult::Edited => InputResult::Nothing,
             EditResult::Submitted(text) if self.questions.holds_back(&text, now) => {
                 self.editor.replace(&text);
-                InputResult::Say("no question is open: Enter sends it as a message".to_owned())
+                InputResult::Note("no question is open: Enter sends it as a message".to_owned())
             }
             EditResult::Submitted(text) => self.submitted(text),
             EditResult::EndOfInput => InputResult::Leave,
@@ -180,7 +180,7 @@ impl TypedInput {
                 self.search = Some(HistorySearch::default());
                 InputResult::Nothing
             }
-            EditResult::TooLong => InputResult::Say(
+            EditResult::TooLong => InputResult::Note(
                 "that is too long: write it to a file, and ask the model to read that".to_owned(),
             ),
         }
@@ -225,7 +225,7 @@ impl TypedInput {
 /// Effects of a line that is no message.
 pub(super) fn effects_of(line: TypedLine, text: String) -> Vec<ChatEffect> {
     match line {
-        TypedLine::Command(command) => vec![ChatEffect::ShowCommand(text), ChatEffect::Do(command)],
+        TypedLine::Command(command) => vec![ChatEffect::ShowCommand(text), ChatEffect::RunCommand(command)],
         TypedLine::Wrong(why) => vec![ChatEffect::ShowCommand(text), ChatEffect::Note(why)],
         TypedLine::Empty | TypedLine::Message(_) => Vec::new(),
     }

@@ -16,8 +16,8 @@ use serde::Serialize;
 use crate::args::DoctorArgs;
 use crate::error::CliError;
 use crate::host::ProcessHost;
-use crate::start::options::{Given, choose_default, config_of, system};
-use crate::start::{StartVoice, project};
+use crate::start::options::{HostOptions, choose_default, config_of, system};
+use crate::start::{StartReporter, project};
 use row::{CheckState, DoctorRow};
 
 /// Result, as `--json` prints it.
@@ -50,12 +50,12 @@ pub(crate) async fn doctor(args: &DoctorArgs, host: &ProcessHost) -> Result<u8, 
             checks: &rows,
         };
         let json = serde_json::to_string(&report).unwrap_or_default();
-        stdout.json(&json, OutputPriority::Must);
+        stdout.json(&json, OutputPriority::Required);
     } else {
         let style = host.terminal.style(stdout.is_terminal());
         // The last column stays free, because some terminals wrap as soon as it is written.
         let columns = stdout.columns().map_or(usize::MAX, |columns| columns - 1);
-        stdout.lines(row::render(&rows, style, columns), OutputPriority::Must);
+        stdout.lines(row::render(&rows, style, columns), OutputPriority::Required);
     }
     Ok(u8::from(!ok))
 }
@@ -64,8 +64,8 @@ pub(crate) async fn doctor(args: &DoctorArgs, host: &ProcessHost) -> Result<u8, 
 /// cannot be used.
 fn configuration(args: &DoctorArgs, host: &ProcessHost) -> (Config, Vec<DoctorRow>) {
     let mut rows = Vec::new();
-    let voice = StartVoice::new(host);
-    let project = match project::trusted(&args.model, &host.folder, &voice) {
+    let reporter = StartReporter::new(host);
+    let project = match project::trusted(&args.model, &host.folder, &reporter) {
         Ok(project) => project,
         Err(problem) => {
             rows.push(DoctorRow::of_problem("project", &problem));
@@ -95,8 +95,8 @@ fn configuration(args: &DoctorArgs, host: &ProcessHost) -> (Config, Vec<DoctorRo
 async fn model(args: &DoctorArgs, config: &Config, host: &ProcessHost) -> Vec<DoctorRow> {
     let mut config = config.clone();
     if config.model.name.is_none() {
-        let voice = StartVoice::new(host);
-        if let Err(problem) = choose_default(&mut config.model, "run", &voice) {
+        let reporter = StartReporter::new(host);
+        if let Err(problem) = choose_default(&mut config.model, "run", &reporter) {
             return vec![DoctorRow::of_problem("model", &problem)];
         }
     }
@@ -108,5 +108,5 @@ async fn model(args: &DoctorArgs, config: &Config, host: &ProcessHost) -> Vec<Do
 fn options(config: Config, host: &ProcessHost) -> SystemOptions {
     let prompter = Arc::new(FixedAnswer(PermissionAnswer::Unanswered));
     let store = allstop_runtime::StoreChoice::Memory;
-    system(store, None, Given::of(host), config, prompter)
+    system(store, None, HostOptions::of(host), config, prompter)
 }

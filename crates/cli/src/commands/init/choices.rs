@@ -14,7 +14,7 @@ pub(super) struct ModelSource {
 pub(super) const MODES: [PermissionMode; 2] = [PermissionMode::Ask, PermissionMode::AcceptEdits];
 
 /// Rights of the model in a mode.
-pub(super) fn mode_in_words(mode: PermissionMode) -> &'static str {
+pub(super) fn describe_mode(mode: PermissionMode) -> &'static str {
     match mode {
         PermissionMode::Plan => "read files here, and nothing else",
         PermissionMode::Ask => {

@@ -17,7 +17,7 @@ use crate::exit::Exit;
 use crate::host::{ProcessHost, variable};
 use crate::start::default_model::DEFAULT_MODELS;
 use crate::supervise::Supervisor;
-use choices::{MODES, ModelSource, mode_in_words, text};
+use choices::{MODES, ModelSource, describe_mode, text};
 
 /// Runs the command.
 ///
@@ -140,7 +140,7 @@ impl InitQuestions {
     }
 
     async fn permissions(&mut self) -> Result<PermissionMode, InitEnd> {
-        let options = MODES.map(mode_in_words);
+        let options = MODES.map(describe_mode);
         let chosen = self
             .choose("What may it do without a question?", &options, 0)
             .await?;

@@ -102,7 +102,7 @@ fn add(args: &McpArgs, added: &McpAddArgs, host: &ProcessHost) -> Result<Exit, C
     })?;
     let test = command(args, "test", &added.name);
     let said = format!("added to {}; to try it: {test}", path.display());
-    tell(host, &said);
+    print_note(host, &said);
     Ok(Exit::from(0))
 }
 
@@ -120,11 +120,11 @@ fn remove(args: &McpArgs, name: &str, host: &ProcessHost) -> Result<Exit, CliErr
         let removed = servers(document)?.remove(name);
         removed.map(drop).ok_or_else(|| unknown(name))
     })?;
-    tell(host, &format!("removed from {}", path.display()));
+    print_note(host, &format!("removed from {}", path.display()));
     Ok(Exit::from(0))
 }
 
-fn tell(host: &ProcessHost, said: &str) {
+fn print_note(host: &ProcessHost, said: &str) {
     let stdout = host.output.stdout();
     stdout.lines(Styled::text(said), OutputPriority::Last);
 }

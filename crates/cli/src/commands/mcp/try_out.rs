@@ -18,7 +18,7 @@ use crate::display::{RECEIPT_WIDTH_DEFAULT, render_receipt};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::ProcessHost;
-use crate::start::options::{Given, system};
+use crate::start::options::{HostOptions, system};
 use crate::supervise::Supervisor;
 
 /// Result of a start.
@@ -42,7 +42,7 @@ impl McpTrials {
     /// # Errors
     /// The problem of the first unusable server.
     pub(crate) fn new(config: Config, host: &ProcessHost) -> Result<Self, CliError> {
-        let given = Given::of(host);
+        let given = HostOptions::of(host);
         let prompter = Arc::new(FixedAnswer(PermissionAnswer::Unanswered));
         let options = system(StoreChoice::Memory, None, given, config, prompter);
         let servers = Arc::new(mcp_servers(&options)?);
@@ -141,18 +141,18 @@ pub(super) async fn try_out(
                 ]
             }
         };
-        stdout.lines(lines, OutputPriority::Must);
+        stdout.lines(lines, OutputPriority::Required);
     }
     let ending = Instant::now();
     let receipt = trials.end("mcp test").await;
     if receipt.quiet() {
         let after = duration(ending.elapsed());
         let said = format!("ended after {after}: nothing of it runs any more; verified");
-        stdout.lines(Styled::text(&said), OutputPriority::Must);
+        stdout.lines(Styled::text(&said), OutputPriority::Required);
     } else {
         code = code.max(1);
         let width = stdout.columns().unwrap_or(RECEIPT_WIDTH_DEFAULT);
-        stdout.lines(render_receipt(&receipt, style, width), OutputPriority::Must);
+        stdout.lines(render_receipt(&receipt, style, width), OutputPriority::Required);
     }
     Ok(Exit {
         code,

@@ -55,22 +55,22 @@ pub(super) async fn list(
         })));
     }
     if rows.is_empty() {
-        return Ok(Printed::Words("no sessions".into()));
+        return Ok(Printed::Text("no sessions".into()));
     }
     let mut text = Styled::default();
     for row in &rows {
-        text.push(&in_words(row, view));
+        text.push(&describe(row, view));
     }
     let older = sessions.len() - shown;
     if older > 0 {
         let said = format!("{older} older; --all shows them");
         text.push_line(&view.style.paint(TextRole::Dim, said));
     }
-    Ok(Printed::Words(text))
+    Ok(Printed::Text(text))
 }
 
 /// Formats a session: its facts, packed into lines, then the first prompt and the states on separate lines.
-fn in_words(row: &SessionRow<'_>, view: View) -> Styled {
+fn describe(row: &SessionRow<'_>, view: View) -> Styled {
     let style = view.style;
     let columns = view.width.max(COLUMNS_MIN) - NUMBER_COLUMNS;
     let mark = style.pick("…", "~");

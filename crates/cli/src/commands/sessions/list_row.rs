@@ -12,7 +12,7 @@ use allstop_runtime::scan_orphans;
 use allstop_terminal::TextRole;
 use serde::Serialize;
 
-use crate::display::{age, stop_reason_in_words};
+use crate::display::{age, describe_stop_reason};
 use crate::host::ProcessHost;
 use crate::short_id::short;
 
@@ -119,7 +119,7 @@ impl<'a> SessionRow<'a> {
         [
             self.active_at.map(|at| age(at, now)),
             turns,
-            ending.map(stop_reason_in_words),
+            ending.map(describe_stop_reason),
             self.model.as_deref().map(model_name),
             self.folder.as_deref().map(ProcessHost::below_home),
         ]

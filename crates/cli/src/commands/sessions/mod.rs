@@ -64,7 +64,7 @@ pub(crate) async fn sessions(
     let mut print = |printed| {
         match printed {
             Printed::Json(text) => stdout.json(&text, OutputPriority::Last),
-            Printed::Words(text) => stdout.lines(text, OutputPriority::Last),
+            Printed::Text(text) => stdout.lines(text, OutputPriority::Last),
         };
     };
     let done = on_log(command, &*log, view, &flags, &mut print).await;
@@ -83,7 +83,7 @@ pub(crate) async fn sessions(
 ///
 /// # Cancel safety
 /// Like [`resolve`].
-pub(crate) async fn of_number(
+pub(crate) async fn session_by_number(
     given: &str,
     store: &StoreArgs,
     host: &ProcessHost,

@@ -20,5 +20,5 @@ pub(super) enum Printed {
     /// Output for programs.
     Json(String),
     /// Output for people.
-    Words(Styled),
+    Text(Styled),
 }

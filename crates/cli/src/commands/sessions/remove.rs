@@ -39,7 +39,7 @@ pub(super) async fn remove(
             }
         }
         remove_session(log, &id).await?;
-        print(Printed::Words(styled![format_args!("removed {id}")]));
+        print(Printed::Text(styled![format_args!("removed {id}")]));
     }
     Ok(())
 }

@@ -10,7 +10,7 @@ use super::error::SessionsError;
 use super::find::find;
 use super::view::{RecordedCall, SessionReport, TurnReport, UnknownCall, Work, json};
 use super::{Printed, View};
-use crate::display::{age, plain, render_full_receipt, stop_reason_in_words, to_stop};
+use crate::display::{age, plain, render_full_receipt, describe_stop_reason, to_stop};
 use crate::shell_command::SameFlags;
 
 pub(super) async fn show(
@@ -27,11 +27,11 @@ pub(super) async fn show(
     Ok(if as_json {
         Printed::Json(json(&session))
     } else {
-        Printed::Words(in_words(&session, view, flags))
+        Printed::Text(describe(&session, view, flags))
     })
 }
 
-fn in_words(session: &SessionReport<'_>, view: View, flags: &SameFlags) -> Styled {
+fn describe(session: &SessionReport<'_>, view: View, flags: &SameFlags) -> Styled {
     let style = view.style;
     let mut text = Styled::default();
     let title = style.paint(TextRole::Strong, "session");
@@ -67,7 +67,7 @@ fn in_words(session: &SessionReport<'_>, view: View, flags: &SameFlags) -> Style
         text.push_line("  a summary stands in place of the oldest turns");
     }
     for turn in &session.turns {
-        text.push(&turn_in_words(turn, session.owner.is_some(), view));
+        text.push(&describe_turn(turn, session.owner.is_some(), view));
     }
     if !session.calls.is_empty() {
         text.push_line("");
@@ -81,7 +81,7 @@ fn in_words(session: &SessionReport<'_>, view: View, flags: &SameFlags) -> Style
         text.push_line("");
         text.push_line(&title);
         for work in &session.background {
-            text.push(&work_in_words(work, view));
+            text.push(&describe_work(work, view));
         }
         let running = session.background.iter().filter(|work| work.runs());
         if let Some(said) = to_stop(running.count(), &flags.stop(session.id)) {
@@ -110,7 +110,7 @@ fn lines_of_call(call: &RecordedCall<'_>, view: View) -> Styled {
     text
 }
 
-fn turn_in_words(turn: &TurnReport<'_>, in_use: bool, view: View) -> Styled {
+fn describe_turn(turn: &TurnReport<'_>, in_use: bool, view: View) -> Styled {
     let style = view.style;
     let (symbol, role, said) = match turn.stop_reason {
         Some(allstop_core::StopReason::Completed) => {
@@ -120,7 +120,7 @@ fn turn_in_words(turn: &TurnReport<'_>, in_use: bool, view: View) -> Styled {
             let cause = turn
                 .cause
                 .map_or(String::new(), |cause| format!(": {cause}"));
-            let said = format!("{}{cause}", stop_reason_in_words(reason));
+            let said = format!("{}{cause}", describe_stop_reason(reason));
             (Symbol::Stopped, TextRole::Warning, said)
         }
         None if in_use => (Symbol::Running, TextRole::Good, "under way".to_owned()),
@@ -154,7 +154,7 @@ fn turn_in_words(turn: &TurnReport<'_>, in_use: bool, view: View) -> Styled {
     };
     text.push_line(&styled!["  ", style.pick("›", ">"), " ", input]);
     for call in &turn.unknown_calls {
-        text.push_line(&unknown_in_words(call, view));
+        text.push_line(&describe_unknown(call, view));
     }
     if let Some(receipt) = turn.receipt {
         let width = view.width.saturating_sub(2);
@@ -165,7 +165,7 @@ fn turn_in_words(turn: &TurnReport<'_>, in_use: bool, view: View) -> Styled {
     text
 }
 
-fn unknown_in_words(call: &UnknownCall<'_>, view: View) -> Styled {
+fn describe_unknown(call: &UnknownCall<'_>, view: View) -> Styled {
     let label = call
         .arguments
         .map_or_else(|| call.name.to_owned(), |a| describe_call(call.name, a));
@@ -178,7 +178,7 @@ fn unknown_in_words(call: &UnknownCall<'_>, view: View) -> Styled {
     styled!["  ? ", label, "  ", warning]
 }
 
-fn work_in_words(work: &Work<'_>, view: View) -> Styled {
+fn describe_work(work: &Work<'_>, view: View) -> Styled {
     let style = view.style;
     let detached = match work.attachment {
         Attachment::Attached => "",

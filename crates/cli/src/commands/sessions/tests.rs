@@ -36,7 +36,7 @@ async fn run(log: &MemoryLog, command: SessionsCommand) -> Result<String, Sessio
     let mut out = String::new();
     let mut print = |printed| match printed {
         Printed::Json(text) => out += &text,
-        Printed::Words(mut text) => {
+        Printed::Text(mut text) => {
             if !text.shown().ends_with('\n') {
                 text.push_line("");
             }
@@ -450,7 +450,7 @@ async fn list_is_whole_at_every_width() {
     session.append(vec![started(1, 0, prompt)]).await.unwrap();
     for width in [38, 60, 80, 120] {
         let wide = View { width, ..view() };
-        let Ok(Printed::Words(text)) = list::list(&log, wide, false, None).await else {
+        let Ok(Printed::Text(text)) = list::list(&log, wide, false, None).await else {
             panic!("words");
         };
         for line in text.lines() {

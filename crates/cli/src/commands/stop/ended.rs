@@ -16,8 +16,8 @@ use allstop_session::StopTarget;
 use anyhow::Context as _;
 
 use super::super::sessions::{open, resolve};
-use super::super::untold_sessions::OutOfReach;
-use super::left_work::LeftWork;
+use super::super::unreported_sessions::UnreachableSession;
+use super::orphaned_work::OrphanedSessions;
 use super::{SessionStopLine, StopResults};
 use crate::args::StopArgs;
 use crate::error::CliError;
@@ -82,7 +82,7 @@ pub(super) async fn answer(
         let Some(target) = target_of(&state, args) else {
             break;
         };
-        let left = LeftWork::of_session(Arc::clone(&log), host.scopes(), id.clone());
+        let left = OrphanedSessions::of_session(Arc::clone(&log), host.scopes(), id.clone());
         if let Some(left) = left.await? {
             let answers = left.stop(&target, args, by).await;
             if answers.iter().all(|answer| answer.receipt.quiet()) {
@@ -183,7 +183,7 @@ async fn read_ended(log: &dyn Log, id: &SessionId) -> Result<SessionState, CliEr
         };
         if Instant::now() >= until {
             let (id, pid) = (id.clone(), owner.pid);
-            return Err(CliError::failure(OutOfReach { id, pid }.to_string()));
+            return Err(CliError::failure(UnreachableSession { id, pid }.to_string()));
         }
         tokio::time::sleep(LOOK_AGAIN).await;
     }

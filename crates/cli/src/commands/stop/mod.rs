@@ -1,7 +1,7 @@
 //! `allstop stop`: stops sessions in the processes that own them, and orphaned work.
 
 mod ended;
-mod left_work;
+mod orphaned_work;
 mod open;
 mod results;
 
@@ -11,7 +11,7 @@ use allstop_session::StopTarget;
 use allstop_terminal::{OutputPriority, Styled, TextRole};
 use futures::future::join_all;
 
-use super::open_session::{ask_processes, given_id, meant, no_session, stops_in};
+use super::open_session::{ask_processes, resolve_list_number, find_open_session, no_session, stops_in};
 use super::sessions;
 use crate::args::StopArgs;
 use crate::display::{RECEIPT_WIDTH_DEFAULT, render_full_receipt, render_receipt};
@@ -19,7 +19,7 @@ use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::short_id::{LAST, short};
 use allstop_remote::{RemoteExtent, RemoteStopParams};
-use left_work::LeftWork;
+use orphaned_work::OrphanedSessions;
 use results::{SessionStopLine, StopResults};
 
 /// Runs the command and returns its exit code.
@@ -36,7 +36,7 @@ pub(crate) async fn stop(args: &StopArgs, host: &ProcessHost) -> Result<u8, CliE
             return Err(CliError::usage("no session is named").hint(hint));
         }
     };
-    Ok(tell(args, host, &answers))
+    Ok(print_results(args, host, &answers))
 }
 
 fn params(session_id: &SessionId, by: &str, args: &StopArgs) -> RemoteStopParams {
@@ -67,7 +67,7 @@ async fn stop_all(by: &str, args: &StopArgs, host: &ProcessHost) -> Result<StopR
             return Ok(all);
         }
     };
-    let left = LeftWork::of_store(log, host.scopes(), &asked.known, &asked.processes).await;
+    let left = OrphanedSessions::of_store(log, host.scopes(), &asked.known, &asked.processes).await;
     match left {
         Ok((left, held, in_the_way)) => {
             all.problems.extend(in_the_way);
@@ -102,9 +102,9 @@ async fn stop_one(
 ) -> Result<StopResults, CliError> {
     let mut asked = ask_processes(&host.sockets).await?;
     asked.open.retain(|target| stops_in(&args.store, target));
-    let id = given_id(given, &asked.open, &args.store, host).await?;
+    let id = resolve_list_number(given, &asked.open, &args.store, host).await?;
     let mut found = StopResults::default();
-    let Some(target) = meant(asked.open, &id)? else {
+    let Some(target) = find_open_session(asked.open, &id)? else {
         if given == LAST && !asked.silent.is_empty() {
             return Err(no_session(&asked.silent));
         }
@@ -149,7 +149,7 @@ async fn stop_one(
 }
 
 /// Shows receipts and problems. Returns the exit code.
-fn tell(args: &StopArgs, host: &ProcessHost, found: &StopResults) -> u8 {
+fn print_results(args: &StopArgs, host: &ProcessHost, found: &StopResults) -> u8 {
     let StopResults { answers, problems } = found;
     let stdout = host.output.stdout();
     let style = host.terminal.style(stdout.is_terminal());
@@ -185,7 +185,7 @@ fn tell(args: &StopArgs, host: &ProcessHost, found: &StopResults) -> u8 {
     let style = host.terminal.style(stderr.is_terminal());
     for problem in problems {
         let said = style.failure(problem, None);
-        stderr.lines(said, OutputPriority::Must);
+        stderr.lines(said, OutputPriority::Required);
     }
     let is_failure = |answer: &SessionStopLine| match answer.receipt.outcome() {
         Some(NothingToStop::NotFound) => true,

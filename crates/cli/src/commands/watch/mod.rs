@@ -4,7 +4,7 @@ mod view;
 
 use allstop_terminal::{JobChange, PromptReply};
 
-use super::open_session::{AskedProcesses, ask_processes, given_id, meant, no_session};
+use super::open_session::{AskedProcesses, ask_processes, resolve_list_number, find_open_session, no_session};
 use crate::args::WatchArgs;
 use crate::control::EndSignal;
 use crate::error::CliError;
@@ -26,8 +26,8 @@ pub(crate) async fn watch(args: &WatchArgs, host: &ProcessHost) -> Result<u8, Cl
         silent: problems,
         ..
     } = ask_processes(&host.sockets).await?;
-    let id = given_id(&args.id, &open, &args.store, host).await?;
-    let Some(target) = meant(open, &id)? else {
+    let id = resolve_list_number(&args.id, &open, &args.store, host).await?;
+    let Some(target) = find_open_session(open, &id)? else {
         if args.id == LAST || !problems.is_empty() {
             return Err(no_session(&problems));
         }

@@ -108,7 +108,7 @@ impl WatchView {
 
     /// Shows an event.
     pub(super) fn event(&mut self, event: WatchEvent) {
-        let event = match fact_in_words(&event) {
+        let event = match describe_fact(&event) {
             Some(text) => WatchEvent::Note { text },
             None => event,
         };
@@ -170,7 +170,7 @@ impl WatchView {
                 let events = if *count == 1 { "event" } else { "events" };
                 self.note(&format!("{count} {events} missed"));
             }
-            // `fact_in_words` has already converted the facts that have a text.
+            // `describe_fact` has already converted the facts that have a text.
             _ => {}
         }
     }
@@ -259,18 +259,18 @@ impl WatchView {
     }
 
     fn lines(&self, lines: Styled) {
-        self.queue.lines(lines, OutputPriority::Must);
+        self.queue.lines(lines, OutputPriority::Required);
     }
 }
 
 /// Text of an event that is a fact, as the terminal of its session shows it.
-fn fact_in_words(event: &WatchEvent) -> Option<String> {
+fn describe_fact(event: &WatchEvent) -> Option<String> {
     match event {
-        WatchEvent::Recorded { record } => recorded::in_words(record, false),
+        WatchEvent::Recorded { record } => recorded::describe(record, false),
         WatchEvent::LateAnswer { call_id, name } => {
-            Some(recorded::late_answer_in_words(call_id, name))
+            Some(recorded::describe_late_answer(call_id, name))
         }
-        WatchEvent::InBackground { running } => recorded::running_in_words(running),
+        WatchEvent::InBackground { running } => recorded::describe_running(running),
         WatchEvent::StopHeard { cause } => Some(format!("the turn is being {}", stopped_by(cause))),
         _ => None,
     }
@@ -280,7 +280,7 @@ fn stream_event(stream: &mut JsonStream, event: &WatchEvent) {
     stream.watched(match event {
         WatchEvent::Live { event, .. } => return stream.event(event),
         WatchEvent::Missed { count } => return stream.missed(*count),
-        // `fact_in_words` has already converted the facts that have a text.
+        // `describe_fact` has already converted the facts that have a text.
         WatchEvent::Ended
         | WatchEvent::Recorded { .. }
         | WatchEvent::LateAnswer { .. }

@@ -71,7 +71,7 @@ impl<'a, 'r> DemoStory<'a, 'r> {
             let (name, pid, lease) = (&worker.name, worker.pid(), LEASE.as_secs());
             report.say(format!("  {name:<9}  pid {pid:<7}  lease {lease} s"));
         }
-        let ready = in_words(began.elapsed());
+        let ready = describe_duration(began.elapsed());
         report.say(format!("  all are ready after {ready}"));
         let tasks = DemoTasks::new(&workers.address)?;
         Ok(Self {
@@ -92,7 +92,7 @@ impl<'a, 'r> DemoStory<'a, 'r> {
             self.tasks.send(name).await?;
         }
         for name in [first, second] {
-            let (worker, shell) = self.place_of(name).await?;
+            let (worker, shell) = self.wait_for_worker_and_shell(name).await?;
             let worker = self
                 .workers
                 .workers
@@ -109,14 +109,14 @@ impl<'a, 'r> DemoStory<'a, 'r> {
             done,
             FIRST_ENTRIES.len() as u64,
         )]);
-        self.look_around().await;
+        self.record_processes().await;
         Ok(())
     }
 
     /// Stops a task of a worker through the front end.
     pub(super) async fn stop_a_task(&mut self) -> Result<(), CliError> {
         let [name, ..] = STUBBORN;
-        let (worker, shell) = self.place_of(name).await?;
+        let (worker, shell) = self.wait_for_worker_and_shell(name).await?;
         let worker = self.workers.workers.get(worker);
         let worker = worker.map_or_else(String::new, |worker| worker.name.clone());
         let before = processes_that_name(&self.files.mark(name));
@@ -130,14 +130,14 @@ impl<'a, 'r> DemoStory<'a, 'r> {
         self.report.receipt(&receipt);
         self.report.say(format!(
             "  the answer took {}; seen from outside:",
-            in_words(took)
+            describe_duration(took)
         ));
         let mut proofs = vec![DemoProof::of(
             "receipts that say the task is quiet",
             u64::from(receipt.quiet() && end.state == "canceled"),
             1,
         )];
-        proofs.extend(self.silence_of(name, &shell, before).await);
+        proofs.extend(self.prove_task_gone(name, &shell, before).await);
         self.prove(proofs);
         Ok(())
     }
@@ -145,7 +145,7 @@ impl<'a, 'r> DemoStory<'a, 'r> {
     /// Kills a worker that runs a task.
     pub(super) async fn kill_a_worker(&mut self) -> Result<(), CliError> {
         let [_, name, _] = STUBBORN;
-        let (place, shell) = self.place_of(name).await?;
+        let (place, shell) = self.wait_for_worker_and_shell(name).await?;
         let before = processes_that_name(&self.files.mark(name));
         let worker = self.workers.workers.remove(place);
         let (killed, pid) = (&worker.name, worker.pid());
@@ -157,9 +157,9 @@ impl<'a, 'r> DemoStory<'a, 'r> {
         let gone = began.elapsed();
         self.report.say(format!(
             "  its last process was gone {} later; only the worker was signalled",
-            in_words(gone)
+            describe_duration(gone)
         ));
-        let proofs = self.silence_of(name, &shell, before).await;
+        let proofs = self.prove_task_gone(name, &shell, before).await;
         self.prove(proofs);
         for entry in LEASE_ENTRIES {
             self.tasks.send(entry).await?;
@@ -179,8 +179,8 @@ impl<'a, 'r> DemoStory<'a, 'r> {
         });
         self.report.explain(format!(
             "{} after the kill, {name} has its end: {}",
-            in_words(took),
-            end.in_words()
+            describe_duration(took),
+            end.describe()
         ));
         self.prove([
             DemoProof::of(
@@ -201,13 +201,13 @@ impl<'a, 'r> DemoStory<'a, 'r> {
     pub(super) async fn kill_a_server(&mut self) -> Result<(), CliError> {
         let [.., name] = STUBBORN;
         self.tasks.send(name).await?;
-        let (_, shell) = self.place_of(name).await?;
+        let (_, shell) = self.wait_for_worker_and_shell(name).await?;
         for entry in SERVER_ENTRIES {
             self.tasks.send(entry).await?;
         }
         // Wait until their turns run. From then on, the tasks do not depend on the servers.
         for entry in SERVER_ENTRIES {
-            self.place_of(entry).await?;
+            self.wait_for_worker_and_shell(entry).await?;
         }
         let fact = "the servers name a leader";
         let look = async || self.servers.leader().await;
@@ -229,7 +229,7 @@ impl<'a, 'r> DemoStory<'a, 'r> {
         let new = new.map_or("another server", |server| &server.process.name);
         self.report.say(format!(
             "  {new} leads now; a new task was accepted {} after the kill",
-            in_words(accepted)
+            describe_duration(accepted)
         ));
         let old = self.completed(&SERVER_ENTRIES).await?;
         let new = self.completed(&[LAST_ENTRY]).await?;
@@ -248,14 +248,14 @@ impl<'a, 'r> DemoStory<'a, 'r> {
                 1,
             ),
         ]);
-        self.look_around().await;
+        self.record_processes().await;
         Ok(())
     }
 
     /// Ends the workers, one of which still runs a task.
     pub(super) async fn end_workers(&mut self) -> Result<(), CliError> {
         let [.., name] = STUBBORN;
-        let (_, shell) = self.place_of(name).await?;
+        let (_, shell) = self.wait_for_worker_and_shell(name).await?;
         let before = processes_that_name(&self.files.mark(name));
         self.report
             .title(&format!("SIGTERM to both workers; {name} still runs:"));
@@ -267,14 +267,14 @@ impl<'a, 'r> DemoStory<'a, 'r> {
         }
         let (end, _) = self.tasks.end(name, FACT_MAX).await?;
         self.report
-            .explain(format!("{name} has ended: {}", end.in_words()));
+            .explain(format!("{name} has ended: {}", end.describe()));
         let quiet = end.receipt.is_some_and(|receipt| receipt.quiet());
         let mut proofs = vec![DemoProof::of(
             "receipts of its end that say it is quiet",
             u64::from(quiet),
             1,
         )];
-        proofs.extend(self.silence_of(name, &shell, before).await);
+        proofs.extend(self.prove_task_gone(name, &shell, before).await);
         self.prove(proofs);
         Ok(())
     }
@@ -305,7 +305,7 @@ impl<'a, 'r> DemoStory<'a, 'r> {
 
     /// Ends the front end and the servers. Returns every process that the demo has seen.
     pub(super) async fn end_all(mut self) -> Result<Vec<ProcessIdentity>, CliError> {
-        self.look_around().await;
+        self.record_processes().await;
         self.report
             .title("SIGTERM to the front end, then to the servers. What is left:");
         self.workers.front.signal(ProcessSignal::Term);
@@ -330,7 +330,7 @@ impl<'a, 'r> DemoStory<'a, 'r> {
         let ends = self.tasks.ends(names, FACT_MAX).await?;
         for (name, end) in &ends {
             if !end.is_completed() {
-                let said = end.in_words();
+                let said = end.describe();
                 self.report.explain(format!("{name} has ended: {said}"));
             }
         }
@@ -339,7 +339,7 @@ impl<'a, 'r> DemoStory<'a, 'r> {
     }
 
     /// Waits until a task runs, and returns its worker and its shell.
-    async fn place_of(&mut self, name: &str) -> Result<(usize, ProcessIdentity), CliError> {
+    async fn wait_for_worker_and_shell(&mut self, name: &str) -> Result<(usize, ProcessIdentity), CliError> {
         let look = async || {
             let pid = pid_in(&self.files.pid(name))?;
             let worker = self.workers.of_process(pid).await?;
@@ -350,7 +350,7 @@ impl<'a, 'r> DemoStory<'a, 'r> {
     }
 
     /// Proofs that a stubborn task's processes are gone.
-    async fn silence_of(&self, name: &str, shell: &ProcessIdentity, before: u64) -> [DemoProof; 3] {
+    async fn prove_task_gone(&self, name: &str, shell: &ProcessIdentity, before: u64) -> [DemoProof; 3] {
         [
             DemoProof::of(
                 format!("shell {} of {name}, alive", shell.pid),
@@ -371,7 +371,7 @@ impl<'a, 'r> DemoStory<'a, 'r> {
     }
 
     /// Records every process of the demo that runs now.
-    async fn look_around(&mut self) {
+    async fn record_processes(&mut self) {
         let workers = self.workers.workers.iter();
         let servers = self.servers.servers.iter().map(|server| &server.process);
         for process in workers.chain(servers).chain([&self.workers.front]) {
@@ -384,6 +384,6 @@ impl<'a, 'r> DemoStory<'a, 'r> {
     }
 }
 
-fn in_words(duration: Duration) -> String {
+fn describe_duration(duration: Duration) -> String {
     milliseconds(duration.as_secs_f64() * 1_000.0)
 }

@@ -135,7 +135,7 @@ impl SeenEnd {
     }
 
     /// Describes the end for people: `failed, cause failure (crash)`.
-    pub(super) fn in_words(&self) -> String {
+    pub(super) fn describe(&self) -> String {
         let cause = self.cause.as_ref();
         let cause = cause.map_or_else(String::new, |cause| format!(", cause {cause}"));
         let error = self.error.as_ref();

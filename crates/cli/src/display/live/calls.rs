@@ -14,7 +14,7 @@ use allstop_terminal::{
 use allstop_tools::{CallProgress, DiffLine, FileChange};
 
 use super::super::change::{change_counts, change_lines};
-use super::super::words;
+use super::super::labels;
 
 /// Columns for a call if no terminal provides a width.
 const COLUMNS_DEFAULT: usize = 100;
@@ -80,7 +80,7 @@ pub(super) struct CallEnd<'a> {
 }
 
 impl CallEnd<'_> {
-    fn words(&self) -> (Symbol, TextRole, Cow<'_, str>) {
+    fn label(&self) -> (Symbol, TextRole, Cow<'_, str>) {
         if let Some(left) = self.left {
             return left_words(left);
         }
@@ -246,7 +246,7 @@ impl CallLines {
         } else {
             let sign = self.style.pick("→", ">");
             let line = styled![sign, " ", self.fit(&label, 2)];
-            self.queue.lines(line, OutputPriority::Must);
+            self.queue.lines(line, OutputPriority::Required);
         }
     }
 
@@ -258,9 +258,9 @@ impl CallLines {
         if let Some(change) = end.change {
             label.push(&change_counts(change, self.style));
         }
-        let (symbol, role, word) = end.words();
+        let (symbol, role, word) = end.label();
         let ran = end.outcome != CallOutcome::Denied;
-        let time = words::whole_milliseconds(end.after_ms);
+        let time = labels::whole_milliseconds(end.after_ms);
         let mut about: Vec<&str> = Vec::new();
         about.extend(ran.then_some(time.as_str()));
         about.extend((!word.is_empty()).then_some(&*word));
@@ -286,7 +286,7 @@ impl CallLines {
             let columns = self.queue.columns().unwrap_or(COLUMNS_DEFAULT);
             lines.push(&change_lines(change, self.style, columns));
         }
-        self.queue.lines(lines, OutputPriority::Must);
+        self.queue.lines(lines, OutputPriority::Required);
         self.show();
     }
 

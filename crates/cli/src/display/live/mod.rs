@@ -23,7 +23,7 @@ use self::calls::{CallEnd, CallLines};
 use self::text::{Rest, StepText};
 
 use super::watch::EventView;
-use super::words;
+use super::labels;
 
 /// Options of the live view.
 #[derive(Debug, Clone)]
@@ -151,7 +151,7 @@ impl LiveView {
                 whole
             }
         };
-        if !self.print(rest, OutputPriority::Must) {
+        if !self.print(rest, OutputPriority::Required) {
             self.stdout.mark_lost();
             let said = "the output is not read: part of the answer is left out";
             self.note(TextRole::Warning, Symbol::Bad, said);
@@ -211,7 +211,7 @@ impl LiveView {
             let mark = format!("{mark} discarded: the call failed in the middle of its answer");
             self.stdout.lines(
                 self.out_style.paint(TextRole::Warning, mark),
-                OutputPriority::Must,
+                OutputPriority::Required,
             );
         }
     }
@@ -220,7 +220,7 @@ impl LiveView {
         let said = styled![self.err_style.symbol(symbol), " ", said];
         let said = self.stderr.fitted(said);
         self.stderr
-            .lines(self.err_style.paint(role, said), OutputPriority::Must);
+            .lines(self.err_style.paint(role, said), OutputPriority::Required);
     }
 
     /// Like a note, but cut to one row.
@@ -231,7 +231,7 @@ impl LiveView {
             said = said.cut(columns.saturating_sub(1), mark);
         }
         self.stderr
-            .lines(self.err_style.paint(role, said), OutputPriority::Must);
+            .lines(self.err_style.paint(role, said), OutputPriority::Required);
     }
 }
 
@@ -283,7 +283,7 @@ impl LiveView {
                 ..
             } => {
                 self.discard();
-                let delay = words::whole_milliseconds(*delay_ms);
+                let delay = labels::whole_milliseconds(*delay_ms);
                 let said = format!("model call {attempt} failed, next in {delay}: {error}");
                 self.note(TextRole::Warning, Symbol::Again, &said);
                 self.calls.model_waits();

@@ -5,7 +5,7 @@ use allstop_core::counted::counted;
 use allstop_core::receipt::{EndMethod, ItemKind, ItemState, Millis, ReceiptItem};
 use allstop_terminal::{Style, Styled, TextRole, styled};
 
-use super::super::words;
+use super::super::labels;
 use super::left::is_outside;
 use super::row::{pids, sign};
 
@@ -124,10 +124,10 @@ pub(super) fn name(item: &ReceiptItem, with_label: bool) -> String {
         (_, Some(label)) => format!("{}: {label} ·", item.name),
         (ItemKind::ToolCall, None) => format!("{}:", item.name),
         // The name of a permission question already contains its kind.
-        (kind, None) if item.name.split(' ').next_back() == Some(words::kind(kind)) => {
+        (kind, None) if item.name.split(' ').next_back() == Some(labels::kind(kind)) => {
             format!("{}:", item.name)
         }
-        (kind, None) => format!("{} {}:", words::kind(kind), item.name),
+        (kind, None) => format!("{} {}:", labels::kind(kind), item.name),
     }
 }
 
@@ -143,7 +143,7 @@ fn shown(time: Millis) -> String {
     if (10.0..1_000.0).contains(&ms) {
         format!("{ms:.0} ms")
     } else {
-        words::milliseconds(ms)
+        labels::milliseconds(ms)
     }
 }
 
@@ -161,11 +161,11 @@ fn outcome(item: &ReceiptItem, is_preview: bool) -> String {
             "still runs, not covered by this stop".to_owned()
         }
         ItemState::StillRunning { .. } if is_preview => "runs".to_owned(),
-        ItemState::StillRunning { why } => format!("STILL RUNS: {}", words::why(*why)),
+        ItemState::StillRunning { why } => format!("STILL RUNS: {}", labels::why(*why)),
         ItemState::Unreachable { why } => {
-            format!("was asked to stop and MAY STILL RUN: {}", words::why(*why))
+            format!("was asked to stop and MAY STILL RUN: {}", labels::why(*why))
         }
-        ItemState::Refused { why } => format!("REFUSED: {}", words::why(*why)),
+        ItemState::Refused { why } => format!("REFUSED: {}", labels::why(*why)),
     };
     if let Some(tokens @ 1..) = item.tokens_received_after_stop {
         said.push_str("; ");

@@ -13,7 +13,7 @@ use allstop_core::{CauseKind, Receipt};
 use allstop_terminal::{Style, Styled, Symbol, TextRole, styled};
 
 use self::row::{Columns, Row};
-use super::words;
+use super::labels;
 pub(crate) use sentence::stopped_by;
 
 /// Columns of a receipt if no terminal provides a width.
@@ -58,7 +58,7 @@ pub(crate) fn render_full_receipt(receipt: &Receipt, style: Style, width: usize)
         "stop {} of {} ({}), cause {}{}{observed}",
         request.stop_id,
         request.target,
-        words::plain(request.extent.as_str()),
+        labels::plain(request.extent.as_str()),
         request.cause,
         by.map_or(String::new(), |by| format!(", by {by}")),
     );

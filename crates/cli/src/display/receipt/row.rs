@@ -5,7 +5,7 @@ use allstop_core::counted::counted;
 use allstop_core::receipt::{ItemState, NotStoppedReason, ReceiptItem};
 use allstop_terminal::{Style, Styled, Symbol, TextRole, styled};
 
-use super::super::words;
+use super::super::labels;
 use super::left::is_outside;
 
 /// Columns for a name. A longer command is identified by its id.
@@ -66,12 +66,12 @@ impl Row {
         Self {
             symbol: style.symbol(symbol),
             role,
-            state: styled![words::plain(item.state.as_str())],
-            kind: styled![words::kind(item.kind)],
+            state: styled![labels::plain(item.state.as_str())],
+            kind: styled![labels::kind(item.kind)],
             id: if id == name { Styled::default() } else { id },
             name,
             time: time.map_or(Styled::default(), |ms| {
-                words::milliseconds(ms.as_f64()).into()
+                labels::milliseconds(ms.as_f64()).into()
             }),
             detail: styled![detail(item, preview)],
             loud: pids(item).map(Styled::from),
@@ -161,19 +161,19 @@ fn detail(item: &ReceiptItem, preview: bool) -> String {
     match &item.state {
         ItemState::Finished { .. } => parts.push("by itself".to_owned()),
         ItemState::Stopped { how, evidence, .. } => {
-            parts.push(words::how(*how).to_owned());
+            parts.push(labels::how(*how).to_owned());
             if let Some(proof) = evidence.proof() {
-                parts.push(format!("verified: {}", words::verified(proof)));
+                parts.push(format!("verified: {}", labels::verified(proof)));
             }
             if let Some(checkpoint) = evidence.checkpoint() {
                 parts.push(format!("acknowledged at {checkpoint}"));
             }
         }
-        ItemState::Unknown { how, .. } => parts.push(words::how(*how).to_owned()),
+        ItemState::Unknown { how, .. } => parts.push(labels::how(*how).to_owned()),
         ItemState::StillRunning { .. } if preview && !is_outside(item) => {}
         ItemState::StillRunning { why }
         | ItemState::Unreachable { why }
-        | ItemState::Refused { why } => parts.push(words::why(*why).to_owned()),
+        | ItemState::Refused { why } => parts.push(labels::why(*why).to_owned()),
     }
     if matches!(item.state, ItemState::Unknown { .. }) {
         let effect = item.effect.map(effect);
@@ -182,7 +182,7 @@ fn detail(item: &ReceiptItem, preview: bool) -> String {
     if let Some(containment) = item.containment {
         parts.push(format!(
             "contained by {}",
-            words::plain(containment.as_str())
+            labels::plain(containment.as_str())
         ));
     }
     if let Some(tokens) = item.tokens_received_after_stop {

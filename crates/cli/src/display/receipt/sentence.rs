@@ -3,7 +3,7 @@
 use allstop_core::receipt::{EndProof, ItemKind, ItemState, NothingToStop, ReceiptItem};
 use allstop_core::{Cause, CauseKind, Extent, Receipt};
 
-use super::super::words;
+use super::super::labels;
 use super::left::{is_left, is_outside};
 
 /// Sentence with the target, the cause, the time and the verdict.
@@ -39,7 +39,7 @@ pub(super) fn sentence(receipt: &Receipt) -> String {
     }
     let after = receipt.quiet_after_ms();
     let after = after.map_or(String::new(), |ms| {
-        format!(" in {}", words::milliseconds(ms.as_f64()))
+        format!(" in {}", labels::milliseconds(ms.as_f64()))
     });
     // In `because the run has ended in 2 ms`, the time would seem to belong to the run.
     let said = match stopped.strip_prefix("stopped because ") {

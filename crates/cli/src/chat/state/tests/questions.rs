@@ -49,7 +49,7 @@ fn commands_work_where_a_question_stands() {
         effects,
         [
             ChatEffect::ShowCommand("/stop".to_owned()),
-            ChatEffect::Do(stop)
+            ChatEffect::RunCommand(stop)
         ]
     );
 }

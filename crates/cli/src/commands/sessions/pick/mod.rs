@@ -43,7 +43,7 @@ pub(crate) async fn pick(
     let mode = if environment.has_cursor() {
         InputMode::Keys {
             marks_pastes: true,
-            tells_focus: false,
+            reports_focus: false,
         }
     } else {
         InputMode::Lines
@@ -54,7 +54,7 @@ pub(crate) async fn pick(
     let mut picker = SessionPicker::new(candidates);
     reader.take();
     if in_lines {
-        queue.lines(picker.list(style), OutputPriority::Must);
+        queue.lines(picker.list(style), OutputPriority::Required);
     }
     let show = |picker: &SessionPicker| {
         let rows = queue.rows().unwrap_or(ROWS_DEFAULT);
@@ -88,13 +88,13 @@ pub(crate) async fn pick(
                         PickStep::Pending => {}
                         PickStep::Unclear(count) => {
                             let said = format!("{count} sessions match; type the number of one, or more words");
-                            queue.lines(said, OutputPriority::Must);
+                            queue.lines(said, OutputPriority::Required);
                         }
                         PickStep::Chosen(id) => {
                             reader.unread(keys);
                             break 'choice Some(id);
                         }
-                        PickStep::GivenUp => break 'choice None,
+                        PickStep::Cancelled => break 'choice None,
                     }
                 }
             }

@@ -30,7 +30,7 @@ pub(super) enum PickStep {
     /// The user chose this session.
     Chosen(SessionId),
     /// The user gave up.
-    GivenUp,
+    Cancelled,
 }
 
 impl SessionPicker {
@@ -45,7 +45,7 @@ impl SessionPicker {
     /// Handles a key on a terminal that shows the selection.
     pub(super) fn press(&mut self, key: Key) -> PickStep {
         match key {
-            Key::Escape | Key::Cancel => return PickStep::GivenUp,
+            Key::Escape | Key::Cancel => return PickStep::Cancelled,
             Key::Up => self.selected = self.selected.saturating_sub(1),
             Key::Down => {
                 let last = self.matches().len().saturating_sub(1);
@@ -60,7 +60,7 @@ impl SessionPicker {
             key => {
                 let before = self.editor.text().to_owned();
                 if self.editor.press(key) == EditResult::EndOfInput {
-                    return PickStep::GivenUp;
+                    return PickStep::Cancelled;
                 }
                 if self.editor.text() != before {
                     self.selected = 0;

@@ -79,12 +79,12 @@ fn numbers_and_words_narrow_the_list() {
 #[test]
 fn escape_and_the_end_of_input_give_up() {
     for key in [Key::Escape, Key::Cancel, Key::EndOfInput] {
-        assert_eq!(picker().press(key), PickStep::GivenUp);
+        assert_eq!(picker().press(key), PickStep::Cancelled);
     }
     let mut in_text = picker();
     in_text.press(Key::Letter('x'));
     assert_eq!(in_text.press(Key::EndOfInput), PickStep::Pending);
-    assert_eq!(in_text.press(Key::Escape), PickStep::GivenUp);
+    assert_eq!(in_text.press(Key::Escape), PickStep::Cancelled);
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn whole_lines_choose_one_or_say_how_many() {
     assert_eq!(line("parser"), id(2));
     assert_eq!(line("fix"), PickStep::Unclear(2));
     assert_eq!(line("zzz"), PickStep::Unclear(0));
-    assert_eq!(picker().press_in_lines(Key::EndOfInput), PickStep::GivenUp);
+    assert_eq!(picker().press_in_lines(Key::EndOfInput), PickStep::Cancelled);
 }
 
 #[test]

@@ -20,7 +20,7 @@ pub(crate) fn print_start_error(problem: &CliError, wants_envelope: bool) -> u8 
     let hint = problem.hint.as_ref();
     let hint = hint.map_or(String::new(), |hint| format!("hint: {hint}\n"));
     let said = format!("error: {}\n{hint}", problem.message);
-    say(&escape::text(&said));
+    write_stderr(&escape::text(&said));
     problem.code
 }
 
@@ -62,10 +62,10 @@ fn report(panic: &PanicHookInfo<'_>) {
         BacktraceStatus::Captured => format!("stack backtrace:\n{backtrace}\n"),
         _ => String::new(),
     };
-    say(&escape::text(&format!("thread '{name}' {panic}\n{trace}")));
+    write_stderr(&escape::text(&format!("thread '{name}' {panic}\n{trace}")));
 }
 
 /// Writes to standard error, if it is open.
-pub(crate) fn say(text: &str) {
+pub(crate) fn write_stderr(text: &str) {
     drop(std::io::stderr().write_all(text.as_bytes()));
 }

@@ -6,12 +6,12 @@ use crate::host::ProcessHost;
 
 /// Standard error of a start. The thread that reads the configuration can use it too.
 #[derive(Debug, Clone)]
-pub(crate) struct StartVoice {
+pub(crate) struct StartReporter {
     stderr: OutputQueue,
     style: Style,
 }
 
-impl StartVoice {
+impl StartReporter {
     pub(crate) fn new(host: &ProcessHost) -> Self {
         let stderr = host.output.stderr().clone();
         let style = host.terminal.style(stderr.is_terminal());
@@ -21,6 +21,6 @@ impl StartVoice {
     /// Prints a line.
     pub(crate) fn note(&self, text: &str) {
         self.stderr
-            .lines(self.style.paint(TextRole::Dim, text), OutputPriority::Must);
+            .lines(self.style.paint(TextRole::Dim, text), OutputPriority::Required);
     }
 }

@@ -11,7 +11,7 @@ use allstop_scope::{RootOptions, Scope};
 use allstop_session::{OpenError, Session, SessionOptions, Sessions, StopTarget};
 use futures::future::join_all;
 
-use super::super::untold_sessions::untold_sessions;
+use super::super::unreported_sessions::unreported_sessions;
 use super::SessionStopLine;
 use crate::args::StopArgs;
 use crate::error::CliError;
@@ -20,12 +20,12 @@ use allstop_remote::ProcessNumber;
 
 /// Sessions with orphaned work, opened by this process.
 #[derive(Debug, Default)]
-pub(super) struct LeftWork(Vec<Session>);
+pub(super) struct OrphanedSessions(Vec<Session>);
 
-impl LeftWork {
+impl OrphanedSessions {
     /// Of all sessions in the store that no process has open; with the sessions that a process without a socket has open,
     /// perhaps another stop; and with the problems that prevent a stop, a line each. `known`, `asked`: as of
-    /// [`untold_sessions`].
+    /// [`unreported_sessions`].
     ///
     /// # Errors
     /// If the store failed.
@@ -35,12 +35,12 @@ impl LeftWork {
         known: &HashSet<SessionId>,
         asked: &HashSet<ProcessNumber>,
     ) -> Result<(Self, Vec<SessionId>, Vec<String>), CliError> {
-        let untold = untold_sessions(&*log, known, asked).await?;
-        let mut problems = untold.unreadable;
-        let held = untold.out_of_reach.into_iter().map(|held| held.id);
+        let unreported = unreported_sessions(&*log, known, asked).await?;
+        let mut problems = unreported.unreadable;
+        let held = unreported.unreachable.into_iter().map(|held| held.id);
         let mut held: Vec<_> = held.collect();
         let mut left = Vec::new();
-        for session in untold.left {
+        for session in unreported.left {
             let id = short(session.id.as_str()).to_owned();
             match open(&log, scopes.clone(), session.id.clone()).await {
                 Ok(session) => left.push(session),

@@ -8,18 +8,18 @@ use futures::future::BoxFuture;
 
 /// Leaves every question unanswered, and remembers that one was asked. Clones share this memory.
 #[derive(Debug, Clone, Default)]
-pub(super) struct AbsentPrompter {
+pub(super) struct NoTerminalPrompter {
     was_asked: Arc<AtomicBool>,
 }
 
-impl AbsentPrompter {
+impl NoTerminalPrompter {
     /// True if a question was asked that `--yes` would have answered.
     pub(super) fn was_asked(&self) -> bool {
         self.was_asked.load(Ordering::Relaxed)
     }
 }
 
-impl Prompter for AbsentPrompter {
+impl Prompter for NoTerminalPrompter {
     fn ask(&self, question: PermissionQuestion) -> BoxFuture<'_, PermissionAnswer> {
         // If a denying rule may cover the call, `--yes` would not allow the call either.
         if question.doubt.is_none() {

@@ -23,19 +23,19 @@ pub(super) struct LeftSession {
 
 /// Sessions of the store that no process reported.
 #[derive(Debug, Default)]
-pub(super) struct UntoldSessions {
+pub(super) struct UnreportedSessions {
     pub(super) left: Vec<LeftSession>,
     /// Sessions that are open in unreachable processes.
-    pub(super) out_of_reach: Vec<OutOfReach>,
+    pub(super) unreachable: Vec<UnreachableSession>,
     /// Warnings about unreadable sessions with the reason, one per line.
     pub(super) unreadable: Vec<String>,
 }
 
-impl UntoldSessions {
+impl UnreportedSessions {
     /// Warnings about work that may run but is not in the list, one per line.
     pub(super) fn problems(&self) -> Vec<String> {
-        let out_of_reach = self.out_of_reach.iter().map(ToString::to_string);
-        out_of_reach
+        let unreachable = self.unreachable.iter().map(ToString::to_string);
+        unreachable
             .chain(self.unreadable.iter().cloned())
             .collect()
     }
@@ -49,12 +49,12 @@ impl UntoldSessions {
 
 /// Session of a process that has no socket in this process's socket folder.
 #[derive(Debug)]
-pub(super) struct OutOfReach {
+pub(super) struct UnreachableSession {
     pub(super) id: SessionId,
     pub(super) pid: u32,
 }
 
-impl fmt::Display for OutOfReach {
+impl fmt::Display for UnreachableSession {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (id, pid) = (short(self.id.as_str()), self.pid);
         write!(
@@ -72,27 +72,27 @@ impl fmt::Display for OutOfReach {
 ///
 /// # Cancel safety
 /// Cancel safe.
-pub(super) async fn untold_sessions(
+pub(super) async fn unreported_sessions(
     log: &dyn Log,
     known: &HashSet<SessionId>,
     asked: &HashSet<ProcessNumber>,
-) -> Result<UntoldSessions, CliError> {
+) -> Result<UnreportedSessions, CliError> {
     let listed = list_sessions(log).await;
     let listed = listed.map_err(|error| CliError::failure(error.to_string()))?;
-    let mut untold = UntoldSessions::default();
+    let mut unreported = UnreportedSessions::default();
     for summary in listed {
         if known.contains(&summary.id) {
             continue;
         }
         if let (Some(error), None) = (&summary.problem, &summary.owner) {
-            untold.add_unreadable(&summary.id, error);
+            unreported.add_unreadable(&summary.id, error);
             continue;
         }
         if let Some(owner) = &summary.owner {
             // The owner was asked but did not report the session, so the session sleeps or is ending.
             if !asked.contains(&ProcessNumber::of(owner)) {
                 let (id, pid) = (summary.id, owner.pid);
-                untold.out_of_reach.push(OutOfReach { id, pid });
+                unreported.unreachable.push(UnreachableSession { id, pid });
             }
             continue;
         }
@@ -101,19 +101,19 @@ pub(super) async fn untold_sessions(
             // A process has opened the session meanwhile.
             Ok((_, Some(_))) => continue,
             Err(error) => {
-                untold.add_unreadable(&summary.id, &error);
+                unreported.add_unreadable(&summary.id, &error);
                 continue;
             }
         };
         let mut work = scan_orphans(&state);
         work.retain(|work| work.alive);
         if !work.is_empty() {
-            untold.left.push(LeftSession {
+            unreported.left.push(LeftSession {
                 id: summary.id,
                 folder: state.folder().cloned(),
                 work,
             });
         }
     }
-    Ok(untold)
+    Ok(unreported)
 }
