@@ -157,14 +157,14 @@ mod tests {
     #[test]
     fn every_other_round_runs_in_reverse() {
         let order = RefCell::new(String::new());
-        let says = |letter| {
+        let letter_source = |letter| {
             let order = &order;
             Box::new(move || {
                 order.borrow_mut().push(letter);
                 Duration::ZERO
             }) as Sample<'_>
         };
-        let samples = interleaved(&mut [says('a'), says('b')], 3);
+        let samples = interleaved(&mut [letter_source('a'), letter_source('b')], 3);
         assert_eq!(*order.borrow(), "ab ab ba ab".replace(' ', ""));
         assert_eq!(samples.len(), 2);
     }

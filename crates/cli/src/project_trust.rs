@@ -190,7 +190,7 @@ mod tests {
 
     /// Regression: a named pipe blocked the read, and a folder prevented the removal of other answers.
     #[test]
-    fn what_is_no_answer_holds_up_nothing() {
+    fn invalid_answer_files_are_ignored() {
         let place = tempfile::tempdir().unwrap();
         let store = TrustStore::new(place.path().join("trusted"));
         let here = file(&place.path().join("here"), "on_stop = 'keep'");

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn enter_gives_the_text_and_ctrl_d_leaves_only_where_nothing_is_typed() {
+    fn enter_submits_and_ctrl_d_leaves_an_empty_line() {
         let mut editor = LineEditor::default();
         editor.press(paste("hello"));
         assert_eq!(editor.press(Key::EndOfInput), EditResult::Edited);

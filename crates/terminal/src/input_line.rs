@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn pasted_lines_stand_below_each_other_and_only_those_around_the_cursor() {
+    fn pasted_lines_are_shown_around_the_cursor() {
         assert_eq!(drawn("a\nb", 0, 80, 24).rows, ["> a", "  b"]);
         let long = drawn("1\n2\n3\n4\n5", 9, 80, 6);
         assert_eq!(long.rows, ["  3", "  4", "  5"]);
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_pasted_cannot_drive_the_terminal() {
+    fn pasted_text_cannot_control_the_terminal() {
         assert_eq!(drawn("a\x1b[2J\tb", 0, 80, 24).rows, ["> a?[2J b"]);
     }
 }

@@ -248,7 +248,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn letters_keys_and_pastes_are_told_apart_in_whatever_pieces_they_come() {
+    fn keys_and_pastes_are_recognised_in_any_pieces() {
         let bytes =
             "hé\x7f\x1b[D\x1b[1;5C\x1b[200~a\r\nb\x1b[201~\x1b\r\x1bb\x1b[3~\x04\t\x12\x07\x1b[Z\x1b[O\x1b[I\r"
                 .as_bytes();

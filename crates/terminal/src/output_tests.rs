@@ -66,7 +66,7 @@ fn one_pipe_for_both_keeps_their_order() {
 }
 
 #[test]
-fn a_pipe_that_nobody_reads_blocks_nobody() {
+fn unread_pipe_blocks_no_process() {
     let ((out, stdout), (err, stderr)) = (pipe(), pipe());
     let output = OutputStreams::new(stdout, stderr).unwrap();
     let mut taken = 0;
@@ -122,7 +122,7 @@ fn a_pipe_that_is_closed_is_no_panic() {
 }
 
 #[test]
-fn a_full_disk_is_said() {
+fn full_disk_is_reported() {
     let full = || File::options().write(true).open("/dev/full").unwrap();
     let (_err, stderr) = pipe();
     let output = OutputStreams::new(full(), stderr).unwrap();
@@ -149,7 +149,7 @@ fn a_non_blocking_pipe_gets_all_of_it() {
 }
 
 #[test]
-fn what_is_typed_stays_whole_below_an_answer_that_comes_in_pieces() {
+fn typed_text_stays_whole_below_a_streamed_answer() {
     let mut screen = TestScreen::open(8, 12);
     let output = OutputStreams::new(screen.terminal(), screen.terminal()).unwrap();
     let typed = |text: &str| {

@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_cannot_drive_the_terminal() {
+    fn messages_cannot_control_the_terminal() {
         let style = Style::new(true, true);
         let row = drawn(style, 200, Some(10.0), Some("a\n\x1b[2Jb\rc\u{202e}d\x07"));
         assert!(!row.contains(['\n', '\r', '\x07', '\u{202e}']), "{row:?}");

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn what_matters_least_is_left_out_first() {
+    fn least_important_parts_are_omitted_first() {
         let line = status(&[
             ("gpt-5-mini", 1),
             ("~/work/allstop", 3),

@@ -229,7 +229,7 @@ impl ChatLoop<'_> {
         let names = names.join(", ");
         let said = format!("still running: {names} · Ctrl-D or /quit again stops it and leaves");
         chat.view.note(&said);
-        ChatEvent::ToldWhatRuns
+        ChatEvent::RunningWorkShown
     }
 
     fn job_changed(&self, change: JobChange) {

@@ -256,7 +256,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_told_with_what_was_meant() {
+    fn errors_suggest_the_intended_command() {
         assert!(wrong("/stpo").contains("did you mean /stop?"));
         assert!(wrong("/bakground").contains("did you mean /background?"));
         assert!(!wrong("/xyz").contains("did you mean"));

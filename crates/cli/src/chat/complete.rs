@@ -104,7 +104,7 @@ mod tests {
     }
 
     #[test]
-    fn names_and_arguments_are_completed_as_far_as_they_are_certain() {
+    fn names_are_completed_up_to_the_first_ambiguity() {
         check("/st", "/stop ");
         check("/stop a", "/stop all ");
         check("/stop b", "/stop bg_");
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn where_nothing_is_certain_the_choices_are_told() {
+    fn ambiguous_completion_lists_the_choices() {
         let choices = |words: &[&str]| {
             Completed::Choices(words.iter().map(|word| (*word).to_owned()).collect())
         };

@@ -108,7 +108,7 @@ impl ChatState {
             }
             ChatEvent::Waits(waits) => self.waits = waits,
             ChatEvent::MayLeave => return self.leave(None),
-            ChatEvent::ToldWhatRuns => self.told_at = Some(now),
+            ChatEvent::RunningWorkShown => self.told_at = Some(now),
             ChatEvent::Asked(question) => self.typing.asked(question),
             ChatEvent::ShownMore { number, rows_left } => {
                 self.typing.shown_more(number, rows_left);

@@ -142,9 +142,9 @@ async fn play(
 
     report.field("next_answer", "");
     report.field("stop_ms", ());
-    report.say("one turn starts: a quick tool, a background shell, and then at the same time");
-    report.say("  a shell tree that ignores SIGTERM and has a grandchild in a session of its own,");
-    report.say("  an HTTP stream that stalls, and a blocking thread");
+    report.print("one turn starts: a quick tool, a background shell, and then at the same time");
+    report.print("  a shell tree that ignores SIGTERM and has a grandchild in a session of its own,");
+    report.print("  an HTTP stream that stalls, and a blocking thread");
     let (outcome, history, before) = stage.run_and_stop(&checks, report).await?;
     let receipt = outcome
         .receipt
@@ -152,7 +152,7 @@ async fn play(
         .context("the stopped turn has no receipt")?;
     report.receipt(&receipt);
 
-    report.say("what is left, by /proc and by the server:");
+    report.print("what is left, by /proc and by the server:");
     let mut proofs = checks.after_the_stop(&before, &server).await;
     proofs.push(DemoProof::of(
         "the conversation is what it was before the turn",
@@ -162,7 +162,7 @@ async fn play(
     let mut ok =
         report.proofs(proofs) && outcome.stop_reason == StopReason::Cancelled && receipt.quiet();
 
-    report.say("the next message of the same session:");
+    report.print("the next message of the same session:");
     let run = stage.agent.start(
         &stage.session,
         stage.request(history, "and now?"),
@@ -171,10 +171,10 @@ async fn play(
     let next = run.finish().await.context("the engine")?;
     let answer = next.turns.last().context("a turn")?;
     report.field("next_answer", &*answer.output);
-    report.say(format!("  {}", answer.output));
+    report.print(format!("  {}", answer.output));
     ok &= answer.stop_reason == StopReason::Completed;
 
-    report.say("the end: the background shell is stopped too");
+    report.print("the end: the background shell is stopped too");
     let stop = StopRequest::new(
         Extent::Process,
         Cause::new(CauseKind::Parent).detail("the demo is over"),
@@ -264,7 +264,7 @@ impl DemoStage {
         let before = loop {
             tokio::select! {
                 event = events.recv() => if let Ok(AgentEvent::ToolFinished { name, after_ms, .. }) = event {
-                    report.say(format!("  {name} has finished after {after_ms} ms"));
+                    report.print(format!("  {name} has finished after {after_ms} ms"));
                 },
                 () = tokio::time::sleep(Duration::from_millis(5)) => {}
             }
@@ -273,7 +273,7 @@ impl DemoStage {
             }
         };
         report.running(&before);
-        report.say("stop the turn:");
+        report.print("stop the turn:");
         let began = Instant::now();
         let cause = Cause::new(CauseKind::User)
             .detail("the demo's stop")

@@ -43,7 +43,7 @@ impl<'a> DemoReport<'a> {
         }
     }
 
-    pub(super) fn say(&mut self, line: impl Into<Styled>) {
+    pub(super) fn print(&mut self, line: impl Into<Styled>) {
         if !self.json {
             self.queue.lines(line, OutputPriority::Required);
         }
@@ -53,7 +53,7 @@ impl<'a> DemoReport<'a> {
     pub(super) fn explain(&mut self, text: impl Into<Styled>) {
         let width = self.queue.columns().unwrap_or(TEXT_WIDTH_DEFAULT);
         for line in text.into().wrap(width.saturating_sub(2)) {
-            self.say(styled!["  ", line]);
+            self.print(styled!["  ", line]);
         }
     }
 
@@ -64,7 +64,7 @@ impl<'a> DemoReport<'a> {
 
     /// Begins a part of the demo.
     pub(super) fn title(&mut self, title: &str) {
-        self.say(self.style.paint(TextRole::Strong, title));
+        self.print(self.style.paint(TextRole::Strong, title));
     }
 
     /// Sets a field of the JSON object.
@@ -78,7 +78,7 @@ impl<'a> DemoReport<'a> {
     }
 
     pub(super) fn running(&mut self, before: &ProcessCounts) {
-        self.say(format!(
+        self.print(format!(
             "  running: {}, {} and {}",
             counted(before.tree, "sleep", "sleeps"),
             counted(before.threads, "blocking thread", "blocking threads"),
@@ -115,7 +115,7 @@ impl<'a> DemoReport<'a> {
             } else {
                 format!(" {what}: {count}, expected {expected}")
             };
-            self.say(styled!["  ", sign, found]);
+            self.print(styled!["  ", sign, found]);
             self.proofs.push(proof);
         }
         all_hold
@@ -123,7 +123,7 @@ impl<'a> DemoReport<'a> {
 
     /// Prints the end of the demo after a signal.
     pub(super) fn stopped(&mut self) {
-        self.say(self.style.paint(TextRole::Warning, "the demo was stopped"));
+        self.print(self.style.paint(TextRole::Warning, "the demo was stopped"));
         if self.json {
             self.end(false);
         }
@@ -150,7 +150,7 @@ impl<'a> DemoReport<'a> {
         }
         if ok {
             let conclusion = std::mem::take(&mut self.conclusion);
-            self.say(self.style.paint(TextRole::Good, conclusion));
+            self.print(self.style.paint(TextRole::Good, conclusion));
             return;
         }
         let failed = self.proofs.iter().filter(|proof| !proof.holds());
@@ -160,6 +160,6 @@ impl<'a> DemoReport<'a> {
         } else {
             format!("failed: {}", failed.join("; "))
         };
-        self.say(self.style.paint(TextRole::Bad, said));
+        self.print(self.style.paint(TextRole::Bad, said));
     }
 }

@@ -165,7 +165,7 @@ mod tests {
 
     /// Regression: the text was `denied: shell: permission was denied`.
     #[test]
-    fn a_denial_says_so_once() {
+    fn denial_is_named_once() {
         for (reason, said) in [
             ("permission was denied", "shell"),
             ("permission was denied: not today", "shell: not today"),

@@ -122,7 +122,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn prompts_that_are_none_say_what_is_wrong_with_them() {
+    fn invalid_prompts_name_their_problem() {
         for (bytes, says) in [
             (
                 b"caf\xe9".to_vec(),

@@ -203,7 +203,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_key_is_said_and_several_are_listed_with_the_flags() {
+    fn one_key_is_reported_and_several_are_listed() {
         let [openai, anthropic, ..] = DEFAULT_MODELS;
         let (name, why) = default_model(DefaultModel::One(openai), "run").unwrap();
         assert_eq!(name, "gpt-5-mini");

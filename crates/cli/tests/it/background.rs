@@ -74,7 +74,7 @@ fn it_is_waited_for_on_request() {
 }
 
 #[test]
-fn it_is_kept_on_request_and_named_by_whoever_comes_next() {
+fn kept_work_is_named_by_later_commands() {
     let place = Place::new();
     let model = place.script(&leaves("echo here; sleep 600"));
     let run = || place.run().arg("--model").arg(&model);
@@ -178,7 +178,7 @@ fn a_stop_of_a_turn_or_a_call_leaves_kept_work_alone() {
 }
 
 #[test]
-fn what_is_kept_is_in_the_envelope() {
+fn kept_work_is_in_the_envelope() {
     let place = Place::new();
     let run = place.run_script(&leaves("sleep 600"));
     let ended = run.args("--json --keep-background hello").end().ok();
@@ -193,7 +193,7 @@ fn what_is_kept_is_in_the_envelope() {
 
 /// The store rejects all writes after the shell has started: the end of the turn, and the record of the detachment.
 #[test]
-fn what_cannot_be_kept_is_stopped_with_a_receipt() {
+fn work_that_cannot_be_kept_is_stopped() {
     let place = Place::new();
     let full = place.work().join("full");
     let rule = format!("write store.db ENOSPC when={}", full.display());

@@ -312,7 +312,7 @@ fn nobody_listens() {
 }
 
 #[test]
-fn a_rate_limit_is_waited_for_inside_the_deadline_and_not_beyond() {
+fn rate_limit_waits_only_within_the_deadline() {
     let limited = || ServerAnswer::status(429).header("retry-after", "1");
     let place = Place::new();
     let server = OpenAiServer::start([limited(), ServerAnswer::text("Hello.")]);

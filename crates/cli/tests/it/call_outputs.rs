@@ -1,7 +1,7 @@
 //! The whole output of a call: while it runs, afterwards, and from the record.
 
 use crate::support::Place;
-use crate::support::person::{CTRL_C, CTRL_D, Person};
+use crate::support::chat_user::{CTRL_C, CTRL_D, ChatUser};
 use crate::support::terminal::Terminal;
 
 const SCRIPT: &str = "
@@ -19,23 +19,23 @@ fn output_of_a_call_is_shown_whole() {
         let chat = place.allstop().args("chat --yes --model");
         chat.arg(&script)
     };
-    let person = Person::with_model(&place, chat(), Terminal::new());
-    person.says("go").sees("It failed.");
+    let user = ChatUser::with_model(&place, chat(), Terminal::new());
+    user.types("go").waits_for("It failed.");
     // The last lines of a failed command remain visible.
-    let screen = person.screen();
+    let screen = user.screen();
     assert!(screen.contains("\n  │ 40\n"), "{screen}");
     assert!(!screen.contains("\n  │ 1\n"), "{screen}");
-    person.says("/output").sees("[shell: seq 1 40; exit 3 (");
-    person.sees("\n1\n2\n3\n").sees("\n39\n40\n");
+    user.types("/output").waits_for("[shell: seq 1 40; exit 3 (");
+    user.waits_for("\n1\n2\n3\n").waits_for("\n39\n40\n");
     // Matches the output of the call, not its name.
-    person.says("more").sees("│ begun").says("/output shell");
-    person
-        .sees("[shell: echo begun; sleep 600 (")
-        .sees(", which runs]\nbegun");
-    person.says("/output call_9").sees("there is no such call");
-    person.presses(CTRL_C).sees("Nothing is left running");
-    person.presses(CTRL_D);
-    drop(person.left());
+    user.types("more").waits_for("│ begun").types("/output shell");
+    user
+        .waits_for("[shell: echo begun; sleep 600 (")
+        .waits_for(", which runs]\nbegun");
+    user.types("/output call_9").waits_for("there is no such call");
+    user.presses(CTRL_C).waits_for("Nothing is left running");
+    user.presses(CTRL_D);
+    drop(user.leaves_chat());
     let id = place.only_session();
     let shown = place.sessions().args("show --full").arg(&id).end().ok();
     let first = shown
@@ -50,8 +50,8 @@ fn output_of_a_call_is_shown_whole() {
     // Another process reads the calls from the conversation.
     let resumed = place.allstop().args("sessions resume").arg(&id);
     let resumed = resumed.arg("--model").arg(&script);
-    let person = Person::with_model(&place, resumed, Terminal::new());
-    person.says("/output").sees("Its output until then:\nbegun");
-    person.presses(CTRL_D);
-    drop(person.left());
+    let user = ChatUser::with_model(&place, resumed, Terminal::new());
+    user.types("/output").waits_for("Its output until then:\nbegun");
+    user.presses(CTRL_D);
+    drop(user.leaves_chat());
 }

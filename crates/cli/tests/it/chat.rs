@@ -2,7 +2,7 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 
-use crate::support::person::{CTRL_C, CTRL_D, Person, SCRIPT, assert_in_order};
+use crate::support::chat_user::{CTRL_C, CTRL_D, ChatUser, SCRIPT, assert_in_order};
 use crate::support::terminal::Terminal;
 use crate::support::wait::within;
 use crate::support::{FACT_MAX, Place, Signal, eventually};
@@ -12,19 +12,19 @@ const UP: &str = "\x1b[A";
 #[test]
 fn ctrl_c_stops_a_turn_in_mid_stream_and_the_chat_goes_on() {
     let place = Place::new();
-    let person = Person::sits_down(&place, "");
-    person.says("hang").sees("This sentence");
-    person.presses("half").sees("› half").presses(CTRL_C);
-    person
-        .sees("stopped by you (Ctrl-C)")
-        .sees("Nothing is left running");
-    person
-        .sees("› half")
+    let user = ChatUser::start_chat(&place, "");
+    user.types("hang").waits_for("This sentence");
+    user.presses("half").waits_for("› half").presses(CTRL_C);
+    user
+        .waits_for("stopped by you (Ctrl-C)")
+        .waits_for("Nothing is left running");
+    user
+        .waits_for("› half")
         .presses("\x15")
-        .says("short")
-        .sees("A short answer.");
-    person.presses(CTRL_D);
-    let (ended, screen) = person.left();
+        .types("short")
+        .waits_for("A short answer.");
+    user.presses(CTRL_D);
+    let (ended, screen) = user.leaves_chat();
     assert_eq!(ended.code, 0, "{screen}");
     assert_in_order(
         &screen,
@@ -42,57 +42,57 @@ fn ctrl_c_stops_a_turn_in_mid_stream_and_the_chat_goes_on() {
 #[test]
 fn a_second_ctrl_c_forces() {
     let place = Place::new();
-    let person = Person::sits_down(&place, "--yes --grace 60s");
-    person.says("stubborn");
+    let user = ChatUser::start_chat(&place, "--yes --grace 60s");
+    user.types("stubborn");
     let begun = within(FACT_MAX, || {
         place.work().join("begun").exists().then_some(())
     });
-    assert!(begun.is_some(), "{}", person.screen());
-    person.presses(CTRL_C).sees("Ctrl-C forces now");
-    person.presses_until(CTRL_C, "forced");
-    person.sees("stopped by SIGKILL").presses(CTRL_D);
-    let (ended, screen) = person.left();
+    assert!(begun.is_some(), "{}", user.screen());
+    user.presses(CTRL_C).waits_for("Ctrl-C forces now");
+    user.presses_until(CTRL_C, "forced");
+    user.waits_for("stopped by SIGKILL").presses(CTRL_D);
+    let (ended, screen) = user.leaves_chat();
     assert_eq!(ended.code, 0, "{screen}");
 }
 
 /// Only the hook still runs. A preview lists it, and leaving the chat ends and names it.
 #[test]
-fn a_hook_that_is_told_of_a_stopped_turn_is_listed_and_ended_by_leaving() {
+fn leaving_a_chat_ends_a_running_hook() {
     let place = Place::new();
     let hook = format!("touch ready; exec {}", place.sleeper());
     let config = format!("[[hooks]]\non = \"stop\"\ncommand = \"{hook}\"\n");
     let config = place.file("allstop.toml", config);
-    let person = Person::sits_down(&place, &format!("--config {}", config.display()));
-    person.says("hang").sees("This sentence").presses(CTRL_C);
-    person.sees("stopped by you (Ctrl-C)");
+    let user = ChatUser::start_chat(&place, &format!("--config {}", config.display()));
+    user.types("hang").waits_for("This sentence").presses(CTRL_C);
+    user.waits_for("stopped by you (Ctrl-C)");
     let ready = place.work().join("ready");
     eventually("the hook", || ready.exists().then_some(()));
-    person.says("/preview all").sees("Would stop").sees("hook");
-    person.presses(CTRL_D);
-    person.sees("the session was closed").sees("✓ hook");
-    drop(person.left());
+    user.types("/preview all").waits_for("Would stop").waits_for("hook");
+    user.presses(CTRL_D);
+    user.waits_for("the session was closed").waits_for("✓ hook");
+    drop(user.leaves_chat());
 }
 
 #[test]
 fn escape_stops_the_turn_and_the_last_session_goes_on() {
     let place = Place::new();
-    let person = Person::sits_down(&place, "");
-    person.says("hang").sees("This sentence").presses("\x1b");
-    person.sees("stopped by you (Esc)");
-    person.says("short").sees("A short answer.").presses(CTRL_D);
-    drop(person.left());
-    let person = Person::sits_down(&place, "--continue");
-    person.sees("A short answer.").presses(CTRL_D);
-    drop(person.left());
+    let user = ChatUser::start_chat(&place, "");
+    user.types("hang").waits_for("This sentence").presses("\x1b");
+    user.waits_for("stopped by you (Esc)");
+    user.types("short").waits_for("A short answer.").presses(CTRL_D);
+    drop(user.leaves_chat());
+    let user = ChatUser::start_chat(&place, "--continue");
+    user.waits_for("A short answer.").presses(CTRL_D);
+    drop(user.leaves_chat());
 }
 
 #[test]
-fn under_interrupt_a_follow_up_takes_the_place_of_the_turn() {
+fn follow_up_replaces_the_turn_under_interrupt() {
     let place = Place::new();
-    let person = Person::sits_down(&place, "");
-    person.says("hang").sees("This sentence");
-    person.says("short").sees("A short answer.").presses(CTRL_D);
-    let (_, screen) = person.left();
+    let user = ChatUser::start_chat(&place, "");
+    user.types("hang").waits_for("This sentence");
+    user.types("short").waits_for("A short answer.").presses(CTRL_D);
+    let (_, screen) = user.leaves_chat();
     assert_in_order(
         &screen,
         &[
@@ -105,24 +105,24 @@ fn under_interrupt_a_follow_up_takes_the_place_of_the_turn() {
 }
 
 #[test]
-fn under_enqueue_a_follow_up_waits_and_under_reject_it_is_not_taken() {
+fn follow_up_waits_under_enqueue_and_fails_under_reject() {
     let place = Place::new();
-    let person = Person::sits_down(&place, "--policy enqueue");
-    person.says("hang").sees("This sentence");
-    person.says("short").sees("waits: short");
-    person.says("/policy reject").sees("policy reject");
-    person
-        .says("more")
-        .sees("not sent: a turn is running")
-        .sees("› more");
+    let user = ChatUser::start_chat(&place, "--policy enqueue");
+    user.types("hang").waits_for("This sentence");
+    user.types("short").waits_for("waits: short");
+    user.types("/policy reject").waits_for("policy reject");
+    user
+        .types("more")
+        .waits_for("not sent: a turn is running")
+        .waits_for("› more");
     // The input line reappears. After the stop of the turn, the queued message is on the line too.
-    person
+    user
         .presses(CTRL_C)
-        .sees("stopped by you")
-        .sees("the message that waited is on the line again")
-        .sees("› short");
-    person.presses("\x15\x08\x15").presses(CTRL_D);
-    let (_, screen) = person.left();
+        .waits_for("stopped by you")
+        .waits_for("the message that waited is on the line again")
+        .waits_for("› short");
+    user.presses("\x15\x08\x15").presses(CTRL_D);
+    let (_, screen) = user.leaves_chat();
     assert_in_order(&screen, &["› hang", "stopped by you"]);
     assert!(!screen.contains("A short answer."), "{screen}");
 }
@@ -131,27 +131,27 @@ fn under_enqueue_a_follow_up_waits_and_under_reject_it_is_not_taken() {
 #[test]
 fn background_work_that_kills_its_keeper_has_an_unknown_end() {
     let place = Place::new();
-    let person = Person::sits_down(&place, "--yes");
-    person.says("orphan").sees("bg_1 has ended: unknown");
-    person.presses(CTRL_D);
-    let (ended, screen) = person.left();
+    let user = ChatUser::start_chat(&place, "--yes");
+    user.types("orphan").waits_for("bg_1 has ended: unknown");
+    user.presses(CTRL_D);
+    let (ended, screen) = user.leaves_chat();
     assert_eq!(ended.code, 0, "{screen}");
     place.assert_nothing_runs();
 }
 
 #[test]
-fn a_shell_outlives_turns_and_is_stopped_with_a_receipt_when_the_chat_is_left() {
+fn leaving_a_chat_stops_its_background_shell() {
     let place = Place::new();
-    let person = Person::sits_down(&place, "--yes");
-    person.says("server").sees("It is up.");
+    let user = ChatUser::start_chat(&place, "--yes");
+    user.types("server").waits_for("It is up.");
     for _ in 0..3 {
-        person.says("short");
+        user.types("short");
     }
-    person.says("/background").sees("bg_1: runs");
-    person.says("/background output bg_1").sees("[bg_1: runs");
-    person.says("/preview all").sees("Would stop");
-    person.presses(CTRL_D);
-    let (ended, screen) = person.left();
+    user.types("/background").waits_for("bg_1: runs");
+    user.types("/background output bg_1").waits_for("[bg_1: runs");
+    user.types("/preview all").waits_for("Would stop");
+    user.presses(CTRL_D);
+    let (ended, screen) = user.leaves_chat();
     assert_eq!(ended.code, 0, "{screen}");
     assert_in_order(
         &screen,
@@ -165,16 +165,16 @@ fn a_shell_outlives_turns_and_is_stopped_with_a_receipt_when_the_chat_is_left() 
 }
 
 #[test]
-fn background_work_is_left_running_on_request_and_named_by_the_next_chat() {
+fn next_chat_names_kept_background_work() {
     let place = Place::new();
-    let person = Person::sits_down(&place, "--yes --keep-background");
-    person.says("server").sees("It is up.");
-    person.says("hang").sees("This sentence");
-    let mut person = person;
-    person.chat.signal(Signal::TERM);
+    let user = ChatUser::start_chat(&place, "--yes --keep-background");
+    user.types("server").waits_for("It is up.");
+    user.types("hang").waits_for("This sentence");
+    let mut user = user;
+    user.chat.signal(Signal::TERM);
     let id = {
         let shown = within(FACT_MAX, || {
-            let screen = person.screen();
+            let screen = user.screen();
             let at = screen.find("sessions resume ")? + "sessions resume ".len();
             screen
                 .get(at..)?
@@ -182,30 +182,30 @@ fn background_work_is_left_running_on_request_and_named_by_the_next_chat() {
                 .next()
                 .map(str::to_owned)
         });
-        shown.unwrap_or_else(|| panic!("{}", person.screen()))
+        shown.unwrap_or_else(|| panic!("{}", user.screen()))
     };
-    person.sees("bg_1 runs on: echo up; sleep 600");
-    person.sees("to stop it: allstop stop ");
-    assert_eq!(person.chat.end(FACT_MAX).code, 143);
+    user.waits_for("bg_1 runs on: echo up; sleep 600");
+    user.waits_for("to stop it: allstop stop ");
+    assert_eq!(user.chat.end(FACT_MAX).code, 143);
     assert!(!place.leftovers().is_empty());
     let resumed = place.allstop().args("sessions resume").arg(&id);
-    let person = Person::at(&place, resumed);
-    person.sees("bg_1 of an earlier process still runs: echo up; sleep 600");
-    person
-        .says("/preview all")
-        .sees("Would stop")
-        .sees("(bg_1)");
-    person.says("/background").sees(" · output in ");
-    person.says("short").sees("A short answer.");
-    person.sees("in the background: bg_1 (echo up; sleep 600)");
-    person
+    let user = ChatUser::start(&place, resumed);
+    user.waits_for("bg_1 of an earlier process still runs: echo up; sleep 600");
+    user
+        .types("/preview all")
+        .waits_for("Would stop")
+        .waits_for("(bg_1)");
+    user.types("/background").waits_for(" · output in ");
+    user.types("short").waits_for("A short answer.");
+    user.waits_for("in the background: bg_1 (echo up; sleep 600)");
+    user
         .presses("/stop b\t")
-        .sees("› /stop bg_1")
+        .waits_for("› /stop bg_1")
         .presses("\r");
-    person.sees("bg_1 has ended: stopped");
-    person.says("/stop bg_1").sees("already ended");
-    person.presses(CTRL_D);
-    person.left();
+    user.waits_for("bg_1 has ended: stopped");
+    user.types("/stop bg_1").waits_for("already ended");
+    user.presses(CTRL_D);
+    user.leaves_chat();
     let shown = place.sessions().args("show --json").arg(&id).end().ok();
     let shown: serde_json::Value = serde_json::from_str(&shown.stdout).expect("JSON");
     let ended = &shown["background"][0]["ended"];
@@ -217,14 +217,14 @@ fn background_work_is_left_running_on_request_and_named_by_the_next_chat() {
 #[test]
 fn a_stop_of_all_covers_what_an_earlier_chat_left() {
     let place = Place::new();
-    let person = Person::sits_down(&place, "--yes --keep-background");
-    person.says("server").sees("It is up.").presses(CTRL_D);
-    person.sees("runs on: echo up; sleep 600");
-    assert_eq!(person.chat.end(FACT_MAX).code, 0);
+    let user = ChatUser::start_chat(&place, "--yes --keep-background");
+    user.types("server").waits_for("It is up.").presses(CTRL_D);
+    user.waits_for("runs on: echo up; sleep 600");
+    assert_eq!(user.chat.end(FACT_MAX).code, 0);
     assert!(!place.leftovers().is_empty());
-    let person = Person::at(&place, place.allstop().args("sessions resume last"));
-    person.sees("bg_1 of an earlier process still runs");
-    person.says("/stop all").sees("conversation unchanged");
+    let user = ChatUser::start(&place, place.allstop().args("sessions resume last"));
+    user.waits_for("bg_1 of an earlier process still runs");
+    user.types("/stop all").waits_for("conversation unchanged");
     let receipt = place.allstop().args("receipt last --json --store");
     let receipt = receipt.arg(place.store()).end().ok();
     let receipt: serde_json::Value = serde_json::from_str(&receipt.stdout).expect("JSON");
@@ -235,34 +235,34 @@ fn a_stop_of_all_covers_what_an_earlier_chat_left() {
     let listed: serde_json::Value = serde_json::from_str(&listed.stdout).expect("JSON");
     let work = &listed["sessions"][0]["work"];
     assert_eq!(*work, serde_json::json!([]), "it is gone: {listed:#}");
-    person.presses(CTRL_D);
-    person.left();
+    user.presses(CTRL_D);
+    user.leaves_chat();
 }
 
 /// Regression: the receipt of a stop appeared twice if another stop had joined it.
 #[test]
 fn a_second_stop_of_the_same_turn_shows_no_second_receipt() {
     let place = Place::new();
-    let person = Person::sits_down(&place, "--yes --grace 1s");
-    person.says("stubborn");
+    let user = ChatUser::start_chat(&place, "--yes --grace 1s");
+    user.types("stubborn");
     let begun = place.work().join("begun");
     eventually("the deaf command", || begun.exists().then_some(()));
-    person.presses("\x1b").sees("stopping");
-    person.says("/stop").sees("verified.");
-    person.says("short").sees("A short answer.").presses(CTRL_D);
-    let (_, screen) = person.left();
+    user.presses("\x1b").waits_for("stopping");
+    user.types("/stop").waits_for("verified.");
+    user.types("short").waits_for("A short answer.").presses(CTRL_D);
+    let (_, screen) = user.leaves_chat();
     assert_eq!(screen.matches("verified.").count(), 1, "{screen}");
 }
 
 #[test]
 fn a_stop_of_all_has_one_receipt() {
     let place = Place::new();
-    let person = Person::sits_down(&place, "--yes");
-    person.says("server").sees("It is up.");
-    person.says("hang").sees("This sentence");
-    person.says("/stop all").sees("bg_1 has ended: stopped");
-    person.says("short").sees("A short answer.").presses(CTRL_D);
-    let (_, screen) = person.left();
+    let user = ChatUser::start_chat(&place, "--yes");
+    user.types("server").waits_for("It is up.");
+    user.types("hang").waits_for("This sentence");
+    user.types("/stop all").waits_for("bg_1 has ended: stopped");
+    user.types("short").waits_for("A short answer.").presses(CTRL_D);
+    let (_, screen) = user.leaves_chat();
     assert_eq!(
         screen.matches("the background work stopped by you").count(),
         1,
@@ -272,27 +272,27 @@ fn a_stop_of_all_has_one_receipt() {
 }
 
 #[test]
-fn what_was_typed_is_found_by_what_it_contains() {
+fn history_search_finds_substrings() {
     let place = Place::new();
-    let person = Person::sits_down(&place, "");
-    person.says("short, please").sees("A short answer.");
-    person.says("/policy enqueue").sees("policy enqueue from");
-    person
+    let user = ChatUser::start_chat(&place, "");
+    user.types("short, please").waits_for("A short answer.");
+    user.types("/policy enqueue").waits_for("policy enqueue from");
+    user
         .presses("\x12ple")
-        .sees("search: ple › short, please");
-    person.presses("\r");
-    person.sees_twice("A short answer.");
-    person.presses(CTRL_D);
-    person.left();
+        .waits_for("search: ple › short, please");
+    user.presses("\r");
+    user.waits_for_twice("A short answer.");
+    user.presses(CTRL_D);
+    user.leaves_chat();
 }
 
 #[test]
 fn a_question_says_which_sub_agent_asks() {
     let place = Place::new();
-    let person = Person::sits_down(&place, "");
-    person.says("delegate").sees("asked by agent").says("y");
-    person.sees("Done by another.").presses(CTRL_D);
-    let (_, screen) = person.left();
+    let user = ChatUser::start_chat(&place, "");
+    user.types("delegate").waits_for("asked by agent").types("y");
+    user.waits_for("Done by another.").presses(CTRL_D);
+    let (_, screen) = user.leaves_chat();
     let asked = [
         "? Allow shell: echo x > touched",
         "asked by agent: touch the file (call_",
@@ -303,54 +303,54 @@ fn a_question_says_which_sub_agent_asks() {
 #[test]
 fn a_call_of_a_sub_agent_is_stopped_by_the_name_of_its_tool() {
     let place = Place::new();
-    let person = Person::sits_down(&place, "--yes");
-    person.says("someone else");
+    let user = ChatUser::start_chat(&place, "--yes");
+    user.types("someone else");
     let begun = place.work().join("sleeps");
     let begun = within(FACT_MAX, || begun.exists().then_some(()));
-    assert!(begun.is_some(), "{}", person.screen());
-    person.says("/preview shell").sees("shell: echo x");
-    person.says("/stop shell").sees("stopped by SIGTERM");
-    person.sees("That is that.").presses(CTRL_D);
-    person.left();
+    assert!(begun.is_some(), "{}", user.screen());
+    user.types("/preview shell").waits_for("shell: echo x");
+    user.types("/stop shell").waits_for("stopped by SIGTERM");
+    user.waits_for("That is that.").presses(CTRL_D);
+    user.leaves_chat();
 }
 
 #[test]
 fn of_two_questions_at_once_each_names_its_call() {
     let place = Place::new();
-    let person = Person::sits_down(&place, "");
-    person.says("two others").sees("touch the file (call_");
-    person.sees("touch it too (call_").sees(": [y]es, once");
-    person.says("y").sees("yes, once (call_").says("y");
-    person.sees("Done by both.").presses(CTRL_D);
-    let (_, screen) = person.left();
+    let user = ChatUser::start_chat(&place, "");
+    user.types("two others").waits_for("touch the file (call_");
+    user.waits_for("touch it too (call_").waits_for(": [y]es, once");
+    user.types("y").waits_for("yes, once (call_").types("y");
+    user.waits_for("Done by both.").presses(CTRL_D);
+    let (_, screen) = user.leaves_chat();
     let question = "? Allow shell: echo x > touched (call_";
     assert_eq!(screen.matches(question).count(), 2, "{screen}");
 }
 
 #[test]
-fn one_piece_of_background_work_is_stopped_alone_and_undo_takes_a_turn_back() {
+fn chat_stops_one_background_command_and_undoes_a_turn() {
     let place = Place::new();
-    let person = Person::sits_down(&place, "--yes");
-    person.says("server").sees("It is up.");
-    person.says("/stop bg_1").sees("stopped by SIGTERM");
-    person.says("/undo").sees("turn 1 is taken back");
-    person.says("/history").sees("nothing was said yet");
-    person.says("/unod").sees("did you mean /undo?");
-    person.presses(CTRL_D);
-    let (ended, screen) = person.left();
+    let user = ChatUser::start_chat(&place, "--yes");
+    user.types("server").waits_for("It is up.");
+    user.types("/stop bg_1").waits_for("stopped by SIGTERM");
+    user.types("/undo").waits_for("turn 1 is taken back");
+    user.types("/history").waits_for("nothing was said yet");
+    user.types("/unod").waits_for("did you mean /undo?");
+    user.presses(CTRL_D);
+    let (ended, screen) = user.leaves_chat();
     assert_eq!(ended.code, 0, "{screen}");
 }
 
 #[test]
 fn a_question_is_answered_or_taken_away_by_a_stop() {
     let place = Place::new();
-    let person = Person::sits_down(&place, "");
-    person.says("touch it").sees("[y]es, once").presses(CTRL_C);
-    person.sees("withdrawn").sees("stopped by you (Ctrl-C)");
+    let user = ChatUser::start_chat(&place, "");
+    user.types("touch it").waits_for("[y]es, once").presses(CTRL_C);
+    user.waits_for("withdrawn").waits_for("stopped by you (Ctrl-C)");
     assert!(!place.work().join("touched").exists());
-    person.says("touch it").sees("[y]es, once").says("y");
-    person.sees("It is done.").presses(CTRL_D);
-    let (_, screen) = person.left();
+    user.types("touch it").waits_for("[y]es, once").types("y");
+    user.waits_for("It is done.").presses(CTRL_D);
+    let (_, screen) = user.leaves_chat();
     assert!(place.work().join("touched").exists(), "{screen}");
 }
 
@@ -358,21 +358,21 @@ fn a_question_is_answered_or_taken_away_by_a_stop() {
 fn a_signal_stops_all_of_it_and_gives_the_terminal_back() {
     for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129)] {
         let place = Place::new();
-        let mut person = Person::sits_down(&place, "--yes");
-        person.says("server").sees("It is up.");
-        person.says("hang").sees("This sentence");
-        person.chat.signal(signal);
-        let (ended, screen) = person.left();
+        let mut user = ChatUser::start_chat(&place, "--yes");
+        user.types("server").waits_for("It is up.");
+        user.types("hang").waits_for("This sentence");
+        user.chat.signal(signal);
+        let (ended, screen) = user.leaves_chat();
         assert_eq!(ended.code, code, "{screen}");
         assert_in_order(&screen, &["stopped by SIG"]);
     }
 }
 
 #[test]
-fn what_was_said_is_there_again_and_nobody_else_can_read_it() {
+fn conversation_is_kept_and_private() {
     let place = Place::new();
-    let person = Person::sits_down(&place, "");
-    person.says("short").sees("A short answer.");
+    let user = ChatUser::start_chat(&place, "");
+    user.types("short").waits_for("A short answer.");
     let other = place
         .allstop()
         .arg("chat")
@@ -386,13 +386,13 @@ fn what_was_said_is_there_again_and_nobody_else_can_read_it() {
         .arg(&id);
     let refused = refused.end();
     assert_eq!(refused.code, 1, "{refused:#?}");
-    let pid = person.chat.pid();
+    let pid = user.chat.pid();
     assert!(
         refused.stderr.contains(&format!("in use by process {pid}")),
         "{refused:#?}"
     );
-    person.presses(CTRL_D);
-    let (_, screen) = person.left();
+    user.presses(CTRL_D);
+    let (_, screen) = user.leaves_chat();
     assert!(screen.contains("allstop sessions resume"), "{screen}");
 
     let file = place.path("store.db.history");
@@ -402,15 +402,15 @@ fn what_was_said_is_there_again_and_nobody_else_can_read_it() {
         .mode();
     assert_eq!(mode & 0o777, 0o600);
     let resumed = place.allstop().args("sessions resume").arg(&id);
-    let person = Person::at(&place, resumed);
-    person
-        .sees("A short answer.")
+    let user = ChatUser::start(&place, resumed);
+    user
+        .waits_for("A short answer.")
         .presses(UP)
-        .sees("› short")
+        .waits_for("› short")
         .presses("\r");
-    person.sees_twice("A short answer.");
-    person.presses(CTRL_D);
-    person.left();
+    user.waits_for_twice("A short answer.");
+    user.presses(CTRL_D);
+    user.leaves_chat();
 }
 
 /// The command is read exactly as a shell reads it.
@@ -419,9 +419,9 @@ fn the_printed_command_continues_the_session() {
     let place = Place::new();
     let script = place.file("it's a script.yaml", SCRIPT);
     let script = format!("script:{}", script.display());
-    let person = Person::at(&place, place.allstop().arg("chat"));
-    person.says("short").sees("A short answer.").presses(CTRL_D);
-    let (_, screen) = person.left();
+    let user = ChatUser::start(&place, place.allstop().arg("chat"));
+    user.types("short").waits_for("A short answer.").presses(CTRL_D);
+    let (_, screen) = user.leaves_chat();
     let run = place.run().arg("--model").arg(&script).arg("hello");
     let run = run.env("TERM", "xterm");
     let terminal = Terminal::new();
@@ -454,14 +454,14 @@ compact_keeps_turns = 1
 ",
     );
     let config = format!("--yes --config {}", file.display());
-    let person = Person::sits_down(&place, &config);
-    person.says("/policy").sees("enqueue");
-    person.says("wake").sees("bg_1 has ended");
-    person.sees("I heard of its end.");
-    person.says("short").sees("A short answer.");
-    person.sees("older turns were summarised");
-    person.presses(CTRL_D);
-    person.left();
+    let user = ChatUser::start_chat(&place, &config);
+    user.types("/policy").waits_for("enqueue");
+    user.types("wake").waits_for("bg_1 has ended");
+    user.waits_for("I heard of its end.");
+    user.types("short").waits_for("A short answer.");
+    user.waits_for("older turns were summarised");
+    user.presses(CTRL_D);
+    user.leaves_chat();
     let shown = place.sessions().arg("show").arg(place.only_session()).end();
     for text in ["(it began by itself", "a summary stands in place"] {
         assert!(shown.stdout.contains(text), "{}", shown.stdout);
@@ -470,7 +470,7 @@ compact_keeps_turns = 1
 
 /// The turn is committed, so a stop of its `turn_end` hook does not withhold the answer.
 #[test]
-fn without_a_terminal_an_answer_is_printed_though_its_hook_is_stopped() {
+fn piped_chat_prints_an_answer_although_its_hook_is_stopped() {
     let place = Place::new();
     let hook = format!("touch ready; exec {}", place.sleeper());
     let config = format!("[[hooks]]\non = \"turn_end\"\ncommand = \"{hook}\"\n");

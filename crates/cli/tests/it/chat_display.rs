@@ -2,7 +2,7 @@
 
 use rustix::termios::{LocalModes, tcgetattr};
 
-use crate::support::person::{CTRL_C, CTRL_D, Person, assert_in_order};
+use crate::support::chat_user::{CTRL_C, CTRL_D, ChatUser, assert_in_order};
 use crate::support::terminal::Terminal;
 use crate::support::{FACT_MAX, Place, Signal, eventually};
 
@@ -34,22 +34,22 @@ fn script() -> String {
     SCRIPT.replace("LINES", &lines.join("\\n"))
 }
 
-fn sits_down<'a>(place: &'a Place, size: (u16, u16), args: &str) -> Person<'a> {
+fn start_chat<'a>(place: &'a Place, size: (u16, u16), args: &str) -> ChatUser<'a> {
     let terminal = Terminal::new();
     terminal.resize(size);
     let chat = place.allstop().arg("chat").args(args).arg("--model");
-    Person::with_model(place, chat.arg(place.script(&script())), terminal)
+    ChatUser::with_model(place, chat.arg(place.script(&script())), terminal)
 }
 
 #[test]
 fn command_in_an_answer_stands_between_whole_words() {
     for size in [(100, 30), (60, 20), (38, 60)] {
         let place = Place::new();
-        let person = sits_down(&place, size, "");
-        person.says("slow").sees("two par").says("/policy");
-        person.sees("policy interrupt").sees("The end.");
-        person.presses(CTRL_D);
-        let (_, screen) = person.left();
+        let user = start_chat(&place, size, "");
+        user.types("slow").waits_for("two par").types("/policy");
+        user.waits_for("policy interrupt").waits_for("The end.");
+        user.presses(CTRL_D);
+        let (_, screen) = user.leaves_chat();
         let texts = [
             "One paragraph has two\n",
             "› /policy\n",
@@ -62,12 +62,12 @@ fn command_in_an_answer_stands_between_whole_words() {
 }
 
 #[test]
-fn narrow_terminal_shows_the_label_of_background_work_and_whole_words() {
+fn narrow_terminal_keeps_labels_and_whole_words() {
     let place = Place::new();
-    let person = sits_down(&place, (38, 60), "--yes");
-    person.says("server").sees("It is up.");
-    person.presses(CTRL_D);
-    let (_, screen) = person.left();
+    let user = start_chat(&place, (38, 60), "--yes");
+    user.types("server").waits_for("It is up.");
+    user.presses(CTRL_D);
+    let (_, screen) = user.leaves_chat();
     assert_in_order(
         &screen,
         &[
@@ -84,15 +84,15 @@ fn narrow_terminal_shows_the_label_of_background_work_and_whole_words() {
 #[test]
 fn rest_of_a_question_is_counted_once() {
     let place = Place::new();
-    let person = sits_down(&place, (60, 20), "");
-    person.says("ask").sees("… 30 more lines · v shows more");
-    person.says("v").sees("… 20 more lines · v shows more");
-    assert_eq!(person.screen().matches("more lines").count(), 1);
-    person.says("v").sees("echo 30").says("v").sees("echo 40");
-    let is_all = || !person.screen().contains("more lines");
+    let user = start_chat(&place, (60, 20), "");
+    user.types("ask").waits_for("… 30 more lines · v shows more");
+    user.types("v").waits_for("… 20 more lines · v shows more");
+    assert_eq!(user.screen().matches("more lines").count(), 1);
+    user.types("v").waits_for("echo 30").types("v").waits_for("echo 40");
+    let is_all = || !user.screen().contains("more lines");
     eventually("no rest", || is_all().then_some(()));
-    person.says("n").sees("Done.").presses(CTRL_D);
-    let (_, screen) = person.left();
+    user.types("n").waits_for("Done.").presses(CTRL_D);
+    let (_, screen) = user.leaves_chat();
     assert!(!screen.contains("v shows more"), "{screen}");
     assert_in_order(&screen, &["│ echo 10\n  │ echo 11\n", "│ echo 40\n"]);
 }
@@ -100,16 +100,16 @@ fn rest_of_a_question_is_counted_once() {
 #[test]
 fn watcher_sees_the_words_before_the_stop() {
     let place = Place::new();
-    let person = sits_down(&place, (80, 24), "");
-    person.says("hang").sees("were said");
+    let user = start_chat(&place, (80, 24), "");
+    user.types("hang").waits_for("were said");
     let terminal = Terminal::new();
     let watcher = place.allstop().args("watch last").env("TERM", "xterm");
     let watcher = watcher.on_screen(terminal.line()).start();
     terminal.wait("were said");
-    person.presses(CTRL_C).sees("stopped by you");
+    user.presses(CTRL_C).waits_for("stopped by you");
     terminal.wait("verified.");
-    person.presses(CTRL_D);
-    drop(person.left());
+    user.presses(CTRL_D);
+    drop(user.leaves_chat());
     assert_eq!(watcher.end(FACT_MAX).code, 0);
     let mut emulator = vt100::Parser::new(200, 80, 0);
     emulator.process(terminal.all_shown().as_bytes());
@@ -126,9 +126,9 @@ fn watcher_sees_the_words_before_the_stop() {
 fn signals_end_the_reports_of_the_terminal() {
     for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129)] {
         let place = Place::new();
-        let person = sits_down(&place, (80, 24), "");
-        person.says("hang").sees("were said");
-        let Person { terminal, chat, .. } = person;
+        let user = start_chat(&place, (80, 24), "");
+        user.types("hang").waits_for("were said");
+        let ChatUser { terminal, chat, .. } = user;
         assert_eq!(chat.end_by(signal).code, code, "{}", terminal.shown());
         let shown = terminal.all_shown();
         for mode in ["\x1b[?1004", "\x1b[?2004"] {

@@ -2,7 +2,7 @@
 
 use rustix::termios::{LocalModes, tcgetattr};
 
-use crate::support::person::{CTRL_C, CTRL_D, Person};
+use crate::support::chat_user::{CTRL_C, CTRL_D, ChatUser};
 use crate::support::terminal::Terminal;
 use crate::support::{FACT_MAX, Place, eventually};
 
@@ -12,10 +12,10 @@ const SIZES: [(u16, u16); 3] = [(80, 24), (40, 10), (200, 50)];
 /// One glyph if the terminal joins the emoji, else four of two columns each.
 const FAMILY: &str = "👩\u{200d}👩\u{200d}👧\u{200d}👦";
 
-fn sits_down<'a>(place: &'a Place, size: (u16, u16), args: &str) -> Person<'a> {
+fn start_chat<'a>(place: &'a Place, size: (u16, u16), args: &str) -> ChatUser<'a> {
     let terminal = Terminal::new();
     terminal.resize(size);
-    Person::at_terminal(place, place.allstop().arg("chat").args(args), terminal)
+    ChatUser::at_terminal(place, place.allstop().arg("chat").args(args), terminal)
 }
 
 /// The ladder takes longer than a second. A late press that was meant to force the stop must not end the chat and its
@@ -32,24 +32,24 @@ fn ctrl_c_right_after_a_late_receipt_does_not_leave() {
 /// False if a second passed between the receipt and the press.
 fn presses_right_after_a_late_receipt(size: (u16, u16)) -> bool {
     let place = Place::new();
-    let person = sits_down(&place, size, "--yes --grace 1100ms");
-    person.says("server").sees("It is up.");
-    person.says("stubborn");
+    let user = start_chat(&place, size, "--yes --grace 1100ms");
+    user.types("server").waits_for("It is up.");
+    user.types("stubborn");
     let begun = place.work().join("begun");
     eventually("the call", || begun.exists().then_some(()));
-    person.presses(CTRL_C).sees("stopped by you (Ctrl-C)");
-    person.presses(CTRL_C);
+    user.presses(CTRL_C).waits_for("stopped by you (Ctrl-C)");
+    user.presses(CTRL_C);
     eventually("an answer to the press", || {
-        let screen = person.screen();
+        let screen = user.screen();
         let texts = ["it has ended already", "allstop sessions resume"];
         texts.iter().any(|text| screen.contains(text)).then_some(())
     });
-    let was_heard = person.screen().contains("it has ended already");
+    let was_heard = user.screen().contains("it has ended already");
     if was_heard {
-        person.says("/background").sees("bg_1: runs");
-        person.presses(CTRL_D);
+        user.types("/background").waits_for("bg_1: runs");
+        user.presses(CTRL_D);
     }
-    person.left();
+    user.leaves_chat();
     was_heard
 }
 
@@ -57,29 +57,29 @@ fn presses_right_after_a_late_receipt(size: (u16, u16)) -> bool {
 fn an_escape_swallows_no_key_that_comes_later() {
     for size in SIZES {
         let place = Place::new();
-        let person = sits_down(&place, size, "");
-        person.presses("\x12nothing").sees("search: nothing");
-        person.presses("\x1b");
+        let user = start_chat(&place, size, "");
+        user.presses("\x12nothing").waits_for("search: nothing");
+        user.presses("\x1b");
         // A lone Escape ends the search. Until then it could be the beginning of a sequence.
-        let is_over = || (!person.screen().contains("search")).then_some(());
+        let is_over = || (!user.screen().contains("search")).then_some(());
         eventually("the end of the search", is_over);
-        person.says("short").sees("A short answer.").presses(CTRL_D);
-        person.left();
+        user.types("short").waits_for("A short answer.").presses(CTRL_D);
+        user.leaves_chat();
     }
 }
 
 /// The terminal converts Enter to a newline until the chat takes over the terminal.
 #[test]
-fn what_is_typed_ahead_is_taken_as_it_was_typed() {
+fn type_ahead_is_read_unchanged() {
     for size in SIZES {
         let place = Place::new();
         let terminal = Terminal::new();
         terminal.resize(size);
         terminal.type_keys("short\rhal");
-        let person = Person::at_terminal(&place, place.allstop().arg("chat"), terminal);
-        person.sees("A short answer.").sees("› hal");
-        person.presses("\x15").presses(CTRL_D);
-        person.left();
+        let user = ChatUser::at_terminal(&place, place.allstop().arg("chat"), terminal);
+        user.waits_for("A short answer.").waits_for("› hal");
+        user.presses("\x15").presses(CTRL_D);
+        user.leaves_chat();
     }
 }
 
@@ -92,21 +92,21 @@ fn ctrl_z_names_what_runs_on_and_fg_brings_the_chat_back() {
         let terminal = Terminal::new();
         terminal.resize(size);
         let chat = place.allstop().args("chat --yes").by_script(shell);
-        let person = Person::at_terminal(&place, chat, terminal);
-        person.says("sleep in there");
+        let user = ChatUser::at_terminal(&place, chat, terminal);
+        user.types("sleep in there");
         let begun = place.work().join("sleeps");
         eventually("the call", || begun.exists().then_some(()));
-        person.presses("half").sees("› half").presses("\x1a");
-        person.sees_words("still running, with its deadlines: shell (call_");
-        person
-            .sees_words("fg brings Allstop back")
-            .sees("it is the shell");
-        let mode = tcgetattr(person.terminal.line()).expect("the terminal is there");
+        user.presses("half").waits_for("› half").presses("\x1a");
+        user.waits_for_words("still running, with its deadlines: shell (call_");
+        user
+            .waits_for_words("fg brings Allstop back")
+            .waits_for("it is the shell");
+        let mode = tcgetattr(user.terminal.line()).expect("the terminal is there");
         let cooked = LocalModes::ICANON | LocalModes::ECHO;
         assert!(mode.local_modes.contains(cooked), "{mode:?}");
-        person.presses("x\n").sees("› half").presses(CTRL_C);
-        person.sees("left running").presses("\x15").presses(CTRL_D);
-        person.left();
+        user.presses("x\n").waits_for("› half").presses(CTRL_C);
+        user.waits_for("left running").presses("\x15").presses(CTRL_D);
+        user.leaves_chat();
     }
 }
 
@@ -134,11 +134,11 @@ fn ctrl_z_in_a_run_names_what_runs_on() {
 fn a_question_is_answered_at_every_size() {
     for size in SIZES {
         let place = Place::new();
-        let person = sits_down(&place, size, "");
-        person.says("touch it").sees("[n]o");
-        person.presses("nonsense\x15").says("y").sees("It is done.");
-        person.presses(CTRL_D);
-        let (_, screen) = person.left();
+        let user = start_chat(&place, size, "");
+        user.types("touch it").waits_for("[n]o");
+        user.presses("nonsense\x15").types("y").waits_for("It is done.");
+        user.presses(CTRL_D);
+        let (_, screen) = user.leaves_chat();
         for text in ["› touch it", "? Allow shell"] {
             assert_eq!(screen.matches(text).count(), 1, "{size:?}:\n{screen}");
         }
@@ -157,11 +157,11 @@ fn emoji_at_the_edge_erase_no_row() {
         let terminal = Terminal::new();
         terminal.resize((columns, rows));
         let chat = place.allstop().arg("chat").arg("--model").arg(script);
-        let person = Person::with_model(&place, chat, terminal);
-        person.says("hello").presses("typing").sees("end.");
-        person.sees("› typing").presses("\x15").presses(CTRL_D);
-        let shown = person.terminal.shown();
-        let (_, _) = person.left();
+        let user = ChatUser::with_model(&place, chat, terminal);
+        user.types("hello").presses("typing").waits_for("end.");
+        user.waits_for("› typing").presses("\x15").presses(CTRL_D);
+        let shown = user.terminal.shown();
+        let (_, _) = user.leaves_chat();
         for shown in [shown.clone(), shown.replace(FAMILY, "你")] {
             let mut emulator = vt100::Parser::new(200, columns, 0);
             emulator.process(shown.as_bytes());
@@ -189,17 +189,17 @@ fn a_window_that_changes_its_width_repeats_and_loses_no_word() {
             terminal.resize((columns, rows));
             let chat = place.allstop().arg("chat").arg("--model").arg(script);
             let chat = chat.env("XTERM_VERSION", "XTerm(390)");
-            let person = Person::with_model(&place, chat, terminal);
+            let user = ChatUser::with_model(&place, chat, terminal);
             let last = words.last().expect("words");
-            person.says("hello").presses("typing").sees(last);
-            person.sees("› typing");
-            let before = person.terminal.shown().len();
-            person.terminal.resize((new, rows));
-            person.presses(" on").sees("› typing on").presses(CTRL_C);
-            person.sees("Nothing is left");
-            let shown = person.terminal.shown();
-            person.presses("\x15").presses(CTRL_D);
-            drop(person.left());
+            user.types("hello").presses("typing").waits_for(last);
+            user.waits_for("› typing");
+            let before = user.terminal.shown().len();
+            user.terminal.resize((new, rows));
+            user.presses(" on").waits_for("› typing on").presses(CTRL_C);
+            user.waits_for("Nothing is left");
+            let shown = user.terminal.shown();
+            user.presses("\x15").presses(CTRL_D);
+            drop(user.leaves_chat());
             let (before, after) = shown.split_at(before);
             let mut emulator = vt100::Parser::new(200, columns, 0);
             emulator.process(before.as_bytes());

@@ -199,7 +199,7 @@ fn shell_of_a_paused_worker_is_gone_before_its_lease_is() {
 }
 
 #[test]
-fn lost_servers_are_told_once_and_not_to_clients() {
+fn lost_servers_are_reported_once_to_the_operator() {
     let mut cluster = Cluster::new();
     let task = cluster.send("waits for a worker");
     let ready = |cluster: &Cluster| cluster.front.request("GET /readyz", "").expect("an answer");

@@ -186,7 +186,7 @@ fn outline(messages: &[Value]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn rolled_back_nothing_is_left_of_a_stopped_turn() {
+fn rollback_policy_keeps_nothing_of_a_stopped_turn() {
     for point in &POINTS {
         println!("{}", point.name);
         let messages = next_request_after(point, "rollback");
@@ -206,7 +206,7 @@ fn rolled_back_nothing_is_left_of_a_stopped_turn() {
 }
 
 #[test]
-fn kept_the_completed_steps_of_a_stopped_turn_are_left_with_a_result_for_each_call() {
+fn keep_policy_keeps_completed_steps_with_results() {
     for point in &POINTS {
         println!("{}", point.name);
         let messages = next_request_after(point, "keep");

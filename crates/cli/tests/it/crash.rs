@@ -44,7 +44,7 @@ fn a_killed_run_is_never_more_than_its_last_committed_turn() {
         let start = |number| {
             let random = Random::new(seed.wrapping_add(u64::from(number)));
             let store = &store;
-            threads.spawn(move || Victim::new(store, random).live(kills / SESSIONS))
+            threads.spawn(move || KilledSession::new(store, random).kill_repeatedly(kills / SESSIONS))
         };
         let running: Vec<_> = (0..SESSIONS).map(start).collect();
         running
@@ -72,7 +72,7 @@ struct Tally {
 }
 
 /// One session that is killed repeatedly. Its processes carry the mark of a separate place; the store is shared.
-struct Victim<'a> {
+struct KilledSession<'a> {
     store: &'a Place,
     place: Place,
     random: Random,
@@ -85,11 +85,11 @@ struct Victim<'a> {
     tally: Tally,
 }
 
-impl<'a> Victim<'a> {
+impl<'a> KilledSession<'a> {
     fn new(store: &'a Place, random: Random) -> Self {
         let place = Place::new();
         let model = place.script(SCRIPT);
-        let mut victim = Self {
+        let mut session = Self {
             store,
             place,
             random,
@@ -99,16 +99,16 @@ impl<'a> Victim<'a> {
             committed: Vec::new(),
             tally: Tally::default(),
         };
-        let first = victim
+        let first = session
             .run()
             .args("--json")
             .prompts(&["go 0.0", "go 0.1"])
             .end()
             .ok();
-        victim.session = first.session();
-        victim.whole = first.after;
-        victim.committed = vec!["go 0.0".into(), "go 0.1".into()];
-        victim
+        session.session = first.session();
+        session.whole = first.after;
+        session.committed = vec!["go 0.0".into(), "go 0.1".into()];
+        session
     }
 
     fn run(&self) -> crate::support::Allstop<'_> {
@@ -120,7 +120,7 @@ impl<'a> Victim<'a> {
         run.arg("--model").arg(&self.model)
     }
 
-    fn live(mut self, kills: u32) -> Tally {
+    fn kill_repeatedly(mut self, kills: u32) -> Tally {
         for round in 1..=kills {
             self.kill_once(round);
         }

@@ -55,7 +55,7 @@ fn working_parts_are_good_and_nothing_is_left() {
 }
 
 #[test]
-fn what_is_in_the_way_has_a_remedy_and_an_exit_code() {
+fn problems_have_a_remedy_and_an_exit_code() {
     let place = Place::new();
     let (ended, report) = doctor(&place, "");
     assert_eq!((ended.code, &report["ok"]), (1, &Value::Bool(false)));

@@ -159,7 +159,7 @@ fn a_way_out_of_denials_is_hinted_at_where_it_is_one() {
 }
 
 #[test]
-fn a_hook_that_says_no_ends_the_call_and_not_the_turn() {
+fn denying_hook_ends_the_call_and_not_the_turn() {
     let place = Place::new();
     let config = "[[hooks]]\non = \"tool_start\"\ncommand = \"echo no tools today; exit 2\"\n";
     let config = place.file("allstop.toml", config);
@@ -170,7 +170,7 @@ fn a_hook_that_says_no_ends_the_call_and_not_the_turn() {
 }
 
 #[test]
-fn malformed_arguments_are_told_to_the_model_and_run_nothing() {
+fn malformed_arguments_are_an_error_for_the_model() {
     let place = Place::new();
     let script = "replies: [{calls: [{tool: shell, malformed_arguments: '{\"command\": \"touch made'}]}, {text: Well.}]";
     let (_, ended) = ends(place.run_script(script), 0, "completed");

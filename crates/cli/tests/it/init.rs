@@ -32,7 +32,7 @@ fn file(place: &Place) -> std::path::PathBuf {
 }
 
 #[test]
-fn answers_make_a_file_that_is_shown_and_never_replaced_unasked() {
+fn init_writes_a_file_and_never_replaces_one_unasked() {
     let place = Place::new();
     let (code, screen) = init(&place, &["\n", "\n", "2\n", "2\n"]);
     assert_eq!(code, 0, "{screen}");

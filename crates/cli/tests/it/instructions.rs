@@ -49,7 +49,7 @@ fn model_receives_the_default_prompt_and_the_instructions() {
 }
 
 #[test]
-fn file_replaces_the_default_prompt_and_a_flag_leaves_the_instructions_out() {
+fn file_replaces_the_prompt_and_a_flag_omits_instructions() {
     let place = Place::new();
     std::fs::write(place.work().join("AGENTS.md"), "Use tabs.").unwrap();
     let file = place.file("mine.md", "Be brief.");

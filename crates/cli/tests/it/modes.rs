@@ -1,6 +1,6 @@
 //! Permission modes, and notifications for a user who looks at another window.
 
-use crate::support::person::{CTRL_D, Person};
+use crate::support::chat_user::{CTRL_D, ChatUser};
 use crate::support::terminal::Terminal;
 use crate::support::{Place, eventually};
 
@@ -51,20 +51,20 @@ fn shift_tab_and_the_command_change_the_mode_of_a_chat() {
     let chat = place.allstop().arg("chat").arg("--model");
     let terminal = Terminal::new();
     terminal.resize((80, 24));
-    let person = Person::with_model(&place, chat.arg(place.script(CHANGES)), terminal);
-    person.sees("ask (Shift-Tab)").presses(SHIFT_TAB);
-    person.sees("mode accept-edits: ").says("go");
+    let user = ChatUser::with_model(&place, chat.arg(place.script(CHANGES)), terminal);
+    user.waits_for("ask (Shift-Tab)").presses(SHIFT_TAB);
+    user.waits_for("mode accept-edits: ").types("go");
     // The file is written without a question, and the command needs one.
-    person.sees("? Allow shell: echo x > ran");
+    user.waits_for("? Allow shell: echo x > ran");
     assert!(place.work().join("notes").exists());
-    assert_eq!(person.screen().matches("? Allow").count(), 1);
-    person.presses(SHIFT_TAB).sees("plan (Shift-Tab)");
-    person.says("n not now").sees("no: not now");
-    person.sees("Done.").says("/mode ask");
-    person.sees("mode ask: ").says("/mode x");
-    person.sees("use plan, ask or accept-edits");
-    person.presses(CTRL_D);
-    drop(person.left());
+    assert_eq!(user.screen().matches("? Allow").count(), 1);
+    user.presses(SHIFT_TAB).waits_for("plan (Shift-Tab)");
+    user.types("n not now").waits_for("no: not now");
+    user.waits_for("Done.").types("/mode ask");
+    user.waits_for("mode ask: ").types("/mode x");
+    user.waits_for("use plan, ask or accept-edits");
+    user.presses(CTRL_D);
+    drop(user.leaves_chat());
     assert!(!place.work().join("ran").exists());
 }
 
@@ -73,11 +73,11 @@ fn shift_tab_and_the_command_change_the_mode_of_a_chat() {
 fn switch_to_plan_counts_for_an_open_question() {
     let place = Place::new();
     let chat = place.allstop().arg("chat").arg("--model");
-    let person = Person::with_model(&place, chat.arg(place.script(CHANGES)), Terminal::new());
-    person.says("go").sees("? Allow write notes");
-    person.says("/mode plan").sees("mode plan: ").says("y");
-    person.sees("Done.").presses(CTRL_D);
-    drop(person.left());
+    let user = ChatUser::with_model(&place, chat.arg(place.script(CHANGES)), Terminal::new());
+    user.types("go").waits_for("? Allow write notes");
+    user.types("/mode plan").waits_for("mode plan: ").types("y");
+    user.waits_for("Done.").presses(CTRL_D);
+    drop(user.leaves_chat());
     assert!(!place.work().join("notes").exists());
 }
 
@@ -99,17 +99,17 @@ replies:
     }
     std::os::unix::fs::symlink("one", file("link")).expect("a link");
     let chat = place.allstop().arg("chat").arg("--model");
-    let person = Person::with_model(&place, chat.arg(place.script(script)), Terminal::new());
-    person.says("go").sees("? Allow write saved");
+    let user = ChatUser::with_model(&place, chat.arg(place.script(script)), Terminal::new());
+    user.types("go").waits_for("? Allow write saved");
     std::fs::write(file("saved"), "saved meanwhile\n").expect("it is saved");
-    person.says("y").sees("no longer what the user saw");
-    person.sees("? Allow edit link");
+    user.types("y").waits_for("no longer what the user saw");
+    user.waits_for("? Allow edit link");
     std::fs::remove_file(file("link")).expect("the link");
     std::os::unix::fs::symlink("two", file("link")).expect("a link");
-    person.says("y").sees("? Allow write missing");
+    user.types("y").waits_for("? Allow write missing");
     std::fs::write(file("missing"), "made meanwhile\n").expect("a file");
-    person.says("y").sees("Done.").presses(CTRL_D);
-    let (_, screen) = person.left();
+    user.types("y").waits_for("Done.").presses(CTRL_D);
+    let (_, screen) = user.leaves_chat();
     let content = |name: &str| std::fs::read_to_string(file(name)).expect("text");
     assert_eq!(content("saved"), "saved meanwhile\n", "{screen}");
     assert_eq!(
@@ -122,17 +122,17 @@ replies:
 
 /// A bell sounds for a question and for the end of a turn, but only while the window is not focused.
 #[test]
-fn bell_calls_only_who_looks_elsewhere() {
+fn bell_rings_only_without_focus() {
     let place = Place::new();
     let chat = place.allstop().arg("chat").arg("--model");
     let chat = chat.arg(place.script(CHANGES)).args("--mode accept-edits");
-    let person = Person::with_model(&place, chat, Terminal::new());
-    let bells = || person.terminal.shown().matches('\x07').count();
-    person.presses(FOCUS_LOST).says("go").sees("? Allow shell");
+    let user = ChatUser::with_model(&place, chat, Terminal::new());
+    let bells = || user.terminal.shown().matches('\x07').count();
+    user.presses(FOCUS_LOST).types("go").waits_for("? Allow shell");
     eventually("a bell", || (bells() == 1).then_some(()));
-    person.presses(FOCUS_GAINED).says("y").sees("Done.");
-    person.says("more").sees("Done again.").presses(CTRL_D);
+    user.presses(FOCUS_GAINED).types("y").waits_for("Done.");
+    user.types("more").waits_for("Done again.").presses(CTRL_D);
     assert_eq!(bells(), 1);
-    let (_, screen) = person.left();
+    let (_, screen) = user.leaves_chat();
     assert!(!screen.contains("[O") && !screen.contains("[I"), "{screen}");
 }

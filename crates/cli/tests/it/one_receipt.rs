@@ -20,7 +20,7 @@ const TRIES: u64 = 500;
 const AT_ONCE: u64 = 4;
 
 /// A run that was stopped from another terminal, and all reports about the stop.
-struct Told {
+struct StopReports {
     run: Ended,
     envelope: Value,
     file: Value,
@@ -97,14 +97,14 @@ fn begin(place: &Place, script: &str) -> Running {
     running
 }
 
-fn stop_at_some_moment(place: &Place, script: &str, random: &mut Random, args: &str) -> Told {
+fn stop_at_some_moment(place: &Place, script: &str, random: &mut Random, args: &str) -> StopReports {
     let running = begin(place, script);
     let moment = random.before(Duration::from_millis(80));
     let _ended_or_not = running.ends_within(moment);
     let stop = on_store(place, &format!("stop last --json {args}"));
     let run = running.end(FACT_MAX);
     let file = std::fs::read_to_string(place.path("receipt.json"));
-    Told {
+    StopReports {
         envelope: run.envelope(),
         file: file.map_or(Value::Null, |text| json(&text)),
         log: json(&on_store(place, "receipt last --json").stdout),
@@ -114,7 +114,7 @@ fn stop_at_some_moment(place: &Place, script: &str, random: &mut Random, args: &
     }
 }
 
-impl Told {
+impl StopReports {
     /// Checks that envelope, file and log have one receipt, and that the stop printed one object: that receipt, or
     /// `already_ended`.
     fn agree(&self) -> Result<(), String> {
@@ -136,12 +136,12 @@ impl Told {
             return ensure(same, || format!("{:#}", self.answer));
         }
         let all = self.envelope["receipts"].as_array();
-        let is_told = all.is_some_and(|all| all.contains(answer));
+        let is_listed = all.is_some_and(|all| all.contains(answer));
         // The end of the run again stops work that `--now` could not end in its short time. With `--now`, the end of
         // the session stops a hook that keeps running.
         let is_of_hook = own["extent"] == "session" && own["items"][0]["name"] == HOOK_COMMAND;
         let is_last = answer == own || answer["quiet"] == false || is_of_hook;
-        ensure(is_told && is_last, || {
+        ensure(is_listed && is_last, || {
             format!("answer {answer:#}, envelope {:#}", self.envelope)
         })?;
         ensure(answer["outcome"].is_null(), || format!("{answer:#}"))?;
@@ -180,11 +180,11 @@ fn of_a_run_that_is_stopped() {
             (BACKGROUND | WAITED, "--extent turn") => "",
             (_, args) => args,
         };
-        let told = stop_at_some_moment(&place, script, random, args);
-        let (code, case) = (told.run.code, format!("{script} {args}"));
+        let reports = stop_at_some_moment(&place, script, random, args);
+        let (code, case) = (reports.run.code, format!("{script} {args}"));
         ensure(code == 130, || format!("{case}: exit code {code}"))?;
-        told.agree().map_err(|why| format!("{case}: {why}"))?;
-        let is_quiet = told.envelope["receipt"]["quiet"] == true;
+        reports.agree().map_err(|why| format!("{case}: {why}"))?;
+        let is_quiet = reports.envelope["receipt"]["quiet"] == true;
         // Otherwise the keeper ends the remaining work.
         let limit = if is_quiet { Duration::ZERO } else { FACT_MAX };
         let gone = within(limit, || place.leftovers().is_empty().then_some(()));
@@ -207,8 +207,8 @@ fn of_a_run_that_ends() {
             ],
         );
         let args = one_of(random, &EXTENTS);
-        let told = stop_at_some_moment(&place, script, random, args);
-        told.agree().map_err(|why| format!("{args}: {why}"))
+        let reports = stop_at_some_moment(&place, script, random, args);
+        reports.agree().map_err(|why| format!("{args}: {why}"))
     });
 }
 

@@ -3,7 +3,7 @@
 use rustix::termios::{LocalModes, tcgetattr};
 use serde_json::Value;
 
-use crate::support::person::{CTRL_C, CTRL_D, Person, SCRIPT};
+use crate::support::chat_user::{CTRL_C, CTRL_D, ChatUser, SCRIPT};
 use crate::support::terminal::Terminal;
 use crate::support::{Allstop, Ended, FACT_MAX, Place, Running, eventually};
 
@@ -25,17 +25,17 @@ fn list(place: &Place) -> Value {
     serde_json::from_str(&listed.stdout).expect("a list")
 }
 
-fn at<'a>(place: &'a Place, command: &str, size: (u16, u16)) -> Person<'a> {
+fn at<'a>(place: &'a Place, command: &str, size: (u16, u16)) -> ChatUser<'a> {
     let terminal = Terminal::new();
     terminal.resize(size);
-    Person::at_terminal(place, place.allstop().args(command), terminal)
+    ChatUser::at_terminal(place, place.allstop().args(command), terminal)
 }
 
 /// Result of a cancelled choice, with the terminal restored.
 #[track_caller]
-fn given_up(person: Person<'_>) -> Ended {
-    let ended = person.chat.end(FACT_MAX);
-    let mode = tcgetattr(person.terminal.line()).expect("the terminal is there");
+fn given_up(user: ChatUser<'_>) -> Ended {
+    let ended = user.chat.end(FACT_MAX);
+    let mode = tcgetattr(user.terminal.line()).expect("the terminal is there");
     assert!(
         mode.local_modes
             .contains(LocalModes::ICANON | LocalModes::ECHO)
@@ -51,36 +51,36 @@ fn list_fits_the_width_and_arrows_choose() {
     ] {
         let place = Place::new();
         let [older, _newer] = sessions(&place);
-        let person = at(&place, "sessions resume", size);
-        person.sees("› 1   short and sweet").sees(prompt);
-        person.sees("Enter continues, Esc leaves");
-        person.presses(DOWN).sees("› 2   short answers");
-        person.presses("\r").sees(&format!("session {older}"));
-        person.says("short again").sees("A short answer.");
+        let user = at(&place, "sessions resume", size);
+        user.waits_for("› 1   short and sweet").waits_for(prompt);
+        user.waits_for("Enter continues, Esc leaves");
+        user.presses(DOWN).waits_for("› 2   short answers");
+        user.presses("\r").waits_for(&format!("session {older}"));
+        user.types("short again").waits_for("A short answer.");
         assert!(
-            !person.screen().contains("Choose a session"),
+            !user.screen().contains("Choose a session"),
             "{}",
-            person.screen()
+            user.screen()
         );
-        person.presses(CTRL_D);
-        person.left();
+        user.presses(CTRL_D);
+        user.leaves_chat();
     }
 }
 
 /// A user who recognises the session continues typing immediately.
 #[test]
-fn keys_behind_the_choice_reach_the_chat() {
+fn keys_after_the_choice_reach_the_chat() {
     let place = Place::new();
     let [_older, newer] = sessions(&place);
-    let person = at(&place, "sessions resume", (80, 24));
-    person.sees("› 1   short and sweet");
-    person.presses("\rshort again\rhal");
-    person.sees(&format!("session {newer}"));
-    person.sees("› short again").sees("A short answer.");
-    person.sees("› hal").presses("\x15").presses(CTRL_D);
-    let shown = person.terminal.shown();
+    let user = at(&place, "sessions resume", (80, 24));
+    user.waits_for("› 1   short and sweet");
+    user.presses("\rshort again\rhal");
+    user.waits_for(&format!("session {newer}"));
+    user.waits_for("› short again").waits_for("A short answer.");
+    user.waits_for("› hal").presses("\x15").presses(CTRL_D);
+    let shown = user.terminal.shown();
     assert!(shown.contains("\x1b[?1004h"), "the chat asks for the focus");
-    drop(person.left());
+    drop(user.leaves_chat());
 }
 
 #[test]
@@ -88,14 +88,14 @@ fn typed_words_and_numbers_choose() {
     let place = Place::new();
     let [older, newer] = sessions(&place);
     for (typed, id) in [("PARSER", &older), ("1", &newer), (&newer[20..], &newer)] {
-        let person = at(&place, "chat --resume", (80, 24));
-        person
-            .sees("› 1 ")
+        let user = at(&place, "chat --resume", (80, 24));
+        user
+            .waits_for("› 1 ")
             .presses(typed)
-            .sees(&format!("› {typed}"));
-        person.presses("\r").sees(&format!("session {id}"));
-        person.presses(CTRL_D);
-        person.left();
+            .waits_for(&format!("› {typed}"));
+        user.presses("\r").waits_for(&format!("session {id}"));
+        user.presses(CTRL_D);
+        user.leaves_chat();
     }
 }
 
@@ -105,9 +105,9 @@ fn giving_up_changes_nothing() {
     sessions(&place);
     let before = list(&place);
     for key in [ESCAPE, CTRL_D, CTRL_C] {
-        let person = at(&place, "sessions resume", (80, 24));
-        person.sees("› 1 ").presses(key);
-        assert_eq!(given_up(person).code, 130, "{key:?}");
+        let user = at(&place, "sessions resume", (80, 24));
+        user.waits_for("› 1 ").presses(key);
+        assert_eq!(given_up(user).code, 130, "{key:?}");
     }
     assert_eq!(list(&place), before);
     place.assert_nothing_runs();
@@ -182,7 +182,7 @@ fn terminal_without_a_cursor_gets_a_list_and_a_line() {
 }
 
 #[test]
-fn store_without_sessions_is_said() {
+fn store_without_sessions_is_reported() {
     let place = Place::new();
     let terminal = Terminal::new();
     let chat = on_dumb(&place, &terminal);

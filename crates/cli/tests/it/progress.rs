@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-use crate::support::person::{CTRL_C, CTRL_D, Person};
+use crate::support::chat_user::{CTRL_C, CTRL_D, ChatUser};
 use crate::support::terminal::Terminal;
 use crate::support::{Place, Signal};
 
@@ -62,19 +62,19 @@ fn running_call_shows_a_bar_that_fits_the_width() {
         terminal.resize((columns, 24));
         let chat = place.allstop().args("chat --yes --config");
         let chat = chat.arg(config(&place)).arg("--model");
-        let person = Person::with_model(&place, chat.arg(place.script(SCRIPT)), terminal);
-        person.says("go").sees(bar);
+        let user = ChatUser::with_model(&place, chat.arg(place.script(SCRIPT)), terminal);
+        user.types("go").waits_for(bar);
         assert!(
-            person.screen().contains("builder__build"),
+            user.screen().contains("builder__build"),
             "{}",
-            person.screen()
+            user.screen()
         );
-        person.presses(CTRL_C).sees("Nothing is left running");
-        let last = person.screen();
+        user.presses(CTRL_C).waits_for("Nothing is left running");
+        let last = user.screen();
         assert!(!last.contains("75 %"), "the bar is gone: {last}");
         assert!(!last.contains("nonsense"), "{last}");
-        person.presses(CTRL_D);
-        person.left();
+        user.presses(CTRL_D);
+        user.leaves_chat();
     }
 }
 

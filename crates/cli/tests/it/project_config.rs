@@ -97,7 +97,7 @@ fn mcp_commands_use_only_a_trusted_project() {
 }
 
 #[test]
-fn question_shows_the_commands_and_yes_is_remembered_until_a_change() {
+fn trust_is_remembered_until_the_file_changes() {
     let place = Place::new();
     project(&place, RUNS_COMMANDS);
     let (ended, screen) = answered(&place, "y\n");

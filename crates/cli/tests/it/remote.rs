@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-use crate::support::person::Person;
+use crate::support::chat_user::ChatUser;
 use crate::support::terminal::Terminal;
 use crate::support::{Allstop, Ended, FACT_MAX, Place, eventually};
 
@@ -123,7 +123,7 @@ pub(crate) fn lines(text: &str) -> Vec<Value> {
 }
 
 /// A chat with background work, in the middle of a turn.
-pub(crate) fn busy_chat(place: &Place) -> Person<'_> {
+pub(crate) fn busy_chat(place: &Place) -> ChatUser<'_> {
     let chat = place.allstop().args("chat --yes --grace 500ms");
     busy(place, chat, "everything")
 }
@@ -137,20 +137,20 @@ fn with_server(place: &Place, source: &str) -> PathBuf {
 }
 
 /// Like [`busy_chat`], but with a call of an MCP server.
-fn busy_chat_with_server(place: &Place) -> Person<'_> {
+fn busy_chat_with_server(place: &Place) -> ChatUser<'_> {
     let config = with_server(place, SLOW_SERVER);
     let chat = place.allstop().args("chat --yes --grace 500ms --config");
-    let person = busy(place, chat.arg(config), "elsewhere too");
+    let user = busy(place, chat.arg(config), "elsewhere too");
     let waits = place.work().join("waits");
     eventually("the call of the server", || waits.exists().then_some(()));
-    person
+    user
 }
 
-fn busy<'a>(place: &'a Place, chat: Allstop<'_>, message: &str) -> Person<'a> {
+fn busy<'a>(place: &'a Place, chat: Allstop<'_>, message: &str) -> ChatUser<'a> {
     let script = place.script(SCRIPT);
-    let person = Person::with_model(place, chat.arg("--model").arg(script), Terminal::new());
-    person.says("server").sees("It is up.");
-    person.says(message);
+    let user = ChatUser::with_model(place, chat.arg("--model").arg(script), Terminal::new());
+    user.types("server").waits_for("It is up.");
+    user.types(message);
     let begun = place.work().join("begun");
     eventually("the deaf command", || begun.exists().then_some(()));
     eventually("the sub-agent", || {
@@ -159,13 +159,13 @@ fn busy<'a>(place: &'a Place, chat: Allstop<'_>, message: &str) -> Person<'a> {
             .contains("agent: dig deep")
             .then_some(())
     });
-    person
+    user
 }
 
 #[test]
 fn stop_of_all_has_one_receipt_in_both_terminals() {
     let place = Place::new();
-    let person = busy_chat_with_server(&place);
+    let user = busy_chat_with_server(&place);
     let preview = stop(&place, "--all --preview").ok().stdout;
     assert!(preview.contains("Would stop"), "{preview}");
     let stopped = stop(&place, "--all --json").ok();
@@ -187,10 +187,10 @@ fn stop_of_all_has_one_receipt_in_both_terminals() {
         assert_eq!(item["state"], "stopped", "{item:#}");
     }
     let shown = format!("stopped by {by}");
-    person.sees("verified.").sees(&shown[..24]);
+    user.waits_for("verified.").waits_for(&shown[..24]);
     // The session continues.
-    person.says("hello").sees("Hello there.").presses("\x04");
-    let (ended, screen) = person.left();
+    user.types("hello").waits_for("Hello there.").presses("\x04");
+    let (ended, screen) = user.leaves_chat();
     assert_eq!(ended.code, 0, "{screen}");
     assert_eq!(
         screen.matches("background work stopped by").count(),
@@ -213,8 +213,8 @@ fn stop_of_all_covers_an_idle_session() {
     let place = Place::new();
     let chat = place.allstop().args("chat --yes --grace 500ms --model");
     let chat = chat.arg(place.script(SCRIPT));
-    let person = Person::with_model(&place, chat, Terminal::new());
-    person.says("server").sees("It is up.");
+    let user = ChatUser::with_model(&place, chat, Terminal::new());
+    user.types("server").waits_for("It is up.");
     eventually("the end of the turn", || {
         let reports = lines(&command(&place, "ps --json").ok().stdout);
         (reports[0]["sessions"][0]["is_busy"] == false).then_some(())
@@ -225,9 +225,9 @@ fn stop_of_all_covers_an_idle_session() {
     let work = items.iter().find(|item| item["kind"] == "background");
     let work = work.unwrap_or_else(|| panic!("no work in {line:#}"));
     assert_eq!(work["state"], "stopped", "{line:#}");
-    person.sees("verified.");
+    user.waits_for("verified.");
     stop(&place, "--all --extent session").ok();
-    let (ended, screen) = person.left();
+    let (ended, screen) = user.leaves_chat();
     assert_eq!(ended.code, 0, "{screen}");
 }
 
@@ -294,7 +294,7 @@ fn stop_ends_a_run_like_ctrl_c() {
 #[test]
 fn session_is_closed_and_one_call_is_stopped() {
     let place = Place::new();
-    let person = busy_chat(&place);
+    let user = busy_chat(&place);
     let calls = lines(&command(&place, "ps --json").ok().stdout);
     let session = &calls[0]["sessions"][0];
     let work = session["work"].as_array().expect("work");
@@ -315,7 +315,7 @@ fn session_is_closed_and_one_call_is_stopped() {
         unknown.stdout
     );
     stop(&place, &format!("{id} --extent session --now")).ok();
-    let (ended, screen) = person.left();
+    let (ended, screen) = user.leaves_chat();
     assert_eq!(ended.code, 0, "{screen}");
     place.assert_nothing_runs();
 }
@@ -379,7 +379,7 @@ fn detached_work_of_a_killed_run_is_stopped() {
 }
 
 #[test]
-fn unknown_sessions_and_none_are_told_apart() {
+fn unknown_and_missing_sessions_have_different_errors() {
     let place = Place::new();
     let none = stop(&place, "last");
     assert_eq!(none.code, 2, "{none:?}");
@@ -408,13 +408,13 @@ fn unknown_sessions_and_none_are_told_apart() {
 #[test]
 fn last_is_the_session_that_is_active() {
     let place = Place::new();
-    let person = busy_chat(&place);
+    let user = busy_chat(&place);
     // Opened later, but idle.
     let idle = place.allstop().args("chat --model");
     let script = place.script("replies: [{text: Hello.}]");
     let terminal = Terminal::new();
-    let other = Person::with_model(&place, idle.arg(script), terminal);
-    other.says("hello").sees("Hello.");
+    let other = ChatUser::with_model(&place, idle.arg(script), terminal);
+    other.types("hello").waits_for("Hello.");
     let none = stop(&place, "");
     assert_eq!(none.code, 2, "{none:?}");
     assert!(none.stderr.contains("allstop stop last"), "{none:?}");
@@ -442,8 +442,8 @@ fn last_is_the_session_that_is_active() {
     assert_eq!(line["session_id"], id);
     other.presses("\x04");
     assert_eq!(other.chat.end(FACT_MAX).code, 0);
-    person.sees("verified.").presses("\x04");
-    person.left();
+    user.waits_for("verified.").presses("\x04");
+    user.leaves_chat();
 }
 
 /// Another terminal answers the question, and that terminal shows the answer, the stop and the end.
@@ -452,8 +452,8 @@ fn watch_shows_the_turn_and_answers_its_question() {
     let place = Place::new();
     let script = place.script(ASKS);
     let chat = place.allstop().args("chat --model");
-    let person = Person::with_model(&place, chat.arg(script), Terminal::new());
-    person.says("ask").sees("? Allow");
+    let user = ChatUser::with_model(&place, chat.arg(script), Terminal::new());
+    user.types("ask").waits_for("? Allow");
     let terminal = Terminal::new();
     let watcher = place.allstop().args("watch last").env("TERM", "xterm");
     let watcher = watcher.on_screen(terminal.line()).start();
@@ -461,16 +461,16 @@ fn watch_shows_the_turn_and_answers_its_question() {
     terminal.type_keys("y\r");
     terminal.wait("yes, once");
     terminal.wait("line 1");
-    person
-        .sees("yes, once, answered by allstop watch in process")
-        .sees("line 1");
+    user
+        .waits_for("yes, once, answered by allstop watch in process")
+        .waits_for("line 1");
     let lines = place.allstop().args("watch last --json").start();
     lines.wait_stdout("tool_started");
     stop(&place, "last").ok();
     terminal.wait("verified.");
-    person.says("hello").sees("Hello there.");
+    user.types("hello").waits_for("Hello there.");
     terminal.wait("Hello there.");
-    person.presses("\x04");
+    user.presses("\x04");
     terminal.wait("was closed");
     assert_eq!(watcher.end(FACT_MAX).code, 0);
     let ended = lines.end(FACT_MAX);
@@ -478,7 +478,7 @@ fn watch_shows_the_turn_and_answers_its_question() {
     let events: Vec<_> = events.map(|line| line["event"].clone()).collect();
     assert!(events.contains(&json!("receipt")), "{events:?}");
     assert_eq!(events.last(), Some(&json!("session_ended")), "{events:?}");
-    drop(person.left());
+    drop(user.leaves_chat());
 }
 
 /// A watcher that does not read cannot delay the session, and Ctrl-C in a watcher stops no work.
@@ -487,7 +487,7 @@ fn stalled_watcher_holds_nothing_up() {
     use crate::support::Signal;
 
     let place = Place::new();
-    let person = busy_chat(&place);
+    let user = busy_chat(&place);
     let mut stalled = place.allstop().args("watch last --json").start();
     stalled.wait_stdout("tool_started");
     stalled.signal(Signal::STOP);
@@ -497,14 +497,14 @@ fn stalled_watcher_holds_nothing_up() {
     let left = leaves.end(FACT_MAX).ok();
     assert!(left.stderr.contains("goes on"), "{}", left.stderr);
     stop(&place, "--all --now").ok();
-    person.sees("verified.").presses("\x04");
+    user.waits_for("verified.").presses("\x04");
     eventually("the end of the chat", || {
         sockets(&place).is_empty().then_some(())
     });
     stalled.signal(Signal::CONT);
     let told = stalled.end(FACT_MAX).ok();
     assert!(told.stdout.contains("session_ended"), "{}", told.stdout);
-    let (ended, screen) = person.left();
+    let (ended, screen) = user.leaves_chat();
     assert_eq!(ended.code, 0, "{screen}");
 }
 

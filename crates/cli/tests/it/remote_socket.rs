@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::remote::{busy_chat, command, exchange, lines, sockets, stop};
 use crate::support::Place;
-use crate::support::person::Person;
+use crate::support::chat_user::ChatUser;
 use crate::support::terminal::Terminal;
 
 /// With hand-written frames, the socket tolerates garbage and answers a thousand requests at once.
@@ -20,7 +20,7 @@ fn socket_stands_garbage_and_many_requests() {
     const REQUESTS: usize = 1_000;
 
     let place = Place::new();
-    let person = busy_chat(&place);
+    let user = busy_chat(&place);
     let [socket] = sockets(&place).try_into().expect("one socket");
     let mode = std::fs::metadata(&socket)
         .expect("a socket")
@@ -82,22 +82,22 @@ fn socket_stands_garbage_and_many_requests() {
     let frame = format!("Content-Length: {}\r\n\r\n{body}", body.len());
     stream.write_all(frame.as_bytes()).expect("it is written");
     drop(stream);
-    person.sees("by a test").sees("verified.").presses("\x04");
-    drop(person.left());
+    user.waits_for("by a test").waits_for("verified.").presses("\x04");
+    drop(user.leaves_chat());
     place.assert_nothing_runs();
 }
 
 /// The screen shows the problem, and the chat works.
 #[test]
-fn chat_without_a_socket_says_that_it_cannot_be_stopped_from_elsewhere() {
+fn chat_without_a_socket_warns_about_remote_stops() {
     let place = Place::new();
     let chat = place.allstop().args("chat --model");
     let chat = chat.arg(place.script("replies: [{text: Hello there.}]"));
     let chat = chat.env("XDG_RUNTIME_DIR", place.path("nowhere"));
-    let person = Person::with_model(&place, chat, Terminal::new());
-    person.sees("this process cannot be stopped from another terminal: the folder");
-    person.says("hello").sees("Hello there.").presses("\x04");
-    drop(person.left());
+    let user = ChatUser::with_model(&place, chat, Terminal::new());
+    user.waits_for("this process cannot be stopped from another terminal: the folder");
+    user.types("hello").waits_for("Hello there.").presses("\x04");
+    drop(user.leaves_chat());
 }
 
 /// A connection that closes without an answer does not prove that the process has ended.
@@ -161,12 +161,12 @@ fn socket_folder_that_others_can_use_is_refused() {
 }
 
 #[test]
-fn other_users_are_told_nothing() {
+fn other_users_get_no_information() {
     if !rustix::process::geteuid().is_root() {
         return;
     }
     let place = Place::new();
-    let person = busy_chat(&place);
+    let user = busy_chat(&place);
     for path in [place.path(""), place.path("run"), place.path("run/allstop")] {
         std::fs::set_permissions(path, PermissionsExt::from_mode(0o755)).expect("a mode");
     }
@@ -197,6 +197,6 @@ fn other_users_are_told_nothing() {
     std::fs::set_permissions(place.path("run/allstop"), PermissionsExt::from_mode(0o700))
         .expect("a mode");
     stop(&place, "--all --now").ok();
-    person.sees("verified.").presses("\x04");
-    drop(person.left());
+    user.waits_for("verified.").presses("\x04");
+    drop(user.leaves_chat());
 }

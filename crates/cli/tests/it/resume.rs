@@ -4,7 +4,7 @@ use std::fs;
 
 use serde_json::Value;
 
-use crate::support::person::SCRIPT;
+use crate::support::chat_user::SCRIPT;
 use crate::support::{Allstop, Place};
 
 fn allstop(place: &Place) -> Allstop<'_> {

@@ -147,7 +147,7 @@ fn output_goes_to_a_pipe_that_has_a_reader() {
 }
 
 #[test]
-fn output_that_cannot_be_written_is_told_before_anything_runs() {
+fn unwritable_output_fails_before_the_run() {
     let place = Place::new();
     let closed = place.path("closed");
     fs::create_dir(&closed).expect("a folder");
@@ -244,7 +244,7 @@ fn receipt_file_is_there_after_a_stop_during_its_check() {
 }
 
 #[test]
-fn receipt_file_that_cannot_be_written_is_told_before_anything_runs() {
+fn unwritable_receipt_file_fails_before_the_run() {
     let place = Place::new();
     let closed = place.path("closed");
     fs::create_dir(&closed).expect("a folder");
@@ -278,7 +278,7 @@ fn receipt_file_that_cannot_be_written_is_told_before_anything_runs() {
 }
 
 #[test]
-fn receipt_that_is_lost_is_told() {
+fn lost_receipt_is_reported() {
     let place = Place::new();
     let folder = place.path("folder");
     fs::create_dir(&folder).expect("a folder");

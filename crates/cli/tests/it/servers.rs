@@ -94,7 +94,7 @@ fn one_that_hangs_is_named_when_the_deadline_comes() {
 }
 
 #[test]
-fn who_waits_for_them_at_a_terminal_is_told() {
+fn terminal_shows_the_servers_that_start() {
     for command in ["run", "chat"] {
         let place = Place::new();
         let terminal = Terminal::new();

@@ -29,7 +29,7 @@ fn only_item(envelope: &Value) -> &Value {
 }
 
 #[test]
-fn a_stubborn_tree_is_gone_when_the_receipt_of_a_stop_says_so() {
+fn stop_kills_a_stubborn_tree_before_its_receipt() {
     let place = Place::new();
     let script = calls(&format!("{{command: \"{STUBBORN}\"}}"));
     let run = place
@@ -51,7 +51,7 @@ fn a_stubborn_tree_is_gone_when_the_receipt_of_a_stop_says_so() {
 }
 
 #[test]
-fn a_stubborn_tree_is_gone_when_the_deadline_of_the_run_has_passed() {
+fn deadline_of_a_run_kills_a_stubborn_tree() {
     let place = Place::new();
     let script = calls(&format!("{{command: \"{STUBBORN}\"}}"));
     let run = place.run_script(&script);
@@ -67,7 +67,7 @@ fn a_stubborn_tree_is_gone_when_the_deadline_of_the_run_has_passed() {
 }
 
 #[test]
-fn a_stubborn_tree_is_gone_when_its_own_time_has_passed_and_the_turn_goes_on() {
+fn timeout_of_a_call_kills_a_stubborn_tree() {
     let place = Place::new();
     let script = calls(&format!("{{command: \"{STUBBORN}\", timeout_s: 1}}"));
     let run = place.run_script(&script);
@@ -128,7 +128,7 @@ fn check_killed_keeper(wrap: impl FnOnce(Allstop<'_>) -> Allstop<'_>) {
 }
 
 #[test]
-fn a_child_that_holds_the_output_delays_no_call_and_is_accounted_for() {
+fn child_that_holds_the_output_delays_no_call() {
     let place = Place::new();
     let script = calls("{command: \"sleep 600 & echo started\"}").replace(", stall: end", "");
     let ended = place

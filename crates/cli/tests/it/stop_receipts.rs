@@ -169,7 +169,7 @@ fn stop_after_the_owner_was_killed_waits_for_its_processes() {
 
 /// Regression: the first Ctrl-C counted as a second one, and the background work was left to its keeper without a proof.
 #[test]
-fn signal_during_a_stop_of_the_turn_ends_the_background_work_too() {
+fn signal_during_a_turn_stop_ends_background_work() {
     let place = Place::new();
     let script = r#"replies: [{calls: [{tool: shell, arguments: {command: "trap '' TERM; sleep 600 & wait", background: true}}, {tool: shell, arguments: {command: "trap 'echo x > asked' TERM; echo x > begun; while :; do sleep 0.05; done"}}]}]"#;
     let mut running = begin(&place, script, "hello");
@@ -284,7 +284,7 @@ fn slow_hook_does_not_end_kept_work() {
 
 /// Regression: `allstop receipt` showed the receipt of the previous turn, with exit code 0.
 #[test]
-fn receipt_that_the_store_did_not_take_is_named_as_lost() {
+fn unsaved_receipt_is_reported_as_lost() {
     let place = Place::new();
     let script = "replies: [{calls: [{tool: shell, arguments: {command: sleep 60}}]}]";
     let first = place.run_script(script).args("--json hello").start();
@@ -320,7 +320,7 @@ fn receipt_that_the_store_did_not_take_is_named_as_lost() {
 
 /// Regression: there was no warning, because the turn had been committed.
 #[test]
-fn receipt_of_background_work_that_the_store_did_not_take_is_named() {
+fn unsaved_background_receipt_is_reported() {
     let place = Place::new();
     let full = place.work().join("full");
     let rule = format!("write store.db ENOSPC when={}", full.display());

@@ -66,7 +66,7 @@ fn completions_are_scripts_that_their_shells_can_read() {
 }
 
 #[test]
-fn a_quoted_prompt_needs_no_subcommand_and_a_single_word_is_none() {
+fn quoted_prompt_needs_no_subcommand() {
     let place = Place::new();
     let script = place.script("replies: [{text: Hello.}, {text: Again.}]");
     let prompt = |words: &[&str]| {
@@ -92,7 +92,7 @@ fn a_quoted_prompt_needs_no_subcommand_and_a_single_word_is_none() {
 }
 
 #[test]
-fn the_only_key_chooses_the_model_and_says_so() {
+fn only_key_chooses_the_model_and_is_reported() {
     let place = Place::new();
     let run = || {
         let hello = place.allstop().args("run --timeout 5s hello");
@@ -187,7 +187,7 @@ fn colours_are_for_terminals_and_for_who_wants_them() {
 }
 
 #[test]
-fn the_demonstration_proves_what_it_says() {
+fn demo_proofs_hold() {
     let place = Place::new();
     let ended = place.allstop().args("demo").stdin(Stdio::null()).end().ok();
     println!("{}\n{}", ended.stdout, ended.stderr);
@@ -200,7 +200,7 @@ fn the_demonstration_proves_what_it_says() {
 }
 
 #[test]
-fn what_cannot_be_stopped_is_named_and_delays_nothing() {
+fn unstoppable_work_is_named_and_delays_nothing() {
     let place = Place::new();
     let ended = place
         .allstop()

@@ -113,7 +113,7 @@ fn stop_has_a_receipt_that_a_watcher_sees_too() {
 }
 
 #[test]
-fn watch_goes_on_behind_a_restart_of_the_server() {
+fn watch_continues_after_a_server_restart() {
     let place = Place::new();
     let server = serve(&place);
     let address = server.address.clone();

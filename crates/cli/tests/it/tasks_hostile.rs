@@ -80,7 +80,7 @@ fn stop_is_no_success_unless_this_task_has_ended() {
 }
 
 #[test]
-fn stop_without_an_answer_of_the_worker_is_told_as_pending() {
+fn stop_without_a_worker_answer_is_pending() {
     let place = Place::new();
     let pending: fn(&str, &mut TcpStream) = |line, stream| {
         let progress = if line.contains(":cancel") {

@@ -80,7 +80,7 @@ fn styles_mark_what_they_mean() {
 
 /// A link shows its target even if its text names another one, and no character of an answer controls the terminal.
 #[test]
-fn an_answer_can_neither_lie_nor_drive_the_terminal() {
+fn links_show_their_target_and_answers_are_harmless() {
     let link = plain("[https://bank.org](https://evil.org)\n", 60);
     assert_eq!(link, "https://bank.org (https://evil.org)");
     let text = "a\x1b[2J\u{9b}31m&#27;[1m\n\n```\n\x1b]52;c;x\x07\n```\n\n| \x1b[3m | &#x1b;c |\n|---|---|\n<b\x1b[m>\n\n\x1b[9m\n";

@@ -135,6 +135,6 @@ fn unexplorable_tools_are_explained() {
 
 #[test]
 #[should_panic(expected = "deaf cannot be called with 7")]
-fn an_input_that_does_not_fit_is_said() {
+fn invalid_tool_input_is_reported() {
     assert_stop_safe!(deaf(), 7);
 }

@@ -47,7 +47,7 @@ pub(in crate::chat) enum ChatEvent {
     /// Leaving would not end any running work.
     MayLeave,
     /// The user has seen the names of the running work, which leaving stops.
-    ToldWhatRuns,
+    RunningWorkShown,
     /// The user is asked a question.
     Asked(TerminalQuestion),
     /// Names to complete a command with.

@@ -26,7 +26,7 @@ impl TestChat {
         }
     }
 
-    fn hears(&mut self, event: ChatEvent) -> Vec<ChatEffect> {
+    fn handles(&mut self, event: ChatEvent) -> Vec<ChatEffect> {
         self.state.handle(event, self.now)
     }
 
@@ -37,33 +37,33 @@ impl TestChat {
 
     fn types(&mut self, text: &str) {
         for c in text.chars() {
-            self.hears(ChatEvent::Key(Key::Letter(c)));
+            self.handles(ChatEvent::Key(Key::Letter(c)));
         }
     }
 
     fn sends(&mut self, text: &str) -> Vec<ChatEffect> {
         self.types(text);
-        self.hears(ChatEvent::Key(Key::Enter))
+        self.handles(ChatEvent::Key(Key::Enter))
     }
 
     fn ctrl_c(&mut self) -> Vec<ChatEffect> {
-        self.hears(ChatEvent::Signal(EndSignal::Interrupt))
+        self.handles(ChatEvent::Signal(EndSignal::Interrupt))
     }
 
     /// Sends a message and begins its turn.
     fn runs(&mut self, number: MessageNumber) {
         let text = format!("message {number}");
         assert_eq!(self.sends(&text), [ChatEffect::Send(number, text.clone())]);
-        self.hears(ChatEvent::Taken {
+        self.handles(ChatEvent::Taken {
             message: number,
             steers: false,
         });
-        let shown = self.hears(ChatEvent::Began(Some(number)));
+        let shown = self.handles(ChatEvent::Began(Some(number)));
         assert_eq!(shown, [ChatEffect::ShowMessage(text)]);
     }
 
     fn asked(&mut self, number: u64) {
-        self.hears(ChatEvent::Asked(TerminalQuestion {
+        self.handles(ChatEvent::Asked(TerminalQuestion {
             number,
             call: format!("call_{number}"),
             always: "shell: ls".to_owned(),
@@ -84,20 +84,20 @@ fn is_leave(effects: &[ChatEffect]) -> bool {
 /// Leaving first names the work that it would stop. An immediate second Ctrl-C counts as the same press; a much later
 /// one names the work again.
 #[test]
-fn what_still_runs_is_named_before_it_is_stopped_by_leaving() {
+fn leaving_names_running_work_before_the_stop() {
     let mut chat = TestChat::new();
     assert_eq!(chat.ctrl_c(), [ChatEffect::AskToLeave]);
-    assert!(chat.hears(ChatEvent::ToldWhatRuns).is_empty());
+    assert!(chat.handles(ChatEvent::RunningWorkShown).is_empty());
     assert!(chat.ctrl_c().is_empty(), "it is the same press");
     chat.now += TOLD_TO_LEAVE;
     assert_eq!(chat.ctrl_c(), [ChatEffect::AskToLeave]);
-    chat.hears(ChatEvent::ToldWhatRuns);
+    chat.handles(ChatEvent::RunningWorkShown);
     let quit = chat.sends("/quit");
     let shown = ChatEffect::ShowCommand("/quit".to_owned());
     assert_eq!(quit, [shown, ChatEffect::Leave(None)]);
     let mut idle = TestChat::new();
-    assert!(is_leave(&idle.hears(ChatEvent::Key(Key::EndOfInput))));
-    let left = idle.hears(ChatEvent::MayLeave);
+    assert!(is_leave(&idle.handles(ChatEvent::Key(Key::EndOfInput))));
+    let left = idle.handles(ChatEvent::MayLeave);
     assert_eq!(left, [ChatEffect::Leave(None)]);
     assert_eq!(idle.sends("too late"), []);
 }
@@ -114,13 +114,13 @@ fn ctrl_c_stops_the_turn_and_then_forces() {
     chat.state.stop_begun(chat.now);
     assert_eq!(chat.ctrl_c(), [], "one press is one");
     assert_eq!(chat.later().ctrl_c(), [ChatEffect::Force]);
-    chat.hears(ChatEvent::Outcome(1));
+    chat.handles(ChatEvent::Outcome(1));
     assert_eq!(
         chat.later().ctrl_c(),
         [ChatEffect::Force],
         "its receipt is not there yet"
     );
-    chat.hears(ChatEvent::StopEnded);
+    chat.handles(ChatEvent::StopEnded);
     assert!(
         chat.line().ends_with("half"),
         "what was typed is still there"
@@ -130,11 +130,11 @@ fn ctrl_c_stops_the_turn_and_then_forces() {
 #[test]
 fn escape_stops_the_turn_and_nothing_more() {
     let mut chat = TestChat::new();
-    let escape = |chat: &mut TestChat| chat.hears(ChatEvent::Key(Key::Escape));
+    let escape = |chat: &mut TestChat| chat.handles(ChatEvent::Key(Key::Escape));
     assert_eq!(escape(&mut chat), []);
     chat.types("a word");
     assert_eq!(escape(&mut chat), []);
-    chat.hears(ChatEvent::Key(Key::KillToStart));
+    chat.handles(ChatEvent::Key(Key::KillToStart));
     chat.runs(1);
     let effects = escape(&mut chat);
     let [ChatEffect::StopTurn(cause)] = effects.as_slice() else {
@@ -154,7 +154,7 @@ fn ctrl_c_at_the_prompt_clears_the_line_and_then_leaves() {
     assert_eq!(chat.line(), "> ");
     let left = chat.later().ctrl_c();
     assert_eq!(left, [ChatEffect::AskToLeave]);
-    chat.hears(ChatEvent::MayLeave);
+    chat.handles(ChatEvent::MayLeave);
     assert!(chat.state.input_line().is_none());
 }
 
@@ -168,9 +168,9 @@ fn ctrl_c_covers_a_message_whose_turn_has_not_begun() {
 #[test]
 fn ctrl_c_gives_up_a_wait_before_it_leaves() {
     let mut chat = TestChat::new();
-    chat.hears(ChatEvent::Waits(true));
+    chat.handles(ChatEvent::Waits(true));
     assert_eq!(chat.ctrl_c(), [ChatEffect::GiveUpWait]);
-    chat.hears(ChatEvent::Waits(false));
+    chat.handles(ChatEvent::Waits(false));
     assert!(is_leave(&chat.ctrl_c()));
 }
 
@@ -178,11 +178,11 @@ fn ctrl_c_gives_up_a_wait_before_it_leaves() {
 fn ctrl_d_leaves_only_an_empty_line() {
     let mut chat = TestChat::new();
     chat.types("x");
-    assert_eq!(chat.hears(ChatEvent::Key(Key::EndOfInput)), []);
-    chat.hears(ChatEvent::Key(Key::Backspace));
-    assert!(is_leave(&chat.hears(ChatEvent::Key(Key::EndOfInput))));
+    assert_eq!(chat.handles(ChatEvent::Key(Key::EndOfInput)), []);
+    chat.handles(ChatEvent::Key(Key::Backspace));
+    assert!(is_leave(&chat.handles(ChatEvent::Key(Key::EndOfInput))));
     assert_eq!(
-        chat.hears(ChatEvent::Key(Key::Enter)),
+        chat.handles(ChatEvent::Key(Key::Enter)),
         [],
         "nothing is read any more"
     );
@@ -196,11 +196,11 @@ fn signals_leave_with_their_cause() {
     ] {
         let mut chat = TestChat::new();
         chat.runs(1);
-        let left = chat.hears(ChatEvent::Signal(signal));
+        let left = chat.handles(ChatEvent::Signal(signal));
         assert!(matches!(&*left, [ChatEffect::Leave(Some(said))] if said.to_string() == cause));
         assert!(
             chat.later()
-                .hears(ChatEvent::Signal(EndSignal::Terminate))
+                .handles(ChatEvent::Signal(EndSignal::Terminate))
                 .is_empty()
         );
         let control = chat.state.into_control();
@@ -212,7 +212,7 @@ fn signals_leave_with_their_cause() {
 #[test]
 fn a_terminal_that_is_gone_is_a_hang_up() {
     let mut chat = TestChat::new();
-    let left = chat.hears(ChatEvent::InputEnded);
+    let left = chat.handles(ChatEvent::InputEnded);
     assert!(matches!(&*left, [ChatEffect::Leave(Some(_))]));
 }
 
@@ -224,29 +224,29 @@ fn a_message_waits_above_the_line_until_its_turn_begins() {
     let entry = chat.state.input_line().unwrap();
     assert_eq!(entry.above, [Styled::from("  waits: next")]);
     assert!(chat.state.shows(Some(1)) && !chat.state.shows(Some(2)));
-    chat.hears(ChatEvent::Outcome(1));
-    let shown = chat.hears(ChatEvent::Began(Some(2)));
+    chat.handles(ChatEvent::Outcome(1));
+    let shown = chat.handles(ChatEvent::Began(Some(2)));
     assert_eq!(shown, [ChatEffect::ShowMessage("next".to_owned())]);
     assert!(chat.state.input_line().unwrap().above.is_empty());
 }
 
 #[test]
-fn nothing_of_a_superseded_message_is_shown_once_the_next_has_begun() {
+fn superseded_answer_is_hidden_after_the_next_begins() {
     let mut chat = TestChat::new();
     chat.runs(1);
     chat.sends("two");
-    chat.hears(ChatEvent::Began(Some(2)));
+    chat.handles(ChatEvent::Began(Some(2)));
     assert!(
         !chat.state.shows(Some(1)),
         "what lags of the first is too late"
     );
-    chat.hears(ChatEvent::Outcome(1));
+    chat.handles(ChatEvent::Outcome(1));
     assert!(
         chat.state.shows(Some(2)),
         "the first one's end is not the second's"
     );
     assert_eq!(
-        chat.hears(ChatEvent::Began(Some(1))),
+        chat.handles(ChatEvent::Began(Some(1))),
         [],
         "its turn is over"
     );
@@ -261,7 +261,7 @@ fn stop_by_a_key_takes_waiting_messages_back() {
     chat.sends("two");
     chat.sends("three");
     chat.types("half");
-    let effects = chat.hears(ChatEvent::Key(Key::Escape));
+    let effects = chat.handles(ChatEvent::Key(Key::Escape));
     let [
         ChatEffect::Withdraw(numbers, _),
         ChatEffect::StopTurn(_),
@@ -273,8 +273,8 @@ fn stop_by_a_key_takes_waiting_messages_back() {
     assert_eq!(numbers, &[2, 3]);
     assert!(said.contains("2 messages"), "{said}");
     assert!(chat.line().ends_with("two\nthree\nhalf"), "{}", chat.line());
-    assert_eq!(chat.hears(ChatEvent::Outcome(2)), []);
-    assert_eq!(chat.hears(ChatEvent::Began(Some(3))), []);
+    assert_eq!(chat.handles(ChatEvent::Outcome(2)), []);
+    assert_eq!(chat.handles(ChatEvent::Began(Some(3))), []);
     // A stop also covers a message without a turn.
     let mut chat = TestChat::new();
     chat.sends("one");
@@ -284,15 +284,15 @@ fn stop_by_a_key_takes_waiting_messages_back() {
 }
 
 #[test]
-fn of_three_in_quick_succession_the_second_is_shown_without_an_answer() {
+fn superseded_message_is_shown_without_an_answer() {
     let mut chat = TestChat::new();
     chat.runs(1);
     chat.sends("two");
     chat.sends("three");
-    let second = chat.hears(ChatEvent::Outcome(2));
+    let second = chat.handles(ChatEvent::Outcome(2));
     assert_eq!(second, [ChatEffect::ShowUnanswered("two".to_owned())]);
-    chat.hears(ChatEvent::Outcome(1));
-    let third = chat.hears(ChatEvent::Began(Some(3)));
+    chat.handles(ChatEvent::Outcome(1));
+    let third = chat.handles(ChatEvent::Began(Some(3)));
     assert_eq!(third, [ChatEffect::ShowMessage("three".to_owned())]);
 }
 
@@ -306,14 +306,14 @@ fn a_steered_message_is_shown_at_once_and_only_once() {
         steers: true,
     };
     assert_eq!(
-        chat.hears(taken),
+        chat.handles(taken),
         [ChatEffect::ShowSteered("more".to_owned())]
     );
     assert!(
         chat.state.shows(Some(1)),
         "the turn is still the first one's"
     );
-    assert_eq!(chat.hears(ChatEvent::Outcome(2)), []);
+    assert_eq!(chat.handles(ChatEvent::Outcome(2)), []);
     assert!(chat.state.shows(Some(1)));
 }
 
@@ -323,7 +323,7 @@ fn what_is_refused_stands_on_the_line_again() {
     chat.runs(1);
     chat.sends("two");
     let why = "a turn runs".to_owned();
-    let said = chat.hears(ChatEvent::Refused { message: 2, why });
+    let said = chat.handles(ChatEvent::Refused { message: 2, why });
     assert_eq!(said, [ChatEffect::Note("not sent: a turn runs".to_owned())]);
     assert_eq!(chat.line(), "> two");
 }
@@ -331,10 +331,10 @@ fn what_is_refused_stands_on_the_line_again() {
 #[test]
 fn a_turn_that_background_work_caused_is_shown_and_stopped() {
     let mut chat = TestChat::new();
-    assert_eq!(chat.hears(ChatEvent::Began(None)), []);
+    assert_eq!(chat.handles(ChatEvent::Began(None)), []);
     assert!(chat.state.shows(None));
     assert!(matches!(&*chat.ctrl_c(), [ChatEffect::StopTurn(_)]));
-    chat.hears(ChatEvent::TurnEnded(None));
+    chat.handles(ChatEvent::TurnEnded(None));
     chat.now += END_TO_LEAVE;
     assert!(is_leave(&chat.ctrl_c()));
 }
@@ -345,28 +345,28 @@ fn what_was_typed_comes_back() {
     chat.sends("one");
     chat.sends("/nonsense");
     chat.types("draft");
-    chat.hears(ChatEvent::Key(Key::Up));
+    chat.handles(ChatEvent::Key(Key::Up));
     assert_eq!(chat.line(), "> /nonsense");
-    chat.hears(ChatEvent::Key(Key::Up));
-    chat.hears(ChatEvent::Key(Key::Down));
-    chat.hears(ChatEvent::Key(Key::Down));
+    chat.handles(ChatEvent::Key(Key::Up));
+    chat.handles(ChatEvent::Key(Key::Down));
+    chat.handles(ChatEvent::Key(Key::Down));
     assert_eq!(chat.line(), "> draft");
 }
 
 #[test]
-fn what_was_typed_is_found_by_what_it_contains() {
+fn history_search_finds_substrings() {
     let mut chat = TestChat::new();
     chat.sends("one apple");
     chat.sends("two pears");
     chat.types("draft");
-    chat.hears(ChatEvent::Key(Key::Search));
+    chat.handles(ChatEvent::Key(Key::Search));
     chat.types("apple");
     assert_eq!(chat.line(), "  search: apple > one apple");
-    chat.hears(ChatEvent::Key(Key::Cancel));
+    chat.handles(ChatEvent::Key(Key::Cancel));
     assert_eq!(chat.line(), "> draft", "given up");
-    chat.hears(ChatEvent::Key(Key::Search));
+    chat.handles(ChatEvent::Key(Key::Search));
     chat.types("pear");
-    let sent = chat.hears(ChatEvent::Key(Key::Enter));
+    let sent = chat.handles(ChatEvent::Key(Key::Enter));
     assert_eq!(sent, [ChatEffect::Send(3, "two pears".to_owned())]);
 }
 
@@ -374,7 +374,7 @@ fn what_was_typed_is_found_by_what_it_contains() {
 fn ctrl_c_gives_a_search_up_before_it_leaves() {
     let mut chat = TestChat::new();
     chat.sends("/nonsense");
-    chat.hears(ChatEvent::Key(Key::Search));
+    chat.handles(ChatEvent::Key(Key::Search));
     assert!(matches!(&*chat.ctrl_c(), [ChatEffect::Note(_)]));
     assert_eq!(chat.line(), "> ");
     assert!(is_leave(&chat.later().ctrl_c()));
@@ -389,22 +389,22 @@ fn a_command_is_completed_also_where_a_question_stands() {
     };
     chat.types("/stop b");
     assert_eq!(
-        chat.hears(ChatEvent::Key(Key::Complete)),
+        chat.handles(ChatEvent::Key(Key::Complete)),
         [ChatEffect::Complete]
     );
-    chat.hears(ChatEvent::Names(names()));
+    chat.handles(ChatEvent::Names(names()));
     assert_eq!(chat.line(), "> /stop bg_1 ");
-    chat.hears(ChatEvent::Key(Key::Home));
+    chat.handles(ChatEvent::Key(Key::Home));
     chat.asked(1);
     chat.types("/po");
-    chat.hears(ChatEvent::Names(names()));
+    chat.handles(ChatEvent::Names(names()));
     assert!(
         chat.line().ends_with("n REASON > /policy "),
         "{}",
         chat.line()
     );
-    chat.hears(ChatEvent::QuestionOver(1));
-    chat.hears(ChatEvent::Names(names()));
+    chat.handles(ChatEvent::QuestionOver(1));
+    chat.handles(ChatEvent::Names(names()));
     assert_eq!(chat.line(), "> /stop bg_1 ", "the cursor is not at its end");
 }
 
@@ -416,9 +416,9 @@ fn ctrl_c_right_after_a_quick_stop_does_not_leave() {
     chat.runs(1);
     assert!(matches!(&*chat.ctrl_c(), [ChatEffect::StopTurn(_)]));
     chat.state.stop_begun(chat.now);
-    chat.hears(ChatEvent::TurnEnded(Some(1)));
-    chat.hears(ChatEvent::Outcome(1));
-    chat.hears(ChatEvent::StopEnded);
+    chat.handles(ChatEvent::TurnEnded(Some(1)));
+    chat.handles(ChatEvent::Outcome(1));
+    chat.handles(ChatEvent::StopEnded);
     chat.later();
     assert!(matches!(&*chat.ctrl_c(), [ChatEffect::Note(_)]));
     chat.now += END_TO_LEAVE;
@@ -435,8 +435,8 @@ fn ctrl_c_within_a_second_of_a_late_receipt_does_not_leave() {
     chat.now += GRACE + END_TO_LEAVE;
     assert_eq!(chat.ctrl_c(), [ChatEffect::Force]);
     chat.now += GRACE;
-    chat.hears(ChatEvent::Outcome(1));
-    chat.hears(ChatEvent::StopEnded);
+    chat.handles(ChatEvent::Outcome(1));
+    chat.handles(ChatEvent::StopEnded);
     chat.now += END_TO_LEAVE.saturating_sub(ONE_SIGNAL);
     assert!(matches!(&*chat.ctrl_c(), [ChatEffect::Note(_)]));
     chat.later();

@@ -60,19 +60,19 @@ impl<'a, 'r> DemoStory<'a, 'r> {
         let servers = DemoNatsServers::start(&launcher, program).await?;
         for server in &servers.servers {
             let (name, pid, address) = (&server.process.name, server.process.pid(), server.client);
-            report.say(format!(
+            report.print(format!(
                 "  {name:<9}  pid {pid:<7}  {address}, nats-server {version}"
             ));
         }
         let workers = DemoWorkers::start(&launcher, &files, &servers.urls()).await?;
         let (pid, address) = (workers.front.pid(), &workers.address);
-        report.say(format!("  front end  pid {pid:<7}  {address}"));
+        report.print(format!("  front end  pid {pid:<7}  {address}"));
         for worker in &workers.workers {
             let (name, pid, lease) = (&worker.name, worker.pid(), LEASE.as_secs());
-            report.say(format!("  {name:<9}  pid {pid:<7}  lease {lease} s"));
+            report.print(format!("  {name:<9}  pid {pid:<7}  lease {lease} s"));
         }
         let ready = describe_duration(began.elapsed());
-        report.say(format!("  all are ready after {ready}"));
+        report.print(format!("  all are ready after {ready}"));
         let tasks = DemoTasks::new(&workers.address)?;
         Ok(Self {
             report,
@@ -99,7 +99,7 @@ impl<'a, 'r> DemoStory<'a, 'r> {
                 .get(worker)
                 .map_or("", |worker| &worker.name);
             let pid = shell.pid;
-            self.report.say(format!(
+            self.report.print(format!(
                 "  {name} runs at {worker}: shell {pid}, which ignores SIGTERM"
             ));
         }
@@ -128,7 +128,7 @@ impl<'a, 'r> DemoStory<'a, 'r> {
         self.report.field("stop_ms", took.as_millis() as u64);
         let receipt = end.receipt.context("the stop has no receipt")?;
         self.report.receipt(&receipt);
-        self.report.say(format!(
+        self.report.print(format!(
             "  the answer took {}; seen from outside:",
             describe_duration(took)
         ));
@@ -155,7 +155,7 @@ impl<'a, 'r> DemoStory<'a, 'r> {
         worker.signal(ProcessSignal::Kill);
         worker.gone(FACT_MAX).await?;
         let gone = began.elapsed();
-        self.report.say(format!(
+        self.report.print(format!(
             "  its last process was gone {} later; only the worker was signalled",
             describe_duration(gone)
         ));
@@ -227,7 +227,7 @@ impl<'a, 'r> DemoStory<'a, 'r> {
         let new = self.servers.leader().await;
         let new = new.and_then(|at| self.servers.servers.get(at));
         let new = new.map_or("another server", |server| &server.process.name);
-        self.report.say(format!(
+        self.report.print(format!(
             "  {new} leads now; a new task was accepted {} after the kill",
             describe_duration(accepted)
         ));
@@ -292,7 +292,7 @@ impl<'a, 'r> DemoStory<'a, 'r> {
             let ended = listed.iter().filter_map(|(_, ended)| ended.as_deref());
             ended.filter(|ended| *ended == state).count()
         };
-        self.report.say(format!(
+        self.report.print(format!(
             "  {} completed, {} stopped, {} failed",
             of_state("completed"),
             of_state("canceled"),

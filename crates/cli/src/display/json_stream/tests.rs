@@ -50,7 +50,7 @@ fn each_event_is_a_line_and_the_envelope_is_the_last() {
 }
 
 #[test]
-fn output_that_waits_when_a_stop_begins_is_left_out_and_counted() {
+fn output_pending_at_a_stop_is_dropped_and_counted() {
     let (reader, output, mut stream) = stream();
     let tool_output = || AgentEvent::ToolOutput {
         call_id: CallId::from("c"),
@@ -82,7 +82,7 @@ fn output_that_waits_when_a_stop_begins_is_left_out_and_counted() {
 }
 
 #[test]
-fn a_reader_that_stops_misses_deltas_and_is_told_how_many() {
+fn paused_reader_gets_the_number_of_missed_deltas() {
     let (reader, output, mut stream) = stream();
     let count = 10_000;
     for _ in 0..count {

@@ -374,7 +374,7 @@ fn a_missed_retry_is_noticed_by_its_answer() {
 }
 
 #[test]
-fn text_that_the_terminal_does_not_take_blocks_nobody() {
+fn slow_terminal_blocks_no_caller() {
     let mut screen = TestScreen::open(24, 80);
     let output = OutputStreams::new(screen.terminal(), screen.terminal()).unwrap();
     let mut live = LiveView::new(&output, &options());

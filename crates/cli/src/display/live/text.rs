@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_that_stands_there_is_neither_repeated_nor_discarded() {
+    fn printed_answer_is_neither_repeated_nor_discarded() {
         let mut text = StepText::default();
         text.printed_whole("Hello");
         text.missed();

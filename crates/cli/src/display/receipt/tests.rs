@@ -344,7 +344,7 @@ fn no_width_is_too_small_and_nothing_is_left_out() {
 }
 
 #[test]
-fn name_of_a_question_is_not_said_twice() {
+fn question_shows_its_name_once() {
     let state = stopped(EndMethod::Dropped, Evidence::observed_at("x"), 5.0);
     let name = |kind, name: &str| {
         let item = ReceiptItem::new(kind, "id", name, state.clone());

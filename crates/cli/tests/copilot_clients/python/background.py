@@ -61,7 +61,7 @@ async def stuck_background_agent():
 
 
 @scenario
-async def wait_for_pending_tells_drained_from_timed_out():
+async def wait_for_pending_reports_drained_or_timed_out():
     async with opened() as watched:
         await watched.start_long_shell()
         answer = await watched.request("session.tasks.waitForPending", timeoutMs=200)

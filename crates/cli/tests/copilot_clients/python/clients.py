@@ -124,7 +124,7 @@ async def first_answer_to_a_question_counts():
 
 
 @scenario
-async def deaf_client_holds_up_nobody():
+async def deaf_client_delays_no_other_client():
     async with serving() as port, port.connected() as watched, port.connected() as other:
         await watched.create()
         await other.create()

@@ -49,7 +49,7 @@ async def gap_abort_of_a_turn_leaves_unrelated_shell():
 
 
 @scenario
-async def gap_aborted_wait_is_told_apart():
+async def gap_aborted_wait_has_its_own_result():
     """There, it resolves like a completed one."""
     async with opened() as watched:
         waiting = asyncio.create_task(watched.say("wait for one"))
@@ -90,7 +90,7 @@ async def gap_aborted_call_has_its_completion_event():
 
 
 @scenario
-async def gap_after_a_timed_out_wait_the_turn_can_be_stopped_and_the_next_message_runs():
+async def gap_turn_can_be_stopped_after_a_timed_out_wait():
     """There, the turn runs on, and the next message queues behind it."""
     async with opened() as watched:
         await watched.start_long_shell()

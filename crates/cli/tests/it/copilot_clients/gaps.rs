@@ -24,8 +24,8 @@ fn abort_of_a_turn_leaves_unrelated_shell() {
 }
 
 #[test]
-fn aborted_wait_is_told_apart() {
-    run_scenarios(Sdk::Python, &["gap_aborted_wait_is_told_apart"]);
+fn aborted_wait_has_its_own_result() {
+    run_scenarios(Sdk::Python, &["gap_aborted_wait_has_its_own_result"]);
 }
 
 #[test]
@@ -34,10 +34,10 @@ fn aborted_call_has_its_completion_event() {
 }
 
 #[test]
-fn after_a_timed_out_wait_the_turn_can_be_stopped_and_the_next_message_runs() {
+fn turn_can_be_stopped_after_a_timed_out_wait() {
     run_scenarios(
         Sdk::Python,
-        &["gap_after_a_timed_out_wait_the_turn_can_be_stopped_and_the_next_message_runs"],
+        &["gap_turn_can_be_stopped_after_a_timed_out_wait"],
     );
 }
 

@@ -39,10 +39,10 @@ fn wait_for_stuck_background_work_times_out() {
 }
 
 #[test]
-fn wait_for_pending_tells_drained_from_timed_out() {
+fn wait_for_pending_reports_drained_or_timed_out() {
     run_scenarios(
         Sdk::Python,
-        &["wait_for_pending_tells_drained_from_timed_out"],
+        &["wait_for_pending_reports_drained_or_timed_out"],
     );
 }
 

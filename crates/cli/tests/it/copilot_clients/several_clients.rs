@@ -25,6 +25,6 @@ fn killed_client_is_not_replaced() {
 }
 
 #[test]
-fn deaf_client_holds_up_nobody() {
-    run_scenarios(Sdk::Python, &["deaf_client_holds_up_nobody"]);
+fn deaf_client_delays_no_other_client() {
+    run_scenarios(Sdk::Python, &["deaf_client_delays_no_other_client"]);
 }

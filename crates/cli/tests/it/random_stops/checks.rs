@@ -5,7 +5,7 @@ use std::time::Duration;
 use allstop_testkit::openai_server::{OpenAiServer, ServerAnswer};
 use serde_json::Value;
 
-use super::life::{Life, Round};
+use super::stopped_session::{StoppedSession, FinishedRun};
 use crate::support::agreement::{self, ensure};
 use crate::support::wait::within;
 use crate::support::{Signal, history};
@@ -14,45 +14,45 @@ use crate::support::{Signal, history};
 const OUTLIVES_MAX: Duration = Duration::from_secs(4);
 
 /// Compares the reports of a run with the facts.
-pub(super) fn after_round(life: &mut Life, round: &Round) -> Result<(), String> {
+pub(super) fn after_round(stopped: &mut StoppedSession, round: &FinishedRun) -> Result<(), String> {
     ensure(!round.ended.stderr.contains("panicked"), || {
         "a panic".into()
     })?;
     let keeps = round.case.flags.contains(&"--keep-background");
     // A killed run may have printed its envelope before.
     if round.owes_nothing && agreement::envelope(&round.ended).is_err() {
-        life.count("killed");
+        stopped.count("killed");
         let gone = within(OUTLIVES_MAX, || {
-            life.place.leftovers().is_empty().then_some(())
+            stopped.place.leftovers().is_empty().then_some(())
         });
         ensure(gone.is_some() || keeps, || {
-            format!("left by a killed run: {:#?}", life.place.leftovers())
+            format!("left by a killed run: {:#?}", stopped.place.leftovers())
         })?;
     } else {
         let envelope = agreement::envelope(&round.ended)?;
         check_cause(round, &envelope)?;
-        let log = agreement::check(&life.place, &envelope)?;
-        check_run(life, round, &envelope, &log)?;
-        life.count(envelope["stop_reason"].as_str().unwrap_or_default());
-        life.session = envelope["session_id"]
+        let log = agreement::check(&stopped.place, &envelope)?;
+        check_run(stopped, round, &envelope, &log)?;
+        stopped.count(envelope["stop_reason"].as_str().unwrap_or_default());
+        stopped.session = envelope["session_id"]
             .as_str()
             .map(Into::into)
-            .or(life.session.take());
+            .or(stopped.session.take());
         if let Some(conversation) = envelope["receipt"]["conversation"].as_str() {
-            life.count(format!("conversation {conversation}"));
+            stopped.count(format!("conversation {conversation}"));
         }
         if envelope["receipt"]["quiet"] == false {
-            life.count("not quiet");
+            stopped.count("not quiet");
         }
     }
     // Kept work does not belong to the next round.
-    life.place.kill_leftovers();
-    find_session(life);
+    stopped.place.kill_leftovers();
+    find_session(stopped);
     Ok(())
 }
 
 /// The first cause determines the exit code, regardless of later events.
-fn check_cause(round: &Round, envelope: &Value) -> Result<(), String> {
+fn check_cause(round: &FinishedRun, envelope: &Value) -> Result<(), String> {
     let mut allowed = vec![0];
     allowed.extend(round.first.iter().map(|signal| match *signal {
         Signal::INT => 130,
@@ -84,10 +84,10 @@ fn check_cause(round: &Round, envelope: &Value) -> Result<(), String> {
 }
 
 /// Compares the turns of the run with the log: their number, their usage, and their background work.
-fn check_run(life: &Life, round: &Round, envelope: &Value, log: &Value) -> Result<(), String> {
+fn check_run(stopped: &StoppedSession, round: &FinishedRun, envelope: &Value, log: &Value) -> Result<(), String> {
     let (first, last) = (
-        life.turns + 1,
-        envelope["turn"].as_u64().unwrap_or(life.turns),
+        stopped.turns + 1,
+        envelope["turn"].as_u64().unwrap_or(stopped.turns),
     );
     if envelope["error"]["kind"] == "store" || envelope["session_id"].is_null() {
         return Ok(());
@@ -159,27 +159,27 @@ fn check_background(envelope: &Value, log: &Value) -> Result<(), String> {
 }
 
 /// Finds the session of a run that was killed before it named the session.
-fn find_session(life: &mut Life) {
-    if life.session.is_none() && life.place.store().exists() {
-        let listed = life.place.sessions().args("list --json").end();
+fn find_session(stopped: &mut StoppedSession) {
+    if stopped.session.is_none() && stopped.place.store().exists() {
+        let listed = stopped.place.sessions().args("list --json").end();
         // A run may have been killed while it created the store.
         let listed: Value = serde_json::from_str(&listed.stdout).unwrap_or_default();
-        life.session = listed["sessions"][0]["session_id"].as_str().map(Into::into);
+        stopped.session = listed["sessions"][0]["session_id"].as_str().map(Into::into);
     }
     // A killed run may have begun turns.
-    if let Some(session) = &life.session
-        && let Ok(log) = agreement::log_of(&life.place, session)
+    if let Some(session) = &stopped.session
+        && let Ok(log) = agreement::log_of(&stopped.place, session)
     {
-        life.turns = turns_of(&log);
+        stopped.turns = turns_of(&log);
     }
 }
 
 /// The next run works, and its request contains exactly the turns that the log lists as committed or kept.
-pub(super) fn next_run(life: &mut Life) -> Result<(), String> {
-    let Some(session) = &life.session else {
+pub(super) fn next_run(stopped: &mut StoppedSession) -> Result<(), String> {
+    let Some(session) = &stopped.session else {
         return Ok(());
     };
-    let log = agreement::log_of(&life.place, session)?;
+    let log = agreement::log_of(&stopped.place, session)?;
     let turns = log["turns"].as_array().cloned().unwrap_or_default();
     let stays = |turn: &&Value| {
         turn["stop_reason"] == "completed"
@@ -191,7 +191,7 @@ pub(super) fn next_run(life: &mut Life) -> Result<(), String> {
         .filter_map(|turn| turn["input"].as_str())
         .collect();
     let server = OpenAiServer::start([ServerAnswer::text("Yes.")]);
-    let run = life
+    let run = stopped
         .place
         .run()
         .args("--model any --json --base-url")
@@ -200,7 +200,7 @@ pub(super) fn next_run(life: &mut Life) -> Result<(), String> {
     ensure(ended.code == 0, || {
         format!("the next run failed: {ended:#?}")
     })?;
-    agreement::check(&life.place, &agreement::envelope(&ended)?)?;
+    agreement::check(&stopped.place, &agreement::envelope(&ended)?)?;
     let requests = server.requests();
     let messages = requests
         .first()
@@ -212,7 +212,7 @@ pub(super) fn next_run(life: &mut Life) -> Result<(), String> {
     ensure(sent == expected, || {
         format!("the next run was told {sent:?}, and the log has {expected:?}: {log:#}")
     })?;
-    life.count("turns that stay");
+    stopped.count("turns that stay");
     Ok(())
 }
 

@@ -7,7 +7,7 @@
 
 mod case;
 mod checks;
-mod life;
+mod stopped_session;
 mod stall;
 
 use std::collections::BTreeMap;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::support::random::{self, number_from_environment};
-use life::{Life, ROUNDS};
+use stopped_session::{StoppedSession, ROUNDS};
 
 /// Number of stopped runs, unless the environment sets another number.
 const STOPS: u64 = 40;
@@ -24,7 +24,7 @@ const STOPS: u64 = 40;
 const AT_ONCE: u64 = 4;
 
 /// Sessions between two progress lines of a long run.
-const TELL_EVERY: u64 = 100;
+const PROGRESS_EVERY: u64 = 100;
 
 #[test]
 fn stops() {
@@ -48,31 +48,31 @@ fn check(variable: &str, with_stalls: bool) {
     let (next, lives) = (AtomicU64::new(alone.unwrap_or(0)), stops.div_ceil(ROUNDS));
     let end = alone.map_or(lives, |alone| alone + 1);
     let results: Mutex<(Tally, Vec<String>)> = Mutex::default();
-    let live = || {
+    let worker = || {
         loop {
             let number = next.fetch_add(1, Ordering::Relaxed);
             if number >= end {
                 return;
             }
-            let mut life = Life::new(seed.wrapping_add(number), with_stalls);
-            let ended = life.live();
+            let mut stopped = StoppedSession::new(seed.wrapping_add(number), with_stalls);
+            let ended = stopped.run_all();
             let mut results = results.lock().unwrap_or_else(PoisonError::into_inner);
             let (tally, broken) = &mut *results;
-            for (name, count) in life.tally {
+            for (name, count) in stopped.tally {
                 *tally.entry(name).or_default() += count;
             }
             if let Err(why) = ended {
                 println!("ALLSTOP_TEST_LIFE={number}: {why}");
                 broken.push(format!("ALLSTOP_TEST_LIFE={number}: {}", first_line(&why)));
             }
-            if number > 0 && number % TELL_EVERY == 0 {
+            if number > 0 && number % PROGRESS_EVERY == 0 {
                 println!("{number} of {lives} lives, {} broken", broken.len());
             }
         }
     };
     std::thread::scope(|threads| {
         for _ in 0..AT_ONCE {
-            threads.spawn(live);
+            threads.spawn(worker);
         }
     });
     let (tally, broken) = results.into_inner().unwrap_or_else(PoisonError::into_inner);

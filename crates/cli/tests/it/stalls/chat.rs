@@ -6,14 +6,14 @@ use std::process::Stdio;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-use super::stall::{Hanging, Stall};
-use super::way::Way;
+use super::stall::{HangingRun, Stall};
+use super::stop_method::RunStopMethod;
 use crate::support::fault::Fault;
 use crate::support::terminal::Terminal;
 use crate::support::{Allstop, Place};
 
 /// Ways to end a chat that reads from a pipe.
-const WAYS: [Way; 4] = [Way::CtrlC, Way::CtrlCTwice, Way::Sigterm, Way::Sighup];
+const STOP_METHODS: [RunStopMethod; 4] = [RunStopMethod::CtrlC, RunStopMethod::CtrlCTwice, RunStopMethod::Sigterm, RunStopMethod::Sighup];
 
 /// Number of concurrent pieces of background work.
 const WORKS: usize = 5;
@@ -27,12 +27,12 @@ fn chat<'a>(place: &'a Place, model: &str, args: &str) -> Allstop<'a> {
 }
 
 /// A chat that gets one line, and whose input stays open.
-fn piped(command: Allstop<'_>, line: &str) -> Hanging {
+fn piped(command: Allstop<'_>, line: &str) -> HangingRun {
     let mut running = command.stdin(Stdio::piped()).start();
     let mut stdin = running.take_stdin().expect("a pipe");
     // The chat may have ended already.
     let _taken = stdin.write_all(line.as_bytes());
-    Hanging::from(running).holding(stdin)
+    HangingRun::from(running).holding(stdin)
 }
 
 /// A turn with this call.
@@ -53,7 +53,7 @@ fn it_waits_for_a_line() {
         let command = chat(place, &place.script("replies: [{text: Hello.}]"), args);
         piped(fault.below(command), "").once_hit(fault)
     };
-    Stall::new(begin).unseen("").check(&WAYS);
+    Stall::new(begin).unseen("").check(&STOP_METHODS);
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn its_configuration_is_a_fifo() {
         let command = chat(place, "any", args).arg("--config").arg(config);
         piped(fault.below(command), "").once_hit(fault)
     };
-    Stall::new(begin).unseen("").check(&WAYS);
+    Stall::new(begin).unseen("").check(&STOP_METHODS);
 }
 
 #[test]
@@ -77,7 +77,7 @@ fn its_script_is_a_fifo() {
         let command = chat(place, &format!("script:{}", script.display()), args);
         piped(fault.below(command), "").once_hit(fault)
     };
-    Stall::new(begin).unseen("").check(&WAYS);
+    Stall::new(begin).unseen("").check(&STOP_METHODS);
 }
 
 #[test]
@@ -87,7 +87,7 @@ fn its_store_does_not_open() {
         let command = chat(place, &place.script("replies: [{text: Hello.}]"), args);
         piped(fault.below(command), "").once_hit(fault)
     };
-    Stall::new(begin).unseen("").check(&WAYS);
+    Stall::new(begin).unseen("").check(&STOP_METHODS);
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn its_call_is_deaf() {
         );
         piped(chat(place, &place.script(&calling(&deaf)), args), "go\n").once_there(&ready)
     };
-    Stall::new(begin).unseen("").check(&WAYS);
+    Stall::new(begin).unseen("").check(&STOP_METHODS);
 }
 
 #[test]
@@ -117,11 +117,11 @@ fn its_disk_hangs_below_a_call() {
             .once_there(&ready)
             .with(fault)
     };
-    Stall::new(begin).unseen("").check(&WAYS);
+    Stall::new(begin).unseen("").check(&STOP_METHODS);
 }
 
 #[test]
-fn its_commands_are_not_told_by_proc() {
+fn commands_are_unreadable_in_proc() {
     let begin = |place: &Place, args: &str| {
         let ready = place.path("ready");
         let rule = |file: &str| format!("open /{file} hang when={}", ready.display());
@@ -137,7 +137,7 @@ fn its_commands_are_not_told_by_proc() {
         .once_there(&ready)
         .with(fault)
     };
-    Stall::new(begin).unseen("").check(&WAYS);
+    Stall::new(begin).unseen("").check(&STOP_METHODS);
 }
 
 /// A chat that should keep five pieces of work, on a disk that accepts no more writes.
@@ -168,7 +168,7 @@ fn it_keeps_background_work_on_a_disk_that_hangs() {
         .unseen("")
         .not_quiet()
         .no_word_of("left after")
-        .check(&WAYS);
+        .check(&STOP_METHODS);
 }
 
 /// A user's terminal hangs. There, Ctrl-C is a key and not a signal.
@@ -185,9 +185,9 @@ fn its_terminal_shows_nothing() {
         let command = chat(place, &place.script(&script), args).arg("go");
         let command = command.on_screen(terminal.line()).env("TERM", "xterm");
         let running = command.start();
-        Hanging::from(running).holding(terminal).once_there(&ready)
+        HangingRun::from(running).holding(terminal).once_there(&ready)
     };
     Stall::new(begin)
         .unseen("")
-        .check(&[Way::Sigterm, Way::Sighup]);
+        .check(&[RunStopMethod::Sigterm, RunStopMethod::Sighup]);
 }

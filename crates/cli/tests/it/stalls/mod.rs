@@ -10,4 +10,4 @@ mod stall;
 mod start;
 mod store;
 mod turn;
-mod way;
+mod stop_method;

@@ -8,8 +8,8 @@ use std::time::Duration;
 use allstop_testkit::openai_server::{OpenAiServer, ServerAnswer};
 use serde_json::json;
 
-use super::stall::{Hanging, Stall};
-use super::way::Way;
+use super::stall::{HangingRun, Stall};
+use super::stop_method::RunStopMethod;
 use crate::support::fault::Fault;
 use crate::support::{Allstop, FACT_MAX, Place};
 
@@ -26,12 +26,12 @@ fn against<'a>(place: &'a Place, url: &str, args: &str) -> Allstop<'a> {
 }
 
 /// A run that has sent its request.
-fn provider(place: &Place, args: &str, answer: ServerAnswer) -> Hanging {
+fn provider(place: &Place, args: &str, answer: ServerAnswer) -> HangingRun {
     let server = OpenAiServer::start([answer]);
     let running = against(place, &server.url(), args).start();
     let asked = server.wait_until_blocking(FACT_MAX, |seen| !seen.requests.is_empty());
     assert!(asked.is_ok(), "no request: {running:#?}");
-    Hanging::from(running).against(server)
+    HangingRun::from(running).against(server)
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn the_provider_before_its_answer() {
     let begin = |place: &Place, args: &str| {
         provider(place, args, ServerAnswer::stream().stall_before_headers())
     };
-    Stall::new(begin).item(CONNECTION).check(&Way::ALL);
+    Stall::new(begin).item(CONNECTION).check(&RunStopMethod::ALL);
 }
 
 #[test]
@@ -52,7 +52,7 @@ fn the_provider_in_mid_stream() {
     Stall::new(begin)
         .streaming()
         .item(CONNECTION)
-        .check(&Way::ALL);
+        .check(&RunStopMethod::ALL);
 }
 
 /// One event that keeps the engine busy while it is received and parsed.
@@ -65,7 +65,7 @@ fn the_largest_event_that_is_taken() {
         let answer = ServerAnswer::stream().event(&event.to_string());
         provider(place, args, answer.stall())
     };
-    Stall::new(begin).check(&Way::ALL);
+    Stall::new(begin).check(&RunStopMethod::ALL);
 }
 
 /// A listener with a full queue: the kernel answers no connection request.
@@ -81,10 +81,10 @@ fn the_connect() {
         }
         let running = against(place, &format!("http://{address}"), args).start();
         let pid = running.pid();
-        let hanging = Hanging::from(running).holding((sockets, listener));
+        let hanging = HangingRun::from(running).holding((sockets, listener));
         hanging.once("a connection under way", || is_connecting(pid, address))
     };
-    Stall::new(begin).item(NO_CONNECTION).check(&Way::ALL);
+    Stall::new(begin).item(NO_CONNECTION).check(&RunStopMethod::ALL);
 }
 
 /// True if the process has a socket to the address that has sent its SYN and got no answer. The table covers the whole
@@ -115,9 +115,9 @@ fn the_handshake_of_tls() {
         let (mut socket, _) = listener.accept().expect("a connection");
         // A run that was cut by its deadline sends no greeting.
         let _greeting = socket.read(&mut [0; 64]);
-        Hanging::from(running).holding((socket, listener))
+        HangingRun::from(running).holding((socket, listener))
     };
-    Stall::new(begin).item(NO_CONNECTION).check(&Way::ALL);
+    Stall::new(begin).item(NO_CONNECTION).check(&RunStopMethod::ALL);
 }
 
 #[test]
@@ -125,9 +125,9 @@ fn the_resolver() {
     let begin = |place: &Place, args: &str| {
         let fault = Fault::new(place, "resolve models.example hang");
         let command = against(place, "http://models.example:1/v1", args);
-        Hanging::from(fault.below(command).start()).once_hit(fault)
+        HangingRun::from(fault.below(command).start()).once_hit(fault)
     };
-    Stall::new(begin).item(NO_CONNECTION).check(&Way::ALL);
+    Stall::new(begin).item(NO_CONNECTION).check(&RunStopMethod::ALL);
 }
 
 /// The back-off before a retry is longer than any deadline, and no call runs meanwhile. Under a deadline, the back-off
@@ -142,5 +142,5 @@ fn the_back_off_after_a_503() {
     };
     Stall::new(begin)
         .streaming()
-        .check(&[Way::CtrlC, Way::CtrlCTwice, Way::Sigterm, Way::Sighup]);
+        .check(&[RunStopMethod::CtrlC, RunStopMethod::CtrlCTwice, RunStopMethod::Sigterm, RunStopMethod::Sighup]);
 }

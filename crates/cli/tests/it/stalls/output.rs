@@ -4,8 +4,8 @@ use std::os::fd::OwnedFd;
 
 use rustix::pipe::pipe;
 
-use super::stall::{Hanging, Stall};
-use super::way::Way;
+use super::stall::{HangingRun, Stall};
+use super::stop_method::RunStopMethod;
 use crate::support::Place;
 use crate::support::terminal::Terminal;
 
@@ -31,14 +31,14 @@ fn full_pipe() -> (OwnedFd, OwnedFd) {
 }
 
 /// Standard output has no reader, so the test gets no envelope.
-fn unread(place: &Place, args: &str, stderr_too: bool) -> Hanging {
+fn unread(place: &Place, args: &str, stderr_too: bool) -> HangingRun {
     let (reader, writer) = pipe().expect("a pipe");
     let mut run = place.run_script(&endless(place)).args(args).arg("hello");
     if stderr_too {
         run = run.stderr(writer.try_clone().expect("it can be duplicated"));
     }
     let running = run.stdout(writer).start();
-    Hanging::from(running)
+    HangingRun::from(running)
         .holding(reader)
         .once_there(&place.path("ready"))
 }
@@ -46,19 +46,19 @@ fn unread(place: &Place, args: &str, stderr_too: bool) -> Hanging {
 #[test]
 fn nobody_reads_the_events() {
     let begin = |place: &Place, args: &str| unread(place, args, false);
-    Stall::new(begin).unseen("--stream-json").check(&Way::ALL);
+    Stall::new(begin).unseen("--stream-json").check(&RunStopMethod::ALL);
 }
 
 #[test]
 fn nobody_reads_the_answer() {
     let begin = |place: &Place, args: &str| unread(place, args, false);
-    Stall::new(begin).unseen("").check(&Way::ALL);
+    Stall::new(begin).unseen("").check(&RunStopMethod::ALL);
 }
 
 #[test]
 fn nobody_reads_anything() {
     let begin = |place: &Place, args: &str| unread(place, args, true);
-    Stall::new(begin).unseen("").check(&Way::ALL);
+    Stall::new(begin).unseen("").check(&RunStopMethod::ALL);
 }
 
 /// The envelope is read, but standard error is not.
@@ -68,11 +68,11 @@ fn nobody_reads_standard_error() {
         let (reader, writer) = full_pipe();
         let run = place.run_script(&endless(place)).args(args).arg("hello");
         let running = run.env("ALLSTOP_LOG", "debug").stderr(writer).start();
-        Hanging::from(running)
+        HangingRun::from(running)
             .holding(reader)
             .once_there(&place.path("ready"))
     };
-    Stall::new(begin).check(&Way::ALL);
+    Stall::new(begin).check(&RunStopMethod::ALL);
 }
 
 #[test]
@@ -82,9 +82,9 @@ fn the_terminal_shows_nothing() {
         let run = place.run_script(&endless(place)).args(args).arg("hello");
         let run = run.on_screen(terminal.line()).env("TERM", "xterm");
         let running = run.start();
-        Hanging::from(running)
+        HangingRun::from(running)
             .holding(terminal)
             .once_there(&place.path("ready"))
     };
-    Stall::new(begin).unseen("").check(&Way::ALL);
+    Stall::new(begin).unseen("").check(&RunStopMethod::ALL);
 }

@@ -2,8 +2,8 @@
 
 use std::fs;
 
-use super::stall::{Hanging, Stall};
-use super::way::Way;
+use super::stall::{HangingRun, Stall};
+use super::stop_method::RunStopMethod;
 use crate::support::Place;
 use crate::support::fault::Fault;
 
@@ -16,7 +16,7 @@ fn stubborn(place: &Place) -> String {
 }
 
 /// A run whose call, or background work, is a process for which reads in `/proc` hang.
-fn hung(place: &Place, args: &str, file: &str, in_background: bool) -> Hanging {
+fn hung(place: &Place, args: &str, file: &str, in_background: bool) -> HangingRun {
     let fault = Fault::new(place, "");
     let call = format!(
         "{{tool: shell, arguments: {{command: '{}', background: {in_background}}}}}",
@@ -38,19 +38,19 @@ fn hung(place: &Place, args: &str, file: &str, in_background: bool) -> Hanging {
     let ready = place.path("ready");
     let read = || fs::read_to_string(&ready).unwrap_or_default();
     let hanging =
-        Hanging::from(fault.below(run).start()).once("its pid", || read().ends_with('\n'));
+        HangingRun::from(fault.below(run).start()).once("its pid", || read().ends_with('\n'));
     fault.set(&format!("open /proc/{}/{file} hang", read().trim()));
     hanging.with(fault)
 }
 
 #[test]
 fn the_command_line_of_a_call() {
-    Stall::new(|place, args| hung(place, args, "cmdline", false)).check(&Way::ALL);
+    Stall::new(|place, args| hung(place, args, "cmdline", false)).check(&RunStopMethod::ALL);
 }
 
 #[test]
 fn the_environment_of_a_call() {
-    Stall::new(|place, args| hung(place, args, "environ", false)).check(&Way::ALL);
+    Stall::new(|place, args| hung(place, args, "environ", false)).check(&RunStopMethod::ALL);
 }
 
 /// The kernel never locks the state of a process, so a stall here means that `/proc` itself is broken. The run must
@@ -59,17 +59,17 @@ fn the_environment_of_a_call() {
 fn the_state_of_a_call() {
     Stall::new(|place, args| hung(place, args, "stat", false))
         .not_quiet()
-        .check(&Way::ALL);
+        .check(&RunStopMethod::ALL);
 }
 
 #[test]
 fn the_command_line_of_background_work() {
-    Stall::new(|place, args| hung(place, args, "cmdline", true)).check(&Way::ALL);
+    Stall::new(|place, args| hung(place, args, "cmdline", true)).check(&RunStopMethod::ALL);
 }
 
 #[test]
 fn the_environment_of_background_work() {
-    Stall::new(|place, args| hung(place, args, "environ", true)).check(&Way::ALL);
+    Stall::new(|place, args| hung(place, args, "environ", true)).check(&RunStopMethod::ALL);
 }
 
 /// Background work that is to be kept runs during the stop of the turn.
@@ -78,7 +78,7 @@ fn the_command_line_of_a_bystander() {
     let begin = |place: &Place, args: &str| {
         hung(place, &format!("{args} --keep-background"), "cmdline", true)
     };
-    Stall::new(begin).not_quiet().check(&Way::ALL);
+    Stall::new(begin).not_quiet().check(&RunStopMethod::ALL);
 }
 
 #[test]
@@ -87,5 +87,5 @@ fn the_command_line_of_every_process() {
         let hanging = hung(place, args, "cmdline", false);
         hanging.set("open /cmdline hang\nopen /environ hang")
     };
-    Stall::new(begin).check(&Way::ALL);
+    Stall::new(begin).check(&RunStopMethod::ALL);
 }

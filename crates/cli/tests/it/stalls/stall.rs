@@ -7,14 +7,14 @@ use std::time::Duration;
 use allstop_testkit::openai_server::OpenAiServer;
 use serde_json::Value;
 
-use super::way::{STARVED, Way};
+use super::stop_method::{STARVED, RunStopMethod};
 use crate::support::agreement::ensure;
 use crate::support::fault::Fault;
 use crate::support::wait::within;
 use crate::support::{Ended, FACT_MAX, Place, Running, agreement};
 
 /// A hanging run, with the resources that make it hang.
-pub(super) struct Hanging {
+pub(super) struct HangingRun {
     pub(super) running: Running,
     /// The stalled server, if the test checks it afterwards.
     server: Option<OpenAiServer>,
@@ -23,7 +23,7 @@ pub(super) struct Hanging {
     held: Vec<Box<dyn Any>>,
 }
 
-impl From<Running> for Hanging {
+impl From<Running> for HangingRun {
     fn from(running: Running) -> Self {
         Self {
             running,
@@ -34,7 +34,7 @@ impl From<Running> for Hanging {
     }
 }
 
-impl Hanging {
+impl HangingRun {
     /// Waits until the run hangs, which `fact` detects. The run may end earlier, by its deadline.
     #[track_caller]
     pub(super) fn once(self, what: &str, mut fact: impl FnMut() -> bool) -> Self {
@@ -85,7 +85,7 @@ impl Hanging {
 
 /// Expected end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Ends {
+pub(super) enum ExpectedEnd {
     /// The run ends as its way to stop describes.
     Stopped,
     /// The turn was committed before the stop, and stays committed.
@@ -101,8 +101,8 @@ pub(super) enum Ends {
 /// A place where a run can hang.
 #[derive(Clone, Copy)]
 pub(super) struct Stall {
-    begin: fn(&Place, &str) -> Hanging,
-    ends: Ends,
+    begin: fn(&Place, &str) -> HangingRun,
+    ends: ExpectedEnd,
     item: Option<[&'static str; 3]>,
     is_quiet: bool,
     format: &'static str,
@@ -112,10 +112,10 @@ pub(super) struct Stall {
 
 impl Stall {
     /// `begin` starts a run with the given arguments, and returns when the run hangs.
-    pub(super) const fn new(begin: fn(&Place, &str) -> Hanging) -> Self {
+    pub(super) const fn new(begin: fn(&Place, &str) -> HangingRun) -> Self {
         Self {
             begin,
-            ends: Ends::Stopped,
+            ends: ExpectedEnd::Stopped,
             item: None,
             is_quiet: true,
             format: "--json",
@@ -125,7 +125,7 @@ impl Stall {
     }
 
     /// Sets the expected end.
-    pub(super) const fn ends(self, ends: Ends) -> Self {
+    pub(super) const fn ends(self, ends: ExpectedEnd) -> Self {
         Self { ends, ..self }
     }
 
@@ -172,34 +172,34 @@ impl Stall {
 
     /// Stops such a run in every way, each way in a separate run, all concurrently.
     #[track_caller]
-    pub(super) fn check(self, ways: &[Way]) {
+    pub(super) fn check(self, methods: &[RunStopMethod]) {
         let broken: Vec<String> = std::thread::scope(|threads| {
-            let start = |way: &Way| {
-                let way = *way;
-                (way, threads.spawn(move || self.check_way(way)))
+            let start = |method: &RunStopMethod| {
+                let method = *method;
+                (method, threads.spawn(move || self.check_method(method)))
             };
-            let running: Vec<_> = ways.iter().map(start).collect();
-            let end = |(way, thread): (Way, std::thread::ScopedJoinHandle<'_, _>)| {
+            let running: Vec<_> = methods.iter().map(start).collect();
+            let end = |(method, thread): (RunStopMethod, std::thread::ScopedJoinHandle<'_, _>)| {
                 let checked: Result<(), String> = match thread.join() {
                     Ok(checked) => checked,
                     Err(_panic) => Err("see the panic above".into()),
                 };
-                checked.err().map(|why| format!("{way:?}: {why}"))
+                checked.err().map(|why| format!("{method:?}: {why}"))
             };
             running.into_iter().filter_map(end).collect()
         });
         assert!(broken.is_empty(), "{}", broken.join("\n"));
     }
 
-    fn check_way(self, way: Way) -> Result<(), String> {
+    fn check_method(self, method: RunStopMethod) -> Result<(), String> {
         let place = Place::new();
-        let Hanging {
+        let HangingRun {
             running,
             server,
             held: _held,
             ..
-        } = (self.begin)(&place, &format!("{} {}", self.format, way.args()));
-        let (ended, starved) = way.stop(running)?;
+        } = (self.begin)(&place, &format!("{} {}", self.format, method.args()));
+        let (ended, starved) = method.stop(running)?;
         let lie = |what: String| format!("{what}: {ended:#?}");
         if ended.stderr.contains("panicked") {
             return Err(lie("a panic".into()));
@@ -209,26 +209,26 @@ impl Stall {
         }
         check_server(server.as_ref()).map_err(lie)?;
         if !self.is_seen {
-            return self.check_unseen(way, &place, &ended).map_err(lie);
+            return self.check_unseen(method, &place, &ended).map_err(lie);
         }
         let envelope = agreement::envelope(&ended).map_err(lie)?;
-        self.check_ending(way, &ended, starved, &envelope)
+        self.check_ending(method, &ended, starved, &envelope)
             .map_err(lie)?;
         agreement::check(&place, &envelope).map(drop).map_err(lie)
     }
 
     fn check_ending(
         self,
-        way: Way,
+        method: RunStopMethod,
         ended: &Ended,
         starved: Duration,
         envelope: &Value,
     ) -> Result<(), String> {
         let is_completed = envelope["stop_reason"] == "completed";
         let (code, reason) = match (self.ends, is_completed) {
-            (Ends::Committed, _) | (Ends::Either | Ends::NotStopped, true) => (0, "completed"),
-            (Ends::Unconfirmed, _) | (Ends::NotStopped, false) => (1, "error"),
-            (Ends::Stopped, _) | (Ends::Either, false) => way.ending(),
+            (ExpectedEnd::Committed, _) | (ExpectedEnd::Either | ExpectedEnd::NotStopped, true) => (0, "completed"),
+            (ExpectedEnd::Unconfirmed, _) | (ExpectedEnd::NotStopped, false) => (1, "error"),
+            (ExpectedEnd::Stopped, _) | (ExpectedEnd::Either, false) => method.ending(),
         };
         if (ended.code, &envelope["stop_reason"]) != (code, &reason.into()) {
             return Err(format!("not {reason}, {code}"));
@@ -243,15 +243,15 @@ impl Stall {
         }
         if receipt.is_null() {
             // A busy machine may not have reached this point before the deadline.
-            let may_be = self.item.is_none() || way == Way::Timeout;
+            let may_be = self.item.is_none() || method == RunStopMethod::Timeout;
             return ensure(may_be, || "no receipt of what hung".into());
         }
         if reason == "completed" && self.item.is_none() {
             return Ok(());
         }
-        let [kind, detail] = way.cause();
+        let [kind, detail] = method.cause();
         // A completed run may end without a stop before the deadline. Work that it stops then has that cause.
-        let by_itself = reason == "completed" && way == Way::Timeout;
+        let by_itself = reason == "completed" && method == RunStopMethod::Timeout;
         if !by_itself && (receipt["cause"]["kind"] != kind || receipt["cause"]["detail"] != detail)
         {
             return Err(format!("not the cause {kind} ({detail})"));
@@ -261,17 +261,17 @@ impl Stall {
         if receipt["quiet"] == true {
             return self
                 .item
-                .map_or(Ok(()), |item| check_item(way, receipt, item));
+                .map_or(Ok(()), |item| check_item(method, receipt, item));
         }
         // Under a second Ctrl-C, or without processor time, there may be no time for a proof.
-        let has_no_time = way == Way::CtrlCTwice || starved > STARVED;
+        let has_no_time = method == RunStopMethod::CtrlCTwice || starved > STARVED;
         let may_be_left = !self.is_quiet || has_no_time;
         ensure(may_be_left, || "not quiet".into())
     }
 
     /// Checks the exit code, the remaining processes and the end in the log, without an envelope.
-    fn check_unseen(self, way: Way, place: &Place, ended: &Ended) -> Result<(), String> {
-        let (code, reason) = way.ending();
+    fn check_unseen(self, method: RunStopMethod, place: &Place, ended: &Ended) -> Result<(), String> {
+        let (code, reason) = method.ending();
         if ended.code != code {
             return Err(format!("not exit code {code}"));
         }
@@ -287,12 +287,12 @@ impl Stall {
 }
 
 /// Checks that the receipt has an item of this kind that was stopped in this way.
-fn check_item(way: Way, receipt: &Value, [kind, how, verified]: [&str; 3]) -> Result<(), String> {
+fn check_item(method: RunStopMethod, receipt: &Value, [kind, how, verified]: [&str; 3]) -> Result<(), String> {
     let items = receipt["items"].as_array().map_or(&[][..], Vec::as_slice);
     let item = items.iter().find(|item| item["kind"] == kind);
     let Some(item) = item else {
         // A busy machine may not have reached this point before the deadline.
-        return ensure(way == Way::Timeout, || format!("no {kind} in the receipt"));
+        return ensure(method == RunStopMethod::Timeout, || format!("no {kind} in the receipt"));
     };
     let is_so = item["state"] == "stopped" && item["how"] == how && item["verified"] == verified;
     ensure(is_so, || {

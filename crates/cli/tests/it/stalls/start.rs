@@ -6,8 +6,8 @@ use std::process::Stdio;
 
 use rustix::fs::{CWD, FileType, Mode, mknodat};
 
-use super::stall::{Hanging, Stall};
-use super::way::Way;
+use super::stall::{HangingRun, Stall};
+use super::stop_method::RunStopMethod;
 use crate::support::Place;
 use crate::support::fault::Fault;
 
@@ -22,19 +22,19 @@ fn fifo(place: &Place, name: &str) -> PathBuf {
 }
 
 /// A run under a fault. Waits until the fault is hit.
-fn below(place: &Place, rule: &str, args: &str, more: &[&str]) -> Hanging {
+fn below(place: &Place, rule: &str, args: &str, more: &[&str]) -> HangingRun {
     let fault = Fault::new(place, rule);
     let mut run = place.run_script(HELLO).args(args);
     for arg in more {
         run = run.arg(arg);
     }
-    Hanging::from(fault.below(run.arg("hello")).start()).once_hit(fault)
+    HangingRun::from(fault.below(run.arg("hello")).start()).once_hit(fault)
 }
 
-fn config(place: &Place, args: &str, config: &str) -> Hanging {
+fn config(place: &Place, args: &str, config: &str) -> HangingRun {
     let config = place.file("allstop.toml", config);
     let run = place.run_script(HELLO).arg("--config").arg(config);
-    Hanging::from(run.args(args).arg("hello").start())
+    HangingRun::from(run.args(args).arg("hello").start())
 }
 
 /// The reading thread cannot be forced, so the receipt may name it.
@@ -45,7 +45,7 @@ fn the_configuration_is_a_fifo() {
         let config = config.to_str().expect("text");
         below(place, "open allstop.toml 0ms", args, &["--config", config])
     };
-    Stall::new(begin).not_quiet().check(&Way::ALL);
+    Stall::new(begin).not_quiet().check(&RunStopMethod::ALL);
 }
 
 #[test]
@@ -54,9 +54,9 @@ fn the_script_is_a_fifo() {
         let model = format!("script:{}", fifo(place, "script.yaml").display());
         let fault = Fault::new(place, "open script.yaml 0ms");
         let run = place.run().arg("--model").arg(model).args(args);
-        Hanging::from(fault.below(run.arg("hello")).start()).once_hit(fault)
+        HangingRun::from(fault.below(run.arg("hello")).start()).once_hit(fault)
     };
-    Stall::new(begin).not_quiet().check(&Way::ALL);
+    Stall::new(begin).not_quiet().check(&RunStopMethod::ALL);
 }
 
 #[test]
@@ -68,7 +68,7 @@ fn the_system_prompt_is_a_fifo() {
         let config = config.to_str().expect("text");
         below(place, "open prompt.md 0ms", args, &["--config", config])
     };
-    Stall::new(begin).not_quiet().check(&Way::ALL);
+    Stall::new(begin).not_quiet().check(&RunStopMethod::ALL);
 }
 
 #[test]
@@ -80,42 +80,42 @@ fn a_prompt_never_comes_from_standard_input() {
         let mut stdin = running.take_stdin();
         let pipe = stdin.as_mut().expect("it is piped");
         pipe.write_all(b"hel").expect("it reads");
-        Hanging::from(running).holding(stdin).once_hit(fault)
+        HangingRun::from(running).holding(stdin).once_hit(fault)
     };
-    Stall::new(begin).check(&Way::ALL);
+    Stall::new(begin).check(&RunStopMethod::ALL);
 }
 
 #[test]
 fn the_store_does_not_open() {
-    Stall::new(|place, args| below(place, "open store.db hang", args, &[])).check(&Way::ALL);
+    Stall::new(|place, args| below(place, "open store.db hang", args, &[])).check(&RunStopMethod::ALL);
 }
 
 #[test]
 fn the_lock_of_the_session_does_not_open() {
-    Stall::new(|place, args| below(place, "open store.db.locks hang", args, &[])).check(&Way::ALL);
+    Stall::new(|place, args| below(place, "open store.db.locks hang", args, &[])).check(&RunStopMethod::ALL);
 }
 
 #[test]
 fn the_store_cannot_be_read() {
-    Stall::new(|place, args| below(place, "read store.db hang", args, &[])).check(&Way::ALL);
+    Stall::new(|place, args| below(place, "read store.db hang", args, &[])).check(&RunStopMethod::ALL);
 }
 
 #[test]
 fn the_store_takes_no_session() {
-    Stall::new(|place, args| below(place, "sync store.db hang", args, &[])).check(&Way::ALL);
+    Stall::new(|place, args| below(place, "sync store.db hang", args, &[])).check(&RunStopMethod::ALL);
 }
 
 #[test]
 fn the_folder_for_output_cannot_be_made() {
     let begin = |place: &Place, args: &str| below(place, "mkdir store.db.output hang", args, &[]);
-    Stall::new(begin).check(&Way::ALL);
+    Stall::new(begin).check(&RunStopMethod::ALL);
 }
 
 #[test]
-fn proc_does_not_say_who_this_process_is() {
+fn proc_lacks_the_identity_of_this_process() {
     Stall::new(|place, args| below(place, "open /stat$ hang", args, &[]))
         .not_quiet()
-        .check(&Way::ALL);
+        .check(&RunStopMethod::ALL);
 }
 
 #[test]
@@ -128,7 +128,7 @@ fn an_mcp_server_never_answers() {
         );
         config(place, args, &section).once_there(&ready)
     };
-    Stall::new(begin).check(&Way::ALL);
+    Stall::new(begin).check(&RunStopMethod::ALL);
 }
 
 /// The deadline counts once from the start of the process, not anew for each wait.
@@ -147,5 +147,5 @@ fn one_deadline_covers_reading_and_servers() {
             &["--config", config],
         )
     };
-    Stall::new(begin).check(&[Way::Timeout]);
+    Stall::new(begin).check(&[RunStopMethod::Timeout]);
 }

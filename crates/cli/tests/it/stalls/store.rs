@@ -2,16 +2,16 @@
 
 use std::fs;
 
-use super::stall::{Ends, Hanging, Stall};
-use super::way::Way;
+use super::stall::{ExpectedEnd, HangingRun, Stall};
+use super::stop_method::RunStopMethod;
 use crate::support::Place;
 use crate::support::fault::Fault;
 
 /// A run of this script under a fault, which takes effect when the file `ready` exists.
-fn below(place: &Place, rule: &str, args: &str, yaml: &str) -> Hanging {
+fn below(place: &Place, rule: &str, args: &str, yaml: &str) -> HangingRun {
     let fault = Fault::new(place, &when_ready(place, rule));
     let run = place.run_script(yaml).args(args).arg("hello");
-    Hanging::from(fault.below(run).start()).once_hit(fault)
+    HangingRun::from(fault.below(run).start()).once_hit(fault)
 }
 
 fn when_ready(place: &Place, rule: &str) -> String {
@@ -31,7 +31,7 @@ fn the_end_of_a_call_is_not_written() {
     let begin = |place: &Place, args: &str| {
         below(place, "sync store.db hang", args, &calling(place, "true"))
     };
-    Stall::new(begin).check(&Way::ALL);
+    Stall::new(begin).check(&RunStopMethod::ALL);
 }
 
 #[test]
@@ -39,7 +39,7 @@ fn the_store_takes_no_byte() {
     let begin = |place: &Place, args: &str| {
         below(place, "write store.db- hang", args, &calling(place, "true"))
     };
-    Stall::new(begin).check(&Way::ALL);
+    Stall::new(begin).check(&RunStopMethod::ALL);
 }
 
 /// The disk begins to hang while the call runs, so the shutdown can write nothing.
@@ -55,11 +55,11 @@ fn the_disk_hangs_below_a_call() {
             .run_script(&calling(place, "sleep 600"))
             .args(args)
             .arg("hello");
-        Hanging::from(fault.below(run).start())
+        HangingRun::from(fault.below(run).start())
             .once_there(&place.path("ready"))
             .with(fault)
     };
-    Stall::new(begin).check(&Way::ALL);
+    Stall::new(begin).check(&RunStopMethod::ALL);
 }
 
 /// The writing thread cannot be forced. The thread may remain if the receipt names it.
@@ -69,7 +69,7 @@ fn the_file_of_a_long_output_does_not_open() {
         let yaml = calling(place, "head -c 300000 /dev/zero; sleep 600");
         below(place, "open store.db.output hang", args, &yaml)
     };
-    Stall::new(begin).not_quiet().check(&Way::ALL);
+    Stall::new(begin).not_quiet().check(&RunStopMethod::ALL);
 }
 
 #[test]
@@ -81,11 +81,11 @@ fn the_file_of_a_long_output_takes_no_byte() {
         );
         below(place, "write store.db.output hang", args, &yaml)
     };
-    Stall::new(begin).not_quiet().check(&Way::ALL);
+    Stall::new(begin).not_quiet().check(&RunStopMethod::ALL);
 }
 
 /// A call that runs next to background work whose output cannot be written.
-fn printing_behind(place: &Place, args: &str) -> Hanging {
+fn printing_behind(place: &Place, args: &str) -> HangingRun {
     let ready = place.path("ready");
     let yaml = format!(
         "replies: [{{calls: [{{tool: shell, arguments: {{background: true, command: 'touch {}; while :; do echo x; sleep 0.05; done'}}}}, {{tool: shell, arguments: {{command: sleep 600}}}}]}}]",
@@ -97,7 +97,7 @@ fn printing_behind(place: &Place, args: &str) -> Hanging {
 #[test]
 fn the_output_of_background_work_takes_no_byte() {
     let begin = |place: &Place, args: &str| printing_behind(place, args);
-    Stall::new(begin).not_quiet().check(&Way::ALL);
+    Stall::new(begin).not_quiet().check(&RunStopMethod::ALL);
 }
 
 /// The work is detached before its output is complete. The work then continues, and is named.
@@ -105,7 +105,7 @@ fn the_output_of_background_work_takes_no_byte() {
 fn the_output_of_background_work_to_be_kept_takes_no_byte() {
     let begin =
         |place: &Place, args: &str| printing_behind(place, &format!("{args} --keep-background"));
-    Stall::new(begin).not_quiet().check(&Way::ALL);
+    Stall::new(begin).not_quiet().check(&RunStopMethod::ALL);
 }
 
 /// Work that should be kept but cannot be, because the shutdown can write nothing.
@@ -118,19 +118,19 @@ fn the_disk_hangs_below_a_call_and_work_to_be_kept() {
             place.path("ready").display()
         );
         let run = place.run_script(&yaml).arg("--keep-background");
-        Hanging::from(fault.below(run.args(args).arg("hello")).start())
+        HangingRun::from(fault.below(run.args(args).arg("hello")).start())
             .once_there(&place.path("ready"))
             .with(fault)
     };
-    Stall::new(begin).not_quiet().check(&Way::ALL);
+    Stall::new(begin).not_quiet().check(&RunStopMethod::ALL);
 }
 
 /// An output guardrail is the last step before the commit.
-fn committing(place: &Place, args: &str, rule: &str) -> Hanging {
+fn committing(place: &Place, args: &str, rule: &str) -> HangingRun {
     committing_script(place, args, rule, "replies: [{text: Hello.}]")
 }
 
-fn committing_script(place: &Place, args: &str, rule: &str, yaml: &str) -> Hanging {
+fn committing_script(place: &Place, args: &str, rule: &str, yaml: &str) -> HangingRun {
     let fault = Fault::new(place, "");
     let (ready, go) = (place.path("ready"), place.path("go"));
     let config = format!(
@@ -141,7 +141,7 @@ fn committing_script(place: &Place, args: &str, rule: &str, yaml: &str) -> Hangi
     let config = place.file("allstop.toml", config);
     let run = place.run_script(yaml).arg("--config").arg(config);
     let running = fault.below(run.args(args).arg("hello")).start();
-    let hanging = Hanging::from(running).once_there(&ready);
+    let hanging = HangingRun::from(running).once_there(&ready);
     fault.set(rule);
     fs::write(go, "").expect("a file in the place");
     hanging.once_hit(fault)
@@ -151,9 +151,9 @@ fn committing_script(place: &Place, args: &str, rule: &str, yaml: &str) -> Hangi
 fn the_commit_is_not_synced() {
     let begin = |place: &Place, args: &str| committing(place, args, "sync store.db hang");
     Stall::new(begin)
-        .ends(Ends::Unconfirmed)
+        .ends(ExpectedEnd::Unconfirmed)
         .not_quiet()
-        .check(&Way::ALL);
+        .check(&RunStopMethod::ALL);
 }
 
 /// The stop of everything covers the background work, and makes no claim about the turn's end either.
@@ -164,25 +164,25 @@ fn the_commit_beside_background_work_is_not_synced() {
         committing_script(place, args, "sync store.db hang", yaml)
     };
     Stall::new(begin)
-        .ends(Ends::Unconfirmed)
+        .ends(ExpectedEnd::Unconfirmed)
         .not_quiet()
-        .check(&Way::ALL);
+        .check(&RunStopMethod::ALL);
 }
 
 #[test]
 fn the_commit_is_not_written() {
     let begin = |place: &Place, args: &str| committing(place, args, "write store.db- hang");
     Stall::new(begin)
-        .ends(Ends::Unconfirmed)
+        .ends(ExpectedEnd::Unconfirmed)
         .not_quiet()
-        .check(&Way::ALL);
+        .check(&RunStopMethod::ALL);
 }
 
 /// The turn is never reported as stopped, whether or not the commit is confirmed in time.
 #[test]
 fn the_commit_is_synced_slowly() {
     let begin = |place: &Place, args: &str| committing(place, args, "sync store.db 400ms");
-    Stall::new(begin).ends(Ends::NotStopped).check(&Way::ALL);
+    Stall::new(begin).ends(ExpectedEnd::NotStopped).check(&RunStopMethod::ALL);
 }
 
 #[test]
@@ -194,11 +194,11 @@ fn the_folder_for_output_cannot_be_removed() {
             .run_script(&calling(place, "sleep 600"))
             .args(args)
             .arg("hello");
-        Hanging::from(fault.below(run).start())
+        HangingRun::from(fault.below(run).start())
             .once_there(&place.path("ready"))
             .with(fault)
     };
-    Stall::new(begin).check(&Way::ALL);
+    Stall::new(begin).check(&RunStopMethod::ALL);
 }
 
 #[test]
@@ -210,11 +210,11 @@ fn a_lock_cannot_be_removed() {
             .run_script(&calling(place, "sleep 600"))
             .args(args)
             .arg("hello");
-        Hanging::from(fault.below(run).start())
+        HangingRun::from(fault.below(run).start())
             .once_there(&place.path("ready"))
             .with(fault)
     };
-    Stall::new(begin).check(&Way::ALL);
+    Stall::new(begin).check(&RunStopMethod::ALL);
 }
 
 #[test]
@@ -226,11 +226,11 @@ fn the_recording_cannot_be_written() {
             .arg("--record")
             .arg(place.path("record.yaml"))
             .arg("hello");
-        Hanging::from(fault.below(run).start())
+        HangingRun::from(fault.below(run).start())
             .once_there(&place.path("ready"))
             .with(fault)
     };
-    Stall::new(begin).check(&Way::ALL);
+    Stall::new(begin).check(&RunStopMethod::ALL);
 }
 
 /// A stop after the commit finds the turn committed.
@@ -243,7 +243,7 @@ fn the_recording_of_a_completed_run_cannot_be_written() {
             .arg("--record")
             .arg(place.path("record.yaml"))
             .arg("hello");
-        Hanging::from(fault.below(run).start()).once_hit(fault)
+        HangingRun::from(fault.below(run).start()).once_hit(fault)
     };
-    Stall::new(begin).ends(Ends::Committed).check(&Way::ALL);
+    Stall::new(begin).ends(ExpectedEnd::Committed).check(&RunStopMethod::ALL);
 }

@@ -4,8 +4,8 @@ use std::fs;
 
 use rustix::process::{Pid, kill_process};
 
-use super::stall::{Ends, Hanging, Stall};
-use super::way::Way;
+use super::stall::{ExpectedEnd, HangingRun, Stall};
+use super::stop_method::RunStopMethod;
 use crate::support::terminal::Terminal;
 use crate::support::{Place, Signal};
 
@@ -32,9 +32,9 @@ fn a_call() {
             stubborn(place)
         );
         let run = place.run_script(&yaml).args(args).arg("hello");
-        Hanging::from(run.start()).once_there(&place.path("ready"))
+        HangingRun::from(run.start()).once_there(&place.path("ready"))
     };
-    Stall::new(begin).item(TOOL).check(&Way::ALL);
+    Stall::new(begin).item(TOOL).check(&RunStopMethod::ALL);
 }
 
 /// The keeper does not answer, so it is unknown whether processes of the call are left.
@@ -48,14 +48,14 @@ fn the_keeper_of_a_call() {
         );
         let run = place.run_script(&yaml).args(args).arg("hello");
         let read = || fs::read_to_string(&ready).unwrap_or_default();
-        let hanging = Hanging::from(run.start()).once("its keeper", || read().ends_with('\n'));
+        let hanging = HangingRun::from(run.start()).once("its keeper", || read().ends_with('\n'));
         if let Some(keeper) = read().trim().parse().ok().and_then(Pid::from_raw) {
             // The keeper may have ended with a run that was cut by its deadline.
             let _stopped = kill_process(keeper, Signal::STOP);
         }
         hanging
     };
-    Stall::new(begin).not_quiet().check(&Way::ALL);
+    Stall::new(begin).not_quiet().check(&RunStopMethod::ALL);
 }
 
 #[test]
@@ -68,21 +68,21 @@ fn a_question() {
             .arg("hello")
             .on_terminal(terminal.line())
             .start();
-        Hanging::from(running)
+        HangingRun::from(running)
             .once("a question", || terminal.shown().contains("[y]es"))
             .holding(terminal)
     };
     Stall::new(begin)
         .item(["permission", "acknowledged", "task_ended"])
-        .check(&Way::ALL);
+        .check(&RunStopMethod::ALL);
 }
 
 /// A run with this section in its configuration. The section's command hangs.
-fn command_of_config(place: &Place, args: &str, section: &str) -> Hanging {
+fn command_of_config(place: &Place, args: &str, section: &str) -> HangingRun {
     let config = format!("{section}\ncommand = \"\"\"{}\"\"\"\n", stubborn(place));
     let config = place.file("allstop.toml", config);
     let run = place.run_script(ASKS).arg("--config").arg(config);
-    Hanging::from(run.args(args).arg("hello").start()).once_there(&place.path("ready"))
+    HangingRun::from(run.args(args).arg("hello").start()).once_there(&place.path("ready"))
 }
 
 #[test]
@@ -90,7 +90,7 @@ fn a_hook() {
     let begin = |place: &Place, args: &str| {
         command_of_config(place, args, "[[hooks]]\non = \"turn_start\"")
     };
-    Stall::new(begin).item(PROCESS).check(&Way::ALL);
+    Stall::new(begin).item(PROCESS).check(&RunStopMethod::ALL);
 }
 
 #[test]
@@ -98,7 +98,7 @@ fn a_hook_of_a_call() {
     let begin = |place: &Place, args: &str| {
         command_of_config(place, args, "[[hooks]]\non = \"tool_start\"")
     };
-    Stall::new(begin).item(PROCESS).check(&Way::ALL);
+    Stall::new(begin).item(PROCESS).check(&RunStopMethod::ALL);
 }
 
 /// The first turn waits for the hook, so a stop of the turn also covers the hook.
@@ -107,7 +107,7 @@ fn a_hook_before_the_first_turn() {
     let begin = |place: &Place, args: &str| {
         command_of_config(place, args, "[[hooks]]\non = \"session_start\"")
     };
-    Stall::new(begin).item(PROCESS).check(&Way::ALL);
+    Stall::new(begin).item(PROCESS).check(&RunStopMethod::ALL);
 }
 
 /// The first turn is committed, and the second one ends at its start. The receipt contains the work that was stopped
@@ -118,7 +118,7 @@ fn a_hook_between_two_turns() {
         let args = format!("{args} --then second");
         command_of_config(place, &args, "[[hooks]]\non = \"turn_end\"")
     };
-    Stall::new(begin).item(PROCESS).check(&Way::ALL);
+    Stall::new(begin).item(PROCESS).check(&RunStopMethod::ALL);
 }
 
 /// The session is already closed.
@@ -127,8 +127,8 @@ fn a_hook_after_the_session() {
     let begin = |place: &Place, args: &str| {
         command_of_config(place, args, "[[hooks]]\non = \"session_end\"")
     };
-    let stall = Stall::new(begin).ends(Ends::Committed).item(PROCESS);
-    stall.check(&Way::ALL);
+    let stall = Stall::new(begin).ends(ExpectedEnd::Committed).item(PROCESS);
+    stall.check(&RunStopMethod::ALL);
 }
 
 /// The turn has already ended, and its end is kept.
@@ -136,8 +136,8 @@ fn a_hook_after_the_session() {
 fn a_hook_after_the_turn() {
     let begin =
         |place: &Place, args: &str| command_of_config(place, args, "[[hooks]]\non = \"turn_end\"");
-    let stall = Stall::new(begin).ends(Ends::Committed).item(PROCESS);
-    stall.check(&Way::ALL);
+    let stall = Stall::new(begin).ends(ExpectedEnd::Committed).item(PROCESS);
+    stall.check(&RunStopMethod::ALL);
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn a_guardrail() {
     let begin = |place: &Place, args: &str| {
         command_of_config(place, args, "[[guardrails]]\non = \"input\"")
     };
-    Stall::new(begin).item(PROCESS).check(&Way::ALL);
+    Stall::new(begin).item(PROCESS).check(&RunStopMethod::ALL);
 }
 
 #[test]
@@ -159,12 +159,12 @@ fn background_work_that_is_waited_for() {
             .run_script(&yaml)
             .args(args)
             .args("--wait-background hello");
-        let hanging = Hanging::from(run.start());
+        let hanging = HangingRun::from(run.start());
         hanging.running.wait_stdout("turn_ended");
         hanging.once_there(&place.path("ready"))
     };
     Stall::new(begin)
         .streaming()
-        .ends(Ends::Either)
-        .check(&Way::ALL);
+        .ends(ExpectedEnd::Either)
+        .check(&RunStopMethod::ALL);
 }

@@ -6,7 +6,7 @@ pub(crate) mod fault;
 pub(crate) mod history;
 pub(crate) mod load;
 pub(crate) mod parts;
-pub(crate) mod person;
+pub(crate) mod chat_user;
 pub(crate) mod place;
 pub(crate) mod processes;
 pub(crate) mod random;

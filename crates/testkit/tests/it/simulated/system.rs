@@ -95,7 +95,7 @@ fn unknown_command_succeeds_at_once() {
 }
 
 #[test]
-fn an_ask_ends_it_in_its_own_time() {
+fn sigterm_ends_a_program_in_its_own_time() {
     on_paused_time(async {
         let (scope, system) = (root(), SimulatedSystem::new());
         let behaviour = Behaviour {

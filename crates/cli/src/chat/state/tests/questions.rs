@@ -12,7 +12,7 @@ fn a_question_is_answered_once_and_the_draft_comes_back() {
         chat.line(),
         "  [y]es, once  [a]lways, this session: shell: ls  [n]o, or n REASON > "
     );
-    assert_eq!(chat.hears(ChatEvent::Key(Key::Enter)), [], "no answer");
+    assert_eq!(chat.handles(ChatEvent::Key(Key::Enter)), [], "no answer");
     assert!(matches!(&*chat.sends("sure"), [ChatEffect::Note(_)]));
     assert_eq!(
         chat.sends("y"),
@@ -22,19 +22,19 @@ fn a_question_is_answered_once_and_the_draft_comes_back() {
 }
 
 #[test]
-fn a_question_that_a_stop_takes_away_leaves_nothing_of_its_answer() {
+fn withdrawn_question_discards_its_typed_answer() {
     let mut chat = TestChat::new();
     chat.runs(1);
     chat.asked(1);
     chat.asked(2);
     chat.types("a");
-    chat.hears(ChatEvent::QuestionOver(1));
+    chat.handles(ChatEvent::QuestionOver(1));
     assert!(
         chat.line().ends_with("[n]o, or n REASON > "),
         "the next one, unanswered"
     );
     assert!(matches!(&*chat.ctrl_c(), [ChatEffect::StopTurn(_)]));
-    chat.hears(ChatEvent::QuestionOver(2));
+    chat.handles(ChatEvent::QuestionOver(2));
     assert_eq!(chat.line(), "> ");
 }
 
@@ -63,10 +63,10 @@ fn an_answer_that_comes_too_late_is_no_message_at_once() {
         let mut chat = TestChat::new();
         chat.runs(1);
         chat.asked(1);
-        chat.hears(ChatEvent::QuestionOver(1));
+        chat.handles(ChatEvent::QuestionOver(1));
         assert_eq!(chat.sends(word), [ChatEffect::Note(HELD.to_owned())]);
         assert_eq!(chat.line(), format!("> {word}"), "it stays on the line");
-        let sent = chat.hears(ChatEvent::Key(Key::Enter));
+        let sent = chat.handles(ChatEvent::Key(Key::Enter));
         assert_eq!(sent, [ChatEffect::Send(2, word.to_owned())]);
     }
 }
@@ -89,7 +89,7 @@ fn what_is_no_late_answer_is_sent() {
     chat.runs(1);
     assert_eq!(chat.sends("y"), [ChatEffect::Send(2, "y".to_owned())]);
     chat.asked(1);
-    chat.hears(ChatEvent::QuestionOver(1));
+    chat.handles(ChatEvent::QuestionOver(1));
     let text = "yes, and";
     assert_eq!(chat.sends(text), [ChatEffect::Send(3, text.to_owned())]);
     chat.now += Duration::from_secs(2);
@@ -108,7 +108,7 @@ fn of_several_questions_the_one_that_is_answered_is_named() {
     chat.asked(2);
     let first = "  call_1: [y]es, once  [a]lways, this session: shell: ls  [n]o, or n REASON > ";
     assert_eq!(chat.line(), first);
-    chat.hears(ChatEvent::QuestionOver(1));
+    chat.handles(ChatEvent::QuestionOver(1));
     assert_eq!(
         chat.line(),
         "  call_2: [y]es, once  [a]lways, this session: shell: ls  [n]o, or n REASON > "
@@ -116,7 +116,7 @@ fn of_several_questions_the_one_that_is_answered_is_named() {
 }
 
 #[test]
-fn a_denial_carries_its_reason_and_a_long_question_its_next_page() {
+fn denials_have_a_reason_and_long_questions_have_pages() {
     let mut chat = TestChat::new();
     chat.runs(1);
     for (typed, reason) in [

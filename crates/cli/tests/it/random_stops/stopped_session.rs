@@ -25,7 +25,7 @@ const STOP_MAX: Duration = Duration::from_millis(200 + 1_000 + 300);
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// One session that is stopped repeatedly.
-pub(super) struct Life {
+pub(super) struct StoppedSession {
     random: Random,
     with_stalls: bool,
     pub(super) place: Place,
@@ -40,7 +40,7 @@ pub(super) struct Life {
 
 /// A finished run.
 #[derive(Debug)]
-pub(super) struct Round {
+pub(super) struct FinishedRun {
     pub(super) case: Case,
     pub(super) ended: Ended,
     /// The signals that the run may have received first.
@@ -49,7 +49,7 @@ pub(super) struct Round {
     pub(super) owes_nothing: bool,
 }
 
-impl Life {
+impl StoppedSession {
     pub(super) fn new(seed: u64, with_stalls: bool) -> Self {
         let place = Place::new();
         let model = place.script(SCRIPT);
@@ -69,11 +69,11 @@ impl Life {
     ///
     /// # Errors
     /// The first difference from the expected state.
-    pub(super) fn live(&mut self) -> Result<(), String> {
+    pub(super) fn run_all(&mut self) -> Result<(), String> {
         for number in 0..ROUNDS {
             let round = self.round(number)?;
-            let told = |why| format!("{why}\nround {number}: {round:#?}");
-            checks::after_round(self, &round).map_err(told)?;
+            let in_round = |why| format!("{why}\nround {number}: {round:#?}");
+            checks::after_round(self, &round).map_err(in_round)?;
         }
         checks::next_run(self)
     }
@@ -82,7 +82,7 @@ impl Life {
         *self.tally.entry(what.into()).or_default() += 1;
     }
 
-    fn round(&mut self, number: u64) -> Result<Round, String> {
+    fn round(&mut self, number: u64) -> Result<FinishedRun, String> {
         let faults = if self.with_stalls {
             stall::faults(&mut self.random)
         } else {
@@ -99,7 +99,7 @@ impl Life {
         fault.set("");
         let (ended, first, first_at, owes_nothing, wait) =
             stopped.map_err(|why| format!("{why}: {case:#?}"))?;
-        let round = Round {
+        let round = FinishedRun {
             case,
             ended,
             first,

@@ -29,7 +29,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// A way to stop a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Way {
+pub(super) enum RunStopMethod {
     CtrlC,
     /// Ctrl-C twice, with a grace longer than the test.
     CtrlCTwice,
@@ -38,7 +38,7 @@ pub(super) enum Way {
     Timeout,
 }
 
-impl Way {
+impl RunStopMethod {
     pub(super) const ALL: [Self; 5] = [
         Self::CtrlC,
         Self::CtrlCTwice,

@@ -72,18 +72,18 @@ replies: []
 "#;
 
 /// A user at a terminal, in a chat.
-pub(crate) struct Person<'a> {
+pub(crate) struct ChatUser<'a> {
     pub(crate) terminal: Terminal,
     pub(crate) chat: Running,
     place: &'a Place,
 }
 
-impl<'a> Person<'a> {
-    pub(crate) fn sits_down(place: &'a Place, args: &str) -> Self {
-        Self::at(place, place.allstop().arg("chat").args(args))
+impl<'a> ChatUser<'a> {
+    pub(crate) fn start_chat(place: &'a Place, args: &str) -> Self {
+        Self::start(place, place.allstop().arg("chat").args(args))
     }
 
-    pub(crate) fn at(place: &'a Place, command: Allstop<'_>) -> Self {
+    pub(crate) fn start(place: &'a Place, command: Allstop<'_>) -> Self {
         Self::at_terminal(place, command, Terminal::new())
     }
 
@@ -109,7 +109,7 @@ impl<'a> Person<'a> {
         }
     }
 
-    pub(crate) fn says(&self, line: &str) -> &Self {
+    pub(crate) fn types(&self, line: &str) -> &Self {
         self.presses(line).presses("\r")
     }
 
@@ -126,7 +126,7 @@ impl<'a> Person<'a> {
     }
 
     #[track_caller]
-    pub(crate) fn sees(&self, text: &str) -> &Self {
+    pub(crate) fn waits_for(&self, text: &str) -> &Self {
         let seen = within(FACT_MAX, || self.screen().contains(text).then_some(()));
         assert!(
             seen.is_some(),
@@ -136,9 +136,9 @@ impl<'a> Person<'a> {
         self
     }
 
-    /// Like [`Self::sees`], but rows may break between any two words.
+    /// Like [`Self::waits_for`], but rows may break between any two words.
     #[track_caller]
-    pub(crate) fn sees_words(&self, text: &str) -> &Self {
+    pub(crate) fn waits_for_words(&self, text: &str) -> &Self {
         let words = |screen: &str| screen.split_whitespace().collect::<Vec<_>>().join(" ");
         let seen = within(FACT_MAX, || {
             words(&self.screen()).contains(text).then_some(())
@@ -152,7 +152,7 @@ impl<'a> Person<'a> {
     }
 
     #[track_caller]
-    pub(crate) fn sees_twice(&self, text: &str) {
+    pub(crate) fn waits_for_twice(&self, text: &str) {
         let seen = within(FACT_MAX, || {
             (self.screen().matches(text).count() == 2).then_some(())
         });
@@ -188,7 +188,7 @@ impl<'a> Person<'a> {
     /// Waits for the end of the chat. Asserts that no process is left and the terminal is restored. Returns the result
     /// and the final screen.
     #[track_caller]
-    pub(crate) fn left(self) -> (Ended, String) {
+    pub(crate) fn leaves_chat(self) -> (Ended, String) {
         const END: &str = "allstop sessions resume";
         let asks = within(FACT_MAX, || {
             let screen = self.screen();
@@ -199,7 +199,7 @@ impl<'a> Person<'a> {
             self.presses(CTRL_D);
         }
         // The last line of the chat: the test reads the output a little later.
-        self.sees(END);
+        self.waits_for(END);
         let screen = self.screen();
         let ended = self.chat.end(FACT_MAX);
         let mode = tcgetattr(self.terminal.line()).expect("the terminal is there");
