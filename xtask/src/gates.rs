@@ -3,14 +3,14 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::{arrows, documented_commands, exec, links, parts, sources, workspace};
+use crate::{crate_order, documented_commands, exec, links, parts, sources, workspace};
 
 pub(crate) fn run() -> anyhow::Result<()> {
     exec::step(
         "format",
         workspace::cargo().args(["fmt", "--all", "--check"]),
     )?;
-    exec::check("crate arrows", arrows::check)?;
+    exec::check("crate order", crate_order::check)?;
     sources::run()?;
     exec::check("links in documents", links::check)?;
     exec::check(

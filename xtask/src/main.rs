@@ -10,8 +10,8 @@
 
 use std::process::ExitCode;
 
-mod arrows;
 mod bench;
+mod crate_order;
 mod documented_commands;
 mod documents;
 mod exec;
@@ -33,7 +33,7 @@ Developer commands of this repository.
                                    cargo xtask test -p allstop-scope        one crate
                                    cargo xtask test ladder                  names that contain a word
                                    cargo xtask test ladder --no-capture     and show what they print
-    cargo xtask gates            format, sources, crate arrows, links, licences, clippy, docs; no tests
+    cargo xtask gates            format, sources, crate order, links, licences, clippy, docs; no tests
     cargo xtask sources          type names, doc lines and import cycles of the sources
     cargo xtask minimal          checks the binary alone, with its features and without, which compiles dependencies again
     cargo xtask parts            fetch what tests need from outside and print where it is

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn several_lines_are_walked_before_the_history_is() {
+    fn up_moves_through_the_lines_before_the_history() {
         let mut editor = LineEditor::default();
         editor.press(paste("abc\nde\nfgh"));
         assert_eq!(editor.press(Key::Up), EditResult::Edited);

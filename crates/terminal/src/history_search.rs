@@ -103,7 +103,7 @@ mod tests {
     }
 
     #[test]
-    fn it_finds_the_newest_first_and_older_ones_with_the_same_key() {
+    fn search_finds_the_newest_first_and_then_older_ones() {
         let (c, a) = (Key::Letter('c'), Key::Letter('a'));
         let newest = [c, a];
         assert_eq!(pressed(&newest).shown(), ("cargo build", 0));

@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn survivor_that_a_second_round_did_not_try_still_counts() {
+    fn untried_survivor_still_counts() {
         let folder = std::env::temp_dir().join(format!("allstop-outcomes-{}", std::process::id()));
         let lists = folder.join("mutants.out");
         std::fs::create_dir_all(&lists).unwrap();

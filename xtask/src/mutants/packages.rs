@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tests_of_all_that_depends_on_a_package_are_found() {
+    fn tests_of_all_dependents_are_found() {
         let package = |name: &str, below: &[&str]| {
             let below: Vec<_> = below.iter().map(|name| json!({ "name": name })).collect();
             json!({ "name": name, "dependencies": below })

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn clause_at_the_start_of_a_paragraph_is_found() {
+    fn clause_at_the_start_of_a_paragraph_fails() {
         assert_eq!(complaints("/// What the turn did.\nstruct Turn;"), 1);
         assert_eq!(complaints("//! How a turn ends."), 1);
         assert_eq!(

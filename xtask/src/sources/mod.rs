@@ -10,8 +10,8 @@ use anyhow::{Context as _, bail};
 use crate::{exec, workspace};
 
 mod doc_lines;
+mod import_cycles;
 mod imports;
-mod knots;
 mod type_names;
 
 /// Runs all three checks, so that one run reports all complaints.
@@ -22,7 +22,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
             type_names::check as fn() -> anyhow::Result<()>,
         ),
         ("doc lines", doc_lines::check),
-        ("import cycles", knots::check),
+        ("import cycles", import_cycles::check),
     ];
     let mut failed = Vec::new();
     for (name, check) in checks {

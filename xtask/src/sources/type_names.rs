@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn types_are_counted_without_those_of_unit_tests() {
+    fn types_of_unit_tests_do_not_count() {
         let text = "struct One; mod inner { enum Two {} trait Three {} }
             fn f() { struct Four; }
             #[cfg(test)] mod tests { struct One; }";
@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn name_in_two_places_is_a_complaint() {
+    fn duplicate_type_names_are_reported() {
         let places = BTreeMap::from([
             (
                 "Known".to_owned(),

@@ -261,9 +261,9 @@ async fn greet(view: &ChatView, opened: &Opened, is_resumed: bool) {
     match talked.session.history().await {
         Ok(conversation) => {
             let (messages, letters) = (transcript::RESUMED_MESSAGES, transcript::RESUMED_LETTERS);
-            let told = transcript::render(&conversation, messages, letters);
-            if !told.is_empty() {
-                view.note(&told);
+            let shown = transcript::render(&conversation, messages, letters);
+            if !shown.is_empty() {
+                view.note(&shown);
             }
         }
         Err(error) => view.error(&error.to_string(), None),

@@ -30,7 +30,7 @@ use typing::{InputResult, TypedInput};
 /// who wanted to stop or to force has seen that the turn is over.
 const END_TO_LEAVE: Duration = Duration::from_secs(1);
 /// Time after the running work was named to the user, in which leaving stops this work.
-const TOLD_TO_LEAVE: Duration = Duration::from_secs(10);
+const LEAVE_WITHIN: Duration = Duration::from_secs(10);
 
 /// State of the chat, and the line that the user types.
 #[derive(Debug)]
@@ -43,7 +43,7 @@ pub(super) struct ChatState {
     /// Time when a turn or a stop last ended, or when a stop was forced.
     ended_at: Option<Instant>,
     /// Time when the running work was named to the user.
-    told_at: Option<Instant>,
+    work_shown_at: Option<Instant>,
     waits: bool,
     control: Control,
     leaving: bool,
@@ -58,7 +58,7 @@ impl ChatState {
             stops: 0,
             stopped_at: None,
             ended_at: None,
-            told_at: None,
+            work_shown_at: None,
             waits: false,
             control,
             leaving: false,
@@ -108,7 +108,7 @@ impl ChatState {
             }
             ChatEvent::Waits(waits) => self.waits = waits,
             ChatEvent::MayLeave => return self.leave(None),
-            ChatEvent::RunningWorkShown => self.told_at = Some(now),
+            ChatEvent::RunningWorkShown => self.work_shown_at = Some(now),
             ChatEvent::Asked(question) => self.typing.asked(question),
             ChatEvent::ShownMore { number, rows_left } => {
                 self.typing.shown_more(number, rows_left);
@@ -217,7 +217,7 @@ impl ChatState {
 
     fn interrupt(&mut self, now: Instant) -> Vec<ChatEffect> {
         let is_same = |at: Instant| now < at + ONE_SIGNAL;
-        if self.stopped_at.max(self.told_at).is_some_and(is_same) {
+        if self.stopped_at.max(self.work_shown_at).is_some_and(is_same) {
             return Vec::new();
         }
         if self.stops > 0 {
@@ -248,8 +248,8 @@ impl ChatState {
 
     /// Leaves at once if the running work was named a moment ago.
     fn ask_to_leave(&mut self, now: Instant) -> Vec<ChatEffect> {
-        let just_told = |at: Instant| now < at + TOLD_TO_LEAVE;
-        if self.told_at.is_some_and(just_told) {
+        let just_shown = |at: Instant| now < at + LEAVE_WITHIN;
+        if self.work_shown_at.is_some_and(just_shown) {
             return self.leave(None);
         }
         vec![ChatEffect::AskToLeave]

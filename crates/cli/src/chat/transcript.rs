@@ -15,33 +15,33 @@ pub(super) const RESUMED_LETTERS: usize = 400;
 /// messages.
 pub(super) fn render(conversation: &Conversation, messages: usize, letters: usize) -> String {
     let skipped = conversation.messages.len().saturating_sub(messages);
-    let mut told = String::new();
+    let mut lines = String::new();
     for message in conversation.messages.iter().skip(skipped) {
         // Writing to a string cannot fail.
         match &**message {
             Message::User { text } => {
-                let _ = writeln!(told, "› {}", cut(text, letters));
+                let _ = writeln!(lines, "› {}", cut(text, letters));
             }
             Message::Assistant { text, tool_calls } => {
                 if !text.is_empty() {
-                    let _ = writeln!(told, "{}", cut(text, letters));
+                    let _ = writeln!(lines, "{}", cut(text, letters));
                 }
                 for call in tool_calls {
                     let label = describe_call(&call.name, &call.arguments);
-                    let _ = writeln!(told, "  [{}]", cut(&label, letters).replace('\n', " "));
+                    let _ = writeln!(lines, "  [{}]", cut(&label, letters).replace('\n', " "));
                 }
             }
             Message::Summary { text } => {
-                let _ = writeln!(told, "[what came before] {}", cut(text, letters));
+                let _ = writeln!(lines, "[what came before] {}", cut(text, letters));
             }
-            Message::StopMarker { .. } => told.push_str("  [stopped here]\n"),
+            Message::StopMarker { .. } => lines.push_str("  [stopped here]\n"),
             Message::Note { text } => {
-                let _ = writeln!(told, "  [note: {}]", cut(text, letters).replace('\n', " "));
+                let _ = writeln!(lines, "  [note: {}]", cut(text, letters).replace('\n', " "));
             }
             Message::Tool(_) => {}
         }
     }
-    told
+    lines
 }
 
 fn cut(text: &str, letters: usize) -> String {

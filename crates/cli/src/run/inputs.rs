@@ -123,7 +123,7 @@ mod tests {
 
     #[test]
     fn invalid_prompts_name_their_problem() {
-        for (bytes, says) in [
+        for (bytes, expected) in [
             (
                 b"caf\xe9".to_vec(),
                 "the prompt is not UTF-8: byte 3 is not",
@@ -135,7 +135,7 @@ mod tests {
             ),
         ] {
             let problem = prompt_text(bytes).unwrap_err();
-            assert_eq!((problem.message.as_str(), problem.code), (says, 2));
+            assert_eq!((problem.message.as_str(), problem.code), (expected, 2));
             assert!(problem.hint.is_some());
         }
         assert_eq!(&*prompt_text(b"hello".to_vec()).unwrap(), "hello");

@@ -184,8 +184,8 @@ impl<'a> RunView<'a> {
         }
         let mut receipts: Vec<_> = envelope.receipts.iter().collect();
         receipts.retain(|receipt| is_worth_showing(receipt));
-        let is_told = envelope.error.is_some() || !receipts.is_empty();
-        if envelope.stop_reason != StopReason::Completed && !is_told {
+        let is_reported = envelope.error.is_some() || !receipts.is_empty();
+        if envelope.stop_reason != StopReason::Completed && !is_reported {
             let reason = describe_stop_reason(envelope.stop_reason);
             let detail = envelope
                 .cause

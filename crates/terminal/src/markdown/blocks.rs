@@ -66,7 +66,7 @@ pub(super) fn last_block(source: &str) -> (usize, bool) {
 pub(super) fn nests_too_deep(line: &str) -> bool {
     let mut rest = line;
     for _ in 0..=BEGUN_MAX {
-        match behind_sign(rest.trim_start_matches([' ', '\t'])) {
+        match after_sign(rest.trim_start_matches([' ', '\t'])) {
             Some(text) => rest = text,
             None => return false,
         }
@@ -75,7 +75,7 @@ pub(super) fn nests_too_deep(line: &str) -> bool {
 }
 
 /// The text after the sign of a quote or of an item; `None` if the text begins with neither.
-fn behind_sign(text: &str) -> Option<&str> {
+fn after_sign(text: &str) -> Option<&str> {
     if let Some(quoted) = text.strip_prefix('>') {
         return Some(quoted);
     }
@@ -107,14 +107,14 @@ pub(super) fn render(
         table: None,
         above,
         depth: 0,
-        told: 0,
+        shown_until: 0,
         is_html: false,
     };
     for (event, range) in parser(source).into_offset_iter() {
         blocks.event(event, range);
     }
     blocks.end_line();
-    blocks.tell_gap(source.len());
+    blocks.show_gap(source.len());
     blocks.parts
 }
 
@@ -141,14 +141,14 @@ struct BlockWriter<'a> {
     depth: usize,
     /// End of the last block in the source. Text between two blocks is the definition of a link, and is shown
     /// unchanged.
-    told: usize,
+    shown_until: usize,
     is_html: bool,
 }
 
 impl BlockWriter<'_> {
     fn event(&mut self, event: Event<'_>, range: Range<usize>) {
         if self.depth == 0 && !matches!(event, Event::End(_)) {
-            self.tell_gap(range.start);
+            self.show_gap(range.start);
         }
         match event {
             Event::Start(tag) => {
@@ -159,7 +159,7 @@ impl BlockWriter<'_> {
                 self.depth -= 1;
                 self.end(tag);
                 if self.depth == 0 {
-                    self.told = range.end;
+                    self.shown_until = range.end;
                 }
             }
             Event::Text(text) | Event::Html(text) => self.text(&text),
@@ -172,7 +172,7 @@ impl BlockWriter<'_> {
                 let (prefix, _) = self.prefixes();
                 let dash = self.theme.dash();
                 self.parts.push(FlowPart::Rule { prefix, dash });
-                self.told = range.end;
+                self.shown_until = range.end;
             }
             Event::TaskListMarker(done) => {
                 let task = self.theme.task(done);
@@ -384,10 +384,10 @@ impl BlockWriter<'_> {
     }
 
     /// Shows source text outside of blocks: the definition of a link.
-    fn tell_gap(&mut self, end: usize) {
-        let gap = self.source.get(self.told..end).unwrap_or_default();
-        let begin = self.told;
-        self.told = self.told.max(end);
+    fn show_gap(&mut self, end: usize) {
+        let gap = self.source.get(self.shown_until..end).unwrap_or_default();
+        let begin = self.shown_until;
+        self.shown_until = self.shown_until.max(end);
         for line in gap.lines() {
             if line.trim().is_empty() {
                 continue;

@@ -252,7 +252,7 @@ pub(super) fn cancel_was_observed(run: &RunObservation) -> Result<(), String> {
         if asked.extent == Extent::Turn
             && run.is_witnessed
             && run.session.is_none()
-            && !engine_had_heard(run, asked, answer)
+            && !engine_had_observed_stop(run, asked, answer)
         {
             return Err(
                 "the cancel was observed, and until then the engine had shown nothing of it"
@@ -264,7 +264,7 @@ pub(super) fn cancel_was_observed(run: &RunObservation) -> Result<(), String> {
 }
 
 /// True if an event of the engine shows, before the answer, that the engine had received a stop or had ended.
-fn engine_had_heard(run: &RunObservation, asked: &ObservedStop, answer: &StopAnswer) -> bool {
+fn engine_had_observed_stop(run: &RunObservation, asked: &ObservedStop, answer: &StopAnswer) -> bool {
     let is_word = |event: &AgentEvent| {
         matches!(
             event,

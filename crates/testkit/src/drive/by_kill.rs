@@ -50,7 +50,7 @@ pub fn explore_kills(
     if report::asked_for()
         .is_some_and(|case| Some(&case) != only.as_ref() || case.method != StopMethod::Kill)
     {
-        report::say_skipped(scenario.name());
+        report::print_skipped(scenario.name());
         return report;
     }
     let points: Vec<&Point> = match &only {

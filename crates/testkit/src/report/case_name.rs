@@ -77,7 +77,7 @@ pub(crate) fn is_asked_for(scenario: &str) -> bool {
 }
 
 /// Prints on standard error that a scenario was skipped, so that it does not look like a clean one.
-pub(crate) fn say_skipped(scenario: &str) {
+pub(crate) fn print_skipped(scenario: &str) {
     let said = format!("{scenario}: skipped, because {VARIABLE} asks for another case\n");
     // Ignores a failed write.
     let _written = std::io::stderr().write_all(said.as_bytes());

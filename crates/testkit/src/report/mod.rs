@@ -4,7 +4,7 @@ mod case_name;
 mod failure;
 
 pub use case_name::{CaseName, UnknownCase, VARIABLE};
-pub(crate) use case_name::{asked_for, is_asked_for, say_skipped};
+pub(crate) use case_name::{asked_for, is_asked_for, print_skipped};
 pub use failure::Failure;
 
 use std::cmp::Reverse;

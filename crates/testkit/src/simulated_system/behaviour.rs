@@ -35,9 +35,9 @@ impl Default for Behaviour {
 
 impl Behaviour {
     /// A server: prints this text at once, and runs until it is stopped.
-    pub fn server(says: &str) -> Self {
+    pub fn server(output: &str) -> Self {
         Self {
-            prints: vec![(Duration::ZERO, says.to_owned())],
+            prints: vec![(Duration::ZERO, output.to_owned())],
             exits: None,
             ..Self::default()
         }

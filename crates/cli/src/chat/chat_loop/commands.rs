@@ -95,11 +95,11 @@ impl ChatLoop<'_> {
             }),
             ChatCommand::History => self.print_when_ready(async |session| match session.history().await {
                 Ok(conversation) => {
-                    let told = transcript::render(&conversation, HISTORY_MESSAGES, HISTORY_LETTERS);
-                    if told.is_empty() {
+                    let shown = transcript::render(&conversation, HISTORY_MESSAGES, HISTORY_LETTERS);
+                    if shown.is_empty() {
                         "nothing was said yet".to_owned()
                     } else {
-                        told
+                        shown
                     }
                 }
                 Err(error) => format!("the history cannot be read: {error}"),

@@ -89,7 +89,7 @@ fn leaving_names_running_work_before_the_stop() {
     assert_eq!(chat.ctrl_c(), [ChatEffect::AskToLeave]);
     assert!(chat.handles(ChatEvent::RunningWorkShown).is_empty());
     assert!(chat.ctrl_c().is_empty(), "it is the same press");
-    chat.now += TOLD_TO_LEAVE;
+    chat.now += LEAVE_WITHIN;
     assert_eq!(chat.ctrl_c(), [ChatEffect::AskToLeave]);
     chat.handles(ChatEvent::RunningWorkShown);
     let quit = chat.sends("/quit");

@@ -210,10 +210,10 @@ impl<'a> Work<'a> {
     pub(super) fn of(work: &'a RecordedWork) -> Self {
         let (process, keeper) = (work.process.as_ref(), work.keeper.as_ref());
         let orphan = work.ended.is_none().then(|| OrphanedWork::of_record(work));
-        let may_be_told =
+        let may_be_reported =
             |left: &OrphanedWork| (process.is_some() || keeper.is_some()) && !left.is_out_of_view();
         let alive = match &orphan {
-            Some(left) => may_be_told(left).then_some(left.alive),
+            Some(left) => may_be_reported(left).then_some(left.alive),
             None => Some(false),
         };
         Self {

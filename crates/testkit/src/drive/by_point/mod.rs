@@ -115,7 +115,7 @@ impl<'a> Exploration<'a> {
         let name = self.scenario.name();
         // The function `explore_kills` explores kills.
         if !report::is_asked_for(name) || case.method == StopMethod::Kill {
-            report::say_skipped(name);
+            report::print_skipped(name);
             return CheckReport::new(name, 0);
         }
         let undisturbed = Arc::new(undisturbed(self.scenario));

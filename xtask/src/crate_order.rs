@@ -48,7 +48,7 @@ const PROTOCOLS: [&str; 3] = ["a2a", "copilot", "acp"];
 const NOT_IN_CORE: [&str; 4] = ["tokio", "mio", "futures-util", "hyper"];
 
 pub(crate) fn check() -> anyhow::Result<()> {
-    let mut wrong = wrong_arrows(&workspace::metadata()?)?;
+    let mut wrong = wrong_dependencies(&workspace::metadata()?)?;
     let tree = exec::output(workspace::cargo().args([
         "tree",
         "--package=allstop-core",
@@ -69,7 +69,7 @@ pub(crate) fn check() -> anyhow::Result<()> {
 }
 
 /// Dependencies of the members on crates at their own level or above, each as a sentence.
-fn wrong_arrows(metadata: &Value) -> anyhow::Result<Vec<String>> {
+fn wrong_dependencies(metadata: &Value) -> anyhow::Result<Vec<String>> {
     let packages = metadata["packages"]
         .as_array()
         .context("cargo metadata lists no packages")?;
@@ -174,16 +174,16 @@ mod tests {
 
     #[track_caller]
     fn check(crates: &[Crate<'_>], expected: &[&str]) {
-        assert_eq!(wrong_arrows(&metadata(crates)).expect("metadata"), expected);
+        assert_eq!(wrong_dependencies(&metadata(crates)).expect("metadata"), expected);
     }
 
     #[test]
-    fn this_workspace_points_only_downwards() {
-        super::check().expect("the arrows of this workspace");
+    fn this_workspace_follows_the_order() {
+        super::check().expect("the order of this workspace");
     }
 
     #[test]
-    fn arrows_downwards_are_right() {
+    fn downward_dependencies_pass() {
         check(
             &[(
                 "allstop-cli",
@@ -208,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn an_arrow_upwards_is_wrong_of_every_kind() {
+    fn every_kind_of_upward_dependency_fails() {
         check(
             &[("allstop-core", &[("allstop-scope", None)])],
             &["core depends on scope"],
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn protocols_know_nothing_of_each_other() {
+    fn protocols_never_depend_on_each_other() {
         check(
             &[("allstop-acp", &[("allstop-a2a", None)])],
             &["acp depends on a2a, another protocol"],
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_crate_is_wrong_on_either_end() {
+    fn unknown_crates_fail() {
         check(
             &[("allstop-new", &[]), ("allstop-log", &[])],
             &["new has no place in the order"],
@@ -253,12 +253,12 @@ mod tests {
 
     #[test]
     fn nothing_to_check_is_a_failure() {
-        assert!(wrong_arrows(&metadata(&[])).is_err());
+        assert!(wrong_dependencies(&metadata(&[])).is_err());
         assert!(wrong_below_core("").is_err());
     }
 
     #[test]
-    fn tokio_anywhere_below_core_is_wrong() {
+    fn core_never_reaches_tokio() {
         assert_eq!(
             wrong_below_core("allstop_core\nserde\ntokio\n").expect("tree"),
             ["core reaches tokio"]

@@ -1,4 +1,4 @@
-//! Checks that at most three files of a crate import each other in a circle.
+//! Checks that at most three files of a crate import each other in a cycle.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use anyhow::bail;
 use super::imports::{self, Imports};
 use crate::workspace;
 
-/// Files that one circle of imports may have: a parent and two children can belong together.
+/// Files that one cycle of imports may have: a parent and two children can belong together.
 const FILES_MAX: usize = 3;
 
 pub(super) fn check() -> anyhow::Result<()> {
@@ -20,8 +20,8 @@ pub(super) fn check() -> anyhow::Result<()> {
             let file = source.join(name);
             if file.exists() {
                 let imports = imports::of_crate(&file)?;
-                let knots = knots(&imports);
-                complaints.extend(knots.iter().map(|knot| shown(root, &imports, knot)));
+                let cycles = find_cycles(&imports);
+                complaints.extend(cycles.iter().map(|cycle| shown(root, &imports, cycle)));
             }
         }
     }
@@ -34,19 +34,19 @@ pub(super) fn check() -> anyhow::Result<()> {
     )
 }
 
-/// The circles of imports that are too large.
-fn knots(imports: &Imports) -> Vec<BTreeSet<&Path>> {
-    let mut knots = BTreeSet::new();
+/// The import cycles that are too large.
+fn find_cycles(imports: &Imports) -> Vec<BTreeSet<&Path>> {
+    let mut cycles = BTreeSet::new();
     for file in imports.keys() {
         let mutual = reached(imports, file)
             .into_iter()
             .filter(|other| reached(imports, other).contains(file.as_path()));
-        let knot: BTreeSet<&Path> = mutual.collect();
-        if knot.len() > FILES_MAX {
-            knots.insert(knot);
+        let cycle: BTreeSet<&Path> = mutual.collect();
+        if cycle.len() > FILES_MAX {
+            cycles.insert(cycle);
         }
     }
-    knots.into_iter().collect()
+    cycles.into_iter().collect()
 }
 
 /// Every file that a file imports, directly or through others.
@@ -64,18 +64,18 @@ fn reached<'a>(imports: &'a Imports, from: &'a Path) -> BTreeSet<&'a Path> {
     reached
 }
 
-/// Prints a line for each file, with the files of the circle that it imports.
-fn shown(root: &Path, imports: &Imports, knot: &BTreeSet<&Path>) -> String {
+/// Prints a line for each file, with the files of the cycle that it imports.
+fn shown(root: &Path, imports: &Imports, cycle: &BTreeSet<&Path>) -> String {
     let name = |file: &Path| {
         file.strip_prefix(root)
             .unwrap_or(file)
             .display()
             .to_string()
     };
-    let mut lines = vec![format!("{} files import each other:", knot.len())];
-    for file in knot {
+    let mut lines = vec![format!("{} files import each other:", cycle.len())];
+    for file in cycle {
         let imported = imports.get(*file).into_iter().flatten();
-        let imported = imported.filter(|other| knot.contains(other.as_path()));
+        let imported = imported.filter(|other| cycle.contains(other.as_path()));
         let imported: Vec<String> = imported.map(|other| name(other)).collect();
         lines.push(format!("  {} → {}", name(file), imported.join(", ")));
     }
@@ -96,11 +96,11 @@ mod tests {
     }
 
     #[test]
-    fn circle_of_four_is_found_and_one_of_three_passes() {
+    fn cycle_of_four_is_found_and_one_of_three_passes() {
         let four = imports(&[("a", "b"), ("b", "c"), ("c", "d"), ("d", "a"), ("e", "a")]);
-        let found = knots(&four);
+        let found = find_cycles(&four);
         assert_eq!(found.len(), 1);
         assert_eq!(found[0], ["a", "b", "c", "d"].map(Path::new).into());
-        assert!(knots(&imports(&[("a", "b"), ("b", "c"), ("c", "a")])).is_empty());
+        assert!(find_cycles(&imports(&[("a", "b"), ("b", "c"), ("c", "a")])).is_empty());
     }
 }
