@@ -174,7 +174,10 @@ mod tests {
 
     #[track_caller]
     fn check(crates: &[Crate<'_>], expected: &[&str]) {
-        assert_eq!(wrong_dependencies(&metadata(crates)).expect("metadata"), expected);
+        assert_eq!(
+            wrong_dependencies(&metadata(crates)).expect("metadata"),
+            expected
+        );
     }
 
     #[test]

@@ -100,7 +100,10 @@ mod tests {
     fn missing_file_of_the_map_is_found() {
         let crates = crate::workspace::root().join("crates");
         let map = "see `scope/src/barrier.rs`, `nowhere/src/barrier.rs` and `barrier.rs`";
-        assert_eq!(super::missing_files(map, &crates), ["nowhere/src/barrier.rs"]);
+        assert_eq!(
+            super::missing_files(map, &crates),
+            ["nowhere/src/barrier.rs"]
+        );
     }
 
     use super::*;

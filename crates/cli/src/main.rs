@@ -20,7 +20,6 @@ mod display;
 mod error;
 mod exit;
 mod host;
-mod start_error;
 mod logging;
 mod output_file;
 mod project_trust;
@@ -35,6 +34,7 @@ mod short_id;
 mod shutdown;
 mod signals;
 mod start;
+mod start_error;
 mod supervise;
 mod suspend;
 mod tasks;
@@ -156,7 +156,9 @@ fn dispatch(cli: Cli, host: &ProcessHost) -> Result<Exit, CliError> {
         CliCommand::Mcp(args) => host.block_on(commands::mcp::mcp(&args, host)),
         CliCommand::Schema(args) => {
             let schema = args.name.text();
-            host.output.stdout().answer(schema, OutputPriority::Required);
+            host.output
+                .stdout()
+                .answer(schema, OutputPriority::Required);
             Ok(Exit::from(0))
         }
         CliCommand::Man(args) => commands::man::man(&args, host).map(Exit::from),

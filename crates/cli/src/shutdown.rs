@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use allstop_core::{Cause, CauseKind, Receipt};
-use allstop_runtime::{System, OrphanedWork};
+use allstop_runtime::{OrphanedWork, System};
 use allstop_session::{DetachResult, Session, SessionStop, StopTarget};
 
 use crate::control::ControlEffect;

@@ -26,7 +26,7 @@ pub mod time;
 pub mod turn;
 pub mod usage;
 
-pub use call_label::{LABEL_CHARS_MAX, describe_call, call_label};
+pub use call_label::{LABEL_CHARS_MAX, call_label, describe_call};
 pub use cause::{Cause, CauseKind};
 pub use error_chain::error_chain;
 pub use extent::Extent;

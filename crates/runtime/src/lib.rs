@@ -27,8 +27,8 @@ pub use stream::{
     EventLine, EventSchema, EventsMissed, McpServerEvent, StreamEvent, StreamLine, WatchStreamEvent,
 };
 pub use system::{
-    BUILTIN_SCRIPTS, BuiltinScript, InterruptedTurn, ModelChoice, OpenSession, QuestionRecipient,
-    SessionSetup, SessionTools, StoreChoice, System, SystemOptions, SystemPrompt, SystemStore,
-    OrphanedWork, is_secret_variable, marker_prefix, mcp_servers, open_model, open_store,
-    scan_orphans,
+    BUILTIN_SCRIPTS, BuiltinScript, InterruptedTurn, ModelChoice, OpenSession, OrphanedWork,
+    QuestionRecipient, SessionSetup, SessionTools, StoreChoice, System, SystemOptions,
+    SystemPrompt, SystemStore, is_secret_variable, marker_prefix, mcp_servers, open_model,
+    open_store, scan_orphans,
 };

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use allstop_core::{Cause, CauseKind, Extent};
 use tokio::time::Instant;
 
-use crate::group::{NodeSpec, Placement};
 use crate::barrier::NotStarted;
+use crate::group::{NodeSpec, Placement};
 use crate::scope::Scope;
 use crate::stop::StopRequest;
 use crate::sync::{self, CommitDecision};

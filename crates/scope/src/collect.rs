@@ -20,7 +20,12 @@ pub(crate) fn items_of_stop(nodes: &[Node], accepted_at: Instant) -> Arc<[Receip
             ListedWork::Ended(ended) => {
                 // A wider, later stop does not list work that ended under an earlier, narrower stop.
                 if let Some(after) = ended.at.checked_duration_since(accepted_at) {
-                    collector.add(unit, ended.seq, &ended.spec, WorkFinding::ended(ended, after));
+                    collector.add(
+                        unit,
+                        ended.seq,
+                        &ended.spec,
+                        WorkFinding::ended(ended, after),
+                    );
                 }
             }
             ListedWork::Running(entry) => {
@@ -176,7 +181,13 @@ impl Collector {
         );
     }
 
-    fn add(&mut self, unit: Option<&Arc<ReceiptScope>>, seq: u64, spec: &WorkSpec, finding: WorkFinding) {
+    fn add(
+        &mut self,
+        unit: Option<&Arc<ReceiptScope>>,
+        seq: u64,
+        spec: &WorkSpec,
+        finding: WorkFinding,
+    ) {
         if let Some(unit) = unit {
             self.findings.push((Arc::clone(unit), finding));
             return;

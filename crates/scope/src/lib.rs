@@ -32,12 +32,12 @@
 
 // Layers, lowest first: sync, signal, env, barrier and work; group; collect and registration; scope; stop; child_scope,
 // spawn and child_process. A file imports only from its own layer and from lower layers.
-mod group;
+mod barrier;
 mod child_process;
 mod child_scope;
 mod collect;
 mod env;
-mod barrier;
+mod group;
 mod registration;
 mod scope;
 mod signal;
@@ -46,11 +46,11 @@ mod stop;
 mod sync;
 mod work;
 
-pub use group::Placement;
+pub use barrier::NotStarted;
 pub use child_process::{Process, SpawnProcessError};
 pub use child_scope::{Deadline, ScopeOptions};
 pub use env::{FORCE_MAX, GRACE_DEFAULT, RootOptions, instant_after};
-pub use barrier::NotStarted;
+pub use group::Placement;
 pub use registration::Registration;
 pub use scope::{EngineGuard, Scope};
 pub use spawn::{WorkCx, WorkHandle, WorkLost};

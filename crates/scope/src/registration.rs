@@ -2,8 +2,8 @@
 
 use std::borrow::Cow;
 
-use crate::group::{Node, WorkKey};
 use crate::barrier::NotStarted;
+use crate::group::{Node, WorkKey};
 use crate::work::{Details, Ending, Force, WorkSpec};
 
 /// A registered piece of work. [`Registration::finish`] records its ending. Dropping the registration records that the

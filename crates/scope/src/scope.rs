@@ -8,10 +8,10 @@ use allstop_core::receipt::ReceiptItem;
 use allstop_core::{Cause, Extent, Receipt};
 use tokio::time::Instant;
 
-use crate::group::Node;
+use crate::barrier::NotStarted;
 use crate::collect;
 use crate::env::{RootOptions, ScopeEnv};
-use crate::barrier::NotStarted;
+use crate::group::Node;
 use crate::registration::Registration;
 use crate::stop::StopRequest;
 use crate::sync::CancellationToken;

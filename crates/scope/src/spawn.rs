@@ -12,8 +12,8 @@ use pin_project_lite::pin_project;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
-use crate::group::WorkKey;
 use crate::barrier::NotStarted;
+use crate::group::WorkKey;
 use crate::registration::Registration;
 use crate::scope::Scope;
 use crate::work::{Ending, Force, WorkSpec};

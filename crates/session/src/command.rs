@@ -9,8 +9,8 @@ use allstop_log::SessionError;
 use tokio::sync::oneshot;
 
 use crate::compaction::{CompactError, CompactionResult};
-use crate::queue::MessageRefused;
 use crate::orphan_scan::OrphanedWork;
+use crate::queue::MessageRefused;
 
 #[derive(Debug)]
 pub(crate) enum OwnerCommand {

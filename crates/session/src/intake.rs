@@ -11,10 +11,10 @@ use allstop_scope::{Deadline, NotStarted, ScopeOptions};
 use crate::command::OwnerCommand;
 use crate::inner::{AwakeSession, LockedState, SessionInner};
 use crate::message::{MessageHandle, NewMessage, SendError};
+use crate::orphan_scan::OrphanedWork;
 use crate::owner;
 use crate::queue::MessageRefused;
 use crate::queued_turn::QueuedTurn;
-use crate::orphan_scan::OrphanedWork;
 
 impl SessionInner {
     /// Starts the owner of a session with this open log.

@@ -17,11 +17,11 @@ use crate::events::{LiveEvents, OpenQuestion, SessionEventKind, Subscription};
 use crate::follow_up::FollowUp;
 use crate::inner::{LockedState, SessionInner};
 use crate::message::{MessageHandle, MessageOutcome, NewMessage, SendError};
+use crate::orphan_scan::OrphanedWork;
 use crate::questions::AnswerResult;
 use crate::queue::MessageRefused;
 use crate::stop_handle::SessionStop;
 use crate::stop_plan::StopTarget;
-use crate::orphan_scan::OrphanedWork;
 use crate::wait::WaitResult;
 
 /// Usual limit for [`Session::send_and_wait`].

@@ -8,10 +8,10 @@ use allstop_log::{Log, SessionError, SessionWriter};
 use allstop_scope::{NotStarted, Scope};
 
 use crate::inner::{LogPosition, SessionInner};
+use crate::orphan_scan::{self, OrphanedWork};
 use crate::registry::SessionRegistry;
 use crate::session::Session;
 use crate::source::{AgentSource, SessionHost, SessionOptions};
-use crate::orphan_scan::{self, OrphanedWork};
 
 /// The sessions of one system. Clones refer to the same sessions. No two sessions share a lock.
 #[derive(Clone)]

@@ -135,7 +135,11 @@ impl SessionInner {
 
 impl SessionInner {
     /// Takes the work without an owner that a stop covers into scopes.
-    fn attach_orphans(self: &Arc<Self>, state: &mut LockedState, plan: &StopPlan) -> AttachedOrphans {
+    fn attach_orphans(
+        self: &Arc<Self>,
+        state: &mut LockedState,
+        plan: &StopPlan,
+    ) -> AttachedOrphans {
         let awake = state.awake.as_ref().map(|awake| &awake.scope);
         // A session that is being closed accepts no more work.
         let parent = awake.filter(|scope| !scope.is_stopped());

@@ -129,7 +129,11 @@ pub trait Canceler: Send + Sync {
     ///
     /// # Cancel safety
     /// A stop that has begun must continue if the future is dropped.
-    fn stop_orphans(&self, task: Arc<Task>, cause: Cause) -> BoxFuture<'static, Option<Arc<Receipt>>> {
+    fn stop_orphans(
+        &self,
+        task: Arc<Task>,
+        cause: Cause,
+    ) -> BoxFuture<'static, Option<Arc<Receipt>>> {
         let (_, _) = (task, cause);
         Box::pin(std::future::ready(None))
     }

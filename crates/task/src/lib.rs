@@ -29,9 +29,9 @@ mod task_stream;
 mod waker;
 
 pub use cluster::{
-    AskedQuestion, ClusterLink, ClusterOptions, DeadLetter, HeldWakeUp, LeaseChange, LeaseHandler,
-    LinkEntry, LinkFuture, MemoryLink, PutError, DeadLetterRetryError, RenewalHandler, StopDelivery,
-    WorkerInfo,
+    AskedQuestion, ClusterLink, ClusterOptions, DeadLetter, DeadLetterRetryError, HeldWakeUp,
+    LeaseChange, LeaseHandler, LinkEntry, LinkFuture, MemoryLink, PutError, RenewalHandler,
+    StopDelivery, WorkerInfo,
 };
 pub use error::{CancelError, ExecuteError, ReadTaskError, TaskStoreError};
 pub use event_writer::{EventWriter, ExecutionEnded};

@@ -62,7 +62,6 @@
 //! # }
 //! ```
 
-mod notification;
 mod device;
 mod duration;
 mod editor;
@@ -77,6 +76,7 @@ mod line_writer;
 mod live_region;
 mod markdown;
 mod narrowing;
+mod notification;
 mod open_line;
 mod output;
 mod output_tail;
@@ -95,7 +95,6 @@ mod text;
 mod text_table;
 mod writer_thread;
 
-pub use notification::{Notification, NotificationMethod};
 pub use device::TerminalDevice;
 pub use duration::duration;
 pub use editor::{EditResult, LineEditor};
@@ -109,6 +108,7 @@ pub use line_prompt::LinePrompt;
 pub use live_region::{RunningClock, RunningLine};
 pub use markdown::{AnswerFormat, AnswerStream};
 pub use narrowing::Narrowing;
+pub use notification::{Notification, NotificationMethod};
 pub use output::{OutputFlush, OutputStreams};
 pub use output_tail::OutputTail;
 pub use progress_bar::RunningProgress;

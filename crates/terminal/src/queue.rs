@@ -5,12 +5,12 @@ use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::notification::Notification;
 use super::flow::{FlowPart, OpenText};
 use super::input_line::InputLine;
 use super::line_writer::LineWriter;
 use super::live_region::RunningLine;
 use super::narrowing::Narrowing;
+use super::notification::Notification;
 use super::queue_state::{
     FlushResult, LineStart, OutputPriority, QueueHandles, QueueState, QueuedText, RegionVisibility,
     SharedQueue, TextBody,
@@ -86,7 +86,11 @@ impl OutputQueue {
 
     /// Clears the terminal. The next text begins in its upper left corner.
     pub fn clear_screen(&self) {
-        self.push(CLEAR.to_owned(), LineStart::Anywhere, OutputPriority::Required);
+        self.push(
+            CLEAR.to_owned(),
+            LineStart::Anywhere,
+            OutputPriority::Required,
+        );
     }
 
     /// Pushes lines of JSON. False if there was no room.

@@ -7,11 +7,11 @@ use std::sync::Arc;
 
 use parking_lot::{Condvar, Mutex};
 
-use super::notification::Notification;
 use super::flow::{FlowPart, OpenText};
 use super::input_line::InputLine;
 use super::live_region::RunningLine;
 use super::narrowing::Narrowing;
+use super::notification::Notification;
 use super::status_line::StatusLine;
 
 /// Treatment of text that has no room.

@@ -7,13 +7,13 @@ use std::time::{Duration, Instant};
 
 use parking_lot::MutexGuard;
 
-use super::notification::Notification;
 use super::flow::{FlowPart, OpenText};
 use super::input_line::InputLine;
 use super::live_region::{
     CursorPlace, LiveRegion, RegionFrame, RegionParts, RegionTerminal, RunningLine, TICK,
 };
 use super::narrowing::Narrowing;
+use super::notification::Notification;
 use super::open_line::OpenLine;
 use super::queue_state::{
     LineStart, QueueHandles, QueueState, QueuedText, RegionVisibility, SharedQueue, TextBody,

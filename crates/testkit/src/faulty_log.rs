@@ -244,7 +244,9 @@ async fn watched(
     tokio::time::sleep(INSIDE).await;
     let answer = append.on(&*inner).await;
     note_durable(&watch, &answer);
-    watch.points.reach(Moment::Inside, APPEND, Arc::clone(&subject));
+    watch
+        .points
+        .reach(Moment::Inside, APPEND, Arc::clone(&subject));
     tokio::time::sleep(INSIDE).await;
     watch.points.reach(Moment::After, APPEND, subject);
     answer
@@ -260,7 +262,9 @@ impl Log for FaultyLog {
     ) -> LogFuture<Result<Version, AppendError>> {
         let subject: Option<Arc<str>> = self.watch.as_ref().map(|_| names(&records).into());
         if let (Some(watch), Some(subject)) = (&self.watch, &subject) {
-            watch.points.reach(Moment::Before, APPEND, Arc::clone(subject));
+            watch
+                .points
+                .reach(Moment::Before, APPEND, Arc::clone(subject));
         }
         // Read the fault after the point, so that a fault that is set at the point applies to this append.
         let fault = self.fault_of(&records);
@@ -272,9 +276,12 @@ impl Log for FaultyLog {
         };
         match (fault, &self.watch, subject) {
             (Some(fault), ..) => self.fail(fault, append),
-            (None, Some(watch), Some(subject)) => {
-                LogFuture::waiting(watched(watch.clone(), subject, Arc::clone(&self.inner), append))
-            }
+            (None, Some(watch), Some(subject)) => LogFuture::waiting(watched(
+                watch.clone(),
+                subject,
+                Arc::clone(&self.inner),
+                append,
+            )),
             _ => self.forward(append.on(&*self.inner)),
         }
     }

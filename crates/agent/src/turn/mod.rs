@@ -20,7 +20,7 @@ use allstop_core::{
 };
 use allstop_log::SessionError;
 use allstop_scope::{
-    PartReceipt, Deadline, EngineGuard, Placement, Scope, ScopeOptions, instant_after,
+    Deadline, EngineGuard, PartReceipt, Placement, Scope, ScopeOptions, instant_after,
 };
 use tokio::time::Instant;
 use tracing::Instrument as _;
@@ -176,7 +176,10 @@ async fn run_in_span(
         }
         (Err(_), Ok(_)) => {
             let refusal = StartRefusal::Stopped(Cause::new(CauseKind::Parent));
-            return Box::pin(ending::end_unstarted_turn(cx, history, start, None, &refusal)).await;
+            return Box::pin(ending::end_unstarted_turn(
+                cx, history, start, None, &refusal,
+            ))
+            .await;
         }
     };
     let mut turn = RunningTurn {

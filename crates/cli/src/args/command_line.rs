@@ -30,7 +30,9 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
         let safe = plain.as_deref().map(escape::text);
         // Write errors are ignored: the reader may have closed the stream.
         match (&plain, safe) {
-            (Some(plain), Some(safe)) if *plain != safe && error.use_stderr() => write_stderr(&safe),
+            (Some(plain), Some(safe)) if *plain != safe && error.use_stderr() => {
+                write_stderr(&safe)
+            }
             (Some(plain), Some(safe)) if *plain != safe => {
                 drop(write!(std::io::stdout(), "{safe}"));
             }

@@ -11,7 +11,7 @@ use std::time::Instant;
 use allstop_core::{CallId, Cause, MessageId};
 use allstop_session::{SessionStop, StopTarget};
 use allstop_terminal::{
-    Notification, InputLine, InputMode, InputReader, JobChange, JobControl, Key, TextRole,
+    InputLine, InputMode, InputReader, JobChange, JobControl, Key, Notification, TextRole,
 };
 use anyhow::Context as _;
 use futures::FutureExt as _;

@@ -33,7 +33,7 @@ use allstop_tools::permission::FixedAnswer;
 
 use crate::args::{ChatArgs, ChatWith};
 use crate::control::Control;
-use crate::display::{found_in_chat, describe_instructions};
+use crate::display::{describe_instructions, found_in_chat};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::ProcessHost;

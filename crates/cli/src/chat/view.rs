@@ -7,8 +7,8 @@ use allstop_terminal::{
 };
 
 use crate::display::{
-    LiveOptions, LiveView, RECEIPT_WIDTH_DEFAULT, denial, is_worth_showing, render_receipt,
-    describe_stop_reason, stopped_by,
+    LiveOptions, LiveView, RECEIPT_WIDTH_DEFAULT, denial, describe_stop_reason, is_worth_showing,
+    render_receipt, stopped_by,
 };
 use crate::host::ProcessHost;
 

@@ -114,7 +114,10 @@ pub(super) async fn resolve_list_number(
 ///
 /// # Errors
 /// If several sessions match.
-pub(super) fn find_open_session(all: Vec<OpenTarget>, given: &str) -> Result<Option<OpenTarget>, CliError> {
+pub(super) fn find_open_session(
+    all: Vec<OpenTarget>,
+    given: &str,
+) -> Result<Option<OpenTarget>, CliError> {
     if given == LAST {
         // A turn may run for a long time without a record.
         let latest = |target: &OpenTarget| (!target.is_busy, target.quiet_ms);

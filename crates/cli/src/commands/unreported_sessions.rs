@@ -35,9 +35,7 @@ impl UnreportedSessions {
     /// Warnings about work that may run but is not in the list, one per line.
     pub(super) fn problems(&self) -> Vec<String> {
         let unreachable = self.unreachable.iter().map(ToString::to_string);
-        unreachable
-            .chain(self.unreadable.iter().cloned())
-            .collect()
+        unreachable.chain(self.unreadable.iter().cloned()).collect()
     }
 
     fn add_unreadable(&mut self, id: &SessionId, error: &SessionError) {

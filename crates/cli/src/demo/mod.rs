@@ -35,7 +35,7 @@ use crate::exit::Exit;
 use crate::host::ProcessHost;
 use crate::signals::EndSignals;
 use parts::{BlockThreadTool, ReadStreamTool, StalledServer};
-use proof::{DemoProof, DemoChecks};
+use proof::{DemoChecks, DemoProof};
 use report::DemoReport;
 
 /// Time limit of the demo. If something hangs, the demo reports the timeout and fails.
@@ -143,7 +143,8 @@ async fn play(
     report.field("next_answer", "");
     report.field("stop_ms", ());
     report.print("one turn starts: a quick tool, a background shell, and then at the same time");
-    report.print("  a shell tree that ignores SIGTERM and has a grandchild in a session of its own,");
+    report
+        .print("  a shell tree that ignores SIGTERM and has a grandchild in a session of its own,");
     report.print("  an HTTP stream that stalls, and a blocking thread");
     let (outcome, history, before) = stage.run_and_stop(&checks, report).await?;
     let receipt = outcome

@@ -7,7 +7,7 @@ use allstop_core::counted::counted;
 use allstop_terminal::{OutputPriority, OutputQueue, Style, Styled, Symbol, TextRole, styled};
 use serde_json::{Map, Value, json};
 
-use super::proof::{ProcessCounts, DemoProof};
+use super::proof::{DemoProof, ProcessCounts};
 use crate::display::{RECEIPT_WIDTH_DEFAULT, render_receipt};
 use crate::host::ProcessHost;
 

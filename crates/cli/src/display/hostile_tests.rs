@@ -73,7 +73,10 @@ fn no_way_to_a_terminal_lets_hostile_text_through() {
             queue.lines(styled!["file ", HOSTILE], OutputPriority::Required);
         }),
         ("painted", |queue| {
-            queue.lines(STYLE.paint(TextRole::Alarm, HOSTILE), OutputPriority::Required);
+            queue.lines(
+                STYLE.paint(TextRole::Alarm, HOSTILE),
+                OutputPriority::Required,
+            );
         }),
         ("a table", |queue| {
             let mut table = TextTable::default();

@@ -47,7 +47,10 @@ impl JsonStream {
 
     /// Writes that an MCP server became unavailable or available again. Returns true if the line was queued.
     pub(crate) fn server(&self, change: &McpStatusEvent) -> bool {
-        self.line(StreamEvent::McpServer(change.into()), OutputPriority::Required)
+        self.line(
+            StreamEvent::McpServer(change.into()),
+            OutputPriority::Required,
+        )
     }
 
     /// Writes an event that only a watch has.

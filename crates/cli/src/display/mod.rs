@@ -8,16 +8,20 @@ mod change;
 mod hostile_tests;
 mod instructions;
 mod json_stream;
+mod labels;
 mod live;
 mod project_file;
 mod receipt;
 pub(crate) mod recorded;
 mod watch;
-mod labels;
 
 pub(crate) use change::{change_counts, change_role};
 pub(crate) use instructions::describe_instructions;
 pub(crate) use json_stream::JsonStream;
+pub(crate) use labels::{
+    age, denial, found as found_in_run, found_in_chat, milliseconds, plain,
+    stop_reason as describe_stop_reason, to_stop,
+};
 pub(crate) use live::{LiveOptions, LiveView};
 pub(crate) use project_file::describe_project_file;
 pub(crate) use receipt::{
@@ -25,7 +29,3 @@ pub(crate) use receipt::{
     work_line,
 };
 pub(crate) use watch::EventView;
-pub(crate) use labels::{
-    age, denial, found as found_in_run, found_in_chat, milliseconds, plain,
-    stop_reason as describe_stop_reason, to_stop,
-};

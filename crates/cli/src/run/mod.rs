@@ -1,9 +1,9 @@
 //! `allstop run`: a client of one session. It opens the session, sends the prompts, ends the remaining work, and prints
 //! the result.
 
-mod no_terminal_prompter;
 mod end;
 mod inputs;
+mod no_terminal_prompter;
 mod questions;
 mod receipt_file;
 mod stdin;
@@ -22,7 +22,7 @@ use allstop_tools::permission::FixedAnswer;
 
 use crate::args::{PermissionArgs, RunArgs};
 use crate::control::Control;
-use crate::display::{found_in_run, describe_instructions, to_stop};
+use crate::display::{describe_instructions, found_in_run, to_stop};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::ProcessHost;
@@ -30,8 +30,8 @@ use crate::shell_command::SameFlags;
 use crate::start::{self, NamedSession, Opened, Opening, StartFailure};
 use crate::supervise::Supervisor;
 use crate::suspend::job_control;
-use no_terminal_prompter::NoTerminalPrompter;
 use allstop_remote::{OwnedSessions, TerminalSession};
+use no_terminal_prompter::NoTerminalPrompter;
 use questions::RunQuestions;
 use receipt_file::ReceiptFile;
 use turns::RunTurns;

@@ -16,8 +16,8 @@ use super::questions::RunQuestions;
 use super::receipt_file::ReceiptFile;
 use crate::args::RunArgs;
 use crate::display::{
-    EventView, JsonStream, LiveOptions, LiveView, RECEIPT_WIDTH_DEFAULT, denial, is_worth_showing,
-    render_receipt, describe_stop_reason,
+    EventView, JsonStream, LiveOptions, LiveView, RECEIPT_WIDTH_DEFAULT, denial,
+    describe_stop_reason, is_worth_showing, render_receipt,
 };
 use crate::host::ProcessHost;
 use crate::shell_command::SameFlags;

@@ -5,8 +5,8 @@ mod continued;
 pub(crate) mod default_model;
 pub(crate) mod options;
 pub(crate) mod project;
-mod stage;
 mod reporter;
+mod stage;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,8 +21,8 @@ use allstop_tools::permission::ModeSwitch;
 
 use crate::supervise::Supervisor;
 pub(crate) use continued::{ContinuedWords, NamedSession};
-pub(crate) use stage::{StartFailure, StartStage, begin};
 pub(crate) use reporter::StartReporter;
+pub(crate) use stage::{StartFailure, StartStage, begin};
 
 /// Reads the input of a start on a separate thread, because a file may be a pipe without a writer, or be on a disk that
 /// hangs.

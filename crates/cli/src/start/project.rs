@@ -8,7 +8,7 @@ use allstop_runtime::config::{ProjectFile, ProjectFileSearch};
 use allstop_scope::Scope;
 use allstop_terminal::{LinePrompt, Styled, TextRole, styled};
 
-use super::{StartFailure, StartStage, StartReporter, begin, read};
+use super::{StartFailure, StartReporter, StartStage, begin, read};
 use crate::args::{ModelArgs, ProjectConfigChoice};
 use crate::display::describe_project_file;
 use crate::error::CliError;

@@ -20,7 +20,9 @@ impl StartReporter {
 
     /// Prints a line.
     pub(crate) fn note(&self, text: &str) {
-        self.stderr
-            .lines(self.style.paint(TextRole::Dim, text), OutputPriority::Required);
+        self.stderr.lines(
+            self.style.paint(TextRole::Dim, text),
+            OutputPriority::Required,
+        );
     }
 }

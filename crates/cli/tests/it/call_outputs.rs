@@ -25,14 +25,17 @@ fn output_of_a_call_is_shown_whole() {
     let screen = user.screen();
     assert!(screen.contains("\n  │ 40\n"), "{screen}");
     assert!(!screen.contains("\n  │ 1\n"), "{screen}");
-    user.types("/output").waits_for("[shell: seq 1 40; exit 3 (");
+    user.types("/output")
+        .waits_for("[shell: seq 1 40; exit 3 (");
     user.waits_for("\n1\n2\n3\n").waits_for("\n39\n40\n");
     // Matches the output of the call, not its name.
-    user.types("more").waits_for("│ begun").types("/output shell");
-    user
-        .waits_for("[shell: echo begun; sleep 600 (")
+    user.types("more")
+        .waits_for("│ begun")
+        .types("/output shell");
+    user.waits_for("[shell: echo begun; sleep 600 (")
         .waits_for(", which runs]\nbegun");
-    user.types("/output call_9").waits_for("there is no such call");
+    user.types("/output call_9")
+        .waits_for("there is no such call");
     user.presses(CTRL_C).waits_for("Nothing is left running");
     user.presses(CTRL_D);
     drop(user.leaves_chat());
@@ -51,7 +54,8 @@ fn output_of_a_call_is_shown_whole() {
     let resumed = place.allstop().args("sessions resume").arg(&id);
     let resumed = resumed.arg("--model").arg(&script);
     let user = ChatUser::with_model(&place, resumed, Terminal::new());
-    user.types("/output").waits_for("Its output until then:\nbegun");
+    user.types("/output")
+        .waits_for("Its output until then:\nbegun");
     user.presses(CTRL_D);
     drop(user.leaves_chat());
 }

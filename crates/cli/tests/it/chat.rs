@@ -15,11 +15,9 @@ fn ctrl_c_stops_a_turn_in_mid_stream_and_the_chat_goes_on() {
     let user = ChatUser::start_chat(&place, "");
     user.types("hang").waits_for("This sentence");
     user.presses("half").waits_for("› half").presses(CTRL_C);
-    user
-        .waits_for("stopped by you (Ctrl-C)")
+    user.waits_for("stopped by you (Ctrl-C)")
         .waits_for("Nothing is left running");
-    user
-        .waits_for("› half")
+    user.waits_for("› half")
         .presses("\x15")
         .types("short")
         .waits_for("A short answer.");
@@ -63,11 +61,15 @@ fn leaving_a_chat_ends_a_running_hook() {
     let config = format!("[[hooks]]\non = \"stop\"\ncommand = \"{hook}\"\n");
     let config = place.file("allstop.toml", config);
     let user = ChatUser::start_chat(&place, &format!("--config {}", config.display()));
-    user.types("hang").waits_for("This sentence").presses(CTRL_C);
+    user.types("hang")
+        .waits_for("This sentence")
+        .presses(CTRL_C);
     user.waits_for("stopped by you (Ctrl-C)");
     let ready = place.work().join("ready");
     eventually("the hook", || ready.exists().then_some(()));
-    user.types("/preview all").waits_for("Would stop").waits_for("hook");
+    user.types("/preview all")
+        .waits_for("Would stop")
+        .waits_for("hook");
     user.presses(CTRL_D);
     user.waits_for("the session was closed").waits_for("✓ hook");
     drop(user.leaves_chat());
@@ -77,9 +79,13 @@ fn leaving_a_chat_ends_a_running_hook() {
 fn escape_stops_the_turn_and_the_last_session_goes_on() {
     let place = Place::new();
     let user = ChatUser::start_chat(&place, "");
-    user.types("hang").waits_for("This sentence").presses("\x1b");
+    user.types("hang")
+        .waits_for("This sentence")
+        .presses("\x1b");
     user.waits_for("stopped by you (Esc)");
-    user.types("short").waits_for("A short answer.").presses(CTRL_D);
+    user.types("short")
+        .waits_for("A short answer.")
+        .presses(CTRL_D);
     drop(user.leaves_chat());
     let user = ChatUser::start_chat(&place, "--continue");
     user.waits_for("A short answer.").presses(CTRL_D);
@@ -91,7 +97,9 @@ fn follow_up_replaces_the_turn_under_interrupt() {
     let place = Place::new();
     let user = ChatUser::start_chat(&place, "");
     user.types("hang").waits_for("This sentence");
-    user.types("short").waits_for("A short answer.").presses(CTRL_D);
+    user.types("short")
+        .waits_for("A short answer.")
+        .presses(CTRL_D);
     let (_, screen) = user.leaves_chat();
     assert_in_order(
         &screen,
@@ -111,13 +119,11 @@ fn follow_up_waits_under_enqueue_and_fails_under_reject() {
     user.types("hang").waits_for("This sentence");
     user.types("short").waits_for("waits: short");
     user.types("/policy reject").waits_for("policy reject");
-    user
-        .types("more")
+    user.types("more")
         .waits_for("not sent: a turn is running")
         .waits_for("› more");
     // The input line reappears. After the stop of the turn, the queued message is on the line too.
-    user
-        .presses(CTRL_C)
+    user.presses(CTRL_C)
         .waits_for("stopped by you")
         .waits_for("the message that waited is on the line again")
         .waits_for("› short");
@@ -148,7 +154,8 @@ fn leaving_a_chat_stops_its_background_shell() {
         user.types("short");
     }
     user.types("/background").waits_for("bg_1: runs");
-    user.types("/background output bg_1").waits_for("[bg_1: runs");
+    user.types("/background output bg_1")
+        .waits_for("[bg_1: runs");
     user.types("/preview all").waits_for("Would stop");
     user.presses(CTRL_D);
     let (ended, screen) = user.leaves_chat();
@@ -191,15 +198,13 @@ fn next_chat_names_kept_background_work() {
     let resumed = place.allstop().args("sessions resume").arg(&id);
     let user = ChatUser::start(&place, resumed);
     user.waits_for("bg_1 of an earlier process still runs: echo up; sleep 600");
-    user
-        .types("/preview all")
+    user.types("/preview all")
         .waits_for("Would stop")
         .waits_for("(bg_1)");
     user.types("/background").waits_for(" · output in ");
     user.types("short").waits_for("A short answer.");
     user.waits_for("in the background: bg_1 (echo up; sleep 600)");
-    user
-        .presses("/stop b\t")
+    user.presses("/stop b\t")
         .waits_for("› /stop bg_1")
         .presses("\r");
     user.waits_for("bg_1 has ended: stopped");
@@ -249,7 +254,9 @@ fn a_second_stop_of_the_same_turn_shows_no_second_receipt() {
     eventually("the deaf command", || begun.exists().then_some(()));
     user.presses("\x1b").waits_for("stopping");
     user.types("/stop").waits_for("verified.");
-    user.types("short").waits_for("A short answer.").presses(CTRL_D);
+    user.types("short")
+        .waits_for("A short answer.")
+        .presses(CTRL_D);
     let (_, screen) = user.leaves_chat();
     assert_eq!(screen.matches("verified.").count(), 1, "{screen}");
 }
@@ -261,7 +268,9 @@ fn a_stop_of_all_has_one_receipt() {
     user.types("server").waits_for("It is up.");
     user.types("hang").waits_for("This sentence");
     user.types("/stop all").waits_for("bg_1 has ended: stopped");
-    user.types("short").waits_for("A short answer.").presses(CTRL_D);
+    user.types("short")
+        .waits_for("A short answer.")
+        .presses(CTRL_D);
     let (_, screen) = user.leaves_chat();
     assert_eq!(
         screen.matches("the background work stopped by you").count(),
@@ -276,9 +285,9 @@ fn history_search_finds_substrings() {
     let place = Place::new();
     let user = ChatUser::start_chat(&place, "");
     user.types("short, please").waits_for("A short answer.");
-    user.types("/policy enqueue").waits_for("policy enqueue from");
-    user
-        .presses("\x12ple")
+    user.types("/policy enqueue")
+        .waits_for("policy enqueue from");
+    user.presses("\x12ple")
         .waits_for("search: ple › short, please");
     user.presses("\r");
     user.waits_for_twice("A short answer.");
@@ -290,7 +299,9 @@ fn history_search_finds_substrings() {
 fn a_question_says_which_sub_agent_asks() {
     let place = Place::new();
     let user = ChatUser::start_chat(&place, "");
-    user.types("delegate").waits_for("asked by agent").types("y");
+    user.types("delegate")
+        .waits_for("asked by agent")
+        .types("y");
     user.waits_for("Done by another.").presses(CTRL_D);
     let (_, screen) = user.leaves_chat();
     let asked = [
@@ -319,7 +330,8 @@ fn of_two_questions_at_once_each_names_its_call() {
     let place = Place::new();
     let user = ChatUser::start_chat(&place, "");
     user.types("two others").waits_for("touch the file (call_");
-    user.waits_for("touch it too (call_").waits_for(": [y]es, once");
+    user.waits_for("touch it too (call_")
+        .waits_for(": [y]es, once");
     user.types("y").waits_for("yes, once (call_").types("y");
     user.waits_for("Done by both.").presses(CTRL_D);
     let (_, screen) = user.leaves_chat();
@@ -345,8 +357,11 @@ fn chat_stops_one_background_command_and_undoes_a_turn() {
 fn a_question_is_answered_or_taken_away_by_a_stop() {
     let place = Place::new();
     let user = ChatUser::start_chat(&place, "");
-    user.types("touch it").waits_for("[y]es, once").presses(CTRL_C);
-    user.waits_for("withdrawn").waits_for("stopped by you (Ctrl-C)");
+    user.types("touch it")
+        .waits_for("[y]es, once")
+        .presses(CTRL_C);
+    user.waits_for("withdrawn")
+        .waits_for("stopped by you (Ctrl-C)");
     assert!(!place.work().join("touched").exists());
     user.types("touch it").waits_for("[y]es, once").types("y");
     user.waits_for("It is done.").presses(CTRL_D);
@@ -403,8 +418,7 @@ fn conversation_is_kept_and_private() {
     assert_eq!(mode & 0o777, 0o600);
     let resumed = place.allstop().args("sessions resume").arg(&id);
     let user = ChatUser::start(&place, resumed);
-    user
-        .waits_for("A short answer.")
+    user.waits_for("A short answer.")
         .presses(UP)
         .waits_for("› short")
         .presses("\r");
@@ -420,7 +434,9 @@ fn the_printed_command_continues_the_session() {
     let script = place.file("it's a script.yaml", SCRIPT);
     let script = format!("script:{}", script.display());
     let user = ChatUser::start(&place, place.allstop().arg("chat"));
-    user.types("short").waits_for("A short answer.").presses(CTRL_D);
+    user.types("short")
+        .waits_for("A short answer.")
+        .presses(CTRL_D);
     let (_, screen) = user.leaves_chat();
     let run = place.run().arg("--model").arg(&script).arg("hello");
     let run = run.env("TERM", "xterm");

@@ -85,10 +85,14 @@ fn narrow_terminal_keeps_labels_and_whole_words() {
 fn rest_of_a_question_is_counted_once() {
     let place = Place::new();
     let user = start_chat(&place, (60, 20), "");
-    user.types("ask").waits_for("… 30 more lines · v shows more");
+    user.types("ask")
+        .waits_for("… 30 more lines · v shows more");
     user.types("v").waits_for("… 20 more lines · v shows more");
     assert_eq!(user.screen().matches("more lines").count(), 1);
-    user.types("v").waits_for("echo 30").types("v").waits_for("echo 40");
+    user.types("v")
+        .waits_for("echo 30")
+        .types("v")
+        .waits_for("echo 40");
     let is_all = || !user.screen().contains("more lines");
     eventually("no rest", || is_all().then_some(()));
     user.types("n").waits_for("Done.").presses(CTRL_D);

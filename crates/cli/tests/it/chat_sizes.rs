@@ -63,7 +63,9 @@ fn an_escape_swallows_no_key_that_comes_later() {
         // A lone Escape ends the search. Until then it could be the beginning of a sequence.
         let is_over = || (!user.screen().contains("search")).then_some(());
         eventually("the end of the search", is_over);
-        user.types("short").waits_for("A short answer.").presses(CTRL_D);
+        user.types("short")
+            .waits_for("A short answer.")
+            .presses(CTRL_D);
         user.leaves_chat();
     }
 }
@@ -98,14 +100,15 @@ fn ctrl_z_names_what_runs_on_and_fg_brings_the_chat_back() {
         eventually("the call", || begun.exists().then_some(()));
         user.presses("half").waits_for("› half").presses("\x1a");
         user.waits_for_words("still running, with its deadlines: shell (call_");
-        user
-            .waits_for_words("fg brings Allstop back")
+        user.waits_for_words("fg brings Allstop back")
             .waits_for("it is the shell");
         let mode = tcgetattr(user.terminal.line()).expect("the terminal is there");
         let cooked = LocalModes::ICANON | LocalModes::ECHO;
         assert!(mode.local_modes.contains(cooked), "{mode:?}");
         user.presses("x\n").waits_for("› half").presses(CTRL_C);
-        user.waits_for("left running").presses("\x15").presses(CTRL_D);
+        user.waits_for("left running")
+            .presses("\x15")
+            .presses(CTRL_D);
         user.leaves_chat();
     }
 }
@@ -136,7 +139,9 @@ fn a_question_is_answered_at_every_size() {
         let place = Place::new();
         let user = start_chat(&place, size, "");
         user.types("touch it").waits_for("[n]o");
-        user.presses("nonsense\x15").types("y").waits_for("It is done.");
+        user.presses("nonsense\x15")
+            .types("y")
+            .waits_for("It is done.");
         user.presses(CTRL_D);
         let (_, screen) = user.leaves_chat();
         for text in ["› touch it", "? Allow shell"] {

@@ -44,7 +44,8 @@ fn a_killed_run_is_never_more_than_its_last_committed_turn() {
         let start = |number| {
             let random = Random::new(seed.wrapping_add(u64::from(number)));
             let store = &store;
-            threads.spawn(move || KilledSession::new(store, random).kill_repeatedly(kills / SESSIONS))
+            threads
+                .spawn(move || KilledSession::new(store, random).kill_repeatedly(kills / SESSIONS))
         };
         let running: Vec<_> = (0..SESSIONS).map(start).collect();
         running

@@ -128,7 +128,9 @@ fn bell_rings_only_without_focus() {
     let chat = chat.arg(place.script(CHANGES)).args("--mode accept-edits");
     let user = ChatUser::with_model(&place, chat, Terminal::new());
     let bells = || user.terminal.shown().matches('\x07').count();
-    user.presses(FOCUS_LOST).types("go").waits_for("? Allow shell");
+    user.presses(FOCUS_LOST)
+        .types("go")
+        .waits_for("? Allow shell");
     eventually("a bell", || (bells() == 1).then_some(()));
     user.presses(FOCUS_GAINED).types("y").waits_for("Done.");
     user.types("more").waits_for("Done again.").presses(CTRL_D);

@@ -97,7 +97,12 @@ fn begin(place: &Place, script: &str) -> Running {
     running
 }
 
-fn stop_at_some_moment(place: &Place, script: &str, random: &mut Random, args: &str) -> StopReports {
+fn stop_at_some_moment(
+    place: &Place,
+    script: &str,
+    random: &mut Random,
+    args: &str,
+) -> StopReports {
     let running = begin(place, script);
     let moment = random.before(Duration::from_millis(80));
     let _ended_or_not = running.ends_within(moment);

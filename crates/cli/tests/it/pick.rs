@@ -89,8 +89,7 @@ fn typed_words_and_numbers_choose() {
     let [older, newer] = sessions(&place);
     for (typed, id) in [("PARSER", &older), ("1", &newer), (&newer[20..], &newer)] {
         let user = at(&place, "chat --resume", (80, 24));
-        user
-            .waits_for("› 1 ")
+        user.waits_for("› 1 ")
             .presses(typed)
             .waits_for(&format!("› {typed}"));
         user.presses("\r").waits_for(&format!("session {id}"));

@@ -189,7 +189,9 @@ fn stop_of_all_has_one_receipt_in_both_terminals() {
     let shown = format!("stopped by {by}");
     user.waits_for("verified.").waits_for(&shown[..24]);
     // The session continues.
-    user.types("hello").waits_for("Hello there.").presses("\x04");
+    user.types("hello")
+        .waits_for("Hello there.")
+        .presses("\x04");
     let (ended, screen) = user.leaves_chat();
     assert_eq!(ended.code, 0, "{screen}");
     assert_eq!(
@@ -461,8 +463,7 @@ fn watch_shows_the_turn_and_answers_its_question() {
     terminal.type_keys("y\r");
     terminal.wait("yes, once");
     terminal.wait("line 1");
-    user
-        .waits_for("yes, once, answered by allstop watch in process")
+    user.waits_for("yes, once, answered by allstop watch in process")
         .waits_for("line 1");
     let lines = place.allstop().args("watch last --json").start();
     lines.wait_stdout("tool_started");

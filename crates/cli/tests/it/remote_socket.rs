@@ -82,7 +82,9 @@ fn socket_stands_garbage_and_many_requests() {
     let frame = format!("Content-Length: {}\r\n\r\n{body}", body.len());
     stream.write_all(frame.as_bytes()).expect("it is written");
     drop(stream);
-    user.waits_for("by a test").waits_for("verified.").presses("\x04");
+    user.waits_for("by a test")
+        .waits_for("verified.")
+        .presses("\x04");
     drop(user.leaves_chat());
     place.assert_nothing_runs();
 }
@@ -96,7 +98,9 @@ fn chat_without_a_socket_warns_about_remote_stops() {
     let chat = chat.env("XDG_RUNTIME_DIR", place.path("nowhere"));
     let user = ChatUser::with_model(&place, chat, Terminal::new());
     user.waits_for("this process cannot be stopped from another terminal: the folder");
-    user.types("hello").waits_for("Hello there.").presses("\x04");
+    user.types("hello")
+        .waits_for("Hello there.")
+        .presses("\x04");
     drop(user.leaves_chat());
 }
 

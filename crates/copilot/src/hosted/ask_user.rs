@@ -10,8 +10,8 @@ use futures::future::BoxFuture;
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use super::client_work::ClientWork;
 use super::attached_clients::AttachedClients;
+use super::client_work::ClientWork;
 
 #[derive(Debug)]
 pub(super) struct AskUserTool {
@@ -58,7 +58,9 @@ impl Tool for AskUserTool {
     }
 
     fn call(&self, invocation: ToolInvocation) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
-        let client = self.attached_clients.latest(|client_options| client_options.user_input);
+        let client = self
+            .attached_clients
+            .latest(|client_options| client_options.user_input);
         Box::pin(async move {
             let client = client.ok_or_else(|| ToolError::new("no client can be asked"))?;
             let mut params = Map::new();

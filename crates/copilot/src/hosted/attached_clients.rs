@@ -84,7 +84,9 @@ impl AttachedClients {
         let mut clients = self.clients.lock();
         let mut attached = clients.iter_mut();
         let attached = attached.find(|attached| attached.client.id == client);
-        attached.map(|attached| attached.client_options = client_options).is_some()
+        attached
+            .map(|attached| attached.client_options = client_options)
+            .is_some()
     }
 
     /// Removes a client.
@@ -127,13 +129,21 @@ impl AttachedClients {
     /// True if any client answers permission questions.
     pub(crate) fn has_permission_handler(&self) -> bool {
         let clients = self.clients.lock();
-        clients.iter().any(|attached| attached.client_options.permissions)
+        clients
+            .iter()
+            .any(|attached| attached.client_options.permissions)
     }
 
     /// Returns the latest client with this option.
-    pub(crate) fn latest(&self, has_option: impl Fn(&ClientOptions) -> bool) -> Option<AttachedClient> {
+    pub(crate) fn latest(
+        &self,
+        has_option: impl Fn(&ClientOptions) -> bool,
+    ) -> Option<AttachedClient> {
         let clients = self.clients.lock();
-        let found = clients.iter().rev().find(|attached| has_option(&attached.client_options));
+        let found = clients
+            .iter()
+            .rev()
+            .find(|attached| has_option(&attached.client_options));
         found.cloned()
     }
 }

@@ -107,7 +107,11 @@ pub(crate) struct ToolGeneration {
 }
 
 impl ClientTools {
-    pub(crate) fn new(filter: ToolSelection, attached_clients: Arc<AttachedClients>, asks_user: bool) -> Self {
+    pub(crate) fn new(
+        filter: ToolSelection,
+        attached_clients: Arc<AttachedClients>,
+        asks_user: bool,
+    ) -> Self {
         Self {
             filter,
             attached_clients,
@@ -302,7 +306,9 @@ impl ToolSource for AllTools {
     fn tools(&self) -> Vec<Arc<dyn Tool>> {
         let mut tools = self.clients.state.lock().tools.clone();
         if self.clients.asks_user && self.clients.filter.allows("builtin", AskUserTool::NAME) {
-            tools.push(Arc::new(AskUserTool::new(Arc::clone(&self.clients.attached_clients))));
+            tools.push(Arc::new(AskUserTool::new(Arc::clone(
+                &self.clients.attached_clients,
+            ))));
         }
         let servers = self.servers.tools().into_iter();
         tools.extend(servers.filter(|tool| self.clients.filter.allows("mcp", &tool.spec().name)));

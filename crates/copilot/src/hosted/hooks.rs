@@ -16,9 +16,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use tokio::sync::broadcast;
 
+use super::attached_clients::AttachedClients;
 use super::client_tools::ClientTools;
 use super::client_work::ClientWork;
-use super::attached_clients::AttachedClients;
 use crate::translate::HostEvent;
 
 /// Calls the hooks of the latest client that has any. Permits calls of the clients' own tools without a question,
@@ -132,8 +132,8 @@ impl ClientHooks {
         };
         // A program that registers a tool intends it to be called; a program with a permission handler expects a
         // question.
-        let is_asked =
-            self.attached_clients.has_permission_handler() && !self.tools.skips_permission(&call.name);
+        let is_asked = self.attached_clients.has_permission_handler()
+            && !self.tools.skips_permission(&call.name);
         if self.tools.has(&call.name) && !is_asked {
             HookVerdict::Allow
         } else {
@@ -153,7 +153,9 @@ impl Hook for ClientHooks {
 
     fn on(&self, cx: &HookCx, event: HookEvent) -> BoxFuture<'static, HookVerdict> {
         let default_verdict = self.default_verdict(&event);
-        let client = self.attached_clients.latest(|client_options| client_options.hooks);
+        let client = self
+            .attached_clients
+            .latest(|client_options| client_options.hooks);
         let (Some(client), Some((hook, input))) = (client, request_of(&event)) else {
             return std::future::ready(default_verdict).boxed();
         };
@@ -204,7 +206,12 @@ impl Hook for ClientHooks {
 
 /// Decides by the answer of a hook. An answer to a deciding hook must be understood; otherwise its call or prompt is
 /// denied.
-fn verdict(hook: &str, output: HookOutput, decides: bool, default_verdict: HookVerdict) -> HookVerdict {
+fn verdict(
+    hook: &str,
+    output: HookOutput,
+    decides: bool,
+    default_verdict: HookVerdict,
+) -> HookVerdict {
     let decision = output
         .permission_decision
         .as_ref()

@@ -1,11 +1,11 @@
 //! One open session and its clients.
 
 mod ask_user;
+mod attached_clients;
 mod client_tools;
 mod client_work;
 mod feed;
 mod hooks;
-mod attached_clients;
 
 use std::collections::HashSet;
 use std::path::PathBuf;
@@ -26,16 +26,16 @@ use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub(crate) use client_tools::{DeclaredTool, ToolSelection};
 pub(crate) use attached_clients::{ClientOptions, FeedHandle};
+pub(crate) use client_tools::{DeclaredTool, ToolSelection};
 
 use crate::connection::{Client, ClientId};
 use crate::server::CopilotServer;
 use crate::translate::{EventTranslator, HostEvent, TranslatorOptions};
+use attached_clients::{AttachedClient, AttachedClients, DetachedClient};
 use client_tools::{ChosenTools, ClientTools, GenerationEvent, ToolGeneration};
 use feed::Feed;
 use hooks::ClientHooks;
-use attached_clients::{AttachedClient, DetachedClient, AttachedClients};
 
 /// Number of host events that a feed may lag: far more than the number of concurrent calls. A feed looks up missed
 /// events.
@@ -108,7 +108,11 @@ impl HostedSession {
         let system: &System = server.system();
         let attached_clients = Arc::new(AttachedClients::default());
         let asks_user = choice.client_options.user_input;
-        let tools = ClientTools::new(choice.filter.clone(), Arc::clone(&attached_clients), asks_user);
+        let tools = ClientTools::new(
+            choice.filter.clone(),
+            Arc::clone(&attached_clients),
+            asks_user,
+        );
         let tools = Arc::new(tools);
         let generation = tools.declare(choice.declared.clone().unwrap_or_default());
         let folder = match (&choice.folder, mode) {
@@ -213,7 +217,10 @@ impl HostedSession {
         choice: &SessionChoice,
         from: Option<Version>,
     ) {
-        if self.attached_clients.change(client.id, choice.client_options) {
+        if self
+            .attached_clients
+            .change(client.id, choice.client_options)
+        {
             // A second feed would report the running calls again, with less information than the first feed.
             return;
         }

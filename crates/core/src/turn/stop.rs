@@ -194,7 +194,9 @@ impl Draft {
         let mut kept = std::mem::take(&mut self.messages);
         if let Some(step) = self.step.take() {
             step.into_messages(&mut kept, |call| {
-                let content = self.missing_result_text(receipt, &call.id, cause, partial).into();
+                let content = self
+                    .missing_result_text(receipt, &call.id, cause, partial)
+                    .into();
                 ToolResult {
                     call_id: call.id.clone(),
                     content,

@@ -44,7 +44,9 @@ pub(crate) async fn run(options: WorkerOptions) -> ExitCode {
         cluster.concurrency = CONCURRENCY;
         cluster.lease = options.lease.0;
         cluster.on_renewal = Some(Arc::new(move |left| {
-            deadline_keepers.postpone_deadline(left).expect("a deadline");
+            deadline_keepers
+                .postpone_deadline(left)
+                .expect("a deadline");
         }));
         cluster.on_overdue = Some(Arc::new(|| std::process::abort()));
     });

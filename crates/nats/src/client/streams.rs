@@ -93,7 +93,8 @@ impl NatsStore {
         }
         self.positions.forget(stream);
         if found.append.is_some() {
-            self.delete_pieces(stream, found.position.deletion_sequence).await;
+            self.delete_pieces(stream, found.position.deletion_sequence)
+                .await;
         }
         Ok(())
     }

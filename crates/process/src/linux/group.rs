@@ -22,8 +22,8 @@ use crate::status::TreeMember;
 use crate::status_channel::StatusSender;
 
 use super::group_driver::GroupDriver;
-use super::procfs_reader::{read_on_thread, start_on_thread};
 use super::procfs::stat;
+use super::procfs_reader::{read_on_thread, start_on_thread};
 use super::readiness::{WatchedDescriptor, watch};
 use super::sweep::TreeSweep;
 use super::tree::{KnownMembers, as_members, signal_each};

@@ -23,8 +23,8 @@ use crate::status::ExitInfo;
 use crate::status_channel::StatusSender;
 
 use super::group::GroupContainment;
-use super::procfs_reader::read_on_thread;
 use super::procfs::ProcessStat;
+use super::procfs_reader::read_on_thread;
 use super::readiness::{WatchedDescriptor, watch};
 use super::sweep::{EmptinessProof, SweepResult};
 

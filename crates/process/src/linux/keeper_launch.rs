@@ -22,8 +22,8 @@ use crate::spec::{MARKER_VARIABLE, ProcessSpec};
 use crate::status::TreeMember;
 use crate::status_channel::StatusSender;
 
-use super::keeper::start_command::StartCommand;
 use super::keeper::protocol::KeeperAction;
+use super::keeper::start_command::StartCommand;
 use super::keeper_client::{DetachRequest, KeeperClient};
 use super::keeper_socket::KeptCall;
 use super::keepers::Keepers;

@@ -32,7 +32,9 @@ pub(super) fn start_on_thread(read: impl FnOnce() + Send + 'static) -> Option<()
 }
 
 /// Runs a read that may never end. `None` if no result arrived in time.
-pub(super) fn read_in_time<T: Send + 'static>(read: impl FnOnce() -> T + Send + 'static) -> Option<T> {
+pub(super) fn read_in_time<T: Send + 'static>(
+    read: impl FnOnce() -> T + Send + 'static,
+) -> Option<T> {
     let (answer, answered) = mpsc::sync_channel(1);
     start_on_thread(move || drop(answer.send(read())))?;
     answered.recv_timeout(ANSWER_MAX).ok()

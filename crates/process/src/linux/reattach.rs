@@ -25,8 +25,8 @@ use crate::status_channel::{StatusSender, status_channel};
 
 use super::environment::marker_of;
 use super::identity::is_alive;
-use super::procfs_reader::{read_in_time, read_on_thread, start_on_thread};
 use super::procfs::ProcessStat;
+use super::procfs_reader::{read_in_time, read_on_thread, start_on_thread};
 use super::sweep::{EmptinessProof, SweepResult, TreeSweep};
 use super::tree::{KnownMembers, as_members, descendants, signal_each};
 

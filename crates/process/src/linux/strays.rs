@@ -11,8 +11,8 @@ use crate::status::SearchReason;
 use super::environment::has_variable;
 use super::keeper_client::KeeperClient;
 use super::keeper_loss::LOOK_REPEAT;
-use super::procfs_reader::{ANSWER_MAX, read_on_thread};
 use super::procfs::{ProcessStat, visit_processes};
+use super::procfs_reader::{ANSWER_MAX, read_on_thread};
 use super::sweep::EMPTY_SWEEPS;
 use super::tree::{rooted, signal_each};
 

@@ -11,8 +11,8 @@ use rustix::process::Signal;
 use crate::spec::MARKER_VARIABLE;
 
 use super::environment::has_variable;
-use super::procfs_reader;
 use super::procfs::{ProcessStat, stat, visit_processes};
+use super::procfs_reader;
 use super::tree::{kill_pinned_group, rooted, signal_each};
 
 /// Number of consecutive empty sweeps that prove an empty tree. A read of `/proc` is not atomic: when the pids wrap

@@ -11,8 +11,8 @@ use crate::status::TreeMember;
 
 use super::environment::marker_of;
 use super::identity::{is_alive, signal_exactly};
-use super::procfs_reader;
 use super::procfs::{ProcessStat, command_line, short_name, visit_processes};
+use super::procfs_reader;
 
 /// The members as last seen by the code that watches or signals them. Available without a query of the system.
 #[derive(Debug, Default)]

@@ -160,7 +160,11 @@ impl Canceler for AgentExecutor {
     }
 
     /// Stops the background work of the task.
-    fn stop_orphans(&self, task: Arc<Task>, cause: Cause) -> BoxFuture<'static, Option<Arc<Receipt>>> {
+    fn stop_orphans(
+        &self,
+        task: Arc<Task>,
+        cause: Cause,
+    ) -> BoxFuture<'static, Option<Arc<Receipt>>> {
         let session = self.inner.tasks.ended_session(&task.id);
         async move {
             let stop = session?.stop(&work_of(&task.id), cause);

@@ -143,7 +143,10 @@ mod tests {
     #[test]
     fn folder_without_a_file_has_none() {
         let place = tempfile::tempdir().unwrap();
-        assert_eq!(ProjectFile::find(place.path()), Ok(ProjectFileSearch::Absent));
+        assert_eq!(
+            ProjectFile::find(place.path()),
+            Ok(ProjectFileSearch::Absent)
+        );
     }
 
     #[test]

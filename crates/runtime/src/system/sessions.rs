@@ -19,7 +19,7 @@ use futures::future::BoxFuture;
 
 use super::setup::SessionSetup;
 use super::spill::SpillFolder;
-use super::{System, SystemParts, OrphanedWork, open};
+use super::{OrphanedWork, System, SystemParts, open};
 use crate::agent_executor::{AgentExecutor, AgentExecutorOptions};
 use crate::error::StartError;
 use crate::prompt::{ComposedPrompt, ProjectInstructions};

@@ -7,7 +7,7 @@ use allstop_core::Cause;
 use smallvec::SmallVec;
 
 use super::entry::Engine;
-use super::{GroupState, EndedWork, Node, ScopeIndex, StopInProgress};
+use super::{EndedWork, GroupState, Node, ScopeIndex, StopInProgress};
 use crate::sync::{CancellationToken, ProcessHandle};
 use crate::work::Force;
 

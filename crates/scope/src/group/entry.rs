@@ -12,8 +12,8 @@ use allstop_core::Cause;
 use smallvec::SmallVec;
 use tokio::time::Instant;
 
-use super::{Placement, ScopeIndex, StopInProgress, ReceiptScope};
-use crate::barrier::{StopBarrier, NotStarted};
+use super::{Placement, ReceiptScope, ScopeIndex, StopInProgress};
+use crate::barrier::{NotStarted, StopBarrier};
 use crate::sync::{AbortHandle, CancellationToken, CommitDecision};
 use crate::work::WorkSpec;
 
@@ -157,7 +157,8 @@ impl Entries {
     /// The indices of an entry and of the entries below it in the group.
     pub(super) fn below(&self, top: ScopeIndex) -> impl Iterator<Item = ScopeIndex> + use<'_> {
         let all = top.0..=self.others.len() as u32;
-        all.map(ScopeIndex).filter(move |index| self.is_below(*index, top))
+        all.map(ScopeIndex)
+            .filter(move |index| self.is_below(*index, top))
     }
 
     /// Cause of the first stop of a scope. Later stops do not change it.
@@ -218,7 +219,9 @@ impl Entries {
 
     /// Counts down the running stops of each entry in which the last work has now ended.
     pub(super) fn ended_one(&self, index: ScopeIndex) {
-        let emptied = self.upwards(index).filter(|entry| entry.barrier.live() == 0);
+        let emptied = self
+            .upwards(index)
+            .filter(|entry| entry.barrier.live() == 0);
         let stops = emptied.flat_map(|entry| &entry.stops);
         for stop in stops.filter(|stop| !stop.is_done()) {
             stop.count().decrement();

@@ -15,8 +15,8 @@ mod moving;
 mod placement;
 mod progress;
 mod queries;
-mod registry;
 mod receipt_scope;
+mod registry;
 mod work_entry;
 
 use std::fmt;
@@ -25,18 +25,18 @@ use std::sync::{Arc, Weak};
 use allstop_core::Cause;
 use slab::Slab;
 
-use crate::env::ScopeEnv;
 use crate::barrier::NotStarted;
+use crate::env::ScopeEnv;
 use crate::sync::{AbortHandle, CancellationToken, Mutex, StopSignal};
 
-pub(crate) use acceptance::{Accepted, StopWorklist, Role};
+pub(crate) use acceptance::{Accepted, Role, StopWorklist};
 pub(crate) use entry::NodeSpec;
 use entry::{Entries, Entry};
 pub use placement::Placement;
 use placement::ScopeIndex;
 pub(crate) use progress::{LadderTimes, StopInProgress};
-pub(crate) use registry::{FuturesOf, ListedWork, WorkKey};
 pub(crate) use receipt_scope::ReceiptScope;
+pub(crate) use registry::{FuturesOf, ListedWork, WorkKey};
 pub(crate) use work_entry::{EndedWork, WorkEntry};
 
 /// One scope: its group, and its index in that group.

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use super::{ParentLink, Node, TreePosition};
+use super::{Node, ParentLink, TreePosition};
 use crate::barrier::NotStarted;
 
 impl Node {

@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 use tokio::time::Instant;
 
 use super::entry::Engine;
-use super::{GroupState, EndedWork, Node, ScopeIndex, ReceiptScope, WorkEntry};
+use super::{EndedWork, GroupState, Node, ReceiptScope, ScopeIndex, WorkEntry};
 use crate::barrier::NotStarted;
 use crate::sync::{AbortHandle, ProcessHandle};
 use crate::work::{Details, Ending, Force, WorkSpec};
@@ -140,7 +140,8 @@ impl Node {
         let mut state = self.group.state.lock();
         let cause = state.entries.cause(self.index)?.clone();
         for (_, entry) in &mut state.work {
-            if entry.index == self.index && matches!(entry.force, Force::Abort(_) | Force::AbortSoon)
+            if entry.index == self.index
+                && matches!(entry.force, Force::Abort(_) | Force::AbortSoon)
             {
                 entry.acknowledged.get_or_insert(checkpoint.into());
             }
@@ -207,7 +208,10 @@ impl Node {
         let outside = || outside.get_or_init(|| self.group.position.unit()).as_ref();
         let unit_of = |index: ScopeIndex| entries.unit(index).or_else(outside);
         if !state.ended.is_empty() {
-            visit(unit_of(self.index), ListedWork::EndedCount(state.ended.len()));
+            visit(
+                unit_of(self.index),
+                ListedWork::EndedCount(state.ended.len()),
+            );
         }
         for ended in state.ended.iter().filter(|ended| is_here(ended.index)) {
             visit(unit_of(ended.index), ListedWork::Ended(ended));

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 use allstop_core::receipt::{EndMethod, EndProof, Evidence, ItemState, NotStoppedReason};
 use tokio::time::Instant;
 
-use super::{ScopeIndex, ReceiptScope};
+use super::{ReceiptScope, ScopeIndex};
 use crate::work::{Details, Ending, Force, WorkSpec};
 
 /// Entry of running work.

@@ -9,8 +9,8 @@ use tokio::time::Instant;
 
 use super::ladder::{self, AskRequests, Signals};
 use super::{Stop, StopRequest};
-use crate::group::{Accepted, Node, StopWorklist, Role, LadderTimes, StopInProgress};
 use crate::env::ScopeEnv;
+use crate::group::{Accepted, LadderTimes, Node, Role, StopInProgress, StopWorklist};
 use crate::scope::Scope;
 
 impl Scope {

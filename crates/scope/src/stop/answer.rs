@@ -6,8 +6,8 @@ use std::sync::Arc;
 use allstop_core::Receipt;
 use allstop_core::receipt::StopFindings;
 
-use crate::group::{Node, StopInProgress};
 use crate::collect;
+use crate::group::{Node, StopInProgress};
 
 /// Answers a stop with its receipt of this moment, then answers the unanswered accounts of its parts.
 pub(super) fn account(stop: &StopInProgress, bystanders: &[Node]) {

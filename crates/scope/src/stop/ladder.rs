@@ -4,8 +4,8 @@ use std::future::Future;
 use std::sync::Arc;
 
 use super::answer::account;
-use crate::group::{FuturesOf, Node, StopWorklist, StopInProgress};
 use crate::env::{FORCE_ROUND, FORCE_ROUND_AT_ONCE, ScopeEnv, instant_after};
+use crate::group::{FuturesOf, Node, StopInProgress, StopWorklist};
 use crate::sync::{
     AbortHandle, CancellationToken, ProcessHandle, WOKEN_AT_ONCE_GROUPS_MAX, sleep, sleep_until,
 };

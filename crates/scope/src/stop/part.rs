@@ -6,7 +6,7 @@ use allstop_core::receipt::StopInfo;
 use allstop_core::{Extent, Receipt};
 
 use super::{Stop, accept, answer};
-use crate::group::{Node, StopWorklist, Role, StopInProgress};
+use crate::group::{Node, Role, StopInProgress, StopWorklist};
 use crate::scope::Scope;
 
 /// Account of one part of a wider stop: that stop, restricted to one scope. An account climbs no ladder.

@@ -17,16 +17,16 @@
     reason = "included files are used in part and checked where they belong; doubles keep their originals' shape"
 )]
 
-#[path = "../../src/group/mod.rs"]
-mod group;
+#[path = "../../src/barrier.rs"]
+mod barrier;
 #[path = "../../src/child_scope.rs"]
 mod child_scope;
 #[path = "../../src/collect.rs"]
 mod collect;
 #[path = "../../src/env.rs"]
 mod env;
-#[path = "../../src/barrier.rs"]
-mod barrier;
+#[path = "../../src/group/mod.rs"]
+mod group;
 #[path = "../../src/registration.rs"]
 mod registration;
 #[path = "../../src/scope.rs"]

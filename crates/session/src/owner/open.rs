@@ -15,8 +15,8 @@ use tokio::sync::watch;
 use super::SessionOwner;
 use crate::events::SessionEventKind;
 use crate::inner::{LogPosition, SessionInner};
-use crate::source::{AgentRequest, SessionAgent};
 use crate::orphan_scan;
+use crate::source::{AgentRequest, SessionAgent};
 
 /// The log of a session while it is being opened.
 pub(super) type PendingOpen = WorkHandle<Result<Box<SessionWriter>, SessionError>>;
@@ -195,7 +195,9 @@ fn orphan_items(inner: &Arc<SessionInner>) -> OrphanItems {
     let inner = Arc::downgrade(inner);
     Box::new(move || {
         let inner = inner.upgrade();
-        inner.map_or_else(Vec::new, |inner| inner.state.lock().orphan_items().collect())
+        inner.map_or_else(Vec::new, |inner| {
+            inner.state.lock().orphan_items().collect()
+        })
     })
 }
 

@@ -8,7 +8,7 @@ use allstop_log::Version;
 use futures::StreamExt as _;
 use tokio::time::timeout;
 
-use super::attend::{StepResult, ClaimCapacity};
+use super::attend::{ClaimCapacity, StepResult};
 use super::link::AskedQuestion;
 use super::node::ClusterNode;
 use super::owner_question::{AttendReply, OwnerQuestion};
@@ -74,7 +74,11 @@ impl ManagerInner {
         (asked.answer)(answer.unwrap_or_default()).await;
     }
 
-    async fn attend_to_question(self: &Arc<Self>, node: &ClusterNode, task: &TaskId) -> AttendReply {
+    async fn attend_to_question(
+        self: &Arc<Self>,
+        node: &ClusterNode,
+        task: &TaskId,
+    ) -> AttendReply {
         let execution = match self.execution_here(task) {
             Some(execution) => execution,
             // A question brings no permit for an execution. The worker that asks has one.

@@ -15,6 +15,7 @@ mod answer;
 mod attend;
 mod client_requests;
 mod dead_letter;
+mod dead_letter_retry;
 mod index;
 mod late_receipt;
 mod lease;
@@ -24,7 +25,6 @@ mod memory_link;
 mod node;
 mod owner_question;
 mod owner_slot;
-mod dead_letter_retry;
 mod stop;
 pub(crate) mod stop_delivery;
 mod stop_step;
@@ -33,11 +33,11 @@ mod wake_up_loop;
 mod worker;
 
 pub use dead_letter::DeadLetter;
+pub use dead_letter_retry::DeadLetterRetryError;
 pub use lease::WorkerInfo;
 pub use link::{AskedQuestion, ClusterLink, HeldWakeUp, LinkEntry, LinkFuture, PutError};
 pub use memory_link::MemoryLink;
 pub use node::{ClusterOptions, LeaseChange, LeaseHandler, RenewalHandler};
-pub use dead_letter_retry::DeadLetterRetryError;
 pub use stop_delivery::StopDelivery;
 
 pub(crate) use node::ClusterNode;

@@ -10,7 +10,7 @@ use allstop_scope::WorkSpec;
 use tokio::sync::Semaphore;
 use tokio::time::sleep;
 
-use super::attend::{StepResult, ClaimCapacity, ATTEND_PAUSE};
+use super::attend::{ATTEND_PAUSE, ClaimCapacity, StepResult};
 use super::dead_letter::DeadLetter;
 use super::link::HeldWakeUp;
 use super::node::{ClusterNode, RETRY_EVERY};

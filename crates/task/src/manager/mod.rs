@@ -3,11 +3,11 @@
 mod cancel;
 mod coordinator;
 mod execute;
-mod local_executions;
 mod host;
-mod orphan_stop;
 mod list;
+mod local_executions;
 mod operations;
+mod orphan_stop;
 mod read;
 mod recover;
 mod shutdown;

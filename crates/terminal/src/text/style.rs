@@ -4,8 +4,8 @@ use std::ffi::OsString;
 
 use anstyle::{AnsiColor, Effects};
 
-use super::super::notification::NotificationMethod;
 use super::super::narrowing::Narrowing;
+use super::super::notification::NotificationMethod;
 use super::styled::{Styled, StyledPart, styled};
 
 /// Settings for colours and letters from the environment. Only `main` reads the environment.

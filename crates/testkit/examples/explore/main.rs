@@ -102,7 +102,12 @@ fn explore(options: &Options, output: &StandardOutput) -> ExitCode {
     ExitCode::FAILURE
 }
 
-fn explore_one(scenario: &Scenario, options: &Options, table: &Mutex<Table>, output: &StandardOutput) {
+fn explore_one(
+    scenario: &Scenario,
+    options: &Options,
+    table: &Mutex<Table>,
+    output: &StandardOutput,
+) {
     let lock = || table.lock().expect("nothing panics in here");
     if options.stops {
         let exploration = Exploration::of(scenario);
@@ -121,13 +126,19 @@ fn explore_one(scenario: &Scenario, options: &Options, table: &Mutex<Table>, out
             command.args(["--scenario", scenario.name()]);
             command
         };
-        let report = timed("kills", output, || explore_kills(scenario, usize::MAX, again));
+        let report = timed("kills", output, || {
+            explore_kills(scenario, usize::MAX, again)
+        });
         lock().add(&report);
     }
 }
 
 /// Explores, and prints the result in one line. If a promise was broken, also prints the whole report.
-fn timed(what: &str, output: &StandardOutput, explore: impl FnOnce() -> CheckReport) -> CheckReport {
+fn timed(
+    what: &str,
+    output: &StandardOutput,
+    explore: impl FnOnce() -> CheckReport,
+) -> CheckReport {
     let began = Instant::now();
     let report = explore();
     let CheckReport {

@@ -6,7 +6,7 @@ use allstop_core::receipt::ItemKind;
 use allstop_core::record::SessionRecord as R;
 use allstop_session::{BackgroundItem, SessionEventKind as K};
 
-use crate::observe::{Order, RunObservation, ObservedWork};
+use crate::observe::{ObservedWork, Order, RunObservation};
 
 /// Checks that each piece of background work starts once and ends at most once, in this order. Returns the work without
 /// an end, except for detached work, which may outlive its session.

@@ -7,7 +7,7 @@ use allstop_core::CauseKind;
 use allstop_core::receipt::{ItemKind, ItemState};
 use allstop_core::record::{CallOutcome, SessionRecord as R};
 
-use crate::observe::{CallEnding, RunObservation, ObservedWork};
+use crate::observe::{CallEnding, ObservedWork, RunObservation};
 
 /// A tool starts only after its start is durable in the log, because a crash must not lose a possible effect (invariant
 /// 10).

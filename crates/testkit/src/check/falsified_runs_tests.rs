@@ -16,8 +16,8 @@ use super::CHECKERS;
 use super::records::appended;
 use crate::drive::by_point::{Case, play, undisturbed};
 use crate::observe::{
-    APPEND, MachineSnapshot, Moment, ObservedKill, RunObservation, SentMessage, DeliveredFacts,
-    ObservedWork,
+    APPEND, DeliveredFacts, MachineSnapshot, Moment, ObservedKill, ObservedWork, RunObservation,
+    SentMessage,
 };
 use crate::scenarios;
 use crate::stage::Scenario;
@@ -34,7 +34,7 @@ enum FalsifiedRun {
     Killed(&'static str),
 }
 
-use FalsifiedRun::{Disturbed, Killed, WithSnapshot, Whole};
+use FalsifiedRun::{Disturbed, Killed, Whole, WithSnapshot};
 
 /// The checker, the run, and the change that falsifies the observation.
 type Row = (&'static str, FalsifiedRun, fn(&mut RunObservation));

@@ -42,7 +42,11 @@ pub(super) fn no_child_is_left(run: &RunObservation) -> Result<(), String> {
 pub(super) fn quiet_is_quiet(run: &RunObservation) -> Result<(), String> {
     for snapshot in &run.snapshots {
         // The receipt of a stop whose target had already ended makes no claim about running work.
-        let Some(receipt) = snapshot.receipt.as_ref().filter(|it| it.outcome().is_none()) else {
+        let Some(receipt) = snapshot
+            .receipt
+            .as_ref()
+            .filter(|it| it.outcome().is_none())
+        else {
             continue;
         };
         let names_background = receipt
@@ -72,7 +76,11 @@ pub(super) fn quiet_is_quiet(run: &RunObservation) -> Result<(), String> {
 
 /// A model call that is stopped according to a receipt has no open connection at the server.
 pub(super) fn stopped_calls_are_closed(run: &RunObservation) -> Result<(), String> {
-    match run.snapshots.iter().find(|snapshot| snapshot.connections > 0) {
+    match run
+        .snapshots
+        .iter()
+        .find(|snapshot| snapshot.connections > 0)
+    {
         Some(snapshot) => Err(format!(
             "a model call is stopped, and {} connections are open",
             snapshot.connections

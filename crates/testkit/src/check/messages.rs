@@ -9,7 +9,7 @@ use allstop_core::{CauseKind, Extent, Message, MessageId, StopReason, TurnNumber
 use allstop_session::{Admission, FollowUp};
 
 use super::record_facts::{ending, without_run_specific_fields};
-use crate::observe::{RunObservation, SentMessage, SessionObservation, DeliveredOutcome};
+use crate::observe::{DeliveredOutcome, RunObservation, SentMessage, SessionObservation};
 
 /// Returns the message that a record puts into a turn, and the turn. The message either started the turn or was added
 /// to it while it ran.
@@ -97,7 +97,8 @@ pub(super) fn delivered_facts_are_logged(run: &RunObservation) -> Result<(), Str
             records.len()
         ));
     }
-    delivered.outcomes
+    delivered
+        .outcomes
         .iter()
         .try_for_each(|outcome| outcome_is_logged(records, outcome))
 }
@@ -127,7 +128,9 @@ fn outcome_is_logged(records: &[R], delivered: &DeliveredOutcome) -> Result<(), 
         None => delivered.turn.is_none() || delivered.may_be_recovered,
     };
     if !fits {
-        return Err(format!("delivered was {delivered:?}, and the log has {ending:?}"));
+        return Err(format!(
+            "delivered was {delivered:?}, and the log has {ending:?}"
+        ));
     }
     if !delivered.output.is_empty() && delivered.reason != StopReason::Completed.as_str() {
         return Err(format!(
@@ -304,7 +307,9 @@ pub(super) fn waiter_stops_nothing(run: &RunObservation) -> Result<(), String> {
     }
     // Without the waiter the run is over earlier, so its last records may be missing. No record may differ.
     let mut both = run.records.iter().zip(&run.undisturbed().records);
-    match both.position(|(here, there)| without_run_specific_fields(here) != without_run_specific_fields(there)) {
+    match both.position(|(here, there)| {
+        without_run_specific_fields(here) != without_run_specific_fields(there)
+    }) {
         Some(number) => Err(format!(
             "record {} is another without the one who waited",
             number + 1

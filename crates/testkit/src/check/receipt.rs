@@ -5,7 +5,7 @@ use allstop_core::record::{SessionRecord as R, StartedCallKind};
 use allstop_core::{Effect, Extent, Receipt};
 use allstop_tools::names;
 
-use crate::observe::{ObservedStop, RunObservation, ObservedWork};
+use crate::observe::{ObservedStop, ObservedWork, RunObservation};
 
 /// True if an item may describe this piece of work.
 fn is_about(item: &ReceiptItem, work: &ObservedWork) -> bool {

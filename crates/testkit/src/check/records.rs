@@ -102,7 +102,9 @@ pub(super) fn log_is_complete(run: &RunObservation) -> Result<(), String> {
         ));
     }
     let mut pairs = records.iter().zip(&run.undisturbed().records);
-    match pairs.find(|(here, there)| without_run_specific_fields(here) != without_run_specific_fields(there)) {
+    match pairs.find(|(here, there)| {
+        without_run_specific_fields(here) != without_run_specific_fields(there)
+    }) {
         Some((here, there)) => Err(format!("the store holds {here:?}, appended was {there:?}")),
         None => Ok(()),
     }

@@ -233,8 +233,8 @@ pub(super) fn force_time_is_used(run: &RunObservation) -> Result<(), String> {
 pub(super) fn cancel_was_observed(run: &RunObservation) -> Result<(), String> {
     for (asked, answer) in run.answers() {
         let receipt = &answer.receipt;
-        let left =
-            in_extent(receipt).find(|item| reports_running(item) && item.state.as_str() != "refused");
+        let left = in_extent(receipt)
+            .find(|item| reports_running(item) && item.state.as_str() != "refused");
         if !receipt.cancel_observed() {
             if left.is_none() {
                 return Err("the cancel was not observed, and no item says what is left".to_owned());
@@ -264,7 +264,11 @@ pub(super) fn cancel_was_observed(run: &RunObservation) -> Result<(), String> {
 }
 
 /// True if an event of the engine shows, before the answer, that the engine had received a stop or had ended.
-fn engine_had_observed_stop(run: &RunObservation, asked: &ObservedStop, answer: &StopAnswer) -> bool {
+fn engine_had_observed_stop(
+    run: &RunObservation,
+    asked: &ObservedStop,
+    answer: &StopAnswer,
+) -> bool {
     let is_word = |event: &AgentEvent| {
         matches!(
             event,

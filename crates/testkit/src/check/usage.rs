@@ -4,7 +4,7 @@ use allstop_core::receipt::ItemKind;
 use allstop_core::record::{SessionRecord as R, StartedCallKind};
 use allstop_core::{CauseKind, Usage};
 
-use crate::observe::{RunObservation, ObservedWork};
+use crate::observe::{ObservedWork, RunObservation};
 
 /// Usage of the calls and the background work of these records: the metered ledger.
 pub fn metered(records: &[R]) -> Usage {

@@ -15,7 +15,7 @@ use super::by_point::{Case, play, play_next, session_id, undisturbed};
 use super::read_all;
 use crate::FaultyLog;
 use crate::check;
-use crate::observe::{ObservedKill, Point, RunObservation, DeliveryJournal};
+use crate::observe::{DeliveryJournal, ObservedKill, Point, RunObservation};
 use crate::report::{self, CaseName, CheckReport, Failure, VARIABLE};
 use crate::stage::Scenario;
 use crate::stop_method::StopMethod;

@@ -8,12 +8,13 @@ mod witness;
 pub(crate) use delivered::DeliveryJournal;
 pub use delivered::{DeliveredFacts, DeliveredOutcome};
 pub use facts::{
-    CallEffect, Disturbance, MachineSnapshot, ObservedStop, SentMessage, SessionObservation, StopAnswer,
+    CallEffect, Disturbance, MachineSnapshot, ObservedStop, SentMessage, SessionObservation,
+    StopAnswer,
 };
 pub(crate) use point::{APPEND, EVENT, RECORD};
 pub use point::{Moment, POLL, Point, Points};
 pub use witness::{
-    CallEnding, WorkGuard, Order, RunWitness, WitnessNotes, WitnessedAnswer, ObservedWork,
+    CallEnding, ObservedWork, Order, RunWitness, WitnessNotes, WitnessedAnswer, WorkGuard,
 };
 
 use std::borrow::Cow;
@@ -201,7 +202,8 @@ impl RunObservation {
     /// The points at which commits were sent to the log. The decision happens just before, and no point lies between
     /// the two.
     pub(crate) fn commits(&self) -> impl Iterator<Item = &Point> {
-        let is_commit = |point: &&Point| point.is_append() && point.subject.contains("turn_committed");
+        let is_commit =
+            |point: &&Point| point.is_append() && point.subject.contains("turn_committed");
         self.points.iter().filter(is_commit)
     }
 

@@ -7,8 +7,8 @@ use allstop_session::{OnBackgroundEnd, Session, SessionEvent, SessionEventKind};
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::sessions::{is_session_idle, is_tool};
 use super::conversation_model::{ReplyTable, answerer};
+use super::sessions::{is_session_idle, is_tool};
 use crate::Behaviour;
 use crate::explore::{RunStage, Scenario, ScriptedUser, Setup};
 

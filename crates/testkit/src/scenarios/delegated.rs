@@ -14,8 +14,8 @@ use serde_json::json;
 use tokio::time::{sleep, timeout};
 
 use super::background::promote;
+use super::conversation_model::{ConversationModel, ReplyTable, answerer};
 use super::sessions::{is_session_idle, is_tool};
-use super::conversation_model::{ReplyTable, ConversationModel, answerer};
 use crate::explore::{RunStage, Scenario, ScriptedUser};
 
 /// Maximum wait of a handler for a request. A stop may have prevented the request.
@@ -25,7 +25,10 @@ pub(super) fn all() -> [Scenario; 4] {
     [
         external_tool(),
         sub_agent("session/sub_agent", SubAgentPlacement::Foreground),
-        sub_agent("session/sub_agent_in_background", SubAgentPlacement::Background),
+        sub_agent(
+            "session/sub_agent_in_background",
+            SubAgentPlacement::Background,
+        ),
         sub_agent("session/sub_agent_promoted", SubAgentPlacement::Promoted),
     ]
 }
@@ -148,7 +151,9 @@ fn delegating(stage: &RunStage, place: SubAgentPlacement) -> Arc<dyn Model> {
     let watched = stage.watch_model(Arc::clone(&model));
     match place {
         SubAgentPlacement::Foreground => watched,
-        SubAgentPlacement::Background | SubAgentPlacement::Promoted => Arc::new(ForegroundOnlyModel { watched, model }),
+        SubAgentPlacement::Background | SubAgentPlacement::Promoted => {
+            Arc::new(ForegroundOnlyModel { watched, model })
+        }
     }
 }
 

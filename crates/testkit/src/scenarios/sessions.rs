@@ -13,8 +13,8 @@ use allstop_tools::{PermissionAnswer, PermissionPolicy};
 use serde_json::json;
 use tokio::time::sleep;
 
-use super::parts::listening;
 use super::conversation_model::{ReplyTable, answerer};
+use super::parts::listening;
 use crate::explore::{RunStage, Scenario, ScriptedUser, Setup};
 
 pub(super) fn all() -> [Scenario; 8] {

@@ -3,11 +3,11 @@
 mod child_processes;
 pub(crate) mod clockwork;
 mod failing_store;
-mod scenario_checks;
 mod parts;
 mod planned_stops;
 mod processes;
 mod scenario;
+mod scenario_checks;
 mod session_play;
 mod session_under_way;
 mod subject;
@@ -38,8 +38,8 @@ use crate::SimulatedSystem;
 use crate::observe::{Moment, RECORD, RunWitness, WitnessNotes};
 use crate::violation::{FailureClass, Invariant};
 use failing_store::FailingStore;
-use scenario_checks::ScenarioChecks;
 use processes::Processes;
+use scenario_checks::ScenarioChecks;
 
 /// Stage on which a scenario builds a new agent for each run. Parts from the stage have points before, inside and after
 /// their work; other parts are explored only at the polls around it.

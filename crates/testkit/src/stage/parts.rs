@@ -47,9 +47,11 @@ impl PartWatch {
         subject: Arc<str>,
         doing: impl Future<Output = T>,
     ) -> T {
-        self.points.reach(Moment::Before, event, Arc::clone(&subject));
+        self.points
+            .reach(Moment::Before, event, Arc::clone(&subject));
         tokio::time::sleep(INSIDE).await;
-        self.points.reach(Moment::Inside, event, Arc::clone(&subject));
+        self.points
+            .reach(Moment::Inside, event, Arc::clone(&subject));
         let done = doing.await;
         self.points.reach(Moment::After, event, subject);
         done

@@ -10,7 +10,7 @@ use parking_lot::Mutex;
 
 use super::parts::PartWatch;
 use crate::observe::Moment;
-use crate::observe::{WorkGuard, ObservedWork};
+use crate::observe::{ObservedWork, WorkGuard};
 use crate::{SimulatedSystem, SystemEventKind};
 
 /// The simulated processes of a run.

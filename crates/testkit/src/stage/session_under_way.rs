@@ -17,7 +17,9 @@ use parking_lot::Mutex;
 
 use super::parts::PartWatch;
 use super::planned_stops::{PlannedStops, StopReceipt, StoppableRun};
-use crate::observe::{SentMessage, SessionObservation, DeliveredFacts, DeliveryJournal, DeliveredOutcome};
+use crate::observe::{
+    DeliveredFacts, DeliveredOutcome, DeliveryJournal, SentMessage, SessionObservation,
+};
 use crate::stop_method::StopMethod;
 
 type Undoing = BoxFuture<'static, Option<TurnNumber>>;

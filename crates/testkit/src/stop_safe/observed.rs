@@ -83,11 +83,13 @@ impl ObservedOutcome {
     /// A call returns within the grace after a stop.
     fn returns_after_stop(&self) -> Result<(), String> {
         match &*self.0.lock() {
-            FutureOutcome::Dropped(Some(after)) if *after + ARRIVES_LATE_MAX >= GRACE_DEFAULT => Err(format!(
-                "the call was asked to stop, had not returned {GRACE_DEFAULT:?} later when the grace was over, and was \
+            FutureOutcome::Dropped(Some(after)) if *after + ARRIVES_LATE_MAX >= GRACE_DEFAULT => {
+                Err(format!(
+                    "the call was asked to stop, had not returned {GRACE_DEFAULT:?} later when the grace was over, and was \
                  dropped where it waited. Wait for call.scope.stopped_at(\"…\") beside whatever takes long, and then \
                  return; or say may_be_dropped"
-            )),
+                ))
+            }
             _ => Ok(()),
         }
     }
@@ -160,9 +162,13 @@ impl Tool for Observed {
                 }
             };
             let outcome = match &ended {
-                Ok(Err(error)) if running.asked.is_none() => FutureOutcome::Failed(error.message.clone()),
+                Ok(Err(error)) if running.asked.is_none() => {
+                    FutureOutcome::Failed(error.message.clone())
+                }
                 Ok(_) => FutureOutcome::Returned,
-                Err(panicked) => FutureOutcome::Panicked(panic_text(&**panicked).trim_end_matches('.').to_owned()),
+                Err(panicked) => FutureOutcome::Panicked(
+                    panic_text(&**panicked).trim_end_matches('.').to_owned(),
+                ),
             };
             *self.seen.0.lock() = outcome;
             ended.unwrap_or_else(|panicked| resume_unwind(panicked))

@@ -4,7 +4,7 @@ use allstop_core::Extent;
 use allstop_core::turn::{StartRefusal, TurnStart};
 use allstop_scope::Scope;
 
-use super::{bystanders, stop_policy, ending_receipt, write_stopped};
+use super::{bystanders, ending_receipt, stop_policy, write_stopped};
 use crate::history::RunHistory;
 use crate::outcome::TurnOutcome;
 use crate::turn::TurnCx;

@@ -82,28 +82,35 @@ impl ChatLoop<'_> {
                 }
                 view.note(&self.status.describe_mode());
             }
-            ChatCommand::Undo => self.print_when_ready(async |session| match session.undo().await {
-                Ok(turn) => format!(
-                    "turn {} is taken back; what its calls did in the world stays done",
-                    turn.0
-                ),
-                Err(error) => format!("nothing is taken back: {error}"),
-            }),
-            ChatCommand::Compact => self.print_when_ready(async |session| match session.compact().await {
-                Ok(done) => format!("the summary: {}", done.summary),
-                Err(error) => format!("nothing is compacted: {error}"),
-            }),
-            ChatCommand::History => self.print_when_ready(async |session| match session.history().await {
-                Ok(conversation) => {
-                    let shown = transcript::render(&conversation, HISTORY_MESSAGES, HISTORY_LETTERS);
-                    if shown.is_empty() {
-                        "nothing was said yet".to_owned()
-                    } else {
-                        shown
+            ChatCommand::Undo => {
+                self.print_when_ready(async |session| match session.undo().await {
+                    Ok(turn) => format!(
+                        "turn {} is taken back; what its calls did in the world stays done",
+                        turn.0
+                    ),
+                    Err(error) => format!("nothing is taken back: {error}"),
+                })
+            }
+            ChatCommand::Compact => {
+                self.print_when_ready(async |session| match session.compact().await {
+                    Ok(done) => format!("the summary: {}", done.summary),
+                    Err(error) => format!("nothing is compacted: {error}"),
+                })
+            }
+            ChatCommand::History => {
+                self.print_when_ready(async |session| match session.history().await {
+                    Ok(conversation) => {
+                        let shown =
+                            transcript::render(&conversation, HISTORY_MESSAGES, HISTORY_LETTERS);
+                        if shown.is_empty() {
+                            "nothing was said yet".to_owned()
+                        } else {
+                            shown
+                        }
                     }
-                }
-                Err(error) => format!("the history cannot be read: {error}"),
-            }),
+                    Err(error) => format!("the history cannot be read: {error}"),
+                })
+            }
             // The state handles this command itself.
             ChatCommand::Quit => {}
         }

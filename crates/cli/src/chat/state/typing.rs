@@ -225,7 +225,10 @@ impl TypedInput {
 /// Effects of a line that is no message.
 pub(super) fn effects_of(line: TypedLine, text: String) -> Vec<ChatEffect> {
     match line {
-        TypedLine::Command(command) => vec![ChatEffect::ShowCommand(text), ChatEffect::RunCommand(command)],
+        TypedLine::Command(command) => vec![
+            ChatEffect::ShowCommand(text),
+            ChatEffect::RunCommand(command),
+        ],
         TypedLine::Wrong(why) => vec![ChatEffect::ShowCommand(text), ChatEffect::Note(why)],
         TypedLine::Empty | TypedLine::Message(_) => Vec::new(),
     }

@@ -152,7 +152,10 @@ pub(super) async fn try_out(
     } else {
         code = code.max(1);
         let width = stdout.columns().unwrap_or(RECEIPT_WIDTH_DEFAULT);
-        stdout.lines(render_receipt(&receipt, style, width), OutputPriority::Required);
+        stdout.lines(
+            render_receipt(&receipt, style, width),
+            OutputPriority::Required,
+        );
     }
     Ok(Exit {
         code,

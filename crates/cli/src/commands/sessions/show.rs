@@ -1,7 +1,7 @@
 //! `sessions show`.
 
-use allstop_core::describe_call;
 use allstop_core::counted::counted;
+use allstop_core::describe_call;
 use allstop_core::record::Attachment;
 use allstop_log::{Log, read_session};
 use allstop_terminal::{Styled, Symbol, TextRole, styled};
@@ -10,7 +10,7 @@ use super::error::SessionsError;
 use super::find::find;
 use super::view::{RecordedCall, SessionReport, TurnReport, UnknownCall, Work, json};
 use super::{Printed, View};
-use crate::display::{age, plain, render_full_receipt, describe_stop_reason, to_stop};
+use crate::display::{age, describe_stop_reason, plain, render_full_receipt, to_stop};
 use crate::shell_command::SameFlags;
 
 pub(super) async fn show(

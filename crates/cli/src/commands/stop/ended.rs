@@ -183,7 +183,9 @@ async fn read_ended(log: &dyn Log, id: &SessionId) -> Result<SessionState, CliEr
         };
         if Instant::now() >= until {
             let (id, pid) = (id.clone(), owner.pid);
-            return Err(CliError::failure(UnreachableSession { id, pid }.to_string()));
+            return Err(CliError::failure(
+                UnreachableSession { id, pid }.to_string(),
+            ));
         }
         tokio::time::sleep(LOOK_AGAIN).await;
     }

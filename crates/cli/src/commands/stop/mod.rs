@@ -1,8 +1,8 @@
 //! `allstop stop`: stops sessions in the processes that own them, and orphaned work.
 
 mod ended;
-mod orphaned_work;
 mod open;
+mod orphaned_work;
 mod results;
 
 use allstop_core::receipt::NothingToStop;
@@ -11,7 +11,9 @@ use allstop_session::StopTarget;
 use allstop_terminal::{OutputPriority, Styled, TextRole};
 use futures::future::join_all;
 
-use super::open_session::{ask_processes, resolve_list_number, find_open_session, no_session, stops_in};
+use super::open_session::{
+    ask_processes, find_open_session, no_session, resolve_list_number, stops_in,
+};
 use super::sessions;
 use crate::args::StopArgs;
 use crate::display::{RECEIPT_WIDTH_DEFAULT, render_full_receipt, render_receipt};

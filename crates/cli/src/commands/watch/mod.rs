@@ -4,7 +4,9 @@ mod view;
 
 use allstop_terminal::{JobChange, PromptReply};
 
-use super::open_session::{AskedProcesses, ask_processes, resolve_list_number, find_open_session, no_session};
+use super::open_session::{
+    AskedProcesses, ask_processes, find_open_session, no_session, resolve_list_number,
+};
 use crate::args::WatchArgs;
 use crate::control::EndSignal;
 use crate::error::CliError;

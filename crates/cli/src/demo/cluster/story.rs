@@ -339,7 +339,10 @@ impl<'a, 'r> DemoStory<'a, 'r> {
     }
 
     /// Waits until a task runs, and returns its worker and its shell.
-    async fn wait_for_worker_and_shell(&mut self, name: &str) -> Result<(usize, ProcessIdentity), CliError> {
+    async fn wait_for_worker_and_shell(
+        &mut self,
+        name: &str,
+    ) -> Result<(usize, ProcessIdentity), CliError> {
         let look = async || {
             let pid = pid_in(&self.files.pid(name))?;
             let worker = self.workers.of_process(pid).await?;
@@ -350,7 +353,12 @@ impl<'a, 'r> DemoStory<'a, 'r> {
     }
 
     /// Proofs that a stubborn task's processes are gone.
-    async fn prove_task_gone(&self, name: &str, shell: &ProcessIdentity, before: u64) -> [DemoProof; 3] {
+    async fn prove_task_gone(
+        &self,
+        name: &str,
+        shell: &ProcessIdentity,
+        before: u64,
+    ) -> [DemoProof; 3] {
         [
             DemoProof::of(
                 format!("shell {} of {name}, alive", shell.pid),

@@ -22,8 +22,8 @@ use allstop_tools::{EffectPreview, PermissionQuestion};
 use self::calls::{CallEnd, CallLines};
 use self::text::{Rest, StepText};
 
-use super::watch::EventView;
 use super::labels;
+use super::watch::EventView;
 
 /// Options of the live view.
 #[derive(Debug, Clone)]

@@ -5,7 +5,7 @@ use std::time::Duration;
 use allstop_testkit::openai_server::{OpenAiServer, ServerAnswer};
 use serde_json::Value;
 
-use super::stopped_session::{StoppedSession, FinishedRun};
+use super::stopped_session::{FinishedRun, StoppedSession};
 use crate::support::agreement::{self, ensure};
 use crate::support::wait::within;
 use crate::support::{Signal, history};
@@ -84,7 +84,12 @@ fn check_cause(round: &FinishedRun, envelope: &Value) -> Result<(), String> {
 }
 
 /// Compares the turns of the run with the log: their number, their usage, and their background work.
-fn check_run(stopped: &StoppedSession, round: &FinishedRun, envelope: &Value, log: &Value) -> Result<(), String> {
+fn check_run(
+    stopped: &StoppedSession,
+    round: &FinishedRun,
+    envelope: &Value,
+    log: &Value,
+) -> Result<(), String> {
     let (first, last) = (
         stopped.turns + 1,
         envelope["turn"].as_u64().unwrap_or(stopped.turns),

@@ -7,15 +7,15 @@
 
 mod case;
 mod checks;
-mod stopped_session;
 mod stall;
+mod stopped_session;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::support::random::{self, number_from_environment};
-use stopped_session::{StoppedSession, ROUNDS};
+use stopped_session::{ROUNDS, StoppedSession};
 
 /// Number of stopped runs, unless the environment sets another number.
 const STOPS: u64 = 40;

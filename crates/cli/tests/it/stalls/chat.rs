@@ -13,7 +13,12 @@ use crate::support::terminal::Terminal;
 use crate::support::{Allstop, Place};
 
 /// Ways to end a chat that reads from a pipe.
-const STOP_METHODS: [RunStopMethod; 4] = [RunStopMethod::CtrlC, RunStopMethod::CtrlCTwice, RunStopMethod::Sigterm, RunStopMethod::Sighup];
+const STOP_METHODS: [RunStopMethod; 4] = [
+    RunStopMethod::CtrlC,
+    RunStopMethod::CtrlCTwice,
+    RunStopMethod::Sigterm,
+    RunStopMethod::Sighup,
+];
 
 /// Number of concurrent pieces of background work.
 const WORKS: usize = 5;
@@ -185,7 +190,9 @@ fn its_terminal_shows_nothing() {
         let command = chat(place, &place.script(&script), args).arg("go");
         let command = command.on_screen(terminal.line()).env("TERM", "xterm");
         let running = command.start();
-        HangingRun::from(running).holding(terminal).once_there(&ready)
+        HangingRun::from(running)
+            .holding(terminal)
+            .once_there(&ready)
     };
     Stall::new(begin)
         .unseen("")

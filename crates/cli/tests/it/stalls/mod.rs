@@ -8,6 +8,6 @@ mod output;
 mod proc;
 mod stall;
 mod start;
+mod stop_method;
 mod store;
 mod turn;
-mod stop_method;

@@ -39,7 +39,9 @@ fn the_provider_before_its_answer() {
     let begin = |place: &Place, args: &str| {
         provider(place, args, ServerAnswer::stream().stall_before_headers())
     };
-    Stall::new(begin).item(CONNECTION).check(&RunStopMethod::ALL);
+    Stall::new(begin)
+        .item(CONNECTION)
+        .check(&RunStopMethod::ALL);
 }
 
 #[test]
@@ -84,7 +86,9 @@ fn the_connect() {
         let hanging = HangingRun::from(running).holding((sockets, listener));
         hanging.once("a connection under way", || is_connecting(pid, address))
     };
-    Stall::new(begin).item(NO_CONNECTION).check(&RunStopMethod::ALL);
+    Stall::new(begin)
+        .item(NO_CONNECTION)
+        .check(&RunStopMethod::ALL);
 }
 
 /// True if the process has a socket to the address that has sent its SYN and got no answer. The table covers the whole
@@ -117,7 +121,9 @@ fn the_handshake_of_tls() {
         let _greeting = socket.read(&mut [0; 64]);
         HangingRun::from(running).holding((socket, listener))
     };
-    Stall::new(begin).item(NO_CONNECTION).check(&RunStopMethod::ALL);
+    Stall::new(begin)
+        .item(NO_CONNECTION)
+        .check(&RunStopMethod::ALL);
 }
 
 #[test]
@@ -127,7 +133,9 @@ fn the_resolver() {
         let command = against(place, "http://models.example:1/v1", args);
         HangingRun::from(fault.below(command).start()).once_hit(fault)
     };
-    Stall::new(begin).item(NO_CONNECTION).check(&RunStopMethod::ALL);
+    Stall::new(begin)
+        .item(NO_CONNECTION)
+        .check(&RunStopMethod::ALL);
 }
 
 /// The back-off before a retry is longer than any deadline, and no call runs meanwhile. Under a deadline, the back-off
@@ -140,7 +148,10 @@ fn the_back_off_after_a_503() {
         hanging.running.wait_stdout("retry_scheduled");
         hanging
     };
-    Stall::new(begin)
-        .streaming()
-        .check(&[RunStopMethod::CtrlC, RunStopMethod::CtrlCTwice, RunStopMethod::Sigterm, RunStopMethod::Sighup]);
+    Stall::new(begin).streaming().check(&[
+        RunStopMethod::CtrlC,
+        RunStopMethod::CtrlCTwice,
+        RunStopMethod::Sigterm,
+        RunStopMethod::Sighup,
+    ]);
 }

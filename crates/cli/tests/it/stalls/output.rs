@@ -46,7 +46,9 @@ fn unread(place: &Place, args: &str, stderr_too: bool) -> HangingRun {
 #[test]
 fn nobody_reads_the_events() {
     let begin = |place: &Place, args: &str| unread(place, args, false);
-    Stall::new(begin).unseen("--stream-json").check(&RunStopMethod::ALL);
+    Stall::new(begin)
+        .unseen("--stream-json")
+        .check(&RunStopMethod::ALL);
 }
 
 #[test]

@@ -7,7 +7,7 @@ use std::time::Duration;
 use allstop_testkit::openai_server::OpenAiServer;
 use serde_json::Value;
 
-use super::stop_method::{STARVED, RunStopMethod};
+use super::stop_method::{RunStopMethod, STARVED};
 use crate::support::agreement::ensure;
 use crate::support::fault::Fault;
 use crate::support::wait::within;
@@ -226,7 +226,9 @@ impl Stall {
     ) -> Result<(), String> {
         let is_completed = envelope["stop_reason"] == "completed";
         let (code, reason) = match (self.ends, is_completed) {
-            (ExpectedEnd::Committed, _) | (ExpectedEnd::Either | ExpectedEnd::NotStopped, true) => (0, "completed"),
+            (ExpectedEnd::Committed, _) | (ExpectedEnd::Either | ExpectedEnd::NotStopped, true) => {
+                (0, "completed")
+            }
             (ExpectedEnd::Unconfirmed, _) | (ExpectedEnd::NotStopped, false) => (1, "error"),
             (ExpectedEnd::Stopped, _) | (ExpectedEnd::Either, false) => method.ending(),
         };
@@ -270,7 +272,12 @@ impl Stall {
     }
 
     /// Checks the exit code, the remaining processes and the end in the log, without an envelope.
-    fn check_unseen(self, method: RunStopMethod, place: &Place, ended: &Ended) -> Result<(), String> {
+    fn check_unseen(
+        self,
+        method: RunStopMethod,
+        place: &Place,
+        ended: &Ended,
+    ) -> Result<(), String> {
         let (code, reason) = method.ending();
         if ended.code != code {
             return Err(format!("not exit code {code}"));
@@ -287,12 +294,18 @@ impl Stall {
 }
 
 /// Checks that the receipt has an item of this kind that was stopped in this way.
-fn check_item(method: RunStopMethod, receipt: &Value, [kind, how, verified]: [&str; 3]) -> Result<(), String> {
+fn check_item(
+    method: RunStopMethod,
+    receipt: &Value,
+    [kind, how, verified]: [&str; 3],
+) -> Result<(), String> {
     let items = receipt["items"].as_array().map_or(&[][..], Vec::as_slice);
     let item = items.iter().find(|item| item["kind"] == kind);
     let Some(item) = item else {
         // A busy machine may not have reached this point before the deadline.
-        return ensure(method == RunStopMethod::Timeout, || format!("no {kind} in the receipt"));
+        return ensure(method == RunStopMethod::Timeout, || {
+            format!("no {kind} in the receipt")
+        });
     };
     let is_so = item["state"] == "stopped" && item["how"] == how && item["verified"] == verified;
     ensure(is_so, || {

@@ -87,22 +87,26 @@ fn a_prompt_never_comes_from_standard_input() {
 
 #[test]
 fn the_store_does_not_open() {
-    Stall::new(|place, args| below(place, "open store.db hang", args, &[])).check(&RunStopMethod::ALL);
+    Stall::new(|place, args| below(place, "open store.db hang", args, &[]))
+        .check(&RunStopMethod::ALL);
 }
 
 #[test]
 fn the_lock_of_the_session_does_not_open() {
-    Stall::new(|place, args| below(place, "open store.db.locks hang", args, &[])).check(&RunStopMethod::ALL);
+    Stall::new(|place, args| below(place, "open store.db.locks hang", args, &[]))
+        .check(&RunStopMethod::ALL);
 }
 
 #[test]
 fn the_store_cannot_be_read() {
-    Stall::new(|place, args| below(place, "read store.db hang", args, &[])).check(&RunStopMethod::ALL);
+    Stall::new(|place, args| below(place, "read store.db hang", args, &[]))
+        .check(&RunStopMethod::ALL);
 }
 
 #[test]
 fn the_store_takes_no_session() {
-    Stall::new(|place, args| below(place, "sync store.db hang", args, &[])).check(&RunStopMethod::ALL);
+    Stall::new(|place, args| below(place, "sync store.db hang", args, &[]))
+        .check(&RunStopMethod::ALL);
 }
 
 #[test]

@@ -182,7 +182,9 @@ fn the_commit_is_not_written() {
 #[test]
 fn the_commit_is_synced_slowly() {
     let begin = |place: &Place, args: &str| committing(place, args, "sync store.db 400ms");
-    Stall::new(begin).ends(ExpectedEnd::NotStopped).check(&RunStopMethod::ALL);
+    Stall::new(begin)
+        .ends(ExpectedEnd::NotStopped)
+        .check(&RunStopMethod::ALL);
 }
 
 #[test]
@@ -245,5 +247,7 @@ fn the_recording_of_a_completed_run_cannot_be_written() {
             .arg("hello");
         HangingRun::from(fault.below(run).start()).once_hit(fault)
     };
-    Stall::new(begin).ends(ExpectedEnd::Committed).check(&RunStopMethod::ALL);
+    Stall::new(begin)
+        .ends(ExpectedEnd::Committed)
+        .check(&RunStopMethod::ALL);
 }

@@ -1,12 +1,12 @@
 //! Shared parts of the tests: an isolated folder, the command in it, and checks for leftover processes.
 
 pub(crate) mod agreement;
+pub(crate) mod chat_user;
 pub(crate) mod command;
 pub(crate) mod fault;
 pub(crate) mod history;
 pub(crate) mod load;
 pub(crate) mod parts;
-pub(crate) mod chat_user;
 pub(crate) mod place;
 pub(crate) mod processes;
 pub(crate) mod random;

@@ -26,7 +26,7 @@ use rustix::process::{DumpableBehavior, getpid, set_child_subreaper, set_dumpabl
 use signal_hook::consts::{SIGCHLD, SIGHUP, SIGINT, SIGQUIT, SIGTERM};
 use signal_hook::{flag, low_level::pipe};
 
-use super::call::{CallStep, START_FILES_MAX, KeeperCall, send_report, start_ticks, send_members};
+use super::call::{CallStep, KeeperCall, START_FILES_MAX, send_members, send_report, start_ticks};
 use super::children::ask;
 use super::protocol::{KeeperAction, KeeperCommand, PACKET_BYTES_MAX};
 

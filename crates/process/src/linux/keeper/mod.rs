@@ -5,8 +5,8 @@ mod children;
 mod drain;
 mod killing;
 mod main_loop;
-pub(super) mod start_command;
 pub(super) mod protocol;
+pub(super) mod start_command;
 
 use std::process::ExitCode;
 

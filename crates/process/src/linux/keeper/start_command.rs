@@ -98,7 +98,10 @@ mod tests {
         };
         for order in [order(), bare] {
             let file = order.to_file().expect("a file of memory");
-            assert_eq!(StartCommand::from_file(file).expect("it can be read"), order);
+            assert_eq!(
+                StartCommand::from_file(file).expect("it can be read"),
+                order
+            );
         }
     }
 

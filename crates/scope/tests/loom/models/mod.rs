@@ -18,9 +18,9 @@ use allstop_core::receipt::{ItemKind, ReceiptItem};
 use allstop_core::{Cause, CauseKind, Extent, Receipt, StopId, Timestamp};
 use loom::thread::JoinHandle;
 
-use crate::group::Placement;
 use crate::child_scope::ScopeOptions;
 use crate::env::RootOptions;
+use crate::group::Placement;
 use crate::registration::Registration;
 use crate::scope::Scope;
 use crate::stop::{Stop, StopRequest};

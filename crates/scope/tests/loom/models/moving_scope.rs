@@ -1,8 +1,8 @@
 //! A scope that moves below another scope with its work, against stops of either parent.
 
 use super::{by_user, child, interruptions, joined, receipt_of, register, root, spawn};
-use crate::group::Placement;
 use crate::child_scope::ScopeOptions;
+use crate::group::Placement;
 use crate::scope::Scope;
 use crate::work::Ending;
 

@@ -142,7 +142,13 @@ async fn letter_of_a_worker_that_could_not_read_gives_way() {
     sleep(Duration::from_secs(2)).await;
     let letters = front.manager.dead_letters().await.unwrap();
     assert_eq!((letters.len(), letters[0].owner.clone()), (1, None));
-    assert!(front.manager.retry_dead_letter(&accepted.task_id).await.is_err());
+    assert!(
+        front
+            .manager
+            .retry_dead_letter(&accepted.task_id)
+            .await
+            .is_err()
+    );
     old.kill().await;
     let mut worker = cluster.worker(&executor);
     executor_started(&executor).await;

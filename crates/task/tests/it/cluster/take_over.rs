@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use allstop_core::{CauseKind, TaskId};
-use allstop_task::{ExecutionCx, ExecutorReturn, DeadLetterRetryError, TaskEvent, TaskState};
+use allstop_task::{DeadLetterRetryError, ExecutionCx, ExecutorReturn, TaskEvent, TaskState};
 use tokio::time::{Instant, sleep};
 
 use super::support::{Cluster, LEASE, task_when};
@@ -106,7 +106,10 @@ async fn task_that_ends_worker_after_worker_becomes_a_dead_letter() {
     // The work is repeated once, as a separate task.
     let again = front.manager.retry_dead_letter(&task.id).await.unwrap();
     executor.started().await;
-    assert_eq!(front.manager.retry_dead_letter(&task.id).await.unwrap(), again);
+    assert_eq!(
+        front.manager.retry_dead_letter(&task.id).await.unwrap(),
+        again
+    );
     let retried = front.manager.get(&again).await.unwrap();
     assert_eq!(retried.context_id, task.context_id);
     assert_eq!(retried.history[0].parts, task.history[0].parts);

@@ -151,7 +151,10 @@ fn count(report: &mut CheckReport, round: &RunObservation) {
     let longest = round.all_stops().filter_map(took).max().unwrap_or_default();
     let longest_ms = report.figure("ms until the latest answer");
     *longest_ms = (*longest_ms).max(longest.as_millis() as u64);
-    let receipts = round.snapshots.iter().filter_map(|snapshot| snapshot.receipt.as_ref());
+    let receipts = round
+        .snapshots
+        .iter()
+        .filter_map(|snapshot| snapshot.receipt.as_ref());
     for item in receipts.flat_map(|receipt| receipt.items()) {
         match item.state {
             ItemState::Stopped { .. } => *report.figure("items stopped") += 1,

@@ -18,7 +18,8 @@ use super::real_parts::{GRACE, PROMPTS, RealParts, now, scopes, session_id};
 use super::real_parts::{observe_machine, open_files, running};
 use crate::drive::read_all;
 use crate::observe::{
-    Disturbance, MachineSnapshot, NEXT_MESSAGE, ObservedStop, RunObservation, StopAnswer, WitnessNotes,
+    Disturbance, MachineSnapshot, NEXT_MESSAGE, ObservedStop, RunObservation, StopAnswer,
+    WitnessNotes,
 };
 use crate::stop_method::StopMethod;
 

@@ -16,7 +16,7 @@ use tokio::time::{sleep, timeout};
 use super::session;
 use super::turns::run_turns;
 use crate::observe::{
-    ANSWERED_WITHIN, Moment, NEXT_MESSAGE, Order, POLL, RunObservation, DeliveryJournal,
+    ANSWERED_WITHIN, DeliveryJournal, Moment, NEXT_MESSAGE, Order, POLL, RunObservation,
 };
 use crate::stage::clockwork::{self, OWN_TASKS, Tick};
 use crate::stage::{

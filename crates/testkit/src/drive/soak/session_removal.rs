@@ -13,7 +13,7 @@ use allstop_session::{MessageOutcome, Sessions};
 use super::SoakState;
 use crate::check::background;
 use crate::drive::read_all;
-use crate::observe::{RunObservation, DeliveredFacts, DeliveredOutcome};
+use crate::observe::{DeliveredFacts, DeliveredOutcome, RunObservation};
 
 /// A session across process runs.
 #[derive(Debug)]

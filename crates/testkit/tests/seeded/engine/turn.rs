@@ -11,7 +11,7 @@ use allstop_core::{
     CallId, Cause, CauseKind, Message, StopReason, Timestamp, ToolCall, ToolResult, TurnNumber,
     Usage,
 };
-use allstop_scope::{PartReceipt, EngineGuard, Scope, ScopeOptions};
+use allstop_scope::{EngineGuard, PartReceipt, Scope, ScopeOptions};
 
 use super::journal::{Journal, Unwritten};
 use super::{Cx, ending};

@@ -102,7 +102,10 @@ fn whole_lines_choose_one_or_say_how_many() {
     assert_eq!(line("parser"), id(2));
     assert_eq!(line("fix"), PickStep::Unclear(2));
     assert_eq!(line("zzz"), PickStep::Unclear(0));
-    assert_eq!(picker().press_in_lines(Key::EndOfInput), PickStep::Cancelled);
+    assert_eq!(
+        picker().press_in_lines(Key::EndOfInput),
+        PickStep::Cancelled
+    );
 }
 
 #[test]
