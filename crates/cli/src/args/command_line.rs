@@ -84,7 +84,7 @@ fn hint(kind: ErrorKind, args: &[OsString]) -> Option<String> {
             "this program was built without the feature `{feature}`: use a released `allstop`, or build it with `--features {feature}`"
         )),
         ErrorKind::InvalidSubcommand if Cli::command().find_subcommand(&**first).is_none() => {
-            Some("a prompt follows `run`, or is in quotes: allstop run fix the tests, allstop \"fix the tests\"".to_owned())
+            Some("to send a prompt, use `run` or quotes: allstop run fix the tests, allstop \"fix the tests\"".to_owned())
         }
         ErrorKind::UnknownArgument if first.starts_with('-') => {
             Some("flags follow the command: allstop run --yes \"fix the tests\"".to_owned())

@@ -12,17 +12,18 @@ pub(crate) struct ConfigArgs {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum ConfigAction {
-    /// Show the configuration that applies: your file, with the trusted file of this folder and the flags over it
+    /// Show the effective configuration: your file, overridden by the trusted file of this folder and by the flags
     Show(Box<ConfigShowArgs>),
-    /// Trust the settings of this folder, `.allstop.toml`, as they are now: shows what they do. A change asks again
+    /// Trust the current settings of this folder, `.allstop.toml`, and list their effects. After a change Allstop asks
+    /// again
     Trust,
-    /// Forget whether you trust the settings of this folder
+    /// Forget your answer about the settings of this folder
     Untrust,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct ConfigShowArgs {
-    /// Print the system prompt that a session in this folder would send, and nothing else
+    /// Print only the system prompt that a session in this folder would send
     #[arg(long)]
     pub(crate) prompt: bool,
     #[command(flatten)]

@@ -10,11 +10,11 @@ A program that uses a GitHub Copilot SDK runs on Allstop when the SDK starts thi
 
   COPILOT_CLI_PATH=$(command -v allstop) python my_program.py
 
-The SDK passes --headless and the flags below it. Those about GitHub accounts have no effect. Model and provider come \
-from the program's session, else from the flags here or the configuration.
+The SDK passes --headless and the flags below it. Flags for GitHub accounts have no effect. The program's session sets \
+the model and the provider; the defaults are the flags of this command and the configuration.
 
 Exit codes:
-  0 the client has left or asked for a shutdown · 1 error · 2 usage error · 143 SIGTERM · 129 SIGHUP
+  0 the client disconnected or requested a shutdown · 1 error · 2 usage error · 143 SIGTERM · 129 SIGHUP
 
 Examples:
   allstop copilot --stdio
@@ -22,10 +22,11 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct CopilotArgs {
-    /// Serve the process that started this one, on standard input and output
+    /// Serve the parent process, on standard input and output
     #[arg(long, conflicts_with = "port")]
     pub(crate) stdio: bool,
-    /// Port on 127.0.0.1, without --stdio; 0 is any. The token for clients is in `COPILOT_CONNECTION_TOKEN`
+    /// Port on 127.0.0.1 if --stdio is absent; 0 picks a free port. The environment variable `COPILOT_CONNECTION_TOKEN`
+    /// holds the token for clients
     #[arg(long, value_name = "PORT", default_value_t = 0)]
     pub(crate) port: u16,
     #[command(flatten)]
@@ -42,7 +43,7 @@ pub(crate) struct CopilotArgs {
         help_heading = "Limits"
     )]
     pub(crate) grace: Option<HumanDuration>,
-    /// Time that a turn continues after the connection to its last client was lost
+    /// Time that a turn keeps running after its last client disconnects
     #[arg(
         long,
         value_name = "TIME",
@@ -68,16 +69,16 @@ pub(crate) struct SdkArgs {
     /// No update
     #[arg(long)]
     pub(crate) no_auto_update: bool,
-    /// Level of the log; `ALLSTOP_LOG` sets it
+    /// Log level; the environment variable `ALLSTOP_LOG` sets it instead
     #[arg(long, value_name = "LEVEL")]
     pub(crate) log_level: Option<String>,
-    /// Variable with a token of GitHub
+    /// Environment variable with a GitHub token
     #[arg(long, value_name = "NAME")]
     pub(crate) auth_token_env: Option<String>,
     /// No login at GitHub
     #[arg(long)]
     pub(crate) no_auto_login: bool,
-    /// Seconds after which an idle session is closed; here none is
+    /// Seconds after which an idle session is closed; Allstop closes no idle session
     #[arg(long, value_name = "SECONDS")]
     pub(crate) session_idle_timeout: Option<u64>,
     /// Remote control

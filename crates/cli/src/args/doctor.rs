@@ -6,11 +6,11 @@ use super::{ModelArgs, StoreArgs};
 
 pub(crate) const DOCTOR_HELP: &str = "\
 Exit codes:
-  0 nothing is in the way · 1 something is · 2 usage error";
+  0 no problem found · 1 a problem found · 2 usage error";
 
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArgs {
-    /// Send the model a tiny request, which costs a few tokens
+    /// Send a small request to the model, which costs a few tokens
     #[arg(long)]
     pub(crate) online: bool,
     /// Print JSON

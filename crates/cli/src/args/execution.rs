@@ -16,7 +16,8 @@ pub(crate) struct ExecutionArgs {
     /// Agent that runs the tasks
     #[arg(long, value_name = "NAME", default_value = "model")]
     pub(crate) agent: TaskAgent,
-    /// Collector of OpenTelemetry traces over HTTP (`http://127.0.0.1:4318`). A trace continues that of the caller
+    /// URL of an OpenTelemetry collector for traces over HTTP (`http://127.0.0.1:4318`). A trace continues the caller's
+    /// trace
     #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT", hide = !cfg!(feature = "otlp"))]
     pub(crate) otlp: Option<String>,
     #[command(flatten)]
@@ -30,25 +31,25 @@ pub(crate) struct ExecutionArgs {
     /// Maximum steps per turn [default: 50]
     #[arg(long, value_name = "N", value_parser = at_least_one::<NonZeroU32>, help_heading = "Limits")]
     pub(crate) max_steps: Option<NonZeroU32>,
-    /// Maximum tasks that run at the same time [default: no limit]
+    /// Maximum tasks that run at a time [default: no limit]
     #[arg(long, value_name = "N", value_parser = at_least_one::<NonZeroUsize>, help_heading = "Limits")]
     pub(crate) max_tasks: Option<NonZeroUsize>,
-    /// Maximum tasks of one user that run at the same time [default: no limit]
+    /// Maximum tasks of one user that run at a time [default: no limit]
     #[arg(long, value_name = "N", value_parser = at_least_one::<NonZeroUsize>, help_heading = "Limits")]
     pub(crate) max_tasks_per_user: Option<NonZeroUsize>,
-    /// Maximum tasks that wait when a limit is reached; without it they are refused
+    /// Maximum tasks that wait when a limit is reached [default: reject them]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub(crate) queue: Option<usize>,
-    /// Maximum time of a task's execution [default: no limit]
+    /// Maximum run time of a task [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = deadline, help_heading = "Limits")]
     pub(crate) task_timeout: Option<HumanDuration>,
     /// Maximum time between two events of a task [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = deadline, help_heading = "Limits")]
     pub(crate) inactivity: Option<HumanDuration>,
-    /// Maximum time that a task with an answer waits for its background work, which then runs on [default: 10m]
+    /// Maximum time that a task with an answer waits for its background work, which then keeps running [default: 10m]
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub(crate) background_wait: Option<HumanDuration>,
-    /// Time for running tasks to end by themselves after SIGTERM or Ctrl-C [default: they are stopped at once]
+    /// Time for running tasks to end by themselves after SIGTERM or Ctrl-C [default: stop them at once]
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub(crate) drain: Option<HumanDuration>,
     /// Time that a stop waits before it uses force [default: 2s]
@@ -64,12 +65,13 @@ pub(crate) struct ExecutionArgs {
 /// Flags of a cluster store, `--store nats://HOST:PORT`.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ClusterArgs {
-    /// With servers of NATS as store: tasks that this process runs at the same time [default: serve 0, worker 16]
+    /// Maximum tasks that this process runs at a time, with a NATS store [default: serve 0, worker 16]
     #[arg(long, value_name = "N", help_heading = "Cluster", hide = !HAS_NATS)]
     pub(crate) concurrency: Option<usize>,
     #[command(flatten)]
     pub(crate) servers: NatsArgs,
-    /// Time without a sign of life after which other workers take over. The same for all of them
+    /// Lease of a worker: without a renewal for this time, other workers take over its tasks. All workers need the same
+    /// value
     #[arg(long, value_name = "TIME", value_parser = deadline, default_value = "20s", help_heading = "Cluster", hide = !HAS_NATS)]
     pub(crate) lease: HumanDuration,
 }
@@ -87,7 +89,7 @@ pub(crate) struct NatsArgs {
         global = true
     )]
     pub(crate) creds: Option<PathBuf>,
-    /// File with certificates of authorities to trust, for servers with TLS (`tls://HOST:PORT`)
+    /// File with trusted CA certificates, for servers with TLS (`tls://HOST:PORT`)
     #[arg(
         long = "nats-ca",
         value_name = "PATH",
@@ -96,7 +98,7 @@ pub(crate) struct NatsArgs {
         global = true
     )]
     pub(crate) ca: Option<PathBuf>,
-    /// Beginning of all names at the servers
+    /// Prefix of all names on the servers
     #[arg(
         long = "nats-prefix",
         value_name = "NAME",
@@ -106,7 +108,7 @@ pub(crate) struct NatsArgs {
         global = true
     )]
     pub(crate) prefix: String,
-    /// Servers that keep each record: 1, 3 or 5. Counts when the store is made
+    /// Servers that keep each record: 1, 3 or 5. Used only when the store is created
     #[arg(long = "nats-replicas", value_name = "N", default_value_t = 1, value_parser = replicas, help_heading = "Cluster", hide = !HAS_NATS, global = true)]
     pub(crate) replicas: usize,
 }
@@ -114,7 +116,7 @@ pub(crate) struct NatsArgs {
 fn replicas(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(count @ (1 | 3 | 5)) => Ok(count),
-        _ => Err("1, 3 or 5".to_owned()),
+        _ => Err("expected 1, 3 or 5".to_owned()),
     }
 }
 
@@ -123,6 +125,6 @@ fn replicas(text: &str) -> Result<usize, String> {
 pub(crate) enum TaskAgent {
     /// The agent of the configuration: its model and its tools. A task is a turn, and its context is a session
     Model,
-    /// Answers with the text of the message; needs no model
+    /// Echoes the text of the message; needs no model
     Echo,
 }

@@ -32,7 +32,7 @@ pub(crate) enum McpAction {
         /// Name of the server
         name: String,
     },
-    /// Start a server, list its tools, and end it
+    /// Start a server, list its tools, and stop it
     Test {
         /// Name of the server
         name: String,
@@ -41,21 +41,21 @@ pub(crate) enum McpAction {
 
 #[derive(Debug, Args)]
 pub(crate) struct McpAddArgs {
-    /// Name of the server; its tools are called `NAME__TOOL`
+    /// Name of the server; its tools get the names `NAME__TOOL`
     pub(crate) name: String,
     /// Command that starts the server, with its arguments
     #[arg(last = true, value_name = "COMMAND", required_unless_present = "url")]
     pub(crate) command: Vec<String>,
-    /// URL of a running server, by streamable HTTP
+    /// URL of a running server with streamable HTTP
     #[arg(long, conflicts_with_all = ["command", "env", "inherit_env"])]
     pub(crate) url: Option<String>,
-    /// Variable to add to the environment of the command; may be repeated
+    /// Environment variable to set for the command; repeatable
     #[arg(long, value_name = "NAME=VALUE", value_parser = assignment)]
     pub(crate) env: Vec<(String, String)>,
-    /// Variable of your environment that the command sees although it looks like a secret; may be repeated
+    /// Environment variable to pass to the command although its name looks like a secret; repeatable
     #[arg(long, value_name = "NAME")]
     pub(crate) inherit_env: Vec<String>,
-    /// Variable that holds the bearer token for the URL
+    /// Environment variable that holds the bearer token for the URL
     #[arg(long, value_name = "NAME", requires = "url")]
     pub(crate) bearer_token_env: Option<String>,
 }
@@ -63,6 +63,6 @@ pub(crate) struct McpAddArgs {
 fn assignment(text: &str) -> Result<(String, String), String> {
     match text.split_once('=') {
         Some((name, value)) if !name.is_empty() => Ok((name.to_owned(), value.to_owned())),
-        _ => Err("write NAME=VALUE".to_owned()),
+        _ => Err("expected NAME=VALUE".to_owned()),
     }
 }

@@ -47,8 +47,8 @@ pub(crate) use tasks::{SERVER_DEFAULT, TasksArgs, TasksCommand};
 #[cfg(feature = "nats")]
 pub(crate) use worker::{WorkerArgs, WorkersAction, WorkersArgs};
 
-/// Runs AI agents that can be stopped at any moment. Every stop answers with a receipt: what stopped, what did not, and
-/// how that is known.
+/// Runs AI agents that can be stopped at any moment. Every stop returns a receipt: the stopped work, the work that
+/// still runs, and the proof of each.
 #[derive(Debug, Parser)]
 #[command(name = "allstop", version, max_term_width = 100)]
 pub(crate) struct Cli {
@@ -61,13 +61,14 @@ pub(crate) enum CliCommand {
     /// Run a prompt and exit; `allstop "…"` does the same
     #[command(after_help = RUN_HELP)]
     Run(Box<RunArgs>),
-    /// Chat with an agent at the terminal: stop it, interrupt it, leave work running
+    /// Chat with an agent in the terminal: stop it, interrupt it, keep work running
     #[command(after_help = CHAT_HELP)]
     Chat(Box<ChatArgs>),
-    /// List what runs: the open sessions of this user with their calls and background work, and work that was left running
+    /// List running work: the open sessions of this user with their calls and background work, and work that was left
+    /// running
     #[command(after_help = remote::PS_HELP)]
     Ps(PsArgs),
-    /// Stop a session from anywhere, and show the receipt
+    /// Stop a session from any terminal, and show the receipt
     #[command(after_help = remote::STOP_HELP)]
     Stop(StopArgs),
     /// Watch a session that runs in another terminal, and answer its questions
@@ -93,22 +94,22 @@ pub(crate) enum CliCommand {
     /// List, show, watch and stop the tasks of a server
     #[command(after_help = tasks::TASKS_HELP)]
     Tasks(TasksArgs),
-    /// Stop a turn that does everything wrong, show the receipt, and prove it
+    /// Stop a turn that resists every gentle stop, show the receipt, and prove it
     #[cfg_attr(feature = "nats", command(about = demo::ABOUT_WITH_CLUSTER))]
     #[command(after_help = demo::DEMO_HELP)]
     Demo(DemoArgs),
     /// List, show, resume and remove sessions
     Sessions(SessionsArgs),
-    /// Show the configuration that applies, and the system prompt
+    /// Show the effective configuration, and the system prompt
     Config(ConfigArgs),
-    /// Write a configuration by asking: model and permissions
+    /// Write a configuration file: asks for the model and the permissions
     Init(InitArgs),
     /// Check the model, the store, stopping, MCP servers and the terminal
     #[command(after_help = doctor::DOCTOR_HELP)]
     Doctor(Box<DoctorArgs>),
     /// List, add, remove and test MCP servers
     Mcp(McpArgs),
-    /// Print a JSON Schema: of receipts, envelopes, events, scripts or the configuration
+    /// Print the JSON Schema of receipts, envelopes, events, scripts or the configuration
     Schema(SchemaArgs),
     /// Print a manual page: allstop man run | man -l -
     Man(ManArgs),
@@ -136,9 +137,9 @@ impl CliCommand {
 
 const RUN_HELP: &str = "\
 Stopping:
-  Ctrl-C stops the run: work is asked to end, after the grace it is ended by force, and a receipt says what stopped \
-and what did not. A second Ctrl-C uses force at once. SIGTERM and SIGHUP stop with the cause `shutdown`. The process \
-never outlives the grace by more than a second.
+  Ctrl-C stops the run: work is asked to end, and after the grace period it is ended by force. A receipt lists the \
+stopped work and the work that still runs. A second Ctrl-C uses force at once. SIGTERM and SIGHUP stop with the cause `shutdown`. \
+The process exits at most one second after the grace period.
 
 Exit codes:
   0 completed · 1 error · 2 usage error · 3 step limit · 4 turn limit · 5 budget · 6 guardrail · 7 loop · \
@@ -154,15 +155,15 @@ Examples:
 
 const CHAT_HELP: &str = "\
 Keys:
-  Enter sends · Alt-Enter or Ctrl-J: a new line · Up, Down: what was typed before
+  Enter sends · Alt-Enter or Ctrl-J: a new line · Up, Down: earlier input
   Escape or Ctrl-C stops the turn and shows the receipt; a second Ctrl-C uses force. At the prompt Ctrl-C clears the \
-line, and on an empty line it leaves. Ctrl-D on an empty line leaves.
-  A message that is sent while a turn runs follows the policy; /help lists the commands.
+line. Ctrl-C or Ctrl-D on an empty line leaves the chat.
+  A message that is sent while a turn runs follows `--policy`; /help lists the commands.
 
-Without a terminal each line of standard input is a message, one after the other.
+Without a terminal each line of standard input is one message. The messages run one after the other.
 
 Exit codes:
-  0 left · 1 error · 2 usage error · 143 SIGTERM · 129 SIGHUP; without a terminal as `run`
+  0 the user left the chat · 1 error · 2 usage error · 143 SIGTERM · 129 SIGHUP; without a terminal as `run`
 
 Examples:
   allstop chat --model openai::gpt-5-mini
@@ -190,10 +191,10 @@ pub(crate) struct ChatArgs {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Session")]
 pub(crate) struct SessionChoiceArgs {
-    /// Continue this session: its id, the end or the beginning of it, its number in the list, or `last`
+    /// Session to continue: its id, the end or beginning of the id, its number in the list, or `last`
     #[arg(long, value_name = "ID")]
     pub(crate) session: Option<String>,
-    /// Continue the session that was active last
+    /// Continue the most recently active session
     #[arg(long = "continue", conflicts_with = "session")]
     pub(crate) continues: bool,
 }
@@ -237,7 +238,7 @@ pub(crate) struct ChatWith {
     pub(crate) on_stop: Option<StopPolicy>,
     #[command(flatten)]
     pub(crate) permissions: PermissionArgs,
-    /// Leave background work running when the chat ends: `ps` lists it, `stop` stops it
+    /// Keep background work running when the chat ends: `ps` lists it, `stop` stops it
     #[arg(long, help_heading = "Background work")]
     pub(crate) keep_background: bool,
     // These flags are accepted only to reject them with a helpful message.
@@ -250,15 +251,15 @@ pub(crate) struct ChatWith {
 fn policies() -> impl TypedValueParser<Value = FollowUp> {
     let policies = FollowUp::ALL.map(|policy| {
         PossibleValue::new(policy.as_str()).help(match policy {
-            FollowUp::Reject => "The message is refused",
-            FollowUp::Enqueue => "The message waits for the end of the turn",
+            FollowUp::Reject => "Reject the message",
+            FollowUp::Enqueue => "Queue the message until the turn ends",
             FollowUp::Interrupt => {
-                "The turn is stopped, keeping its completed steps; then the message starts its own"
+                "Stop the turn and keep its completed steps; then start a turn with the message"
             }
             FollowUp::Replace => {
-                "The turn is stopped and taken back; then the message starts its own"
+                "Stop the turn and undo it; then start a turn with the message"
             }
-            FollowUp::Steer => "The running turn gets the message before its next step",
+            FollowUp::Steer => "Send the message to the running turn, before its next step",
         })
     });
     PossibleValuesParser::new(policies).try_map(|name| name.parse::<FollowUp>())
@@ -268,8 +269,8 @@ fn stop_policies() -> impl TypedValueParser<Value = StopPolicy> {
     let policies = [StopPolicy::Rollback, StopPolicy::Keep];
     let values = policies.map(|policy| {
         PossibleValue::new(policy.as_str()).help(match policy {
-            StopPolicy::Rollback => "Nothing: the conversation is what it was",
-            StopPolicy::Keep => "The message, the completed steps and a marker of the stop",
+            StopPolicy::Rollback => "Nothing: the conversation returns to its state before the turn",
+            StopPolicy::Keep => "The message, the completed steps, and a marker for the stop",
         })
     });
     PossibleValuesParser::new(values).map(move |name| {
@@ -303,20 +304,20 @@ pub(crate) struct RunArgs {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Model")]
 pub(crate) struct ModelArgs {
-    /// The model by its provider's name (`gpt-5-mini`, `claude-…`, `ollama::qwen3`), or `script:FILE` (built in:
-    /// `script:demo`) [default: by the only provider's key that is set]
+    /// Model name as its provider spells it (`gpt-5-mini`, `claude-…`, `ollama::qwen3`), or `script:FILE` (built in:
+    /// `script:demo`) [default: the model of the provider whose key is set, if exactly one is]
     #[arg(long, value_name = "NAME", env = "ALLSTOP_MODEL")]
     pub(crate) model: Option<String>,
-    /// An OpenAI-compatible server (llama.cpp, Ollama, vLLM); `--model` is then its own name for the model
+    /// URL of an OpenAI-compatible server (llama.cpp, Ollama, vLLM); `--model` is then the model name on that server
     #[arg(long, value_name = "URL", env = "ALLSTOP_BASE_URL")]
     pub(crate) base_url: Option<String>,
-    /// Write what the model says to a script that `--model script:FILE` plays
+    /// Record the model's answers to a script for `--model script:FILE`
     #[arg(long, value_name = "FILE")]
     pub(crate) record: Option<PathBuf>,
-    /// The configuration file [default: ~/.config/allstop/allstop.toml, if it is there]
+    /// The configuration file [default: ~/.config/allstop/allstop.toml, if it exists]
     #[arg(long, value_name = "FILE", env = "ALLSTOP_CONFIG")]
     pub(crate) config: Option<PathBuf>,
-    /// Use of the settings of the working directory, `.allstop.toml`
+    /// Handling of `.allstop.toml`, the settings of the working directory
     #[arg(
         long,
         value_name = "USE",
@@ -331,12 +332,12 @@ pub(crate) struct ModelArgs {
 /// Use of a project's configuration.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ProjectConfigChoice {
-    /// Use it if you trust its content; without a terminal to ask on, if you have trusted it before
+    /// Ask before the first use, and after each change; without a terminal, use it only if it is already trusted
     #[default]
     Ask,
-    /// Use it this time, without a question
+    /// Use it for this command without asking
     Trust,
-    /// Leave it out
+    /// Ignore it
     Ignore,
 }
 
@@ -355,10 +356,10 @@ impl ProjectConfigChoice {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "Instructions")]
 pub(crate) struct InstructionArgs {
-    /// File with the system prompt, in place of the default one (`allstop config show --prompt` prints it)
+    /// File that replaces the default system prompt (`allstop config show --prompt` prints the prompt)
     #[arg(long, value_name = "FILE", env = "ALLSTOP_SYSTEM")]
     pub(crate) system: Option<PathBuf>,
-    /// Leave out the project's instructions: AGENTS.md, from the repository's root down to the working directory
+    /// Omit the project's instructions: AGENTS.md, from the repository's root down to the working directory
     #[arg(long)]
     pub(crate) no_project_instructions: bool,
 }
@@ -382,7 +383,7 @@ pub(crate) struct SessionArgs {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct StoreArgs {
-    /// File of the sessions, or servers of a cluster (`nats://HOST:PORT,…`) [default: ~/.local/share/allstop/store.db]
+    /// Session database file, or NATS servers of a cluster (`nats://HOST:PORT,…`) [default: ~/.local/share/allstop/store.db]
     #[arg(long, value_name = "PATH", env = "ALLSTOP_STORE", global = true)]
     pub(crate) store: Option<PathBuf>,
 }
@@ -405,7 +406,7 @@ fn at_least_one<T: FromStr>(text: &str) -> Result<T, String> {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
 pub(crate) struct LimitArgs {
-    /// The deadline of the whole run: 500ms, 2s, 5m, 8h
+    /// Time limit of the whole run: 500ms, 2s, 5m, 8h
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = deadline)]
     pub(crate) timeout: Option<HumanDuration>,
     /// Time that a stop waits before it uses force [default: 2s]
@@ -429,10 +430,10 @@ pub(crate) struct LimitArgs {
 #[command(next_help_heading = "Background work")]
 #[group(multiple = false)]
 pub(crate) struct BackgroundArgs {
-    /// Wait until background work has ended, instead of stopping it at the end
+    /// Wait for background work at the end, instead of stopping it
     #[arg(long)]
     pub(crate) wait_background: bool,
-    /// Leave background work running at the end: `ps` lists it, `stop` stops it
+    /// Keep background work running at the end: `ps` lists it, `stop` stops it
     #[arg(long)]
     pub(crate) keep_background: bool,
 }
@@ -444,7 +445,7 @@ pub(crate) struct OutputArgs {
     /// Print one JSON object at the end, for every outcome except a usage error
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print a line of JSON for each event, and the same object as the last line
+    /// Print one line of JSON for each event; the last line is the object of `--json`
     #[arg(long)]
     pub(crate) stream_json: bool,
 }
@@ -453,10 +454,10 @@ pub(crate) struct OutputArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputFileArgs {
-    /// Write to this file what goes to standard output
+    /// Write standard output to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,
-    /// Write the receipt to this file, as JSON. Without a receipt there is no such file at the end
+    /// Write the receipt to this file, as JSON. A run without a receipt leaves no file
     #[arg(long, value_name = "FILE")]
     pub(crate) receipt_file: Option<PathBuf>,
 }
@@ -480,9 +481,9 @@ pub(crate) enum SessionsAction {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum SessionsCommand {
-    /// List sessions, the newest first. The number works like an id: `sessions resume 2`
+    /// List sessions, the newest first. Commands accept the number in place of the id: `sessions resume 2`
     List {
-        /// Print all of them as JSON
+        /// Print all sessions as JSON
         #[arg(long)]
         json: bool,
         /// Number of sessions shown [default: 20; with --json all]
@@ -492,18 +493,18 @@ pub(crate) enum SessionsCommand {
         #[arg(long, conflicts_with = "limit")]
         all: bool,
     },
-    /// Show a session: its turns, how they ended, and what still runs
+    /// Show a session: its turns with their ends, and the work that still runs
     Show {
         /// The id or a part of it, `last`, or the number in the list
         id: String,
         /// Print JSON
         #[arg(long)]
         json: bool,
-        /// Show the receipts, and the results of calls, too
+        /// Also show the receipts and the results of calls
         #[arg(long)]
         full: bool,
     },
-    /// Remove sessions that nobody has open
+    /// Remove sessions that no process has open
     #[command(visible_alias = "remove")]
     Rm {
         /// The ids or parts of them, `last`, or numbers in the list
@@ -514,7 +515,7 @@ pub(crate) enum SessionsCommand {
 
 #[derive(Debug, Args)]
 pub(crate) struct ResumeArgs {
-    /// The id or a part of it, `last`, or the number in the list; without it you choose from the list
+    /// The id or a part of it, `last`, or the number in the list; without an id you choose from the list
     pub(crate) id: Option<String>,
     /// The next message, with or without quotes
     #[arg(value_name = "PROMPT")]
@@ -544,7 +545,7 @@ pub(crate) struct CompletionsArgs {
     /// The shell
     #[arg(required_unless_present = "sessions")]
     pub(crate) shell: Option<clap_complete::Shell>,
-    /// Print the ids of sessions, as the script asks for them at each completion
+    /// Print the ids of sessions; the completion script runs this
     #[arg(long, conflicts_with = "shell")]
     pub(crate) sessions: bool,
     #[command(flatten)]
@@ -553,7 +554,7 @@ pub(crate) struct CompletionsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct ManArgs {
-    /// Command whose page is printed [default: allstop itself]
+    /// Command of the page [default: allstop itself]
     #[arg(conflicts_with = "folder")]
     pub(crate) command: Vec<String>,
     /// Write the pages of all commands into this folder

@@ -11,11 +11,11 @@ pub(crate) struct PermissionArgs {
     /// Approve all tool calls without asking, except those that a rule denies
     #[arg(long, short, conflicts_with = "deny")]
     pub(crate) yes: bool,
-    /// Refuse all tool calls that need a question (the default without a terminal)
+    /// Deny all tool calls that need a question (the default without a terminal)
     #[arg(long)]
     pub(crate) deny: bool,
-    /// Calls that run without a question: `plan` (only those that read; all others are refused), `ask` (the same, and
-    /// all others ask) or `accept-edits` (changes of files in the working directory, too) [default: ask]
+    /// Calls that run without a question: `plan` (reads run, all other calls are denied), `ask` (reads run, all other
+    /// calls ask) or `accept-edits` (like `ask`, but file changes in the working directory also run) [default: ask]
     #[arg(long, value_name = "MODE", value_parser = modes())]
     pub(crate) mode: Option<PermissionMode>,
 }

@@ -16,7 +16,7 @@ pub(crate) struct PromptArgs {
     /// Task for the agent, with or without quotes; `-` reads it from standard input
     #[arg(required = true, value_name = "PROMPT")]
     words: Vec<OsString>,
-    /// Prompt of a further turn, after the one before; may be repeated
+    /// Prompt of another turn, which follows the previous turn; repeatable
     #[arg(long, value_name = "PROMPT")]
     then: Vec<OsString>,
 }
@@ -29,13 +29,13 @@ impl PromptArgs {
     pub(crate) fn turns(&self) -> Result<Vec<OsString>, CliError> {
         let is_quoted = |word: &OsString| word.as_bytes().iter().any(u8::is_ascii_whitespace);
         if self.words.len() > 1 && self.words.iter().all(is_quoted) {
-            return Err(CliError::usage("several quoted prompts were given").hint(
-                "one prompt: quote it as a whole; a turn for each: allstop run \"…\" --then \"…\"",
+            return Err(CliError::usage("more than one quoted prompt").hint(
+                "for one prompt, quote it as a whole; for one turn each: allstop run \"…\" --then \"…\"",
             ));
         }
         if self.words.len() > 1 && self.words.iter().any(|word| word == STDIN) {
             return Err(
-                CliError::usage("`-` stands among other words").hint("standard input is a prompt of its own: allstop run \"…\" --then -, or allstop run - --then \"…\""),
+                CliError::usage("`-` is among other words").hint("standard input is a separate prompt: allstop run \"…\" --then -, or allstop run - --then \"…\""),
             );
         }
         let first = joined(&self.words);

@@ -7,10 +7,10 @@ use super::StoreArgs;
 use allstop_remote::RemoteExtent;
 
 pub(super) const PS_HELP: &str = "\
-With --store FILE, or the variable ALLSTOP_STORE, only sessions of that store are listed.
+--store FILE, or the environment variable ALLSTOP_STORE, limits the list to sessions of that store.
 
 Exit codes:
-  0 all of it is listed · 1 a process does not answer, or a session cannot be read · 2 usage error
+  0 the list is complete · 1 a process does not answer, or a session cannot be read · 2 usage error
 
 Examples:
   allstop ps
@@ -18,12 +18,12 @@ Examples:
   allstop ps --json | jq -r '.sessions[].session_id' ";
 
 pub(super) const STOP_HELP: &str = "\
-A session is named by its id or any unique part of it, by its number in `sessions list`, or by `last`: of the sessions that are open, the one that \
-was active last. The stop is the same as Ctrl-C in its own terminal: both show the receipt. With an id or --all, \
-work that a crash or --keep-background left running is stopped too.
+Name a session by its id or any unique part of it, by its number in `sessions list`, or by `last`, the most recently \
+active open session. The stop works like Ctrl-C in the session's own terminal, and both terminals show the receipt. \
+An id or --all also stops work that a crash or --keep-background left running.
 
 Exit codes:
-  0 nothing of it is left running · 1 something is, or a process does not answer · 2 usage error
+  0 no work is left running · 1 work is left running, or a process does not answer · 2 usage error
 
 Examples:
   allstop ps
@@ -32,11 +32,11 @@ Examples:
   allstop stop --all --now ";
 
 pub(super) const WATCH_HELP: &str = "\
-First it shows what the running turn is doing, then all that happens: the answer, calls with their output, receipts. \
-A question for permission can be answered here too: the first answer counts. Ctrl-C leaves, and stops nothing.
+Shows the state of the running turn, then each new event: the answer, calls with their output, receipts. \
+You can also answer permission questions here; the first answer counts. Ctrl-C stops watching; the session keeps running.
 
 Exit codes:
-  0 the session was closed, or Ctrl-C · 1 its process is gone, or does not answer · 2 usage error
+  0 the session was closed, or Ctrl-C · 1 the session's process has ended or does not answer · 2 usage error
 
 Examples:
   allstop watch last
@@ -45,13 +45,14 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct WatchArgs {
-    /// The session: its id or a part of it, its number in `sessions list`, or `last`, the open one that was active last
+    /// The session: its id or a part of it, its number in `sessions list`, or `last`, the most recently active open
+    /// session
     #[arg(default_value = "last")]
     pub(crate) id: String,
-    /// Show questions for permission, and leave their answers to others
+    /// Show permission questions without answering them
     #[arg(long)]
     pub(crate) read_only: bool,
-    /// Print one line of JSON for each event, like `run --stream-json`; ask nothing
+    /// Print one line of JSON for each event, like `run --stream-json`, without questions
     #[arg(long)]
     pub(crate) json: bool,
     #[command(flatten)]
@@ -60,10 +61,10 @@ pub(crate) struct WatchArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct PsArgs {
-    /// Print JSON: one line for each process. Work that no process owns is left out
+    /// Print JSON: one line for each process. Omits orphaned work, which no process owns
     #[arg(long)]
     pub(crate) json: bool,
-    /// Show it again every second
+    /// Refresh the list every second
     #[arg(long, conflicts_with = "json")]
     pub(crate) watch: bool,
     #[command(flatten)]
@@ -72,17 +73,17 @@ pub(crate) struct PsArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct StopArgs {
-    /// The session: its id or a part of it, its number in `sessions list`, or `last`, the open one that was active last, or
-    /// else the last one of the store
+    /// The session: its id or a part of it, its number in `sessions list`, or `last`: the most recently active open
+    /// session, or the latest session of the store if no session is open
     #[arg(conflicts_with = "all")]
     pub(crate) id: Option<String>,
-    /// Stop all open sessions of this user, and work that was left running in the store
+    /// Stop all open sessions of this user, and orphaned work of the store
     #[arg(long)]
     pub(crate) all: bool,
     /// Part of the session to stop
     #[arg(long, value_name = "EXTENT", value_parser = extents(), default_value = EXTENT_DEFAULT)]
     pub(crate) extent: RemoteExtent,
-    /// Stop one call of the running turn, or one piece of background work, by its id in `ps`
+    /// Stop one call of the running turn, or one background item, by its id in `ps`
     #[arg(long, value_name = "CALL", conflicts_with_all = ["extent", "all"])]
     pub(crate) call: Option<String>,
     /// Use force at once, without grace
@@ -118,10 +119,10 @@ fn extents() -> impl TypedValueParser<Value = RemoteExtent> {
             .help(match extent {
                 RemoteExtent::Turn => "The running turn; background work continues",
                 RemoteExtent::TurnAndBackground => {
-                    "The turn and all background work, detached work too; the session stays open"
+                    "The turn and all background work, including detached work; the session stays open"
                 }
                 RemoteExtent::Session => {
-                    "All that its process runs of the session, which is then closed"
+                    "All work of the session in its process; then the session is closed"
                 }
             })
     });

@@ -11,9 +11,9 @@ use super::serve_access::ServeAccessArgs;
 
 pub(super) const SERVE_HELP: &str = "\
 Stopping:
-  SIGTERM or Ctrl-C: /readyz answers 503, no message is accepted, every running task is stopped and ends with its \
-receipt in the store. A client that waits gets that end. With --drain the tasks have that time to end by themselves \
-first; a second signal cuts it short. The process never outlives both times by more than a second.
+  On SIGTERM or Ctrl-C, /readyz answers 503, the server accepts no messages, and every running task is stopped. Each \
+receipt is stored, and waiting clients receive the end of their task. With --drain the tasks first have that time to end by \
+themselves; a second signal cuts it short. The process exits at most one second after both times.
 
 Exit codes:
   1 error · 2 usage error · 130 Ctrl-C · 143 SIGTERM · 129 SIGHUP
@@ -37,18 +37,18 @@ pub(crate) struct ServeArgs {
 /// Flags of the addresses, the access and the webhooks.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct EndpointArgs {
-    /// Address of JSON-RPC, REST and gRPC; one that other machines reach needs --token-file or --jwks
+    /// Address for JSON-RPC, REST and gRPC; an address that other machines can reach needs --token-file or --jwks
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8080")]
     pub(crate) listen: SocketAddr,
-    /// File with `NAME SHA256` lines: the hash of each user's bearer token. It is read again when it changes
+    /// File with `NAME SHA256` lines: the hash of each user's bearer token. Reloaded after each change
     #[arg(long, value_name = "PATH", help_heading = "Access")]
     pub(crate) token_file: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) access: ServeAccessArgs,
-    /// Network that webhooks may have beside public addresses, such as 10.1.0.0/16; repeatable
+    /// Network that webhooks may use in addition to public addresses, such as 10.1.0.0/16; repeatable
     #[arg(long, value_name = "CIDR", value_parser = network, help_heading = "Push notifications")]
     pub(crate) push_allow: Vec<IpNet>,
-    /// File with a secret of 32 bytes or more that signs push notifications [default: no signature]
+    /// File with a secret of at least 32 bytes that signs push notifications [default: no signature]
     #[arg(long, value_name = "PATH", help_heading = "Push notifications")]
     pub(crate) push_secret_file: Option<PathBuf>,
 }

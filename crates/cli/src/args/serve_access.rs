@@ -10,7 +10,7 @@ use super::at_least_one;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ServeAccessArgs {
-    /// Certificate with its chain, in PEM, for HTTPS and gRPC over TLS. It is read again when it changes
+    /// Certificate with its chain, in PEM, for HTTPS and gRPC over TLS. Reloaded after each change
     #[arg(
         long,
         value_name = "PATH",
@@ -26,8 +26,7 @@ pub(crate) struct ServeAccessArgs {
         help_heading = "Access"
     )]
     pub(crate) tls_key: Option<PathBuf>,
-    /// Public keys that sign JSON Web Tokens, as a key set. A file is read again when it changes, a URL every 5
-    /// minutes
+    /// Key set with the public keys of JSON Web Tokens. Reloaded: a file after each change, a URL every 5 minutes
     #[arg(
         long,
         value_name = "PATH|URL",
@@ -42,10 +41,10 @@ pub(crate) struct ServeAccessArgs {
     /// Audience (`aud`) that JSON Web Tokens must have
     #[arg(long, value_name = "AUD", requires = "jwks", help_heading = "Access")]
     pub(crate) audience: Option<String>,
-    /// Requests per second of one user, and as many at once; more get status 429 [default: no limit]
+    /// Maximum requests of one user per second, and at a time; others get status 429 [default: no limit]
     #[arg(long, value_name = "N", value_parser = at_least_one::<NonZeroU32>, help_heading = "Access")]
     pub(crate) rate_limit: Option<NonZeroU32>,
-    /// Separate address of gRPC; then --listen has only JSON-RPC and REST
+    /// Separate address for gRPC; --listen then serves only JSON-RPC and REST
     #[arg(long, value_name = "ADDRESS", help_heading = "Access", hide = !cfg!(feature = "grpc"))]
     pub(crate) grpc_listen: Option<SocketAddr>,
 }

@@ -8,12 +8,12 @@ use clap::{Args, Subcommand};
 use super::at_least_one;
 
 pub(super) const TASKS_HELP: &str = "\
-The server is one of `allstop serve`, or any other A2A 1.0 server with the HTTP+JSON binding. A token comes from the \
-variable ALLSTOP_TOKEN, so that it is not in the list of processes.
+The server is `allstop serve`, or any other A2A 1.0 server with the HTTP+JSON binding. The environment variable \
+ALLSTOP_TOKEN holds the token, so that the process list does not show it.
 
 Exit codes:
-  list, show, preview: 0 · stop: 0 if nothing of the task runs, and that was verified, otherwise 1
-  watch: 0 completed · 1 failed or rejected · 130 stopped, or Ctrl-C, which stops nothing
+  list, show, preview: 0 · stop: 0 if all work of the task has ended, verified; otherwise 1
+  watch: 0 completed · 1 failed or rejected · 130 the task was stopped, or Ctrl-C, which leaves the task running
   all: 1 error · 2 usage error
 
 Examples:
@@ -44,10 +44,10 @@ pub(crate) struct TasksArgs {
 pub(crate) enum TasksCommand {
     /// List the newest tasks
     List {
-        /// Only those of this context
+        /// List only the tasks of this context
         #[arg(long, value_name = "ID")]
         context: Option<String>,
-        /// Only those in this state
+        /// List only the tasks in this state
         #[arg(long, value_name = "STATE", value_parser = states())]
         state: Option<String>,
         /// Maximum number of tasks
@@ -59,9 +59,9 @@ pub(crate) enum TasksCommand {
     },
     /// Show a task: its messages, its artifacts and its receipt
     Show(TaskArgs),
-    /// Follow a task until it ends; after a lost connection it continues without a gap
+    /// Follow a task until it ends; reconnects without gaps
     Watch(TaskArgs),
-    /// Stop a task, and show the receipt: what stopped, what did not, and how that is known
+    /// Stop a task, and show the receipt: the stopped work, the work that still runs, and the proof of each
     Stop {
         #[command(flatten)]
         task: TaskArgs,
@@ -69,7 +69,7 @@ pub(crate) enum TasksCommand {
         #[arg(long, value_name = "TEXT")]
         reason: Option<String>,
     },
-    /// Show what a stop would stop, without stopping it
+    /// Dry run: show the work that a stop would end
     Preview(TaskArgs),
 }
 

@@ -6,20 +6,20 @@ use super::StoreArgs;
 use super::execution::{ExecutionArgs, NatsArgs};
 
 pub(super) const WORKER_HELP: &str = "\
-A worker takes tasks that any `allstop serve --store nats://…` has accepted. While it runs it renews a lease. When it \
-cannot, it stops its tasks by itself before another worker may take them over.
+A worker runs tasks that any `allstop serve --store nats://…` has accepted. It renews a lease. If the renewal fails, \
+the worker stops its tasks before another worker may take them over.
 
 Stopping:
-  SIGTERM or Ctrl-C: no task is taken, every running task is stopped and ends with its receipt. With --drain the tasks \
-have that time to end by themselves first; a second signal cuts it short. `allstop workers drain` waits for the \
-running tasks as long as they need, whatever --drain says.
+  On SIGTERM or Ctrl-C, the worker accepts no new tasks, and stops every running task with a receipt. With --drain the \
+tasks first have that time to end by themselves; a second signal cuts it short. `allstop workers drain` ignores \
+--drain: the worker waits for its running tasks without a limit.
 
 Log:
-  A lost lease, a new one and a lost connection to NATS are reported on standard error. ALLSTOP_LOG=warn adds what \
-failed, ALLSTOP_LOG=info more.
+  The worker reports a lost lease, a new lease and a lost connection to NATS on standard error. The environment variable \
+ALLSTOP_LOG=warn adds failures, and ALLSTOP_LOG=info adds details.
 
 Exit codes:
-  0 drained by `allstop workers drain` · 1 error, such as no answer from NATS at the start · 2 usage error · \
+  0 drained by `allstop workers drain` · 1 error, such as no answer from NATS at startup · 2 usage error · \
 130 Ctrl-C · 143 SIGTERM · 129 SIGHUP
 
 Examples:
@@ -56,16 +56,16 @@ pub(crate) struct WorkersArgs {
 pub(crate) enum WorkersAction {
     /// List the workers that have a lease
     List,
-    /// Make a worker take no more tasks, and end when those that it has have ended
+    /// Drain a worker: it accepts no new tasks, and exits after its running tasks
     Drain {
         /// Id of the worker; a part of it is enough
         id: String,
     },
-    /// List dead letters: tasks that ended one worker after another, and wake-ups that no worker can read
+    /// List dead letters: tasks whose workers crashed one after another, and wake-ups that no worker can read
     Dead,
     /// Start a new task with the last message of a dead letter, in its context and for its user
     Redrive {
-        /// Id of the dead letter, which is that of its task; a part of it is enough
+        /// Id of the dead letter, equal to its task's id; a part of it is enough
         id: String,
     },
 }
