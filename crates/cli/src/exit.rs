@@ -86,10 +86,10 @@ fn lost_output(stdout: FlushResult, host: &ProcessHost) -> Option<CliError> {
         FlushResult::Closed(ErrorKind::BrokenPipe) => return None,
         FlushResult::Closed(kind) => format!("{name} cannot be written: {kind}"),
         FlushResult::Blocked => {
-            format!("{name} was not read to its end: the rest is lost")
+            format!("the reader of {name} stopped reading: the rest of the output is lost")
         }
         FlushResult::Flushed if host.output.stdout().has_lost() => {
-            format!("{name} was read too slowly: a part is left out")
+            format!("the reader of {name} was too slow: part of the output is missing")
         }
         FlushResult::Flushed => return None,
     };

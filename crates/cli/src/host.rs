@@ -70,7 +70,7 @@ impl ProcessHost {
         let output = OutputStreams::of_process().context("cannot use standard output and error")?;
         let folder = std::env::current_dir().map_err(|error| {
             CliError::usage(format!("the working directory cannot be used: {error}"))
-                .hint("go to a folder that is there")
+                .hint("change to an existing folder")
         })?;
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let runtime = |threads: usize, name: &str| {
@@ -99,7 +99,7 @@ impl ProcessHost {
                 executable: "/proc/self/exe".into(),
                 args: vec![KEEPER_COMMAND.into()],
             })
-            .context("cannot adopt what commands leave behind")?,
+            .context("cannot adopt the orphaned processes of commands")?,
         })
     }
 
@@ -207,8 +207,8 @@ impl ProcessHost {
     ) -> Result<StoreChoice, CliError> {
         if let Some(path) = flag.store.clone().or(configured) {
             if path.to_str().is_some_and(names_servers) {
-                return Err(CliError::usage("this command needs a store of this machine").hint(
-                    "name a file: --store sessions.db; `serve`, `worker` and `workers` take servers of NATS",
+                return Err(CliError::usage("this command needs a store on this machine").hint(
+                    "name a file: --store sessions.db; only `serve`, `worker` and `workers` accept NATS servers",
                 ));
             }
             // Records contain this path, which must stay valid in other folders.
@@ -217,8 +217,8 @@ impl ProcessHost {
         }
         let folder = data_folder()?;
         std::fs::create_dir_all(&folder)
-            .with_context(|| format!("the folder {} cannot be made", folder.display()))
-            .map_err(|error| CliError::from(error).hint("name another place: --store FILE"))?;
+            .with_context(|| format!("the folder {} cannot be created", folder.display()))
+            .map_err(|error| CliError::from(error).hint("choose another file: --store FILE"))?;
         Ok(StoreChoice::Sqlite(folder.join("store.db")))
     }
 
@@ -280,9 +280,9 @@ fn data_folder() -> Result<PathBuf, CliError> {
         .map(|folder| folder.join("allstop"))
         .ok_or_else(|| {
             CliError::usage(
-                "neither HOME nor XDG_DATA_HOME is set, so there is no place for sessions",
+                "no folder for sessions: neither HOME nor XDG_DATA_HOME is set",
             )
-            .hint("name one: --store FILE")
+            .hint("name a file: --store FILE")
         })
 }
 

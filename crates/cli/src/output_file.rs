@@ -24,7 +24,7 @@ pub(crate) fn redirect_stdout(path: &Path) -> Result<(), CliError> {
     let file = open_with_reader(path).map_err(|error| {
         let problem = CliError::unwritable("--output", "the output", path, &error);
         match Errno::from_io_error(&error) {
-            Some(Errno::NXIO) => problem.hint("nobody reads this pipe: start its reader first"),
+            Some(Errno::NXIO) => problem.hint("the pipe has no reader: start its reader first"),
             _ => problem,
         }
     })?;

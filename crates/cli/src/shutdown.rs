@@ -31,11 +31,11 @@ pub(crate) async fn detach_background(
     let answer = supervisor
         .wait_to_exit(session.detach_background(), |_| {})
         .await;
-    let not_kept = |why: &str| format!("background work is not kept: {why}");
+    let not_kept = |why: &str| format!("background work does not continue: {why}");
     let mut said: Vec<String> = match answer {
         Some(Ok(answers)) => answers.iter().filter_map(describe_refused).collect(),
         Some(Err(error)) => vec![not_kept(&error.to_string())],
-        None if is_running() => vec![not_kept("it was not let go in time")],
+        None if is_running() => vec![not_kept("the detach took too long")],
         None => Vec::new(),
     };
     let detached = session.detached_work();
@@ -47,11 +47,11 @@ pub(crate) async fn detach_background(
 fn describe_refused(answer: &DetachResult) -> Option<String> {
     let (id, name) = (&answer.work.id, &answer.work.name);
     let why = answer.refused.as_ref()?;
-    Some(format!("{id} is not kept: {name} · {why}"))
+    Some(format!("{id} does not continue: {name} · {why}"))
 }
 
 fn describe_running_work(work: &OrphanedWork) -> String {
-    let runs = Some(format!("{} runs on: {}", work.id, work.name));
+    let runs = Some(format!("{} keeps running: {}", work.id, work.name));
     let output = work.output.as_ref();
     let output = output.map(|output| format!("output: {output}"));
     let parts = [runs, output].into_iter().flatten();

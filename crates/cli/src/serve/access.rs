@@ -46,9 +46,9 @@ pub(super) fn check_addresses(args: &EndpointArgs) -> Result<(), CliError> {
         return Ok(());
     };
     Err(CliError::usage(format!(
-        "{address} can be reached from other machines, and there is no authentication"
+        "{address} is reachable from other machines, and authentication is off"
     ))
-    .hint("give the users tokens (--token-file or --jwks), or listen on 127.0.0.1"))
+    .hint("require tokens (--token-file or --jwks), or listen on 127.0.0.1"))
 }
 
 impl ServerAccess {
@@ -154,7 +154,7 @@ async fn keys_of_url(
     let url = JwksUrl::parse(jwks).map_err(|error| CliError::usage(error_chain(&error)))?;
     let keys = url.fetch().await.map_err(|error| {
         CliError::failure(error_chain(&error))
-            .hint("check --jwks, and that this machine reaches the issuer")
+            .hint("check --jwks, and the connection from this machine to the issuer")
     })?;
     let jwt = JwtAuthenticator::new(keys, issuer, audience);
     let refreshed = jwt.clone();
@@ -178,7 +178,7 @@ fn watch(root: &Scope, mut reloaders: Vec<FileReloader>) -> Result<(), CliError>
             for (reload_file, last) in reloaders.iter_mut().zip(&mut faults) {
                 let fault = reload_file().err();
                 if let Some(error) = fault.as_ref().filter(|_| fault != *last) {
-                    tracing::warn!(error, "a file is not used, and what it had before stays");
+                    tracing::warn!(error, "a changed file is invalid; its previous content stays in use");
                 }
                 *last = fault;
             }

@@ -24,8 +24,8 @@ pub(super) fn store(args: &ExecutionArgs) -> Result<Option<StoreChoice>, CliErro
     let Some(mut options) = nats_options(args.store.store.as_deref(), &args.cluster.servers) else {
         if args.cluster.concurrency.is_some() {
             return Err(
-                CliError::usage("--concurrency is for a store on several machines")
-                    .hint("name its servers: --store nats://HOST:4222; on one machine the limit is --max-tasks"),
+                CliError::usage("--concurrency needs a NATS store")
+                    .hint("name the NATS servers: --store nats://HOST:4222; without NATS, use --max-tasks"),
             );
         }
         return Ok(None);
@@ -37,7 +37,7 @@ pub(super) fn store(args: &ExecutionArgs) -> Result<Option<StoreChoice>, CliErro
     let shortest = (grace + FORCE_MAX) * 2;
     if lease < shortest {
         return Err(CliError::usage(format!(
-            "a lease of {} is too short: the work of a worker needs {} to stop",
+            "a lease of {} is too short: the stop of a worker's tasks takes up to {}",
             HumanDuration(lease),
             HumanDuration(grace + FORCE_MAX)
         ))
@@ -112,9 +112,9 @@ impl StoreConnection {
         };
         self.was_connected = is;
         if is {
-            "connected to NATS again"
+            "reconnected to NATS"
         } else {
-            "the connection to NATS is lost; it is made again in the background, and requests that need it fail meanwhile"
+            "lost the connection to NATS; reconnecting. Requests that need NATS fail until then"
         }
     }
 }
@@ -122,12 +122,12 @@ impl StoreConnection {
 /// Describes a change of the lease.
 fn lease_line(change: LeaseChange) -> String {
     match change {
-        LeaseChange::Lost { executions: 0 } => "the lease was lost: no task was running".to_owned(),
-        LeaseChange::Lost { executions: 1 } => "the lease was lost: 1 task is stopped".to_owned(),
+        LeaseChange::Lost { executions: 0 } => "lost the lease; no task was running".to_owned(),
+        LeaseChange::Lost { executions: 1 } => "lost the lease; stopping 1 task".to_owned(),
         LeaseChange::Lost { executions } => {
-            format!("the lease was lost: {executions} tasks are stopped")
+            format!("lost the lease; stopping {executions} tasks")
         }
-        LeaseChange::Renewed => "this worker has a new lease".to_owned(),
+        LeaseChange::Renewed => "got a new lease".to_owned(),
     }
 }
 
@@ -146,7 +146,7 @@ pub(super) async fn node(
         .into_owned();
     let on_renewal = move |left| {
         if let Err(error) = keepers.postpone_deadline(left) {
-            tracing::warn!(%error, "the processes of tasks may outlive the lease of a paused worker");
+            tracing::warn!(%error, "the processes of tasks may outlive the lease of a suspended worker");
         }
     };
     let on_lease_change = move |change| {

@@ -51,7 +51,7 @@ fn grpc_router(_service: &Arc<A2aService>, _access: allstop_a2a::AccessControl) 
 async fn bind(address: SocketAddr, flag: &str) -> Result<(TcpListener, SocketAddr), CliError> {
     let listener = TcpListener::bind(address).await.map_err(|error| {
         CliError::failure(format!("cannot listen on {address}: {error}")).hint(format!(
-            "another program may use the port: choose another with {flag}"
+            "another program may use the port; choose another port with {flag}"
         ))
     })?;
     let address = listener.local_addr().context("the address of the server")?;

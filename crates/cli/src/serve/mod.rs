@@ -43,7 +43,7 @@ use open::{RunningServer, ServerArgs, open_server};
 
 /// Line about a drain that `allstop workers` requested.
 const DRAINING: &str =
-    "draining, as `workers drain` asks: no task is taken, and those that run may end";
+    "draining (`workers drain`): accepts no new tasks, and exits after the running tasks";
 
 /// Longest wait for the last traces at the end of the process.
 const TRACES_MAX: Duration = Duration::from_millis(500);
@@ -66,8 +66,8 @@ pub(crate) async fn work(args: WorkerArgs, host: &ProcessHost) -> Result<Exit, C
     let execution = args.execution;
     let servers = &execution.cluster.servers;
     if cluster::nats_options(execution.store.store.as_deref(), servers).is_none() {
-        return Err(CliError::usage("a worker needs the store of a cluster")
-            .hint("name its servers: --store nats://HOST:4222"));
+        return Err(CliError::usage("a worker needs a NATS store")
+            .hint("name the NATS servers: --store nats://HOST:4222"));
     }
     let args = ServerArgs {
         endpoint: None,
@@ -76,8 +76,8 @@ pub(crate) async fn work(args: WorkerArgs, host: &ProcessHost) -> Result<Exit, C
         stderr: host.output.stderr().clone(),
     };
     if args.concurrency() == 0 {
-        return Err(CliError::usage("a worker runs at least one task at a time")
-            .hint("--concurrency 1, or more"));
+        return Err(CliError::usage("--concurrency of a worker must be at least 1")
+            .hint("omit --concurrency for 16 tasks, or pass a number from 1"));
     }
     run(args, host).await
 }
@@ -189,7 +189,7 @@ impl HostedServer for HostedTasks<'_> {
         self.server.readiness.set(false);
         if let Some(max) = self.server.drain {
             let max_text = HumanDuration(max);
-            self.show_line(&format!("draining for at most {max_text}: {cause}"));
+            self.show_line(&format!("draining for up to {max_text}: {cause}"));
             let _drained_or_late = timeout(max, self.server.manager.drain()).await;
         }
     }
@@ -264,11 +264,13 @@ fn summary(report: &ShutdownReport) -> String {
     };
     let left = match report.left_running() {
         0 => "nothing is left running".to_owned(),
-        count => format!("{count} left work running"),
+        1 => "1 task left work running".to_owned(),
+        count => format!("{count} tasks left work running"),
     };
     match report.not_stored {
         0 => format!("{tasks}; {left}"),
-        count => format!("{tasks}; {left}, the end of {count} is not stored"),
+        1 => format!("{tasks}; {left}; the end of 1 task is not stored"),
+        count => format!("{tasks}; {left}; the ends of {count} tasks are not stored"),
     }
 }
 
@@ -312,7 +314,7 @@ mod tests {
         let ended = Receipt::already_ended(info(), vec![running(ItemKind::Engine)]);
         assert_eq!(
             summary(&report(vec![ended], 1)),
-            "no task was stopped; nothing is left running, the end of 1 is not stored"
+            "no task was stopped; nothing is left running; the end of 1 task is not stored"
         );
         let findings = StopFindings {
             items: [running(ItemKind::ToolCall)].into(),
@@ -321,7 +323,7 @@ mod tests {
         let stopped = Receipt::of_stop(info(), findings);
         assert_eq!(
             summary(&report(vec![stopped], 0)),
-            "1 task was stopped; 1 left work running"
+            "1 task was stopped; 1 task left work running"
         );
         assert_eq!(
             summary(&report(Vec::new(), 0)),

@@ -126,8 +126,8 @@ pub(super) async fn open_server(
         let manager = TaskManager::open(Arc::clone(&log), tasks.clone(), parts, options).await;
         manager.map_err(|error| {
             let chain = error_chain(&error);
-            let error = CliError::failure(format!("the tasks of the store: {chain}"));
-            error.hint("a server needs a store of its own: --store FILE, or --store :memory:")
+            let error = CliError::failure(format!("cannot open the tasks of the store: {chain}"));
+            error.hint("a server needs its own store: --store FILE, or --store :memory:")
         })?
     };
     let readiness = Readiness::new(StoreConnection::of(&store));

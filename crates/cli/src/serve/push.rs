@@ -39,6 +39,6 @@ fn secret(path: &Path) -> Result<PushSecret, CliError> {
         ))
     })?;
     PushSecret::new(text.trim_ascii()).map_err(|error| {
-        CliError::usage(error_chain(&error)).hint("make one with: openssl rand -hex 32")
+        CliError::usage(error_chain(&error)).hint("create one with: openssl rand -hex 32")
     })
 }

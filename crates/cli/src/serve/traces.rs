@@ -42,7 +42,7 @@ impl TraceExporter {
         let exporter = exporter.map_err(|error| {
             let why = error_chain(&error);
             CliError::usage(format!("traces cannot be sent to {collector}: {why}"))
-                .hint("write it like http://127.0.0.1:4318")
+                .hint("use a URL such as http://127.0.0.1:4318")
         })?;
         let provider = SdkTracerProvider::builder()
             .with_batch_exporter(exporter)
@@ -71,7 +71,7 @@ impl TraceExporter {
     /// Sends the remaining spans, for at most `max`. Blocks.
     pub(super) fn close(&self, max: Duration) {
         if let Err(error) = self.provider.shutdown_with_timeout(max) {
-            tracing::warn!(error = error_chain(&error), "traces are lost");
+            tracing::warn!(error = error_chain(&error), "some traces were not sent");
         }
     }
 }

@@ -135,17 +135,17 @@ fn starting_servers(system: &System) -> Option<String> {
 fn late_input() -> TurnError {
     TurnError {
         kind: TurnErrorKind::Invalid,
-        message: "the configuration and the prompts were not read when the run's deadline came"
+        message: "the run's deadline passed before the configuration and the prompts were read"
             .to_owned(),
-        hint: Some("a file or standard input does not come to its end".to_owned()),
+        hint: Some("check for a file or a standard input without an end".to_owned()),
     }
 }
 
 pub(crate) fn late_store() -> TurnError {
     TurnError {
         kind: TurnErrorKind::Store,
-        message: "the store was not open when the run's deadline came".to_owned(),
-        hint: Some("another process may hold it, or its disk hangs".to_owned()),
+        message: "the run's deadline passed before the store was open".to_owned(),
+        hint: Some("another process may hold the store, or its disk may hang".to_owned()),
     }
 }
 
@@ -159,11 +159,11 @@ fn late_servers(system: &System) -> TurnError {
     TurnError {
         kind: TurnErrorKind::Unavailable,
         message: format!(
-            "the MCP server {} had not answered when the run's deadline came",
+            "the run's deadline passed before the MCP server {} answered",
             names.join(" and ")
         ),
         hint: Some(
-            "a shorter `handshake_timeout` in its section lets the run do without".to_owned(),
+            "set a shorter `handshake_timeout` in the server's section to run without the server".to_owned(),
         ),
     }
 }

@@ -46,7 +46,7 @@ pub(crate) async fn choose(
         ProjectState::Undecided(file, store) => (file, store),
     };
     let Some(prompt) = LinePrompt::of_process(&host.output, &host.terminal) else {
-        reporter.note(&unused(&file, "nobody has trusted it"));
+        reporter.note(&unused(&file, "not trusted yet"));
         return Ok(None);
     };
     let scope = Scope::root("process", host.scopes());
@@ -62,12 +62,12 @@ pub(crate) async fn choose(
         if let Some(answer) = answer
             && let Err(error) = store.remember(&file, answer)
         {
-            reporter.note(&format!("the answer is not remembered: {error}"));
+            reporter.note(&format!("the answer is not saved: {error}"));
         }
         if answer == Some(TrustAnswer::Trusted) {
             return Ok(Some(file));
         }
-        reporter.note(&unused(&file, "it is not trusted"));
+        reporter.note(&unused(&file, "not trusted"));
         Ok(None)
     })
     .await
@@ -76,9 +76,9 @@ pub(crate) async fn choose(
 fn late_answer() -> TurnError {
     TurnError {
         kind: TurnErrorKind::Invalid,
-        message: "nobody had answered the question about .allstop.toml when the run's deadline came"
+        message: "the run's deadline passed before an answer to the question about .allstop.toml"
             .to_owned(),
-        hint: Some("answer it once with `allstop config trust`, or leave the file out: --project-config ignore".to_owned()),
+        hint: Some("trust the file once with `allstop config trust`, or ignore it with --project-config ignore".to_owned()),
     }
 }
 
@@ -95,7 +95,7 @@ pub(crate) fn trusted(
         ProjectState::Unused => None,
         ProjectState::Trusted(file) => Some(file),
         ProjectState::Undecided(file, _) => {
-            reporter.note(&unused(&file, "nobody has trusted it"));
+            reporter.note(&unused(&file, "not trusted yet"));
             None
         }
     })
@@ -125,7 +125,7 @@ fn look(
         ProjectFileSearch::ForeignOwner(path, user) => {
             let path = path.display();
             reporter.note(&format!(
-                "{path} is not used: it belongs to another user (uid {user})"
+                "{path} is ignored: it belongs to another user (uid {user})"
             ));
             return Ok(ProjectState::Unused);
         }
@@ -141,7 +141,7 @@ fn look(
             ProjectState::Trusted(file)
         }
         Some(TrustAnswer::Refused) => {
-            reporter.note(&unused(&file, "you refused it"));
+            reporter.note(&unused(&file, "you declined to trust it"));
             ProjectState::Unused
         }
         None => ProjectState::Undecided(file, store),
@@ -150,7 +150,7 @@ fn look(
 
 fn unused(file: &ProjectFile, why: &str) -> String {
     let path = file.path.display();
-    format!("{path} is not used: {why}. `allstop config trust` shows what it does, and trusts it")
+    format!("{path} is ignored: {why}. `allstop config trust` shows its effects and trusts it")
 }
 
 /// Asks until the user answers; `None` without a user, or at Ctrl-D.
@@ -160,12 +160,12 @@ async fn ask(mut prompt: LinePrompt, lines: Vec<String>) -> Option<TrustAnswer> 
     let mut question = Styled::default();
     question.push_line(&styled![
         style.paint(TextRole::Warning, asks),
-        " Then each session here"
+        " Each session here then"
     ]);
     for line in &lines {
         question.push_line(&styled!["  - ", line.as_str()]);
     }
-    let notes = "Asked again when the file changes. Programs in the folder are not checked.";
+    let notes = "Allstop asks again after each change of the file. It does not check programs in the folder.";
     question.push_line(&styled!["  ", style.paint(TextRole::Dim, notes)]);
     prompt.begin();
     prompt.show(question);
@@ -175,7 +175,7 @@ async fn ask(mut prompt: LinePrompt, lines: Vec<String>) -> Option<TrustAnswer> 
         match answer.trim().to_ascii_lowercase().as_str() {
             "y" | "yes" => return Some(TrustAnswer::Trusted),
             "n" | "no" => return Some(TrustAnswer::Refused),
-            _ => prompt.show(style.paint(TextRole::Dim, "  answer y or n; Ctrl-C leaves")),
+            _ => prompt.show(style.paint(TextRole::Dim, "  answer y or n; Ctrl-C quits")),
         }
         answer = prompt.ask(prefix.clone()).await?;
     }

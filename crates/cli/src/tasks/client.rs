@@ -74,25 +74,25 @@ impl TaskServer {
         let wrong = |why: &str| {
             let shown = without_secrets(url);
             CliError::usage(format!("the server's URL `{shown}` is invalid: {why}")).hint(
-                "write it like http://127.0.0.1:8080: --server URL, or the variable ALLSTOP_SERVER",
+                "use a URL such as http://127.0.0.1:8080 in --server, or in the environment variable ALLSTOP_SERVER",
             )
         };
         let base = Url::parse(url).map_err(|error| wrong(&error.to_string()))?;
         if !["http", "https"].contains(&base.scheme()) {
             return Err(wrong(&format!(
-                "its scheme is `{}`, expected `http` or `https`",
+                "the scheme is `{}`, expected `http` or `https`",
                 base.scheme()
             )));
         }
         if !base.username().is_empty() || base.password().is_some() {
-            let why = "it has a user or a password in it";
-            return Err(wrong(why).hint("put a token into the variable ALLSTOP_TOKEN"));
+            let why = "the URL contains a user or a password";
+            return Err(wrong(why).hint("put a token into the environment variable ALLSTOP_TOKEN"));
         }
         let mut headers = HeaderMap::new();
         headers.insert("a2a-version", HeaderValue::from_static("1.0"));
         if let Some(token) = token {
             let mut token = HeaderValue::from_str(&format!("Bearer {token}")).map_err(|_| {
-                CliError::usage("the variable ALLSTOP_TOKEN has characters that no token has")
+                CliError::usage("the environment variable ALLSTOP_TOKEN contains characters that a token cannot have")
             })?;
             token.set_sensitive(true);
             headers.insert(AUTHORIZATION, token);
@@ -206,7 +206,7 @@ impl TaskServer {
         serde_json::from_slice(&body).map_err(|error| RequestError::Refused {
             status: StatusCode::OK,
             error: CliError::failure(format!(
-                "the answer of {} is not A2A 1.0: {error}",
+                "the answer from {} is not A2A 1.0: {error}",
                 self.address()
             )),
         })
@@ -241,8 +241,8 @@ impl TaskServer {
         {
             if body.len() + chunk.len() > bytes_max {
                 let mib = bytes_max / (1024 * 1024);
-                let text = format!("{} answers with more than {mib} MiB", self.address());
-                let error = CliError::failure(text).hint("ask for less: --limit N");
+                let text = format!("{} sent an answer of more than {mib} MiB", self.address());
+                let error = CliError::failure(text).hint("request fewer tasks: --limit N");
                 return Err(RequestError::Refused { status, error });
             }
             body.extend_from_slice(&chunk);
@@ -255,15 +255,15 @@ impl TaskServer {
         let said = body["error"]["message"].as_str();
         let error = CliError::failure(match said {
             Some(said) => said.to_owned(),
-            None => format!("{} answers {status}", self.address()),
+            None => format!("{} answered {status}", self.address()),
         });
         match status {
             StatusCode::UNAUTHORIZED => {
                 CliError::failure(format!("{} requires a valid token", self.address()))
-                    .hint("put it into the variable ALLSTOP_TOKEN")
+                    .hint("put a token into the environment variable ALLSTOP_TOKEN")
             }
             StatusCode::NOT_FOUND if said.is_none() => {
-                error.hint("is it an A2A 1.0 server with the HTTP+JSON binding?")
+                error.hint("check that it is an A2A 1.0 server with the HTTP+JSON binding")
             }
             _ => error,
         }
@@ -271,7 +271,7 @@ impl TaskServer {
 
     fn unreachable(&self, error: &reqwest::Error) -> RequestError {
         let why = if error.is_timeout() {
-            "it does not answer".to_owned()
+            "timed out".to_owned()
         } else {
             // The innermost error contains the reason; the outer errors repeat the address.
             let mut innermost: &dyn std::error::Error = error;
@@ -282,7 +282,7 @@ impl TaskServer {
         };
         let error = CliError::failure(format!("no answer from {}: {why}", self.address()));
         RequestError::Connection(error.hint(
-            "start a server: `allstop serve --agent echo`; or name another one: --server URL",
+            "start a server with `allstop serve --agent echo`, or name another one with --server URL",
         ))
     }
 }

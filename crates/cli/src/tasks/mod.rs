@@ -50,7 +50,7 @@ pub(crate) async fn tasks(args: TasksArgs, host: &ProcessHost) -> Result<Exit, C
             if let Some(id) = watched && matches!(effect, ControlEffect::Stop(_)) {
                 let stop = command_on(&args.server, &format!("tasks stop {}", quoted(&id)));
                 printer.note(&format!(
-                    "not watched any more; the task continues · to stop it: {stop}"
+                    "stopped watching; the task continues · to stop it: {stop}"
                 ));
             }
             let control = &supervisor.control;
@@ -131,7 +131,7 @@ async fn run(
             printer.lines(view::list(&tasks, printer.style, now));
             if has_more {
                 let more = limit.get() * 2;
-                printer.note(&format!("there are more tasks: --limit {more} lists more"));
+                printer.note(&format!("the server has more tasks: --limit {more} lists more"));
             }
             Ok(0)
         }
@@ -194,7 +194,7 @@ async fn stop(
     };
     if stopped.task.id != found.task.id {
         return Err(CliError::failure(format!(
-            "the server answered with the task {}: whether {} has stopped is not known",
+            "the server answered with task {}: it is unknown whether {} has stopped",
             stopped.task.id, found.task.id
         )));
     }
@@ -217,7 +217,7 @@ async fn stop(
                 printer.receipt(&receipt);
             }
             if !has_ended {
-                printer.note("the task has not ended: whether the work has stopped is not known");
+                printer.note("the task has not ended: it is unknown whether its work has stopped");
             }
             Ok(u8::from(!(receipt.quiet() && has_ended)))
         }
@@ -225,17 +225,17 @@ async fn stop(
             let id = short(&stopped.task.id);
             let watch = command_on(server.address(), &format!("tasks watch {id}"));
             printer.note(&format!(
-                "{pending}. The stop is carried out as soon as a worker can.\nto follow it: {watch}"
+                "{pending}. A worker carries out the stop as soon as possible.\nto follow the task: {watch}"
             ));
             Ok(1)
         }
         (None, None) if !has_ended || stopped.task.status.state.is("canceled") => {
-            printer.note("the server gave no receipt: whether the work has stopped is not known");
+            printer.note("the server sent no receipt: it is unknown whether the work has stopped");
             Ok(1)
         }
         (None, None) if is_crash => {
             printer.note(
-                "the process that ran the task was lost: whether its work has stopped is not known",
+                "the process of the task was lost: it is unknown whether its work has stopped",
             );
             Ok(1)
         }

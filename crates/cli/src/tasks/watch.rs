@@ -131,7 +131,7 @@ impl TaskWatch<'_> {
             };
             if self.ended.is_none() {
                 if !is_lost {
-                    self.printer.note(&format!("{lost}; trying again"));
+                    self.printer.note(&format!("{lost}; reconnecting"));
                 }
                 is_lost = true;
                 tokio::time::sleep(pause).await;

@@ -102,9 +102,9 @@ impl ServerTask {
         let requested = self.end().requested_stop;
         let requested = requested.filter(|_| !self.status.state.is_terminal())?;
         Some(match &*requested {
-            "no_owner" => "a stop is requested and recorded; no worker has the task now",
+            "no_owner" => "the stop request is recorded; no worker has the task now",
             _ => {
-                "a stop is requested and recorded; the worker of the task has not confirmed it yet"
+                "the stop request is recorded; the task's worker has not confirmed it yet"
             }
         })
     }

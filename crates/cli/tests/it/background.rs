@@ -81,7 +81,7 @@ fn kept_work_is_named_by_later_commands() {
     let kept = run().args("--keep-background hello").end().ok();
     assert_eq!(kept.stdout, "Started.\n");
     assert!(
-        kept.stderr.contains("bg_1 runs on: echo here; sleep 600"),
+        kept.stderr.contains("bg_1 keeps running: echo here; sleep 600"),
         "{kept:#?}"
     );
     assert!(!place.leftovers().is_empty());
@@ -206,7 +206,7 @@ fn work_that_cannot_be_kept_is_stopped() {
     place.assert_nothing_runs();
     assert_eq!(ended.code, 1, "{ended:#?}");
     assert!(
-        ended.stderr.contains("background work is not kept: "),
+        ended.stderr.contains("background work does not continue: "),
         "{ended:#?}"
     );
     let envelope = ended.envelope();

@@ -191,7 +191,7 @@ fn next_chat_names_kept_background_work() {
         });
         shown.unwrap_or_else(|| panic!("{}", user.screen()))
     };
-    user.waits_for("bg_1 runs on: echo up; sleep 600");
+    user.waits_for("bg_1 keeps running: echo up; sleep 600");
     user.waits_for("to stop it: allstop stop ");
     assert_eq!(user.chat.end(FACT_MAX).code, 143);
     assert!(!place.leftovers().is_empty());
@@ -224,7 +224,7 @@ fn a_stop_of_all_covers_what_an_earlier_chat_left() {
     let place = Place::new();
     let user = ChatUser::start_chat(&place, "--yes --keep-background");
     user.types("server").waits_for("It is up.").presses(CTRL_D);
-    user.waits_for("runs on: echo up; sleep 600");
+    user.waits_for("keeps running: echo up; sleep 600");
     assert_eq!(user.chat.end(FACT_MAX).code, 0);
     assert!(!place.leftovers().is_empty());
     let user = ChatUser::start(&place, place.allstop().args("sessions resume last"));

@@ -64,7 +64,7 @@ fn nothing_of_it_is_used_without_trust() {
         .filter(|line| line.contains(".allstop.toml"))
         .collect();
     assert_eq!(said.len(), 1, "{}", ended.stderr);
-    assert!(said[0].contains("is not used: nobody has trusted it. `allstop config trust`"));
+    assert!(said[0].contains("is ignored: not trusted yet. `allstop config trust`"));
     let shown = place.allstop().args("config show").end().ok();
     assert!(!shown.stdout.contains("hooked"), "{}", shown.stdout);
 }
@@ -133,7 +133,7 @@ fn no_is_remembered_and_no_answer_is_not() {
     assert!(screen.contains("answer y or n"), "{screen}");
     unasked(&place);
     let ended = hello(&place).end().ok();
-    assert!(ended.stderr.contains("you refused it"), "{}", ended.stderr);
+    assert!(ended.stderr.contains("you declined to trust it"), "{}", ended.stderr);
     assert_eq!(hooked(&place), 0);
 }
 
@@ -155,7 +155,7 @@ fn deadline_ends_the_question() {
     let run = hello(&place).args("--timeout 1s").env("TERM", "xterm");
     let ended = run.on_terminal(terminal.line()).start().end(FACT_MAX);
     assert_eq!(ended.code, 124, "{}", terminal.shown());
-    terminal.wait("nobody had answered the question");
+    terminal.wait("the run's deadline passed before an answer");
 }
 
 #[test]
@@ -195,7 +195,7 @@ fn flag_and_variable_use_it_or_leave_it_out() {
     hello(&place).args("--project-config trust").end().ok();
     assert_eq!(hooked(&place), 1);
     let ended = hello(&place).end().ok();
-    assert!(ended.stderr.contains("is not used"), "not remembered");
+    assert!(ended.stderr.contains("is ignored"), "not remembered");
     let ended = hello(&place).env("ALLSTOP_PROJECT_CONFIG", "ignore").end();
     assert!(!ended.ok().stderr.contains(".allstop.toml"));
     assert_eq!(hooked(&place), 1);

@@ -242,7 +242,7 @@ fn wrong_usage_is_refused_at_the_start() {
         (
             vec![path("--grpc-listen"), path("0.0.0.0:0")],
             2,
-            "0.0.0.0:0 can be reached",
+            "0.0.0.0:0 is reachable",
         ),
     ] {
         let mut serve = place

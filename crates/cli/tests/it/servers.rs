@@ -87,7 +87,7 @@ fn one_that_hangs_is_named_when_the_deadline_comes() {
     let message = error["message"].as_str().expect("a message");
     assert_eq!(
         message,
-        "the MCP server `hangs` had not answered when the run's deadline came"
+        "the run's deadline passed before the MCP server `hangs` answered"
     );
     let hint = error["hint"].as_str().expect("a hint");
     assert!(hint.contains("handshake_timeout"), "{hint}");

@@ -79,7 +79,7 @@ fn task_is_listed_watched_and_shown() {
     assert_eq!(json["tasks"][0]["id"], id);
     let missing = client.end("show nothing");
     assert_eq!(missing.code, 1);
-    assert!(missing.stderr.contains("there is no task `nothing`"));
+    assert!(missing.stderr.contains("task `nothing` not found"));
     assert_eq!(server.running.end_by(Signal::TERM).code, 143);
 }
 

@@ -72,7 +72,7 @@ fn stop_is_no_success_unless_this_task_has_ended() {
         |line, stream| answer_stop(line, stream, "t2", "COMPLETED");
     let working: fn(&str, &mut TcpStream) =
         |line, stream| answer_stop(line, stream, "t1", "WORKING");
-    for (answer, said) in [(other, "with the task t2"), (working, "is not known")] {
+    for (answer, said) in [(other, "with task t2"), (working, "it is unknown whether")] {
         let ended = tasks(&place, serve(answer), "stop t1");
         assert_eq!(ended.code, 1, "{said}: {}", ended.stdout);
         assert!(ended.stderr.contains(said), "{}", ended.stderr);
@@ -97,13 +97,13 @@ fn stop_without_a_worker_answer_is_pending() {
         write_json(stream, if is_list { &list } else { &task });
     };
     let server = serve(pending);
-    let said = "a stop is requested and recorded; the worker of the task has not confirmed it yet";
+    let said = "the stop request is recorded; the task's worker has not confirmed it yet";
     let stopped = tasks(&place, server, "stop t1");
     assert_eq!(stopped.code, 1, "{}", stopped.stderr);
-    for said in [said, "as soon as a worker can", "allstop tasks watch t1"] {
+    for said in [said, "A worker carries out the stop", "allstop tasks watch t1"] {
         assert!(stopped.stderr.contains(said), "{}", stopped.stderr);
     }
-    assert!(!stopped.stderr.contains("not known"), "{}", stopped.stderr);
+    assert!(!stopped.stderr.contains("unknown"), "{}", stopped.stderr);
     let shown = tasks(&place, server, "show t1").ok().stdout;
     assert!(shown.contains(said), "{shown}");
     let listed = tasks(&place, server, "list").ok().stdout;

@@ -165,7 +165,7 @@ fn a_signal_ends_the_wait_for_a_reader() {
         let ended = running.end_by(signal);
         check_no_panic(&ended);
         assert_eq!(ended.code, 1, "{ended:#?}");
-        let said = "error: standard output was not read to its end: the rest is lost\n";
+        let said = "error: the reader of standard output stopped reading: the rest of the output is lost\n";
         assert!(ended.stderr.contains(said), "{ended:#?}");
         drop(reader);
     }
