@@ -25,7 +25,7 @@ const THREADS_HINT: &str =
 
 /// Error for a runtime that panics while it starts.
 pub(crate) fn exhausted() -> CliError {
-    CliError::failure("the system has no more threads or descriptors to give").hint(THREADS_HINT)
+    CliError::failure("the system is out of threads or file descriptors").hint(THREADS_HINT)
 }
 
 /// Checks that the process can start.

@@ -133,7 +133,7 @@ async fn shut_down(
     let force = |_hurry: ControlEffect| server.force(cause);
     match supervisor.wait_to_exit(stopping, force).await {
         Some(report) => server.report(report),
-        None => server.show_line("the time is over: what still runs ends with the process"),
+        None => server.show_line("time limit reached: the remaining work ends with the process"),
     }
 }
 

@@ -31,7 +31,7 @@ pub(crate) fn suspend_session(
 
 /// Suspends a process that only watches.
 pub(crate) fn suspend_watch(queue: (&OutputQueue, Style), before: impl FnOnce()) {
-    let text = || "suspended; the session goes on · fg watches it again".to_owned();
+    let text = || "suspended; the session keeps running · `fg` resumes watching".to_owned();
     suspend(Some(queue), text, before);
 }
 
@@ -45,9 +45,9 @@ fn describe_suspension(items: &[ReceiptItem]) -> String {
     let name = |item: &ReceiptItem| format!("{} ({})", item.name, item.id);
     let runs_on: Vec<String> = items.iter().filter(has_processes).map(name).collect();
     match runs_on.as_slice() {
-        [] => "suspended · fg brings Allstop back".to_owned(),
+        [] => "suspended · `fg` resumes Allstop".to_owned(),
         _ => format!(
-            "suspended · still running, with its deadlines: {} · fg brings Allstop back",
+            "suspended · still running, with deadlines: {} · `fg` resumes Allstop",
             runs_on.join(", ")
         ),
     }

@@ -227,7 +227,7 @@ impl ChatLoop<'_> {
             return ChatEvent::MayLeave;
         }
         let names = names.join(", ");
-        let said = format!("still running: {names} · Ctrl-D or /quit again stops it and leaves");
+        let said = format!("still running: {names} · Ctrl-D or /quit again stops this work and leaves");
         chat.view.note(&said);
         ChatEvent::RunningWorkShown
     }
@@ -317,7 +317,7 @@ impl ChatLoop<'_> {
                 view.typed(&text, TextRole::Strong, "  (to the running turn)");
             }
             ChatEffect::ShowUnanswered(text) => {
-                view.typed(&text, TextRole::Dim, "  (no turn began for it)");
+                view.typed(&text, TextRole::Dim, "  (started no turn)");
             }
             ChatEffect::ShowCommand(_) if self.mode == InputMode::Lines => {}
             ChatEffect::ShowCommand(text) => view.typed(text.trim(), TextRole::Dim, ""),
@@ -325,7 +325,7 @@ impl ChatLoop<'_> {
             ChatEffect::Withdraw(numbers, cause) => self.withdraw(&numbers, &cause),
             ChatEffect::StopTurn(cause) => self.stop(&StopTarget::Turn, cause),
             ChatEffect::Force => {
-                view.note("forced: what still runs is ended now");
+                view.note("using force on the remaining work");
                 self.stops.iter().for_each(SessionStop::force);
             }
             ChatEffect::GiveUpWait => {

@@ -42,9 +42,9 @@ impl<'a> ChatSession<'a> {
             (None, false, _) => Ok(Self::New),
             (None, true, Some(terminal)) => Ok(Self::Asked(terminal)),
             (None, true, None) => {
-                let message = "no session is named, and there is no terminal to choose one at";
+                let message = "no session is named, and no terminal is available to choose one";
                 Err(CliError::usage(message).hint(
-                    "name it: allstop sessions resume last, or a number or id of `allstop sessions list`",
+                    "name a session: allstop sessions resume last, or a number or id from `allstop sessions list`",
                 ))
             }
         }
@@ -68,9 +68,9 @@ impl<'a> ChatSession<'a> {
         let candidates = candidates(store, host, supervisor).await?;
         let device = TerminalDevice::of_process();
         let (Some(device), false) = (device, candidates.is_empty()) else {
-            let problem = CliError::usage("there is no session to continue");
+            let problem = CliError::usage("no session to continue");
             return Err(StartFailure::Usage(
-                problem.hint("`allstop chat` begins one"),
+                problem.hint("`allstop chat` starts a session"),
             ));
         };
         let chosen = pick(candidates, device, (queue, &host.terminal), supervisor).await?;

@@ -11,24 +11,25 @@ Commands:
   /preview [WHAT]     dry run of /stop
   /background [output|stop|wait bg_N]
                       show, stop or wait for background work
-  /output [CALL]      the output of a call, whole: the last one, or one by its id or tool
+  /output [CALL]      the whole output of the last call, or of a call by its id or tool
   /promote [CALL]     send a running call to the background
   /policy [NAME]      policy for a message that is sent while a turn runs: reject, enqueue,
                       interrupt, replace, steer
-  /mode [NAME]        calls that run without a question: plan (only those that read; all others are
-                      refused), ask, accept-edits (changes of files, too)
+  /mode [NAME]        calls that run without a question: plan (reads; all other calls are denied),
+                      ask (reads), accept-edits (reads and file changes)
   /undo               take the last turn out of the conversation
   /compact            summarise older turns
   /history            the conversation so far
-  /quit               leave; what still runs is named first, and stopped by a second /quit
+  /quit               leave the chat; lists running work first, and a second /quit stops that work
   //…                 a message that begins with a slash
 Keys:
-  Enter sends · Alt-Enter or Ctrl-J: a new line · Up, Down: what was typed before
-  Ctrl-R searches it: again for an older one, Escape ends the search · Tab completes a command
+  Enter sends · Alt-Enter or Ctrl-J: a new line · Up, Down: earlier input
+  Ctrl-R searches earlier input, and again an older entry; Escape ends the search
+  Tab completes a command
   Shift-Tab: the next mode
-  Ctrl-C stops the turn, a second one forces; at the prompt it clears the line, and on an
-  empty line it leaves, as Ctrl-D does; what still runs is named first, and stopped by a second
-  one; with --keep-background, background work runs on";
+  Ctrl-C stops the turn, and a second Ctrl-C uses force; at the prompt Ctrl-C clears the line.
+  Ctrl-C or Ctrl-D on an empty line leaves the chat. If work runs, the key lists that work first,
+  and a second press stops it. With --keep-background, background work keeps running";
 
 /// Minimum similarity of a suggested command; 1 is equality.
 const NEAR_MIN: f64 = 0.6;
@@ -195,7 +196,7 @@ fn unknown(name: &str) -> String {
         .max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
     let meant = near.map_or(String::new(), |near| format!(" · did you mean /{near}?"));
     format!(
-        "there is no command /{name}{meant} · /help lists all commands · //{name} sends it as a message"
+        "unknown command /{name}{meant} · /help lists all commands · //{name} sends it as a message"
     )
 }
 

@@ -101,7 +101,7 @@ fn name_running(chat: &OpenChat<'_>) -> bool {
     let mut works = chat.session.background();
     works.retain(|work| work.is_running());
     for work in &works {
-        let said = format!("{} still runs, and is stopped: {}", work.id, work.name);
+        let said = format!("stopping {}: {}", work.id, work.name);
         chat.view.note(&said);
     }
     !works.is_empty()

@@ -54,7 +54,7 @@ pub(crate) async fn chat(args: ChatArgs, host: &ProcessHost) -> Result<Exit, Cli
     let signals = host.signals()?;
     if args.with.json || args.with.stream_json {
         return Err(
-            CliError::usage("`chat` has no JSON output: it is for people").hint(
+            CliError::usage("`chat` has no JSON output").hint(
                 "`allstop run --session last --json \"…\"` sends one message and prints its envelope",
             ),
         );
@@ -270,7 +270,7 @@ async fn greet(view: &ChatView, opened: &Opened, is_resumed: bool) {
     }
     if let Some(turn) = &talked.interrupted {
         view.note(&format!(
-            "the log had no end of the last turn (a crash, or a store that took no more): it was rolled back: › {}",
+            "the last turn has no end in the log, after a crash or a failed store; it was rolled back: › {}",
             turn.input
         ));
         for call in &turn.unknown_calls {

@@ -146,6 +146,6 @@ fn text(mut line: Vec<u8>) -> Result<String, String> {
     }
     String::from_utf8(line).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        format!("a line of standard input is not UTF-8: its byte {at} is not")
+        format!("a line of standard input is not UTF-8: byte {at} is invalid")
     })
 }

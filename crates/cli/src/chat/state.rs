@@ -205,8 +205,8 @@ impl ChatState {
         }
         self.typing.put_before(&texts);
         let said = match texts.len() {
-            1 => "the message that waited is on the line again".to_owned(),
-            count => format!("the {count} messages that waited are on the line again"),
+            1 => "the waiting message is back on the input line".to_owned(),
+            count => format!("the {count} waiting messages are back on the input line"),
         };
         vec![
             ChatEffect::Withdraw(numbers, cause.clone()),
@@ -232,7 +232,7 @@ impl ChatState {
         }
         if self.typing.clear() {
             return vec![ChatEffect::Note(
-                "line cleared · Ctrl-C on an empty line leaves".to_owned(),
+                "line cleared · Ctrl-C on an empty line leaves the chat".to_owned(),
             )];
         }
         let just_ended = |at: Instant| now < at + END_TO_LEAVE;
@@ -240,7 +240,7 @@ impl ChatState {
             // The key was meant for work that has ended already. The key must not end the chat, and with it the
             // background work.
             return vec![ChatEffect::Note(
-                "it has ended already · Ctrl-C again in a moment leaves".to_owned(),
+                "the work has ended · press Ctrl-C again in a moment to leave".to_owned(),
             )];
         }
         self.ask_to_leave(now)

@@ -69,17 +69,17 @@ impl ChatStatus {
     pub(super) fn describe_mode(&self) -> String {
         let mode = self.mode.get();
         let others = match self.answers {
-            Some("--yes") => "all others run, too, because of --yes",
+            Some("--yes") => "all others also run, because of --yes",
             Some(_) => "all others are denied, because of --deny",
             None => "all others ask",
         };
         let runs = match mode {
             PermissionMode::Plan => {
-                return format!("mode {mode}: only calls that read run; all others are refused");
+                return format!("mode {mode}: reads run; all others are denied");
             }
-            PermissionMode::Ask => "calls that only read run",
+            PermissionMode::Ask => "reads run",
             PermissionMode::AcceptEdits => {
-                "calls that read, and changes of files in the working directory, run"
+                "reads and file changes in the working directory run"
             }
         };
         format!("mode {mode}: {runs}; {others}")
@@ -211,9 +211,9 @@ mod tests {
         };
         assert!(status.line().shown(80).starts_with("ask --yes (Shift-Tab)"));
         let said = status.describe_mode();
-        assert!(said.ends_with("run, too, because of --yes"), "{said}");
+        assert!(said.ends_with("also run, because of --yes"), "{said}");
         status.switch(Some(PermissionMode::Plan));
-        assert!(status.describe_mode().ends_with("all others are refused"));
+        assert!(status.describe_mode().ends_with("all others are denied"));
     }
 
     #[test]

@@ -32,7 +32,7 @@ pub(super) fn render(conversation: &Conversation, messages: usize, letters: usiz
                 }
             }
             Message::Summary { text } => {
-                let _ = writeln!(lines, "[what came before] {}", cut(text, letters));
+                let _ = writeln!(lines, "[summary of earlier turns] {}", cut(text, letters));
             }
             Message::StopMarker { .. } => lines.push_str("  [stopped here]\n"),
             Message::Note { text } => {

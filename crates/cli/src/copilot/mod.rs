@@ -100,7 +100,7 @@ impl HostedServer for RunningCopilot {
 
     fn problem(self) -> Option<CliError> {
         let error = self.malformed?;
-        let problem = format!("the client sent what cannot be read: {error}");
+        let problem = format!("the client sent an unreadable message: {error}");
         Some(CliError::failure(problem))
     }
 }

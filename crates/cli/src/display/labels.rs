@@ -50,7 +50,7 @@ pub(super) fn kind(kind: ItemKind) -> &'static str {
 /// Label for the method that ended the work.
 pub(super) fn how(how: EndMethod) -> &'static str {
     match how {
-        EndMethod::Acknowledged => "ended itself when asked",
+        EndMethod::Acknowledged => "ended on request",
         EndMethod::ConnectionClosed => "connection closed",
         EndMethod::Dropped => "dropped",
         EndMethod::NotBegun => "not begun",
@@ -81,10 +81,10 @@ pub(super) fn why(why: NotStoppedReason) -> &'static str {
         NotStoppedReason::BlockingThread => "a blocking thread",
         NotStoppedReason::BlocksItsThread => "blocks its thread, so it cannot be dropped",
         NotStoppedReason::ProcessesLeft => "processes are left",
-        NotStoppedReason::NotConfirmed => "asked, and not confirmed",
-        NotStoppedReason::WatcherGone => "nobody watches it any more",
+        NotStoppedReason::NotConfirmed => "no confirmation",
+        NotStoppedReason::WatcherGone => "its watcher has ended",
         NotStoppedReason::NotAcknowledged => "it has not acknowledged the stop",
-        NotStoppedReason::NotAsked => "nothing was asked to stop",
+        NotStoppedReason::NotAsked => "dry run, not asked to stop",
     }
 }
 

@@ -57,7 +57,7 @@ pub(crate) fn describe_project_file(file: &ProjectFile) -> Vec<String> {
         .collect();
     lines.extend(list("allows without a question", &rules));
     lines.extend(mode_line(file));
-    lines.extend(list("shows commands the variables", &config.shell.env));
+    lines.extend(list("passes commands the variables", &config.shell.env));
     let folders = |folders: &[std::path::PathBuf]| -> Vec<String> {
         folders
             .iter()
@@ -119,10 +119,10 @@ fn mode_line(file: &ProjectFile) -> Option<String> {
     let is_set = file.keys().iter().any(|key| key == "permissions.mode");
     let said = match file.config.permissions.mode {
         PermissionMode::AcceptEdits => {
-            "changes of files in the working directory run without a question"
+            "file changes in the working directory run without a question"
         }
-        PermissionMode::Ask => "calls that do not only read ask",
-        PermissionMode::Plan => "only calls that read run",
+        PermissionMode::Ask => "all calls except reads ask",
+        PermissionMode::Plan => "only reads run",
     };
     let mode = file.config.permissions.mode;
     is_set.then(|| format!("sets the mode {mode}: {said}"))
@@ -210,8 +210,8 @@ command = "./send.sh"
                 "uses the model m at https://evil.example/v1 with the key in OPENAI_API_KEY",
                 "sends as system prompt: HERE/../key",
                 "allows without a question: 'shell:rm -rf', write",
-                "sets the mode accept-edits: changes of files in the working directory run without a question",
-                "shows commands the variables: GITHUB_*",
+                "sets the mode accept-edits: file changes in the working directory run without a question",
+                "passes commands the variables: GITHUB_*",
                 "lets tools read: /etc",
                 "lets tools write: HERE/up",
                 "stores sessions in HERE/s.db",

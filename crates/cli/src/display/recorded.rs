@@ -12,7 +12,7 @@ pub(crate) fn describe(record: &SessionRecord, of_message: bool) -> Option<Strin
     Some(match record {
         SessionRecord::TurnStopped { reason, cause, .. } if !of_message => {
             let reason = stop_reason(*reason);
-            format!("the turn that began by itself has ended: {reason}: {cause}")
+            format!("the turn that background work started has ended: {reason}: {cause}")
         }
         SessionRecord::BackgroundEnded {
             id,
@@ -47,5 +47,5 @@ pub(crate) fn describe_running(running: &[BackgroundItem]) -> Option<String> {
 
 /// Line for an answer that arrived after the end of its call.
 pub(crate) fn describe_late_answer(call_id: &CallId, name: &str) -> String {
-    format!("{name} ({call_id}) answered after its end: nothing of it is used")
+    format!("{name} ({call_id}) answered after its end: the answer is discarded")
 }

@@ -141,7 +141,7 @@ impl SessionQuestions {
         let said = if is_taken {
             describe_answer(answer)
         } else {
-            "too late: the question was answered, or a stop took it away".to_owned()
+            "too late: the question was already answered, or a stop withdrew it".to_owned()
         };
         self.show_result(question, &said);
     }

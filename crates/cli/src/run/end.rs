@@ -48,7 +48,7 @@ impl RunTurns<'_, '_> {
         if is_unstored && envelope.receipt.is_some() {
             self.view.is_receipt_stored = false;
             self.view
-                .warn("the store may not have the receipt: keep this one");
+                .warn("the store may not contain the receipt: keep this output");
         }
         let receipts = envelope.receipts.iter();
         for receipt in receipts.filter(|receipt| is_worth_showing(receipt)) {

@@ -78,16 +78,16 @@ fn prompt_text(bytes: Vec<u8>) -> Result<Arc<str>, CliError> {
             "the prompt is longer than {} MiB",
             PROMPT_BYTES_MAX / (1024 * 1024)
         ))
-        .hint("write it to a file, and ask the model to read that"));
+        .hint("write the text to a file, and ask the model to read the file"));
     }
     let text = String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        CliError::usage(format!("the prompt is not UTF-8: byte {at} is not"))
+        CliError::usage(format!("the prompt is not UTF-8: byte {at} is invalid"))
             .hint("convert it: iconv -t utf-8")
     })?;
     if text.trim().is_empty() {
         return Err(
-            CliError::usage("the prompt is empty").hint("say what to do: allstop run \"…\"")
+            CliError::usage("the prompt is empty").hint("describe the task: allstop run \"…\"")
         );
     }
     Ok(text.into())
@@ -126,7 +126,7 @@ mod tests {
         for (bytes, expected) in [
             (
                 b"caf\xe9".to_vec(),
-                "the prompt is not UTF-8: byte 3 is not",
+                "the prompt is not UTF-8: byte 3 is invalid",
             ),
             (b"  \n".to_vec(), "the prompt is empty"),
             (

@@ -175,6 +175,6 @@ fn print_open_notes(view: &RunView<'_>, open: &OpenSession, flags: &SameFlags) {
         view.note(&said);
     }
     if open.interrupted.is_some() {
-        view.note("the log had no end of the last turn (a crash, or a store that took no more): it was rolled back");
+        view.note("the last turn has no end in the log, after a crash or a failed store; it was rolled back");
     }
 }

@@ -81,7 +81,7 @@ impl ReceiptFile {
         };
         if found.is_some() && !may_be_removed(&file).map_err(|error| unwritable(&error))? {
             return Err(failed(
-                &"it holds something else than a receipt, and would be removed",
+                &"the file is not a receipt, and would be deleted",
             ));
         }
         temporary(&file).map_err(|error| unwritable(&error.kind().into()))?;
@@ -107,10 +107,10 @@ impl ReceiptFile {
     ) -> Result<(), CliError> {
         let path = self.path.clone();
         let failed = |why: &dyn std::fmt::Display| {
-            let message = format!("the receipt is not in {}: {why}", path.display());
+            let message = format!("cannot write the receipt to {}: {why}", path.display());
             let failure = CliError::failure(message);
             if is_stored {
-                failure.hint("the session has it: allstop receipt last")
+                failure.hint("the session keeps the receipt: allstop receipt last")
             } else {
                 failure
             }

@@ -200,7 +200,7 @@ impl<'a> RunView<'a> {
         }
         if self.prompter.was_asked() {
             let hint = style.paint(TextRole::Dim, "hint:");
-            let said = " there is no terminal to ask on: --yes approves, and rules in the configuration do";
+            let said = " no terminal for questions: pass --yes, or allow calls by rules in the configuration";
             text.push_line(&styled![hint, said]);
         }
         for receipt in receipts {

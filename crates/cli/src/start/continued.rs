@@ -84,7 +84,7 @@ fn model_words(name: &str, origin: ModelOrigin, remembered: Option<&str>) -> Opt
         (ModelOrigin::Session, _) => Some(format!("model {name}, as before; --model changes it")),
         (ModelOrigin::Configuration, _) => Some(format!("model {name}, from the configuration")),
         (ModelOrigin::Flags, Some(before)) if before != name => {
-            Some(format!("model {name}; before it was {before}"))
+            Some(format!("model {name}, previously {before}"))
         }
         (ModelOrigin::Flags, _) => None,
     }
@@ -98,7 +98,7 @@ fn folder_words(before: &str, now: &Path, elsewhere: &str) -> Option<String> {
     let now = now.display();
     let said = format!("the session was in {before}; its tools now work in {now}");
     if !Path::new(before).is_dir() {
-        return Some(format!("{said}. The earlier folder is gone"));
+        return Some(format!("{said}. The earlier folder no longer exists"));
     }
     let folder = quoted(before);
     Some(format!(
@@ -196,7 +196,7 @@ mod tests {
         let configured = said(ModelOrigin::Configuration, None).unwrap();
         assert_eq!(configured, "model m, from the configuration");
         let changed = said(ModelOrigin::Flags, Some("n")).unwrap();
-        assert_eq!(changed, "model m; before it was n");
+        assert_eq!(changed, "model m, previously n");
         assert_eq!(said(ModelOrigin::Flags, Some("m")), None);
         assert_eq!(said(ModelOrigin::Flags, None), None);
     }
@@ -211,6 +211,6 @@ mod tests {
             "the session was in /tmp; its tools now work in /. To continue there: cd /tmp && allstop x"
         );
         let gone = folder_words("/no such", here, "allstop x").unwrap();
-        assert!(gone.ends_with("The earlier folder is gone"), "{gone}");
+        assert!(gone.ends_with("The earlier folder no longer exists"), "{gone}");
     }
 }

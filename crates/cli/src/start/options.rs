@@ -81,7 +81,7 @@ fn default_model(choice: DefaultModel, command: &str) -> Result<(String, String)
             });
             let mut ways: Vec<String> = ways.collect();
             ways.push(
-                "for always: `name` in the section `[model]` of the configuration".to_owned(),
+                "permanently: `name` in the section `[model]` of the configuration".to_owned(),
             );
             let message = format!(
                 "several models are possible: {} are set",

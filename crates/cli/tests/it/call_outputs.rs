@@ -33,9 +33,9 @@ fn output_of_a_call_is_shown_whole() {
         .waits_for("│ begun")
         .types("/output shell");
     user.waits_for("[shell: echo begun; sleep 600 (")
-        .waits_for(", which runs]\nbegun");
+        .waits_for(", running]\nbegun");
     user.types("/output call_9")
-        .waits_for("there is no such call");
+        .waits_for("call `call_9` not found");
     user.presses(CTRL_C).waits_for("Nothing is left running");
     user.presses(CTRL_D);
     drop(user.leaves_chat());

@@ -125,7 +125,7 @@ fn follow_up_waits_under_enqueue_and_fails_under_reject() {
     // The input line reappears. After the stop of the turn, the queued message is on the line too.
     user.presses(CTRL_C)
         .waits_for("stopped by you")
-        .waits_for("the message that waited is on the line again")
+        .waits_for("the waiting message is back on the input line")
         .waits_for("› short");
     user.presses("\x15\x08\x15").presses(CTRL_D);
     let (_, screen) = user.leaves_chat();
@@ -163,8 +163,8 @@ fn leaving_a_chat_stops_its_background_shell() {
     assert_in_order(
         &screen,
         &[
-            "still running: bg_1 (echo up; sleep 600) · Ctrl-D or /quit again stops it and leaves",
-            "bg_1 still runs, and is stopped",
+            "still running: bg_1 (echo up; sleep 600) · Ctrl-D or /quit again stops this work and leaves",
+            "stopping bg_1: ",
             "stopped by you",
             "stopped by SIGTERM",
         ],
@@ -345,8 +345,8 @@ fn chat_stops_one_background_command_and_undoes_a_turn() {
     let user = ChatUser::start_chat(&place, "--yes");
     user.types("server").waits_for("It is up.");
     user.types("/stop bg_1").waits_for("stopped by SIGTERM");
-    user.types("/undo").waits_for("turn 1 is taken back");
-    user.types("/history").waits_for("nothing was said yet");
+    user.types("/undo").waits_for("turn 1 is undone");
+    user.types("/history").waits_for("the conversation is empty");
     user.types("/unod").waits_for("did you mean /undo?");
     user.presses(CTRL_D);
     let (ended, screen) = user.leaves_chat();
@@ -524,7 +524,7 @@ fn without_a_terminal_each_line_is_a_message() {
         "A short answer.\nA short answer.\nIt is up.\n"
     );
     assert!(
-        ended.stderr.contains("bg_1 still runs, and is stopped"),
+        ended.stderr.contains("stopping bg_1: "),
         "{ended:#?}"
     );
     place.assert_nothing_runs();

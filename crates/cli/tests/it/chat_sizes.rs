@@ -41,10 +41,10 @@ fn presses_right_after_a_late_receipt(size: (u16, u16)) -> bool {
     user.presses(CTRL_C);
     eventually("an answer to the press", || {
         let screen = user.screen();
-        let texts = ["it has ended already", "allstop sessions resume"];
+        let texts = ["the work has ended", "allstop sessions resume"];
         texts.iter().any(|text| screen.contains(text)).then_some(())
     });
-    let was_heard = user.screen().contains("it has ended already");
+    let was_heard = user.screen().contains("the work has ended");
     if was_heard {
         user.types("/background").waits_for("bg_1: runs");
         user.presses(CTRL_D);
@@ -99,8 +99,8 @@ fn ctrl_z_names_what_runs_on_and_fg_brings_the_chat_back() {
         let begun = place.work().join("sleeps");
         eventually("the call", || begun.exists().then_some(()));
         user.presses("half").waits_for("› half").presses("\x1a");
-        user.waits_for_words("still running, with its deadlines: shell (call_");
-        user.waits_for_words("fg brings Allstop back")
+        user.waits_for_words("still running, with deadlines: shell (call_");
+        user.waits_for_words("resumes Allstop")
             .waits_for("it is the shell");
         let mode = tcgetattr(user.terminal.line()).expect("the terminal is there");
         let cooked = LocalModes::ICANON | LocalModes::ECHO;
@@ -125,7 +125,7 @@ fn ctrl_z_in_a_run_names_what_runs_on() {
     let begun = place.work().join("begun");
     eventually("the call", || begun.exists().then_some(()));
     terminal.type_keys("\x1a");
-    terminal.wait("still running, with its deadlines: shell (call_");
+    terminal.wait("still running, with deadlines: shell (call_");
     running.wait_stdout("it is the shell");
     terminal.type_keys(CTRL_C);
     terminal.wait("stopped by you (Ctrl-C)");

@@ -153,7 +153,7 @@ fn a_way_out_of_denials_is_hinted_at_where_it_is_one() {
     ] {
         let ended = run.end().ok();
         assert!(ended.stderr.contains("denied: shell"), "{ended:#?}");
-        let hint = "hint: there is no terminal to ask on: --yes approves";
+        let hint = "hint: no terminal for questions: pass --yes";
         assert_eq!(ended.stderr.contains(hint), is_hinted, "{ended:#?}");
     }
 }

@@ -185,7 +185,7 @@ fn store_without_sessions_is_reported() {
     let place = Place::new();
     let terminal = Terminal::new();
     let chat = on_dumb(&place, &terminal);
-    terminal.wait("there is no session to continue");
+    terminal.wait("no session to continue");
     assert_eq!(chat.end(FACT_MAX).code, 2);
     assert!(!place.store().exists(), "looking makes no store");
 }

@@ -26,7 +26,7 @@ const HISTORY_LETTERS: usize = 2_000;
 
 /// Formats the output of a call below its label.
 fn describe_output(call: &CallOutput) -> String {
-    let state = if call.runs { ", which runs" } else { "" };
+    let state = if call.runs { ", running" } else { "" };
     let text = match call.text.trim_end() {
         "" => "(no output)",
         text => text,
@@ -58,15 +58,15 @@ impl ChatLoop<'_> {
                 None => self.print_when_ready(async move |session| match session.history().await {
                     Ok(conversation) => match recorded_output(&conversation, call.as_deref()) {
                         Some(call) => describe_output(&call),
-                        None if call.is_none() => "no call of a tool has run yet".to_owned(),
-                        None => "there is no such call".to_owned(),
+                        None if call.is_none() => "no tool call has run yet".to_owned(),
+                        None => "call `{}` not found".to_owned(),
                     },
                     Err(error) => format!("the history cannot be read: {error}"),
                 }),
             },
             ChatCommand::Promote(call) => match find_call(call.as_deref(), &self.own_calls()) {
                 Ok(call) => view.note(&match session.promote(&call) {
-                    Ok(()) => format!("{call} goes on in the background"),
+                    Ok(()) => format!("{call} continues in the background"),
                     Err(error) => error.to_string(),
                 }),
                 Err(why) => view.note(&why),
@@ -85,15 +85,15 @@ impl ChatLoop<'_> {
             ChatCommand::Undo => {
                 self.print_when_ready(async |session| match session.undo().await {
                     Ok(turn) => format!(
-                        "turn {} is taken back; what its calls did in the world stays done",
+                        "turn {} is undone; the effects of its calls remain",
                         turn.0
                     ),
-                    Err(error) => format!("nothing is taken back: {error}"),
+                    Err(error) => format!("nothing is undone: {error}"),
                 })
             }
             ChatCommand::Compact => {
                 self.print_when_ready(async |session| match session.compact().await {
-                    Ok(done) => format!("the summary: {}", done.summary),
+                    Ok(done) => format!("summary: {}", done.summary),
                     Err(error) => format!("nothing is compacted: {error}"),
                 })
             }
@@ -103,7 +103,7 @@ impl ChatLoop<'_> {
                         let shown =
                             transcript::render(&conversation, HISTORY_MESSAGES, HISTORY_LETTERS);
                         if shown.is_empty() {
-                            "nothing was said yet".to_owned()
+                            "the conversation is empty".to_owned()
                         } else {
                             shown
                         }
@@ -159,10 +159,10 @@ impl ChatLoop<'_> {
             }
             Err(match left.iter().find(|left| left.id.as_str() == id) {
                 Some(left) => format!(
-                    "{} · only its own process hears more of it",
+                    "{} · this process cannot read its output or wait for it",
                     left_line(left)
                 ),
-                None => format!("there is no {id}: /background lists what there is"),
+                None => format!("`{id}` not found: /background lists all background work"),
             })
         };
         match what {
@@ -201,7 +201,7 @@ impl ChatLoop<'_> {
         // Only one wait is possible at a time.
         self.wait.take().iter().for_each(AbortHandle::abort);
         let said = format!(
-            "waiting for {} · Ctrl-C gives up the wait, and stops nothing",
+            "waiting for {} · Ctrl-C ends the wait; the work continues",
             work.id
         );
         self.chat.view.note(&said);
@@ -212,7 +212,7 @@ impl ChatLoop<'_> {
             line(&work)
         };
         let said = Abortable::new(waiting, registration).map(|ended| FinishedWork::Said {
-            text: ended.unwrap_or_else(|_given_up| "not waited for any more".to_owned()),
+            text: ended.unwrap_or_else(|_given_up| "stopped waiting".to_owned()),
             was_wait: true,
         });
         self.pending.push(said.boxed());
@@ -274,13 +274,13 @@ fn find_call(given: Option<&str>, calls: &[CommandCall]) -> Result<CallId, Strin
     match found.as_slice() {
         [call] => Ok(call.id.clone()),
         [] if !given.is_empty() => Ok(CallId::new(given)),
-        [] => Err("no call runs".to_owned()),
+        [] => Err("no call is running".to_owned()),
         many => {
             let names: Vec<String> = many
                 .iter()
                 .map(|call| format!("{} ({})", call.id, call.name))
                 .collect();
-            Err(format!("which one? {}", names.join(", ")))
+            Err(format!("several calls match, choose one: {}", names.join(", ")))
         }
     }
 }

@@ -153,7 +153,7 @@ impl LiveView {
         };
         if !self.print(rest, OutputPriority::Required) {
             self.stdout.mark_lost();
-            let said = "the output is not read: part of the answer is left out";
+            let said = "the reader of the output is too slow: part of the answer is missing";
             self.note(TextRole::Warning, Symbol::Bad, said);
         }
         self.text.printed_whole(whole);

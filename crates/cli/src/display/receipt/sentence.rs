@@ -12,7 +12,7 @@ pub(super) fn sentence(receipt: &Receipt) -> String {
     if let Some(outcome) = receipt.outcome() {
         return match outcome {
             NothingToStop::AlreadyEnded => format!("Nothing to stop in {target}: already ended."),
-            NothingToStop::NotFound => format!("Nothing to stop: there is no {target}."),
+            NothingToStop::NotFound => format!("Nothing to stop: {target} not found."),
         };
     }
     if receipt.is_preview() {
@@ -134,14 +134,14 @@ pub(crate) fn stopped_by(cause: &Cause) -> String {
         CauseKind::Inactivity => format!("stopped for inactivity{in_brackets}"),
         CauseKind::Budget => format!("stopped by a limit{in_brackets}"),
         CauseKind::Guardrail => format!("stopped by a guardrail{in_brackets}"),
-        CauseKind::Parent => because("what it belongs to was stopped"),
+        CauseKind::Parent => because("its parent was stopped"),
         CauseKind::Shutdown => match detail {
             Some("sigterm") => "stopped by SIGTERM".to_owned(),
             Some("sighup") => "stopped by SIGHUP".to_owned(),
             _ => because("the process ends"),
         },
         CauseKind::LeaseLost => because("another process took it over"),
-        CauseKind::Disconnect => because("its client is gone"),
+        CauseKind::Disconnect => because("its client disconnected"),
         CauseKind::Failure => format!("stopped by a failure{in_brackets}"),
     }
 }
