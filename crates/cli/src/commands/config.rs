@@ -35,12 +35,12 @@ fn trust(host: &ProcessHost) -> Result<u8, CliError> {
     let file = match ProjectFile::find(&host.folder)? {
         ProjectFileSearch::Found(file) => file,
         ProjectFileSearch::Absent => {
-            return Err(CliError::usage("there is no .allstop.toml in this folder")
-                .hint("go to the folder of the project"));
+            return Err(CliError::usage("this folder has no .allstop.toml")
+                .hint("change to the folder of the project"));
         }
         ProjectFileSearch::ForeignOwner(path, user) => {
             let message = format!("{} belongs to another user (uid {user})", path.display());
-            return Err(CliError::usage(message).hint("copy it: a file of your own can be trusted"));
+            return Err(CliError::usage(message).hint("copy the file: you can trust only your own files"));
         }
     };
     let trust = ProcessHost::project_trust()?;
@@ -54,7 +54,7 @@ fn trust(host: &ProcessHost) -> Result<u8, CliError> {
         text.extend(["  - ", &line, "\n"]);
     }
     text.push_str(
-        "A change of the file asks again; `allstop config untrust` takes the trust back.\n",
+        "After a change of the file Allstop asks again; `allstop config untrust` withdraws the trust.\n",
     );
     host.output.stdout().answer(&text, OutputPriority::Required);
     Ok(0)
@@ -64,9 +64,9 @@ fn untrust(host: &ProcessHost) -> Result<u8, CliError> {
     let path = ProjectFile::path_in(&host.folder);
     let forgotten = ProcessHost::project_trust()?.forget(&path);
     let said = match forgotten.context("the answers cannot be removed")? {
-        0 => format!("nothing to forget about {}", path.display()),
+        0 => format!("no saved answer about {}", path.display()),
         _ => format!(
-            "forgotten: {} is not used until you trust it again",
+            "answer deleted: {} is ignored until you trust it again",
             path.display()
         ),
     };
@@ -132,7 +132,7 @@ fn hide_secrets(config: &mut Config) {
 /// Names the files of the configuration. The last file has the highest precedence.
 fn origin(files: &[&Path]) -> String {
     if files.is_empty() {
-        return "# no configuration file: defaults, with the flags and variables over them"
+        return "# no configuration file: defaults, overridden by flags and environment variables"
             .to_owned();
     }
     let names: Vec<_> = files
@@ -140,7 +140,7 @@ fn origin(files: &[&Path]) -> String {
         .map(|file| file.display().to_string())
         .collect();
     format!(
-        "# {}, with the flags and variables over it",
+        "# {}, overridden by flags and environment variables",
         names.join(", then ")
     )
 }

@@ -44,7 +44,7 @@ fn page(words: &[String]) -> Result<String, CliError> {
     let mut command: &Command = &root;
     for word in words {
         command = command.find_subcommand(word).ok_or_else(|| {
-            let message = format!("there is no command `{}`", words.join(" "));
+            let message = format!("command `{}` not found", words.join(" "));
             CliError::usage(message).hint("`allstop --help` lists all commands")
         })?;
     }

@@ -137,11 +137,11 @@ pub(super) fn find_open_session(
         let ids = matches.iter().map(|target| short(target.session.as_str()));
         let ids: Vec<_> = ids.collect();
         let message = format!(
-            "`{given}` can mean {} sessions: {}",
+            "`{given}` matches {} sessions: {}",
             ids.len(),
             ids.join(", ")
         );
-        return Err(CliError::usage(message).hint("give one of these, or more of the id"));
+        return Err(CliError::usage(message).hint("choose one of these ids, or type more of the id"));
     }
     Ok(matches.pop())
 }

@@ -24,16 +24,16 @@ pub(crate) async fn receipt(args: &ReceiptArgs, host: &ProcessHost) -> Result<u8
     if let Some(turn) = state.turn_cut_off().filter(|_| !is_under_way) {
         // The user would mistake the receipt of an earlier stop for the receipt of this turn.
         let message = format!(
-            "the log has no end of turn {turn}: its process crashed, or the store took no more. If the turn was stopped, its \
+            "the log has no end of turn {turn}: its process crashed, or the store failed. If the turn was stopped, its \
              receipt is lost"
         );
         let show = flags.command(&format!("sessions show {id} --full"));
         let hint =
-            format!("`{show}` has the earlier receipts, and the calls that may have completed");
+            format!("`{show}` shows the earlier receipts, and the calls that may have completed");
         return Err(CliError::failure(message).hint(hint));
     }
     let Some(receipt) = state.last_receipt() else {
-        let message = format!("nothing of the session `{id}` was stopped");
+        let message = format!("session `{id}` has no receipt: none of its work was stopped");
         let show = flags.command(&format!("sessions show {id}"));
         let hint = format!("`{show}` shows how its turns ended");
         return Err(CliError::failure(message).hint(hint));

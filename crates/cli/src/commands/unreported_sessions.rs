@@ -40,7 +40,7 @@ impl UnreportedSessions {
 
     fn add_unreadable(&mut self, id: &SessionId, error: &SessionError) {
         let id = short(id.as_str());
-        let said = format!("work of the session `{id}` may run: its log cannot be read: {error}");
+        let said = format!("work of session `{id}` may still run: its log cannot be read: {error}");
         self.unreadable.push(said);
     }
 }

@@ -71,17 +71,17 @@ async fn drain(cluster: &TaskManager, id: &str, flags: &SameFlags) -> Result<Sty
     if !asked.map_err(|error| failed(&error))? {
         return Err(
             CliError::failure(format!("the worker `{}` does not answer", worker.id)).hint(
-                "if it is gone, its lease ends by itself, and other workers take over its tasks",
+                "if the worker has crashed, its lease expires, and other workers take over its tasks",
             ),
         );
     }
     let behind = match worker.running {
-        0 => "it ends now".to_owned(),
-        1 => "it ends when its task has ended".to_owned(),
-        count => format!("it ends when its {count} tasks have ended"),
+        0 => "exits now".to_owned(),
+        1 => "exits after its running task".to_owned(),
+        count => format!("exits after its {count} running tasks"),
     };
     Ok(Styled::from(format!(
-        "{} takes no more tasks; {behind}",
+        "{} accepts no new tasks; {behind}",
         worker.name
     )))
 }
@@ -111,13 +111,13 @@ fn find_by_id<'a, T>(
         (Some(one), None) => Ok(one),
         (None, _) => {
             let list = flags.command(&format!("workers {listed_by}"));
-            Err(CliError::usage(format!("there is no {kind} `{id}`"))
+            Err(CliError::usage(format!("{kind} `{id}` not found"))
                 .hint(format!("`{list}` lists all {kind}s")))
         }
         (Some(_), Some(_)) => {
             let count = all.iter().filter(|one| is_meant(id_of(one), id)).count();
-            Err(CliError::usage(format!("`{id}` can mean {count} {kind}s"))
-                .hint("give more of the id"))
+            Err(CliError::usage(format!("`{id}` matches {count} {kind}s"))
+                .hint("type more of the id"))
         }
     }
 }
@@ -129,8 +129,8 @@ fn failed(error: &TaskStoreError) -> CliError {
 async fn open(args: &WorkersArgs) -> Result<TaskManager, CliError> {
     let Some(options) = nats_options(args.store.store.as_deref(), &args.servers) else {
         return Err(
-            CliError::usage("`allstop workers` needs the store of a cluster")
-                .hint("name its NATS servers: --store nats://HOST:4222"),
+            CliError::usage("`allstop workers` needs a NATS store")
+                .hint("name the NATS servers: --store nats://HOST:4222"),
         );
     };
     let scope = Scope::root("workers", RootOptions::current());

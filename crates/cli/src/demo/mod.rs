@@ -345,7 +345,7 @@ impl DemoFolder {
             Err(_stopped) => "the removal was stopped".to_owned(),
         };
         Err(format!(
-            "the temporary folder {} is left: {why}",
+            "cannot remove the temporary folder {}: {why}",
             self.0.display()
         ))
     }

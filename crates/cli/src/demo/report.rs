@@ -156,7 +156,7 @@ impl<'a> DemoReport<'a> {
         let failed = self.proofs.iter().filter(|proof| !proof.holds());
         let failed: Vec<_> = failed.map(|proof| proof.what.as_str()).collect();
         let said = if failed.is_empty() {
-            "something is left, or a claim did not hold: see above".to_owned()
+            "a proof failed: see above".to_owned()
         } else {
             format!("failed: {}", failed.join("; "))
         };

@@ -479,7 +479,7 @@ compact_keeps_turns = 1
     user.presses(CTRL_D);
     user.leaves_chat();
     let shown = place.sessions().arg("show").arg(place.only_session()).end();
-    for text in ["(it began by itself", "a summary stands in place"] {
+    for text in ["(started by the end of", "a summary replaces"] {
         assert!(shown.stdout.contains(text), "{}", shown.stdout);
     }
 }

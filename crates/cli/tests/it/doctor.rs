@@ -38,7 +38,7 @@ fn working_parts_are_good_and_nothing_is_left() {
         assert_eq!(row(&report, name)["state"], "good", "{report}");
     }
     let said = row(&report, "stopping")["message"].to_string();
-    assert!(said.contains("proved gone, by its keeper"), "{said}");
+    assert!(said.contains("verified by its keeper"), "{said}");
     assert!(!place.store().exists(), "looking makes no store");
     place.assert_nothing_runs();
     place

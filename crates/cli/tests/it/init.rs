@@ -23,7 +23,7 @@ fn init(place: &Place, answers: &[&str]) -> (i32, String) {
 const QUESTIONS: [&str; 4] = [
     "number [1]",
     "Name of the model [",
-    "What may it do without a question?",
+    "What may the agent do without a question?",
     "yes\r\n",
 ];
 

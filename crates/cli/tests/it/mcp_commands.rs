@@ -60,7 +60,7 @@ fn test_lists_the_tools_and_leaves_nothing_running() {
     let tested = mcp(&place, "test files").ok().stdout;
     for part in [
         ": 2 tools\n  files__look\n  files__find\n",
-        "nothing of it runs any more; verified",
+        "nothing is left running; verified",
     ] {
         assert!(tested.contains(part), "{part:?} is not in {tested}");
     }

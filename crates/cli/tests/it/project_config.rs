@@ -182,7 +182,7 @@ fn command_trusts_and_forgets() {
     assert_eq!(hooked(&place), 1);
     let again = place.allstop().args("config untrust").end().ok();
     assert!(
-        again.stdout.contains("nothing to forget"),
+        again.stdout.contains("no saved answer"),
         "{}",
         again.stdout
     );

@@ -89,7 +89,7 @@ fn stop_covers_work_that_the_run_would_keep() {
         "{stopped:#}"
     );
     let ended = running.end(FACT_MAX);
-    assert!(!ended.stderr.contains("runs on"), "{}", ended.stderr);
+    assert!(!ended.stderr.contains("keeps running"), "{}", ended.stderr);
     place.assert_nothing_runs();
 }
 

@@ -98,7 +98,7 @@ fn question_of_a_task_stays_with_its_client() {
     let terminal = Terminal::new();
     let watcher = place.allstop().args("watch last").env("TERM", "xterm");
     let mut watcher = watcher.on_screen(terminal.line()).start();
-    terminal.wait("waits for an answer from elsewhere");
+    terminal.wait("waiting for an answer from another terminal");
     let answer = json!({
         "session_id": "context-c1", "question_id": "q_1", "answer": "allow_once", "by": "a test",
     });
@@ -153,7 +153,7 @@ fn ambiguous_id_stops_no_session() {
     eventually("two turns", || (busy() == 2).then_some(()));
     let stopped = allstop(&place, "stop alpha");
     assert_eq!(stopped.code, 2, "{stopped:?}");
-    let named = "`alpha` can mean 2 sessions: alpha1, alpha2";
+    let named = "`alpha` matches 2 sessions: alpha1, alpha2";
     assert!(stopped.stderr.contains(named), "{}", stopped.stderr);
     assert_eq!(busy(), 2);
     assert_eq!(server.end_by(Signal::TERM).code, 143);

@@ -54,7 +54,7 @@ fn stop_of_all_does_not_need_the_store() {
     std::fs::write(folder.join("store.db"), "no database").expect("a file");
     let stopped = place.allstop().args("stop --all --json").end();
     assert_eq!(stopped.code, 1, "{stopped:?}");
-    assert!(stopped.stderr.contains("not looked for"), "{stopped:?}");
+    assert!(stopped.stderr.contains("the search for work that was left running failed"), "{stopped:?}");
     let envelope = running.end(FACT_MAX).envelope();
     assert_eq!(
         envelope["receipt"],

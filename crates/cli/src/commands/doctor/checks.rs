@@ -97,7 +97,7 @@ pub(super) async fn store(
             "the folder `{}` cannot be written: {error}",
             folder.display()
         );
-        let hint = "name another place: --store FILE";
+        let hint = "choose another file: --store FILE";
         rows.push(DoctorRow::bad(NAME, message, hint));
     } else if path.exists() {
         let scope = Scope::root(NAME, host.scopes());
@@ -111,7 +111,7 @@ pub(super) async fn store(
     } else {
         rows.push(DoctorRow::good(
             NAME,
-            format!("{shown} is made by the first run"),
+            format!("the first run creates {shown}"),
         ));
     }
     let free = statvfs(folder).map(|disk| disk.f_bavail.saturating_mul(disk.f_frsize));
@@ -122,7 +122,7 @@ pub(super) async fn store(
         rows.push(DoctorRow::warning(
             "disk",
             message,
-            "make room, or name another place: --store FILE",
+            "free disk space, or choose another file: --store FILE",
         ));
     }
     rows
@@ -154,7 +154,7 @@ pub(super) async fn containment(host: &ProcessHost) -> DoctorRow {
         Ok(command) => command,
         Err(error) => {
             return bad(
-                format!("no command can be started: {}", error_chain(&error)),
+                format!("cannot start a command: {}", error_chain(&error)),
                 "check that /bin/sh exists, and the limit of processes: ulimit -u",
             );
         }
@@ -175,16 +175,16 @@ pub(super) async fn containment(host: &ProcessHost) -> DoctorRow {
     match (receipt.quiet(), proof) {
         (true, "process_tree_empty") => DoctorRow::good(
             NAME,
-            format!("a process tree was ended after {after} and proved gone, by its keeper"),
+            format!("stopped a process tree in {after}, verified by its keeper"),
         ),
         (true, proof) => DoctorRow::warning(
             NAME,
-            format!("a process tree was ended, verified only by {proof}"),
-            "use Linux for full proof: here, a stop does not find commands that leave their process group and clear their environment",
+            format!("stopped a process tree, verified only by {proof}"),
+            "use Linux for full proof: on this system a stop misses commands that leave their process group and clear their environment",
         ),
         (false, _) => bad(
-            "a process tree could not be ended".to_owned(),
-            "find it with `ps -ef`: it is `sleep 60`; please report this",
+            "cannot stop a process tree".to_owned(),
+            "find `sleep 60` with `ps -ef`, and please report this",
         ),
     }
 }
@@ -220,7 +220,7 @@ pub(super) async fn mcp(config: Config, file: Option<&Path>, host: &ProcessHost)
     if !receipt.quiet() {
         rows.push(DoctorRow::bad(
             NAME,
-            "not all of them could be ended",
+            "cannot stop all servers",
             "find them with `ps -ef`, and end them with `kill`",
         ));
     }
@@ -235,7 +235,7 @@ pub(super) fn sockets(host: &ProcessHost) -> DoctorRow {
         Err(error) => DoctorRow::warning(
             "sockets",
             error.to_string(),
-            "set XDG_RUNTIME_DIR to a folder that only you can use: without it `allstop ps` and `allstop stop` find nothing",
+            "set XDG_RUNTIME_DIR to a folder that only you can use: without it `allstop ps` and `allstop stop` find no sessions",
         ),
     }
 }
@@ -258,7 +258,7 @@ pub(super) fn terminal(host: &ProcessHost) -> DoctorRow {
     let term = variable("TERM").unwrap_or_default();
     let term = term.to_string_lossy();
     if !host.terminal.has_cursor() {
-        let message = format!("TERM is \"{term}\": nothing is drawn live");
+        let message = format!("TERM is \"{term}\": live output is off");
         return DoctorRow::warning(
             NAME,
             message,

@@ -27,7 +27,7 @@ pub(super) struct DoctorRow {
 }
 
 /// Default advice on a problem.
-const REPEAT: &str = "correct this, then run `allstop doctor` again";
+const REPEAT: &str = "fix this, then run `allstop doctor` again";
 
 impl DoctorRow {
     pub(super) fn good(name: &'static str, message: impl Into<String>) -> Self {

@@ -30,10 +30,10 @@ pub(crate) async fn init(args: &InitArgs, host: &ProcessHost) -> Result<Exit, Cl
         path.ok_or_else(|| CliError::usage("HOME is not set").hint("name a file: --config FILE"))?;
     let Some(prompt) = LinePrompt::of_process(&host.output, &host.terminal) else {
         let hint = format!(
-            "write {} yourself, such as:\n[model]\nname = \"gpt-5-mini\"\ndocs/configuration.md has every key, and `allstop doctor` checks it",
+            "write {} yourself, for example:\n[model]\nname = \"gpt-5-mini\"\ndocs/configuration.md has every key, and `allstop doctor` checks it",
             path.display()
         );
-        return Err(CliError::usage("there is no terminal to ask on").hint(hint));
+        return Err(CliError::usage("no terminal for questions").hint(hint));
     };
     let mut supervisor = Supervisor::new(signals, Control::new(GRACE_DEFAULT));
     let mut questions = InitQuestions { prompt };
@@ -103,7 +103,7 @@ impl InitQuestions {
                 .iter()
                 .map(|known| format!("{}: {} is set", known.model, known.key)),
         );
-        options.push("a server of your own: llama.cpp, Ollama, vLLM".to_owned());
+        options.push("your own server: llama.cpp, Ollama, vLLM".to_owned());
         options.extend(
             without
                 .iter()
@@ -142,7 +142,7 @@ impl InitQuestions {
     async fn permissions(&mut self) -> Result<PermissionMode, InitEnd> {
         let options = MODES.map(describe_mode);
         let chosen = self
-            .choose("What may it do without a question?", &options, 0)
+            .choose("What may the agent do without a question?", &options, 0)
             .await?;
         Ok(MODES[chosen])
     }
@@ -174,7 +174,7 @@ impl InitQuestions {
                 ("", _) => return Ok(default),
                 (_, Ok(number)) if (1..=options.len()).contains(&number) => return Ok(number - 1),
                 _ => {
-                    let said = format!("  a number from 1 to {}; Ctrl-C leaves", options.len());
+                    let said = format!("  type a number from 1 to {}; Ctrl-C quits", options.len());
                     self.prompt.show(style.paint(TextRole::Dim, said.as_str()));
                 }
             }

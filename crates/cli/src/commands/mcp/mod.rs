@@ -92,7 +92,7 @@ fn add(args: &McpArgs, added: &McpAddArgs, host: &ProcessHost) -> Result<Exit, C
     edit(&path, |document| {
         let servers = servers(document)?;
         if servers.contains_key(&added.name) {
-            let message = format!("there is an MCP server `{}` already", added.name);
+            let message = format!("MCP server `{}` already exists", added.name);
             let remove = command(args, "remove", &added.name);
             let hint = format!("remove it first: {remove}");
             return Err(CliError::usage(message).hint(hint));
@@ -130,7 +130,7 @@ fn print_note(host: &ProcessHost, said: &str) {
 }
 
 fn unknown(name: &str) -> CliError {
-    CliError::usage(format!("there is no MCP server `{name}`"))
+    CliError::usage(format!("MCP server `{name}` not found"))
         .hint("`allstop mcp list` lists all servers; those of a project are in its .allstop.toml")
 }
 

@@ -147,7 +147,7 @@ pub(super) async fn try_out(
     let receipt = trials.end("mcp test").await;
     if receipt.quiet() {
         let after = duration(ending.elapsed());
-        let said = format!("ended after {after}: nothing of it runs any more; verified");
+        let said = format!("ended after {after}: nothing is left running; verified");
         stdout.lines(Styled::text(&said), OutputPriority::Required);
     } else {
         code = code.max(1);

@@ -11,7 +11,7 @@ use crate::shell_command::SameFlags;
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SessionsError {
     /// No id of a session is or contains the given text.
-    #[error("there is no session `{given}`")]
+    #[error("session `{given}` not found")]
     NotFound {
         /// The id as it was typed.
         given: String,
@@ -19,7 +19,7 @@ pub(super) enum SessionsError {
         near: Vec<String>,
     },
     /// The number is greater than the length of the list.
-    #[error("there is no session number {number}: the store has {}", counted(*.count as u64, "session", "sessions"))]
+    #[error("session number {number} not found: the store has {}", counted(*.count as u64, "session", "sessions"))]
     NoNumber {
         /// The number as it was typed.
         number: usize,
@@ -27,10 +27,10 @@ pub(super) enum SessionsError {
         count: usize,
     },
     /// The store has no session.
-    #[error("there are no sessions in the store")]
+    #[error("the store has no sessions")]
     None,
     /// The ids of several sessions contain the given text.
-    #[error("`{given}` can mean {} sessions: {}", .matches.len(), bounded(.matches))]
+    #[error("`{given}` matches {} sessions: {}", .matches.len(), bounded(.matches))]
     Ambiguous {
         /// The id as it was typed.
         given: String,
@@ -81,9 +81,9 @@ impl SessionsError {
             }
             Self::NotFound { near, .. } => {
                 let near: Vec<_> = near.iter().map(|id| format!("`{id}`")).collect();
-                Some(format!("is it {}?", near.join(" or ")))
+                Some(format!("did you mean {}?", near.join(" or ")))
             }
-            Self::Ambiguous { .. } => Some("give one of these, or more of the id".to_owned()),
+            Self::Ambiguous { .. } => Some("choose one of these ids, or type more of the id".to_owned()),
             Self::StillRuns { id, .. } => {
                 let stop = flags.command(&format!("stop {id}"));
                 Some(format!("stop it first: `{stop}`"))
@@ -92,7 +92,7 @@ impl SessionsError {
                 let stop = flags.command(&format!("stop {id} --extent session"));
                 Some(format!("stop and close it first: `{stop}`"))
             }
-            Self::None => Some("`allstop chat` begins one".to_owned()),
+            Self::None => Some("`allstop chat` starts a session".to_owned()),
             Self::Session(_) | Self::Log(_) => None,
         }
     }

@@ -145,7 +145,7 @@ impl<'a> SessionRow<'a> {
                 said.push((TextRole::Good, format!("in use by process {}", owner.pid)));
             }
             (None, true) => {
-                let words = "a turn has no end in the log: a crash, or a store that took no more; closed at next open";
+                let words = "a turn has no end in the log, after a crash or a failed store; the next open closes it";
                 said.push((TextRole::Warning, words.to_owned()));
             }
             (None, false) => {}

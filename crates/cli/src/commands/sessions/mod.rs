@@ -115,9 +115,9 @@ pub(crate) async fn open(
     {
         return match &args.store {
             Some(given) => {
-                let message = format!("there is no store `{}`", given.display());
+                let message = format!("store `{}` not found", given.display());
                 Err(CliError::usage(message)
-                    .hint("name the store of the run: --store FILE, or the variable ALLSTOP_STORE"))
+                    .hint("name the store of the run: --store FILE, or the environment variable ALLSTOP_STORE"))
             }
             None => Ok((Arc::new(MemoryLog::new()), output_folder)),
         };

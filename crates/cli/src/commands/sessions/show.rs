@@ -64,7 +64,7 @@ fn describe(session: &SessionReport<'_>, view: View, flags: &SameFlags) -> Style
         }
     ));
     if session.summed_up {
-        text.push_line("  a summary stands in place of the oldest turns");
+        text.push_line("  a summary replaces the oldest turns");
     }
     for turn in &session.turns {
         text.push(&describe_turn(turn, session.owner.is_some(), view));
@@ -127,11 +127,11 @@ fn describe_turn(turn: &TurnReport<'_>, in_use: bool, view: View) -> Styled {
         None => (
             Symbol::Unknown,
             TextRole::Warning,
-            "no end in the log: a crash, or a store that took no more; closed at next open"
+            "no end in the log, after a crash or a failed store; the next open closes it"
                 .to_owned(),
         ),
     };
-    let undone = if turn.undone { ", taken back" } else { "" };
+    let undone = if turn.undone { ", undone" } else { "" };
     let said = format!("{} {said}{undone}", style.symbol(symbol));
     let about = format!(
         "{}, {}, {}",
@@ -149,7 +149,7 @@ fn describe_turn(turn: &TurnReport<'_>, in_use: bool, view: View) -> Styled {
         style.paint(TextRole::Dim, about)
     ]);
     let input = match turn.input {
-        "" => "(it began by itself: background work had ended)",
+        "" => "(started by the end of background work)",
         said => said,
     };
     text.push_line(&styled!["  ", style.pick("›", ">"), " ", input]);
@@ -201,12 +201,12 @@ fn describe_work(work: &Work<'_>, view: View) -> Styled {
             (Symbol::Running, TextRole::Warning, said)
         }
         (None, None, Some(false)) => {
-            let said = format!("gone{detached}; how it ended is not known");
+            let said = format!("gone{detached}; its end is unknown");
             (Symbol::Unknown, TextRole::Dim, said)
         }
         (None, None, None) => {
             let why = match work.process.or(work.keeper) {
-                Some(_) => "it is in another PID namespace",
+                Some(_) => "its process is in another PID namespace",
                 None => "the log names no process",
             };
             let said = format!("may run{detached}; {why}");

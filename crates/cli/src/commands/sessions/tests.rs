@@ -331,11 +331,11 @@ async fn an_id_that_is_not_there_names_those_that_look_like_it() {
             .into_problem(&SameFlags::default())
     };
     let unknown = problem("01JABCDEG").await;
-    assert_eq!(unknown.message, "there is no session `01JABCDEG`");
-    assert_eq!(unknown.hint.as_deref(), Some("is it `01JABCDEF`?"));
+    assert_eq!(unknown.message, "session `01JABCDEG` not found");
+    assert_eq!(unknown.hint.as_deref(), Some("did you mean `01JABCDEF`?"));
     assert_eq!(unknown.code, 2);
     let ambiguous = problem("01JABC").await;
-    let said = "`01JABC` can mean 2 sessions: 01JABCDEF, 01JABCXYZ";
+    let said = "`01JABC` matches 2 sessions: 01JABCDEF, 01JABCXYZ";
     assert_eq!((ambiguous.message.as_str(), ambiguous.code), (said, 2));
     for id in ["", "zzzz", "session/02", "\u{1b}"] {
         let problem = problem(id).await;
@@ -360,7 +360,7 @@ async fn the_end_of_an_id_that_the_list_shows_is_enough() {
     let shown = show(&log, "ege6sjce", false, false).await.unwrap();
     assert!(shown.contains(one), "{shown}");
     let ambiguous = show(&log, "01M8", false, false).await.unwrap_err();
-    let said = "`01M8` can mean 2 sessions: EGE6SJCE, J5QQZWR7";
+    let said = "`01M8` matches 2 sessions: EGE6SJCE, J5QQZWR7";
     assert_eq!(ambiguous.to_string(), said);
 }
 
@@ -433,7 +433,7 @@ async fn number_of_the_list_names_a_session() {
     let none = show(&log, "4", false, false).await.unwrap_err();
     assert_eq!(
         none.to_string(),
-        "there is no session number 4: the store has 3 sessions"
+        "session number 4 not found: the store has 3 sessions"
     );
     // Five digits are not a number of the list, but a part of an id.
     let part = show(&log, "00021", false, false).await.unwrap_err();

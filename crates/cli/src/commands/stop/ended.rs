@@ -71,7 +71,7 @@ pub(super) async fn answer(
         // end.
         if state.open_turn().is_some() {
             let message = format!(
-                "the stop of the session `{id}` was accepted, and its process has ended without an answer"
+                "the process of session `{id}` accepted the stop, but ended without a receipt"
             );
             let show = flags.command(&format!("sessions show {id}"));
             let hint = format!("`{show}` shows the state of its turns");
@@ -162,9 +162,9 @@ async fn dying_processes_gone(
         };
         if Instant::now() >= until {
             let (count, pid) = (found.len() as u64, first.identity.pid);
-            let running = counted(count, "process runs", "processes run");
+            let running = counted(count, "process still runs", "processes still run");
             let message = format!(
-                "{running} on although the owner of the session `{id}` is gone; the first has the pid {pid}"
+                "{running} although the owner of session `{id}` has ended; the first has pid {pid}"
             );
             return Err(CliError::failure(message).hint("end them: kill PID"));
         }

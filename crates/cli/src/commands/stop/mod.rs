@@ -34,7 +34,7 @@ pub(crate) async fn stop(args: &StopArgs, host: &ProcessHost) -> Result<u8, CliE
         Some(given) => stop_one(given, &by, args, host).await?,
         None if args.all => stop_all(&by, args, host).await?,
         None => {
-            let hint = "name it: `allstop stop last`, or an id that `allstop ps` lists; --all stops all of them";
+            let hint = "name a session: `allstop stop last`, or an id from `allstop ps`; --all stops all open sessions";
             return Err(CliError::usage("no session is named").hint(hint));
         }
     };
@@ -64,7 +64,7 @@ async fn stop_all(by: &str, args: &StopArgs, host: &ProcessHost) -> Result<StopR
         Ok(opened) => opened,
         Err(problem) => {
             let why = problem.message;
-            let said = format!("work that was left running is not looked for: {why}");
+            let said = format!("the search for work that was left running failed: {why}");
             all.problems.push(said);
             return Ok(all);
         }

@@ -46,7 +46,7 @@ impl OrphanedSessions {
                 Ok(session) => left.push(session),
                 Err(OpenError::Session(SessionError::InUse { .. })) => held.push(session.id),
                 Err(error) => problems.push(format!(
-                    "work that was left running in the session `{id}` is not stopped: {error}"
+                    "cannot stop the work that was left running in session `{id}`: {error}"
                 )),
             }
         }

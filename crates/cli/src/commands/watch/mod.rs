@@ -102,6 +102,6 @@ fn gone(error: &RemoteError, session: &str) -> CliError {
         other => other.to_string(),
     };
     CliError::failure(message).hint(format!(
-        "allstop sessions show {session} shows what is recorded; allstop stop {session} ends what it left"
+        "`allstop sessions show {session}` shows its records; `allstop stop {session}` stops its remaining work"
     ))
 }

@@ -72,10 +72,10 @@ impl WatchView {
         let idle = if target.is_busy {
             ""
         } else {
-            ", which runs no turn now"
+            ", idle now"
         };
         self.note(&format!(
-            "watching session {} of allstop {} in process {}{idle} · Ctrl-C leaves, and stops nothing",
+            "watching session {} of allstop {} in process {}{idle} · Ctrl-C stops watching; the session keeps running",
             short(target.session.as_str()),
             target.command,
             target.process.pid(),
@@ -87,7 +87,7 @@ impl WatchView {
         self.end();
         let id = short(session.as_str());
         self.note(&format!(
-            "not watched any more; session {id} goes on · to stop it: allstop stop {id}"
+            "stopped watching; session {id} keeps running · to stop it: allstop stop {id}"
         ));
     }
 
@@ -180,7 +180,7 @@ impl WatchView {
         let prompt = self.prompt.as_mut().filter(|prompt| prompt.can_ask());
         let Some(prompt) = prompt else {
             if self.questions.show(question).is_some() {
-                self.note("  it waits for an answer from elsewhere");
+                self.note("  waiting for an answer from another terminal");
             }
             return;
         };

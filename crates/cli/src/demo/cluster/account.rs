@@ -139,7 +139,7 @@ pub(super) fn proofs(
             once.count() as u64,
             count,
         ),
-        DemoProof::of("tasks that nobody has sent", surplus as u64, 0),
+        DemoProof::of("tasks that the demo did not send", surplus as u64, 0),
         DemoProof::of(
             "tasks that a second worker took over",
             passed_on.count() as u64,

@@ -28,7 +28,7 @@ impl NatsProgram {
             if path.is_file() {
                 return Ok(Self(path));
             }
-            let text = format!("there is no program {:?}", named.display().to_string());
+            let text = format!("program {:?} not found", named.display().to_string());
             return Err(CliError::failure(text).hint(hint));
         }
         let folders = variable("PATH").unwrap_or_default();
@@ -53,8 +53,8 @@ impl NatsProgram {
         let mut process = launcher.start("nats-server --version", &self.0, ["--version"])?;
         let said = process.line("nats-server: v", VERSION_WAIT_MAX).await;
         let version = said.map_err(|_| {
-            CliError::failure(format!("{shown} does not tell its version"))
-                .hint("is it nats-server? get it from https://nats.io/download")
+            CliError::failure(format!("{shown} prints no version"))
+                .hint("name the program nats-server, from https://nats.io/download")
         })?;
         process.gone(VERSION_WAIT_MAX).await?;
         if parts_of(&version).is_none_or(|found| found < VERSION_MIN) {

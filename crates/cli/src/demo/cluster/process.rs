@@ -159,14 +159,14 @@ impl DemoProcess {
             Ok(Ok(text)) => rest(&text),
             Ok(Err(_)) | Err(_) => None,
         };
-        found.ok_or_else(|| self.failure(&format!("does not say {begin:?}")))
+        found.ok_or_else(|| self.failure(&format!("did not print {begin:?}")))
     }
 
     /// Error with the last line of the process's output.
     pub(super) fn failure(&self, what: &str) -> CliError {
         let output = self.output.borrow();
         let last = output.lines().last().unwrap_or("nothing");
-        CliError::failure(format!("{} {what}; its last words: {last}", self.name))
+        CliError::failure(format!("{} {what}; its last output: {last}", self.name))
     }
 
     /// True if the process has exited.

@@ -133,7 +133,7 @@ impl<'a, 'r> DemoStory<'a, 'r> {
             describe_duration(took)
         ));
         let mut proofs = vec![DemoProof::of(
-            "receipts that say the task is quiet",
+            "receipts that report the task as quiet",
             u64::from(receipt.quiet() && end.state == "canceled"),
             1,
         )];
@@ -270,7 +270,7 @@ impl<'a, 'r> DemoStory<'a, 'r> {
             .explain(format!("{name} has ended: {}", end.describe()));
         let quiet = end.receipt.is_some_and(|receipt| receipt.quiet());
         let mut proofs = vec![DemoProof::of(
-            "receipts of its end that say it is quiet",
+            "receipts of its end that report it as quiet",
             u64::from(quiet),
             1,
         )];
