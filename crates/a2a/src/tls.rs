@@ -51,7 +51,7 @@ pub enum TlsFilesError {
     #[error("{} has no private key: it must be PEM with `BEGIN PRIVATE KEY`, and not encrypted", .0.display())]
     Key(PathBuf, #[source] pem::Error),
     /// The key does not belong to the certificate.
-    #[error("the key in {} is not the one of the certificate in {}", .key.display(), .certificate.display())]
+    #[error("the key in {} does not match the certificate in {}", .key.display(), .certificate.display())]
     Mismatch {
         /// File of the certificate.
         certificate: PathBuf,

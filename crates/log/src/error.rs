@@ -115,12 +115,12 @@ impl LogError {
                 Some("use another store, or move this file away; it was not changed")
             }
             LogErrorKind::Replaced => Some(
-                "put the store back with the files beside it, or use another store; nothing more was written",
+                "restore the store and the files next to it, or use another store; nothing more was written",
             ),
             LogErrorKind::NewerVersion => Some("use the newer version, or use another store"),
             LogErrorKind::Closed => Some("open the store again"),
             LogErrorKind::Unreachable => {
-                Some("check that the servers run and that most of them see each other; try again")
+                Some("check that the servers run and that most of them can reach each other; then try again")
             }
             LogErrorKind::Io => Some("check the device, or use another store"),
         }

@@ -26,13 +26,13 @@ pub enum ConnectError {
         servers: String,
     },
     /// The server is too old.
-    #[error("the NATS server has version {found}, and {}.{} or later is needed", SERVER_MIN.0, SERVER_MIN.1)]
+    #[error("the NATS server has version {found}; the required version is {}.{} or later", SERVER_MIN.0, SERVER_MIN.1)]
     ServerTooOld {
         /// Version of the server.
         found: String,
     },
     /// The server has no JetStream, or not for this account.
-    #[error("the NATS server has no JetStream, or not for this account")]
+    #[error("JetStream is off at the NATS server, or for this account")]
     NoJetStream,
     /// The cluster has fewer servers than copies of each record.
     #[error("the NATS servers cannot keep {replicas} copies of each record: {reason}")]
@@ -47,7 +47,7 @@ pub enum ConnectError {
     Streams(String),
     /// The server accepts only short messages.
     #[error(
-        "the NATS server takes messages of {found} bytes, and {PAYLOAD_MIN} are needed: raise `max_payload`"
+        "the NATS server accepts messages of at most {found} bytes, but Allstop needs {PAYLOAD_MIN}: raise `max_payload`"
     )]
     PayloadTooSmall {
         /// Largest accepted message, in bytes.
@@ -55,7 +55,7 @@ pub enum ConnectError {
     },
     /// Another program has created a stream with limits that drop records.
     #[error(
-        "the stream {0} at the NATS server has limits of its own, which would drop records: use another prefix"
+        "the stream {0} at the NATS server has its own limits, which would drop records: use another prefix"
     )]
     OtherLimits(String),
     /// The file with credentials or certificates cannot be read.

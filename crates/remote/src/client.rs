@@ -49,7 +49,7 @@ pub enum RemoteError {
         message: String,
     },
     /// The session is closed, or was never open in the process.
-    #[error("process {pid} does not have the session {session} open any more")]
+    #[error("process {pid} no longer has session {session} open")]
     NotOpen {
         /// Pid of the process.
         pid: u32,
@@ -60,7 +60,7 @@ pub enum RemoteError {
     #[error("process {0} has ended")]
     Gone(u32),
     /// The process closed the connection before the answer.
-    #[error("process {0} closed the connection before it answered: it may be ending, look again")]
+    #[error("process {0} closed the connection without an answer: it may be ending, try again")]
     Closed(u32),
     /// Another user created the socket, so no request is sent.
     #[error("the socket of process {0} belongs to another user")]

@@ -159,19 +159,19 @@ impl From<ConnectError> for StartError {
                 Some("check that the server runs, its address, and the user (--nats-creds FILE)")
             }
             ConnectError::NoAnswer { .. } => {
-                Some("is this the port of a NATS server, and does the server run?")
+                Some("check that the NATS server runs, and its port")
             }
             ConnectError::NoJetStream => {
-                Some("start it with JetStream: nats-server -js; or enable it for the account")
+                Some("start the server with JetStream: nats-server -js; or enable JetStream for the account")
             }
             ConnectError::ServerTooOld { .. } => {
-                Some("get a newer one from https://nats.io/download, and start it: nats-server -js")
+                Some("install a newer version from https://nats.io/download, and start it: nats-server -js")
             }
             ConnectError::Replicas { .. } => {
-                Some("for one server: --nats-replicas 1; or start as many servers as a cluster")
+                Some("use --nats-replicas 1 for one server, or start more servers as a cluster")
             }
             ConnectError::Streams(_) => {
-                Some("check that most of the servers run and see each other; try again")
+                Some("check that most of the servers run and can reach each other; then try again")
             }
             ConnectError::NotBuilt => {
                 Some("use a released `allstop`, or build it with `--features nats`")
@@ -211,7 +211,7 @@ impl From<SessionError> for StartError {
             SessionError::Log(error) => return error.into(),
             SessionError::Unreadable { .. } | SessionError::Inconsistent { .. } => (
                 StartErrorKind::Store,
-                "the session was left as it is; start a new one",
+                "the session was not changed; start a new one",
             ),
             _ => (StartErrorKind::Store, "try again"),
         };

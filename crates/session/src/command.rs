@@ -90,7 +90,7 @@ pub enum UndoError {
 #[derive(Debug, thiserror::Error)]
 pub enum BackgroundDetachError {
     /// No running background work has this id.
-    #[error("no running background work has this id")]
+    #[error("this id is not running background work")]
     NotRunning,
     /// The work cannot outlive its session: only processes with a keeper can.
     #[error("cannot be detached: {0}")]

@@ -51,7 +51,7 @@ pub enum CompactError {
     #[error("stopped: {0}")]
     Stopped(Cause),
     /// The model returned no summary.
-    #[error("the model gave no summary: {0}")]
+    #[error("the model returned no summary: {0}")]
     NoSummary(String),
     /// The log failed or rejected the request.
     #[error(transparent)]

@@ -103,7 +103,7 @@ pub enum TaskStoreError {
     #[error("another process has written to the task (version {0})")]
     Fenced(Version),
     /// This worker has lost its lease. Another worker ends the task.
-    #[error("this worker has lost its lease; another one ends the task")]
+    #[error("this worker has lost its lease; another worker ends the task")]
     LeaseLost,
     /// Another process manages the tasks of this store.
     #[error("another process manages the tasks of this store{}", .0.as_ref().map(|owner| format!(" (pid {})", owner.pid)).unwrap_or_default())]

@@ -36,7 +36,7 @@ pub enum JwksError {
     Syntax(#[source] serde_json::Error),
     /// The set contains no key for signatures.
     #[error(
-        "the key set has no usable key: tokens are checked with RSA of 2048 bits or more, P-256, P-384 or Ed25519"
+        "the key set has no usable key: use RSA of 2048 bits or more, P-256, P-384 or Ed25519"
     )]
     NoUsableKey,
     /// The URL cannot be the URL of a key set.

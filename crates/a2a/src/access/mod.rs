@@ -96,7 +96,7 @@ impl fmt::Display for AccessRefusal {
             Self::Unauthenticated => {
                 "authentication is required (a server without tokens answers requests for localhost only)"
             }
-            Self::TooManyRequests { .. } => "too many requests: wait as long as Retry-After says",
+            Self::TooManyRequests { .. } => "too many requests: wait for the time in Retry-After",
         })
     }
 }

@@ -45,7 +45,7 @@ pub enum TokenFileError {
         reason: &'static str,
     },
     /// The file contains no token.
-    #[error("the token file has no token, so nobody could send a request")]
+    #[error("the token file is empty: add a line `NAME SHA256`, or every request is refused")]
     Empty,
 }
 
@@ -104,7 +104,7 @@ fn parse(text: &str) -> Result<HashMap<TokenHash, Principal>, TokenFileError> {
         let hash = hash_of_hex(hash.trim())
             .ok_or_else(|| wrong("the hash has not 64 hexadecimal digits"))?;
         if tokens.insert(hash, principal).is_some() {
-            return Err(wrong("the hash stands twice"));
+            return Err(wrong("the hash is a duplicate"));
         }
     }
     if tokens.is_empty() {

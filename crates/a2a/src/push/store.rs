@@ -46,7 +46,7 @@ pub enum PushStoreError {
     #[error("the store has not confirmed the change")]
     Indeterminate,
     /// Every attempt conflicted with another change.
-    #[error("other changes of the task's configurations were always first; try again")]
+    #[error("other changes of the task's configurations came first; try again")]
     Overtaken,
     /// A record cannot be read.
     #[error("record {version} of stream {stream} cannot be read: {reason}")]

@@ -246,7 +246,7 @@ fn unusable_files_are_named() {
         (open(&certificate, &certificate), "has no private key"),
         (
             open(&certificate, &other.key()),
-            "is not the one of the certificate",
+            "does not match the certificate",
         ),
         (open(&broken, &key), "broken is broken"),
         (open(&not_x509, &key), "zeros cannot be used"),

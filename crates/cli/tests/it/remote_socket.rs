@@ -126,7 +126,7 @@ fn process_that_hangs_up_is_not_called_ended() {
     assert!(
         asked
             .stdout
-            .contains("closed the connection before it answered"),
+            .contains("closed the connection without an answer"),
         "{asked:?}"
     );
     assert!(socket.exists(), "the socket of a living process stays");

@@ -204,7 +204,7 @@ pub(super) fn messages(
         let records = records.map_err(|error| failed(&error))?;
         if records.is_empty() {
             return Err(RpcError::invalid_params(format!(
-                "there is no session {id}"
+                "session {id} not found"
             )));
         }
         Ok(json!({ "events": history(&id, &server.options().version, &records) }))

@@ -12,7 +12,7 @@ use crate::{LogError, Version};
 #[non_exhaustive]
 pub enum SessionError {
     /// The session does not exist.
-    #[error("there is no session `{0}`")]
+    #[error("session `{0}` not found")]
     NotFound(SessionId),
     /// A session with this id already exists.
     #[error("the session `{0}` already exists")]
@@ -32,7 +32,7 @@ pub enum SessionError {
         actual: Version,
     },
     /// The outcome of the append is still unknown. The next append settles it first.
-    #[error("it is unknown if the records of the session were written")]
+    #[error("it is unknown whether the records of the session were written")]
     Indeterminate,
     /// The records are not allowed after the state; nothing was written.
     #[error("the record is not allowed at this point of the session")]

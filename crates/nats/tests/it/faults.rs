@@ -234,9 +234,9 @@ async fn unsuitable_servers_are_refused_with_the_reason() {
         (
             "2.9.10",
             true,
-            "the NATS server has version 2.9.10, and 2.11 or later is needed",
+            "the NATS server has version 2.9.10; the required version is 2.11 or later",
         ),
-        ("2.15.1", false, "the NATS server has no JetStream"),
+        ("2.15.1", false, "JetStream is off at the NATS server"),
     ] {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("nats://{}", listener.local_addr().unwrap());

@@ -111,6 +111,6 @@ fn key(options: &SystemOptions, name: &str) -> Result<String, StartError> {
             StartErrorKind::Model,
             format!("the environment variable {name} is not set (needed for the model's key)"),
         )
-        .hint("set it, or change `api_key_env` in the section `[model]`")
+        .hint("set the variable, or change `api_key_env` in the section `[model]`")
     })
 }

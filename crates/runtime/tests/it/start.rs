@@ -228,7 +228,7 @@ async fn sessions() {
         .unwrap_err();
     assert_eq!(
         checked(unknown, StartErrorKind::UnknownSession),
-        "there is no session `s1`"
+        "session `s1` not found"
     );
     let open = system
         .new_session(Some("s1".into()), SessionSetup::default())

@@ -17,11 +17,11 @@ use crate::task_stream::{TaskStream, read_task};
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum DeadLetterRetryError {
     /// No dead letter has this id.
-    #[error("there is no dead letter `{0}`")]
+    #[error("dead letter `{0}` not found")]
     NotSetAside(TaskId),
     /// This worker cannot read the task and has set it aside. A worker that can read the task takes it without a
     /// request.
-    #[error("the task `{0}` cannot be read; a worker of a newer version may take it by itself")]
+    #[error("the task `{0}` cannot be read; a worker of a newer version may run it")]
     Unreadable(TaskId),
     /// A worker still runs the task.
     #[error("the task `{0}` has not ended: a worker has it")]

@@ -485,7 +485,7 @@ fn lost_worker(task: &Task, scope: &Scope, now: Timestamp) -> Arc<Receipt> {
     };
     let mut item = ReceiptItem::new(ItemKind::Remote, id, "worker of the task before", state);
     item.note =
-        Some("it has lost its lease, at which it stops its work; nobody has confirmed that".into());
+        Some("the worker lost its lease, and then stops its work; the end is not confirmed".into());
     let request = StopInfo {
         stop_id: StopId::new(Ulid::generate().to_string()),
         target: scope.label(),

@@ -149,7 +149,7 @@ pub enum McpConfigError {
         name: String,
     },
     /// Two servers have the same name.
-    #[error("there are two servers named {name:?}")]
+    #[error("two servers have the name {name:?}")]
     Duplicate {
         /// Name of both servers.
         name: Arc<str>,
