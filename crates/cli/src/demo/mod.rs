@@ -144,7 +144,7 @@ async fn play(
     report.field("stop_ms", ());
     report.print("one turn starts: a quick tool, a background shell, and then at the same time");
     report
-        .print("  a shell tree that ignores SIGTERM and has a grandchild in a session of its own,");
+        .print("  a shell tree that ignores SIGTERM and has a grandchild in its own Unix session,");
     report.print("  an HTTP stream that stalls, and a blocking thread");
     let (outcome, history, before) = stage.run_and_stop(&checks, report).await?;
     let receipt = outcome
@@ -153,10 +153,10 @@ async fn play(
         .context("the stopped turn has no receipt")?;
     report.receipt(&receipt);
 
-    report.print("what is left, by /proc and by the server:");
+    report.print("remaining work, according to /proc and the server:");
     let mut proofs = checks.after_the_stop(&before, &server).await;
     proofs.push(DemoProof::of(
-        "the conversation is what it was before the turn",
+        "the conversation is the same as before the turn",
         history.conversation().messages.len() as u64,
         0,
     ));

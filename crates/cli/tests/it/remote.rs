@@ -367,7 +367,7 @@ fn detached_work_of_a_killed_run_is_stopped() {
     place.assert_nothing_runs();
     let shown = place.allstop().args("sessions show last --store");
     let shown = shown.arg(place.store()).end().ok().stdout;
-    assert!(!shown.contains("not known"), "{shown}");
+    assert!(!shown.contains("its end is unknown"), "{shown}");
     let again = stop(&place, "--all").ok();
     let said =
         "nothing to stop: no session is open, and the store has no work that was left running\n";

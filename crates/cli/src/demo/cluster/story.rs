@@ -166,7 +166,7 @@ impl<'a, 'r> DemoStory<'a, 'r> {
         }
         let done = self.completed(&LEASE_ENTRIES).await?;
         self.prove([DemoProof::of(
-            "new tasks, completed by the others meanwhile",
+            "new tasks, completed by the other workers",
             done,
             LEASE_ENTRIES.len() as u64,
         )]);
@@ -307,7 +307,7 @@ impl<'a, 'r> DemoStory<'a, 'r> {
     pub(super) async fn end_all(mut self) -> Result<Vec<ProcessIdentity>, CliError> {
         self.record_processes().await;
         self.report
-            .title("SIGTERM to the front end, then to the servers. What is left:");
+            .title("SIGTERM to the front end, then to the servers. Remaining work:");
         self.workers.front.signal(ProcessSignal::Term);
         self.workers.front.gone(FACT_MAX).await?;
         let servers = self.servers.servers.iter();
