@@ -51,20 +51,25 @@ fn list() -> anyhow::Result<Vec<PathBuf>> {
 
 /// Lines outside of fenced code.
 pub(crate) fn prose(text: &str) -> impl Iterator<Item = &str> {
-    lines(text).filter_map(|(line, code)| (!code).then_some(line))
+    numbered_prose(text).map(|(_, line)| line)
+}
+
+/// Lines outside of fenced code, with their numbers.
+pub(crate) fn numbered_prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
+    lines(text).filter_map(|(number, line, code)| (!code).then_some((number, line)))
 }
 
 /// Lines of fenced code, without the fences.
 pub(crate) fn code(text: &str) -> impl Iterator<Item = &str> {
-    lines(text).filter_map(|(line, code)| code.then_some(line))
+    lines(text).filter_map(|(_, line, code)| code.then_some(line))
 }
 
-/// Each line, and true if it is code; omits the fences.
-fn lines(text: &str) -> impl Iterator<Item = (&str, bool)> {
+/// Each line with its number, and true if it is code. The fences are left out.
+fn lines(text: &str) -> impl Iterator<Item = (usize, &str, bool)> {
     let mut fenced = false;
-    text.lines().filter_map(move |line| {
+    (1..).zip(text.lines()).filter_map(move |(number, line)| {
         let fence = line.trim_start().starts_with("```");
         fenced ^= fence;
-        (!fence).then_some((line, fenced))
+        (!fence).then_some((number, line, fenced))
     })
 }

