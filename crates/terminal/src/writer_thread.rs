@@ -145,7 +145,7 @@ impl WriterThread {
     fn write(&mut self, batch: &WriteBatch) -> io::Result<()> {
         let mut text = String::new();
         if let Some(notification) = &batch.notification {
-            call.write(&mut text);
+            notification.write(&mut text);
         }
         // The size is read once, so that the rows of one write fit together.
         let size = sink::size(&batch.file).unwrap_or(SIZE_DEFAULT);
