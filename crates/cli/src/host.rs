@@ -279,10 +279,8 @@ fn data_folder() -> Result<PathBuf, CliError> {
     home_folder("XDG_DATA_HOME", ".local/share")
         .map(|folder| folder.join("allstop"))
         .ok_or_else(|| {
-            CliError::usage(
-                "no folder for sessions: neither HOME nor XDG_DATA_HOME is set",
-            )
-            .hint("name a file: --store FILE")
+            CliError::usage("no folder for sessions: neither HOME nor XDG_DATA_HOME is set")
+                .hint("name a file: --store FILE")
         })
 }
 

@@ -119,9 +119,9 @@ impl LogError {
             ),
             LogErrorKind::NewerVersion => Some("use the newer version, or use another store"),
             LogErrorKind::Closed => Some("open the store again"),
-            LogErrorKind::Unreachable => {
-                Some("check that the servers run and that most of them can reach each other; then try again")
-            }
+            LogErrorKind::Unreachable => Some(
+                "check that the servers run and that most of them can reach each other; then try again",
+            ),
             LogErrorKind::Io => Some("check the device, or use another store"),
         }
     }

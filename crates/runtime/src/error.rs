@@ -158,15 +158,13 @@ impl From<ConnectError> for StartError {
             ConnectError::Unreachable { .. } => {
                 Some("check that the server runs, its address, and the user (--nats-creds FILE)")
             }
-            ConnectError::NoAnswer { .. } => {
-                Some("check that the NATS server runs, and its port")
-            }
-            ConnectError::NoJetStream => {
-                Some("start the server with JetStream: nats-server -js; or enable JetStream for the account")
-            }
-            ConnectError::ServerTooOld { .. } => {
-                Some("install a newer version from https://nats.io/download, and start it: nats-server -js")
-            }
+            ConnectError::NoAnswer { .. } => Some("check that the NATS server runs, and its port"),
+            ConnectError::NoJetStream => Some(
+                "start the server with JetStream: nats-server -js; or enable JetStream for the account",
+            ),
+            ConnectError::ServerTooOld { .. } => Some(
+                "install a newer version from https://nats.io/download, and start it: nats-server -js",
+            ),
             ConnectError::Replicas { .. } => {
                 Some("use --nats-replicas 1 for one server, or start more servers as a cluster")
             }

@@ -35,9 +35,7 @@ pub enum JwksError {
     #[error("the key set is not JSON with a list `keys`")]
     Syntax(#[source] serde_json::Error),
     /// The set contains no key for signatures.
-    #[error(
-        "the key set has no usable key: use RSA of 2048 bits or more, P-256, P-384 or Ed25519"
-    )]
+    #[error("the key set has no usable key: use RSA of 2048 bits or more, P-256, P-384 or Ed25519")]
     NoUsableKey,
     /// The URL cannot be the URL of a key set.
     #[error("invalid URL of a key set: {0}")]

@@ -256,9 +256,7 @@ fn policies() -> impl TypedValueParser<Value = FollowUp> {
             FollowUp::Interrupt => {
                 "Stop the turn and keep its completed steps; then start a turn with the message"
             }
-            FollowUp::Replace => {
-                "Stop the turn and undo it; then start a turn with the message"
-            }
+            FollowUp::Replace => "Stop the turn and undo it; then start a turn with the message",
             FollowUp::Steer => "Send the message to the running turn, before its next step",
         })
     });
@@ -269,7 +267,9 @@ fn stop_policies() -> impl TypedValueParser<Value = StopPolicy> {
     let policies = [StopPolicy::Rollback, StopPolicy::Keep];
     let values = policies.map(|policy| {
         PossibleValue::new(policy.as_str()).help(match policy {
-            StopPolicy::Rollback => "Nothing: the conversation returns to its state before the turn",
+            StopPolicy::Rollback => {
+                "Nothing: the conversation returns to its state before the turn"
+            }
             StopPolicy::Keep => "The message, the completed steps, and a marker for the stop",
         })
     });

@@ -227,7 +227,8 @@ impl ChatLoop<'_> {
             return ChatEvent::MayLeave;
         }
         let names = names.join(", ");
-        let said = format!("still running: {names} · Ctrl-D or /quit again stops this work and leaves");
+        let said =
+            format!("still running: {names} · Ctrl-D or /quit again stops this work and leaves");
         chat.view.note(&said);
         ChatEvent::RunningWorkShown
     }

@@ -53,11 +53,9 @@ use view::ChatView;
 pub(crate) async fn chat(args: ChatArgs, host: &ProcessHost) -> Result<Exit, CliError> {
     let signals = host.signals()?;
     if args.with.json || args.with.stream_json {
-        return Err(
-            CliError::usage("`chat` has no JSON output").hint(
-                "`allstop run --session last --json \"…\"` sends one message and prints its envelope",
-            ),
-        );
+        return Err(CliError::usage("`chat` has no JSON output").hint(
+            "`allstop run --session last --json \"…\"` sends one message and prints its envelope",
+        ));
     }
     let grace = args.with.grace.map_or(GRACE_DEFAULT, Duration::from);
     let mut supervisor = Supervisor::new(signals, Control::new(grace));

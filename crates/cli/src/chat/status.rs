@@ -78,9 +78,7 @@ impl ChatStatus {
                 return format!("mode {mode}: reads run; all others are denied");
             }
             PermissionMode::Ask => "reads run",
-            PermissionMode::AcceptEdits => {
-                "reads and file changes in the working directory run"
-            }
+            PermissionMode::AcceptEdits => "reads and file changes in the working directory run",
         };
         format!("mode {mode}: {runs}; {others}")
     }

@@ -40,7 +40,9 @@ fn trust(host: &ProcessHost) -> Result<u8, CliError> {
         }
         ProjectFileSearch::ForeignOwner(path, user) => {
             let message = format!("{} belongs to another user (uid {user})", path.display());
-            return Err(CliError::usage(message).hint("copy the file: you can trust only your own files"));
+            return Err(
+                CliError::usage(message).hint("copy the file: you can trust only your own files")
+            );
         }
     };
     let trust = ProcessHost::project_trust()?;

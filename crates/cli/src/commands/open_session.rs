@@ -141,7 +141,9 @@ pub(super) fn find_open_session(
             ids.len(),
             ids.join(", ")
         );
-        return Err(CliError::usage(message).hint("choose one of these ids, or type more of the id"));
+        return Err(
+            CliError::usage(message).hint("choose one of these ids, or type more of the id")
+        );
     }
     Ok(matches.pop())
 }

@@ -128,10 +128,8 @@ fn failed(error: &TaskStoreError) -> CliError {
 
 async fn open(args: &WorkersArgs) -> Result<TaskManager, CliError> {
     let Some(options) = nats_options(args.store.store.as_deref(), &args.servers) else {
-        return Err(
-            CliError::usage("`allstop workers` needs a NATS store")
-                .hint("name the NATS servers: --store nats://HOST:4222"),
-        );
+        return Err(CliError::usage("`allstop workers` needs a NATS store")
+            .hint("name the NATS servers: --store nats://HOST:4222"));
     };
     let scope = Scope::root("workers", RootOptions::current());
     let opened = NatsLog::open(options, &scope).await;

@@ -80,9 +80,7 @@ impl ReceiptFile {
             None => path.to_owned(),
         };
         if found.is_some() && !may_be_removed(&file).map_err(|error| unwritable(&error))? {
-            return Err(failed(
-                &"the file is not a receipt, and would be deleted",
-            ));
+            return Err(failed(&"the file is not a receipt, and would be deleted"));
         }
         temporary(&file).map_err(|error| unwritable(&error.kind().into()))?;
         if found.is_some() {

@@ -178,7 +178,10 @@ fn watch(root: &Scope, mut reloaders: Vec<FileReloader>) -> Result<(), CliError>
             for (reload_file, last) in reloaders.iter_mut().zip(&mut faults) {
                 let fault = reload_file().err();
                 if let Some(error) = fault.as_ref().filter(|_| fault != *last) {
-                    tracing::warn!(error, "a changed file is invalid; its previous content stays in use");
+                    tracing::warn!(
+                        error,
+                        "a changed file is invalid; its previous content stays in use"
+                    );
                 }
                 *last = fault;
             }

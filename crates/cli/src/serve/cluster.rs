@@ -23,10 +23,9 @@ pub(super) const CONCURRENCY: usize = 16;
 pub(super) fn store(args: &ExecutionArgs) -> Result<Option<StoreChoice>, CliError> {
     let Some(mut options) = nats_options(args.store.store.as_deref(), &args.cluster.servers) else {
         if args.cluster.concurrency.is_some() {
-            return Err(
-                CliError::usage("--concurrency needs a NATS store")
-                    .hint("name the NATS servers: --store nats://HOST:4222; without NATS, use --max-tasks"),
-            );
+            return Err(CliError::usage("--concurrency needs a NATS store").hint(
+                "name the NATS servers: --store nats://HOST:4222; without NATS, use --max-tasks",
+            ));
         }
         return Ok(None);
     };

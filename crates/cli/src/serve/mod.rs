@@ -76,8 +76,10 @@ pub(crate) async fn work(args: WorkerArgs, host: &ProcessHost) -> Result<Exit, C
         stderr: host.output.stderr().clone(),
     };
     if args.concurrency() == 0 {
-        return Err(CliError::usage("--concurrency of a worker must be at least 1")
-            .hint("omit --concurrency for 16 tasks, or pass a number from 1"));
+        return Err(
+            CliError::usage("--concurrency of a worker must be at least 1")
+                .hint("omit --concurrency for 16 tasks, or pass a number from 1"),
+        );
     }
     run(args, host).await
 }

@@ -211,6 +211,9 @@ mod tests {
             "the session was in /tmp; its tools now work in /. To continue there: cd /tmp && allstop x"
         );
         let gone = folder_words("/no such", here, "allstop x").unwrap();
-        assert!(gone.ends_with("The earlier folder no longer exists"), "{gone}");
+        assert!(
+            gone.ends_with("The earlier folder no longer exists"),
+            "{gone}"
+        );
     }
 }

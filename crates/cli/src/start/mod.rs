@@ -163,7 +163,8 @@ fn late_servers(system: &System) -> TurnError {
             names.join(" and ")
         ),
         hint: Some(
-            "set a shorter `handshake_timeout` in the server's section to run without the server".to_owned(),
+            "set a shorter `handshake_timeout` in the server's section to run without the server"
+                .to_owned(),
         ),
     }
 }

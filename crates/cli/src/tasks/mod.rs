@@ -131,7 +131,9 @@ async fn run(
             printer.lines(view::list(&tasks, printer.style, now));
             if has_more {
                 let more = limit.get() * 2;
-                printer.note(&format!("the server has more tasks: --limit {more} lists more"));
+                printer.note(&format!(
+                    "the server has more tasks: --limit {more} lists more"
+                ));
             }
             Ok(0)
         }

@@ -103,9 +103,7 @@ impl ServerTask {
         let requested = requested.filter(|_| !self.status.state.is_terminal())?;
         Some(match &*requested {
             "no_owner" => "the stop request is recorded; no worker has the task now",
-            _ => {
-                "the stop request is recorded; the task's worker has not confirmed it yet"
-            }
+            _ => "the stop request is recorded; the task's worker has not confirmed it yet",
         })
     }
 }

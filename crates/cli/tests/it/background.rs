@@ -81,7 +81,8 @@ fn kept_work_is_named_by_later_commands() {
     let kept = run().args("--keep-background hello").end().ok();
     assert_eq!(kept.stdout, "Started.\n");
     assert!(
-        kept.stderr.contains("bg_1 keeps running: echo here; sleep 600"),
+        kept.stderr
+            .contains("bg_1 keeps running: echo here; sleep 600"),
         "{kept:#?}"
     );
     assert!(!place.leftovers().is_empty());

@@ -346,7 +346,8 @@ fn chat_stops_one_background_command_and_undoes_a_turn() {
     user.types("server").waits_for("It is up.");
     user.types("/stop bg_1").waits_for("stopped by SIGTERM");
     user.types("/undo").waits_for("turn 1 is undone");
-    user.types("/history").waits_for("the conversation is empty");
+    user.types("/history")
+        .waits_for("the conversation is empty");
     user.types("/unod").waits_for("did you mean /undo?");
     user.presses(CTRL_D);
     let (ended, screen) = user.leaves_chat();
@@ -523,10 +524,7 @@ fn without_a_terminal_each_line_is_a_message() {
         ended.stdout,
         "A short answer.\nA short answer.\nIt is up.\n"
     );
-    assert!(
-        ended.stderr.contains("stopping bg_1: "),
-        "{ended:#?}"
-    );
+    assert!(ended.stderr.contains("stopping bg_1: "), "{ended:#?}");
     place.assert_nothing_runs();
 
     let lines = place.file("lines", "no reply for this\nshort\n");

@@ -84,7 +84,7 @@ fn processes_of_two_namespaces_have_a_socket_each() {
     };
     let both = ["a.db", "b.db"].map(hangs);
     eventually("both are listed", || {
-        let listed = on_store(&place, "ps").ok().stdout;
+        let listed = place.allstop().args("ps").end().ok().stdout;
         (listed.matches("run in process 1,").count() == 2).then_some(())
     });
     let stopped = place.allstop().args("stop --all --json").end().ok().stdout;

@@ -133,7 +133,11 @@ fn no_is_remembered_and_no_answer_is_not() {
     assert!(screen.contains("answer y or n"), "{screen}");
     unasked(&place);
     let ended = hello(&place).end().ok();
-    assert!(ended.stderr.contains("you declined to trust it"), "{}", ended.stderr);
+    assert!(
+        ended.stderr.contains("you declined to trust it"),
+        "{}",
+        ended.stderr
+    );
     assert_eq!(hooked(&place), 0);
 }
 
@@ -181,11 +185,7 @@ fn command_trusts_and_forgets() {
     hello(&place).end().ok();
     assert_eq!(hooked(&place), 1);
     let again = place.allstop().args("config untrust").end().ok();
-    assert!(
-        again.stdout.contains("no saved answer"),
-        "{}",
-        again.stdout
-    );
+    assert!(again.stdout.contains("no saved answer"), "{}", again.stdout);
 }
 
 #[test]

@@ -496,7 +496,11 @@ fn stalled_watcher_holds_nothing_up() {
     leaves.wait_stderr("watching session");
     leaves.signal(Signal::INT);
     let left = leaves.end(FACT_MAX).ok();
-    assert!(left.stderr.contains("keeps running · to stop it"), "{}", left.stderr);
+    assert!(
+        left.stderr.contains("keeps running · to stop it"),
+        "{}",
+        left.stderr
+    );
     stop(&place, "--all --now").ok();
     user.waits_for("verified.").presses("\x04");
     eventually("the end of the chat", || {

@@ -176,7 +176,8 @@ fn stop_of_all_names_a_suspended_process() {
     // In parallel, because each command waits for the process.
     let (turns, all) = (stop("--extent turn"), stop("--now --json"));
     let (turns, all) = (turns.end(FACT_MAX), all.end(FACT_MAX));
-    for stopped in [&turns, &all] {
+    let listed = place.allstop().args("ps --json").end();
+    for stopped in [&turns, &all, &listed] {
         assert_eq!(stopped.code, 1, "{stopped:?}");
         assert_eq!(stopped.stderr.lines().count(), 1, "{stopped:?}");
         assert!(stopped.stderr.contains(&said), "{stopped:?}");

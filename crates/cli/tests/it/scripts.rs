@@ -307,10 +307,7 @@ fn receipt_file_removes_nothing_but_receipts() {
         .arg(format!("script:{}", script.display()));
     let ended = run.arg("hello").end();
     assert_eq!(ended.code, 2, "{ended:#?}");
-    assert!(
-        ended.stderr.contains("is not a receipt"),
-        "{ended:#?}"
-    );
+    assert!(ended.stderr.contains("is not a receipt"), "{ended:#?}");
     let kept = std::fs::read_to_string(&script).expect("it is there");
     assert_eq!(kept, "replies: [{text: Hello.}]");
 }

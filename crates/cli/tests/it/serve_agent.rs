@@ -145,7 +145,11 @@ fn killed_server_leaves_no_task_working() {
         .args(&format!("tasks stop {} {url}", id_of(&task)));
     let stop = stop.end();
     assert_eq!(stop.code, 1, "nothing was verified: {}", stop.stderr);
-    assert!(stop.stderr.contains("it is unknown whether"), "{}", stop.stderr);
+    assert!(
+        stop.stderr.contains("it is unknown whether"),
+        "{}",
+        stop.stderr
+    );
     let next = send(&server, "m2", "hello", None, false);
     assert_eq!(next["status"]["state"], "TASK_STATE_COMPLETED", "{next}");
     assert_eq!(server.running.end_by(Signal::TERM).code, 143);

@@ -54,7 +54,12 @@ fn stop_of_all_does_not_need_the_store() {
     std::fs::write(folder.join("store.db"), "no database").expect("a file");
     let stopped = place.allstop().args("stop --all --json").end();
     assert_eq!(stopped.code, 1, "{stopped:?}");
-    assert!(stopped.stderr.contains("the search for work that was left running failed"), "{stopped:?}");
+    assert!(
+        stopped
+            .stderr
+            .contains("the search for work that was left running failed"),
+        "{stopped:?}"
+    );
     let envelope = running.end(FACT_MAX).envelope();
     assert_eq!(
         envelope["receipt"],
@@ -78,6 +83,8 @@ fn stop_on_a_store_leaves_the_sessions_of_others_alone() {
     assert_eq!(last["receipt"]["outcome"], "already_ended", "{last:#}");
     let listed = place.allstop().args("ps").end().ok().stdout;
     assert!(listed.contains("runs"), "the other one goes on: {listed}");
+    let listed = on_store(&place, "ps", "one.db").ok().stdout;
+    assert!(!listed.contains("runs"), "the other store: {listed}");
     on_store(&place, "stop last", "other.db").ok();
     assert_eq!(other.end(FACT_MAX).code, 130);
 }

@@ -100,7 +100,11 @@ fn stop_without_a_worker_answer_is_pending() {
     let said = "the stop request is recorded; the task's worker has not confirmed it yet";
     let stopped = tasks(&place, server, "stop t1");
     assert_eq!(stopped.code, 1, "{}", stopped.stderr);
-    for said in [said, "A worker carries out the stop", "allstop tasks watch t1"] {
+    for said in [
+        said,
+        "A worker carries out the stop",
+        "allstop tasks watch t1",
+    ] {
         assert!(stopped.stderr.contains(said), "{}", stopped.stderr);
     }
     assert!(!stopped.stderr.contains("unknown"), "{}", stopped.stderr);

@@ -203,9 +203,7 @@ pub(super) fn messages(
         let records = read_records(server.system().log(), &id, usize::MAX).await;
         let records = records.map_err(|error| failed(&error))?;
         if records.is_empty() {
-            return Err(RpcError::invalid_params(format!(
-                "session {id} not found"
-            )));
+            return Err(RpcError::invalid_params(format!("session {id} not found")));
         }
         Ok(json!({ "events": history(&id, &server.options().version, &records) }))
     }))

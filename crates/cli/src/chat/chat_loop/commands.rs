@@ -84,10 +84,9 @@ impl ChatLoop<'_> {
             }
             ChatCommand::Undo => {
                 self.print_when_ready(async |session| match session.undo().await {
-                    Ok(turn) => format!(
-                        "turn {} is undone; the effects of its calls remain",
-                        turn.0
-                    ),
+                    Ok(turn) => {
+                        format!("turn {} is undone; the effects of its calls remain", turn.0)
+                    }
                     Err(error) => format!("nothing is undone: {error}"),
                 })
             }
@@ -280,7 +279,10 @@ fn find_call(given: Option<&str>, calls: &[CommandCall]) -> Result<CallId, Strin
                 .iter()
                 .map(|call| format!("{} ({})", call.id, call.name))
                 .collect();
-            Err(format!("several calls match, choose one: {}", names.join(", ")))
+            Err(format!(
+                "several calls match, choose one: {}",
+                names.join(", ")
+            ))
         }
     }
 }

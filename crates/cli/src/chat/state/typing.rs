@@ -181,7 +181,8 @@ impl TypedInput {
                 InputResult::Nothing
             }
             EditResult::TooLong => InputResult::Note(
-                "the input is too long: write it to a file, and ask the model to read the file".to_owned(),
+                "the input is too long: write it to a file, and ask the model to read the file"
+                    .to_owned(),
             ),
         }
     }

@@ -83,7 +83,9 @@ impl SessionsError {
                 let near: Vec<_> = near.iter().map(|id| format!("`{id}`")).collect();
                 Some(format!("did you mean {}?", near.join(" or ")))
             }
-            Self::Ambiguous { .. } => Some("choose one of these ids, or type more of the id".to_owned()),
+            Self::Ambiguous { .. } => {
+                Some("choose one of these ids, or type more of the id".to_owned())
+            }
             Self::StillRuns { id, .. } => {
                 let stop = flags.command(&format!("stop {id}"));
                 Some(format!("stop it first: `{stop}`"))

@@ -69,11 +69,7 @@ impl WatchView {
 
     /// Shows that the watch has begun.
     pub(super) fn begin(&self, target: &OpenTarget) {
-        let idle = if target.is_busy {
-            ""
-        } else {
-            ", idle now"
-        };
+        let idle = if target.is_busy { "" } else { ", idle now" };
         self.note(&format!(
             "watching session {} of allstop {} in process {}{idle} · Ctrl-C stops watching; the session keeps running",
             short(target.session.as_str()),
