@@ -1,4 +1,4 @@
-//! One-line label of a tool call, for people: the work that the call does.
+//! One-line label of a tool call for people. The label describes the work of the call.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use crate::terminal_text::{escape, is_unsafe};
 /// Maximum length of a label, in characters: a line or two of a terminal.
 pub const LABEL_CHARS_MAX: usize = 200;
 
-/// Arguments that describe a call, the most informative first.
+/// Arguments that describe a call, in order: the most informative argument is first.
 const LABEL_KEYS: [&str; 5] = ["command", "path", "pattern", "url", "prompt"];
 
-/// The most informative argument of a call: the command line of a shell, the file of an edit, the prompt of an agent.
-/// `None` if the arguments contain none of these.
+/// Label of a call: its most informative argument, such as the command line of a shell, the file of an edit, or the
+/// prompt of an agent. `None` if the call has no such argument.
 pub fn call_label(arguments: &Arguments) -> Option<Arc<str>> {
     let Arguments::Json(arguments) = arguments else {
         return None;
@@ -26,7 +26,7 @@ pub fn call_label(arguments: &Arguments) -> Option<Arc<str>> {
     (!label.is_empty()).then(|| label.into())
 }
 
-/// A call in a few words: the tool and its most informative argument. Not escaped.
+/// Short description of a call: the tool and its most informative argument. The text is not escaped.
 pub fn describe_call(name: &str, arguments: &Arguments) -> String {
     let value = match arguments {
         Arguments::Malformed(_) => return format!("{name} (its arguments are not JSON)"),
@@ -57,7 +57,7 @@ fn one_line(text: &str) -> String {
         if at > 0 {
             label.push(' ');
         }
-        // Escapes only lengthen a text, so the label never contains more of the word than this.
+        // A word is never shorter after escaping, so this number of its characters fills the label.
         let end = word.char_indices().nth(LABEL_CHARS_MAX);
         let start = end.map_or(word, |(end, _)| &word[..end]);
         label += &escape(start, is_unsafe);

@@ -1,17 +1,18 @@
 //! Commit versus stop: one atomic decision. The first caller wins; every later caller receives the verdict.
 //!
-//! A verdict for the commit only ends the race. If the commit cannot be written afterwards, the turn ends as `error`
-//! ([`PendingCommit::fail`](crate::turn::PendingCommit::fail)), and a later stop still loses.
+//! A verdict for the commit only decides between commit and stop. If the write of the commit fails afterwards, the turn
+//! ends as `error` ([`PendingCommit::fail`](crate::turn::PendingCommit::fail)). A stop that comes after the verdict
+//! changes nothing, even then.
 
 use crate::cause::Cause;
 use crate::sync::OnceLock;
 
-/// The decision of a turn between commit and stop. Any thread may decide, with [`CommitDecision::commit`] or
-/// [`CommitDecision::stop`]; the first call counts.
+/// The decision of a turn between commit and stop. Any thread may call [`CommitDecision::commit`] or
+/// [`CommitDecision::stop`]; only the first call decides.
 #[derive(Debug, Default)]
 pub struct CommitDecision {
     verdict: OnceLock<CommitVerdict>,
-    /// True if the commit is durable, false if the store refused it; empty until the store answers.
+    /// True if the commit is durable, false if the store refused the commit. Empty until the store answers.
     written: OnceLock<bool>,
 }
 
@@ -31,7 +32,8 @@ pub enum DecisionState {
     Undecided,
     /// The turn is stopped, and can no longer commit.
     Stopped(Cause),
-    /// The verdict is commit and its write is not confirmed: the turn is not stopped, and not yet committed.
+    /// The verdict is commit, but the store has not confirmed the write. The turn can no longer be stopped, and is not
+    /// committed yet.
     Committing,
     /// The commit is durable.
     Committed,
@@ -39,7 +41,7 @@ pub enum DecisionState {
     NotCommitted,
 }
 
-/// Permission to commit one turn. Only a decision for the commit creates it, and the commit consumes it.
+/// Permit to commit one turn. Only a decision for the commit creates a permit, and the commit consumes the permit.
 #[derive(Debug)]
 #[must_use = "a permit that is dropped leaves a turn that can neither commit nor be stopped"]
 pub struct CommitPermit(());
@@ -61,7 +63,8 @@ impl CommitDecision {
         }
     }
 
-    /// Decides for the stop. Returns true if this call was the first to decide; a later cause changes nothing.
+    /// Decides for the stop. Returns true if this call was the first one to decide. After an earlier decision, the call
+    /// changes nothing.
     pub fn stop(&self, cause: Cause) -> bool {
         self.verdict.set(CommitVerdict::Stop(cause)).is_ok()
     }

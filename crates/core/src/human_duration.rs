@@ -19,7 +19,7 @@ pub enum DurationError {
     /// The duration is negative.
     #[error("the duration {0:?} is negative; write 500ms, 2s, 5m or 8h")]
     Negative(String),
-    /// The unit is missing, so seconds and minutes are indistinguishable.
+    /// The unit is missing, so the number could mean seconds or minutes.
     #[error("the duration {0:?} has no unit; write {0}ms, {0}s, {0}m or {0}h")]
     NoUnit(String),
     /// The unit is unknown.
@@ -33,7 +33,8 @@ pub enum DurationError {
     TooLong(String),
 }
 
-/// Longest duration in milliseconds: 100 years. A clock can still add this duration to the present time.
+/// Longest duration in milliseconds: 100 years. This duration can still be added to the present time without an
+/// overflow.
 const DURATION_MS_MAX: u64 = 100 * 365 * 24 * 60 * 60 * 1000;
 
 impl FromStr for HumanDuration {

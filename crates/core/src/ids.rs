@@ -1,4 +1,4 @@
-//! Id types. The owner of each id creates it and passes it in: this crate draws no random numbers.
+//! Id types. The code that needs a new id creates the id and passes it in: this crate generates no random numbers.
 
 use std::fmt;
 use std::sync::Arc;

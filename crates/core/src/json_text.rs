@@ -6,10 +6,10 @@ const RESERVED: &[u8] = b"$serde_json::private::";
 /// True if an object in this JSON has a key that `serde_json` reserves for itself. Refuse such a text: its parsed value
 /// differs from the text, and parsing it can overflow the stack.
 ///
-/// `serde_json::Value` reads an object with the key `$serde_json::private::RawValue` as the JSON in the string that
-/// follows the key. The depth inside that string counts from zero, regardless of the depth limit of the enclosing text.
-/// Strings are scanned, not parsed: JSON in a string is harmless unless a reserved key precedes it. This function does
-/// not recurse. It leaves invalid JSON to its parser.
+/// If an object has the key `$serde_json::private::RawValue`, `serde_json::Value` parses the string after the key as
+/// JSON. Inside that string, `serde_json` counts the nesting depth from zero again, so the depth limit of the whole
+/// text has no effect. Strings are scanned, not parsed: JSON in a string is harmless unless a reserved key precedes the
+/// string. This function does not recurse. It does not report invalid JSON, because the parser does.
 pub fn has_reserved_key(json: &[u8]) -> bool {
     let mut rest = json;
     while let Some(string) = next_string(&mut rest) {
@@ -21,7 +21,7 @@ pub fn has_reserved_key(json: &[u8]) -> bool {
     false
 }
 
-/// True if these bytes contain the prefix of a reserved key. For formats without escapes.
+/// True if these bytes contain the prefix of a reserved key. Use this function only for formats without escapes.
 pub fn has_reserved_words(bytes: &[u8]) -> bool {
     let words = bytes.windows(RESERVED.len());
     words.into_iter().any(|words| words == RESERVED)
@@ -67,7 +67,7 @@ mod tests {
             (r#"{"\u0024serde_json::private::RawValue":"[]"}"#, true),
             (r#"{"$serde_json\u003a:private::RawValue"  :"[]"}"#, true),
             (r#"{"a\\":"x","$serde_json::private::RawValue":""}"#, true),
-            // A reserved key in a message is ordinary text.
+            // A reserved key inside a message is ordinary text.
             (r#"{"text":"$serde_json::private::RawValue"}"#, false),
             (
                 r#"{"text":"{\"$serde_json::private::RawValue\":1}"}"#,

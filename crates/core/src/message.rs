@@ -26,7 +26,7 @@ pub enum Effect {
 }
 
 impl Effect {
-    /// True if a call with this effect and an unknown outcome may be repeated without asking.
+    /// True if a call with this effect may be repeated without a question to the user, although its outcome is unknown.
     pub fn may_repeat(self) -> bool {
         matches!(self, Self::ReadOnly | Self::Idempotent)
     }
@@ -66,15 +66,15 @@ impl Arguments {
             Self::Malformed(text) => text.len(),
             Self::Json(value) => {
                 let mut counter = ByteCounter(0);
-                // Counting cannot fail, and a `Value` always serializes.
+                // Counting the bytes cannot fail, and a `Value` can always be serialized.
                 drop(serde_json::to_writer(&mut counter, value));
                 counter.0
             }
         }
     }
 
-    /// Replaces arguments that are nested too deeply for a log with malformed ones: the call is rejected and never
-    /// runs.
+    /// If the arguments are nested too deeply for a log, replaces them with malformed arguments. Such a call is
+    /// rejected and never runs.
     pub(crate) fn bound(&mut self) {
         if let Self::Json(value) = self
             && !is_within(value, ARGUMENTS_DEPTH_MAX)
@@ -184,7 +184,7 @@ impl Message {
     }
 }
 
-/// Hand-written for speed: serde's derive for an internally tagged enum copies all fields before it reads them, and
+/// Written by hand for speed. Serde's derive for an internally tagged enum copies all fields before it reads them, and
 /// messages are the largest part of a session.
 impl<'de> Deserialize<'de> for Message {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
@@ -257,7 +257,8 @@ pub enum InvalidHistory {
     DuplicateCall(CallId),
 }
 
-/// Checks that every tool call has exactly one result before the next message of another kind.
+/// Checks that each tool call has exactly one result, and that all results of a message come before the next message of
+/// another kind.
 ///
 /// # Errors
 /// Returns the first violation.

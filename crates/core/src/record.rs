@@ -35,7 +35,7 @@ pub enum SessionRecord {
         /// Working folder at the opening.
         folder: Arc<str>,
     },
-    /// The session was opened with changed settings. Optional: older versions skip the record.
+    /// The session was opened with changed settings. This record is optional, and older versions skip it.
     SettingsChanged {
         /// Time of the opening.
         at: Timestamp,
@@ -91,13 +91,13 @@ pub enum SessionRecord {
         id: CallId,
         /// Outcome of the call.
         outcome: CallOutcome,
-        /// Usage of a model call or a sub-agent. The metered total includes it, and never subtracts it.
+        /// Usage of a model call or a sub-agent. The metered total includes this usage, and never becomes smaller.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<Usage>,
         /// Reason for an incomplete answer, for model calls.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         finish: Option<FinishReason>,
-        /// Exit code, for tool calls that ran a command to its end.
+        /// Exit code, for a tool call whose command ended by itself.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         exit_code: Option<i32>,
     },
@@ -131,8 +131,9 @@ pub enum SessionRecord {
         /// Usage that the turn adds to the committed total: zero under `rollback`.
         usage: Usage,
     },
-    /// A stop that is not limited to one turn: of a call, background work or the session. The stop of a single turn is
-    /// in that turn's ending. Optional: older versions skip the record.
+    /// Receipt of a stop that was not limited to one turn: a stop of a call, of background work or of the session. The
+    /// receipt of a single turn's stop is in the ending of that turn. This record is optional, and older versions skip
+    /// it.
     Stopped {
         /// Receipt of the stop.
         receipt: Arc<Receipt>,
@@ -158,7 +159,7 @@ pub enum SessionRecord {
         /// Time of the undo.
         at: Timestamp,
     },
-    /// Tokens used outside a turn without a result, such as a stopped summary.
+    /// Tokens that were used outside a turn and produced no result, such as the tokens of a stopped summary.
     Metered {
         /// Time of the use.
         at: Timestamp,
@@ -178,9 +179,9 @@ pub enum SessionRecord {
         /// Kind of work.
         #[serde(default)]
         kind: BackgroundKind,
-        /// `attached` if a session that becomes idle waits for it.
+        /// `attached` if an idle session waits for the work.
         attachment: Attachment,
-        /// Process of the work, if it has one: the shell itself.
+        /// Main process of the work, such as the shell, if the work has a process.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         process: Option<ProcessIdentity>,
         /// Keeper of the process, if it has one.
@@ -267,7 +268,7 @@ pub struct StartedCall {
     pub kind: StartedCallKind,
 }
 
-/// Hand-written for the same reason as the `Deserialize` of [`Message`].
+/// Written by hand for the same reason as the `Deserialize` of [`Message`].
 impl<'de> Deserialize<'de> for StartedCall {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]

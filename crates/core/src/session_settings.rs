@@ -21,8 +21,8 @@ pub struct SessionSettings {
 }
 
 impl SessionSettings {
-    /// Settings with this model. Omits a URL that may contain a password or a key (with `@` or `?`), together with its
-    /// model: the name alone would select a model of another server.
+    /// Settings with this model. Omits a URL that may contain a password or a key (a URL with `@` or `?`), and then
+    /// omits the model too: without the URL, the name would select a model of another server.
     pub fn new(model: Option<&str>, base_url: Option<&str>, folder: &str) -> Self {
         let has_secret = base_url.is_some_and(|url| url.contains(['@', '?']));
         let kept = |text: Option<&str>| text.filter(|_| !has_secret).map(Arc::from);

@@ -1,4 +1,4 @@
-//! Reads text directly into an `Arc<str>`. Serde's own implementation allocates a `String` first, for each id and each
+//! Reads text directly into an `Arc<str>`. Serde's own implementation first allocates a `String` for each id and each
 //! message of a session.
 
 use std::fmt;

@@ -34,7 +34,7 @@ pub enum StopReason {
 }
 
 impl StopReason {
-    /// The exit code of `allstop run`. A shutdown by SIGHUP exits with 129 instead; the binary handles that signal.
+    /// The exit code of `allstop run`. After SIGHUP, the exit code is 129 instead; the binary handles that case.
     pub fn exit_code(self) -> u8 {
         match self {
             Self::Completed => 0,

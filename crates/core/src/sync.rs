@@ -1,4 +1,4 @@
-//! Synchronization primitives of decisions between threads. A concurrency model checker replaces this module and builds
-//! the rest of the source unchanged.
+//! Synchronization primitives for decisions between threads. A concurrency model checker replaces this module, and
+//! builds the rest of the source unchanged.
 
 pub(crate) use std::sync::OnceLock;

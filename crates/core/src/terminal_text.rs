@@ -1,13 +1,13 @@
 //! Definition of the characters that must not reach a terminal unescaped.
 //!
-//! Control sequences can hide a line, write to the clipboard or answer a question for the user. Invisible characters
-//! and direction marks can disguise a command. Code that produces text for people escapes all of these characters; code
-//! that sends text to programs keeps them.
+//! Control sequences can hide a line, write to the clipboard or answer a question in place of the user. Invisible
+//! characters and direction marks can disguise a command. Code that prints text for people escapes all of these
+//! characters. Code that sends text to programs keeps them.
 //!
-//! There are two sets. [`is_unsafe`] is for text that people read. It allows the joiners and variation selectors of
-//! scripts and emoji, so that `👩‍🚀` stays one letter; these characters cannot control a terminal, and such a text is no
-//! basis for a decision. [`is_unsafe_in_question`] is for text that people approve. It allows no invisible character,
-//! and no blank except the space.
+//! There are two sets of characters. [`is_unsafe`] is for text that people only read. This set does not contain the
+//! joiners and variation selectors of scripts and emoji, so `👩‍🚀` stays one letter. These characters cannot control a
+//! terminal, and people make no decision from such a text. [`is_unsafe_in_question`] is for text that people approve.
+//! This set contains every invisible character, and every blank except the space.
 
 use std::borrow::Cow;
 
@@ -24,7 +24,8 @@ pub fn is_unsafe(c: char) -> bool {
         || (is_invisible(c) && !is_joiner(c))
 }
 
-/// Like [`is_unsafe`], but for text that a person approves: also joiners, variation selectors and unusual blanks.
+/// Like [`is_unsafe`], but for text that a person approves. Joiners, variation selectors and unusual blanks are unsafe
+/// too.
 pub fn is_unsafe_in_question(c: char) -> bool {
     is_unsafe(c) || is_joiner(c) || c == '\u{2800}' || (c.is_whitespace() && c != ' ')
 }
@@ -45,7 +46,8 @@ pub fn escape(text: &str, is_wrong: impl Fn(char) -> bool) -> Cow<'_, str> {
     Cow::Owned(safe)
 }
 
-/// True if a character joins or changes its neighbours: ZWNJ, ZWJ, and the selectors of text and emoji style.
+/// True if a character joins or changes the characters next to it: ZWNJ, ZWJ, and the selectors of text and emoji
+/// style.
 fn is_joiner(c: char) -> bool {
     matches!(c, '\u{200c}' | '\u{200d}' | '\u{fe0e}' | '\u{fe0f}')
 }

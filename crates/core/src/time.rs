@@ -11,7 +11,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 #[schemars(with = "String", extend("format" = "date-time"))]
 pub struct Timestamp(i64);
 
-/// Suffix of a time beyond the calendar, which a wrong clock can produce. It follows the milliseconds since 1970.
+/// Suffix of a time outside the calendar's range, which a wrong clock can produce. The text is the milliseconds since
+/// 1970, then this suffix.
 const OUTSIDE_THE_CALENDAR: &str = "ms";
 
 impl Timestamp {
@@ -37,7 +38,7 @@ impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match calendar::text(self.0) {
             Some(text) => f.write_str(text.as_str()),
-            // Avoids a panic, and the text can still be parsed.
+            // Such a time must not cause a panic. This text can be parsed again.
             None => write!(f, "{}{OUTSIDE_THE_CALENDAR}", self.0),
         }
     }
@@ -74,17 +75,17 @@ impl<'de> Deserialize<'de> for Timestamp {
     }
 }
 
-/// RFC 3339, written as `2026-11-22T14:22:46.440Z`. Every record of a log has a timestamp, and this code takes a tenth
-/// of the time of a general calendar library.
+/// Times in RFC 3339, written as `2026-11-22T14:22:46.440Z`. Every record of a log has a timestamp, so speed matters:
+/// this code needs a tenth of the time that a general calendar library needs.
 mod calendar {
     use std::ops::Range;
 
     const LEN: usize = 24;
     const DAY_MS: i64 = 86_400_000;
-    /// From the year 1 to the last days of the year 9999: the range that older versions can read.
+    /// Times from the year 1 to the last days of the year 9999. Older versions can read this range.
     const WRITTEN_MS: Range<i64> = -62_135_596_800_000..253_402_207_200_000;
-    /// Days from March 1st of the year 0, the start of the calculation, to 1970. Years begin in March here, so that a
-    /// leap day is the last day of its year.
+    /// Number of days from March 1st of the year 0 to the start of 1970. The calculation begins at March 1st. Its years
+    /// begin in March, so that a leap day is the last day of its year.
     const DAYS_TO_1970: i64 = 719_468;
     const DAYS_OF_400_YEARS: i64 = 146_097;
 
@@ -172,7 +173,7 @@ mod calendar {
         minutes(number(zone, 1, 2)?, number(zone, 4, 2)?)
     }
 
-    /// The milliseconds at the beginning, if there are any, and the bytes after their digits.
+    /// The milliseconds at the beginning of the text, if there are any, and the bytes after the digits.
     fn fraction(bytes: &[u8]) -> Option<(i64, &[u8])> {
         let Some(digits) = bytes.strip_prefix(b".") else {
             return Some((0, bytes));
@@ -187,7 +188,7 @@ mod calendar {
         Some((ms, rest))
     }
 
-    /// Date of a day, which is counted since 1970.
+    /// Calendar date of a day. The day is given as a number of days since 1970.
     fn date(days: i64) -> (i64, i64, i64) {
         let days = days + DAYS_TO_1970;
         let (era, of_era) = (days / DAYS_OF_400_YEARS, days % DAYS_OF_400_YEARS);
@@ -203,7 +204,7 @@ mod calendar {
         )
     }
 
-    /// Day of a date, counted since 1970.
+    /// Number of days from 1970 to this date.
     fn days((year, month, day): (i64, i64, i64)) -> i64 {
         let (year, month) = if month > 2 {
             (year, month - 3)

@@ -22,8 +22,8 @@ impl Millis {
         self.0
     }
 
-    /// Measures the time from another request, which came `by_ms` milliseconds earlier. 0 if the time would be
-    /// negative.
+    /// Converts the time since the receipt's request to the time since another request, which came `by_ms` milliseconds
+    /// earlier. A negative result becomes 0.
     pub(super) fn shifted(self, by_ms: f64) -> Self {
         Self((self.0 + by_ms).max(0.0))
     }
@@ -125,7 +125,8 @@ pub enum ItemState {
 }
 
 impl ItemState {
-    /// Measures `after_ms` from another request, which came `by_ms` milliseconds earlier; later if `by_ms` is negative.
+    /// Converts `after_ms` to the time since another request, which came `by_ms` milliseconds earlier. If `by_ms` is
+    /// negative, the other request came later.
     pub(super) fn shift(&mut self, by_ms: f64) {
         let after_ms = match self {
             Self::Finished { after_ms } | Self::Unknown { after_ms, .. } => after_ms.as_mut(),
@@ -149,7 +150,7 @@ impl ItemState {
         }
     }
 
-    /// True if this item keeps a receipt from being quiet, provided that it is in the extent.
+    /// True if a receipt with this item in its extent is not quiet.
     pub fn breaks_quiet(&self) -> bool {
         matches!(
             self,

@@ -2,11 +2,11 @@
 //!
 //! Invariants, upheld by the constructors:
 //! 1. An item that is `stopped` has `how`, `after_ms` and its [`Evidence`].
-//! 2. `quiet` is true exactly when no item of the extent is `still_running`, `unreachable` or `refused`. An engine of
-//!    the extent that has not acknowledged the stop counts as such an item ([`ItemKind::Engine`]).
+//! 2. `quiet` is true exactly when no item of the extent is `still_running`, `unreachable` or `refused`. If an engine
+//!    of the extent has not acknowledged the stop, the engine is such an item ([`ItemKind::Engine`]).
 //! 3. `cancel_observed` is true exactly when the stop was carried out and no item of the extent is `still_running` or
 //!    `unreachable`. It is computed from the items, never set.
-//! 4. While an engine of the extent has not acknowledged the stop, `conversation` is `unknown`.
+//! 4. `conversation` is `unknown` as long as an engine of the extent has not acknowledged the stop.
 
 mod item;
 mod item_enums;
@@ -75,7 +75,8 @@ pub struct StopInfo {
 }
 
 impl StopInfo {
-    /// Sort key of stops. It orders two stops of the same millisecond identically in every process.
+    /// Sort key of stops. The key also contains the id, so that every process sorts two stops of the same millisecond
+    /// in the same order.
     pub fn order(&self) -> (Timestamp, &StopId) {
         (self.requested_at, &self.stop_id)
     }
@@ -96,7 +97,7 @@ pub struct Receipt {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     quiet_after_ms: Option<Millis>,
     cancel_observed: bool,
-    // Shared, because the turn, its log and the requester each hold a copy of a receipt, and the items never change.
+    // Shared, because the items never change, and the turn, its log and the requester each hold a copy of a receipt.
     items: Arc<[ReceiptItem]>,
     conversation: ConversationEffect,
     usage: Usage,
@@ -105,14 +106,14 @@ pub struct Receipt {
 /// Result of a stop that was carried out.
 #[derive(Debug, Clone, Default)]
 pub struct StopFindings {
-    /// Every item of the extent, and items outside it that are worth reporting.
+    /// All items of the extent, and important items outside the extent.
     pub items: Arc<[ReceiptItem]>,
-    /// Time from the request to the last ending.
+    /// Time from the request to the end of the last item.
     pub elapsed: Duration,
 }
 
 impl Receipt {
-    /// Creates the receipt of a stop that was carried out. `quiet` and `cancel_observed` follow from the items.
+    /// Creates the receipt of a stop that was carried out. `quiet` and `cancel_observed` are computed from the items.
     pub fn of_stop(request: StopInfo, findings: StopFindings) -> Self {
         let (mut quiet, mut something_left, mut engine_left) = (true, false, false);
         // A single pass, because a receipt may have ten thousand items.
@@ -150,8 +151,8 @@ impl Receipt {
         Self::nothing_stopped(request, outcome, Arc::default())
     }
 
-    /// Creates the receipt of a stop that came too late. `still_running` is the work of its extent that still runs;
-    /// without such work, the receipt is quiet.
+    /// Creates the receipt of a stop that came too late. `still_running` lists the work of the extent that still runs.
+    /// If the list is empty, the receipt is quiet.
     pub fn already_ended(request: StopInfo, still_running: Vec<ReceiptItem>) -> Self {
         Self::nothing_stopped(request, NothingToStop::AlreadyEnded, still_running.into())
     }
@@ -173,7 +174,7 @@ impl Receipt {
         }
     }
 
-    /// Creates the receipt of a dry run: every item of the extent that runs.
+    /// Creates the receipt of a dry run. The items are all running work of the extent.
     pub fn of_preview(request: StopInfo, mut items: Vec<ReceiptItem>) -> Self {
         for item in &mut items {
             if let ItemState::StillRunning { why } = &mut item.state
@@ -195,14 +196,14 @@ impl Receipt {
         }
     }
 
-    /// Returns the receipt of a dry run of the same stop.
+    /// Converts the receipt to the receipt of a dry run of the same stop.
     pub fn as_preview(mut self) -> Self {
         self.preview = true;
         self
     }
 
-    /// Returns the receipt with this effect on the conversation. The effect stays `unknown` while an engine has not
-    /// acknowledged the stop.
+    /// Returns the receipt with this effect on the conversation. If an engine has not acknowledged the stop, the effect
+    /// stays `unknown`.
     pub fn with_conversation(mut self, conversation: ConversationEffect) -> Self {
         let mut items = self.items.iter();
         let is_engine_left = items.any(|item| {
@@ -222,7 +223,7 @@ impl Receipt {
         self
     }
 
-    /// Returns the receipt with additional work of the extent. `quiet` and `cancel_observed` follow from all items.
+    /// Adds more work of the extent to the receipt. `quiet` and `cancel_observed` are computed again from all items.
     pub fn with_items_of_extent(self, more: Vec<ReceiptItem>) -> Self {
         if more.is_empty() {
             return self;
@@ -241,8 +242,7 @@ impl Receipt {
         }
     }
 
-    /// Returns the receipt with work outside the extent added as still running. Skips work that the receipt already
-    /// lists.
+    /// Adds work outside the extent to the receipt, as still running. Skips items that the receipt already lists.
     pub fn with_outside_items(mut self, outside: impl IntoIterator<Item = ReceiptItem>) -> Self {
         let is_new = |item: &ReceiptItem| {
             let same = |named: &ReceiptItem| named.kind == item.kind && named.id == item.id;
@@ -265,8 +265,8 @@ impl Receipt {
         &self.request
     }
 
-    /// True if the receipt lists work of the extent. A session reads `/proc` and its folders on threads, which count
-    /// only if they hang.
+    /// True if the receipt lists work of the extent. A thread counts only if it did not end, because a session also
+    /// uses threads to read `/proc` and its folders.
     pub fn lists_work(&self) -> bool {
         let mut items = self.items.iter();
         items.any(|item| {
@@ -311,12 +311,12 @@ impl Receipt {
         self.preview
     }
 
-    /// True if nothing in the extent still runs, as verified for each item.
+    /// True if a check of each item showed that no work of the extent still runs.
     pub fn quiet(&self) -> bool {
         self.quiet
     }
 
-    /// Milliseconds from the request to quiet; `None` if the receipt is not quiet.
+    /// Milliseconds from the request until no work of the extent ran any more. `None` if the receipt is not quiet.
     pub fn quiet_after_ms(&self) -> Option<Millis> {
         self.quiet_after_ms
     }

@@ -1,4 +1,4 @@
-//! Merges several receipts into one: of parallel parts of a stop, or of consecutive stops.
+//! Merges several receipts into one. The receipts belong to parallel parts of one stop, or to consecutive stops.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,13 +7,14 @@ use super::{ConversationEffect, NothingToStop, Receipt, ReceiptItem, StopFinding
 use crate::usage::Usage;
 
 impl Receipt {
-    /// Creates the receipt of one stop that was carried out in parts, in parallel or one after the other. Each part
-    /// has its own grace period; `quiet_after_ms` counts from this request to the quiet of the last part.
+    /// Creates the receipt of one stop that was carried out in parts, in parallel or one after the other. Each part has
+    /// its own grace period. `quiet_after_ms` is the time from this request until the last part was quiet.
     ///
-    /// Parts that found nothing to do contribute only the work that they list as still running. If no part found
-    /// anything to do, the merged outcome reports that. A part that appears twice counts once. An item of several parts
-    /// appears once, as reported by the last part with this item in its extent. `after_ms` of all items counts from
-    /// this request. The request may have joined a part that began earlier; its items may have ended at time 0.
+    /// If a part found nothing to do, the merged receipt takes only its work that still runs. If no part found anything
+    /// to do, the merged outcome is `already_ended` or `not_found`. A part that appears twice counts once. An item of
+    /// several parts appears once. Its state comes from the last part that has the item in its extent. `after_ms` of
+    /// each item is the time since this request. If the request joined a part that began earlier, items of that part
+    /// may have ended before this request, and their time is 0.
     pub fn merge_parts(request: StopInfo, parts: &[Arc<Self>]) -> Self {
         let parts = without_repeats(parts);
         let items: Arc<[ReceiptItem]> = items_of(&parts, &request).into();
@@ -43,7 +44,7 @@ impl Receipt {
         receipt.with_conversation(conversation).with_usage(usage)
     }
 
-    /// Merges receipts under the request of the first; `None` if there are no parts.
+    /// Merges receipts into one receipt with the request of the first. `None` if the list is empty.
     pub fn joined(parts: &[Arc<Self>]) -> Option<Arc<Self>> {
         let (first, rest) = parts.split_first()?;
         Some(match rest {
@@ -52,14 +53,14 @@ impl Receipt {
         })
     }
 
-    /// Time from another request to this receipt's quiet.
+    /// Time from another request until this receipt was quiet.
     fn quiet_after(&self, request: &StopInfo) -> Option<Duration> {
         let after = self.quiet_after_ms?.shifted(self.request.later_ms(request));
         Some(Duration::from_secs_f64(after.as_f64() / 1e3))
     }
 }
 
-/// Each receipt once, because two parts that joined the same stop share one receipt.
+/// The receipts without duplicates. Two parts that joined the same stop share one receipt.
 fn without_repeats(parts: &[Arc<Receipt>]) -> Vec<&Arc<Receipt>> {
     let mut different: Vec<&Arc<Receipt>> = Vec::with_capacity(parts.len());
     for part in parts {
@@ -77,7 +78,8 @@ impl StopInfo {
     }
 }
 
-/// The items of all parts, each once. The last part determines the state of an item outside every part's extent.
+/// The items of all parts, each once. If an item is outside the extent of every part, its state comes from the last
+/// part.
 fn items_of(parts: &[&Arc<Receipt>], request: &StopInfo) -> Vec<ReceiptItem> {
     let mut items = Vec::new();
     for (at, part) in parts.iter().enumerate() {
@@ -115,7 +117,7 @@ impl Receipt {
 }
 
 impl ConversationEffect {
-    /// Combined effect of two parts: unknown if either is unknown.
+    /// Combined effect of two parts: `unknown` if one of them is unknown.
     fn merge(self, other: Self) -> Self {
         match (self, other) {
             (Self::Unknown, _) | (_, Self::Unknown) => Self::Unknown,

@@ -1,11 +1,11 @@
-//! Background work of a session in the order of its start, indexed by id.
+//! Background work of a session in the order in which it started, indexed by id.
 
 use std::collections::HashMap;
 
 use crate::ids::BackgroundId;
 use crate::turn::summary::RecordedWork;
 
-/// Indexed, because a session may have started thousands of pieces of background work.
+/// List with an index, because a session may have started thousands of pieces of background work.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(super) struct BackgroundIndex {
     works: Vec<RecordedWork>,
@@ -31,7 +31,7 @@ impl BackgroundIndex {
         self.works.push(work);
     }
 
-    /// Copies only the work with these ids, for a check of records of background work.
+    /// Copies only the work with these ids. A check of records about background work needs no other work.
     pub(super) fn only<'a>(&self, ids: impl Iterator<Item = &'a BackgroundId>) -> Self {
         let mut only = Self::default();
         for id in ids {

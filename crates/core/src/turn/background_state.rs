@@ -1,4 +1,4 @@
-//! Background work of a session in the fold of its records.
+//! Effect of records about background work on the state of a session.
 
 use std::sync::Arc;
 
@@ -64,7 +64,7 @@ impl SessionState {
         running.ok_or_else(|| IllegalRecord::BackgroundNotRunning(id.clone()))
     }
 
-    /// Attached background work that has ended, and that no committed or kept turn has reported to the model.
+    /// Attached background work that has ended, but that no committed or kept turn has reported to the model yet.
     pub fn unreported_background(&self) -> impl Iterator<Item = &RecordedWork> {
         let ended = |work: &&RecordedWork| {
             work.ended.is_some() && !work.reported && work.attachment == Attachment::Attached
@@ -72,8 +72,8 @@ impl SessionState {
         self.background.all().iter().filter(ended)
     }
 
-    /// All background work, including ended work, in the order of its start. If the state began with a snapshot, it
-    /// lacks work that ended before the snapshot and is no longer needed.
+    /// All background work, including ended work, in the order in which it started. If the state was restored from a
+    /// snapshot, the list does not contain work that ended before the snapshot and is no longer needed.
     pub fn background(&self) -> &[RecordedWork] {
         self.background.all()
     }

@@ -1,13 +1,14 @@
-//! Budget of tokens and calls. Any number of threads may reserve before they spend.
+//! Budget of tokens and calls. Any number of threads may reserve tokens and calls before they spend them.
 //!
 //! Invariants:
-//! 1. Reserved and spent tokens together never exceed the limit, except when a call uses more than its own
-//!    reservation: usage is always metered.
+//! 1. The sum of reserved and spent tokens never exceeds the limit, unless a call uses more than its own reservation.
+//!    The usage of a call is always metered.
 //! 2. Metered usage is never refunded.
-//! 3. A child's budget is reserved in its parent at the child's start. The child's usage is subtracted from that
-//!    reservation at once. Therefore the parent's totals always include all tokens that its children have spent and may
-//!    still spend. A child's call also counts as a call of its parent.
-//! 4. When no call can spend from a child any more, its unspent tokens always return to the parent.
+//! 3. When a child starts, the tokens of its budget are reserved in its parent. Each token that the child spends is at
+//!    once subtracted from that reservation and counted as spent in the parent. Therefore the parent's totals always
+//!    include all tokens that its children have spent and may still spend. A call of a child also counts as a call of
+//!    its parent.
+//! 4. When no call can spend from a child any more, the unspent tokens of the child always return to the parent.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -23,16 +24,16 @@ pub struct BudgetLimits {
     pub calls_max: Option<u64>,
 }
 
-/// Divisor of the remaining tokens for a child, which gets at most this fraction. The rest is for its siblings and for
-/// the parent's use of the child's answer.
+/// A child gets at most the remaining tokens divided by this number. The other tokens remain for other children, and
+/// for the parent, which must process the child's answer.
 const PARTS_OF_THE_REST: u64 = 2;
 
 /// A budget that parallel work shares.
 #[derive(Debug, Default)]
 pub struct Budget {
     limits: BudgetLimits,
-    // A short critical section without waiting, because both totals are checked and changed together. The locks of a
-    // child and its parent are never held at the same time.
+    // A lock that is held only briefly, and never during a wait. Both totals are checked and changed together. The
+    // locks of a child and its parent are never held at the same time.
     ledger: Mutex<Ledger>,
     /// The budget in which this budget's tokens are reserved.
     parent: Option<Arc<Budget>>,
@@ -57,7 +58,7 @@ pub enum BudgetUnit {
     Calls,
 }
 
-/// Error of a reservation that did not fit. The budget is unchanged.
+/// Error of a reservation that exceeds the limit. The budget is unchanged.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.message())]
 pub struct BudgetExceeded {
@@ -116,8 +117,8 @@ impl Budget {
     }
 
     /// Creates a budget for a part of the work. Reserves half of the remaining tokens, but at most `tokens_max`. The
-    /// reservation lasts until no call can spend from the child any more. Without a token limit here, the child's limit
-    /// is `tokens_max`.
+    /// reservation lasts until no call can spend from the child any more. If this budget has no token limit, the
+    /// child's limit is `tokens_max`.
     ///
     /// # Errors
     /// If no token or no call is left. The budget is then unchanged.
@@ -148,10 +149,10 @@ impl Budget {
         }))
     }
 
-    /// Reserves one call of at most this many tokens.
+    /// Reserves one call with at most this number of tokens.
     ///
     /// # Errors
-    /// If the tokens or the call do not fit. The budget is then unchanged.
+    /// If the budget has no call left, or too few tokens. The budget is then unchanged.
     pub fn reserve(self: &Arc<Self>, tokens: u64) -> Result<Reservation, BudgetExceeded> {
         self.begin_call(tokens)?;
         Ok(Reservation {
@@ -162,10 +163,10 @@ impl Budget {
         })
     }
 
-    /// Checks whether a call of a single token would fit now, without a reservation.
+    /// Checks whether this budget and all budgets above it have a call and a token left. Reserves nothing.
     ///
     /// # Errors
-    /// If it would not fit.
+    /// If one of these budgets has no call or no token left.
     pub fn check_remaining(&self) -> Result<(), BudgetExceeded> {
         self.check_here_and_above(1)
     }
@@ -193,7 +194,8 @@ impl Budget {
         }
     }
 
-    /// Counts one more call, here and in all ancestors. Each ancestor already holds the tokens reserved for its child.
+    /// Counts one more call, here and in all ancestors. Reserves its tokens only here, because each ancestor already
+    /// holds a reservation for its child.
     fn begin_call(&self, tokens: u64) -> Result<(), BudgetExceeded> {
         let mut ledger = self.ledger();
         self.check(&ledger, tokens)?;
@@ -208,8 +210,8 @@ impl Budget {
         })
     }
 
-    /// Releases `set_aside` reserved tokens and books `spent` tokens, here and in all ancestors. With `counts` false,
-    /// the call is no longer counted.
+    /// Releases `set_aside` reserved tokens and records `spent` tokens, here and in all ancestors. If `counts` is
+    /// false, the number of calls decreases by one.
     fn settle(&self, set_aside: u64, spent: u64, counts: bool) {
         let mut ledger = self.ledger();
         ledger.reserved_tokens = ledger.reserved_tokens.saturating_sub(set_aside);
@@ -253,7 +255,8 @@ impl Budget {
     }
 
     fn ledger(&self) -> MutexGuard<'_, Ledger> {
-        // Every change is complete before the guard is dropped, so a poisoned ledger is still consistent.
+        // If a thread panics while it holds the lock, every change is already complete. So the content of a poisoned
+        // lock is consistent.
         self.ledger.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -267,7 +270,7 @@ impl Drop for Budget {
     }
 }
 
-/// Tokens reserved for one call. Dropping the reservation returns the unmetered tokens.
+/// Tokens reserved for one call. Dropping the reservation returns the tokens that were not metered.
 #[derive(Debug)]
 #[must_use = "a reservation that is dropped is given back"]
 pub struct Reservation {
@@ -283,13 +286,13 @@ impl Reservation {
         self.tokens
     }
 
-    /// Records the tokens that the call has used so far. They still count if the call is dropped in mid-stream. The
-    /// recorded number never decreases.
+    /// Records the number of tokens that the call has used so far. These tokens count even if the call is dropped
+    /// before its end. The recorded number never decreases.
     pub fn meter(&mut self, tokens_so_far: u64) {
         self.metered = self.metered.max(tokens_so_far);
     }
 
-    /// Ends the reservation with the actual usage of the call, which may be more or less than reserved.
+    /// Ends the reservation with the actual usage of the call, which may be more or less than the reserved tokens.
     pub fn settle(mut self, actual: Usage) {
         self.metered = self.metered.max(actual.total_tokens());
         self.settled = true;

@@ -1,4 +1,4 @@
-//! The end of a turn by commit: decision, write, publication.
+//! The end of a turn by a commit: the decision, the write, and the publication.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -14,11 +14,12 @@ use crate::turn::state::{IllegalEvent, TurnEndKind, TurnState};
 use crate::turn::stop::{StopEnding, StoppedTurn};
 use crate::usage::Usage;
 
-/// A turn that can only commit, and can no longer be stopped: append [`PendingCommit::record`], then call
+/// A turn that can only commit, and can no longer be stopped. Append [`PendingCommit::record`], then call
 /// [`PendingCommit::publish`].
 ///
-/// If the append fails for good, call [`PendingCommit::fail`] to end the turn. If the outcome of the append is unknown,
-/// call [`PendingCommit::leave_unconfirmed`]. The holder finishes the commit even without a waiting caller.
+/// If the append has definitely failed, call [`PendingCommit::fail`] to end the turn. If the outcome of the append is
+/// unknown, call [`PendingCommit::leave_unconfirmed`]. The holder must finish the commit even if no caller waits for
+/// the result.
 #[derive(Debug)]
 #[must_use = "a commit that is neither published nor failed leaves a turn without an ending"]
 pub struct PendingCommit {
@@ -29,10 +30,10 @@ pub struct PendingCommit {
     _permit: CommitPermit,
 }
 
-/// An uncommitted, unchanged draft, with the reason.
+/// A draft that was not committed and has not changed, with the reason.
 #[derive(Debug)]
 pub struct NotCommitted {
-    /// The draft, to be stopped.
+    /// The draft, which the caller must stop.
     pub draft: Draft,
     /// The reason.
     pub why: NotCommittedReason,
@@ -53,10 +54,10 @@ pub enum NotCommittedReason {
 }
 
 impl Draft {
-    /// Decides for the commit, if the turn has its final answer and is not stopped.
+    /// Decides for the commit. Requires that the turn has its final answer and is not stopped.
     ///
     /// # Errors
-    /// Returns the draft with the reason. After a stop, [stop](Draft::stop) the draft.
+    /// Returns the draft with the reason. If the turn was stopped, [stop](Draft::stop) the draft.
     pub fn commit(self, at: Timestamp) -> Result<PendingCommit, Box<NotCommitted>> {
         let answered = self.check_step_answered();
         if let Err(illegal) =
@@ -101,7 +102,7 @@ impl Draft {
 }
 
 impl PendingCommit {
-    /// Record of the turn's end, to be appended.
+    /// Record of the turn's end, which the caller must append.
     pub fn record(&self) -> &SessionRecord {
         &self.record
     }
@@ -111,12 +112,12 @@ impl PendingCommit {
         self.state.metered()
     }
 
-    /// State of the turn at the decision.
+    /// State of the turn at the time of the decision.
     pub fn state(&self) -> &TurnState {
         &self.state
     }
 
-    /// Returns the conversation with this turn. Call this function once the record is durable.
+    /// Returns the conversation with this turn. Call this function after the record is durable.
     pub fn publish(self) -> Arc<Conversation> {
         self.decision.settle_commit(true);
         match self.record {

@@ -8,14 +8,15 @@ use crate::ids::TurnNumber;
 use crate::message::{InvalidHistory, Message, check_history};
 use crate::usage::Usage;
 
-/// Committed part of a session, in an `Arc`. Each commit creates a new one.
+/// Committed part of a session, shared in an `Arc`. Each commit creates a new `Conversation`.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Conversation {
     /// Every message, shared with drafts, requests and records.
     pub messages: Vec<Arc<Message>>,
     /// Number of turns: committed turns, and stopped turns with kept messages. Compacted turns count too.
     pub turns: u32,
-    /// Start of each turn whose messages are complete here, in order.
+    /// The start of each turn whose messages are all in `messages` (not replaced by a summary), in the order of the
+    /// turns.
     pub spans: Vec<TurnSpan>,
     /// Usage of the turns: the committed total.
     pub usage: Usage,
@@ -31,8 +32,8 @@ pub struct TurnSpan {
 }
 
 impl Conversation {
-    /// Adds a turn. Moves the existing messages if this is the only handle of the conversation, otherwise clones their
-    /// pointers.
+    /// Adds a turn. If this is the only handle of the conversation, moves the existing messages. Otherwise clones the
+    /// pointers to them.
     pub(crate) fn with_turn<I>(
         self: Arc<Self>,
         turn: TurnNumber,
@@ -62,7 +63,7 @@ impl Conversation {
         Arc::new(next)
     }
 
-    /// Removes the last turn, if its messages are complete here.
+    /// Removes the last turn, if its messages are all in `messages` (not replaced by a summary).
     pub(crate) fn without_last_turn(self: Arc<Self>) -> Arc<Self> {
         let mut next = Arc::unwrap_or_clone(self);
         if let Some(last) = next.spans.pop() {
@@ -72,7 +73,7 @@ impl Conversation {
         Arc::new(next)
     }
 
-    /// Replaces the first messages with a summary. `None` if the cut is not at the boundary of a turn.
+    /// Replaces the first messages with a summary. `None` if the dropped messages are not whole turns.
     pub(crate) fn compacted(
         &self,
         messages_dropped: u32,
@@ -105,7 +106,7 @@ impl Conversation {
         }))
     }
 
-    /// Checks that a provider would accept the messages: each tool call has one result.
+    /// Checks that a provider would accept the messages: each tool call must have one result.
     ///
     /// # Errors
     /// Returns the first violation.

@@ -18,10 +18,10 @@ use crate::turn::step::OpenStep;
 use crate::turn::turn_start::TurnStart;
 use crate::usage::Usage;
 
-/// A running turn over an immutable base.
+/// A running turn on top of an immutable conversation, its base.
 ///
 /// A draft never changes its base. A draft ends with [`Draft::commit`] or [`Draft::stop`]. Dropping the draft changes
-/// nothing; the next recovery of the session writes the turn's ending.
+/// nothing; the next recovery of the session then writes the turn's ending.
 #[derive(Debug)]
 #[must_use = "a draft that is dropped is a turn that never was"]
 pub struct Draft {
@@ -32,27 +32,27 @@ pub struct Draft {
     pub(super) messages: Vec<Arc<Message>>,
     /// The step whose tool calls are running.
     pub(super) step: Option<OpenStep>,
-    /// Usage of the answers in `messages` and `step`.
+    /// Usage of the model's answers in `messages` and `step`.
     pub(super) answered_usage: Usage,
-    /// Side facts about running tool calls.
+    /// Additional data about running tool calls.
     pub(super) call_side_data: Vec<(CallId, CallSideData)>,
     pub(super) running_model: Option<RunningModel>,
     pub(super) limits: TurnLimits,
 }
 
-/// Side facts about a tool call, in addition to its result.
+/// Additional data about a tool call, next to its result.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct CallSideData {
-    /// Usage of the call itself, such as the usage of a sub-agent. The metered total includes it.
+    /// Usage that the call itself caused, such as the usage of a sub-agent. The metered total includes this usage.
     pub usage: Usage,
-    /// Exit code of a command that ran to its end.
+    /// Exit code of a command that ended by itself.
     pub exit_code: Option<i32>,
 }
 
 /// Reason why a step or a call did not start.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DraftError {
-    /// A stop or a limit refused the step or call. The turn ends for this reason.
+    /// The step or call was refused because of a stop or a limit. The turn must end for this reason.
     #[error(transparent)]
     Refused(#[from] StartRefusal),
     /// A bug of the caller.
@@ -61,7 +61,7 @@ pub enum DraftError {
 }
 
 impl Draft {
-    /// Begins a turn, unless it is already stopped or a limit refuses it.
+    /// Begins a turn. Fails if the turn is already stopped, or if a limit refuses the turn.
     ///
     /// A stop takes precedence over every limit. If a limit refuses the turn, the turn's decision becomes a stop.
     ///
@@ -93,8 +93,8 @@ impl Draft {
         })
     }
 
-    /// Messages for the model: the base and the draft, as shared pointers. Each tool call always has exactly one
-    /// result. Replaces tool names and call ids that a provider could refuse.
+    /// Messages for the model: the messages of the base and of the draft, as shared pointers. Each tool call always has
+    /// exactly one result. If a provider could refuse a tool name or a call id, this function replaces it.
     pub fn request_messages(&self) -> Vec<Arc<Message>> {
         let mut all = Vec::with_capacity(self.base.messages.len() + self.messages.len());
         let messages = self.base.messages.iter().chain(&self.messages);
@@ -102,11 +102,11 @@ impl Draft {
         all
     }
 
-    /// Adds a user's message between two steps. Append the record, then begin the next step. If the message follows a
-    /// final answer, the turn continues.
+    /// Adds a user's message between two steps. Append the record, then begin the next step. If the model has already
+    /// given its final answer, the turn continues.
     ///
     /// # Errors
-    /// Returns the refusal after a stop. Also reports a bug of the caller: a call is open or has no result.
+    /// Returns the refusal if the turn is stopped. Also reports a bug of the caller: a call is open or has no result.
     pub fn steer(
         &mut self,
         message: MessageId,
@@ -168,8 +168,8 @@ impl Draft {
         })
     }
 
-    /// Records side facts about a running tool call. The record of the call's end contains them, regardless of its
-    /// outcome.
+    /// Stores additional data about a running tool call. The record of the call's end contains this data, whatever the
+    /// outcome of the call is.
     pub fn set_call_side_data(&mut self, id: CallId, note: CallSideData) {
         if note != CallSideData::default() {
             self.call_side_data.retain(|(noted, _)| *noted != id);
@@ -194,7 +194,7 @@ impl Draft {
         })
     }
 
-    /// Passes a record through the transition function before the caller gets it. Every record passes through this
+    /// Applies the transition function to a record before the caller gets the record. Every record passes through this
     /// function.
     pub(super) fn apply_record(
         &mut self,

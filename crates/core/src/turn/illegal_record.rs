@@ -8,7 +8,7 @@ use crate::turn::state::IllegalEvent;
 /// Error of a record that is not allowed at its position. The state is unchanged.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IllegalRecord {
-    /// The first record is not the opening.
+    /// The first record does not open the session.
     #[error("the session was not opened")]
     NotOpened,
     /// The session was opened twice.
@@ -22,7 +22,7 @@ pub enum IllegalRecord {
         /// The turn without an ending.
         open: TurnNumber,
     },
-    /// The number of a turn is not the next one.
+    /// A turn started with a number that does not follow the number of the previous turn.
     #[error("turn {turn} started, but the next turn is {expected}")]
     NotTheNextTurn {
         /// Number of the turn.
@@ -52,7 +52,7 @@ pub enum IllegalRecord {
     /// The record is only allowed between two turns.
     #[error("turn {0} is running")]
     TurnUnderWay(TurnNumber),
-    /// The undone turn is not the last turn of the conversation, or only its summary remains.
+    /// The turn to undo is not the last turn of the conversation, or a summary has replaced its messages.
     #[error("turn {0} is not the last turn of the conversation, and cannot be undone")]
     NotTheLastTurn(TurnNumber),
     /// The dropped messages are not whole turns.

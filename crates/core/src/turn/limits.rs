@@ -1,4 +1,4 @@
-//! Limits of a turn, and the refusal at a limit.
+//! Limits of a turn, and refusals because of a limit.
 
 use std::sync::Arc;
 
@@ -12,7 +12,8 @@ use crate::turn::budget::{Budget, BudgetExceeded};
 pub struct TurnLimits {
     /// Maximum steps of one turn.
     pub steps_max: Option<u32>,
-    /// Maximum turns of the conversation. Turns are counted instead of messages, so that compaction does not hide any.
+    /// Maximum turns of the conversation. The limit counts turns instead of messages, because a compaction removes
+    /// messages.
     pub turns_max: Option<u32>,
     /// Budget, shared with all turns and sub-agents that spend from it.
     pub budget: Option<Arc<Budget>>,
@@ -36,7 +37,7 @@ pub enum StartRefusal {
         /// The limit.
         limit: u32,
     },
-    /// The budget does not cover the possible cost.
+    /// The remaining budget is smaller than the possible cost.
     #[error(transparent)]
     Budget(#[from] BudgetExceeded),
 }
@@ -52,7 +53,8 @@ impl StartRefusal {
         }
     }
 
-    /// Cause of a turn that ends with this refusal. Each limit has the cause kind `budget`, but its own stop reason.
+    /// Cause of a turn that ends with this refusal. The cause of each limit has the kind `budget`, but each limit has
+    /// its own stop reason.
     pub fn cause(&self) -> Cause {
         match self {
             Self::Stopped(cause) => cause.clone(),

@@ -1,4 +1,4 @@
-//! Detects loops of tool calls. Each run has its own detector; users share no state.
+//! Detects loops of tool calls. Each run has its own detector, so users share no state.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -19,9 +19,9 @@ pub struct LoopLimits {
 }
 
 impl Default for LoopLimits {
-    /// Five identical calls in a row: a poll may repeat a call, but not four times. Four rounds of two alternating
-    /// calls: edit, test, edit, test with identical arguments changes nothing. 500 calls of one tool: more than a
-    /// legitimate search through a large repository needs.
+    /// - Five identical calls in a row: a call may be repeated to poll for a result, but not four times.
+    /// - Four rounds of two alternating calls: edit, test, edit, test with identical arguments changes nothing.
+    /// - 500 calls of one tool: more than a legitimate search through a large repository needs.
     fn default() -> Self {
         Self {
             repeats_max: Some(5),
@@ -69,18 +69,18 @@ pub enum DetectedLoop {
 #[derive(Debug, Default)]
 pub struct LoopDetector {
     limits: LoopLimits,
-    /// The last call: fingerprint and tool name. The call before it is in the next field.
+    /// The last call, as fingerprint and tool name. The next field contains the call before the last call.
     last: Option<(u64, Arc<str>)>,
     before_last: Option<(u64, Arc<str>)>,
-    /// Number of identical calls in the current row.
+    /// Number of identical calls in a row, up to the last call.
     repeats: u32,
-    /// Length of the current row of calls that equal the call before the previous one, but not the previous one.
+    /// Number of consecutive calls that each differ from the previous call and equal the call before the previous one.
     alternations: u32,
     per_tool: HashMap<Arc<str>, u32>,
 }
 
 impl LoopDetector {
-    /// A detector without observed calls.
+    /// Creates a detector that has not observed any call.
     pub fn new(limits: LoopLimits) -> Self {
         Self {
             limits,
@@ -88,7 +88,7 @@ impl LoopDetector {
         }
     }
 
-    /// Records a call before it runs. Returns the loop that this call completes, if any.
+    /// Records a call before it runs. If the call completes a loop, returns the loop.
     pub fn observe(&mut self, call: &ToolCall) -> Option<DetectedLoop> {
         let print = fingerprint(call);
         let is = |seen: &Option<(u64, Arc<str>)>| seen.as_ref().is_some_and(|(p, _)| *p == print);
@@ -114,7 +114,7 @@ impl LoopDetector {
                 times: self.repeats,
             });
         }
-        // A B A B: the third and the fourth call alternate, which makes two rounds.
+        // After A B A B, `alternations` is 2: it counts the third and the fourth call. These calls make two rounds.
         let rounds = self.alternations / 2 + 1;
         if self.alternations >= 2
             && self.alternations.is_multiple_of(2)
@@ -135,7 +135,8 @@ impl LoopDetector {
     }
 }
 
-/// Hash of name and arguments. A collision of two different calls is likely only after about 2³² different calls.
+/// Hash of name and arguments. Two different calls are likely to have the same hash only after about 2³² different
+/// calls.
 fn fingerprint(call: &ToolCall) -> u64 {
     let mut hasher = DefaultHasher::new();
     call.name.hash(&mut hasher);

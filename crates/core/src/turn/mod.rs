@@ -1,17 +1,18 @@
 //! The turn engine: rules for the start, the calls and the end of a turn.
 //!
-//! A turn is a [`Draft`] over an immutable [`Conversation`]. A turn is committed once, stopped once, or dropped, which
-//! changes nothing. [`SessionRecord`](crate::record::SessionRecord)s record all its events. Live work and recovery pass
-//! each record through the same transition function, [`TurnState::apply`].
+//! A turn is a [`Draft`] on top of an immutable [`Conversation`]. A turn is committed once, or stopped once, or
+//! dropped. Dropping it changes nothing. [`SessionRecord`](crate::record::SessionRecord)s record all events of a turn.
+//! A running turn and the recovery after a crash both apply the same transition function to each record,
+//! [`TurnState::apply`].
 //!
 //! Invariants:
 //! 1. Only [`PendingCommit::publish`], a stop under [`StopPolicy::Keep`], a compaction and an undo change a
 //!    conversation.
-//! 2. Commit versus stop is one atomic decision ([`CommitDecision`](crate::decision::CommitDecision)); the loser learns
-//!    the verdict.
+//! 2. One atomic decision chooses between commit and stop ([`CommitDecision`](crate::decision::CommitDecision)). The
+//!    later caller gets the verdict.
 //! 3. A turn that started has exactly one ending, and accepts no event after it.
 //! 4. In [`Draft::request_messages`], each tool call always has exactly one result, and every name is valid.
-//! 5. Committed usage changes only with the conversation; metered usage is never subtracted.
+//! 5. Committed usage changes only together with the conversation. Metered usage never decreases.
 //!
 //! This module reads no clock and awaits nothing: callers pass times in as parameters.
 

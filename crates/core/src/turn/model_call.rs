@@ -1,4 +1,4 @@
-//! The model call of a step, from its reservation to its answer.
+//! The model call of a step, from the reservation of its tokens to its answer.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub struct StepStart {
 pub struct ModelAnswer {
     /// Record of the model call's end.
     pub record: SessionRecord,
-    /// The required action.
+    /// The action that must follow.
     pub next: NextAction,
 }
 
@@ -43,7 +43,7 @@ pub struct ModelAnswer {
 pub enum NextAction {
     /// Commit the turn: the answer was the final one.
     Commit,
-    /// Run these calls. Their ids are unique in the turn. Each call needs its result before the next step.
+    /// Run these calls. Their ids are unique in the turn. The next step can begin only after each call has its result.
     Calls(Vec<ToolCall>),
 }
 
@@ -57,7 +57,8 @@ pub(super) struct RunningModel {
 impl Draft {
     /// Begins a step: checks for a stop, then checks the step limit, then reserves tokens for the model call.
     ///
-    /// `model` is the model's name; `estimate_tokens` is the possible cost of the call, input and output together.
+    /// `model` is the model's name. `estimate_tokens` is the largest possible cost of the call: input and output tokens
+    /// together.
     ///
     /// # Errors
     /// Returns the refusal. Also reports a bug of the caller: a call of the previous step is open or has no result. The
@@ -96,8 +97,8 @@ impl Draft {
         Ok(StepStart { id, step, record })
     }
 
-    /// Records the usage of the running model call so far. If the call is dropped in mid-stream, the metered total and
-    /// the budget still include this usage.
+    /// Records the usage of the running model call so far. The metered total and the budget include this usage even if
+    /// the call is dropped before its end.
     pub fn meter(&mut self, usage_so_far: Usage) {
         if let Some(running) = &mut self.running_model {
             running.usage_so_far = usage_so_far;
@@ -107,7 +108,7 @@ impl Draft {
         }
     }
 
-    /// Takes a model's answer. If the answer was cut off, the next request informs the model.
+    /// Adds the model's answer to the turn. If the answer was cut off, the next request informs the model.
     ///
     /// # Errors
     /// If no model call is open, as after [`Draft::abandon_model`].
@@ -135,7 +136,8 @@ impl Draft {
             call.arguments.bound();
             bound_name(&mut call.name);
         }
-        // Each message has taken one number, so this number is free unless the model chose unusual ids.
+        // Ids are numbered by the messages so far. So this number is free, unless the model has chosen such an id
+        // itself.
         let from = self.base.messages.len() + self.messages.len();
         make_ids_unique(&mut tool_calls, from, |id| self.is_taken(id));
         self.step = Some(OpenStep::new(text, tool_calls.clone(), finish));
@@ -145,8 +147,8 @@ impl Draft {
         })
     }
 
-    /// Ends a model call without a complete answer: it failed, was stopped, or timed out. Drops the partial output,
-    /// including a partial tool call, and meters the usage.
+    /// Ends a model call that has no complete answer because the call failed, was stopped, or timed out. Drops the
+    /// partial output, including a partial tool call. The usage still counts.
     ///
     /// # Errors
     /// If no model call is open.
@@ -156,14 +158,14 @@ impl Draft {
         usage: Usage,
     ) -> Result<SessionRecord, IllegalEvent> {
         let outcome = match outcome {
-            // An answer that was dropped has not succeeded.
+            // A call without an answer cannot have succeeded.
             CallOutcome::Succeeded => CallOutcome::Stopped,
             other => other,
         };
         self.end_model(outcome, usage, None)
     }
 
-    /// True if a tool call may not have this id. The ids of this turn's model calls are reserved, and some providers
+    /// True if a tool call must not have this id. The ids of this turn's model calls are reserved. Some providers
     /// refuse a history in which an id appears twice.
     fn is_taken(&self, id: &CallId) -> bool {
         let in_base = |message: &Arc<Message>| match &**message {
@@ -175,7 +177,8 @@ impl Draft {
             || self.base.messages.iter().any(in_base)
     }
 
-    /// Ends the open model call at a stop. Its usage is the usage metered so far, marked as an estimate.
+    /// Ends the open model call because of a stop. Its usage is the number that was metered so far, marked as an
+    /// estimate.
     pub(super) fn drop_model(
         &mut self,
         outcome: CallOutcome,

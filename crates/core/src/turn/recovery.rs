@@ -1,4 +1,4 @@
-//! Recovery: records that end a turn which a crash left open.
+//! Recovery: creates the records that end a turn after a crash.
 
 use crate::cause::{Cause, CauseKind};
 use crate::ids::TurnNumber;
@@ -8,12 +8,13 @@ use crate::time::Timestamp;
 use crate::turn::session_state::SessionState;
 use crate::usage::Usage;
 
-/// Cause detail of an ending that recovery writes.
+/// Detail of the cause in an ending that recovery writes.
 const CRASH: &str = "crash";
 
 impl SessionState {
-    /// The last turn, if its process wrote no ending: the process crashed, or the store was full. `None` if the log has
-    /// a receipt that is newer than the start of the turn. The caller must rule out that the turn still runs.
+    /// The last turn, if its process wrote no ending because the process crashed or the store was full. `None` if the
+    /// log has a receipt that is newer than the start of the turn. The caller must make sure that the turn does not run
+    /// any more.
     pub fn turn_cut_off(&self) -> Option<TurnNumber> {
         let last = self.turns().last()?;
         let is_cut_off = match &last.ending {
@@ -33,8 +34,8 @@ impl SessionState {
         (is_cut_off && !has_receipt).then_some(last.turn)
     }
 
-    /// Records to append after a crash: an end with unknown outcome for each open call, then the ending of the turn.
-    /// Empty if the last turn has its ending. A crash always rolls back.
+    /// Records to append after a crash: first an end with an unknown outcome for each open call, then the ending of the
+    /// turn. Empty if the last turn has its ending. After a crash, the policy is always `rollback`.
     pub fn recovery_records(&self, at: Timestamp) -> Vec<SessionRecord> {
         let Some(open) = self.open_turn() else {
             return Vec::new();

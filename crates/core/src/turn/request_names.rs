@@ -1,22 +1,22 @@
 //! Tool names and call ids in a form that every provider accepts.
 //!
-//! A model can invent any tool name. The log keeps that name, up to a length limit. A request contains a valid name
-//! instead, because strict providers refuse a whole history with one invalid name. The mapping depends only on the
-//! name. Therefore the valid name is identical in each request, also in sessions of older versions.
+//! A model can invent any tool name. The log keeps the invented name, up to a length limit. A request contains a valid
+//! name instead, because a strict provider refuses the whole history if one name is invalid. The valid name depends
+//! only on the invented name. Therefore it is the same in each request, also in sessions of older versions.
 
 use std::sync::Arc;
 
 use crate::ids::CallId;
 use crate::message::{Message, ToolCall, ToolResult};
 
-/// Longest tool name: the limit of the strictest common provider, as for registered tools.
+/// Longest tool name that the strictest common provider accepts. Registered tools have the same limit.
 const TOOL_NAME_LEN_MAX: usize = 64;
 
-/// Longest call id: the limit of the strictest common provider.
+/// Longest call id that the strictest common provider accepts.
 const CALL_ID_LEN_MAX: usize = 40;
 
-/// Bytes of a tool name that the log keeps. A valid name is at most half as long. The limit protects messages and
-/// receipts, which show the name.
+/// Maximum size of a tool name in the log, in bytes. A valid name is at most half as long. Without this limit, a long
+/// name would fill messages and receipts.
 const STORED_NAME_BYTES_MAX: usize = 128;
 
 /// Shortens a name that a model sent.
@@ -83,12 +83,13 @@ fn valid_name(name: &Arc<str>) -> Arc<str> {
     }
 }
 
-/// Hashes the whole text of an invalid id, so that ids with a common prefix stay different.
+/// Creates a valid id from an invalid one. Hashes the whole text, so that ids with a common prefix stay different.
 fn valid_id(id: &CallId) -> CallId {
     if is_valid_id(id) {
         return id.clone();
     }
-    // FNV-1a. The ids of new calls are made valid on arrival, so a model cannot choose ids that collide here.
+    // The hash is FNV-1a. The ids of new calls are made valid when they arrive, so a model cannot choose ids that
+    // collide here.
     let hash = id
         .as_str()
         .bytes()

@@ -20,12 +20,12 @@ use crate::usage::Usage;
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct SessionState {
     pub(super) opened: Option<SessionOpening>,
-    /// Settings of the last opening that recorded them.
+    /// Settings of the most recent opening that recorded its settings.
     pub(super) settings: Option<Arc<SessionSettings>>,
     pub(super) conversation: Arc<Conversation>,
     pub(super) metered: Usage,
     pub(super) turns: Vec<TurnSummary>,
-    /// The turn without an ending; its summary is the last one.
+    /// The turn without an ending. The last element of `turns` is the summary of this turn.
     pub(super) open: Option<TurnState>,
     pub(super) background: BackgroundIndex,
     /// Background work that the open turn reports to the model.
@@ -61,7 +61,7 @@ impl SessionState {
         Ok(state)
     }
 
-    /// Applies the next record, or refuses the record and changes nothing.
+    /// Applies the next record. If the record is not allowed here, changes nothing.
     ///
     /// # Errors
     /// If the record is not allowed here.
@@ -93,7 +93,7 @@ impl SessionState {
     }
 
     /// Checks whether these records can be applied one after another, without applying them. A writer calls this
-    /// function before it makes the records durable. The cost does not depend on the number of turns.
+    /// function before the records become durable. The cost does not depend on the number of turns.
     ///
     /// # Errors
     /// Returns the first record that would not be allowed at its position.
@@ -107,7 +107,7 @@ impl SessionState {
                 .clone()
                 .all(|record| TurnEvent::of(record).is_some())
         {
-            // Fast path for most appends: events of the open turn depend only on that turn.
+            // Fast path for most appends: whether an event of the open turn is allowed depends only on that turn.
             let mut open = self.open.clone();
             return records.try_for_each(|record| {
                 let Some((turn, event)) = TurnEvent::of(record) else {
@@ -129,8 +129,9 @@ impl SessionState {
             | SessionRecord::BackgroundEnded { id, .. } => Some(id),
             _ => None,
         });
-        // Only the parts that the transitions read: the last turn, the background work with these ids (a session keeps
-        // all its past work), and the conversation if a record rewrites it.
+        // Copies only the parts that the transitions read: the last turn, the background work with these ids, and the
+        // conversation if a record changes it. A session keeps all of its past background work, so a full copy would be
+        // slow.
         let mut probe = Self {
             opened: self.opened.clone(),
             turns: self.turns.last().cloned().into_iter().collect(),
@@ -162,7 +163,7 @@ impl SessionState {
         if let Some(summary) = self.turns.last_mut() {
             summary.steps = open.steps();
             summary.metered = open.metered();
-            // The list only grows.
+            // Calls are only added to this list, so the first `known` calls have not changed.
             let known = summary.unknown_calls.len();
             let new = open.unknown_calls().get(known..).unwrap_or_default();
             summary.unknown_calls.extend_from_slice(new);
@@ -207,7 +208,8 @@ impl SessionState {
         Ok(())
     }
 
-    /// Keeps the receipt of the latest request. The log may list receipts in another order than their requests.
+    /// Keeps the receipt of the most recent request. The order of receipts in the log may differ from the order of
+    /// their requests.
     fn add_receipt(&mut self, receipt: &Arc<Receipt>) {
         let last = self.last_receipt.as_ref();
         if last.is_none_or(|last| last.request().order() <= receipt.request().order()) {
@@ -296,7 +298,7 @@ impl SessionState {
         Ok(())
     }
 
-    /// Applies a record outside a turn that changes the conversation or adds usage.
+    /// Applies a record that is written between two turns, and changes the conversation or adds usage.
     fn apply_between_turns(&mut self, record: &SessionRecord) -> Result<(), IllegalRecord> {
         match record {
             SessionRecord::Compacted {
@@ -321,7 +323,7 @@ impl SessionState {
                     return Err(IllegalRecord::NotTheLastTurn(*turn));
                 }
                 self.conversation = std::mem::take(&mut self.conversation).without_last_turn();
-                // Turns are sorted. The list does not contain turns from before the snapshot, except the last one.
+                // The turns are sorted. Of the turns before the snapshot, the list contains only the last one.
                 if let Ok(place) = self.turns.binary_search_by_key(turn, |one| one.turn)
                     && let Some(summary) = self.turns.get_mut(place)
                 {
@@ -356,7 +358,7 @@ impl SessionState {
         self.opened.as_ref().map(|opened| &opened.folder)
     }
 
-    /// Settings of the last opening that recorded them. `None` if no opening did.
+    /// Settings of the most recent opening that recorded its settings. `None` if no opening recorded settings.
     pub fn settings(&self) -> Option<&Arc<SessionSettings>> {
         self.settings.as_ref()
     }
@@ -371,8 +373,8 @@ impl SessionState {
         self.metered
     }
 
-    /// All turns, including stopped turns, in order. If the state began with a
-    /// [snapshot](crate::turn::SessionSnapshot), the list starts with the last turn before it.
+    /// All turns, including stopped turns, in order. If the state was restored from a
+    /// [snapshot](crate::turn::SessionSnapshot), the list starts with the last turn before the snapshot.
     pub fn turns(&self) -> &[TurnSummary] {
         &self.turns
     }
@@ -393,7 +395,7 @@ impl SessionState {
     }
 }
 
-/// Applies a record to the open turn: checks its messages, then its event.
+/// Applies a record to the open turn: first checks the messages of the record, then its event.
 fn apply_to_turn<'a>(
     open: Option<&'a mut TurnState>,
     turn: TurnNumber,

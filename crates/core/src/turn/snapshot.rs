@@ -14,9 +14,9 @@ use crate::turn::session_state::{SessionOpening, SessionState};
 use crate::turn::summary::{RecordedWork, TurnSummary};
 use crate::usage::Usage;
 
-/// All data that later records depend on. Its size does not grow with the history. In addition to the conversation, it
-/// contains the summary of the last turn, the receipt of the last stop, and some background work: running work, work
-/// that no turn has reported to the model yet, and the work with the highest number.
+/// All data that later records depend on. The size of this data does not grow with the number of turns. It contains the
+/// conversation, the summary of the last turn, the receipt of the last stop, and some background work: running work,
+/// work that no turn has reported to the model yet, and the work with the highest number.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SessionSnapshot {
     session_id: SessionId,
@@ -62,7 +62,7 @@ impl SessionState {
     }
 }
 
-/// Restores the state, with the summary of the last turn only.
+/// Restores the state. Of the turns, only the summary of the last one is restored.
 impl From<SessionSnapshot> for SessionState {
     fn from(snapshot: SessionSnapshot) -> Self {
         Self {

@@ -1,4 +1,4 @@
-//! Ids of the calls of a turn: cheap to copy and to extend, for any number of calls.
+//! Ids of the calls of a turn. Copying the list and adding an id are cheap, even if there are many calls.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -7,12 +7,12 @@ use crate::ids::CallId;
 
 /// Ids of all calls that a turn has started.
 ///
-/// A writer checks each append on a copy of the turn. Therefore a copy shares the ids with its original and keeps its
-/// own additions separately. After the copy is dropped, the original adds to the shared set again.
+/// A writer checks each append on a copy of the turn. Therefore a copy shares the ids with its original, and keeps the
+/// ids that are added to the copy separately. After the copy is dropped, the original can add to the shared set again.
 #[derive(Debug, Clone, Default)]
 pub(super) struct StartedCalls {
     shared: Arc<BTreeSet<CallId>>,
-    /// Disjoint from the shared ids.
+    /// The ids that are not in the shared set.
     added: BTreeSet<CallId>,
 }
 
@@ -39,7 +39,7 @@ impl StartedCalls {
     }
 }
 
-/// Compares the ids, regardless of how they are shared.
+/// Compares the ids. It does not matter which of them are shared.
 impl PartialEq for StartedCalls {
     fn eq(&self, other: &Self) -> bool {
         let mut ids = self.shared.iter().chain(&self.added);

@@ -1,4 +1,4 @@
-//! Transition function of a turn, for live work and for recovery.
+//! Transition function of a turn, used by running turns and by recovery.
 //!
 //! ```text
 //! idle ──model call starts──▶ asking ──succeeds──▶ answered ──tool call starts──▶ in tools ──┐
@@ -96,7 +96,7 @@ pub enum IllegalEvent {
     /// The event requires that all calls have ended, but this call is open.
     #[error("the call {0} is still open")]
     CallOpen(CallId),
-    /// A tool call or a commit requires an answer of the model, which is missing.
+    /// A tool call or a commit is only allowed after an answer of the model, and there is no answer.
     #[error("the model has not answered")]
     NoAnswer,
     /// A model call ends, but none is open.
@@ -105,10 +105,10 @@ pub enum IllegalEvent {
     /// The model did not request this call, or the call already has its result.
     #[error("the call {0} was not requested, or already has its result")]
     NotAsked(CallId),
-    /// The arguments of the call are malformed. Reject the call, never run it.
+    /// The arguments of the call are malformed. The caller must reject the call and never run it.
     #[error("the arguments of the call {0} are malformed")]
     MalformedArguments(CallId),
-    /// A stop has the reason `completed`.
+    /// A stop was recorded with the reason `completed`.
     #[error("a turn cannot be stopped as completed")]
     StoppedAsCompleted,
 }
@@ -158,7 +158,7 @@ impl TurnState {
         }
     }
 
-    /// Applies an event, or refuses the event and changes nothing.
+    /// Applies an event. If the event is not allowed in this state, changes nothing.
     ///
     /// # Errors
     /// If the event is not allowed in this state.
@@ -171,7 +171,7 @@ impl TurnState {
             TurnEvent::CallFinished { id, outcome, usage } => self.finish_call(id, outcome, usage),
             TurnEvent::Steered => {
                 self.check_no_call_open()?;
-                // The model must answer the message.
+                // After a new message, the model must answer before the turn can commit.
                 self.phase = TurnPhase::Idle;
                 Ok(())
             }
@@ -180,7 +180,7 @@ impl TurnState {
         }
     }
 
-    /// Checks whether the turn can end in this way now.
+    /// Checks whether the turn can end with this ending now.
     pub(super) fn check_ending(&self, ending: TurnEndKind) -> Result<(), IllegalEvent> {
         if let Some(ending) = self.ending {
             return Err(IllegalEvent::Ended(ending));
@@ -231,7 +231,7 @@ impl TurnState {
         let Some(at) = self.open.iter().position(|call| call.id == *id) else {
             return Err(IllegalEvent::CallNotOpen(id.clone()));
         };
-        // Keeps the order, because open calls are reported in the order of their start.
+        // `remove` keeps the order of the other calls. Open calls are reported in the order in which they started.
         let call = self.open.remove(at);
         if matches!(call.kind, StartedCallKind::Model { .. }) {
             self.phase = match outcome {
@@ -263,12 +263,12 @@ impl TurnState {
         self.steps
     }
 
-    /// Usage of the calls: the metered total, which only grows.
+    /// Usage of the calls: the metered total, which never decreases.
     pub fn metered(&self) -> Usage {
         self.metered
     }
 
-    /// Calls that have started and not ended, in the order of their start.
+    /// Calls that have started but not ended, in the order in which they started.
     pub fn open_calls(&self) -> &[StartedCall] {
         &self.open
     }

@@ -1,4 +1,5 @@
-//! A step whose model has answered with tool calls. The step joins the draft when each call has its result.
+//! A step in which the model has requested tool calls. When each call has its result, the messages of the step are
+//! added to the draft.
 
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ impl OpenStep {
         }
     }
 
-    /// Index and call of this id. An error if no such call awaits its result.
+    /// Index and call with this id. Fails if the step does not wait for the result of such a call.
     pub(super) fn awaiting(&self, id: &CallId) -> Result<(usize, &ToolCall), IllegalEvent> {
         let found = self.calls.iter().zip(&self.results).enumerate();
         found
@@ -38,7 +39,7 @@ impl OpenStep {
             .ok_or_else(|| IllegalEvent::NotAsked(id.clone()))
     }
 
-    /// Calls that await their result, in order.
+    /// Calls without a result, in order.
     pub(super) fn unanswered(&self) -> impl Iterator<Item = &ToolCall> {
         self.calls
             .iter()
@@ -58,7 +59,7 @@ impl OpenStep {
         self.results.iter().all(Option::is_some)
     }
 
-    /// Appends the messages of the step. `missing` creates the result of a call without one.
+    /// Appends the messages of the step. For a call without a result, `missing` creates the result.
     pub(super) fn into_messages(
         self,
         messages: &mut Vec<Arc<Message>>,
@@ -88,10 +89,10 @@ pub(super) fn cut_note(finish: FinishReason) -> Option<Arc<Message>> {
     Some(Arc::new(Message::Note { text }))
 }
 
-/// Makes the ids of a model's calls unique: some providers send none, repeat an id within a message, or repeat the ids
-/// in each step. A valid new id stays. Any other id becomes `call_N`, with the first free N from `from`. An id is
-/// invalid if a provider could refuse it, or if it contains a slash, which separates the parts of a sub-agent's call
-/// path.
+/// Makes the ids of a model's calls unique. Some providers send no ids, repeat an id within a message, or repeat the
+/// ids in each step. A valid id that is new in the turn stays. Any other id is replaced by `call_N`. N is the first
+/// free number, starting at `from`. An id is invalid if a provider could refuse it. An id with a slash is invalid too,
+/// because slashes separate the ids in the path of a sub-agent's call.
 pub(super) fn make_ids_unique(
     calls: &mut [ToolCall],
     from: usize,

@@ -1,4 +1,4 @@
-//! The end of a turn by a stop.
+//! The end of a turn because of a stop.
 
 use std::sync::Arc;
 
@@ -44,17 +44,17 @@ impl StopPolicy {
 /// Parameters of a turn's stop.
 #[derive(Debug, Clone)]
 pub struct TurnStop {
-    /// The cause. If the turn was already stopped, the earlier cause stays.
+    /// The cause. If the turn was already stopped, the earlier cause is used instead.
     pub cause: Cause,
     /// The stop reason for this cause.
     pub reason: StopReason,
-    /// The policy for the part that stays.
+    /// The policy that decides which part of the turn stays in the conversation.
     pub policy: StopPolicy,
     /// Time of the stop.
     pub at: Timestamp,
-    /// Receipt of the scope, if there was work to stop.
+    /// Receipt of the scope. `None` if there was no work to stop.
     pub receipt: Option<Receipt>,
-    /// Partial text of the step that the stop has ended.
+    /// Partial text of the step that was stopped.
     pub partial: PartialStep,
 }
 
@@ -69,7 +69,7 @@ pub struct PartialStep {
 }
 
 impl TurnStop {
-    /// A stop for this cause, with the reason that follows from the cause, and without a receipt.
+    /// A stop with this cause and without a receipt. The reason follows from the cause.
     pub fn new(cause: Cause, policy: StopPolicy, at: Timestamp) -> Self {
         let reason = cause.stop_reason();
         Self {
@@ -82,7 +82,7 @@ impl TurnStop {
         }
     }
 
-    /// A stop because of a refused step or call.
+    /// A stop of a turn whose step or call was refused.
     pub fn refused(refusal: &StartRefusal, policy: StopPolicy, at: Timestamp) -> Self {
         Self {
             reason: refusal.reason(),
@@ -102,14 +102,14 @@ impl TurnStop {
 #[derive(Debug)]
 #[must_use = "its records are the turn's ending"]
 pub struct StoppedTurn {
-    /// Ends of the open calls, then the turn's ending. Empty after a lost lease, because the new owner writes that
-    /// ending.
+    /// First the ends of the open calls, then the turn's ending. Empty after a lost lease, because the new owner writes
+    /// the ending.
     pub records: Vec<SessionRecord>,
-    /// Conversation of the next turn once the records are durable: the base itself, unless messages were kept.
+    /// Conversation for the next turn, after the records are durable. It is the base itself, unless messages were kept.
     pub conversation: Arc<Conversation>,
-    /// Effect on the conversation once the records are durable.
+    /// Effect on the conversation, after the records are durable.
     pub effect: ConversationEffect,
-    /// Conversation of the next turn if the records could not be written.
+    /// Conversation for the next turn, if the records could not be written.
     pub base: Arc<Conversation>,
     /// Reason for the end.
     pub reason: StopReason,
@@ -122,12 +122,13 @@ pub struct StoppedTurn {
 }
 
 impl Draft {
-    /// Ends the turn by a stop. The first cause wins: if the turn was already stopped for another cause, the turn ends
-    /// with that cause and its reason.
+    /// Ends the turn with a stop. The first cause wins: if the turn was already stopped for another cause, the turn
+    /// ends with the earlier cause and its reason.
     ///
-    /// Calls that are still open end with the turn. Such a call is `stopped` if the receipt's item of its id is
-    /// stopped, otherwise `unknown`. A guardrail's stop keeps no messages, because the refused text must not reach the
-    /// model with the next message. A lost lease and a failure before the first answer keep no messages either.
+    /// Open calls end together with the turn. An open call becomes `stopped` if the receipt has an item with its id,
+    /// and this item is stopped. Otherwise the call becomes `unknown`. If a guardrail caused the stop, no messages are
+    /// kept, because the model must not receive the refused text with the next message. After a lost lease, and after a
+    /// failure before the first answer, no messages are kept either.
     pub fn stop(mut self, stop: TurnStop) -> StoppedTurn {
         let (cause, reason) = self.decide_stop(stop.cause, stop.reason);
         let records = self.end_open_calls(stop.receipt.as_ref());
@@ -204,8 +205,8 @@ impl Draft {
                 }
             });
         }
-        // The message itself may have caused a failure before the first answer. If it were kept, every later turn would
-        // fail.
+        // The user's message may itself have caused a failure before the first answer. If such a message were kept,
+        // every later turn would fail.
         let is_answered = |message: &Arc<Message>| matches!(**message, Message::Assistant { .. });
         if cause.kind == CauseKind::Failure && !kept.iter().any(is_answered) {
             return Vec::new();
@@ -256,9 +257,10 @@ impl Draft {
 }
 
 impl StartRefusal {
-    /// Ends a turn that was refused before it began. The records are its start and its ending.
+    /// Ends a turn that was refused before it began. The records are the start and the ending of the turn.
     ///
-    /// After a stop, the policy `keep` keeps the user's message. After a limit, nothing is kept.
+    /// If the turn was refused because of a stop, the policy `keep` keeps the user's message. If the turn was refused
+    /// because of a limit, no message is kept.
     pub fn stop(
         &self,
         start: &TurnStart,
@@ -304,7 +306,7 @@ pub(super) struct StopEnding {
 }
 
 impl StoppedTurn {
-    /// Appends the turn's ending to these records. No call of the turn may be open.
+    /// Appends the turn's ending to these records. All calls of the turn must have ended.
     pub(super) fn new(
         base: Arc<Conversation>,
         mut state: TurnState,
@@ -357,8 +359,9 @@ impl StoppedTurn {
         }
     }
 
-    /// Corrects the effect and the receipt after a failed append. The store refused the records (`is_certain`), or may
-    /// have accepted them. Then the conversation lacks the kept messages, or their presence is unknown.
+    /// Corrects the effect and the receipt after a failed append. `is_certain` is true if the store refused the
+    /// records. The conversation then does not contain the kept messages. Otherwise the store may have accepted the
+    /// records, and the effect is unknown.
     pub fn not_written(&mut self, is_certain: bool) {
         self.conversation = Arc::clone(&self.base);
         if self.effect == ConversationEffect::Unchanged {
@@ -376,8 +379,8 @@ impl StoppedTurn {
     }
 }
 
-/// Marker of a stop in a conversation that keeps the stopped turn. The marker quotes the beginning of a cut answer,
-/// because each message of the model must be complete.
+/// Message that marks a stop in a conversation that keeps the stopped turn. The marker quotes the beginning of an
+/// interrupted answer, because a conversation may contain only complete messages of the model.
 pub(super) fn stop_marker(cause: &Cause, cut_answer: Option<&str>) -> Arc<Message> {
     let mut text = format!("The turn was stopped here ({}).", for_model(cause));
     if let Some(answer) = cut_answer {
@@ -387,7 +390,7 @@ pub(super) fn stop_marker(cause: &Cause, cut_answer: Option<&str>) -> Arc<Messag
     Arc::new(Message::StopMarker { text: text.into() })
 }
 
-/// The cause as text for the model: without a provider's error text, and without ids that are unknown to the model.
+/// The cause as text for the model. The text omits error messages of providers, and ids that the model does not know.
 fn for_model(cause: &Cause) -> String {
     match cause.kind {
         CauseKind::Failure | CauseKind::Superseded => cause.kind.as_str().to_owned(),

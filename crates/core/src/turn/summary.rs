@@ -64,7 +64,7 @@ pub struct RecordedWork {
     pub name: Arc<str>,
     /// Kind of work.
     pub kind: BackgroundKind,
-    /// `Attached` if a session that becomes idle waits for the work.
+    /// `Attached` if an idle session waits for the work.
     pub attachment: Attachment,
     /// Process of the work.
     pub process: Option<ProcessIdentity>,
@@ -74,17 +74,17 @@ pub struct RecordedWork {
     pub marker: Option<Arc<str>>,
     /// Path of the output file.
     pub output: Option<Arc<str>>,
-    /// State at the end, and exit code. `None` if the log does not contain the end.
+    /// State and exit code at the end of the work. `None` if the log does not contain the end.
     pub ended: Option<(ItemState, Option<i32>)>,
     /// True if a committed or kept turn has reported the end of the work to the model.
     #[serde(rename = "told")]
     pub reported: bool,
 }
 
-/// Characters of a turn's input in its summary: one line of a wide terminal.
+/// Maximum characters of the user's message in a turn's summary: one line of a wide terminal.
 const INPUT_EXCERPT_CHARS: usize = 120;
 
-/// The beginning of a text. Shares a short text.
+/// The beginning of a text. A short text is shared instead of copied.
 pub(super) fn excerpt(text: &Arc<str>) -> Arc<str> {
     match text.char_indices().nth(INPUT_EXCERPT_CHARS) {
         None => Arc::clone(text),

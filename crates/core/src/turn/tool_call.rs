@@ -14,8 +14,8 @@ impl Draft {
     /// Begins a tool call of the model. Append the record, then run the tool.
     ///
     /// # Errors
-    /// Returns the refusal. Also reports a bug of the caller: the call awaits no result, or its arguments are malformed
-    /// and it needs [`Draft::reject_call`].
+    /// Returns the refusal. Also reports a bug of the caller: the step does not wait for this call's result, or the
+    /// call has malformed arguments. For malformed arguments, use [`Draft::reject_call`].
     pub fn begin_call(
         &mut self,
         id: &CallId,
@@ -36,7 +36,7 @@ impl Draft {
         Ok(record)
     }
 
-    /// Takes the result of a call that ran.
+    /// Stores the result of a call that ran.
     ///
     /// # Errors
     /// If the call is not open, because it never began or has ended.
@@ -60,7 +60,7 @@ impl Draft {
     /// Answers a call that a policy, a person or a hook denied; the call does not run. Append both records together.
     ///
     /// # Errors
-    /// If the call awaits no result.
+    /// If the step does not wait for this call's result.
     pub fn deny_call(
         &mut self,
         id: &CallId,
@@ -70,10 +70,11 @@ impl Draft {
         self.answer_unrun(id, content.into(), CallOutcome::Denied, at)
     }
 
-    /// Answers a call that cannot run: unknown tool, malformed arguments, a loop. Append both records together.
+    /// Answers a call that cannot run: the tool is unknown, the arguments are malformed, or the call is part of a loop.
+    /// Append both records together.
     ///
     /// # Errors
-    /// If the call awaits no result.
+    /// If the step does not wait for this call's result.
     pub fn reject_call(
         &mut self,
         id: &CallId,

@@ -21,7 +21,7 @@ pub struct TurnStart {
     pub owner: Option<ProcessIdentity>,
     /// Id of the message that caused the turn.
     pub message: Option<MessageId>,
-    /// Origin of the turn. A turn that background work caused has no user message.
+    /// Origin of the turn. A turn that was started by background work has no user message.
     pub origin: TurnOrigin,
     /// Notes about ended background work, placed before the user's message.
     pub notes: Vec<BackgroundNote>,
