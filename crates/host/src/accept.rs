@@ -10,8 +10,8 @@ use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
 
-/// Pause after a connection could not be accepted. The usual reason, too many open files, disappears when another
-/// connection ends.
+/// Pause after a connection could not be accepted. The usual reason is too many open files. This reason disappears when
+/// another connection ends.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
 /// Socket that accepts connections.
@@ -19,7 +19,7 @@ pub trait Listener: Send + Sync {
     /// A connection.
     type Stream: Send + 'static;
 
-    /// Accepts the next connection. Returns it with its name for receipts.
+    /// Accepts the next connection. Returns the connection and its name for receipts.
     ///
     /// # Errors
     /// If the system cannot provide a connection.
@@ -34,7 +34,8 @@ impl Listener for TcpListener {
 
     async fn accept(&self) -> io::Result<(TcpStream, String)> {
         let (stream, peer) = self.accept().await?;
-        // Answers are small. Without this option, the last part of an answer waits for the peer's acknowledgement.
+        // The answers are small. Without this option, the last part of an answer is delayed until the peer acknowledges
+        // the parts before it.
         if let Err(error) = stream.set_nodelay(true) {
             tracing::debug!(%error, "TCP_NODELAY");
         }
@@ -51,11 +52,11 @@ impl Listener for UnixListener {
     }
 }
 
-/// Accepts connections until a stop covers `scope`. Serves each connection as work of the scope, at most
-/// `connections_max` at a time. More connections wait in the system's queue.
+/// Accepts connections until a stop covers `scope`. Serves each connection as work of the scope. At most
+/// `connections_max` connections are served at a time. Further connections wait in the system's queue.
 ///
 /// # Cancel safety
-/// Dropping the future stops accepting. Connections continue in their scope.
+/// Dropping the future stops accepting. Accepted connections continue in their scope.
 pub async fn accept_connections<L, F>(
     listener: L,
     scope: Scope,

@@ -1,4 +1,4 @@
-//! Containment: access to a process tree, and the interface for additional levels of containment.
+//! Containment: access to a process tree, and the interface that each level of containment implements.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -16,12 +16,12 @@ use crate::spec::ProcessSpec;
 use crate::status::TreeMember;
 use crate::status_channel::StatusSender;
 
-/// Reaches the processes of one tree, without waiting. Each level of containment implements this trait.
+/// Access to the processes of one tree, without waiting. Each level of containment implements this trait.
 pub trait TreeContainment: Send + Sync {
-    /// Level in receipts.
+    /// Level of containment, as named in receipts.
     fn level(&self) -> Containment;
 
-    /// Keeper of the tree, if it has one.
+    /// Keeper of the tree. `None` if the tree has no keeper.
     fn keeper(&self) -> Option<&ProcessIdentity> {
         None
     }
@@ -29,16 +29,16 @@ pub trait TreeContainment: Send + Sync {
     /// Sends SIGTERM to every member.
     fn ask(&self);
 
-    /// Sends SIGKILL to every member. The driver repeats it until no member is left.
+    /// Sends SIGKILL to every member. The driver repeats this until no member is left.
     fn force(&self);
 
-    /// Current living members, without the keeper. For real processes, a separate thread reads `/proc`.
+    /// The members that are alive now, without the keeper. For real processes, a separate thread reads `/proc`.
     fn members(&self) -> BoxFuture<'static, Vec<TreeMember>>;
 
-    /// Members as last seen. Does not query the system.
+    /// The members when this process last looked. Does not query the system.
     fn known_members(&self) -> Vec<ProcessIdentity>;
 
-    /// Detaches the tree, so that it outlives this process. Appends its further output to a file.
+    /// Detaches the tree, so that the tree outlives this process. Further output of the tree is appended to a file.
     ///
     /// # Cancel safety
     /// Once the driver has received the request, the request is carried out, even if the future is dropped.
@@ -47,12 +47,13 @@ pub trait TreeContainment: Send + Sync {
     }
 }
 
-/// Starts trees at one level of containment: the keepers, process groups, or a simulation in tests.
+/// Starts trees at one level of containment. Implemented by the keepers, by process groups, and by a simulation in
+/// tests.
 pub trait TreeLauncher: fmt::Debug + Send + Sync {
     /// Starts the command. Must not block.
     ///
     /// # Errors
-    /// If the launcher already knows that the command does not run.
+    /// If the launcher already knows that the command cannot run.
     fn launch(
         self: Arc<Self>,
         spec: &ProcessSpec,
@@ -60,7 +61,7 @@ pub trait TreeLauncher: fmt::Debug + Send + Sync {
     ) -> Result<ContainedTree, LaunchError>;
 }
 
-/// A newly started tree, as its launcher returns it.
+/// A newly started tree, as returned by its launcher.
 pub struct ContainedTree {
     /// Access to the processes of the tree.
     pub containment: Arc<dyn TreeContainment>,
@@ -78,7 +79,7 @@ impl fmt::Debug for ContainedTree {
     }
 }
 
-/// Refusal to detach a tree. The tree is contained as before.
+/// Reason why a tree was not detached. The containment of the tree has not changed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DetachTreeError {
@@ -94,7 +95,7 @@ pub enum DetachTreeError {
         #[source]
         source: std::io::Error,
     },
-    /// The tree had ended, or its driver was dropped.
+    /// The tree has ended, or its driver was dropped.
     #[error("the process is not running")]
     NotRunning,
 }

@@ -1,18 +1,18 @@
-//! The future that watches one tree. The caller of the launch spawns it.
+//! The future that watches one tree. The caller of the launch must spawn this future.
 
 use std::fmt;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
-/// Watches one process tree and publishes its status. Ends when the tree is empty, or was detached.
+/// Watches one process tree and publishes its status. Ends when the tree is empty, or when the tree was detached.
 ///
-/// Spawn the driver. Dropping it before it has ended kills the tree: no tree runs unwatched.
+/// Spawn the driver. If the driver is dropped before it has ended, the tree is killed, so that no tree runs unwatched.
 #[must_use = "a process is watched only while its driver is polled; dropping the driver kills the process"]
 pub struct ProcessDriver(Pin<Box<dyn Future<Output = ()> + Send>>);
 
 impl ProcessDriver {
-    /// Creates a driver from a future that watches a tree of a [`TreeLauncher`](crate::TreeLauncher). The future must
-    /// kill the tree when it is dropped early, and must publish the emptiness of the tree before it ends.
+    /// Creates a driver from a future that watches a tree of a [`TreeLauncher`](crate::TreeLauncher). If the future is
+    /// dropped early, it must kill the tree. Before it ends, it must publish that the tree is empty.
     pub fn new(future: impl Future<Output = ()> + Send + 'static) -> Self {
         Self(Box::pin(future))
     }

@@ -9,7 +9,7 @@ use tokio::process::{Child, Command};
 use crate::launch_error::LaunchError;
 use crate::spec::{MARKER_VARIABLE, ProcessSpec};
 
-/// Starts the command, and closes this process's ends of its output pipe.
+/// Starts the command. Closes the copies of the output pipe that this process holds.
 pub(crate) fn spawn_group(spec: &ProcessSpec, output: PipeWriter) -> Result<Child, LaunchError> {
     let second = output
         .try_clone()
@@ -35,8 +35,8 @@ pub(crate) fn spawn_group(spec: &ProcessSpec, output: PipeWriter) -> Result<Chil
     })
 }
 
-/// Error of the working directory, if the directory is the reason. The system reports a missing program in the same
-/// way.
+/// Returns an error about the working directory if the directory is the reason for the failure. The system reports a
+/// missing program with the same error number.
 fn directory_error(spec: &ProcessSpec) -> Option<LaunchError> {
     let failed = |source| LaunchError::Directory {
         cwd: spec.cwd.clone(),

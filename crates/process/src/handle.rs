@@ -15,7 +15,7 @@ use crate::launch_error::LaunchError;
 use crate::status::{ExitInfo, ProcessStatus, ProcessWaitError, TreeMember};
 use crate::status_channel::{StatusClosed, StatusReceiver};
 
-/// Handle of a running process tree, to signal it, wait for it, and inspect it.
+/// Handle of a running process tree. The handle can signal the tree, wait for it, and inspect it.
 ///
 /// Clones refer to the same tree. Dropping the handle stops nothing; dropping the
 /// [`ProcessDriver`](crate::ProcessDriver) kills the tree.
@@ -29,7 +29,7 @@ pub struct ProcessHandle {
 struct HandleInner {
     marker: Arc<str>,
     containment: Arc<dyn TreeContainment>,
-    /// 1 after an ask, 2 after a force.
+    /// 1 after a call of `ask`, 2 after a call of `force`.
     strongest: AtomicU8,
     first_signal: OnceLock<Instant>,
 }
@@ -99,7 +99,7 @@ impl ProcessHandle {
         self.inner.containment.force();
     }
 
-    /// The strongest signal that was requested before the tree was known to be empty.
+    /// The strongest signal that was requested while the tree was not known to be empty.
     pub fn strongest_signal(&self) -> Option<EndMethod> {
         match self.inner.strongest.load(Ordering::Acquire) {
             0 => None,
@@ -108,21 +108,21 @@ impl ProcessHandle {
         }
     }
 
-    /// Time from the first signal to the proof that the tree is empty. `None` before that proof, and if the tree got no
-    /// signal.
+    /// Time from the first signal to the proof that the tree is empty. `None` if there is no proof yet, or if the tree
+    /// got no signal.
     pub fn stopped_after(&self) -> Option<Duration> {
         let empty_at = self.status.borrow().empty_at?;
         let first_signal = self.inner.first_signal.get()?;
         Some(empty_at.saturating_duration_since(*first_signal))
     }
 
-    /// Proof that no process of the tree is left. `None` before that proof.
+    /// Proof that no process of the tree is left. `None` if there is no proof yet.
     pub fn emptiness(&self) -> Option<EndProof> {
         self.status.borrow().empty
     }
 
-    /// Current living members. A separate thread reads `/proc`, which takes about a millisecond on a machine with a few
-    /// hundred processes.
+    /// The members that are alive now. A separate thread reads `/proc`, which takes about a millisecond on a machine
+    /// with a few hundred processes.
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing.
@@ -131,15 +131,16 @@ impl ProcessHandle {
             return Vec::new();
         }
         let members = self.inner.containment.members().await;
-        // In the meantime, the keeper may serve another call.
+        // The tree may have become empty in the meantime. The keeper may then already run another command, whose
+        // processes are not members of this tree.
         if self.emptiness().is_some() {
             return Vec::new();
         }
         members
     }
 
-    /// Members as last seen: at the start of the tree, at the end of its main process, at an ask or a force. Does not
-    /// query the system, so any code can call this function.
+    /// The members when this process last looked. It looks when the tree starts, when the main process of the tree
+    /// ends, and at each call of `ask` or `force`. Does not query the system, so any code can call this function.
     pub fn known_members(&self) -> Vec<ProcessIdentity> {
         if self.emptiness().is_some() {
             return Vec::new();
@@ -176,14 +177,14 @@ impl ProcessHandle {
         self.wait_for(|status| status.empty).await
     }
 
-    /// Detaches the tree, so that it outlives this process. From now on, the keeper appends further output to
-    /// `output_file` (up to [`DETACHED_OUTPUT_BYTES_MAX`](crate::DETACHED_OUTPUT_BYTES_MAX)), and a closed connection
-    /// to its owner no longer ends the tree. Output that the [`OutputReader`](crate::OutputReader) has not read by then
-    /// goes to the file.
+    /// Detaches the tree, so that the tree outlives this process. From now on, the keeper appends further output to
+    /// `output_file` (up to [`DETACHED_OUTPUT_BYTES_MAX`](crate::DETACHED_OUTPUT_BYTES_MAX)). The keeper no longer ends
+    /// the tree when the connection to its owner closes. The file also gets the output that the
+    /// [`OutputReader`](crate::OutputReader) has not read before the detach.
     ///
     /// Afterwards, this process does not watch the tree, and waits return [`ProcessWaitError::Detached`]. To end the
-    /// tree, signal the keeper by its identity: after SIGTERM, the keeper ends its tree (SIGTERM, and SIGKILL after a
-    /// grace), and then exits.
+    /// tree, send SIGTERM to the keeper, which is found by its identity. The keeper then sends SIGTERM to its tree,
+    /// sends SIGKILL after a grace, and exits.
     ///
     /// # Cancel safety
     /// Once the driver has received the request, the request is carried out, even if the future is dropped.

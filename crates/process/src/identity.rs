@@ -1,4 +1,5 @@
-//! Identity of a process: its pid with its start and boot, so that a reused pid is never mistaken for it.
+//! Identity of a process: its pid, its start time and its boot. A later process that reuses the pid has a different
+//! identity.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt as _;
@@ -9,7 +10,7 @@ use rustix::process::Pid;
 
 use crate::platform::identity_of;
 
-/// Identity of this process. Without `/proc`, its start is 0 and its boot is empty.
+/// Identity of this process. On a system without `/proc`, the start time is 0 and the boot id is empty.
 pub fn this_process() -> &'static ProcessIdentity {
     static THIS: OnceLock<ProcessIdentity> = OnceLock::new();
     THIS.get_or_init(|| {
@@ -18,14 +19,14 @@ pub fn this_process() -> &'static ProcessIdentity {
     })
 }
 
-/// True if a process of this identity could be running. Processes of an earlier boot are gone, so this function does
-/// not query the system.
+/// True if a process with this identity could be running. No process of an earlier boot can be running, so this
+/// function does not query the system.
 pub fn is_of_this_boot(identity: &ProcessIdentity) -> bool {
     identity.boot_id == boot_id()
 }
 
-/// True if a process of this identity could be running but is not visible from here, because its pid belongs to another
-/// PID namespace. A record without a namespace is older, and counts as visible.
+/// True if a process with this identity could be running but is not visible from here, because its pid belongs to
+/// another PID namespace. A record without a namespace comes from an older version, and its process counts as visible.
 pub fn is_out_of_view(identity: &ProcessIdentity) -> bool {
     is_of_this_boot(identity)
         && identity.pid_namespace.is_some()

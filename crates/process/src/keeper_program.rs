@@ -1,18 +1,17 @@
-//! The program of a keeper, and its limit for output.
+//! The program that runs as a keeper, and the limit for a keeper's output file.
 
 use std::ffi::OsString;
 use std::path::PathBuf;
 
-/// Maximum size of a detached tree's output file: enough for a day of output of a development server, but too little to
-/// fill a disk unnoticed. Later output is read, so that no process blocks, and dropped.
+/// Maximum size of a detached tree's output file. A development server needs about a day to print this much, and the
+/// file cannot fill a disk unnoticed. The keeper reads and drops all later output, so that no process blocks.
 pub const DETACHED_OUTPUT_BYTES_MAX: u64 = 64 * 1024 * 1024;
 
 /// Program that becomes a keeper by calling [`keeper_main`](crate::keeper_main).
 #[derive(Debug, Clone)]
 pub struct KeeperProgram {
-    /// An absolute path. `/proc/self/exe` refers to the running program, even if the file on disk was replaced in the
-    /// meantime.
+    /// An absolute path. `/proc/self/exe` refers to the running program, even after the file on disk was replaced.
     pub executable: PathBuf,
-    /// Arguments that make the program a keeper, such as a hidden subcommand.
+    /// Arguments with which the program runs as a keeper, such as a hidden subcommand.
     pub args: Vec<OsString>,
 }

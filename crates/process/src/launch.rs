@@ -11,12 +11,14 @@ use crate::platform::ProcessGroups;
 use crate::spec::{ContainmentChoice, ProcessSpec};
 use crate::status_channel::status_channel;
 
-/// Starts a command. Synchronous; takes about as long as the system needs to start a process.
+/// Starts a command. The function is synchronous, and takes about as long as the system needs to start a process.
 ///
-/// With a keeper, an error of the program itself is known only a moment later: call [`ProcessHandle::wait_started`].
+/// With a keeper, this function returns before the program has started. To get an error of the program itself, call
+/// [`ProcessHandle::wait_started`].
 ///
 /// # Panics
-/// Outside a tokio runtime with time and I/O enabled. A [`Custom`](ContainmentChoice::Custom) level may require less.
+/// If called outside a tokio runtime with time and I/O enabled. A [`Custom`](ContainmentChoice::Custom) level may not
+/// need such a runtime.
 pub fn launch(
     spec: ProcessSpec,
 ) -> Result<(ProcessHandle, ProcessDriver, OutputReader), LaunchError> {

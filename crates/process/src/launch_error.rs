@@ -26,7 +26,7 @@ pub enum LaunchError {
         #[source]
         source: io::Error,
     },
-    /// The keeper's own program did not start.
+    /// The keeper's program did not start.
     #[error("cannot start the keeper {}", executable.display())]
     Keeper {
         /// The configured path of the keeper's program.
@@ -35,7 +35,7 @@ pub enum LaunchError {
         #[source]
         source: io::Error,
     },
-    /// The keeper ended before it reported the start of the command, which may have run.
+    /// The keeper ended before it reported the start of the command. The command may have run.
     #[error("the keeper ended before it reported the start of the command, which may have run")]
     KeeperLost,
     /// The system refused a pipe, a socket or a descriptor.

@@ -1,8 +1,8 @@
-//! Process trees that can be ended completely, with proof. Only processes of the tree are ended.
+//! Process trees that can be ended completely, with proof. No process outside the tree is ended.
 //!
-//! [`launch()`] starts a command and returns three parts: a [`ProcessHandle`] to signal it and wait for it, a
-//! [`ProcessDriver`] to spawn, which watches it, and an [`OutputReader`] for its output. [`reattach`] returns handle
-//! and driver of a tree that an earlier process left running.
+//! [`launch()`] starts a command and returns three parts. The [`ProcessHandle`] signals the command and waits for it.
+//! The [`ProcessDriver`] watches the command, and must be spawned. The [`OutputReader`] reads its output. [`reattach`]
+//! returns a handle and a driver for a tree that an earlier process left running.
 //!
 //! ```
 //! use allstop_process::{ContainmentChoice, ProcessSpec, launch};
@@ -34,39 +34,41 @@
 //!
 //! # Levels of containment
 //!
-//! **Keeper** (Linux). A small helper process, the keeper, starts the command. The keeper is a *child subreaper*: a
-//! descendant whose parent ends becomes a child of the keeper, in any group, session or environment. Therefore the
-//! keeper knows all descendants. When the kernel reports that the keeper has no child left, the tree is empty;
-//! `EndProof::ProcessTreeEmpty` is that proof. The keeper holds a socket to its owner. When that socket closes, even
-//! because the owner was killed with SIGKILL, the keeper kills the tree at once and exits. The program that embeds this
-//! crate provides the keeper: [`keeper_main`].
+//! **Keeper** (Linux). A small helper process, the keeper, starts the command. The keeper is a *child subreaper*: if
+//! the parent of a descendant ends, the descendant becomes a child of the keeper. Its process group, session and
+//! environment do not matter. Therefore the keeper knows all descendants. When the kernel reports that the keeper has
+//! no child left, the tree is empty. `EndProof::ProcessTreeEmpty` is that proof. The keeper has a socket to its owner.
+//! When that socket closes, even because the owner was killed with SIGKILL, the keeper kills the tree at once and
+//! exits. The program that uses this crate also runs as the keeper: see [`keeper_main`].
 //!
-//! **Group and marker** (Linux). For use inside another program: no helper process, and no change to the attributes of
-//! that program. The command gets a process group and a marker in its environment; sweeps of `/proc` find its members.
-//! `EndProof::ProcessGroupEmpty` means that the sweeps found none. The sweeps do not find a process that has left the
-//! group, the session, the environment and the parent. If the owner is killed with SIGKILL, the tree continues to run.
+//! **Group and marker** (Linux). For use inside another program: this level needs no helper process, and does not
+//! change any attribute of that program. The command gets a process group and a marker in its environment. Sweeps of
+//! `/proc` find its members. `EndProof::ProcessGroupEmpty` means that the sweeps found none. A process escapes the
+//! sweeps if it has left the group and the session, has cleared its environment, and has lost its parent. If the owner
+//! is killed with SIGKILL, the tree continues to run.
 //!
 //! **Group** (elsewhere). The process group alone.
 //!
 //! **Custom**. The caller's own [`TreeLauncher`], such as the simulated system of the test kit.
 //!
-//! A process that a service starts on request (a container engine, `systemd-run`, `at`, a running `tmux` server) is
-//! outside every level. The same applies to the child of a process that has entered another PID namespace (`nsenter`),
-//! once its parent has ended. After a stop, a sweep finds and kills such processes if they still carry the marker; then
-//! only `ProcessGroupEmpty` is claimed.
+//! If a process asks a service to start another process (a container engine, `systemd-run`, `at`, a running `tmux`
+//! server), the new process is outside every level of containment. The child of a process that has entered another PID
+//! namespace (`nsenter`) is also outside, after its parent has ended. After a stop, a sweep finds and kills such
+//! processes if they still carry the marker. The proof is then only `ProcessGroupEmpty`.
 //!
 //! # Invariants
 //!
-//! 1. A signal is sent only to a process whose pid *and* start time match, through a descriptor that was opened before
-//!    the comparison. A signal to a group requires a member that only the sender can reap.
-//! 2. `empty` is published once, last, and only by the proof that its value names.
-//! 3. No tree runs unwatched: dropping the driver kills the tree, unless it was detached.
+//! 1. A signal is sent only to a process whose pid *and* start time match. The signal is sent through a descriptor that
+//!    was opened before the comparison. A signal to a group requires that the group has a member that only the sender
+//!    can reap.
+//! 2. `empty` is published once, after all other facts, and only after the proof that its value names.
+//! 3. No tree runs unwatched: dropping the driver kills the tree, unless the tree was detached.
 //! 4. No descendant delays the end of the command's output.
 //!
 //! # Cancel safety
 //!
-//! Every wait and every read can be dropped without loss. Once the driver has received a detach, the detach is carried
-//! out, even if the future is dropped. Dropping the driver itself kills the tree.
+//! Every wait and every read can be dropped without loss. Once the driver has received a request to detach, the request
+//! is carried out, even if the future is dropped. Dropping the driver itself kills the tree.
 
 mod containment;
 mod driver;

@@ -1,8 +1,8 @@
-//! The combined output of a command: standard output and error through one pipe, in their order.
+//! The combined output of a command. Standard output and standard error share one pipe, so their order is kept.
 //!
-//! A pipe ends only when its last writer closes it, and any grandchild may keep it open for hours. Therefore the end of
-//! the *output* is not the end of the *pipe*. When the main process has exited, the bytes in the pipe include all its
-//! output. The reader still reads that many bytes, without waiting.
+//! A pipe ends only when its last writer closes it, and any descendant may keep it open for hours. Therefore the end of
+//! the *output* is not the end of the *pipe*. When the main process has exited, all of its output has been read or is
+//! in the pipe. The reader then reads the bytes that are in the pipe at this time, without waiting for more.
 
 use std::fmt;
 use std::future::poll_fn;
@@ -21,18 +21,19 @@ use crate::status_channel::{StatusClosed, StatusReceiver};
 pub struct OutputReader {
     source: Box<dyn OutputSource>,
     status: StatusReceiver,
-    /// Bytes in the source when the end of each stage was first seen, minus the bytes read since then.
+    /// For each stage, the number of bytes that are still to be read after the stage's end. The first value is the
+    /// number of bytes that the source had when the end was noticed.
     left_of: [Option<u64>; 2],
 }
 
-/// Source of the bytes of an [`OutputReader`], which is its only user. Every source follows the same rules for the end
-/// of the output.
+/// Source of the bytes of an [`OutputReader`]. Only the reader uses the source, so the rules for the end of the output
+/// are the same for every source.
 pub trait OutputSource: fmt::Debug + Send + Sync {
     /// Ready when bytes are available, or when the last writer has closed the source.
     fn poll_readable(&self, cx: &mut Context<'_>) -> Poll<io::Result<()>>;
 
-    /// Takes bytes after [`poll_readable`](Self::poll_readable) was ready. Returns `0` if the last writer has closed
-    /// the source.
+    /// Takes bytes. Call this function after [`poll_readable`](Self::poll_readable) was ready. Returns `0` if the last
+    /// writer has closed the source.
     ///
     /// # Errors
     /// `WouldBlock` if no bytes are available yet.
@@ -44,8 +45,8 @@ pub trait OutputSource: fmt::Debug + Send + Sync {
     /// If the system refuses.
     fn available(&self) -> io::Result<u64>;
 
-    /// Takes bytes without asking the runtime, whose readiness may not include the last bytes yet. Returns `0` if no
-    /// bytes are available.
+    /// Takes bytes without a check of the runtime's readiness, because the runtime may not know about the last bytes
+    /// yet. Returns `0` if no bytes are available.
     ///
     /// # Errors
     /// If the system refuses.
@@ -120,8 +121,9 @@ impl OutputReader {
         }
     }
 
-    /// Reads the output until the main process has exited. Returns `0` at the end of that output, and after a detach.
-    /// Descendants that hold the pipe may print more later; [`read_leftovers`](Self::read_leftovers) reads that output.
+    /// Reads the output until the main process has exited. Returns `0` after the last byte of that output, and after a
+    /// detach. Descendants that keep the pipe open may print more later; [`read_leftovers`](Self::read_leftovers) reads
+    /// that output.
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing: only the poll that returns bytes takes them from the pipe.
@@ -129,8 +131,8 @@ impl OutputReader {
         self.read_until(OutputStage::MainExited, buffer).await
     }
 
-    /// Reads the output until no process of the tree is left. Returns `0` if no more output will follow. For background
-    /// work, so that it never blocks on a full pipe: call this function after [`read`](Self::read) has returned `0`.
+    /// Reads the output until no process of the tree is left. Returns `0` if no more output will follow. Call this
+    /// function after [`read`](Self::read) has returned `0`. Background work is then never blocked by a full pipe.
     ///
     /// # Cancel safety
     /// Dropping the future loses nothing.
@@ -141,7 +143,8 @@ impl OutputReader {
     async fn read_until(&mut self, stage: OutputStage, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             let seen = tokio::select! {
-                // Checks the end first, so that endless output does not hide it.
+                // Checks for the end before each read, so that the end is noticed even if a descendant prints without
+                // pause.
                 biased;
                 seen = self.status.wait_for(|now| stage.end(now)) => seen,
                 ready = poll_fn(|cx| self.source.poll_readable(cx)) => {
@@ -159,8 +162,8 @@ impl OutputReader {
         }
     }
 
-    /// Reads without waiting, and at most the bytes that were available at the end. A descendant that prints for ever
-    /// therefore delays nothing.
+    /// Reads without waiting. Reads at most the bytes that were available when the end of the stage was noticed.
+    /// Therefore a descendant that prints for ever causes no delay.
     fn read_rest(&mut self, stage: OutputStage, buffer: &mut [u8]) -> io::Result<usize> {
         let [main, tree] = &mut self.left_of;
         let left = match stage {

@@ -4,16 +4,16 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReattachError {
-    /// Neither the main process nor the keeper runs, and no process carries the marker.
+    /// Neither the main process nor the keeper runs, and no process has the marker.
     #[error("it has ended")]
     Gone,
-    /// The processes are in another PID namespace and may be running there, but are not visible from here.
+    /// The processes belong to another PID namespace. They may be running there, but are not visible from here.
     #[error("it is in another PID namespace, whose processes cannot be seen from here")]
     OutOfView,
-    /// The marker of the processes cannot be read: they belong to another user, or have cleared it.
+    /// The marker of the processes cannot be read, because they belong to another user or have cleared the marker.
     #[error("its processes cannot be told from others for certain")]
     NoMarker,
-    /// The system has no `/proc` in which to find the processes.
+    /// The system has no `/proc`, so the processes cannot be found.
     #[error("processes of earlier runs cannot be found on this system")]
     NotHere,
 }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use crate::containment::TreeLauncher;
 use crate::platform::Keepers;
 
-/// Environment variable that carries the marker of a call into every process of its tree.
+/// Name of an environment variable. Every process of a call's tree inherits the variable, which contains the marker of
+/// the call.
 pub const MARKER_VARIABLE: &str = "ALLSTOP_CALL";
 
 /// A command to run under containment.
@@ -21,9 +22,9 @@ pub struct ProcessSpec {
     pub args: Vec<OsString>,
     /// Working directory.
     pub cwd: PathBuf,
-    /// Additions to the environment inherited from this process.
+    /// Variables that are added to the environment of this process.
     pub env: Vec<(OsString, OsString)>,
-    /// Variables that are not inherited: keys and other secrets.
+    /// Variables that the command does not inherit: keys and other secrets.
     pub env_hidden: Vec<OsString>,
     /// Unique marker that distinguishes the processes of this call from the processes of all other calls.
     pub marker: Arc<str>,
@@ -36,7 +37,7 @@ pub struct ProcessSpec {
 pub enum ContainmentChoice {
     /// A keeper process: the strongest level. Outside Linux, a process group replaces it.
     Keeper(Arc<Keepers>),
-    /// A process group and a marker: requires no helper program, and sets no attribute of this process.
+    /// A process group and a marker. This level requires no helper program, and sets no attribute of this process.
     GroupAndMarker,
     /// The caller's own launcher, such as the simulated system of the test kit.
     Custom(Arc<dyn TreeLauncher>),

@@ -34,7 +34,7 @@ impl ExitInfo {
     }
 }
 
-/// Reason for a search for the processes of a tree, because the report of a keeper is not sufficient.
+/// Reason why the processes of a tree must be searched. The report of the keeper is then not sufficient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SearchReason {
     /// An earlier process left the tree running, and its keeper was killed.
@@ -61,7 +61,7 @@ impl SearchReason {
     }
 }
 
-/// Facts that the driver has observed so far. Facts are only added: a set field never changes.
+/// Facts that the driver has observed so far. Facts are only added: a field that is set never changes.
 #[derive(Debug, Clone, Default)]
 pub struct ProcessStatus {
     /// The main process, once it has started.
@@ -74,17 +74,18 @@ pub struct ProcessStatus {
     pub empty_at: Option<Instant>,
     /// Reason why the command never started.
     pub failed: Option<Arc<LaunchError>>,
-    /// True if the keeper was killed. The remaining processes are ended without the keeper.
+    /// True if the keeper was killed. The driver then ends the remaining processes without the keeper.
     pub keeper_lost: bool,
-    /// Reason why the keeper's report is not sufficient. A search is then the proof of the end.
+    /// Reason why the keeper's report is not sufficient. The proof of the end is then a search.
     pub searched: Option<SearchReason>,
     /// True after [`detach`](super::ProcessHandle::detach): the tree is no longer watched.
     pub detached: bool,
 }
 
 impl ProcessStatus {
-    /// Strongest signal with which a stop ended the tree, if `strongest` was requested. A tree that has lost its keeper
-    /// is ended with SIGKILL.
+    /// Strongest signal with which a stop ended the tree. `strongest` is the strongest signal that was requested;
+    /// without a request, the result is `None`. If the keeper was killed, or if processes were found outside the tree,
+    /// the signal is SIGKILL.
     pub fn ended_by(&self, strongest: Option<EndMethod>) -> Option<EndMethod> {
         match strongest {
             Some(_) if self.keeper_lost || self.searched == Some(SearchReason::Strays) => {
@@ -106,7 +107,7 @@ impl ProcessStatus {
         })
     }
 
-    /// Note on the evidence of the end, if that evidence is weaker than the keeper's report.
+    /// Note on the proof of the end, if this proof is weaker than the keeper's report.
     pub fn evidence_note(&self) -> Option<&'static str> {
         self.keeper_lost_note()
             .or(self.searched.map(SearchReason::note))
@@ -118,7 +119,7 @@ impl ProcessStatus {
     }
 }
 
-/// Reason why a wait can no longer get an answer.
+/// Reason why a wait ended without a result.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum ProcessWaitError {
     /// The command never started.
@@ -135,9 +136,9 @@ pub enum ProcessWaitError {
 /// A signal that ends processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ProcessSignal {
-    /// SIGTERM: an ask.
+    /// SIGTERM: asks a process to end.
     Term,
-    /// SIGKILL: force.
+    /// SIGKILL: forces a process to end.
     Kill,
 }
 

@@ -1,7 +1,7 @@
-//! The status of a tree, from its driver to all other code.
+//! The status of a tree. The driver writes the status, and all other code reads it.
 //!
-//! Like a watch channel of tokio, except that waiters are woken in the order in which they began to wait. Tokio wakes
-//! its receivers in random order, and a test on paused time is then not repeatable.
+//! This is like a watch channel of tokio, except that waiters are woken in the order in which they began to wait. Tokio
+//! wakes its receivers in random order. A test with a paused clock would then not be repeatable.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -21,11 +21,11 @@ struct StatusCell {
     changed: Notify,
 }
 
-/// The driver's end. Publishes each fact once, and the emptiness of the tree last.
+/// The end of the channel that the driver uses. Publishes each fact once, and the emptiness of the tree last.
 #[derive(Debug)]
 pub struct StatusSender(Arc<StatusCell>);
 
-/// The readers' end. Always has the newest status.
+/// The end of the channel that readers use. Always has the newest status.
 #[derive(Debug, Clone)]
 pub struct StatusReceiver(Arc<StatusCell>);
 
@@ -50,7 +50,7 @@ impl StatusSender {
         self.publish(|now| now.set_empty(verified));
     }
 
-    /// Publishes that the tree continues to run without its driver.
+    /// Publishes that the tree continues to run, and that its driver no longer watches it.
     pub fn detached(&self) {
         self.publish(|now| now.detached = true);
     }
@@ -76,26 +76,28 @@ impl Drop for StatusSender {
     }
 }
 
-/// The driver is gone, and the awaited fact was never published.
+/// Error of a wait: the driver was dropped, and never published the expected fact.
 #[derive(Debug)]
 pub(crate) struct StatusClosed;
 
 impl StatusReceiver {
-    /// Borrows the current status. Drop it soon, because the driver waits for its readers.
+    /// Borrows the current status. Drop the borrowed value soon, because the driver cannot write while it exists.
     pub fn borrow(&self) -> impl Deref<Target = ProcessStatus> {
-        // A reader may call other methods of the handle, which borrow again.
+        // Recursive, because a reader that holds the status may call methods of the handle that borrow the status
+        // again.
         self.0.now.read_recursive()
     }
 
     /// Waits until `read` returns a value.
     ///
-    /// Cancel safe: it takes nothing.
+    /// Cancel safe: the function only reads.
     pub(crate) async fn wait_for<T>(
         &self,
         read: impl Fn(&ProcessStatus) -> Option<T>,
     ) -> Result<T, StatusClosed> {
         loop {
-            // The order matters: a change that the read misses wakes this waiter, and nothing is sent after the end.
+            // The order matters. A change after `read` wakes this waiter, because the waiter is created before `read`.
+            // If `closed` is true, no change can follow `read`.
             let changed = self.0.changed.notified();
             let closed = self.0.closed.load(Ordering::Acquire);
             if let Some(value) = read(&self.0.now.read()) {

@@ -1,10 +1,10 @@
-//! Processes of a killed keeper, which the kernel makes children of this process if this process is a subreaper. This
+//! Processes of a killed keeper. If this process is a subreaper, the kernel makes these processes its children. This
 //! module finds, kills and reaps them.
 //!
-//! Every command runs in its own session, and no process can join the session of another process. Therefore a child of
-//! this process in another session was adopted, unless it existed before this program. A keeper and all other processes
-//! that this process starts are in this process's session. Only adopted processes are ever reaped here, so no other
-//! waiter loses an exit status.
+//! Every command runs in its own session, and no process can join the session of another process. Therefore a child in
+//! another session than the session of this process was adopted, unless it existed before this program started.
+//! Keepers, and all other processes that this process starts, are in the session of this process. This module reaps
+//! only adopted processes, so no other waiter loses an exit status.
 
 use std::fs;
 use std::sync::Arc;
@@ -24,13 +24,13 @@ pub(super) struct AdoptedProcesses {
 }
 
 impl AdoptedProcesses {
-    /// True if there was certainly no adopted process.
+    /// True if the search certainly found no adopted process.
     pub(super) fn is_empty(&self) -> bool {
         self.is_complete && self.living.is_empty()
     }
 }
 
-/// Children that this process had before its program started. They survive an `exec`.
+/// Children that this process already had when its program started. A process keeps its children during an `exec`.
 #[derive(Debug, Clone, Default)]
 pub(super) struct InheritedChildren(Arc<[(u32, u64)]>);
 
@@ -38,7 +38,7 @@ impl InheritedChildren {
     /// The current children of this process. Call this function before the first keeper is started.
     pub(super) fn now() -> Self {
         let found = children_of_threads().unwrap_or_else(|| {
-            // On a kernel without these files, examines all processes.
+            // On a kernel without the `children` files, examines all processes.
             let (me, mut found) = (std::process::id(), Vec::new());
             visit_processes(|stat| found.push(stat));
             found.retain(|stat| stat.parent == me);
@@ -64,18 +64,18 @@ fn children_of_threads() -> Option<Vec<ProcessStat>> {
     Some(found)
 }
 
-/// Kills and reaps the processes that this process has adopted, after `keeper` has ended. `None` if `/proc` does not
-/// show even this process.
+/// Kills and reaps the processes that this process has adopted after the end of `keeper`. `None` if `/proc` does not
+/// even show this process.
 pub(super) fn kill_adopted(keeper: u32, inherited: &InheritedChildren) -> Option<AdoptedProcesses> {
     let me = std::process::id();
     let mut all = Vec::new();
     let is_complete = visit_processes(|stat| all.push(stat));
-    // Read from `/proc`, like the sessions of all other processes. The value is 0 if the leader of the session is
-    // outside of this pid namespace, which `getsid` of rustix cannot express.
+    // Read from `/proc`, like the sessions of all other processes. If the leader of the session is outside of this PID
+    // namespace, `/proc` reports 0. `getsid` of rustix cannot return 0.
     let own_session = all.iter().find(|stat| stat.pid == me)?.session;
     let is_adopted = |stat: &ProcessStat| {
-        // A process that the keeper had forked just before, and that is not yet in its own session, is in the keeper's
-        // group.
+        // If the keeper forked a process just before its own end, this process may not be in its own session yet. It is
+        // then still in the group of the keeper.
         stat.parent == me
             && stat.pid != keeper
             && !inherited.has(stat)
@@ -86,7 +86,7 @@ pub(super) fn kill_adopted(keeper: u32, inherited: &InheritedChildren) -> Option
         .iter()
         .filter(|stat| stat.parent == me && stat.is_dead())
     {
-        // The process is a dead child of this process, so the kernel keeps its number until it is reaped here.
+        // The process is a dead child of this process. The kernel does not reuse its pid before this line reaps it.
         let _reaped = raw_pid(dead.pid).map(|pid| waitpid(Some(pid), WaitOptions::NOHANG));
     }
     living.retain(|stat| !stat.is_dead());

@@ -7,13 +7,13 @@ use crate::spec::MARKER_VARIABLE;
 
 use super::procfs::stat;
 
-/// Number of yields to a process in the middle of an exec before it counts as unknown. Most execs have completed by
-/// then.
+/// Maximum number of checks of a process that is in the middle of an exec. The thread yields after each check. After
+/// the last check, the result is unknown. Most execs have completed by then.
 const EXEC_YIELDS: u32 = 10;
 
-/// True if a process was started with this variable and this value. False if the environment cannot be read, because
-/// the process belongs to another user or has forbidden it (`PR_SET_DUMPABLE`), and false if the process has ended.
-/// `None` if the process is in the middle of an exec, and has no environment.
+/// True if a process was started with this variable and this value. False if the process has ended, or if its
+/// environment cannot be read. The environment cannot be read if the process belongs to another user or has forbidden
+/// it (`PR_SET_DUMPABLE`). `None` if the process is in the middle of an exec, and therefore has no environment.
 pub(super) fn has_variable(pid: u32, name: &str, value: &str) -> Option<bool> {
     let is_it = |entry: &[u8]| {
         let rest = entry.strip_prefix(name.as_bytes());
@@ -34,8 +34,8 @@ pub(super) fn has_variable(pid: u32, name: &str, value: &str) -> Option<bool> {
                 return Some(environment.split(|byte| *byte == 0).any(is_it));
             }
             Some(now) if now.is_in_exec() => std::thread::yield_now(),
-            // The process may have been in an exec during the read of its environment, and past the exec during the
-            // read of its state.
+            // The exec may have been in progress when the environment was read, and complete when the state was read.
+            // So the environment is read once more.
             Some(_) if !was_without => was_without = true,
             Some(_) | None => return Some(false),
         }
@@ -43,7 +43,7 @@ pub(super) fn has_variable(pid: u32, name: &str, value: &str) -> Option<bool> {
     None
 }
 
-/// Environment of a process whose first thread has ended. Its other threads still have it.
+/// Environment of a process whose first thread has ended. The environment can still be read through the other threads.
 fn environment_of_threads(pid: u32) -> Vec<u8> {
     let threads = fs::read_dir(format!("/proc/{pid}/task"));
     let mut threads = threads.into_iter().flatten().flatten();
@@ -56,7 +56,7 @@ fn environment_of_threads(pid: u32) -> Vec<u8> {
         .unwrap_or_default()
 }
 
-/// Marker that a launch put into the environment of a process and of its keeper.
+/// The marker in the environment of a process. A launch gives the marker to a command and to its keeper.
 pub(super) fn marker_of(pid: u32) -> Option<String> {
     let environment = fs::read(format!("/proc/{pid}/environ")).ok()?;
     environment.split(|byte| *byte == 0).find_map(|entry| {
@@ -82,7 +82,7 @@ mod tests {
         assert_eq!(has_variable(pid, &name, "another"), Some(false));
         let mut without = std::process::Command::new("sleep");
         let mut without = without.arg("60").env_clear().spawn().expect("it starts");
-        // During its exec, the result is unknown.
+        // The result is unknown during the exec of the process.
         let told = (0..1_000_000).find_map(|_| has_variable(without.id(), &name, &value));
         without.kill().expect("it is ended");
         without.wait().expect("it is reaped");

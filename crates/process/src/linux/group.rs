@@ -32,7 +32,7 @@ use super::tree::{KnownMembers, as_members, signal_each};
 #[derive(Debug)]
 pub(crate) struct ProcessGroups;
 
-/// Reaches the members of a group, and the members of its tree outside of the group.
+/// Access to the members of a group, and to members of the same tree that have left the group.
 pub(super) struct GroupContainment {
     pub(super) sweep: Arc<TreeSweep>,
     pub(super) known: KnownMembers,
@@ -49,12 +49,12 @@ impl TreeContainment for GroupContainment {
         let sweep = Arc::clone(&self.sweep);
         let ask = move || signal_each(&sweep.members(), Signal::TERM);
         if start_on_thread(ask.clone()).is_none() {
-            // The system provides no thread. A blocking ask is better than none.
+            // The system provides no thread. It is better to block the caller than to send no signal.
             ask();
         }
     }
 
-    // The driver finds the members that have left the group.
+    // Kills only the group. The driver then finds and kills members that have left the group.
     fn force(&self) {
         self.sweep.kill_group();
         self.forced.notify_one();
@@ -111,8 +111,8 @@ fn launch(
     })
 }
 
-/// Identity of a new child, and a descriptor that becomes readable when the child exits. Fails without a free
-/// descriptor.
+/// Identity of a new child, and a descriptor that becomes readable when the child exits. Fails if no descriptor is
+/// free.
 fn identify(child: &Child) -> io::Result<(ProcessIdentity, WatchedDescriptor)> {
     let main = child
         .id()
@@ -123,7 +123,8 @@ fn identify(child: &Child) -> io::Result<(ProcessIdentity, WatchedDescriptor)> {
     Ok((identity(main.pid, main.start_ticks), descriptor))
 }
 
-/// Kills a command that cannot be watched. The unreaped child pins the number of its group.
+/// Kills a command that cannot be watched. The child is not reaped yet, so no other group can have the number of its
+/// group.
 fn kill_unidentified(spec: &ProcessSpec, child: &Child) {
     if let Some(pid) = child.id() {
         let sweep = TreeSweep::of_child(Arc::clone(&spec.marker), identity(pid, 0));
@@ -140,7 +141,7 @@ mod tests {
     use crate::spec::ContainmentChoice;
     use crate::status_channel::status_channel;
 
-    /// A launch that fails after the command has started leaves no process of it.
+    /// If a launch fails after the command has started, no process of the command is left.
     #[tokio::test]
     async fn a_command_that_cannot_be_identified_is_killed() {
         let spec = ProcessSpec {

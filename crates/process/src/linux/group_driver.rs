@@ -1,11 +1,12 @@
-//! The driver of a group: reaps the main process, repeats a force, and proves that the tree is empty.
+//! The driver of a group: reaps the main process, repeats SIGKILL after a force, and proves that the tree is empty.
 //!
 //! Invariants:
-//! 1. The whole group is killed in one step only while the main process, running or ended, is unreaped and so pins its
-//!    number. After a force before its end, the main process stays unreaped until no member is left.
-//! 2. Without a force, the main process is reaped as soon as it ends, so that waiters see its end.
-//! 3. Only sweeps prove that the tree is empty, [`EmptinessProof`]. The kernel's view of the group is no proof: the
-//!    kernel forgets a group whose last member has moved to another group, and remembers a group of unreaped zombies.
+//! 1. The whole group is killed in one step only while the main process is not reaped. As long as the main process is
+//!    not reaped, running or ended, no other group can get its number. After a force before its end, the main process
+//!    is not reaped until no member is left.
+//! 2. Without a force, the main process is reaped as soon as it ends, so that waiters get its end.
+//! 3. Only sweeps prove that the tree is empty ([`EmptinessProof`]). The existence of the group is no proof. A group no
+//!    longer exists after its last member has moved to another group. A group of unreaped zombies still exists.
 
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
@@ -28,9 +29,10 @@ use super::procfs_reader::read_on_thread;
 use super::readiness::{WatchedDescriptor, watch};
 use super::sweep::{EmptinessProof, SweepResult};
 
-/// First pause before a force is repeated. A killed process is gone within a millisecond, and a sweep takes about one.
+/// First pause before the kill is repeated. A killed process is gone within a millisecond, and a sweep takes about a
+/// millisecond.
 const REPEAT_MIN: Duration = Duration::from_millis(2);
-/// Longest pause before a repetition, for a process in an uninterruptible wait or of another user.
+/// Longest pause before the kill is repeated, if a process is in an uninterruptible wait or belongs to another user.
 const REPEAT_MAX: Duration = Duration::from_millis(100);
 
 /// Watches one group until sweeps prove that its tree is empty.
@@ -42,10 +44,10 @@ pub(super) struct GroupDriver {
     exited: bool,
     reaped: bool,
     over: bool,
-    /// Living members according to the last sweep, after the main process has exited.
+    /// The members that the last sweep after the exit of the main process found alive.
     left: Vec<WatchedDescriptor>,
     emptiness: EmptinessProof,
-    /// Set during a force.
+    /// The next pause after a force was requested. `None` without a force.
     force_pause: Option<Duration>,
     look_at: Option<Instant>,
     /// The sweep in progress. At most one sweep runs at a time.
@@ -101,7 +103,7 @@ impl GroupDriver {
 
     fn handle(&mut self, event: GroupEvent) {
         match event {
-            // The handle has just killed the group. The next sweep finds members that have left the group.
+            // The handle has already killed the group. The next sweep finds members that have left the group.
             GroupEvent::Forced => {
                 self.force_pause = Some(REPEAT_MIN);
                 self.look_at = Some(Instant::now());
@@ -152,7 +154,8 @@ impl GroupDriver {
         }
         self.over = self.emptiness.is_proved_by(found);
         self.left = members.iter().filter_map(watch_end).collect();
-        // Also repeats without a force if some members cannot be watched, and to confirm an empty sweep.
+        // Without a force, also sweeps again if some members cannot be watched, and to confirm a sweep that found no
+        // member.
         let pause = self
             .force_pause
             .or((self.left.len() < members.len()).then_some(REPEAT_MAX));
@@ -178,7 +181,8 @@ impl GroupDriver {
         if !self.reaped {
             self.reaped = true;
             self.containment.sweep.unpin();
-            // The main process has exited, so `try_wait` reaps it. An error means that other code has reaped it.
+            // The main process has exited, so `try_wait` reaps it. If `try_wait` fails, other code has already reaped
+            // the process.
             let _status = self.child.try_wait();
         }
     }

@@ -1,4 +1,4 @@
-//! Processes by their identity: looked up, and signalled without ever hitting another process.
+//! Processes by their identity: finds a process, and sends it a signal that never reaches another process.
 
 use std::io;
 
@@ -10,12 +10,12 @@ use crate::status::ProcessSignal;
 
 use super::procfs::stat;
 
-/// The process with this pid. `None` if no process has it.
+/// The process with this pid. `None` if no process has this pid.
 pub fn identity_of(pid: u32) -> Option<ProcessIdentity> {
     Some(identity(pid, stat(pid)?.start_ticks))
 }
 
-/// True if exactly this process is visible and running. A process that has ended and waits to be reaped is not running.
+/// True if exactly this process is visible and running. A process that has ended but is not reaped yet is not running.
 pub fn is_alive(identity: &ProcessIdentity) -> bool {
     is_of_this_boot(identity)
         && !is_out_of_view(identity)
@@ -26,8 +26,8 @@ pub fn is_alive(identity: &ProcessIdentity) -> bool {
 /// Sends a signal to exactly this process, never to another process that has reused its pid.
 ///
 /// # Errors
-/// `NotFound` if the process has ended or is out of view ([`is_out_of_view`]), `PermissionDenied` if it belongs to
-/// another user.
+/// `NotFound` if the process has ended or is out of view ([`is_out_of_view`]). `PermissionDenied` if the process
+/// belongs to another user.
 pub fn signal(identity: &ProcessIdentity, signal: ProcessSignal) -> io::Result<()> {
     let is_hit = is_of_this_boot(identity)
         && !is_out_of_view(identity)
@@ -39,10 +39,10 @@ pub fn signal(identity: &ProcessIdentity, signal: ProcessSignal) -> io::Result<(
     }
 }
 
-/// Sends a signal to the process that has this pid *and* this start. `Ok(false)` if the process has ended.
+/// Sends a signal to the process that has this pid *and* this start time. `Ok(false)` if the process has ended.
 ///
-/// The descriptor is opened before the start is compared. A descriptor never changes its process, so the compared
-/// process gets the signal.
+/// The descriptor is opened before the start time is compared. A descriptor always refers to one process, so the signal
+/// goes to the process whose start time was compared.
 pub(super) fn signal_exactly(pid: u32, start_ticks: u64, signal: Signal) -> io::Result<bool> {
     let Some(raw) = raw_pid(pid) else {
         return Ok(false);

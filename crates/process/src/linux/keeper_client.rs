@@ -1,14 +1,14 @@
-//! The driver of a tree with a keeper. It reads the keeper's reports, and ends the tree without the keeper if the
-//! keeper is killed.
+//! The driver of a tree with a keeper. It reads the keeper's reports. If the keeper is killed, the driver ends the tree
+//! without it.
 //!
 //! Invariants:
-//! 1. `ProcessTreeEmpty` is published in two cases only. Either the keeper has sent `empty`, and no process of the tree
-//!    was seen outside of the tree. Or the keeper was killed, this process adopted its tree, and searches of all
-//!    processes have found no adopted process.
-//! 2. A keeper that ends without `empty` leaves no proof. If this process is no subreaper, sweeps kill the tree, and
-//!    only `ProcessGroupEmpty` is claimed.
-//! 3. A keeper becomes idle only after it has reported that it has no child. In every other case, the socket closes
-//!    with the driver, and the keeper then kills the tree.
+//! 1. `ProcessTreeEmpty` is published in two cases only. Either the keeper has sent `empty`, and no search has found
+//!    processes of the tree outside the tree. Or the keeper was killed, this process has adopted its tree, and searches
+//!    of all processes have found no adopted process.
+//! 2. If a keeper ends without `empty`, there is no proof. If this process is no subreaper, sweeps then find and kill
+//!    the tree, and the proof is only `ProcessGroupEmpty`.
+//! 3. A keeper becomes idle only after it has reported that it has no child. In every other case, the end of the driver
+//!    closes the socket, and the keeper then kills the tree.
 
 use std::ffi::OsString;
 use std::io;
@@ -39,13 +39,13 @@ pub(super) struct DetachRequest {
     pub(super) reply: oneshot::Sender<Result<(), DetachTreeError>>,
 }
 
-/// The owner's side of one call: drives it until its tree is empty or detached.
+/// The owner's side of one call. The client runs until the tree of the call is empty or detached.
 pub(super) struct KeeperClient {
     pub(super) program: OsString,
     pub(super) cwd: PathBuf,
     pub(super) marker: Arc<str>,
     pub(super) keepers: Arc<Keepers>,
-    /// `None` after the keeper was returned.
+    /// `None` after the keeper was returned to the idle keepers.
     pub(super) keeper: Option<KeeperProcess>,
     pub(super) call: KeptCall,
     pub(super) socket: Option<WatchedDescriptor>,
@@ -54,7 +54,7 @@ pub(super) struct KeeperClient {
     pub(super) main: Option<ProcessIdentity>,
     pub(super) detach_rx: mpsc::Receiver<DetachRequest>,
     pub(super) detaching: Option<DetachRequest>,
-    /// Published together with emptiness, so that a wait for emptiness never ends early.
+    /// Published together with the emptiness of the tree, so that a wait for an empty tree never ends early.
     pub(super) failed: Option<LaunchError>,
 }
 
@@ -82,7 +82,8 @@ impl KeeperClient {
                 NextStep::Watch => {}
                 NextStep::Empty => {
                     let proof = self.proof_of_end().await;
-                    // First, so that no handle sends a command to a keeper that serves another call.
+                    // Published before the keeper becomes idle. Otherwise a handle could send a command to a keeper
+                    // that already serves another call.
                     self.publish_empty(proof);
                     self.give_back();
                     return;
@@ -159,7 +160,7 @@ impl KeeperClient {
     }
 
     fn give_back(&mut self) {
-        // The next call may watch the socket on another runtime.
+        // Dropped here, because the next call may register the socket with another runtime.
         self.socket = None;
         if let Some(keeper) = self.keeper.take() {
             self.keepers.give_back(keeper);
@@ -182,8 +183,8 @@ impl KeeperClient {
 impl Drop for KeeperClient {
     fn drop(&mut self) {
         if let Some(keeper) = self.keeper.take() {
-            // Handles keep the socket open, so this shutdown ends the tree of a dropped driver. After a detach, it has
-            // no effect.
+            // Handles keep the socket open, so only this shutdown ends the tree when the driver is dropped. After a
+            // detach, the shutdown has no effect.
             let _closed = shutdown(&keeper.socket, Shutdown::Both);
             self.keepers.reap_later(keeper);
         }
@@ -191,7 +192,7 @@ impl Drop for KeeperClient {
 }
 
 fn answer_detach(request: DetachRequest, answer: Result<(), DetachTreeError>) {
-    // The caller may have stopped waiting.
+    // The caller may no longer wait for the answer.
     let _unheard = request.reply.send(answer);
 }
 
@@ -204,7 +205,8 @@ fn refuse_detach(request: DetachRequest, source: io::Error) {
     answer_detach(request, Err(error));
 }
 
-/// Makes a path absolute, because the keeper has another working directory, and checks that it fits into a packet.
+/// Makes a path absolute, because the keeper has another working directory. Fails if the path does not fit into a
+/// packet.
 fn absolute(path: &Path) -> io::Result<PathBuf> {
     let path = std::path::absolute(path)?;
     if path.as_os_str().len() > PATH_BYTES_MAX {

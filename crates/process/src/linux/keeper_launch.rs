@@ -1,4 +1,4 @@
-//! Starting a command through a keeper, and access to its tree.
+//! Starts a command through a keeper, and provides access to its tree.
 
 use std::ffi::OsString;
 use std::io;
@@ -41,7 +41,7 @@ struct KeeperContainment {
 
 impl KeeperContainment {
     fn send_command(&self, action: KeeperAction) {
-        // The keeper may have been stopped (SIGSTOP). If it has ended, the driver notices.
+        // The keeper may be suspended (SIGSTOP). If the keeper has ended, the driver notices that.
         let _running = pidfd_send_signal(&self.pidfd, Signal::CONT);
         self.call.send_command(action);
     }
@@ -111,7 +111,7 @@ impl TreeLauncher for Keepers {
         keeper.calls += 1;
         let call = KeptCall::new(Arc::clone(&keeper.socket), keeper.calls);
         let known = Arc::<KnownMembers>::default();
-        // Capacity one, because a caller that detaches waits for the answer.
+        // One place in the channel is enough, because a caller that detaches waits for the answer.
         let (detach_tx, detach_rx) = mpsc::channel(1);
         let containment = KeeperContainment {
             call: call.clone(),
@@ -121,7 +121,7 @@ impl TreeLauncher for Keepers {
             detach_tx,
         };
         let socket = watch(Arc::clone(&keeper.socket));
-        // From here on, the client owns the keeper. Dropping the client ends a tree that has begun.
+        // From here on, the client owns the keeper. If the tree has begun, dropping the client ends it.
         let mut client = KeeperClient {
             program: spec.program.clone(),
             cwd: spec.cwd.clone(),
@@ -140,7 +140,7 @@ impl TreeLauncher for Keepers {
         client.socket = Some(socket.map_err(LaunchError::setup("socket to the keeper"))?);
         let deadline = client.keepers.deadline();
         match client.call.send_start(&order, &writer, deadline) {
-            // If the keeper has ended, the driver notices.
+            // If the keeper has ended, the driver notices that.
             Ok(()) | Err(Errno::PIPE | Errno::CONNRESET) => {}
             Err(errno) => return Err(LaunchError::setup("order to the keeper")(errno.into())),
         }
@@ -152,7 +152,7 @@ impl TreeLauncher for Keepers {
     }
 }
 
-/// The command with its whole environment: the current environment of this process, with the changes of the
+/// The command with its whole environment. This is the current environment of this process, with the changes from the
 /// specification.
 fn start_command_of(spec: &ProcessSpec) -> StartCommand {
     let is_set_or_hidden = |name: &OsString| {

@@ -30,7 +30,8 @@ impl KeeperClient {
         };
         let pid = keeper.identity.pid;
         keeper.kill();
-        // The keeper's children are adopted when it has ended, a moment after its socket has closed.
+        // The keeper's children are adopted when the keeper has ended. That happens a moment after its socket has
+        // closed.
         if let Ok(ended) = watch(Arc::clone(&keeper.pidfd)) {
             drop(ended.readable().await);
         }
@@ -42,14 +43,14 @@ impl KeeperClient {
         if let Some(inherited) = self.keepers.inherited().cloned() {
             self.end_adopted(pid, inherited).await;
         } else {
-            // The keeper was killed before it reported a start. If it had started the command, the death signal has
-            // ended that command, unless it forked at once. The marker finds the remaining processes.
+            // The keeper was killed before it reported a start. If it had started the command, the kernel has killed
+            // the command, unless the command forked at once. The marker finds the remaining processes.
             let main = main.unwrap_or_else(|| identity(pid, 0));
             self.sweep_away(main, pid).await;
         }
     }
 
-    /// Kills adopted processes until repeated searches find none.
+    /// Kills adopted processes until several searches in a row find none.
     async fn end_adopted(&mut self, keeper: u32, inherited: InheritedChildren) {
         let mut empty_looks = 0;
         while empty_looks < EMPTY_SWEEPS {

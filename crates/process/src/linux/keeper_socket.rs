@@ -1,4 +1,4 @@
-//! The socket of a keeper, on the owner's side: commands for one call, and its reports.
+//! The owner's end of a keeper's socket. The owner sends commands for one call, and receives the keeper's reports.
 
 use std::io::{IoSlice, PipeWriter};
 use std::mem::MaybeUninit;
@@ -19,15 +19,16 @@ use super::keeper::protocol::{KeeperAction, KeeperCommand, KeeperReport, PACKET_
 use super::owner_deadline::OwnerDeadline;
 use super::readiness::WatchedDescriptor;
 
-/// Longest wait of a start command for room in the keeper's socket, which an idle keeper empties at once.
+/// Maximum time that a start command waits for free space in the keeper's socket. An idle keeper empties the socket at
+/// once.
 const ORDER_WAIT: Duration = Duration::from_millis(100);
 
-/// A call on the socket of its keeper.
+/// One call, and the socket of the keeper that serves it.
 #[derive(Debug, Clone)]
 pub(super) struct KeptCall {
     pub(super) socket: Arc<OwnedFd>,
     pub(super) number: u64,
-    /// True once an ask or a force was sent.
+    /// True after the commands `Ask` or `Force` were sent.
     stopped: Arc<AtomicBool>,
 }
 
@@ -54,7 +55,8 @@ impl KeptCall {
             call: self.number,
             action,
         };
-        // A full socket already holds hundreds of these commands. The driver notices a closed socket.
+        // If the socket is full, it already contains hundreds of these commands. If the socket is closed, the driver
+        // notices that.
         let _unheard = send(
             &self.socket,
             &packet.encode(),
@@ -62,7 +64,7 @@ impl KeptCall {
         );
     }
 
-    /// Sends the command to start, the pipe of its output, and the deadline of its tree if it has one.
+    /// Sends the start command, the output pipe, and the deadline of the tree if there is one.
     pub(super) fn send_start(
         &self,
         command: &OwnedFd,
@@ -86,7 +88,7 @@ impl KeptCall {
         };
         match send() {
             Err(Errno::AGAIN) => {
-                // The socket is full of commands for the previous call, which the keeper is reading now.
+                // The socket is full of commands for the previous call. The keeper is reading them now.
                 let limit = Timespec::try_from(ORDER_WAIT).ok();
                 poll(
                     &mut [PollFd::new(&self.socket, PollFlags::OUT)],

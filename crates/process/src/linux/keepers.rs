@@ -1,7 +1,8 @@
-//! Keeper processes: started on demand, and used for one call after another.
+//! Keeper processes. They are started on demand, and each serves one call after another.
 //!
-//! A keeper with an empty tree has no child, so no process of one call remains for the next call. Starting a keeper
-//! costs more than the rest of a short command. Therefore a few idle keepers are kept.
+//! A keeper becomes idle only if its tree is empty. It then has no child, so no process of a call is left when the next
+//! call begins. The start of a keeper costs more than the rest of a short command. Therefore a few idle keepers are
+//! kept.
 
 use std::ffi::OsString;
 use std::io;
@@ -25,17 +26,17 @@ use super::adopted::InheritedChildren;
 use super::identity::identity_of;
 use super::owner_deadline::OwnerDeadline;
 
-/// Maximum number of idle keepers: a model seldom requests more commands at once. Each keeper uses about 3 MB, most of
-/// it shared.
+/// Maximum number of idle keepers. A model seldom runs more commands at the same time. Each keeper uses about 3 MB of
+/// memory, and shares most of it.
 const IDLE_KEEPERS_MAX: usize = 4;
-/// Longest wait of [`Keepers::close`] for idle keepers, which only have to exit.
+/// Maximum time that [`Keepers::close`] waits for the idle keepers to exit.
 const CLOSE_WAIT: Duration = Duration::from_millis(100);
 
-/// Starts keepers and holds the idle keepers. Create one value per program; clones of the [`Arc`] share it.
+/// Starts keepers and stores the idle keepers. Create one value per program; clones of the [`Arc`] share it.
 #[derive(Debug)]
 pub struct Keepers {
     program: KeeperProgram,
-    /// `Some` if this process is a subreaper.
+    /// The children that this process had before its first keeper. `None` if this process is no subreaper.
     inherited: Option<InheritedChildren>,
     /// Deadline of the trees that are started from now on. Empty until it is set.
     deadline: OnceLock<OwnerDeadline>,
@@ -46,7 +47,7 @@ pub struct Keepers {
 struct KeeperPool {
     closed: bool,
     idle: Vec<KeeperProcess>,
-    /// Keepers that were killed or released, and are not reaped yet.
+    /// Keepers that were killed or released, but are not reaped yet.
     ending: Vec<Child>,
 }
 
@@ -63,7 +64,7 @@ pub(super) struct KeeperProcess {
 }
 
 impl Keepers {
-    /// Keepers of this program, which do not change the calling process.
+    /// Creates keepers that run this program. The calling process is not changed.
     pub fn new(program: KeeperProgram) -> Arc<Self> {
         Arc::new(Self {
             program,
@@ -73,9 +74,10 @@ impl Keepers {
         })
     }
 
-    /// Like [`Keepers::new`], but makes the calling process a *child subreaper*. The tree of a killed keeper then
-    /// becomes a child of this process, which can kill it and prove its end. Present children of the process are left
-    /// alone. For a program that owns its process, and not for a library inside another program.
+    /// Like [`Keepers::new`], but makes the calling process a *child subreaper*. If a keeper is killed, its tree then
+    /// becomes a child of this process, which can kill the tree and prove its end. Children that the process already
+    /// has are not changed. Use this function only in a program that controls its whole process, not in a library
+    /// inside another program.
     ///
     /// # Errors
     /// If the system refuses.
@@ -89,8 +91,9 @@ impl Keepers {
         }))
     }
 
-    /// Postpones the end of all trees to this time from now. The keepers kill the trees then, even if this process
-    /// hangs. Trees that were started before the first call have no such end, and neither have detached trees.
+    /// Sets the deadline of all trees to this time from now. At the deadline, the keepers kill the trees, even if this
+    /// process hangs. The deadline does not apply to trees that were started before the first call of this function,
+    /// and not to detached trees.
     ///
     /// # Errors
     /// If the system has no memory for the deadline. Then the deadline does not change.
@@ -98,7 +101,7 @@ impl Keepers {
         if let Some(deadline) = self.deadline.get() {
             return deadline.put_off(left);
         }
-        // Another thread may be first. The next call postpones its deadline.
+        // Another thread may have set the deadline first. The next call of this function then postpones that deadline.
         let _first = self.deadline.set(OwnerDeadline::new(left)?);
         Ok(())
     }
@@ -107,7 +110,7 @@ impl Keepers {
         self.deadline.get()
     }
 
-    /// Ends the idle keepers, and waits briefly for their end. From now on, no idle keeper is kept.
+    /// Ends the idle keepers, and waits briefly until they have ended. From now on, no keeper becomes idle.
     pub fn close(&self) {
         let mut pool = self.pool.lock();
         pool.closed = true;
@@ -123,12 +126,13 @@ impl Keepers {
         }
     }
 
-    /// Earlier children of this process. `None` if it is not a subreaper.
+    /// Children that this process had before its first keeper. `None` if this process is no subreaper.
     pub(super) fn inherited(&self) -> Option<&InheritedChildren> {
         self.inherited.as_ref()
     }
 
-    /// Takes an idle keeper, or starts a keeper without the hidden variables.
+    /// Takes an idle keeper, or starts a new keeper. The environment of a new keeper does not contain the hidden
+    /// variables.
     pub(super) fn take(&self, hidden: &[OsString]) -> Result<KeeperProcess, LaunchError> {
         loop {
             let idle = self.pool.lock().idle.pop();
@@ -141,7 +145,7 @@ impl Keepers {
         self.start(hidden)
     }
 
-    /// Takes back a keeper whose tree is empty.
+    /// Makes a keeper idle. Its tree must be empty.
     pub(super) fn give_back(&self, keeper: KeeperProcess) {
         let mut pool = self.pool.lock();
         if !pool.closed && pool.idle.len() < IDLE_KEEPERS_MAX {
@@ -153,7 +157,7 @@ impl Keepers {
         self.reap_later(keeper);
     }
 
-    /// Reaps this keeper once it has ended, and earlier keepers that have ended.
+    /// Reaps this keeper after it has ended. Also reaps earlier keepers that have ended.
     pub(super) fn reap_later(&self, keeper: KeeperProcess) {
         let mut pool = self.pool.lock();
         pool.ending.push(keeper.child);
@@ -179,14 +183,14 @@ impl Keepers {
             .stdin(Stdio::from(theirs))
             .stdout(Stdio::null())
             .stderr(Stdio::null())
-            // A key at the terminal does not reach the keeper.
+            // The keeper is in its own group, so a key at the terminal, such as Ctrl-C, does not signal it.
             .process_group(0)
             .spawn()
             .map_err(|source| LaunchError::Keeper {
                 executable: self.program.executable.clone(),
                 source,
             })?;
-        // Only this process can reap the keeper, so its data can be read even if it has ended.
+        // Only this process can reap the keeper, so the keeper's data can be read even if the keeper has ended.
         let pid = child.id();
         let seen = || -> io::Result<_> {
             let gone = || io::Error::from(io::ErrorKind::NotFound);
@@ -202,7 +206,7 @@ impl Keepers {
                 child,
             }),
             Err(source) => {
-                // The keeper ends with its socket.
+                // The keeper exits when its socket closes.
                 self.pool.lock().ending.push(child);
                 Err(LaunchError::setup("descriptor of the keeper")(source))
             }
@@ -218,7 +222,7 @@ impl Drop for Keepers {
 
 impl KeeperProcess {
     pub(super) fn kill(&self) {
-        // The keeper may have ended.
+        // The signal fails if the keeper has already ended.
         let _gone = pidfd_send_signal(&self.pidfd, Signal::KILL);
     }
 

@@ -1,8 +1,8 @@
-//! Deadline at which the trees of an owner end, unless the owner postpones it. For an owner that must stop its work by
-//! a certain time, even if the owner itself is paused.
+//! Deadline at which the trees of an owner end, unless the owner postpones the deadline. Some owners must stop their
+//! work by a certain time, even if the owner itself is paused.
 //!
-//! The deadline is a number in a memory file, which owner and keepers share, so one write postpones it for all trees.
-//! The deadline uses the clock that also counts while the machine sleeps.
+//! The deadline is a number in a memory file, which the owner and its keepers share. So one write postpones the
+//! deadline for all trees. The clock of the deadline also counts while the machine sleeps.
 
 use std::fs::File;
 use std::io;
@@ -25,12 +25,12 @@ impl OwnerDeadline {
         Ok(deadline)
     }
 
-    /// The deadline in a file that an owner sent.
+    /// The deadline in a file that an owner has sent.
     pub(super) fn of_file(file: OwnedFd) -> Self {
         Self(file.into())
     }
 
-    /// The file, for a keeper.
+    /// The memory file, which can be sent to a keeper.
     pub(super) fn file(&self) -> &File {
         &self.0
     }
@@ -41,7 +41,7 @@ impl OwnerDeadline {
         self.0.write_all_at(&at.to_le_bytes(), 0)
     }
 
-    /// Time until the deadline. Zero if it cannot be read, because no owner can then postpone it.
+    /// Time until the deadline. Zero if the file cannot be read, because then no owner can postpone the deadline.
     pub(super) fn left(&self) -> Duration {
         let mut at = [0; 8];
         match self.0.read_exact_at(&mut at, 0) {

@@ -6,7 +6,7 @@ use std::mem::MaybeUninit;
 
 use rustix::fs::{Mode, OFlags, RawDir, open};
 
-/// The fields of `/proc/PID/stat` that containment needs.
+/// The fields of `/proc/PID/stat` that this crate needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct ProcessStat {
     pub(super) pid: u32,
@@ -17,8 +17,8 @@ pub(super) struct ProcessStat {
     pub(super) threads: u32,
     pub(super) start_ticks: u64,
     pub(super) is_kernel: bool,
-    /// End of the environment in the process's memory. 0 for a process without an environment *yet*: an exec sets it
-    /// late.
+    /// End of the environment in the process's memory. 0 if the process has no environment *yet*, because an exec sets
+    /// it late.
     pub(super) environment_end: u64,
 }
 
@@ -26,8 +26,8 @@ pub(super) struct ProcessStat {
 const KERNEL_THREAD: u64 = 0x0020_0000;
 
 impl ProcessStat {
-    /// True if no thread of the process runs. A zombie with live threads is a process whose main thread alone has
-    /// ended.
+    /// True if no thread of the process runs. If the main thread has ended but other threads are alive, the process is
+    /// a zombie but not dead.
     pub(super) fn is_dead(&self) -> bool {
         self.is_zombie() && self.threads <= 1
     }
@@ -36,19 +36,19 @@ impl ProcessStat {
         matches!(self.state, b'Z' | b'X' | b'x')
     }
 
-    /// True if the process has left its old program and not begun the new one. A process whose memory may not be read
-    /// also returns true, and so does a process that is about to end.
+    /// True if the process has left its old program but has not begun the new one. Also true for a process whose memory
+    /// may not be read, and for a process that is about to end.
     pub(super) fn is_in_exec(&self) -> bool {
         self.environment_end == 0 && !self.is_kernel && !self.is_dead()
     }
 
-    /// True if the process is stopped (SIGSTOP, SIGTTIN, a debugger), so that SIGTERM reaches it only after SIGCONT.
+    /// True if the process is suspended (SIGSTOP, SIGTTIN, a debugger), so that SIGTERM has no effect until SIGCONT.
     pub(super) fn is_stopped(&self) -> bool {
         matches!(self.state, b'T' | b't')
     }
 }
 
-/// The process with this pid. `None` if no process has it.
+/// The process with this pid. `None` if no process has this pid.
 pub(super) fn stat(pid: u32) -> Option<ProcessStat> {
     // The longest observed line has about 350 bytes. The kernel prints 52 numbers and a name of at most 64 bytes.
     let mut buffer = [0_u8; 2048];
@@ -65,7 +65,7 @@ pub(super) fn stat(pid: u32) -> Option<ProcessStat> {
     parse_stat(buffer.get(..len)?)
 }
 
-/// Parses the line. The name, field 2, may contain spaces and brackets, so counting starts after its last bracket.
+/// Parses the line. The name (field 2) may contain spaces and brackets, so fields are counted from the last bracket on.
 fn parse_stat(line: &[u8]) -> Option<ProcessStat> {
     let text = String::from_utf8_lossy(line);
     let pid = text.split_ascii_whitespace().next()?.parse().ok()?;
@@ -84,14 +84,15 @@ fn parse_stat(line: &[u8]) -> Option<ProcessStat> {
     })
 }
 
-/// True if the process has entered a PID namespace: its parent is in another one, and it is not the first process
-/// there.
+/// True if the process has entered a PID namespace: its parent is in another namespace, and the process is not the
+/// first one in its namespace.
 pub(super) fn has_entered_namespace(stat: &ProcessStat) -> bool {
     let (parent, own) = (namespace_pids(stat.parent), namespace_pids(stat.pid));
     !parent.is_empty() && own.len() > parent.len() && own.last() != Some(&1)
 }
 
-/// Pids of a process, from the namespace of `/proc` down to its own. Empty if the process has ended.
+/// Pids of a process: one for each PID namespace, from the namespace of `/proc` down to the namespace of the process.
+/// Empty if the process has ended.
 fn namespace_pids(pid: u32) -> Vec<u32> {
     let status = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("NSpid:"));
@@ -99,13 +100,14 @@ fn namespace_pids(pid: u32) -> Vec<u32> {
     pids.filter_map(|pid| pid.parse().ok()).collect()
 }
 
-/// Visits every process that is visible from here, in the order of the pids. Returns false if not all could be listed.
+/// Visits every process that is visible from here, in the order of the pids. Returns false if some processes could not
+/// be listed.
 ///
-/// `/proc` is listed in the order of the pids, and each process is visited before the next ones are listed. Therefore a
-/// process that ends before its visit hides no child: the child has a higher pid, and is listed later, unless the pids
-/// wrapped around in between.
+/// `/proc` is listed in the order of the pids, and each process is visited before the next ones are listed. If a
+/// process ends before its visit, its children are still found: a child has a higher pid, so it is listed later. The
+/// exception is a child whose pid is lower because the pids have wrapped around.
 pub(super) fn visit_processes(mut visit: impl FnMut(ProcessStat)) -> bool {
-    // Room for the longest name in `/proc` that is not a pid, and for two pids.
+    // Enough space for the longest name in `/proc` that is not a pid, and for two pids.
     let mut buffer = [MaybeUninit::uninit(); 64];
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(folder) = open("/proc", flags, Mode::empty()) else {
@@ -126,8 +128,8 @@ pub(super) fn visit_processes(mut visit: impl FnMut(ProcessStat)) -> bool {
     true
 }
 
-/// Arguments separated by spaces, read from the process's memory, which can hang. The name in brackets if there are
-/// none.
+/// Arguments of a process, separated by spaces. They are read from the process's memory, and this read can hang. If
+/// there are no arguments, the name of the process in brackets.
 pub(super) fn command_line(pid: u32) -> String {
     let bytes = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let line = String::from_utf8_lossy(&bytes).replace('\0', " ");
@@ -137,7 +139,8 @@ pub(super) fn command_line(pid: u32) -> String {
     line.trim_end().to_owned()
 }
 
-/// Name of a process according to the kernel, in brackets. It is not in the process's memory, so this read never hangs.
+/// Name of a process in brackets, as the kernel stores it. The name is not in the process's memory, so this read never
+/// hangs.
 pub(super) fn short_name(pid: u32) -> String {
     let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
     format!("[{}]", name.trim())

@@ -1,21 +1,22 @@
-//! Reads of `/proc` on threads, so that no caller has to wait for them.
+//! Reads `/proc` on threads, so that no caller is blocked.
 //!
-//! Most of `/proc` answers at once. But arguments and environment are in the process's memory, and can be read only
-//! while no other task holds that memory's lock. A process in an uninterruptible wait may hold it for ever.
+//! Most files in `/proc` can be read at once. But the arguments and the environment are in the process's memory. They
+//! can be read only while no other task holds the lock of that memory. A process in an uninterruptible wait may hold
+//! this lock for ever.
 
 use std::sync::mpsc;
 use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-/// Longest wait for data from a process's memory. An answer takes microseconds. After this time, the read hangs, and
-/// its thread is abandoned.
+/// Maximum wait for data from a process's memory. A read normally takes microseconds. If it takes longer than this
+/// time, it is considered to hang, and its thread is abandoned.
 pub(super) const ANSWER_MAX: Duration = Duration::from_millis(100);
 
-/// Runs a read that will end on a separate thread. `None` if the system provides no thread.
+/// Runs a read on a separate thread. The read must be one that ends. `None` if the system provides no thread.
 ///
 /// # Cancel safety
-/// Cancel safe: the read ends by itself, and its result is dropped.
+/// Cancel safe: if the future is dropped, the read continues to its end, and its result is dropped.
 pub(super) async fn read_on_thread<T: Send + 'static>(
     read: impl FnOnce() -> T + Send + 'static,
 ) -> Option<T> {

@@ -1,4 +1,4 @@
-//! A descriptor whose readiness the runtime watches.
+//! A descriptor that is registered with the runtime, so that code can wait until it is readable.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -9,8 +9,8 @@ use tokio::io::unix::AsyncFd;
 
 pub(super) type WatchedDescriptor = AsyncFd<Arc<OwnedFd>>;
 
-/// Registers a descriptor. A socket is readable when it has a packet, the descriptor of a process when that process has
-/// ended.
+/// Registers a descriptor. A socket is readable when it has a packet. The descriptor of a process is readable when the
+/// process has ended.
 pub(super) fn watch(descriptor: Arc<OwnedFd>) -> io::Result<WatchedDescriptor> {
     #[expect(
         unsafe_code,

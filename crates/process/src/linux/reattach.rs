@@ -1,8 +1,8 @@
-//! Attaching to a tree that an earlier process started and left running, by the identities in the log. The tree can
-//! then be stopped, with a receipt of the observations.
+//! Attaches to a tree that an earlier process started and left running. The log contains the identities of its
+//! processes. The tree can then be stopped, and the receipt reports the observations.
 //!
-//! This process is not the parent of the tree, and has no socket to its keeper. Therefore it signals members
-//! individually, sweeps find the end, and the claim is `ProcessGroupEmpty`.
+//! This process is not the parent of the tree, and has no socket to the tree's keeper. Therefore it signals each member
+//! individually, and sweeps find out when the tree is empty. The proof is `ProcessGroupEmpty`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,11 +33,11 @@ use super::tree::{KnownMembers, as_members, descendants, signal_each};
 /// Pause between two searches. A sweep takes about two milliseconds.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Attaches to a tree that another process left running. The driver only watches: dropping the driver ends no process
-/// of the tree.
+/// Attaches to a tree that another process left running. The driver only watches the tree: dropping the driver ends no
+/// process.
 ///
 /// # Errors
-/// If the tree has ended, or its processes cannot be distinguished reliably from others.
+/// If the tree has ended, or if its processes cannot be reliably distinguished from other processes.
 pub fn reattach(
     main: &ProcessIdentity,
     keeper: Option<&ProcessIdentity>,
@@ -55,7 +55,7 @@ pub fn reattach(
     let marker = if let Some(marker) = marker {
         Arc::clone(marker)
     } else {
-        // The log is older than the recording of markers.
+        // The log was written by an older version that did not record markers.
         let pid = keeper.unwrap_or(main).pid;
         let marker = read_in_time(move || marker_of(pid)).flatten();
         marker.ok_or(ReattachError::NoMarker)?.into()
@@ -83,8 +83,8 @@ pub fn reattach(
     Ok((ProcessHandle::new(marker, containment, receiver), driver))
 }
 
-/// Living process of a tree that another process left running: its keeper, otherwise its main process, otherwise any
-/// process with the marker. Does not find a process that is out of view.
+/// A living process of a tree that another process left running: its keeper, otherwise its main process, otherwise any
+/// process with the marker. Does not find processes that are out of view.
 pub fn survivor(
     main: &ProcessIdentity,
     keeper: Option<&ProcessIdentity>,
@@ -103,7 +103,7 @@ pub fn survivor(
 
 struct ReattachedTree {
     sweep: TreeSweep,
-    /// The keeper runs as long as one of its descendants does.
+    /// The keeper, which runs until all of its descendants have ended.
     keeper: Option<ProcessIdentity>,
     known: KnownMembers,
     /// Wakes the driver after a force was requested.
@@ -139,7 +139,7 @@ impl ReattachedContainment {
         let tree = Arc::clone(&self.0);
         let send = move || signal_each(&tree.members(), signal);
         if start_on_thread(send.clone()).is_none() {
-            // The system provides no thread. A blocking signal is better than none.
+            // The system provides no thread. It is better to block the caller than to send no signal.
             send();
         }
     }
@@ -150,7 +150,7 @@ impl TreeContainment for ReattachedContainment {
         Containment::GroupAndMarker
     }
 
-    // Signals the members directly, because the keeper would force by itself after its own grace.
+    // Signals the members directly. If the keeper received SIGTERM, it would use SIGKILL after its own grace.
     fn ask(&self) {
         self.signal(Signal::TERM);
     }
@@ -178,7 +178,7 @@ async fn watch(tree: Arc<ReattachedTree>, status: StatusSender) {
     loop {
         let looking = Arc::clone(&tree);
         let looked = read_on_thread(move || {
-            // Checks the keeper first. While the keeper is alive, a process of the tree is alive too.
+            // Checks the keeper first. While the keeper is alive, at least one process of the tree is alive too.
             let is_kept = looking.living_keeper().is_some();
             let found = looking.find();
             if is_forced {

@@ -1,5 +1,6 @@
-//! Processes of a call that its keeper has lost. A process that enters another PID namespace leaves its orphans to the
-//! first process of that namespace. A daemon may start a job with the environment of the call that requested the job.
+//! Processes of a call that the call's keeper no longer has as descendants. There are two causes. If a process enters
+//! another PID namespace, the first process of that namespace adopts its orphans. And a daemon may start a job with the
+//! environment of the call that requested the job.
 
 use allstop_core::receipt::EndProof;
 use rustix::process::Signal;
@@ -16,11 +17,11 @@ use super::procfs_reader::{ANSWER_MAX, read_on_thread};
 use super::sweep::EMPTY_SWEEPS;
 use super::tree::{rooted, signal_each};
 
-/// Kills the processes with the marker, and their descendants, unless they are older than `since_ticks`. Returns the
-/// signalled processes.
+/// Kills the processes with the marker and their descendants, but no process that started before `since_ticks`. Returns
+/// the processes that got a signal.
 fn kill_strays(marker: &str, since_ticks: u64) -> Vec<ProcessStat> {
     let mut all = Vec::new();
-    // An empty result only means that a search found nothing.
+    // An incomplete search is accepted here: an empty result is not used as proof that no process exists.
     let _is_complete = visit_processes(|stat| all.push(stat));
     let is_marked = |stat: &ProcessStat| {
         stat.start_ticks >= since_ticks
@@ -35,22 +36,22 @@ fn kill_strays(marker: &str, since_ticks: u64) -> Vec<ProcessStat> {
 }
 
 impl KeeperClient {
-    /// The proof that the tree is empty, after its keeper has no child. After a stop, kills processes with the marker
-    /// until a search finds none.
+    /// The proof that the tree is empty. Call this function when the keeper has no child left. After a stop, the
+    /// function kills processes with the marker until a search finds none.
     pub(super) async fn proof_of_end(&self) -> EndProof {
         let Some(main) = &self.main else {
             return EndProof::ProcessTreeEmpty;
         };
         let mut looks_left = match (self.call.is_stopped(), self.status.is_searched()) {
             (false, _) => 0,
-            // There is no sign of a stray process.
+            // Nothing indicates a process outside the tree, so one search is enough.
             (true, false) => 1,
             (true, true) => EMPTY_SWEEPS,
         };
         while looks_left > 0 {
             let (marker, since) = (self.marker.clone(), main.start_ticks);
             let looking = read_on_thread(move || kill_strays(&marker, since));
-            // A read of locked memory never returns.
+            // The time is limited, because a read of locked memory never returns.
             let found = timeout(ANSWER_MAX, looking).await.ok().flatten();
             let found = found.unwrap_or_default();
             if found.is_empty() {

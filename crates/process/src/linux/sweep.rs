@@ -1,4 +1,4 @@
-//! Finding a tree without a keeper: by its group, its session, its marker, and the children of its known members.
+//! Finds the processes of a tree without a keeper: by group, session and marker, and as children of known members.
 
 use std::collections::HashSet;
 use std::iter::successors;
@@ -15,11 +15,11 @@ use super::procfs::{ProcessStat, stat, visit_processes};
 use super::procfs_reader;
 use super::tree::{kill_pinned_group, rooted, signal_each};
 
-/// Number of consecutive empty sweeps that prove an empty tree. A read of `/proc` is not atomic: when the pids wrap
-/// around, a sweep can miss both a process that forks and ends, and its child.
+/// Number of consecutive empty sweeps that prove an empty tree. A read of `/proc` is not atomic. If a process forks and
+/// ends while the pids wrap around, one sweep can miss both the process and its child.
 pub(super) const EMPTY_SWEEPS: u32 = 2;
-/// Maximum number of empty sweeps that may be unsure. An exec takes about a millisecond and a sweep about two, so this
-/// is enough for an exec that stalls for a while.
+/// Maximum number of empty sweeps with an unsure result. An exec takes about a millisecond and a sweep about two
+/// milliseconds, so this number is enough even if an exec stalls for a while.
 const UNSURE_SWEEPS_MAX: u32 = 500;
 
 /// Result of one sweep.
@@ -27,12 +27,12 @@ const UNSURE_SWEEPS_MAX: u32 = 500;
 pub(super) struct SweepResult {
     /// The living members.
     pub(super) members: Vec<ProcessStat>,
-    /// True if it is unknown whether some process is a member, because it is in the middle of an exec and has no
-    /// environment.
+    /// True if some process may be a member, but this is unknown because the process is in the middle of an exec and
+    /// has no environment.
     is_unsure: bool,
 }
 
-/// Counts the sweeps that found no member.
+/// Counts the consecutive sweeps that found no member.
 #[derive(Debug, Default)]
 pub(super) struct EmptinessProof {
     in_a_row: u32,
@@ -54,39 +54,42 @@ impl EmptinessProof {
     }
 }
 
-/// Searches one tree, and remembers the members that it has found.
+/// Searches the members of one tree, and remembers the members of the last sweep.
 ///
-/// A sweep cannot find a process that lost its parent, left the group and the session, *and* cleared or hid its
-/// environment (`ssh-agent` hides it) before any sweep saw it. A sweep also misses a process whose exec stalls through
-/// [`UNSURE_SWEEPS_MAX`] sweeps. Only a keeper can reach these processes.
+/// A sweep cannot find a process that has done all of the following before any sweep saw it: it lost its parent, it
+/// left the group and the session, *and* it cleared or hid its environment (`ssh-agent` hides it). A sweep also misses
+/// a process whose exec takes longer than [`UNSURE_SWEEPS_MAX`] sweeps. Only a keeper can reach these processes.
 #[derive(Debug)]
 pub(super) struct TreeSweep {
     marker: Arc<str>,
     main: ProcessIdentity,
-    /// Pid of the keeper, which carries the marker too, but is not a member.
+    /// Pid of the keeper. The keeper also has the marker, but is not a member.
     keeper: Option<u32>,
-    /// True if every process is checked for its marker, below any parent. An old orphan may be below any process.
+    /// True if every process is checked for the marker, whatever its parent is, because an old orphan may have any
+    /// process as its parent.
     asks_all: bool,
-    /// True until the main process may be reaped.
+    /// True as long as the main process is certainly not reaped.
     pinned_by_main: Mutex<bool>,
-    /// Processes whose environment was requested but not read yet. They are not asked again.
+    /// Processes whose environment is still being read. No second read is started for them.
     asked: Arc<Mutex<HashSet<(u32, u64)>>>,
     history: Mutex<SweepHistory>,
 }
 
-/// Memory of a [`TreeSweep`]. Group and session have the number of the main process. The kernel can reuse that number
-/// once it is free. Therefore the number counts only while a reuse is impossible: the main process is not reaped, or a
-/// known member of the group or session is still in it.
+/// Memory of a [`TreeSweep`]. The group and the session have the number of the main process. When this number is free,
+/// the kernel can reuse it. Therefore a sweep uses the number only if a reuse is impossible: the main process is not
+/// reaped, or a known member is still in the group or session.
 #[derive(Debug)]
 struct SweepHistory {
-    /// The first sweep after the main process may have been reaped follows at once, and has no earlier sweep for
-    /// comparison.
+    /// True before the first sweep after the main process may have been reaped. This sweep follows at once, and has no
+    /// earlier sweep for comparison.
     is_first: bool,
-    /// Members of the last sweep, by pid and start. A member that has since lost every other sign is still known.
+    /// Members of the last sweep, by pid and start time. Such a process stays a member even if it has left the group
+    /// and lost all other signs.
     seen: HashSet<(u32, u64)>,
 }
 
-/// A process that is being asked. The answer drops this value, however late, and the process can then be asked again.
+/// A process whose environment is being read. The read drops this value when it ends, however late. After that, a new
+/// read can be started.
 struct PendingAnswer(Arc<Mutex<HashSet<(u32, u64)>>>, (u32, u64));
 
 impl Drop for PendingAnswer {
@@ -96,17 +99,18 @@ impl Drop for PendingAnswer {
 }
 
 impl TreeSweep {
-    /// For a main process that the caller has not reaped yet.
+    /// Creates a sweep for a main process that the caller has not reaped yet.
     pub(super) fn of_child(marker: Arc<str>, main: ProcessIdentity) -> Self {
         Self::new(marker, main, None, true, true)
     }
 
-    /// For the tree of a keeper that has just been killed.
+    /// Creates a sweep for the tree of a keeper that has just been killed.
     pub(super) fn of_lost_keeper(marker: Arc<str>, main: ProcessIdentity, keeper: u32) -> Self {
         Self::new(marker, main, Some(keeper), false, true)
     }
 
-    /// For a tree that another process left running. Another process may now have the number of an ended main process.
+    /// Creates a sweep for a tree that another process left running. If the main process has ended, another process may
+    /// now have its number.
     pub(super) fn of_earlier(
         marker: Arc<str>,
         main: ProcessIdentity,
@@ -146,16 +150,16 @@ impl TreeSweep {
         *self.pinned_by_main.lock() = false;
     }
 
-    /// The current living members.
+    /// The members that are alive now.
     pub(super) fn members(&self) -> Vec<ProcessStat> {
         self.find().members
     }
 
-    /// The current living members, and whether the list is certainly complete.
+    /// The members that are alive now, with a flag that reports whether the list may be incomplete.
     pub(super) fn find(&self) -> SweepResult {
         let number = self.main.pid;
         let mut history = self.history.lock();
-        // Read before the search, so that it applies to everything that the search shows.
+        // Read before the search, so that the value applies to all processes that the search shows.
         let is_pinned = *self.pinned_by_main.lock();
         let is_younger = |stat: &ProcessStat| stat.start_ticks >= self.main.start_ticks; // ancestors are never younger
         let may_adopt = may_adopt();
@@ -164,7 +168,7 @@ impl TreeSweep {
         let mut is_unsure = false;
         let is_complete = visit_processes(|stat| {
             all.push(stat);
-            // Any other process is found through its parent.
+            // All other members are found through their parents.
             let is_adopted = may_adopt.contains(&stat.parent);
             let is_asked = (is_adopted || self.asks_all) && !stat.is_kernel;
             if is_asked && is_younger(&stat) && !stat.is_dead() && self.is_candidate(&stat) {
@@ -199,7 +203,7 @@ impl TreeSweep {
         }
     }
 
-    /// True if a process carries the marker. `None` if the answer is unknown now.
+    /// True if a process has the marker. `None` if the result is unknown at this time.
     fn is_marked(&self, stat: &ProcessStat) -> Option<bool> {
         let (pid, as_seen) = (stat.pid, (stat.pid, stat.start_ticks));
         if !self.asked.lock().insert(as_seen) {
@@ -214,15 +218,18 @@ impl TreeSweep {
         answer.flatten()
     }
 
-    /// Sends SIGKILL to these members. Also kills the whole group in one step, if its number certainly belongs to it.
+    /// Sends SIGKILL to these members. If the number of the group certainly belongs to this tree, also kills the whole
+    /// group in one step.
     pub(super) fn kill(&self, members: &[ProcessStat]) {
         self.kill_group();
         signal_each(members, Signal::KILL);
     }
 
-    /// Sends SIGKILL to the whole group, if its number certainly belongs to it. Reads nothing from `/proc`.
+    /// Sends SIGKILL to the whole group, if the number of the group certainly belongs to this tree. Reads nothing from
+    /// `/proc`.
     pub(super) fn kill_group(&self) {
-        // Under the lock, so that `unpin`, which precedes the reaping, waits for the kill.
+        // Holds the lock during the kill, so that `unpin` waits for the kill. `unpin` precedes the reaping of the main
+        // process.
         let is_pinned = self.pinned_by_main.lock();
         if *is_pinned {
             kill_pinned_group(self.main.pid);

@@ -14,7 +14,7 @@ use super::identity::{is_alive, signal_exactly};
 use super::procfs::{ProcessStat, command_line, short_name, visit_processes};
 use super::procfs_reader;
 
-/// The members as last seen by the code that watches or signals them. Available without a query of the system.
+/// The members at the last time that code watched or signalled them. Reading this list does not query the system.
 #[derive(Debug, Default)]
 pub(super) struct KnownMembers(Mutex<Vec<ProcessIdentity>>);
 
@@ -35,7 +35,7 @@ impl KnownMembers {
 }
 
 /// Living processes of this machine that are visible from here, with their command lines. Blocks for a few
-/// milliseconds, and longer if the memory of a process is locked.
+/// milliseconds, or longer if the memory of a process is locked.
 pub fn all_processes() -> Vec<TreeMember> {
     listed(|_| true)
 }
@@ -46,8 +46,8 @@ pub fn child_processes() -> Vec<TreeMember> {
     listed(|stat| stat.parent == me)
 }
 
-/// Living processes whose marker is wanted, with their command lines: the processes of calls, and their keepers. A
-/// process that has cleared its environment is not found. Blocks as [`all_processes`] does.
+/// Living processes with a marker for which `is_wanted` is true, with their command lines. These are the processes of
+/// calls, and their keepers. A process that has cleared its environment is not found. Blocks as [`all_processes`] does.
 pub fn marked_processes(is_wanted: impl Fn(&str) -> bool) -> Vec<TreeMember> {
     listed(|stat| marker_of(stat.pid).is_some_and(|marker| is_wanted(&marker)))
 }
@@ -66,7 +66,7 @@ fn listed(is_wanted: impl Fn(&ProcessStat) -> bool) -> Vec<TreeMember> {
 }
 
 /// The processes for which `is_root` is true, and all their descendants. Roots come first, so that a shell gets its
-/// signal before its children, and does not continue after they end.
+/// signal before its children. Otherwise the shell would continue with its next command when a child ends.
 pub(super) fn rooted(
     all: &[ProcessStat],
     is_root: impl Fn(&ProcessStat) -> bool,
@@ -95,10 +95,12 @@ pub(super) fn descendants(root: u32) -> Vec<ProcessStat> {
     rooted(&all, |stat| stat.parent == root)
 }
 
-/// Signals each process exactly once. Continues a stopped process, because SIGTERM would not reach it otherwise.
+/// Signals each process exactly once. If a process is suspended, also sends SIGCONT, because SIGTERM would have no
+/// effect otherwise.
 pub(super) fn signal_each(members: &[ProcessStat], signal: Signal) {
     for member in members.iter().filter(|member| !member.is_dead()) {
-        // A refusal (a member that changed its user) leaves the member alive, so the proof of emptiness sees it.
+        // If the system refuses (a member that changed its user), the member stays alive, so later sweeps still find
+        // it.
         let hit = signal_exactly(member.pid, member.start_ticks, signal).unwrap_or(false);
         if hit && signal != Signal::KILL && member.is_stopped() {
             let _continued = signal_exactly(member.pid, member.start_ticks, Signal::CONT);
@@ -108,17 +110,17 @@ pub(super) fn signal_each(members: &[ProcessStat], signal: Signal) {
 
 /// Sends SIGKILL to a group in one step of the kernel, so that no member can escape by forking.
 ///
-/// The caller must know that the number cannot belong to another group: the group must have a member that only the
-/// caller can reap.
+/// The caller must make sure that the number does not belong to another group. This is certain if the group has a
+/// member that only the caller can reap.
 pub(super) fn kill_pinned_group(group: u32) {
     if let Some(group) = raw_pid(group) {
-        // On ESRCH or EPERM, the proof of emptiness finds the rest of the group.
+        // If the kill fails with ESRCH or EPERM, later sweeps find the remaining members of the group.
         let _left = kill_process_group(group, Signal::KILL);
     }
 }
 
-/// The living members with their command lines. If a process does not answer in time, this process and all later ones
-/// get the kernel's short name.
+/// The living members with their command lines. If the read for one process takes too long, this process and all later
+/// ones get the kernel's short name instead.
 pub(super) fn as_members(stats: &[ProcessStat]) -> Vec<TreeMember> {
     let mut answers = true;
     let mut named = Vec::new();
@@ -133,7 +135,7 @@ pub(super) fn as_members(stats: &[ProcessStat]) -> Vec<TreeMember> {
             command_line: line.unwrap_or_else(|| short_name(pid)),
         });
     }
-    // A short-lived process may have ended since then, and its successor may be on the list too.
+    // A short-lived process may have ended since then, and the list may also contain the process that replaced it.
     named.retain(|member| is_alive(&member.identity));
     named
 }

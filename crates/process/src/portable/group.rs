@@ -1,4 +1,4 @@
-//! The level `group`: a dedicated process group, without further knowledge of the tree.
+//! The level `group`: a dedicated process group, without any other information about the tree.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::sync::Arc;
@@ -23,9 +23,10 @@ use crate::spec::ProcessSpec;
 use crate::status::{ExitInfo, TreeMember};
 use crate::status_channel::StatusSender;
 
-/// First pause between two checks of a group for members, because the system has no event for them.
+/// First pause between two checks whether a group still has members. The checks are needed because the system sends no
+/// event.
 const LOOK_MIN: Duration = Duration::from_millis(2);
-/// Longest pause between two checks, for descendants that run for long.
+/// Longest pause between two checks, if descendants run for a long time.
 const LOOK_MAX: Duration = Duration::from_millis(200);
 
 /// Launches trees at this level.
@@ -104,7 +105,7 @@ impl TreeLauncher for PortableGroups {
     }
 }
 
-/// Kills the group of a driver that is dropped early. Set to `None` once the group is known to be empty.
+/// Kills the group if the driver is dropped early. `None` after the group is known to be empty.
 struct KillOnDrop(Option<Arc<PortableGroup>>);
 
 impl Drop for KillOnDrop {

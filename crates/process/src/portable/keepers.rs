@@ -1,4 +1,4 @@
-//! Keepers on a system without them: a command that requests a keeper gets a process group.
+//! Replacement for keepers on other systems than Linux: a command that requests a keeper gets a process group.
 
 use std::io;
 use std::sync::Arc;
@@ -18,12 +18,12 @@ pub struct PortableKeepers {
 }
 
 impl PortableKeepers {
-    /// Keepers of this program.
+    /// Accepts the keeper's program, but never starts it.
     pub fn new(program: KeeperProgram) -> Arc<Self> {
         Arc::new(Self { _program: program })
     }
 
-    /// Like [`PortableKeepers::new`], because no process can be adopted here.
+    /// Like [`PortableKeepers::new`]. No process can be adopted on this system.
     ///
     /// # Errors
     /// Never.
@@ -31,7 +31,7 @@ impl PortableKeepers {
         Ok(Self::new(program))
     }
 
-    /// Does nothing, because no process watches the deadline of a process group.
+    /// Does nothing, because a process group has no keeper that checks the deadline.
     ///
     /// # Errors
     /// Never.

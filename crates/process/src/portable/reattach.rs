@@ -10,7 +10,7 @@ use crate::reattach_error::ReattachError;
 
 use super::identity::is_alive;
 
-/// Attaches to a tree that another process left.
+/// Attaches to a tree that another process left running.
 ///
 /// # Errors
 /// Always.
@@ -22,7 +22,7 @@ pub fn reattach(
     Err(ReattachError::NotHere)
 }
 
-/// Living process of a tree that another process left running: its keeper, otherwise its main process.
+/// A living process of a tree that another process left running: its keeper, otherwise its main process.
 pub fn survivor(
     main: &ProcessIdentity,
     keeper: Option<&ProcessIdentity>,

@@ -1,4 +1,4 @@
-//! One call of a keeper: its command, and the process tree of the command until it is empty.
+//! One call that a keeper serves: its command, and the process tree of the command until the tree is empty.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -16,7 +16,8 @@ use crate::linux::owner_deadline::OwnerDeadline;
 use crate::linux::procfs::{ProcessStat, has_entered_namespace, stat};
 use crate::linux::tree::descendants;
 
-/// A start command, the pipe of its output, and optionally a deadline.
+/// Maximum number of files that are sent with a start: the start command, the output pipe, and the deadline if there is
+/// one.
 pub(in crate::linux) const START_FILES_MAX: usize = 3;
 
 /// Longest pause between two checks of a deadline.
@@ -27,13 +28,13 @@ pub(super) struct KeeperCall {
     pub(super) number: u64,
     main: u32,
     output: OwnedFd,
-    /// True if the command has started but its identity cannot be read. The command is then killed, and reported as
-    /// failed after its tree is empty.
+    /// True if the command has started but its identity cannot be read. The command is then killed. After its tree is
+    /// empty, the command is reported as failed.
     is_unidentified: bool,
     killing: Option<TreeKill>,
-    /// Time at which a detached tree is killed after a SIGTERM to its keeper.
+    /// Time of the kill of a detached tree, after its keeper received SIGTERM.
     pub(super) kill_at: Option<Instant>,
-    /// Time at which the tree is killed unless it is detached or the owner postpones the deadline.
+    /// Time of the kill, unless the tree is detached or the owner postpones the deadline.
     deadline: Option<OwnerDeadline>,
     pub(super) drain: Option<OutputDrain>,
 }
@@ -47,7 +48,7 @@ pub(super) enum CallStep {
 }
 
 impl KeeperCall {
-    /// Starts the command. `None` if the start failed; the failure is reported.
+    /// Starts the command. If the start fails, reports the failure and returns `None`.
     pub(super) fn begin(
         number: u64,
         files: Vec<OwnedFd>,
@@ -107,7 +108,7 @@ impl KeeperCall {
         }
     }
 
-    /// Reaps children, and kills the tree if a kill has begun.
+    /// Reaps children. If a kill has begun, continues the kill.
     pub(super) fn step(&mut self, owner: BorrowedFd<'_>) -> CallStep {
         let (main, killing) = (self.main, &mut self.killing);
         let is_unidentified = self.is_unidentified;
@@ -148,7 +149,8 @@ impl KeeperCall {
         }
         let kill_at = self.kill_at;
         let kill_in = kill_at.map(|at| at.saturating_duration_since(Instant::now()));
-        // The wait does not count the time during which the machine sleeps, but the deadline does.
+        // The deadline continues while the machine sleeps, but a wait does not. So the wait is limited, and the
+        // deadline is checked again.
         let look_in = left.map(|left| left.min(DEADLINE_LOOK));
         CallStep::Wait(kill_in.into_iter().chain(look_in).min())
     }
@@ -183,7 +185,8 @@ impl KeeperCall {
     }
 }
 
-/// Start time of an unreaped child. `None` if `/proc` does not report it, for example without a free descriptor.
+/// Start time of a child that is not reaped yet. `None` if `/proc` does not report the start time, for example because
+/// no descriptor is free.
 pub(super) fn start_ticks(child: u32) -> Option<u64> {
     Some(stat(child)?.start_ticks)
 }
@@ -198,7 +201,7 @@ pub(super) fn send_members(owner: BorrowedFd<'_>, members: &[ProcessStat]) {
     }
 }
 
-/// Sends a report. An owner that is gone, or does not read, must not block the keeper.
+/// Sends a report. Never blocks the keeper, even if the owner is gone or does not read.
 pub(super) fn send_report(owner: BorrowedFd<'_>, report: &KeeperReport) {
     let _unheard = send(
         owner,
@@ -219,8 +222,8 @@ mod tests {
     use super::super::protocol::PACKET_BYTES_MAX;
     use super::*;
 
-    /// The command has started but `/proc` does not report its start time. The tree must be gone before the failure is
-    /// reported.
+    /// If the command has started but `/proc` does not report its start time, the tree must be empty before the failure
+    /// is reported.
     #[test]
     fn start_that_cannot_be_identified_is_killed() {
         set_child_subreaper(Some(getpid())).unwrap();

@@ -1,4 +1,4 @@
-//! The keeper's children: starting the command, reaping, asking.
+//! The keeper's children: starts the command, reaps children, and sends SIGTERM.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -16,12 +16,12 @@ use crate::status::ExitInfo;
 
 /// Starts the command as the leader of a new session.
 ///
-/// The command therefore has no terminal: it cannot read the user's keys, is not stopped for an attempt to read them,
-/// and receives Ctrl-C only through a stop. If the keeper is killed, the process that adopts the tree recognizes it by
-/// its session.
+/// Therefore the command has no terminal. It cannot read the user's keys, it is not suspended if it tries to read them,
+/// and Ctrl-C reaches it only as a stop. If the keeper is killed, another process adopts the tree, and recognizes the
+/// tree by its session.
 ///
-/// An error means that no process was started. The function returns only the pid. The caller looks up further data once
-/// it already keeps the process.
+/// An error means that no process was started. The function returns only the pid. The caller looks up further data
+/// after it has stored the pid.
 pub(super) fn start(order: StartCommand, output: &OwnedFd) -> io::Result<u32> {
     let mut command = Command::new(order.program);
     command
@@ -45,12 +45,12 @@ pub(super) fn start(order: StartCommand, output: &OwnedFd) -> io::Result<u32> {
     unsafe {
         command.pre_exec(in_new_process);
     }
-    // Dropping the handle neither ends nor reaps the child. Only `reap` does that.
+    // Dropping the handle neither ends nor reaps the child. Only `reap` reaps children.
     Ok(command.spawn()?.id())
 }
 
-/// A second safeguard, for the main process alone, in case the keeper is killed. A keeper that is already dead sends no
-/// signal, so this checks that the keeper is alive.
+/// A second safeguard if the keeper is killed: the kernel then kills the main process. If the keeper has died before
+/// this request, the kernel sends no signal, so this function also checks that the keeper is alive.
 fn die_with(keeper: Pid) -> rustix::io::Result<()> {
     set_parent_process_death_signal(Some(Signal::KILL))?;
     let is_alive = getppid() == Some(keeper);
@@ -61,8 +61,8 @@ fn die_with(keeper: Pid) -> rustix::io::Result<()> {
 pub(super) enum ReapedChildren {
     /// Some children are alive.
     Living,
-    /// The kernel reports that this process has no child. Then it has no descendant either, because each orphan becomes
-    /// its child.
+    /// The kernel reports that this process has no child. So it has no descendant either, because each orphaned
+    /// descendant becomes its child.
     NoChild,
 }
 
@@ -81,7 +81,8 @@ pub(super) fn reap(mut ended: impl FnMut(u32, ExitInfo)) -> ReapedChildren {
     }
 }
 
-/// Sends SIGTERM to every descendant, once. `report` receives the descendants before the signal, while none has ended.
+/// Sends SIGTERM to every descendant, once. Before the signal, while all descendants are still alive, `report` receives
+/// the list of them.
 pub(super) fn ask(report: impl FnOnce(&[ProcessStat])) {
     let members = descendants(std::process::id());
     report(&members);
@@ -96,8 +97,8 @@ pub(super) fn unsigned(pid: Pid) -> u32 {
 mod tests {
     use super::*;
 
-    /// Regression: a keeper that was killed between the fork and the request for the death signal left its command
-    /// running.
+    /// Regression: the keeper was killed after the fork, but before the child had requested the death signal. The
+    /// command then continued to run.
     #[test]
     fn nothing_begins_without_its_keeper() {
         let parent = getppid().expect("it has one");

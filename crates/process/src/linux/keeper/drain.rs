@@ -1,4 +1,4 @@
-//! The output of a detached tree: copied into a file from the pipe, which its reader has closed.
+//! Copies the output of a detached tree from the pipe into a file. The former reader of the pipe has closed its end.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -8,10 +8,10 @@ use std::path::Path;
 
 use crate::keeper_program::DETACHED_OUTPUT_BYTES_MAX;
 
-/// Default capacity of a pipe, so that one read empties it.
+/// Default capacity of a pipe. One read of this size empties the pipe.
 const CHUNK_BYTES: usize = 64 * 1024;
 
-/// Moves bytes from the pipe to the file, up to the cap.
+/// Copies bytes from the pipe to the file, up to the maximum size of the file.
 pub(super) struct OutputDrain {
     pipe: File,
     file: File,
@@ -21,7 +21,7 @@ pub(super) struct OutputDrain {
 }
 
 impl OutputDrain {
-    /// Opens the read end of a pipe by its write end, and the file for the output.
+    /// Opens the file for the output. Also opens the read end of the pipe, whose write end is `output`.
     pub(super) fn open(output: &OwnedFd, path: &Path) -> io::Result<Self> {
         let file = OpenOptions::new().create(true).append(true).open(path)?;
         let non_blocking = rustix::fs::OFlags::NONBLOCK.bits().cast_signed();
@@ -41,7 +41,7 @@ impl OutputDrain {
         self.pipe.as_fd()
     }
 
-    /// Moves the available bytes, at most the capacity of one pipe. False if no bytes were available.
+    /// Copies the available bytes, but at most the capacity of one pipe. False if no bytes were available.
     pub(super) fn step(&mut self) -> bool {
         let Ok(len @ 1..) = self.pipe.read(&mut self.chunk) else {
             return false;
@@ -58,7 +58,7 @@ impl OutputDrain {
         true
     }
 
-    /// Moves the remaining bytes, after the last process that could write has ended.
+    /// Copies the remaining bytes, after the last process that could write to the pipe has ended.
     pub(super) fn finish(&mut self) {
         while self.step() {}
     }

@@ -1,8 +1,8 @@
-//! Killing a tree faster than it can grow.
+//! Kills a tree faster than the tree can grow.
 //!
-//! The children of a killed process become children of the keeper. Therefore killing all children repeatedly reaches
-//! the whole tree. This takes microseconds, while reading all of `/proc` takes milliseconds. A process that forks and
-//! ends, with a new session at each step, does not escape.
+//! If a process is killed, its children become children of the keeper. So if the keeper repeatedly kills all of its
+//! children, it reaches the whole tree. Each repetition takes microseconds, while a read of the whole `/proc` takes
+//! milliseconds. Even a process that repeatedly forks and ends, each time in a new session, does not escape.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -14,14 +14,15 @@ use crate::identity::raw_pid;
 use crate::linux::procfs::ProcessStat;
 use crate::linux::tree::{descendants, kill_pinned_group, signal_each};
 
-/// First pause before a search for all descendants, for descendants that survive the kills of children.
+/// First pause before a search for all descendants. The search finds descendants that are still alive after the
+/// children were killed.
 const KILL_ALL_MIN: Duration = Duration::from_millis(5);
-/// Longest pause before such a search, for a process in an uninterruptible wait or of another user.
+/// Longest pause before such a search, if a process is in an uninterruptible wait or belongs to another user.
 const KILL_ALL_MAX: Duration = Duration::from_millis(100);
 
 /// A kill that is repeated until no process is left.
 pub(super) struct TreeKill {
-    /// Children that were killed and not yet reaped.
+    /// Children that were killed but are not reaped yet.
     killed: HashSet<u32>,
     pause: Duration,
     all_at: Instant,
@@ -36,21 +37,21 @@ impl TreeKill {
         }
     }
 
-    /// Records that the pid of this child may be reused from now on.
+    /// Records that the kernel may reuse the pid of this child from now on.
     pub(super) fn reaped(&mut self, child: u32) {
         self.killed.remove(&child);
     }
 
-    /// Does one step, and returns the time until the next step, unless a child ends before. After a while, passes the
-    /// remaining members to `tell`.
+    /// Runs one step of the kill. Returns the time until the next step, which comes earlier if a child ends. After a
+    /// while, passes the remaining members to `tell`.
     pub(super) fn step(&mut self, mut tell: impl FnMut(&[ProcessStat])) -> Duration {
         if self.kill_fresh_children() {
             return Duration::ZERO;
         }
         let now = Instant::now();
         if now >= self.all_at {
-            // Descendants of a child that cannot be killed, or all descendants if the kernel provides no list of
-            // children.
+            // The list contains the descendants of a child that cannot be killed. If the kernel provides no list of
+            // children, the list contains all descendants.
             let members = descendants(std::process::id());
             tell(&members);
             members
@@ -80,11 +81,12 @@ impl TreeKill {
     }
 }
 
-/// Kills a child and its whole group, in one step each, so that no member of the group can escape by forking.
+/// Kills a child and its whole group, each in one step, so that no member of the group can escape by forking.
 ///
-/// Both numbers are certain. A child keeps its pid and stays a member of its group until it is reaped, which only this
-/// thread does. The group contains no foreign process, because the command was started in its own session, and a group
-/// never spans sessions. The child itself is killed too, because it may have left the group just before.
+/// Both numbers are certain. Until a child is reaped, it keeps its pid and stays a member of its group, and only this
+/// thread reaps it. The group contains no foreign process, because the command was started in its own session, and all
+/// members of a group are in one session. The child itself is killed too, because it may have left the group just
+/// before the kill.
 fn kill_child(child: u32) {
     let Some(pid) = raw_pid(child) else { return };
     if let Ok(group) = getpgid(Some(pid))

@@ -1,14 +1,14 @@
-//! The keeper's loop: one thread, no runtime, asleep in `poll` until an event.
+//! The keeper's loop. It has one thread and no runtime, and sleeps in `poll` until an event.
 //!
 //! Invariants:
 //! 1. `empty` is sent only after the kernel has reported that the keeper has no child. Another call may begin only
-//!    then.
-//! 2. Reaping happens in one place, between two steps of a kill and never during one.
-//! 3. When the socket closes before a detach, only an empty tree ends the loop, and every iteration kills.
+//!    after that.
+//! 2. Children are reaped in one place, which is between two steps of a kill and never during a step.
+//! 3. If the socket closes before a detach, the loop ends only when the tree is empty, and every iteration kills.
 //! 4. A command for one call never affects another call, because each command contains the number of its call.
 //!
-//! The tree of a dead owner gets no grace. No caller waits for that stop, and a recovery of the owner's work may start
-//! at once, and must not run concurrently with the tree.
+//! If the owner is dead, its tree gets no grace. No caller waits for that stop. A recovery of the owner's work may
+//! start at once, and must not run while the tree still runs.
 
 use std::io::{self, IoSliceMut, Read as _};
 use std::mem::MaybeUninit;
@@ -30,11 +30,11 @@ use super::call::{CallStep, KeeperCall, START_FILES_MAX, send_members, send_repo
 use super::children::ask;
 use super::protocol::{KeeperAction, KeeperCommand, PACKET_BYTES_MAX};
 
-/// Time between a SIGTERM to the keeper of a detached tree and the kill: the ladder's usual grace.
+/// Time from a SIGTERM that the keeper of a detached tree receives to the kill. Equal to the default grace of a stop.
 const DETACHED_GRACE: Duration = Duration::from_secs(2);
 
-/// Name that `ps` shows and `killall` matches. The name differs from the owner's, so that killing the owner by name
-/// spares the keeper, which then ends the tree.
+/// Name that `ps` shows and `killall` matches. This name differs from the name of the owner. If a user kills the owner
+/// by its name, the keeper survives, and ends the tree.
 const NAME: &std::ffi::CStr = c"call-keeper";
 
 /// Serves calls until the owner has closed the socket.
@@ -65,13 +65,14 @@ impl KeeperLoop {
             return Err(io::ErrorKind::InvalidInput.into()); // started by hand, without an owner
         }
         rustix::thread::set_name(NAME)?;
-        // The keeper serves calls of all kinds, and inherits the secrets of the first one. The commands of a later call
-        // run as the same user, and could read these secrets in `/proc/PID/environ`.
+        // A keeper serves several calls, and inherits the secrets of its first call. The commands of later calls run as
+        // the same user, and could read these secrets in `/proc/PID/environ`.
         set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
         let (wake, waker) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
         let sigterm_received = Arc::new(AtomicBool::new(false));
-        // Handled, not ignored: the command does not inherit a handler, but it would inherit an ignored signal.
+        // The signal is handled, not ignored. A command does not inherit a handler, but it would inherit an ignored
+        // signal.
         flag::register(SIGTERM, Arc::clone(&sigterm_received))?;
         for signal in [SIGCHLD, SIGTERM, SIGINT, SIGHUP, SIGQUIT] {
             pipe::register(signal, waker.try_clone()?)?;
@@ -86,7 +87,8 @@ impl KeeperLoop {
         })
     }
 
-    /// Runs one iteration of the loop. Returns false if no tree is left to keep.
+    /// Runs one iteration of the loop. Returns false if the keeper must exit, because it is idle and its owner is gone,
+    /// or because its detached tree is empty.
     fn run_once(&mut self) -> bool {
         let owner = self.owner.as_fd();
         let pause = match &mut self.call {
@@ -97,7 +99,7 @@ impl KeeperLoop {
                 CallStep::Empty => {
                     let was_detached = call.drain.is_some();
                     let report = call.last_report();
-                    // Also drops the pipe of its output.
+                    // This also drops the call's output pipe.
                     self.call = None;
                     send_report(owner, &report);
                     return !was_detached;
@@ -118,11 +120,11 @@ impl KeeperLoop {
         if let Some(drain) = drain {
             sources.push(PollFd::from_borrowed_fd(drain.descriptor(), PollFlags::IN));
         }
-        // An error is an interruption by a signal. The next iteration reads the byte of that signal.
+        // `poll` fails only if a signal interrupts it. The next iteration reads the byte of that signal.
         let _count = poll(&mut sources, pause.as_ref());
         drop(sources);
-        // A detach that was sent before a SIGTERM is already in the socket when the signal is seen, so the order of the
-        // two is kept.
+        // Signals are read before the socket. If the owner sent a detach before a SIGTERM, the detach is already in the
+        // socket at this time, so the keeper handles the detach first.
         let was_asked_to_end = self.take_signals();
         self.read_owner();
         if was_asked_to_end {
@@ -140,7 +142,7 @@ impl KeeperLoop {
         self.sigterm_received.swap(false, Ordering::AcqRel)
     }
 
-    /// Asks a detached tree to end, and sets the time of its kill. The owner of an attached tree ends the tree itself.
+    /// Sends SIGTERM to a detached tree, and sets the time of its kill. An attached tree is ended by its owner.
     fn end_detached(&mut self) {
         if let Some(call) = &mut self.call
             && call.drain.is_some()
@@ -185,7 +187,7 @@ impl KeeperLoop {
                 KeeperAction::Force => call.begin_killing(),
                 KeeperAction::Detach(path) => call.detach(&path, owner),
             },
-            // A command of a call that has ended.
+            // The command belongs to a call that has already ended.
             _ => {}
         }
     }

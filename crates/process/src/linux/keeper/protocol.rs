@@ -1,4 +1,4 @@
-//! Messages between keeper and owner: one packet for each message, so that no framing is needed.
+//! Messages between keeper and owner. Each message is one packet, so no framing is needed.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -8,9 +8,10 @@ use crate::status::ExitInfo;
 
 /// The longest path that the system accepts (`PATH_MAX`).
 pub(in crate::linux) const PATH_BYTES_MAX: usize = 4096;
-/// The longest packet: such a path, and a word.
+/// The longest packet: a path of this length, and one more word.
 pub(in crate::linux) const PACKET_BYTES_MAX: usize = PATH_BYTES_MAX + 64;
-/// Maximum number of members in a report: as many as a person reads. They fit into a packet with 32 bytes each.
+/// Maximum number of members in a report, because people do not read longer lists. Each member needs 32 bytes, so the
+/// list fits into a packet.
 pub(in crate::linux) const MEMBERS_MAX: usize = 64;
 
 /// A message from the keeper.
@@ -30,12 +31,12 @@ pub(in crate::linux) enum KeeperReport {
     Empty,
     /// The tree is detached.
     Detached,
-    /// The tree is not detached: the file could not be opened.
+    /// The tree was not detached, because the file could not be opened.
     NotDetached { errno: i32 },
 }
 
-/// A message from the owner: an action, and the number of its call, so that an ended call is not confused with the
-/// next.
+/// A message from the owner. It contains an action, and the number of the call, so that a message for an ended call has
+/// no effect on the next call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::linux) struct KeeperCommand {
     pub(in crate::linux) call: u64,
@@ -45,12 +46,12 @@ pub(in crate::linux) struct KeeperCommand {
 /// Action that the owner requests.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::linux) enum KeeperAction {
-    /// Start the command that is sent with the packet: a pipe for its output, and a file with the
+    /// Start a command. Two files are sent with the packet: a pipe for the output, and a file with the
     /// [`StartCommand`](super::start_command::StartCommand).
     Start,
     /// Send SIGTERM to all members.
     Ask,
-    /// Send SIGKILL to all members, until none is left.
+    /// Send SIGKILL to all members, repeatedly, until none is left.
     Force,
     /// Outlive the owner, and write the output to this file.
     Detach(PathBuf),

@@ -1,4 +1,4 @@
-//! The command for a keeper to start. It is sent in a memory file, because it may be longer than a packet.
+//! The command that a keeper starts. It is sent in a memory file, because it may be longer than a packet.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
@@ -8,7 +8,7 @@ use std::os::unix::ffi::{OsStrExt as _, OsStringExt as _};
 
 use rustix::fs::{MemfdFlags, memfd_create};
 
-/// A command for a keeper to start.
+/// A command that a keeper starts.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::linux) struct StartCommand {
     pub(in crate::linux) cwd: OsString,
@@ -19,7 +19,7 @@ pub(in crate::linux) struct StartCommand {
 }
 
 impl StartCommand {
-    /// Writes the command into a memory file, which is then sent.
+    /// Writes the command into a memory file, which can be sent to the keeper.
     pub(in crate::linux) fn to_file(&self) -> io::Result<OwnedFd> {
         let mut file = File::from(memfd_create("order", MemfdFlags::CLOEXEC)?);
         file.write_all(&self.encode()?)?;
@@ -35,8 +35,8 @@ impl StartCommand {
         Self::decode(&bytes).ok_or_else(|| io::ErrorKind::InvalidData.into())
     }
 
-    /// Encodes words that each end with a zero byte: directory, program, number of arguments, arguments, then pairs of
-    /// name and value.
+    /// Encodes a list of texts that each end with a zero byte: directory, program, number of arguments, arguments, then
+    /// pairs of name and value.
     fn encode(&self) -> io::Result<Vec<u8>> {
         let count = OsString::from(self.args.len().to_string());
         let command = [&self.cwd, &self.program, &count].into_iter();
