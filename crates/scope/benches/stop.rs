@@ -1,5 +1,5 @@
-//! Stopping many cooperating futures to verified quiet, compared to a plain tracker with a token for each future. All
-//! futures have begun. Only the stop is timed, including its receipt, from the request to the last ending.
+//! Stops many cooperating futures until quiet is verified, compared to a plain tracker with a token for each future.
+//! All futures have begun. Only the stop is timed, from the request to the last ending. The receipt is included.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -101,7 +101,7 @@ async fn scoped() -> Duration {
     took
 }
 
-/// True if the work observed the stop. Work that had not begun would end without a measurement.
+/// True if the work observed the stop. If work had not begun, the benchmark would measure nothing.
 fn has_heard(item: &ReceiptItem) -> bool {
     matches!(
         item.state,

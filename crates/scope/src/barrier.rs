@@ -1,7 +1,8 @@
-//! The stop barrier of one scope: registering work and checking for a stop are one step.
+//! The stop barrier of one scope. Work is registered and the stop is checked in a single step.
 //!
 //! The barrier is pure and synchronous: the caller holds the mutex of the scope's group. Invariants:
-//! 1. After [`StopBarrier::accept_stop`] or [`StopBarrier::close`], nothing begins here: a barrier never opens again.
+//! 1. After [`StopBarrier::accept_stop`] or [`StopBarrier::close`], no work begins here, because a barrier never opens
+//!    again.
 //! 2. Exactly one [`StopBarrier::finish`] follows each [`StopBarrier::count`].
 //! 3. The first cause wins: a later stop does not change it.
 
@@ -44,12 +45,12 @@ impl StopBarrier {
         self.begun = true;
     }
 
-    /// Adds one piece of work, here or below.
+    /// Adds one piece of work to the count. The work is in this scope or in a scope below.
     pub(crate) fn count(&mut self) {
         self.live += 1;
     }
 
-    /// Fails if nothing may begin now. Considers only this scope, not the scopes above it.
+    /// Fails if no work may begin now. Checks only this scope, not the scopes above it.
     pub(crate) fn check(&self) -> Result<(), NotStarted> {
         match &self.cause {
             Some(cause) => Err(NotStarted::Stopped(cause.clone())),
@@ -58,12 +59,12 @@ impl StopBarrier {
         }
     }
 
-    /// True if the barrier is open and no work has passed it yet.
+    /// True if the barrier is open and no work has begun here yet.
     pub(crate) fn waits(&self) -> bool {
         self.check().is_ok() && !self.begun
     }
 
-    /// Removes one piece of work that has ended.
+    /// Removes one piece of work that has ended from the count.
     pub(crate) fn finish(&mut self) {
         debug_assert!(self.live > 0, "work ended that was never registered");
         self.live -= 1;

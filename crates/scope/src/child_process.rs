@@ -1,4 +1,4 @@
-//! A child process in a scope: registered, contained, accounted for.
+//! A child process in a scope. It is registered, contained, and listed in receipts.
 
 use std::sync::Arc;
 
@@ -32,8 +32,8 @@ pub struct Process {
 }
 
 impl Scope {
-    /// Starts a child process, contained as `spec` chooses. The work ends when the last descendant has ended, not when
-    /// the process itself exits.
+    /// Starts a child process with the containment that `spec` selects. The work ends when the last descendant has
+    /// ended, not when the process itself exits.
     ///
     /// # Errors
     /// If a stop covers this scope, the scope is closed, or the system refuses.
@@ -42,8 +42,8 @@ impl Scope {
         work: WorkSpec,
         spec: ProcessSpec,
     ) -> Result<(Process, OutputReader), SpawnProcessError> {
-        // Registered before it is launched. A process that starts is in the extent of every later stop. A process does
-        // not start if a stop was accepted before its registration.
+        // The process is registered before it is launched. If the process starts, every later stop covers it. If a stop
+        // was accepted before the registration, the process does not start.
         let registration = self.node().register(work, Force::AbortSoon)?;
         let (handle, driver, output) = match launch(spec) {
             Ok(launched) => launched,
@@ -113,12 +113,12 @@ fn account(mut registration: Registration, handle: &ProcessHandle) {
     if let Some(note) = status.evidence_note() {
         details.note = Some(note.into());
         if status.empty == Some(EndProof::ProcessGroupEmpty) {
-            // The evidence comes from the weaker level.
+            // This evidence comes from a weaker level of containment than the keeper.
             details.containment = Some(Containment::GroupAndMarker);
         }
     }
     if status.detached {
-        // A stop that was accepted in the meantime covers the process, and must list it.
+        // A stop that was accepted before the detach covers the process, and must list it.
         details.note = Some("it was detached, and keeps running".into());
     }
     registration.finish(match (status.empty, how) {
@@ -158,8 +158,8 @@ impl Process {
     }
 
     /// Moves the running tree to another scope, as background work that outlives its call. From now on, a stop of the
-    /// old scope does not cover the tree. If a stop of the old scope was accepted first, the tree stays in the old
-    /// scope.
+    /// old scope does not cover the tree. If a stop of the old scope was accepted before the move, the tree stays in
+    /// the old scope.
     ///
     /// # Errors
     /// If a stop covers the old scope, or the other scope is stopped or closed. The tree then stays in the old scope.
@@ -182,8 +182,8 @@ impl Process {
         }
     }
 
-    /// Lets the process outlive its owner. Its further output is written to a file. No scope covers the process any
-    /// more. Keep its [`ProcessHandle::identity`] to find it again.
+    /// Detaches the process, so that it outlives its owner. Its further output is written to a file. From now on, no
+    /// scope covers the process. Store its [`ProcessHandle::identity`] to find the process again.
     ///
     /// # Errors
     /// If the containment cannot detach the process.

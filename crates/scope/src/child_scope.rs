@@ -1,4 +1,4 @@
-//! Scopes below a scope, and deadlines at which scopes stop by themselves.
+//! Scopes below a scope, and deadlines at which a scope stops automatically.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,22 +16,22 @@ use crate::work::WorkSpec;
 /// Options of a new scope.
 #[derive(Debug, Default)]
 pub struct ScopeOptions {
-    /// Time at which the scope stops by itself, with cause `deadline`.
+    /// Time at which the scope stops automatically, with the cause `deadline`.
     pub deadline: Option<Deadline>,
-    /// Set if the scope and all its work are one item of a receipt: a tool call with its work.
+    /// Set if the scope and all its work are one item of a receipt, such as a tool call with its work.
     pub unit: Option<WorkSpec>,
-    /// The turn's decision between commit and stop. A stop after the commit finds nothing to do.
+    /// The turn's decision between commit and stop. If the turn has committed, a later stop finds nothing to do.
     pub decision: Option<Arc<CommitDecision>>,
     /// Placement relative to the parent scope.
     pub placement: Placement,
 }
 
-/// Time at which a scope stops by itself, and the description of that stop in receipts.
+/// Time at which a scope stops automatically, and the description of that stop in receipts.
 #[derive(Debug, Clone)]
 pub struct Deadline {
     /// Time on tokio's clock.
     pub at: Instant,
-    /// Scope to stop, if the end of this scope ends a scope above. `None` stops the scope itself.
+    /// Scope that stops at the deadline, if it is not the scope of the deadline itself. `None` stops the scope itself.
     pub stops: Option<Scope>,
     /// Detail of the cause, such as `turn deadline of 2s`.
     pub detail: Cow<'static, str>,
@@ -64,8 +64,8 @@ impl Scope {
         Ok(child)
     }
 
-    /// Sets the deadline of the scope, for work whose time begins later than its scope. A scope has at most one
-    /// deadline: a second one replaces the first.
+    /// Sets the deadline of the scope. Use this function for work whose time limit begins later than its scope. A scope
+    /// has at most one deadline: a second deadline replaces the first.
     pub fn arm(&self, deadline: Deadline) {
         let request = StopRequest {
             extent: deadline.extent,
@@ -76,7 +76,7 @@ impl Scope {
         };
         let target = deadline.stops.unwrap_or_else(|| self.clone());
         if deadline.at <= Instant::now() {
-            // A deadline that has passed stops the scope before any work starts, without a timer.
+            // If the deadline has already passed, the scope stops before any work starts. No timer is needed.
             let _receipt = target.stop(request);
             return;
         }

@@ -1,4 +1,4 @@
-//! Items of receipts, created from the registries of an extent.
+//! Creates the items of receipts from the registries of all groups in an extent.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,14 +11,15 @@ use tokio::time::Instant;
 use crate::group::{EndedWork, ListedWork, Node, ReceiptScope, WorkEntry};
 use crate::work::{Force, WorkSpec};
 
-/// Items of the receipt of a stop: all work in its extent that was running when the stop was accepted.
+/// Items of the receipt of a stop. They are all work of the extent that was running when the stop was accepted.
 pub(crate) fn items_of_stop(nodes: &[Node], accepted_at: Instant) -> Arc<[ReceiptItem]> {
     let mut collector = Collector::of(nodes.len());
     for node in nodes {
         node.list(|unit, listed| match listed {
             ListedWork::EndedCount(count) => collector.expect(unit, count),
             ListedWork::Ended(ended) => {
-                // A wider, later stop does not list work that ended under an earlier, narrower stop.
+                // If work ended under an earlier stop of a smaller extent, a later stop of a larger extent does not
+                // list it.
                 if let Some(after) = ended.at.checked_duration_since(accepted_at) {
                     collector.add(
                         unit,
@@ -32,19 +33,19 @@ pub(crate) fn items_of_stop(nodes: &[Node], accepted_at: Instant) -> Arc<[Receip
                 collector.add(unit, entry.seq, &entry.spec, WorkFinding::running(entry));
             }
             ListedWork::Engine(seq, scope) => collector.add_engine(unit, scope, seq),
-            // The stop has not reached this call yet, or has recorded it as ended.
+            // Either the stop has not reached this call yet, or the call is already recorded as ended.
             ListedWork::Waiting(_) => {}
         });
     }
     collector.finish()
 }
 
-/// Items that run in a scope and below it now, without engines, which are not work.
+/// Items that run now in a scope and below it. Engines are not included, because they are not work.
 pub(crate) fn items_running(scope: &Node) -> Vec<ReceiptItem> {
     list_running(scope, |_, _, _, _| {})
 }
 
-/// Like [`items_running`], but with the engines that have not acknowledged a stop.
+/// Like [`items_running`], but also lists the engines that have not acknowledged a stop.
 pub(crate) fn items_left(scope: &Node) -> Vec<ReceiptItem> {
     list_running(scope, Collector::add_engine)
 }
@@ -71,14 +72,14 @@ fn list_running(
     collector.finish()
 }
 
-/// Items in the order in which their work was registered. All findings of a unit form one item.
+/// Collects items in the order in which their work was registered. All findings about one unit form one item.
 struct Collector {
     flat: Vec<(u64, Option<ReceiptItem>)>,
-    /// Findings in the order in which they were listed, each with its unit.
+    /// Findings in the order in which they were listed. Each finding has its unit.
     findings: Vec<(Arc<ReceiptScope>, WorkFinding)>,
 }
 
-/// The contribution of one piece of work to an item.
+/// Information about one piece of work, which becomes an item or a part of an item.
 struct WorkFinding {
     state: ItemState,
     is_process: bool,
@@ -106,7 +107,8 @@ impl WorkFinding {
         let (containment, processes) = match &entry.force {
             Force::Process(process) => (
                 Some(process.containment()),
-                // The members as last seen. The group is locked here, so this does not query the system.
+                // The members when the process was last examined. The group is locked here, so this code does not query
+                // the system.
                 process.known_members(),
             ),
             _ => (None, Vec::new()),
@@ -121,7 +123,7 @@ impl WorkFinding {
         }
     }
 
-    /// Finding about a call that has not begun: reported like a running future, with a note.
+    /// Finding about a call that has not begun. The state is the state of a running future, and a note is added.
     fn waiting() -> Self {
         Self {
             note: Some("it had not begun".into()),
@@ -141,8 +143,9 @@ impl WorkFinding {
     }
 }
 
-/// Rank of a state. A unit has the worst state of its work. Of two equal states, the state of a process wins, because
-/// it is more precise than the state of the future that waited for the process.
+/// Rank of a state. The state of a unit is the worst state of its work. If a process and a future have equally bad
+/// states, the state of the process is used. It is more precise than the state of the future that waited for the
+/// process.
 fn severity(state: &ItemState) -> u8 {
     match state {
         ItemState::Finished { .. } => 0,
@@ -155,7 +158,7 @@ fn severity(state: &ItemState) -> u8 {
 }
 
 impl Collector {
-    /// A collector with room for the units of about this many groups.
+    /// A collector with reserved space for the units of about this number of groups.
     fn of(nodes: usize) -> Self {
         Self {
             flat: Vec::new(),
@@ -163,7 +166,7 @@ impl Collector {
         }
     }
 
-    /// Reserves room for this many pieces of work of one group.
+    /// Reserves space for this number of pieces of work in one group.
     fn expect(&mut self, unit: Option<&Arc<ReceiptScope>>, work: usize) {
         if unit.is_none() {
             self.flat.reserve(work);
@@ -203,7 +206,7 @@ impl Collector {
             mut flat,
             mut findings,
         } = self;
-        // A stable sort, so that the findings of one unit keep their order.
+        // The sort is stable, so the findings of one unit keep their order.
         findings.sort_by_key(|(unit, _)| unit.seq);
         for findings in findings.chunk_by_mut(|(one, _), (other, _)| one.seq == other.seq) {
             if let Some(((unit, first), others)) = findings.split_first_mut() {
@@ -211,7 +214,7 @@ impl Collector {
                 flat.push((unit.seq, Some(item)));
             }
         }
-        // Sorts numbers instead of items, which are large, so that each item is moved once.
+        // Items are large, so this code sorts numbers first, and then moves each item once.
         let numbers = flat.iter().enumerate().map(|(at, (seq, _))| (*seq, at));
         let mut order: Vec<(u64, usize)> = numbers.collect();
         order.sort_unstable();
@@ -223,7 +226,7 @@ impl Collector {
     }
 }
 
-/// The single item of a unit, in the worst state of its findings.
+/// The single item of a unit. Its state is the worst state among the findings about the unit.
 fn item_of_unit<'a>(
     unit: &ReceiptScope,
     first: &'a WorkFinding,
@@ -234,7 +237,8 @@ fn item_of_unit<'a>(
     let (mut worst, mut has_process) = (first, first.is_process);
     for finding in others {
         finding.describe(&mut item);
-        // Of two equal states, the state of a process wins, unless an earlier finding was a process too.
+        // If two states are equally bad, the state of a process is used, unless an earlier finding was also about a
+        // process.
         if (severity(&finding.state), finding.is_process) > (severity(&worst.state), has_process) {
             item.state = finding.state.clone();
             worst = finding;
@@ -246,7 +250,7 @@ fn item_of_unit<'a>(
 }
 
 impl WorkFinding {
-    /// The item of this finding alone.
+    /// The item for this finding alone.
     fn item(&self, spec: &WorkSpec, id: Arc<str>) -> ReceiptItem {
         ReceiptItem {
             label: spec.label.clone(),
@@ -276,8 +280,9 @@ impl WorkFinding {
     }
 }
 
-/// Changes `stopped` to `unknown` if a tool's future was dropped or failed and repeating the call is not safe. The
-/// future has verifiably ended, but its effect may have happened. Processes are accounted for separately.
+/// Changes `stopped` to `unknown` if a tool's future was dropped or failed, and the call cannot be repeated safely. The
+/// future has verifiably ended, but its effect may have happened. A unit with a process is not changed, because
+/// processes are reported separately.
 fn hide_uncertain_outcome(item: &mut ReceiptItem, has_process: bool) {
     let repeatable = item.effect.is_none_or(Effect::may_repeat);
     if let ItemState::Stopped {

@@ -1,5 +1,5 @@
-//! Environment of all scopes of one tree: runtimes, limits, clocks and ids. Callers pass it in, so that tests can
-//! inject their own.
+//! Environment of all scopes of one tree: runtimes, limits, clocks and ids. Callers pass the environment in, so that
+//! tests can replace its parts.
 
 use std::fmt;
 use std::sync::Arc;
@@ -12,26 +12,26 @@ use tokio::time::Instant;
 
 use crate::sync::{ContainmentChoice, Handle};
 
-/// Default time between the ask and the force.
+/// Default grace: the time between the ask and the force.
 pub const GRACE_DEFAULT: Duration = Duration::from_secs(2);
 
-/// Time limit of the force, including the account and the writing of an ending. If a kill has not worked by then, the
-/// kernel cannot carry it out (a process in uninterruptible sleep), and a longer wait would not help.
+/// Time limit for the force, the account and the writing of an ending together. If a process is still alive after this
+/// time, the kernel cannot kill it (uninterruptible sleep), and a longer wait would not help.
 pub const FORCE_MAX: Duration = Duration::from_secs(1);
 
-/// Time limit of each of the two rounds of force: first the processes, then the futures that waited for them. Both
-/// rounds fit into [`FORCE_MAX`], and leave time for the account.
+/// Time limit for each of the two rounds of force. The first round is for the processes, and the second round is for
+/// the futures that waited for them. Both rounds fit into [`FORCE_MAX`], with time left for the account.
 pub(crate) const FORCE_ROUND: Duration = Duration::from_millis(350);
 
-/// Like [`FORCE_ROUND`], but after a second request to stop. A killed process is gone in a few milliseconds, and a user
-/// who presses Ctrl-C again expects an immediate answer.
+/// Like [`FORCE_ROUND`], but used after a second request to stop. A killed process is gone in a few milliseconds. A
+/// user who presses Ctrl-C again expects an immediate answer.
 pub(crate) const FORCE_ROUND_AT_ONCE: Duration = Duration::from_millis(50);
 
-/// Duration that stands for "never": longer than any process runs, and short enough that no clock overflows.
+/// Duration that means "never". It is longer than any process runs, and short enough that no clock overflows.
 const NEVER: Duration = Duration::from_hours(24 * 365 * 30);
 
-/// Adds a duration of any length to an instant. `Duration::MAX` means "no limit", and a plain addition of it would
-/// panic.
+/// Adds a duration of any length to an instant. A caller may use `Duration::MAX` for "no limit". A plain addition of
+/// `Duration::MAX` would panic.
 pub fn instant_after(from: Instant, duration: Duration) -> Instant {
     from.checked_add(duration).unwrap_or_else(|| from + NEVER)
 }
@@ -39,11 +39,11 @@ pub fn instant_after(from: Instant, duration: Duration) -> Instant {
 /// Options of a tree of scopes.
 #[derive(Clone)]
 pub struct RootOptions {
-    /// Runtime of the ladder, timers and engines. Use separate threads if work may block its own threads.
+    /// Runtime for stops, timers and engines. If work may block its threads, give this runtime its own threads.
     pub control: Handle,
     /// Runtime of the work: tools, hooks and other user code.
     pub work: Handle,
-    /// Time limit of an ask.
+    /// Grace: the time between the ask and the force.
     pub grace: Duration,
     /// Default containment of child processes.
     pub containment: ContainmentChoice,
@@ -54,10 +54,11 @@ pub struct RootOptions {
 }
 
 impl RootOptions {
-    /// All work on the current runtime, real clocks and ids, and the containment that changes no process-wide setting.
+    /// Options for a tree that runs all work on the current runtime. The clocks and ids are real. The containment is
+    /// the one that changes no process-wide setting.
     ///
     /// # Panics
-    /// Outside a tokio runtime.
+    /// If called outside a tokio runtime.
     pub fn current() -> Self {
         let current = Handle::current();
         Self {
@@ -71,8 +72,8 @@ impl RootOptions {
     }
 }
 
-/// Makes stop ids in their order, also within a millisecond and after the clock was set back: the id decides which of two
-/// stops of one time is the later one.
+/// Creates stop ids in ascending order, even within a millisecond and after the clock was set back. If two stops have
+/// the same time, the id decides which stop is the later one.
 fn stop_ids() -> Arc<dyn Fn() -> StopId + Send + Sync> {
     let ids = Mutex::new(ulid::Generator::new());
     Arc::new(move || {
@@ -108,7 +109,7 @@ impl ScopeEnv {
         }
     }
 
-    /// Numbers work in the order of its registration.
+    /// Returns the next number. Work is numbered in the order of its registration.
     pub(crate) fn next_seq(&self) -> u64 {
         self.seq.fetch_add(1, Ordering::Relaxed) + 1
     }

@@ -1,4 +1,4 @@
-//! Scopes: work that can be stopped at any time and reports the result in a verified receipt.
+//! Scopes contain work that can be stopped at any time. Each stop reports its result in a verified receipt.
 //!
 //! Any tokio program can use this crate alone: create a [`Scope::root`], spawn in it, stop it, read the receipt.
 //!
@@ -22,11 +22,12 @@
 //! ```
 //!
 //! # Stopping
-//! A stop climbs a ladder: **ask** (the token fires, processes get SIGTERM, remotes get a request) → **grace** →
-//! **force** (futures are dropped, processes get SIGKILL) → **account**: the receipt lists all remaining work. The
-//! ladder never takes longer than grace and [`FORCE_MAX`]. The receipt never claims more than was verified.
+//! A stop has four steps, which are called its ladder. **Ask**: the token fires, processes get SIGTERM, and remotes get
+//! a request. **Grace**: the stop waits. **Force**: futures are dropped, and processes get SIGKILL. **Account**: the
+//! receipt lists all remaining work. The four steps never take longer than the grace and [`FORCE_MAX`] together. The
+//! receipt never claims more than was verified.
 //!
-//! The effect of force distinguishes four kinds of work. Futures ([`Scope::spawn`]) are dropped. Child processes
+//! The effect of force depends on the kind of work. Futures ([`Scope::spawn`]) are dropped. Child processes
 //! ([`Scope::spawn_process`]) are killed with all their descendants. Threads ([`Scope::spawn_blocking`]) cannot be
 //! forced; they are counted and listed. Calls to other machines ([`Scope::register_remote`]) can only be asked.
 

@@ -1,4 +1,4 @@
-//! The guard of a registered piece of work, which must be finished, and the move of work to another scope.
+//! The guard of a registered piece of work, and the move of work to another scope.
 
 use std::borrow::Cow;
 
@@ -6,14 +6,14 @@ use crate::barrier::NotStarted;
 use crate::group::{Node, WorkKey};
 use crate::work::{Details, Ending, Force, WorkSpec};
 
-/// A registered piece of work. [`Registration::finish`] records its ending. Dropping the registration records that the
-/// work was dropped.
+/// A registered piece of work. [`Registration::finish`] records its ending. If the registration is dropped instead, the
+/// ending is recorded as dropped.
 #[must_use = "dropping a registration says that the work was dropped"]
 pub struct Registration {
     node: Node,
     key: WorkKey,
     answered: bool,
-    /// Boxed, because most work has no details and every task carries this field.
+    /// Boxed to save memory: every task has this field, but most work has no details.
     details: Option<Box<Details>>,
 }
 
@@ -26,7 +26,7 @@ impl std::fmt::Debug for Registration {
 }
 
 impl Node {
-    /// Registers a piece of work, unless the barrier is closed. The check and the registration are one step.
+    /// Registers a piece of work. Fails if the barrier is closed. The check and the registration are one step.
     pub(crate) fn register(
         &self,
         spec: WorkSpec,
@@ -55,9 +55,9 @@ impl Registration {
         self.details.get_or_insert_default()
     }
 
-    /// Records that the work observed the stop, at this checkpoint. The work still has to end.
+    /// Records that the work observed the stop at this checkpoint. After that, the work still has to end.
     ///
-    /// Does nothing unless a stop covers the work, because an ask precedes its acknowledgement.
+    /// If no stop covers the work, this function does nothing: without a stop, there is nothing to acknowledge.
     pub fn acknowledge(&self, checkpoint: impl Into<Cow<'static, str>>) {
         let _cause = self.node.acknowledge(self.key, checkpoint.into());
     }
@@ -68,8 +68,8 @@ impl Registration {
         self.node.release_work(self.key);
     }
 
-    /// Moves the work to another scope. The work is registered in the new scope before it is released here, so a stop
-    /// of either scope always finds it. Work that a stop covers here stays here.
+    /// Moves the work to another scope. The work is registered in the new scope before it is removed here, so a stop of
+    /// either scope always finds the work. If a stop already covers the work here, the work stays here.
     pub(crate) fn move_to(
         mut self,
         node: &Node,
@@ -92,7 +92,8 @@ impl Registration {
         }
     }
 
-    /// Records the end of the work. `Returned` after [`Registration::acknowledge`] becomes `Acknowledged`.
+    /// Records the end of the work. After [`Registration::acknowledge`], the ending `Returned` is recorded as
+    /// `Acknowledged`.
     pub fn finish(mut self, ending: Ending) {
         self.answered = true;
         let details = self.details.take();

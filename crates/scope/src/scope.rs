@@ -1,4 +1,4 @@
-//! The scope: handle of one node of the tree of work, and the guard of its engine.
+//! The handle of one scope in the tree of work, and the guard of the scope's engine.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,15 +19,15 @@ use crate::work::{Force, WorkSpec};
 
 /// A cheap handle of one scope. Clones refer to the same scope.
 ///
-/// All work runs in a scope. Work is registered before it runs. Registering and checking for a stop are one step, so
-/// that nothing starts after a stop was accepted.
+/// All work runs in a scope. Work is registered before it runs. The registration and the check for a stop are one step,
+/// so that no work starts after a stop was accepted.
 #[derive(Clone)]
 pub struct Scope {
     node: Node,
 }
 
 impl Scope {
-    /// The root of a new tree.
+    /// Creates the root of a new tree.
     pub fn root(label: impl Into<Arc<str>>, options: RootOptions) -> Self {
         Self::of(Node::root(Arc::new(ScopeEnv::new(options)), label.into()))
     }
@@ -37,17 +37,18 @@ impl Scope {
         self.node.label()
     }
 
-    /// Renames the scope, for receipts of stops that are accepted from now on.
+    /// Renames the scope. Receipts of stops that are accepted from now on contain the new name.
     pub fn relabel(&self, label: impl Into<Arc<str>>) {
         self.node.relabel(label.into());
     }
 
-    /// Moves this scope, with all work in it and below it, below another scope of the same tree, in one step. From now
-    /// on, stops and deadlines of the new parent cover this scope, and those of the former parent do not.
+    /// Moves this scope below another scope of the same tree, in one step. All work in this scope and below it moves
+    /// with the scope. From now on, stops and deadlines of the new parent cover this scope, and stops and deadlines of
+    /// the former parent do not.
     ///
     /// # Errors
     /// If a stop covers either parent, or the new parent is closed. The scope then stays below its former parent. A
-    /// stop of the new parent during the attempt may still cover it.
+    /// stop of the new parent during the attempt may still cover the scope.
     ///
     /// # Panics
     /// In debug builds, if the scope was not created as movable, or belongs to another tree.
@@ -55,14 +56,14 @@ impl Scope {
         self.node.move_below(&to.node)
     }
 
-    /// Path in receipts of the item that contains this scope: the id of its unit, after the ids of the enclosing units,
-    /// such as `call_1/call_2`. `None` outside of units.
+    /// Path of the item that contains this scope in receipts, such as `call_1/call_2`. The path is the id of the
+    /// scope's unit, after the ids of the enclosing units. `None` if the scope is in no unit.
     pub fn item_path(&self) -> Option<Arc<str>> {
         Some(Arc::clone(&self.node.unit()?.path))
     }
 
-    /// The unit with this path in receipts. `None` if the unit is neither here nor below. A running unit is always
-    /// found.
+    /// The unit with this path in receipts, here or below. `None` if no such unit exists. A unit with running work is
+    /// always found.
     pub fn find_unit(&self, path: &str) -> Option<Self> {
         self.node.find_unit(path).map(Self::of)
     }
@@ -83,18 +84,18 @@ impl Scope {
         self.node.env()
     }
 
-    /// Dry run of a stop of this scope: the items that a stop would find now.
+    /// Dry run of a stop of this scope. The items are the work that a stop would find now.
     pub fn preview(&self, extent: Extent, cause: Cause) -> Receipt {
         let request = self.stop_info(&StopRequest::new(extent, cause));
         Receipt::of_preview(request, self.running())
     }
 
-    /// Items that run here and below now.
+    /// Items that run now, in this scope or below it.
     pub fn running(&self) -> Vec<ReceiptItem> {
         collect::items_running(&self.node)
     }
 
-    /// True if nothing runs here or below.
+    /// True if no work runs in this scope or below it.
     pub fn is_quiet(&self) -> bool {
         self.node.subtree_live() == 0
     }
@@ -107,12 +108,12 @@ impl Scope {
         self.node.stopped()
     }
 
-    /// Resolves when a stop covers this scope, and acknowledges the stop at this checkpoint for the futures of the
-    /// scope. For the body of a unit, such as a tool call, that has the scope but no [`WorkCx`](crate::WorkCx). The
-    /// body still has to return.
+    /// Resolves when a stop covers this scope. Then acknowledges the stop at this checkpoint for all futures of the
+    /// scope. Use this function in the body of a unit, such as a tool call, that has the scope but no
+    /// [`WorkCx`](crate::WorkCx). After that, the body still has to return.
     ///
     /// # Cancel safety
-    /// Cancel safe: acknowledges only when it resolves.
+    /// Cancel safe: a future that is dropped before it resolves acknowledges nothing.
     pub async fn stopped_at(&self, checkpoint: &'static str) -> Cause {
         self.stopped().await;
         self.node
@@ -125,12 +126,12 @@ impl Scope {
         self.node.is_stopped()
     }
 
-    /// Cause of the first stop. A later stop does not change it. `None` without a stop.
+    /// Cause of the first stop. A later stop does not change the cause. `None` if no stop covers the scope.
     pub fn cause(&self) -> Option<Cause> {
         self.node.cause()
     }
 
-    /// Time until the nearest deadline of this scope and the scopes above it. `None` without a deadline.
+    /// Time until the earliest deadline of this scope and the scopes above it. `None` if there is no deadline.
     pub fn time_left(&self) -> Option<Duration> {
         let at = self.node.nearest_deadline()?;
         Some(at.saturating_duration_since(Instant::now()))
@@ -139,13 +140,13 @@ impl Scope {
     /// Checks whether work could start here.
     ///
     /// # Errors
-    /// Returns the reason. The result can be outdated at once. To start work, register it.
+    /// Returns the reason. The result can be outdated immediately. To start work, register the work instead.
     pub fn check(&self) -> Result<(), NotStarted> {
         self.node.check()
     }
 
-    /// A token for code that uses tokio-util and not this crate. Cancelling this token closes no barrier and creates no
-    /// receipt, so it is not a stop. Therefore it is a child of the scope's token.
+    /// A token for code that uses tokio-util and not this crate. The token is a child of the scope's token: if the code
+    /// cancels it, no barrier is closed and no receipt is created, so this is not a stop.
     pub fn token(&self) -> CancellationToken {
         self.node.token().child_token()
     }
@@ -158,8 +159,8 @@ impl Scope {
         self.node.register(spec, Force::Inline)
     }
 
-    /// Registers a call to another machine. `ask` is called once when a stop covers the call, and must not block.
-    /// Unless the registration is finished with the remote's confirmation, the receipt reports `unreachable`.
+    /// Registers a call to another machine. `ask` is called once when a stop covers the call, and must not block. If
+    /// the registration is not finished with the confirmation of the remote, the receipt reports `unreachable`.
     ///
     /// # Errors
     /// If a stop covers this scope, or the scope is closed.
@@ -171,8 +172,8 @@ impl Scope {
         self.node.register(spec, Force::Remote(Arc::new(ask)))
     }
 
-    /// Registers the engine that drives this scope. A stop waits for the engine's acknowledgement, and
-    /// `cancel_observed` depends on it. Dropping the guard records the end of the engine.
+    /// Registers the engine that drives this scope. A stop waits until the engine has acknowledged, and
+    /// `cancel_observed` depends on the acknowledgement. Dropping the guard records the end of the engine.
     pub fn attach_engine(&self) -> EngineGuard {
         self.node.attach_engine();
         EngineGuard {
@@ -180,13 +181,13 @@ impl Scope {
         }
     }
 
-    /// Closes the scope after its purpose has ended. Nothing starts in a closed scope. Running work is not interrupted,
-    /// and stops still cover it.
+    /// Closes the scope after its purpose has ended. No work starts in a closed scope. Running work continues, and
+    /// stops still cover it.
     pub fn close(&self) {
         self.node.close();
     }
 
-    /// Time limit of an ask in this tree.
+    /// Grace of this tree: the time between the ask and the force.
     pub fn grace(&self) -> Duration {
         self.node.env().options.grace
     }
@@ -211,7 +212,7 @@ pub struct EngineGuard {
 }
 
 impl EngineGuard {
-    /// Records that the engine observed the stop at a checkpoint. Does nothing unless a stop covers the scope.
+    /// Records that the engine observed the stop at a checkpoint. Does nothing if no stop covers the scope.
     pub fn acknowledge(&self) {
         if self.scope.node.cause().is_some() {
             self.scope.node.engine_done();

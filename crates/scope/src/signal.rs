@@ -1,14 +1,14 @@
-//! A signal that is set once and stays set: like a cancellation token, without a tree of tokens.
+//! A signal that is set once and stays set. It works like a cancellation token, but without a tree of tokens.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use tokio::sync::Notify;
 
-/// Signal that is set once. Resumes present and later waiters. Allocates nothing.
+/// Signal that is set once. When it is set, all waiters continue, and later waiters do not wait. Allocates no memory.
 #[derive(Debug, Default)]
 pub(crate) struct StopSignal {
     is_set: AtomicBool,
-    /// True if the signal is set for all scopes that share it. Then no waiter has to check further.
+    /// True if the signal is set for all scopes that share it. A waiter then needs no further check.
     is_set_for_all: AtomicBool,
     waiting: Notify,
 }
@@ -32,7 +32,7 @@ impl StopSignal {
         self.waiting.notify_waiters();
     }
 
-    /// Sets the signal for all scopes that share it, and wakes them.
+    /// Sets the signal for all scopes that share it, and wakes their waiters.
     pub(crate) fn set_for_all(&self) {
         self.set();
         self.is_set_for_all.store(true, Ordering::Release);
@@ -55,7 +55,7 @@ impl StopSignal {
     /// Resolves when the signal is set for one of the scopes that share it. Checks `is_mine` at each wake-up.
     pub(crate) async fn wait_for(&self, is_mine: impl Fn() -> bool) {
         loop {
-            // Created before the check, so that a signal in between wakes this waiter.
+            // Created before the check, so that a signal between the check and the wait wakes this waiter.
             let woken = self.waiting.notified();
             if is_mine() {
                 return;

@@ -1,5 +1,5 @@
-//! Spawning in a scope: futures, which force drops, and threads, which cannot be forced. No other module of the
-//! workspace spawns.
+//! Spawns futures and threads in a scope. Force drops a future, but cannot end a thread. No other module of the
+//! workspace spawns tasks or threads.
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -21,7 +21,7 @@ use crate::work::{Ending, Force, WorkSpec};
 /// Reason why spawned work has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WorkLost {
-    /// The future was dropped by force, or its runtime ended.
+    /// The future was dropped because of a force, or because its runtime ended.
     #[error("the work was dropped")]
     Dropped,
     /// The work panicked.
@@ -95,17 +95,17 @@ impl WorkCx {
         &self.scope
     }
 
-    /// Resolves when a stop covers the work, and acknowledges the stop at this checkpoint. The work still has to
-    /// return.
+    /// Resolves when a stop covers the work, and then acknowledges the stop at this checkpoint. After that, the work
+    /// still has to return.
     ///
     /// # Cancel safety
-    /// Cancel safe: acknowledges only when it resolves.
+    /// Cancel safe: a future that is dropped before it resolves acknowledges nothing.
     pub async fn stopped_at(&self, checkpoint: &'static str) -> Cause {
         self.scope.stopped().await;
         self.hear(checkpoint)
     }
 
-    /// Acknowledges a stop at this checkpoint, if a stop covers the work. For loops and threads.
+    /// If a stop covers the work, acknowledges the stop at this checkpoint. Use this function in loops and threads.
     ///
     /// # Errors
     /// Returns the cause of the stop. The work must then return.
@@ -128,14 +128,15 @@ impl WorkCx {
         let _cause = self.scope.node().acknowledge(self.key, checkpoint.into());
     }
 
-    /// Checkpoint at which the work observed the stop, as in the receipt. `None` if the work has not observed a stop.
+    /// Checkpoint at which the work observed the stop, as listed in the receipt. `None` if the work has not observed a
+    /// stop.
     pub fn acknowledged(&self) -> Option<Cow<'static, str>> {
         self.scope.node().acknowledged(self.key)
     }
 }
 
 pin_project! {
-    /// A future with its registration. The order of the fields ensures that the future is dropped first.
+    /// A future with its registration. The future is the first field, so it is dropped first.
     struct Tracked<F> {
         #[pin]
         future: Option<F>,
@@ -145,8 +146,8 @@ pin_project! {
 }
 
 impl<F: Future> Future for Tracked<F> {
-    /// `None` if a stop was accepted between the registration and the first poll. The work was registered in time, but
-    /// it has not begun, and nothing begins after the barrier is closed.
+    /// `None` if a stop was accepted between the registration and the first poll. In this case, the work was registered
+    /// before the stop but has not begun. No work begins after the barrier is closed.
     type Output = Option<F::Output>;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<F::Output>> {
@@ -160,7 +161,7 @@ impl<F: Future> Future for Tracked<F> {
             Some(future) if !overtaken => Some(std::task::ready!(future.poll(cx))),
             _ => None,
         };
-        // A future that has returned is dropped too. Its destructors may take time, and the work ends after them.
+        // Also drops a future that has returned. Its destructors may take time, and the work ends only after them.
         this.future.set(None);
         if let Some(registration) = this.registration.take() {
             registration.finish(if overtaken {
@@ -190,8 +191,8 @@ impl Scope {
         self.spawn_on(&self.env().options.work, spec, false, make)
     }
 
-    /// Like [`Scope::spawn`], but for work that has begun elsewhere and continues here. If a stop is accepted before
-    /// the first poll here, the future is still polled, and must observe the stop.
+    /// Like [`Scope::spawn`], but for work that has begun in another place and continues here. If a stop is accepted
+    /// before the first poll here, the future is still polled, and must observe the stop.
     ///
     /// # Errors
     /// If a stop covers this scope, or the scope is closed. Then `make` is not called.
@@ -238,16 +239,17 @@ impl Scope {
         })
     }
 
-    /// Spawns an engine. An engine drives a scope and answers stops for it, so a stop does not count it as work of the
-    /// scope. It runs on the control runtime, is never forced, and must end soon after the work that it drives has
-    /// ended. It starts even if the barrier is closed, because a turn that is refused then needs an ending too.
+    /// Spawns an engine. An engine drives a scope and acknowledges the stops of this scope, so a stop does not count
+    /// the engine as work of the scope. The engine runs on the control runtime and is never forced. It must end soon
+    /// after the work that it drives has ended. An engine starts even if the barrier is closed, because a turn that is
+    /// refused also needs an ending.
     ///
-    /// Pair it with [`Scope::attach_engine`], so that stops wait for its acknowledgement.
+    /// Use this function together with [`Scope::attach_engine`], so that stops wait for the engine's acknowledgement.
     pub fn spawn_engine<F>(&self, engine: F) -> WorkHandle<F::Output>
     where
         F: Future<Output: Send + 'static> + Send + 'static,
     {
-        // Boxed, because a task is moved as a whole when it is created, when it ends and when its output is taken.
+        // Boxed, because the runtime moves a whole task when it is created, when it ends, and when its output is taken.
         let engine = Box::pin(engine);
         #[expect(clippy::disallowed_methods, reason = "the one place that spawns")]
         let task = self.env().options.control.spawn(engine);
@@ -256,7 +258,7 @@ impl Scope {
         }
     }
 
-    /// Spawns a future on the tree's control runtime, for drivers that never block their thread.
+    /// Spawns a future on the tree's control runtime. Use this function for drivers that never block their thread.
     ///
     /// # Errors
     /// If a stop covers this scope, or the scope is closed. Then `make` is not called.
@@ -271,9 +273,9 @@ impl Scope {
         self.spawn_on(&self.env().options.control, spec, false, make)
     }
 
-    /// Runs a closure on a new thread. A thread cannot be forced. The receipt lists a thread that never checks its
-    /// [`WorkCx`] as still running, and the thread is never joined at exit. If the system provides no thread, `run` is
-    /// not called, and the handle returns [`WorkLost::NoThread`].
+    /// Runs a closure on a new thread. A thread cannot be forced. If a thread never checks its [`WorkCx`], the receipt
+    /// lists the thread as still running. The process does not wait for the thread at exit. If the system provides no
+    /// thread, `run` is not called, and the handle returns [`WorkLost::NoThread`].
     ///
     /// # Errors
     /// If a stop covers this scope, or the scope is closed. Then `run` is not called.
@@ -306,7 +308,7 @@ impl Scope {
                 Ending::Panicked
             });
             env.thread_ended();
-            // Fails if the handle was dropped. The registration has the ending.
+            // Sending fails if the handle was dropped. The registration records the ending anyway.
             drop(tx.send(result));
         };
         let thread = std::thread::Builder::new().name("allstop-work".to_owned());

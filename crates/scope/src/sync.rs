@@ -1,8 +1,7 @@
-//! The primitives on which the correctness of a receipt rests: locks, counts, wake-ups, tokens, time, tasks and
-//! processes.
+//! Locks, counts, wake-ups, tokens, time, tasks and processes. A receipt is correct only if these primitives work.
 //!
 //! Scopes, nodes and stops import these primitives only from this module. The models in `tests/loom` build the same
-//! source files with their own primitives, and try every interleaving.
+//! source files with other primitives, and try every interleaving.
 
 pub(crate) use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -17,6 +16,7 @@ pub(crate) use tokio_util::sync::CancellationToken;
 
 pub(crate) use crate::signal::StopSignal;
 
-/// The largest extent whose waiters are woken before the stop returns; a turn is smaller. Waking the waiters of
-/// thousands of groups takes milliseconds. For such an extent, the ladder wakes them instead of the caller.
+/// If an extent has at most this number of groups, its waiters are woken before the stop returns. A turn has fewer
+/// groups. It takes milliseconds to wake the waiters of thousands of groups. If the extent is larger, the task of the
+/// stop wakes the waiters instead of the caller.
 pub(crate) const WOKEN_AT_ONCE_GROUPS_MAX: usize = 64;

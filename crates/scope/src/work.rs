@@ -1,4 +1,4 @@
-//! One piece of work: its description, its ending, and the means to end it by force.
+//! One piece of work: its description, its ending, and the means to force it.
 
 use std::borrow::Cow;
 use std::io::Write as _;
@@ -16,16 +16,17 @@ pub struct WorkSpec {
     pub kind: ItemKind,
     /// Name for people.
     pub name: Arc<str>,
-    /// Id in receipts. `None` generates a number. The path of a unit inside another unit contains the ids of both.
+    /// Id in receipts. If `None`, a numbered id is generated. If a unit is inside another unit, its path contains the
+    /// ids of both.
     pub id: Option<Arc<str>>,
     /// Description of a call, for people: see [`call_label`](allstop_core::call_label).
     pub label: Option<Arc<str>>,
-    /// Effect of repeating the work. `None` if an unknown outcome does not matter.
+    /// Effect of repeating the work. `None` if it does not matter whether the outcome is unknown.
     pub effect: Option<Effect>,
 }
 
 impl WorkSpec {
-    /// Work of this kind and name.
+    /// Work with this kind and this name.
     pub fn new(kind: ItemKind, name: impl Into<Arc<str>>) -> Self {
         Self {
             kind,
@@ -57,7 +58,7 @@ impl WorkSpec {
         self
     }
 
-    /// Id in receipts of this work, which has the number `seq` among all work.
+    /// Id of this work in receipts. `seq` is the number of this work among all work.
     pub(crate) fn item_id(&self, seq: u64) -> Arc<str> {
         match &self.id {
             Some(id) => Arc::clone(id),
@@ -66,9 +67,9 @@ impl WorkSpec {
     }
 }
 
-/// Formats an id such as `future_7` in one allocation, because a receipt may have ten thousand of them.
+/// Formats an id such as `future_7` with a single allocation, because a receipt may contain ten thousand ids.
 fn numbered(kind: ItemKind, seq: u64) -> Arc<str> {
-    // The longest kind, an underscore and 20 digits are shorter.
+    // Enough space for the longest kind, an underscore and 20 digits.
     let mut room = [0; 40];
     let mut rest = room.as_mut_slice();
     let written = write!(rest, "{}_{seq}", kind.as_str());
@@ -87,7 +88,7 @@ pub enum Ending {
     Acknowledged(Cow<'static, str>),
     /// The future was dropped.
     Dropped,
-    /// The future was dropped before its first poll, because a stop was accepted in between.
+    /// A stop was accepted before the first poll of the future, and the future was dropped without a poll.
     NotBegun,
     /// The work panicked.
     Panicked,
@@ -100,7 +101,7 @@ pub enum Ending {
     },
     /// The remote was asked and has not confirmed.
     NotConfirmed,
-    /// The watcher is gone, so the end of the work is unknown.
+    /// The watcher is gone, so it is unknown whether the work has ended.
     WatcherGone,
 }
 
@@ -108,15 +109,15 @@ pub enum Ending {
 pub(crate) enum Force {
     /// Drops the future of the work.
     Abort(AbortHandle),
-    /// Drops the future of the work. Its task is being created at this moment.
+    /// Drops the future of the work. The task of the future is still being created.
     AbortSoon,
     /// Sends signals.
     Process(ProcessHandle),
-    /// None: a thread cannot be forced.
+    /// No means: a thread cannot be forced.
     Thread,
-    /// None: another machine cannot be forced. The closure asks it.
+    /// No means: work on another machine cannot be forced. The closure asks the other machine to stop.
     Remote(Arc<dyn Fn() + Send + Sync>),
-    /// Ends the enclosing future, which polls the work and has its own registration.
+    /// The work is polled by an enclosing future that has its own registration. Force ends that future.
     Inline,
 }
 

@@ -1,5 +1,5 @@
-//! Acceptance of stops by a scope: the walk covers the scope, a second stop joins the first, and the engine
-//! acknowledges.
+//! Acceptance of stops by a scope. The walk of a stop covers the scope, a second stop joins the first one, and the
+//! engine acknowledges the stop.
 
 use std::sync::Arc;
 
@@ -14,13 +14,14 @@ use crate::work::Force;
 /// Role of a scope in a stop that reaches it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Role {
-    /// The stop was requested for this scope. Joining and ending early are decided here.
+    /// The stop was requested for this scope. The scope decides whether the stop joins another stop or ends early.
     Target,
-    /// Like [`Role::Target`], but the barrier was already closed and work still runs there.
+    /// Like [`Role::Target`], but the barrier was already closed, and work still runs in the scope.
     ClosedTarget,
-    /// One of several targets. The caller decides about joining and ending early, but an earlier commit counts.
+    /// One of several targets. The caller decides whether the stop joins another stop or ends early. But if the turn of
+    /// the scope has committed, the scope reports that.
     JointTarget,
-    /// A scope below the target, or the scope of a part that a wider stop already covers.
+    /// A scope below the target. Also used for the scope of a part, if a wider stop already covers it.
     Below,
 }
 
@@ -28,30 +29,30 @@ pub(crate) enum Role {
 pub(crate) enum Accepted {
     /// The stop now covers the scope.
     Covered,
-    /// This stop already covers the scope, because the scope moved during the walk.
+    /// This stop already covers the scope, because the scope was moved during the walk.
     CoveredBefore,
     /// The scope can no longer be stopped, because its turn committed first.
     Committed,
-    /// A stop that covers the scope is running. Join it.
+    /// A running stop already covers the scope. The new stop must join it.
     Join(Arc<StopInProgress>),
-    /// The barrier was closed before, and no stop is running. The scope may have ended.
+    /// The barrier was closed before the stop, and no stop is running. The scope may have ended.
     Closed,
 }
 
-/// Nodes, tokens and work that a stop's walk has found and not handled yet. Drop this outside of every lock.
+/// Nodes, tokens and work that the walk of a stop has found but not handled yet. Drop this value outside of every lock.
 #[derive(Default)]
 pub(crate) struct StopWorklist {
     /// Scopes whose barrier is still open.
     pub(crate) below: Vec<Node>,
     pub(crate) tokens: Vec<CancellationToken>,
-    /// Without processes that are being launched: their launcher asks them.
+    /// Processes without the ones that are being launched: the code that launches a process asks it.
     pub(crate) processes: Vec<ProcessHandle>,
     pub(crate) remotes: Vec<Arc<dyn Fn() + Send + Sync>>,
 }
 
 impl Node {
-    /// Closes the barrier of this scope and of the scopes below it in its group for a stop. In the same step, counts
-    /// the work to wait for, and lists the work to ask and the groups below.
+    /// Closes the barrier of this scope, and of the scopes below it in its group, because of a stop. The same step
+    /// counts the work to wait for, and lists the work to ask and the groups below.
     pub(crate) fn accept(
         &self,
         stop: &Arc<StopInProgress>,
@@ -72,7 +73,7 @@ impl Node {
             return Accepted::CoveredBefore;
         }
         if matches!(role, Role::Target | Role::ClosedTarget) {
-            // Ignores the account of a part, which climbs no ladder.
+            // Ignores the account of a part, because it neither asks nor forces work.
             let mut covering = entries.upwards(self.index).flat_map(|entry| &entry.stops);
             if let Some(running) = covering.find(|stop| !stop.is_done() && !stop.is_part()) {
                 return Accepted::Join(Arc::clone(running));
@@ -109,10 +110,12 @@ impl Node {
         }
         let live = entries.live(self.index);
         stop.count().more(usize::from(live > 0));
-        // Drops work that ended under a stop of only its scope, after that stop is answered.
+        // Drops records of work that ended under an earlier stop of that scope alone, if this earlier stop is already
+        // answered.
         ended.retain(|ended| entries.is_asked_for(ended.index));
         if ended.is_empty() {
-            // Most scopes have one piece of work, or many. A growing vector would allocate room for four.
+            // Most scopes have either one piece of work or many. Without this line, the vector would reserve space for
+            // four.
             ended.reserve_exact(live);
         }
         if *asked > 0 {
@@ -130,12 +133,14 @@ impl Node {
         let own = entries.get_mut(self.index);
         own.keep_stop(Arc::clone(stop), |stop| stop.is_of(self));
         worklist.below.extend(state.children(self.index));
-        // Only a hint: the entry of a scope records whether a stop covers the scope and has been announced.
+        // The signal alone does not mean that a scope is covered. The entry of each scope records whether a stop covers
+        // the scope and has been announced.
         self.group.signal.set();
         Accepted::Covered
     }
 
-    /// The running stops that cover this scope, without accounts of parts, which climb no ladder.
+    /// The running stops that cover this scope. The accounts of parts are not included, because they neither ask nor
+    /// force work.
     pub(crate) fn running_stops(&self) -> Vec<Arc<StopInProgress>> {
         let state = self.group.state.lock();
         let covering = state.entries.upwards(self.index);
@@ -144,8 +149,8 @@ impl Node {
         running.cloned().collect()
     }
 
-    /// The stop that covers this scope: its own stop if there is one, otherwise the nearest running stop, otherwise the
-    /// nearest ended stop.
+    /// The stop that covers this scope. The scope's own stop comes first, then the nearest running stop, then the
+    /// nearest stop that has ended.
     pub(crate) fn covering_stop(&self) -> Option<Arc<StopInProgress>> {
         let state = self.group.state.lock();
         let covering = || {
@@ -159,8 +164,8 @@ impl Node {
         own.or_else(running).or_else(|| covering().next()).cloned()
     }
 
-    /// True once a stop that covers this scope has been announced. By then, every scope that the stop covers has its
-    /// cause.
+    /// True after a stop that covers this scope has been announced. At that time, every scope that the stop covers has
+    /// its cause.
     pub(crate) fn is_stopped(&self) -> bool {
         let signal = &self.group.signal;
         signal.is_set_for_all()
@@ -172,8 +177,8 @@ impl Node {
         self.group.signal.wait_for(|| self.is_stopped()).await;
     }
 
-    /// Wakes all waiters of this group after a stop of this scope has been announced. Waiters that the stop does not
-    /// cover keep waiting.
+    /// Wakes all waiters of this group after a stop of this scope has been announced. A waiter whose scope is not
+    /// covered by the stop continues to wait.
     pub(crate) fn wake(&self) {
         if self.index == ScopeIndex::FIRST {
             self.group.signal.set_for_all();
@@ -182,8 +187,8 @@ impl Node {
         }
     }
 
-    /// Registers an engine of this scope. A stop also waits for the engine's acknowledgement, and lists the engine
-    /// until then.
+    /// Registers an engine of this scope. A stop also waits until the engine has acknowledged. Until then, the stop
+    /// lists the engine.
     pub(crate) fn attach_engine(&self) {
         let seq = self.env().next_seq();
         let entries = &mut self.group.state.lock().entries;
@@ -192,7 +197,7 @@ impl Node {
         }
     }
 
-    /// Records that the engine observed the stop, or has ended.
+    /// Records that the engine has observed the stop or has ended.
     pub(crate) fn engine_done(&self) {
         let mut state = self.group.state.lock();
         let entries = &mut state.entries;
@@ -210,7 +215,7 @@ impl Node {
         }
     }
 
-    /// Makes a stop that came too late wait for the engines here and below that have not acknowledged.
+    /// Makes `stop`, which came too late, wait for all engines here and below that have not acknowledged.
     pub(crate) fn watch_engines(&self, stop: &Arc<StopInProgress>) {
         let mut nodes = vec![self.clone()];
         while let Some(node) = nodes.pop() {

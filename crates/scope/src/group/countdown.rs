@@ -1,9 +1,11 @@
-//! The countdown of one stop: the number of groups with running work, and the signal that none is left.
+//! The countdown of one stop: the number of groups with running work, and a signal that is sent when the number is
+//! zero.
 
 use crate::sync::{AtomicUsize, Notify, Ordering};
 
-/// Counts the groups that the walk has reached and that have running work, plus one during the walk. The count is zero
-/// only when all work that the stop covers has ended. A count of zero stays zero, because nothing starts after a
+/// Counts the groups that the walk has reached and that have running work. During the walk, the count is larger by one.
+/// The count is zero only when all work that the stop covers has ended. A count of zero stays zero, because no work
+/// starts after a barrier is closed. Each group counts its own work under its lock.
 /// barrier is closed. Each group counts its own work under its lock.
 pub(crate) struct Countdown {
     remaining: AtomicUsize,
@@ -11,7 +13,7 @@ pub(crate) struct Countdown {
 }
 
 impl Countdown {
-    /// A countdown at the beginning of a walk. One [`Countdown::decrement`] ends the walk.
+    /// A countdown at the beginning of a walk. One call of [`Countdown::decrement`] ends the walk.
     pub(crate) fn of_walk() -> Self {
         Self {
             remaining: AtomicUsize::new(1),
@@ -19,14 +21,15 @@ impl Countdown {
         }
     }
 
-    /// Adds groups, or engines, to wait for.
+    /// Adds this number of groups or engines to wait for.
     pub(crate) fn more(&self, groups: usize) {
         self.remaining.fetch_add(groups, Ordering::Relaxed);
     }
 
-    /// Subtracts a group in which all work has ended, an engine, or the walk.
+    /// Subtracts one: a group in which all work has ended, an engine, or the walk itself.
     pub(crate) fn decrement(&self) {
-        // Release: the effects of the work happen before a receipt that is created after an acquiring read of zero.
+        // The release makes the effects of the work visible to a thread that reads zero (acquire) and then creates the
+        // receipt.
         if self.remaining.fetch_sub(1, Ordering::AcqRel) == 1 {
             self.quiet.notify_one();
         }

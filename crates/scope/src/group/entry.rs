@@ -1,10 +1,11 @@
 //! The entries of a group: description, barrier and stops of each of its scopes.
 //!
-//! An entry stays until its group is dropped, even after the scope has ended. It is smaller than a call in a turn's
-//! draft. Invariants:
-//! 1. Work counts in its entry and in all entries above it in the group: an entry counts all work below it in the
-//!    group.
-//! 2. A stop, like a cause, is kept only in the topmost entry that it covers. Entries below look it up there.
+//! An entry exists until its group is dropped, even after the scope has ended. An entry needs less memory than a call
+//! in a turn's draft. Invariants:
+//! 1. A piece of work is counted in its entry and in all entries above it in the group. So the count of an entry
+//!    includes all work below it in the group.
+//! 2. A stop and its cause are stored only in the topmost entry that the stop covers. The entries below find them
+//!    there.
 
 use std::sync::Arc;
 
@@ -31,9 +32,9 @@ pub(crate) struct NodeSpec {
 pub(super) enum Engine {
     #[default]
     None,
-    /// The engine has not acknowledged. The number is its position among all work of the tree.
+    /// The engine has not acknowledged. The number orders the engine among all work of the tree.
     Attached(u64),
-    /// The engine observed the stop at a checkpoint, or had verifiably ended before.
+    /// The engine has observed the stop at a checkpoint, or had verifiably ended before the stop.
     Done,
 }
 
@@ -41,23 +42,23 @@ pub(super) struct Entry {
     above: Option<ScopeIndex>,
     pub(super) label: Arc<str>,
     pub(super) barrier: StopBarrier,
-    /// Set if the whole scope is one item of a receipt: a tool call with all its work.
+    /// Set if the whole scope is one item of a receipt, such as a tool call with all its work.
     pub(super) unit: Option<Arc<ReceiptScope>>,
-    /// Commit versus stop, for the scope of a turn.
+    /// The decision between commit and stop. Set only for the scope of a turn.
     pub(super) decision: Option<Arc<CommitDecision>>,
-    /// Deadline of this scope alone.
+    /// Deadline of this scope itself, without the deadlines above it.
     pub(super) deadline: Option<Instant>,
     pub(super) deadline_timer: Option<AbortHandle>,
-    /// An engine that must acknowledge a stop, at a named checkpoint.
+    /// An engine, which must acknowledge a stop at a named checkpoint.
     pub(super) engine: Engine,
-    /// The stops that cover the group from here and still count. Rarely more than a wide stop and the account of a
-    /// part.
+    /// The stops that cover this scope and everything below it in the group, and that are still needed. Usually these
+    /// are at most a wide stop and the account of a part.
     pub(super) stops: SmallVec<[Arc<StopInProgress>; 2]>,
-    /// True once a stop that is no longer kept has been announced.
+    /// True after a stop was announced that is no longer stored in `stops`.
     pub(super) was_stopped: bool,
     /// Stops that came after the commit. They wait until the engine has written the commit.
     pub(super) late_stops: Vec<Arc<StopInProgress>>,
-    /// For code that uses tokens instead of scopes. Created at the first request.
+    /// Token for code that uses tokens instead of scopes. Created at the first request.
     pub(super) token: Option<CancellationToken>,
 }
 
@@ -79,12 +80,12 @@ impl Entry {
         }
     }
 
-    /// True once a stop that covers the group from here has been announced.
+    /// True after a stop that is stored in this entry has been announced.
     fn is_stopped(&self) -> bool {
         self.was_stopped || self.stops.iter().any(|stop| stop.is_announced())
     }
 
-    /// Keeps a stop. Of the finished stops, only this scope's own stop is still needed.
+    /// Stores a stop. Of the finished stops, only the stop of this scope itself is still needed.
     pub(super) fn keep_stop(
         &mut self,
         stop: Arc<StopInProgress>,
@@ -95,14 +96,15 @@ impl Entry {
         self.stops.push(stop);
     }
 
-    /// Closes the barrier for good. Returns the timer, which is no longer needed.
+    /// Closes the barrier for good. Returns the timer of the deadline, which is no longer needed.
     pub(super) fn close(&mut self) -> Option<AbortHandle> {
         self.barrier.close();
         self.deadline_timer.take()
     }
 }
 
-/// All entries of a group: the entry of the scope that the group was created for, and the entries that share the group.
+/// All entries of a group. The first entry is for the scope that the group was created for. The other entries are for
+/// the scopes that share the group.
 pub(super) struct Entries {
     first: Entry,
     others: Vec<Entry>,
@@ -116,7 +118,7 @@ impl Entries {
         }
     }
 
-    /// Adds an entry below another one.
+    /// Adds an entry below the entry `above`.
     pub(super) fn add(&mut self, above: ScopeIndex, entry: Entry) -> ScopeIndex {
         self.others.push(Entry {
             above: Some(above),
@@ -147,7 +149,7 @@ impl Entries {
 
     pub(super) fn is_below(&self, index: ScopeIndex, top: ScopeIndex) -> bool {
         let mut next = Some(index);
-        // An entry is created after the entry above it.
+        // An entry is always created after the entry above it, so its index is higher.
         while let Some(index) = next.filter(|index| index.0 > top.0) {
             next = self.get(index).above;
         }
@@ -174,18 +176,18 @@ impl Entries {
         }
     }
 
-    /// True once a stop that covers this scope has been announced.
+    /// True after a stop that covers this scope has been announced.
     pub(super) fn is_stopped(&self, index: ScopeIndex) -> bool {
         self.upwards(index).any(Entry::is_stopped)
     }
 
-    /// True if a stop covers this scope, announced or not, finished or not.
+    /// True if a stop covers this scope. The stop may be announced or not, and finished or not.
     pub(super) fn is_covered(&self, index: ScopeIndex) -> bool {
         self.upwards(index).any(|entry| !entry.stops.is_empty())
     }
 
-    /// True while an account may still list ended work of this scope: its own stop is running, or a stop covers more
-    /// than this scope.
+    /// True if a receipt may still list work of this scope that has ended. This is so while the stop of this scope is
+    /// running, or if a stop covers more than this scope.
     pub(super) fn is_asked_for(&self, index: ScopeIndex) -> bool {
         let mut above = self.upwards(index).skip(1);
         let own = &self.get(index).stops;
@@ -198,8 +200,8 @@ impl Entries {
         self.get(index).barrier.live()
     }
 
-    /// The item of a receipt that contains work of this scope. `None` if no entry from here upwards in the group is an
-    /// item.
+    /// The item of a receipt that contains the work of this scope. `None` if neither this entry nor an entry above it
+    /// in the group is an item.
     pub(super) fn unit(&self, index: ScopeIndex) -> Option<&Arc<ReceiptScope>> {
         self.upwards(index).find_map(|entry| entry.unit.as_ref())
     }
@@ -212,12 +214,12 @@ impl Entries {
         Ok(())
     }
 
-    /// Ends the count of one piece of work, or of an engine.
+    /// Removes one piece of work, or an engine, from the counts.
     pub(super) fn finish(&mut self, index: ScopeIndex) {
         self.for_each_upwards(index, |entry| entry.barrier.finish());
     }
 
-    /// Counts down the running stops of each entry in which the last work has now ended.
+    /// If the last work in an entry has now ended, counts down the running stops of that entry.
     pub(super) fn ended_one(&self, index: ScopeIndex) {
         let emptied = self
             .upwards(index)

@@ -1,12 +1,13 @@
 //! The tree of scopes. A [`Node`] is one scope. Nodes that belong together, such as a run with its turn and its calls,
-//! share one [`ScopeGroup`]: one lock, one signal, one registry of work, and a small entry for each node.
+//! share one [`ScopeGroup`]. The group has one lock, one signal, one registry of work, and a small entry for each node.
 //!
-//! Locking: one mutex per group, never held across an await and never while another group's mutex is held. A stop walks
-//! from its target downwards, one group at a time. The stop is accepted when the walk ends. Until then, a group that
-//! the walk has not reached may still start work, which the walk then finds and covers.
+//! Locking: each group has one mutex. The mutex is never held across an await, and never while the mutex of another
+//! group is held. A stop walks from its target downwards, one group at a time. The stop is accepted when the walk ends.
+//! Until then, a group that the walk has not reached may still start work. The walk then finds and covers this work.
 //!
-//! Groups, entries and stops hold each other: this file, [`entry`] and [`progress`]. The other files contain operations
-//! on them: [`registry`] for work, [`acceptance`] for stops, [`moving`] for moves, [`queries`] for whole subtrees.
+//! Groups, entries and stops have references to each other. They are defined in this file, in [`entry`] and in
+//! [`progress`]. The other files contain operations on them: [`registry`] for work, [`acceptance`] for stops,
+//! [`moving`] for moves, [`queries`] for whole subtrees.
 
 mod acceptance;
 pub(crate) mod countdown;
@@ -46,18 +47,18 @@ pub(crate) struct Node {
     index: ScopeIndex,
 }
 
-/// A [`Node`] that keeps nothing alive.
+/// A weak reference to a [`Node`].
 #[derive(Clone)]
 pub(crate) struct WeakNode {
     group: Weak<ScopeGroup>,
     index: ScopeIndex,
 }
 
-/// The shared part of scopes that belong together. A group exists as long as one of its scopes has a handle.
+/// The shared part of scopes that belong together. A group exists as long as at least one of its scopes has a handle.
 struct ScopeGroup {
     env: Arc<ScopeEnv>,
     position: TreePosition,
-    /// Set once a stop covers a scope of this group. The entries record which scope.
+    /// Set after a stop covers any scope of this group. The entries record which scopes are covered.
     signal: StopSignal,
     state: Mutex<GroupState>,
 }
@@ -68,14 +69,15 @@ struct GroupState {
     ended: Vec<EndedWork>,
     /// The groups below, each with the index of its parent.
     children: Slab<(ScopeIndex, Weak<ScopeGroup>)>,
-    /// Number of processes and remotes, which a stop must ask individually.
+    /// Number of processes and remotes in this group. A stop must ask each of them individually.
     asked: usize,
 }
 
 /// Position of a group in the tree.
 ///
-/// Locking: take the lock of a movable position while no group is locked, except one group further down. While it is
-/// held, the groups of the two parents are locked one after the other.
+/// Locking: before a thread takes the lock of a movable position, it must release the locks of all groups. The only
+/// exception is a group further down in the tree. While the lock of the position is held, the groups of the two parents
+/// are locked one after the other.
 enum TreePosition {
     Root,
     Fixed(ParentLink),
@@ -85,7 +87,7 @@ enum TreePosition {
 struct ParentLink {
     parent: Node,
     key: usize,
-    /// The unit that contains the parent, if that unit is in the parent's group.
+    /// The unit that contains the parent. Set only if that unit is in the parent's group.
     unit: Option<Arc<ReceiptScope>>,
 }
 
@@ -100,8 +102,8 @@ impl GroupState {
         })
     }
 
-    /// The live groups below this scope. Drop them outside the lock, because the last handle of a child locks its
-    /// parent.
+    /// The groups below this scope that still exist. Drop the returned nodes outside the lock: if a node is the last
+    /// handle of a child, its drop locks the parent.
     fn children(&self, top: ScopeIndex) -> impl Iterator<Item = Node> {
         self.children
             .iter()
@@ -121,7 +123,7 @@ impl Node {
         }))
     }
 
-    /// The scope that a group was created for.
+    /// The node of the scope that this group was created for.
     fn first_of(group: Arc<ScopeGroup>) -> Self {
         Self {
             group,
@@ -129,7 +131,7 @@ impl Node {
         }
     }
 
-    /// Creates a child, unless the barrier is closed. The check and the creation are one step.
+    /// Creates a child. Fails if the barrier is closed. The check and the creation are one step.
     pub(crate) fn child(&self, label: Arc<str>, mut spec: NodeSpec) -> Result<Self, NotStarted> {
         let placement = spec.placement;
         let unit = spec.unit.take().map(|unit| {
@@ -177,21 +179,21 @@ impl Node {
         self.group.state.lock().entries.get_mut(self.index).label = label;
     }
 
-    /// The live groups below.
+    /// The groups below this scope that still exist.
     pub(crate) fn children(&self) -> Vec<Node> {
         self.group.state.lock().children(self.index).collect()
     }
 
-    /// The unit that contains this scope: the scope itself, or the nearest unit above.
+    /// The unit that contains this scope. It is the scope itself, or the nearest unit above it.
     pub(crate) fn unit(&self) -> Option<Arc<ReceiptScope>> {
         let own = self.group.state.lock().entries.unit(self.index).cloned();
         own.or_else(|| self.group.position.unit())
     }
 
-    /// A token that is cancelled once a stop covers this scope.
+    /// A token that is cancelled as soon as a stop covers this scope.
     pub(crate) fn token(&self) -> CancellationToken {
         let mut state = self.group.state.lock();
-        // A stop that is accepted later finds the token, in one step with the cause.
+        // A stop that is accepted later sets the cause and finds the token in one step.
         let stopped = state.entries.cause(self.index).is_some();
         let entry = state.entries.get_mut(self.index);
         let token = entry.token.get_or_insert_default().clone();
@@ -210,7 +212,7 @@ impl Node {
         self.group.state.lock().entries.check(self.index)
     }
 
-    /// Counts the work that runs here and in the scopes below that share the group.
+    /// Counts the running work of this scope, and of the scopes below it that share its group.
     pub(crate) fn live(&self) -> usize {
         self.group.state.lock().entries.live(self.index)
     }
@@ -267,7 +269,7 @@ impl WeakNode {
 }
 
 impl ParentLink {
-    /// The position below a parent whose group registers the child under this key.
+    /// The position below a parent. The group of the parent has registered the child under `key`.
     fn of(parent: Node, key: usize, there: &GroupState) -> Self {
         let unit = there.entries.unit(parent.index).cloned();
         Self { parent, key, unit }
@@ -279,7 +281,7 @@ impl ParentLink {
 }
 
 impl TreePosition {
-    /// The position below a parent whose group registers the child under this key. The group of the parent is locked.
+    /// The position below a parent. The group of the parent has registered the child under `key`, and is locked.
     fn below(parent: Node, key: usize, there: &GroupState, placement: Placement) -> Self {
         let below = ParentLink::of(parent, key, there);
         if placement == Placement::Movable {
@@ -297,12 +299,12 @@ impl TreePosition {
         }
     }
 
-    /// The scope above, at this moment.
+    /// The scope above at this moment. A later move can change it.
     fn parent(&self) -> Option<Node> {
         self.look(|below| below.parent.clone())
     }
 
-    /// The unit that contains the group, at this moment.
+    /// The unit that contains the group at this moment. A later move can change it.
     fn unit(&self) -> Option<Arc<ReceiptScope>> {
         let of = |below: &ParentLink| (below.unit.clone(), below.parent.clone());
         let mut next = self.look(of);
@@ -315,7 +317,7 @@ impl TreePosition {
         None
     }
 
-    /// Removes the group from the tree after its last handle is dropped. Returns the scope above.
+    /// Removes the group from the tree after the last handle of the group was dropped. Returns the scope above.
     fn leave(&mut self) -> Option<Node> {
         let below = match std::mem::replace(self, Self::Root) {
             Self::Root => return None,
@@ -330,7 +332,8 @@ impl TreePosition {
 impl Drop for ScopeGroup {
     fn drop(&mut self) {
         self.state.get_mut().entries.abort_timers();
-        // A loop instead of recursion, because this may be the last handle of the group above, and so on.
+        // A loop instead of recursion: this group may have the last handle of the group above, which may have the last
+        // handle of the next group, and so on.
         let mut above = self.position.leave();
         while let Some(parent) = above {
             let last = Arc::into_inner(parent.group);

@@ -1,8 +1,8 @@
 //! The move of a group from one parent to another.
 //!
-//! A moving group is always below one of the two parents, and briefly below both, so a stop of either parent finds it.
-//! The group does not escape a stop that covers its old parent. The group stays registered, so its work is still
-//! counted.
+//! A group that is being moved is always below at least one of the two parents, and for a short time below both. So a
+//! stop of either parent finds the group. If a stop covers the old parent, the group stays there and does not escape
+//! the stop. The group stays registered during the move, so its work is still counted.
 
 use std::sync::Arc;
 
@@ -15,15 +15,15 @@ impl Node {
     ///
     /// # Errors
     /// If a stop covers either parent, or the new parent is closed. The scope then stays below its former parent. A
-    /// stop of the new parent during the attempt may still cover it.
+    /// stop of the new parent during the attempt may still cover the scope.
     pub(crate) fn move_below(&self, to: &Node) -> Result<(), NotStarted> {
         let TreePosition::Movable(position) = &self.group.position else {
             debug_assert!(false, "this scope was not made to move");
             return Err(NotStarted::Closed);
         };
         let mut position = position.lock();
-        // The group is added to the new parent before it is removed from the former parent. The next stop that closes
-        // the barrier of the new parent finds it.
+        // The group is added to the new parent before it is removed from the former parent. From now on, a stop that
+        // closes the barrier of the new parent finds the group.
         let moved = {
             let mut there = to.group.state.lock();
             there.entries.check(to.index)?;

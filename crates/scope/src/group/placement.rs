@@ -12,14 +12,15 @@ impl ScopeIndex {
 /// Placement of a scope relative to its parent scope.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Placement {
-    /// In its own group, permanently. The scope is removed with its last handle.
+    /// The scope has its own group and cannot be moved. The scope is removed with its last handle.
     #[default]
     Fixed,
-    /// In its own group. The scope can move below another scope later: see
+    /// The scope has its own group. The scope can later be moved below another scope: see
     /// [`Scope::move_below`](crate::Scope::move_below).
     Movable,
-    /// In the group of the parent scope, with a shared lock, signal and registry of work, until that group is dropped.
-    /// For many short scopes that belong together, such as a turn and its calls: they cost less, and they end and are
-    /// accounted for in one step. Close the scope when it has ended.
+    /// The scope is in the group of the parent scope. It shares the group's lock, signal and registry of work, and
+    /// exists until the group is dropped. Use this placement for many short scopes that belong together, such as a turn
+    /// and its calls. Such scopes cost less, and a stop of all of them ends and lists them in one step. Close the scope
+    /// when its purpose has ended.
     Shared,
 }

@@ -1,7 +1,7 @@
-//! The shared state of one stop: the covered nodes, the count of groups with running work, and the single receipt.
+//! The shared state of one stop: the covered nodes, the number of groups with running work, and the single receipt.
 //!
-//! The state belongs to this module because groups and stops hold each other. A group keeps the stops that cover it, so
-//! that a second stop can join. A stop keeps the nodes that it covers until it is answered.
+//! The state is in this module because groups and stops have references to each other. A group stores the stops that
+//! cover it, so that a second stop can join. A stop stores the nodes that it covers until the stop is answered.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -15,7 +15,7 @@ use super::countdown::Countdown;
 use super::{Node, WeakNode};
 use crate::sync::{AtomicBool, Mutex, Ordering, SetOnce, StopSignal};
 
-/// Times of the steps of the ladder. A stop and the accounts of its parts share them.
+/// Times of the steps of a stop. A stop and the accounts of its parts share these times.
 #[derive(Clone)]
 pub(crate) struct LadderTimes {
     pub(crate) accepted_at: Instant,
@@ -25,28 +25,28 @@ pub(crate) struct LadderTimes {
 }
 
 /// Invariants:
-/// 1. `nodes` is locked before the stop becomes visible and until its walk ends. A stop that joins waits for the end of
-///    the walk.
-/// 2. `done` is set before the receipt becomes readable, and `nodes` are dropped afterwards.
+/// 1. `nodes` is locked before the stop becomes visible and until its walk ends. So a second stop that joins waits for
+///    the end of the walk.
+/// 2. `done` is set before the receipt becomes readable. `nodes` are dropped after that.
 pub(crate) struct StopInProgress {
     request: StopInfo,
-    /// Targets of the stop: one scope, or several scopes that it stops together. Weak, because the groups hold their
-    /// stops.
+    /// Targets of the stop: one scope, or several scopes that are stopped together. The references are weak, because
+    /// the groups have strong references to their stops.
     targets: SmallVec<[WeakNode; 1]>,
-    /// The wider stop, if this is the account of a part of that stop. The wider stop climbs the ladder; this one only
-    /// counts.
+    /// The wider stop, if this value is the account of a part of that stop. The wider stop asks and forces the work;
+    /// the account only counts the work.
     wider: Option<Arc<StopInProgress>>,
-    /// True if the targets had ended or could no longer be stopped. The stop then covers nothing, and waits only for
+    /// True if the targets had ended or could no longer be stopped. The stop then covers no scope, and waits only for
     /// engines.
     too_late: bool,
     times: LadderTimes,
-    /// All covered nodes, until the stop is answered. Keeping them longer would create a cycle, because groups hold
-    /// their stops.
+    /// All covered nodes, until the stop is answered. Keeping the nodes longer would create a reference cycle, because
+    /// groups have references to their stops.
     nodes: Mutex<Arc<Vec<Node>>>,
-    /// The accounts of the parts, each with the bystanders that it lists.
+    /// The accounts of the parts. Each account has the bystanders that it lists.
     parts: Mutex<Vec<(Weak<StopInProgress>, Vec<Node>)>>,
     count: Countdown,
-    /// True once all covered scopes have their cause.
+    /// True when all covered scopes have their cause.
     announced: AtomicBool,
     done: AtomicBool,
     receipt: SetOnce<Arc<Receipt>>,
@@ -122,12 +122,12 @@ impl StopInProgress {
         self.wider.is_some()
     }
 
-    /// The wider stop. `None` unless this is the account of a part.
+    /// The wider stop. `None` if this value is not the account of a part.
     pub(crate) fn wider(&self) -> Option<&Arc<Self>> {
         self.wider.as_ref()
     }
 
-    /// Makes the stop visible to all covered scopes: the walk is over, and all causes are set.
+    /// Makes the stop visible to all covered scopes. The walk must be over, and all causes must be set.
     pub(crate) fn announce(&self) {
         self.announced.store(true, Ordering::Release);
     }
@@ -140,7 +140,7 @@ impl StopInProgress {
         self.done.load(Ordering::Acquire)
     }
 
-    /// True if the stop covers nothing, so no work needs to be forced.
+    /// True if the stop covers no scope, so no work must be forced.
     pub(crate) fn is_too_late(&self) -> bool {
         self.too_late
     }
@@ -149,7 +149,8 @@ impl StopInProgress {
         self.times.forced.set_and_wake();
     }
 
-    /// Covers the scopes that `walk` lists. The covered scopes are visible to other threads only after the walk.
+    /// Runs `walk`, which lists the scopes that the stop covers. Other threads see the covered scopes only after the
+    /// walk.
     pub(crate) fn covering<T>(&self, walk: impl FnOnce(&mut Vec<Node>) -> T) -> T {
         let mut nodes = self.nodes.lock();
         let mut reached = Vec::new();
@@ -158,12 +159,12 @@ impl StopInProgress {
         walked
     }
 
-    /// All covered nodes, after the walk is over. Empty once the stop is answered.
+    /// All covered nodes. Waits for the end of the walk. Empty after the stop is answered.
     pub(crate) fn nodes(&self) -> Arc<Vec<Node>> {
         Arc::clone(&self.nodes.lock())
     }
 
-    /// Waits for the end of the walk. Afterwards, nothing starts in the covered scopes.
+    /// Waits for the end of the walk. After that, no work starts in the covered scopes.
     pub(crate) fn wait_for_walk(&self) {
         drop(self.nodes.lock());
     }
@@ -176,19 +177,19 @@ impl StopInProgress {
         self.receipt.get().cloned()
     }
 
-    /// Sets the receipt and drops the nodes. The caller must answer the accounts of parts next:
+    /// Sets the receipt and drops the nodes. Next, the caller must answer the accounts of the parts, which it gets from
     /// [`StopInProgress::take_parts`].
     pub(crate) fn finish(&self, receipt: Receipt) {
-        // Done before the receipt is readable, so that a later stop gets `already_ended`.
+        // Set before the receipt is readable, so that a later stop gets `already_ended`.
         self.done.store(true, Ordering::Release);
-        // If two callers account for a part at the same time, the first receipt stays.
+        // If two callers create the receipt of a part at the same time, the first receipt is kept.
         drop(self.receipt.set(Arc::new(receipt)));
-        // Last, so that a caller that finds no nodes finds the receipt.
+        // Dropped last: if another thread finds no nodes, the receipt already exists.
         let nodes = std::mem::take(&mut *self.nodes.lock());
         drop(nodes);
     }
 
-    /// Keeps the account of a part, with the bystanders that it lists, until this stop is answered.
+    /// Stores the account of a part and its bystanders until this stop is answered.
     pub(crate) fn add_part(&self, part: &Arc<Self>, bystanders: Vec<Node>) {
         let part = (Arc::downgrade(part), bystanders);
         self.parts.lock().push(part);

@@ -1,5 +1,5 @@
-//! Queries over a scope and all scopes below or above it. They use lists instead of recursion, because the nesting of
-//! scopes may exceed the depth of a stack.
+//! Queries over a scope and all scopes below or above it. They use lists instead of recursion, because the scopes may
+//! be nested more deeply than a stack allows.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use tokio::time::Instant;
 use super::{Node, ScopeIndex};
 
 impl Node {
-    /// True if nothing runs here or below, and nothing can start, because every barrier is closed. Once true, the
-    /// result stays true: a closed and empty scope gets neither work nor children.
+    /// True if no work runs here or below, and no work can start because every barrier is closed. After the result is
+    /// true once, it stays true: a closed and empty scope gets neither work nor children.
     pub(crate) fn has_ended(&self) -> bool {
         let mut below = vec![self.clone()];
         while let Some(node) = below.pop() {
@@ -37,7 +37,7 @@ impl Node {
         live
     }
 
-    /// The nearest deadline of this scope and the scopes above it.
+    /// The earliest deadline of this scope and the scopes above it.
     pub(crate) fn nearest_deadline(&self) -> Option<Instant> {
         let mut nearest = None;
         let mut next = Some(self.clone());
@@ -52,7 +52,7 @@ impl Node {
         nearest
     }
 
-    /// The unit with this path. `None` if the unit is neither here nor below.
+    /// The unit with this path, here or below. `None` if no such unit exists.
     pub(crate) fn find_unit(&self, path: &str) -> Option<Self> {
         let mut nodes = vec![self.clone()];
         while let Some(node) = nodes.pop() {
@@ -61,7 +61,7 @@ impl Node {
                 let unit = state.entries.get(*index).unit.as_ref();
                 unit.is_some_and(|unit| *unit.path == *path)
             };
-            // Takes the last match, because an entry stays after its scope has ended, and models reuse ids.
+            // Takes the last match. The entries of ended scopes still exist, and a model may use an id again.
             if let Some(index) = state.entries.below(node.index).filter(is_it).last() {
                 let group = Arc::clone(&node.group);
                 return Some(Self { group, index });

@@ -1,8 +1,9 @@
 //! Scopes that are one item of a receipt each, and their paths in receipts.
 //!
-//! A unit can contain another unit: a call of an agent that is itself a call. Ids of calls are unique only in one
-//! agent. Therefore the path of both identifies the inner call, `call_1/call_2`: in receipts, in events, and to stop
-//! that call alone. A unit keeps its path when it moves.
+//! A unit can contain another unit: a call of a sub-agent is inside the call that started this sub-agent. Ids of calls
+//! are unique only within one agent. Therefore the inner call is identified by a path of both ids, such as
+//! `call_1/call_2`. The path is used in receipts, in events, and to stop that call alone. A unit keeps its path when it
+//! is moved.
 
 use std::sync::Arc;
 
@@ -19,7 +20,7 @@ pub(crate) struct ReceiptScope {
 }
 
 impl ReceiptScope {
-    /// A unit with the number `seq` among all work, inside of `outer`.
+    /// A unit inside `outer`. `seq` is the number of the unit among all work.
     pub(super) fn new(spec: WorkSpec, seq: u64, outer: Option<&Self>) -> Self {
         let id = spec.item_id(seq);
         let path = match outer {

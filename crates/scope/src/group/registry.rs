@@ -1,5 +1,5 @@
-//! The registry of a group: running work of its scopes, the means to force it, and ended work. Work passes the barrier
-//! before it is added. The step that removes work also decrements the counts of the stops.
+//! The registry of a group: running work of its scopes, the means to force this work, and ended work. Work must pass
+//! the barrier before it is added. When work is removed, the counts of the stops are decremented in the same step.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -15,14 +15,14 @@ use crate::barrier::NotStarted;
 use crate::sync::{AbortHandle, ProcessHandle};
 use crate::work::{Details, Ending, Force, WorkSpec};
 
-/// Key of one piece of work of a group. The slot is reused after the work has ended; the number is unique.
+/// Key of one piece of work in a group. After the work has ended, its slot is reused. The number is never reused.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct WorkKey {
     slot: usize,
     seq: u64,
 }
 
-/// Events that reached a piece of work while its task was being created.
+/// Events for a piece of work that happened while its task was being created.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct StopDuringSpawn {
     pub(crate) stopped: bool,
@@ -43,7 +43,7 @@ pub(crate) enum ListedWork<'a> {
     Engine(u64, &'a Arc<str>),
 }
 
-/// The futures that a round of force drops.
+/// Selects the futures that a round of force drops.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FuturesOf {
     /// Only futures of scopes in which no process runs.
@@ -59,7 +59,7 @@ pub(crate) struct ForceTargets {
 }
 
 impl GroupState {
-    /// Removes a piece of work that ends here.
+    /// Removes a piece of work that has ended.
     fn take(&mut self, key: WorkKey) -> WorkEntry {
         let entry = self.work.remove(key.slot);
         self.asked -= usize::from(entry.force.is_asked());
@@ -76,7 +76,7 @@ impl GroupState {
 }
 
 impl Node {
-    /// Adds a piece of work, unless the barrier is closed. The check and the addition are one step.
+    /// Adds a piece of work. Fails if the barrier is closed. The check and the addition are one step.
     pub(crate) fn add_work(&self, spec: WorkSpec, force: Force) -> Result<WorkKey, NotStarted> {
         let seq = self.env().next_seq();
         let mut state = self.group.state.lock();
@@ -94,8 +94,8 @@ impl Node {
         Ok(WorkKey { slot, seq })
     }
 
-    /// Sets the means to force a registered piece of work, once its task exists. Drops a future that was forced in the
-    /// meantime. The caller handles the other events that are returned.
+    /// Sets the means to force a registered piece of work, after its task was created. If the work was forced in the
+    /// meantime, drops its future. The caller must handle the other events that this function returns.
     pub(crate) fn set_force(&self, key: WorkKey, force: Force) -> StopDuringSpawn {
         let mut state = self.group.state.lock();
         let stopped = state.entries.cause(self.index).is_some();
@@ -112,15 +112,16 @@ impl Node {
         entry.force = force;
         state.asked += usize::from(is_asked);
         drop(state);
-        // Outside the lock: an abort can run the future's destructor here, which ends its registration.
+        // This happens outside the lock. An abort can run the destructor of the future here, and the destructor ends
+        // the future's registration.
         if let Some(future) = abort {
             future.abort();
         }
         StopDuringSpawn { stopped, forced }
     }
 
-    /// Records that the work observed the stop, and returns its cause. Without a stop, records nothing, because the
-    /// record would later be read as an observation.
+    /// Records that the work observed the stop, and returns the cause of the stop. Records nothing if no stop covers
+    /// the work, because a later stop would use such a record as its acknowledgement.
     pub(crate) fn acknowledge(&self, key: WorkKey, checkpoint: Cow<'static, str>) -> Option<Cause> {
         let mut state = self.group.state.lock();
         let cause = state.entries.cause(self.index)?.clone();
@@ -150,7 +151,7 @@ impl Node {
     }
 
     pub(crate) fn end_work(&self, key: WorkKey, ending: Ending, details: Option<Box<Details>>) {
-        // Dropped after the lock, because a remote's closure may hold the last handle of a scope below.
+        // Dropped after the lock is released. A remote's closure may have the last handle of a scope below.
         let force;
         let mut state = self.group.state.lock();
         let entry = state.take(key);
@@ -185,7 +186,7 @@ impl Node {
     }
 
     /// Like [`Node::release_work`], but fails if a stop covers this scope. The check and the removal are one step. A
-    /// closed scope releases its work.
+    /// scope that is closed without a stop still releases its work.
     pub(crate) fn release_unless_stopped(&self, key: WorkKey) -> Result<(), NotStarted> {
         let mut state = self.group.state.lock();
         if let Some(cause) = state.entries.cause(self.index) {
@@ -197,13 +198,14 @@ impl Node {
         Ok(())
     }
 
-    /// Lists the work that ended under a stop and the running work, here and in the scopes below that share the group,
-    /// each with its unit. All in one step, so that work that ends concurrently is in one of the two lists.
+    /// Lists running work, and work that ended under a stop, for this scope and the scopes below it that share the
+    /// group. Each piece of work is listed with its unit. The whole list is created in one step, so that work that ends
+    /// at the same time is listed exactly once.
     pub(crate) fn list(&self, mut visit: impl FnMut(Option<&Arc<ReceiptScope>>, ListedWork<'_>)) {
         let state = self.group.state.lock();
         let entries = &state.entries;
         let is_here = |index: ScopeIndex| entries.is_below(index, self.index);
-        // Looked up only if there is an item to list, because the unit may be far above.
+        // The unit may be far above, so it is looked up only if there is an item to list.
         let outside = OnceCell::new();
         let outside = || outside.get_or_init(|| self.group.position.unit()).as_ref();
         let unit_of = |index: ScopeIndex| entries.unit(index).or_else(outside);
@@ -235,8 +237,8 @@ impl Node {
         }
     }
 
-    /// The work that a round of force must end, here and in the scopes below that share the group. All in one step: a
-    /// task that is being created is either found here or forced by [`Node::set_force`].
+    /// The work that a round of force must end, here and in the scopes below that share the group. The list is created
+    /// in one step. If a task is being created, either this function finds the task, or [`Node::set_force`] forces it.
     pub(crate) fn force_targets(&self, futures_of: FuturesOf) -> ForceTargets {
         let mut targets = ForceTargets::default();
         let mut with_process: SmallVec<[ScopeIndex; 4]> = SmallVec::new();

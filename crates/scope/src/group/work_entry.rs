@@ -1,4 +1,5 @@
-//! Entries of a group's registry: running work, and work that ended under a stop, each with its state for a receipt.
+//! Entries of a group's registry, for running work and for work that ended under a stop. Each entry can create its
+//! state for a receipt.
 
 use std::borrow::Cow;
 
@@ -14,7 +15,7 @@ pub(crate) struct WorkEntry {
     pub(crate) seq: u64,
     pub(crate) spec: WorkSpec,
     pub(crate) force: Force,
-    /// Checkpoint at which the work observed the stop. The work sets it.
+    /// Checkpoint at which the work observed the stop. The work itself sets this field.
     pub(crate) acknowledged: Option<Cow<'static, str>>,
     /// True if the work was forced while its task was being created.
     pub(crate) forced: bool,
@@ -51,12 +52,12 @@ pub(crate) struct EndedWork {
     pub(crate) was_thread: bool,
 }
 
-/// Checkpoint of a call that never began, because its barrier was closed.
+/// Checkpoint for a call that never began because its barrier was closed.
 const BEFORE_ITS_START: &str = "before_its_start";
 
 impl EndedWork {
-    /// Record of a call that was requested and had not begun when it was stopped. Other units are created when they
-    /// begin.
+    /// Record of a call that was requested but had not begun when it was stopped. Only the unit of a call exists before
+    /// its work begins.
     pub(super) fn not_begun(call: &ReceiptScope, index: ScopeIndex) -> Self {
         Self {
             index,
@@ -72,7 +73,7 @@ impl EndedWork {
         }
     }
 
-    /// The state for a receipt; the work ended `after` this time since the request.
+    /// The state for a receipt. `after` is the time from the request of the stop to the end of the work.
     pub(crate) fn state(&self, after: std::time::Duration) -> ItemState {
         let after_ms = after.into();
         let stopped = |how, evidence| ItemState::Stopped {

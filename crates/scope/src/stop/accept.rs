@@ -1,4 +1,4 @@
-//! Accepting a stop: the barrier of the whole extent closes before the stop can be observed.
+//! Accepts a stop: the barriers of the whole extent are closed before any work can observe the stop.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,25 +14,25 @@ use crate::group::{Accepted, LadderTimes, Node, Role, StopInProgress, StopWorkli
 use crate::scope::Scope;
 
 impl Scope {
-    /// Stops this scope and everything below it. The barrier is closed when this function returns. A task of the tree
-    /// climbs the ladder, and the receipt is ready within grace and [`crate::FORCE_MAX`].
+    /// Stops this scope and everything below it. When this function returns, the barrier is closed. A task of the tree
+    /// then runs the steps of the stop. The receipt is ready at the latest after the grace and [`crate::FORCE_MAX`].
     ///
-    /// A second stop of this scope or a scope inside it joins the first. A stop of a scope above covers this scope too.
-    /// If the scope has ended or its turn has committed, the answer is `already_ended`, with the work that still runs
-    /// there.
+    /// A second stop of this scope, or of a scope inside it, joins the first stop. A stop of a scope above also covers
+    /// this scope. If the scope has ended or its turn has committed, the answer is `already_ended`, with the work that
+    /// still runs in this scope.
     pub fn stop(&self, request: StopRequest) -> Stop {
         self.accept_stop_of(std::slice::from_ref(self), request)
             .begin()
     }
 
-    /// Accepts one stop of several scopes of this tree: one id, one cause, one ladder and one receipt. When this
-    /// function returns, their barriers are closed; [`AcceptedStop::begin`] then asks the work. This function only
-    /// takes the locks of groups, so the caller may hold a lock.
+    /// Accepts one stop of several scopes of this tree. The stop has one id, one cause, one grace and one receipt. When
+    /// this function returns, the barriers of the scopes are closed; [`AcceptedStop::begin`] then asks the work. This
+    /// function takes only the locks of groups, so the caller may hold another lock.
     ///
-    /// The stop skips ended scopes and scopes of committed turns. If one scope remains, this is a stop of that scope
-    /// alone. If a running stop covers all remaining scopes, this stop joins it. Otherwise this stop covers them all,
-    /// even if a narrower stop of some of them is running. If none remains, the answer is `already_ended`. This scope
-    /// provides the clock, the ids, and the default name of the target.
+    /// The stop skips scopes that have ended and scopes whose turn has committed. If one scope remains, the stop is a
+    /// stop of that scope alone. If a running stop covers all remaining scopes, the new stop joins it. Otherwise the
+    /// new stop covers all remaining scopes, even if a narrower stop of some of them is running. If no scope remains,
+    /// the answer is `already_ended`. The scope `self` provides the clock, the ids, and the default name of the target.
     pub fn accept_stop_of(&self, targets: &[Self], request: StopRequest) -> AcceptedStop {
         let mut open: Vec<&Node> = targets.iter().map(Self::node).collect();
         if targets.len() > 1 {
@@ -51,7 +51,7 @@ impl Scope {
                 [target] => cover(target, &shared, &request.cause, nodes),
                 _ => cover_all(&open, &shared, &request.cause, nodes),
             }?;
-            // All causes are set before the stop can be observed, so each observer finds the cause.
+            // All causes are set before any work can observe the stop, so that each observer finds the cause.
             shared.announce();
             Ok(asks)
         });
@@ -64,7 +64,7 @@ impl Scope {
                 env: Arc::clone(self.env()),
             },
             Err(NotCovered::Join(running)) => Acceptance::Joined {
-                // A request for a part of the running stop does not force all of it.
+                // If the request is only for a part of the running stop, the running stop is not forced.
                 is_forced: request.grace == Some(Duration::ZERO) && running.is_of_all(&open),
                 running,
             },
@@ -78,7 +78,7 @@ impl Scope {
         })
     }
 
-    /// The accepted request of a new stop, with its id and its time.
+    /// The accepted request of a new stop, with a new id and the current time.
     pub fn stop_info(&self, request: &StopRequest) -> StopInfo {
         let options = &self.env().options;
         let target = request.target.clone();
@@ -136,7 +136,8 @@ impl AcceptedStop {
         }
     }
 
-    /// Wakes and asks the work, and begins to climb the ladder. Call this function outside of every lock.
+    /// Wakes and asks the work, and starts the task that runs the next steps of the stop. Call this function outside of
+    /// every lock.
     pub fn begin(mut self) -> Stop {
         let acceptance = self.0.take().expect("only this and the drop take it");
         acceptance.begin()
@@ -184,7 +185,7 @@ impl Acceptance {
 enum NotCovered {
     /// A running stop covers the target.
     Join(Arc<StopInProgress>),
-    /// The work of the target has ended, or can no longer be stopped.
+    /// The target has ended, or can no longer be stopped.
     Ended,
 }
 
@@ -211,7 +212,7 @@ fn cover(
     Ok(AskRequests::of(worklist))
 }
 
-/// Covers several scopes as a wider stop would, unless one running stop covers them all.
+/// Covers several scopes, as a stop of a common parent would. Does not cover them if one running stop covers them all.
 fn cover_all(
     targets: &[&Node],
     shared: &Arc<StopInProgress>,
@@ -230,7 +231,8 @@ fn cover_all(
     let mut is_covered = false;
     for target in targets {
         match target.accept(shared, cause, Role::JointTarget, &mut worklist) {
-            // The engine is writing its commit. The stop does not disturb the write, and waits for its end.
+            // The engine is writing its commit. The stop does not interrupt the write, but waits until the write has
+            // ended.
             Accepted::Committed => target.watch_engines(shared),
             Accepted::CoveredBefore => {}
             Accepted::Covered | Accepted::Join(_) | Accepted::Closed => {
@@ -246,7 +248,8 @@ fn cover_all(
     }
 }
 
-/// Closes the barriers of all scopes below `target`, which has accepted already, and lists all covered nodes.
+/// Closes the barriers of all scopes below `target`, and lists all covered nodes. `target` itself has already accepted
+/// the stop.
 pub(super) fn walk(
     target: &Node,
     shared: &Arc<StopInProgress>,
@@ -255,9 +258,10 @@ pub(super) fn walk(
     worklist: &mut StopWorklist,
 ) {
     nodes.push(target.clone());
-    // The latest first, so that neighbours in the tree are listed together, and then woken together.
+    // Takes the latest scope first, so that scopes that are close in the tree are close in the list, and are woken
+    // together.
     while let Some(node) = worklist.below.pop() {
-        // A child keeps the cause of an earlier stop. A wider stop only counts the child too.
+        // If an earlier stop covers the child, the child keeps its cause. The wider stop then also counts the child.
         let accepted = node.accept(shared, cause, Role::Below, worklist);
         if !matches!(accepted, Accepted::CoveredBefore) {
             nodes.push(node);
@@ -265,8 +269,9 @@ pub(super) fn walk(
     }
 }
 
-/// A stop of targets that have ended, or can no longer be stopped. The stop waits for an engine that is writing its
-/// commit, at most as long as the ask. It lists the work that the turn has left running, and does not end that work.
+/// A stop of targets that have ended, or can no longer be stopped. If an engine is writing its commit, the stop waits
+/// for this engine, but at most for the grace. The stop lists the work of the turn that still runs, and does not end
+/// this work.
 fn too_late(targets: &[&Node], mut info: StopInfo, times: LadderTimes) -> Arc<StopInProgress> {
     if let Some(first) = targets.iter().find_map(|target| target.covering_stop()) {
         info.stop_id = first.request().stop_id.clone();

@@ -1,5 +1,5 @@
-//! The receipt of a stop. It is created from the registries of the covered nodes, and set once, together with the
-//! accounts of the stop's parts.
+//! The receipt of a stop. It is created from the registries of the covered nodes. It is set once, and the accounts of
+//! the stop's parts are answered at the same time.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use allstop_core::receipt::StopFindings;
 use crate::collect;
 use crate::group::{Node, StopInProgress};
 
-/// Answers a stop with its receipt of this moment, then answers the unanswered accounts of its parts.
+/// Answers a stop with a receipt of the present state. Then answers those accounts of its parts that have no answer
+/// yet.
 pub(super) fn account(stop: &StopInProgress, bystanders: &[Node]) {
     let outside = bystanders.iter().flat_map(collect::items_running);
     let receipt = findings(stop, &stop.nodes()).with_outside_items(outside);
@@ -27,8 +28,8 @@ fn account_parts(stop: &StopInProgress) {
     }
 }
 
-/// Ensures that the account of this part is answered together with the stop at the latest. Its caller may no longer
-/// wait for it, and an account without an answer keeps its nodes.
+/// Ensures that the account of this part is answered at the latest when the stop is answered. The caller of the account
+/// may no longer wait for it, and an account without an answer keeps its nodes in memory.
 pub(super) fn add_part(stop: &StopInProgress, part: &Arc<StopInProgress>, bystanders: Vec<Node>) {
     stop.add_part(part, bystanders);
     // `done` is set before the parts are taken. Therefore either this function sees `done`, or the stop sees the part.
@@ -37,15 +38,15 @@ pub(super) fn add_part(stop: &StopInProgress, part: &Arc<StopInProgress>, bystan
     }
 }
 
-/// The receipt if the stop is answered, otherwise a receipt of this moment.
+/// The receipt if the stop is answered, otherwise a receipt of the present state.
 pub(super) fn account_now(stop: &StopInProgress) -> Arc<Receipt> {
-    // Reads the nodes before the receipt: if the nodes have been dropped already, the receipt exists.
+    // Reads the nodes before the receipt. If the nodes have already been dropped, the receipt exists.
     let nodes = stop.nodes();
     stop.try_receipt()
         .unwrap_or_else(|| Arc::new(findings(stop, &nodes)))
 }
 
-/// Receipt of this moment over these nodes, which are all nodes that the stop covers.
+/// Receipt of the present state of these nodes. The nodes are all nodes that the stop covers.
 fn findings(stop: &StopInProgress, nodes: &[Node]) -> Receipt {
     let request = stop.request().clone();
     if stop.is_too_late() {

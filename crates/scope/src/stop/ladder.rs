@@ -1,4 +1,4 @@
-//! The ladder of one stop: ask → grace → force → account.
+//! The steps of one stop, called its ladder: ask → grace → force → account.
 
 use std::future::Future;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use crate::sync::{
     AbortHandle, CancellationToken, ProcessHandle, WOKEN_AT_ONCE_GROUPS_MAX, sleep, sleep_until,
 };
 
-/// The recipients of an ask in addition to the signals of the groups: tokens of foreign code, processes, and remotes.
+/// Tokens of foreign code, processes and remotes that a stop must ask. They do not observe the signals of the groups.
 pub(super) struct AskRequests(StopWorklist);
 
 impl AskRequests {
@@ -28,7 +28,7 @@ impl AskRequests {
     }
 }
 
-/// The signals of all nodes that a stop covers. Dropping this value wakes the remaining waiters.
+/// The signals of all nodes that a stop covers. Dropping this value wakes the waiters that are still waiting.
 #[derive(Default)]
 pub(super) struct Signals {
     unwoken: Arc<Vec<Node>>,
@@ -57,14 +57,14 @@ impl Drop for Signals {
     }
 }
 
-/// Begins to climb the ladder, once the walk is over.
+/// Begins the steps of a stop after its walk is over.
 pub(super) fn begin(
     env: &ScopeEnv,
     shared: &Arc<StopInProgress>,
     bystanders: Vec<Node>,
     signals: Signals,
 ) {
-    // The walk is over, so the remaining count is that of running work.
+    // The walk is over. From now on, the count contains only running work.
     shared.count().decrement();
     if shared.count().is_quiet() {
         // No work was running, so the answer needs no task.
@@ -81,9 +81,9 @@ pub(super) fn begin(
     }
 }
 
-/// A stop on its ladder. If the runtime shuts down before the top of the ladder, the drop answers the stop with the
-/// facts known by then. Waiters on other runtimes then get an answer, and stop and groups, which hold each other, are
-/// freed.
+/// A stop whose steps are running. If the runtime shuts down before the last step, the drop of this value answers the
+/// stop with the facts that are known at that time. Then waiters on other runtimes get an answer. The stop and the
+/// groups, which have references to each other, are freed.
 struct LadderGuard {
     signals: Signals,
     shared: Arc<StopInProgress>,
@@ -98,7 +98,7 @@ impl Drop for LadderGuard {
     }
 }
 
-/// Climbs the ladder of one stop. Bounded by grace and [`FORCE_MAX`](crate::FORCE_MAX).
+/// Runs the steps of one stop. They take at most the grace and [`FORCE_MAX`](crate::FORCE_MAX) together.
 async fn climb(mut stop: LadderGuard) {
     stop.signals.wake();
     let shared = &stop.shared;
@@ -109,8 +109,8 @@ async fn climb(mut stop: LadderGuard) {
         () = times.forced.wait() => false,
         () = sleep_until(instant_after(times.accepted_at, times.grace)) => false,
     };
-    // First the processes and the futures that wait for no process. The future of a shell returns by itself, with its
-    // result, as soon as its tree is gone. The second round forces the remaining futures.
+    // The first round forces the processes, and the futures that wait for no process. After the process tree of a shell
+    // is gone, the shell's future returns by itself, with its result. The second round forces the remaining futures.
     if !asked_in_time
         && !shared.is_too_late()
         && !force_and_wait(shared, FuturesOf::ScopesWithoutProcess).await
@@ -138,7 +138,8 @@ async fn force_and_wait(shared: &StopInProgress, futures_of: FuturesOf) -> bool 
 fn force(nodes: &[Node], futures_of: FuturesOf) {
     for node in nodes {
         let targets = node.force_targets(futures_of);
-        // Outside the group's lock, because an abort can run the future's destructor here, which ends its registration.
+        // This happens outside the group's lock. An abort can run the destructor of the future here, and the destructor
+        // ends the future's registration.
         targets.futures.iter().for_each(AbortHandle::abort);
         targets.processes.iter().for_each(ProcessHandle::force);
     }

@@ -1,8 +1,8 @@
 //! A stop: its request, and the handle that all its callers share.
 //!
-//! The submodules, in the order in which they act: [`accept`] closes the barrier of the extent, [`ladder`] asks, waits
-//! and forces, [`answer`] creates the receipt, [`part`] accounts for a part of a wider stop. The shared state of a stop
-//! is a [`StopInProgress`], which is next to the groups that it covers.
+//! The submodules, in the order in which they are used: [`accept`] closes the barriers of the extent, [`ladder`] asks,
+//! waits and forces, [`answer`] creates the receipt, [`part`] creates the receipt for a part of a wider stop. The
+//! shared state of a stop is a [`StopInProgress`]. It is defined in the module of the groups that the stop covers.
 
 mod accept;
 mod answer;
@@ -32,14 +32,14 @@ pub struct StopRequest {
     pub target: Option<Arc<str>>,
     /// Cause of the stop.
     pub cause: Cause,
-    /// Time limit of the ask. `None` means the grace of the tree. Zero forces at once.
+    /// Grace of this stop. `None` means the grace of the tree. Zero forces the work at once.
     pub grace: Option<Duration>,
     /// Scopes outside the extent whose work the receipt lists.
     pub bystanders: Vec<Scope>,
 }
 
 impl StopRequest {
-    /// A stop of this extent with this cause, and the tree's grace.
+    /// A stop of this extent with this cause. The grace is the grace of the tree.
     pub fn new(extent: Extent, cause: Cause) -> Self {
         Self {
             extent,
@@ -72,7 +72,7 @@ impl StopRequest {
     }
 }
 
-/// An accepted stop. Await it for the receipt. Dropping it changes nothing.
+/// An accepted stop. Await [`Stop::receipt`] or the stop itself to get the receipt. Dropping the stop changes nothing.
 #[derive(Clone)]
 #[must_use = "the receipt says what still runs"]
 pub struct Stop {
@@ -88,7 +88,7 @@ impl std::fmt::Debug for Stop {
 }
 
 impl Stop {
-    /// Ends the grace and forces now.
+    /// Ends the grace, and forces the work now.
     pub fn force(&self) {
         self.shared.force();
     }
@@ -98,15 +98,17 @@ impl Stop {
         self.shared.request()
     }
 
-    /// The receipt, after the ladder is complete: after at most grace and [`FORCE_MAX`](crate::FORCE_MAX).
+    /// The receipt, after the last step of the stop. The wait takes at most the grace and
+    /// [`FORCE_MAX`](crate::FORCE_MAX) together.
     ///
     /// # Cancel safety
-    /// Cancel safe, because a task of the tree climbs the ladder.
+    /// Cancel safe, because a task of the tree runs the steps of the stop.
     pub async fn receipt(&self) -> Arc<Receipt> {
         self.shared.receipt().await
     }
 
-    /// Receipt of this moment, for callers that cannot wait. Reports each item that has not ended as still running.
+    /// Receipt of the present state, for callers that cannot wait. Reports each item that has not ended as still
+    /// running.
     pub fn account_now(&self) -> Arc<Receipt> {
         answer::account_now(&self.shared)
     }

@@ -1,4 +1,4 @@
-//! The account of one part of a wider stop: that stop, restricted to one scope.
+//! The account of one part of a wider stop: the receipt of that stop, restricted to the work of one scope.
 
 use std::sync::Arc;
 
@@ -9,7 +9,8 @@ use super::{Stop, accept, answer};
 use crate::group::{Node, Role, StopInProgress, StopWorklist};
 use crate::scope::Scope;
 
-/// Account of one part of a wider stop: that stop, restricted to one scope. An account climbs no ladder.
+/// Account of one part of a wider stop: the receipt of that stop, restricted to the work of one scope. An account
+/// itself neither asks nor forces work.
 #[derive(Debug)]
 #[must_use = "the receipt says what still runs"]
 pub struct PartReceipt(PartReceiptKind);
@@ -26,7 +27,8 @@ enum PartReceiptKind {
 }
 
 impl PartReceipt {
-    /// Waits for the receipt: until no work of the part runs any more, or the ladder of the stop is complete.
+    /// Waits for the receipt. The receipt is ready when no work of the part runs any more, or when the last step of the
+    /// stop is over.
     ///
     /// # Cancel safety
     /// Cancel safe: a second call continues to wait, and returns the same receipt.
@@ -51,9 +53,9 @@ impl PartReceipt {
 }
 
 impl Scope {
-    /// The account of the stop that covers this scope, with the work of this scope alone. For an engine that was
-    /// stopped by a wider stop and writes a receipt into its own log. `None` if no stop covers the scope. A stop of the
-    /// scope itself is its own account.
+    /// The account of the stop that covers this scope, restricted to the work of this scope. Use this function in an
+    /// engine that was stopped by a wider stop and writes a receipt into its own log. `None` if no stop covers the
+    /// scope. If the stop was requested for this scope itself, the account is the receipt of that stop.
     pub fn account(&self, extent: Extent, bystanders: Vec<Scope>) -> Option<PartReceipt> {
         let part = self.node();
         let cause = part.cause()?;
@@ -66,7 +68,7 @@ impl Scope {
                 bystanders,
             })
         };
-        // If the covering stop is itself the account of a part, its wider stop climbs the ladder.
+        // If the covering stop is itself the account of a part, uses its wider stop, which asks and forces the work.
         let stop = Arc::clone(covering.wider().unwrap_or(&covering));
         if covering.is_of(part) {
             return Some(if covering.is_part() {
@@ -87,7 +89,7 @@ impl Scope {
             part.accept(&shared, &cause, Role::Below, &mut worklist);
             accept::walk(part, &shared, &cause, nodes, &mut worklist);
         });
-        // The walk is over, so the remaining count is that of running work.
+        // The walk is over. From now on, the count contains only running work.
         shared.count().decrement();
         answer::add_part(&stop, &shared, bystanders.clone());
         Some(account(shared, bystanders, stop))
