@@ -45,7 +45,7 @@ pub(crate) struct StopWorklist {
     /// Scopes whose barrier is still open.
     pub(crate) below: Vec<Node>,
     pub(crate) tokens: Vec<CancellationToken>,
-    /// Processes without the ones that are being launched: the code that launches a process asks it.
+    /// Running processes. A process that is being launched is not in the list: the code that launches it asks it.
     pub(crate) processes: Vec<ProcessHandle>,
     pub(crate) remotes: Vec<Arc<dyn Fn() + Send + Sync>>,
 }

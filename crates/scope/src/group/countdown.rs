@@ -6,7 +6,6 @@ use crate::sync::{AtomicUsize, Notify, Ordering};
 /// Counts the groups that the walk has reached and that have running work. During the walk, the count is larger by one.
 /// The count is zero only when all work that the stop covers has ended. A count of zero stays zero, because no work
 /// starts after a barrier is closed. Each group counts its own work under its lock.
-/// barrier is closed. Each group counts its own work under its lock.
 pub(crate) struct Countdown {
     remaining: AtomicUsize,
     quiet: Notify,

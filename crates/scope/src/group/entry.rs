@@ -80,7 +80,7 @@ impl Entry {
         }
     }
 
-    /// True after a stop that is stored in this entry has been announced.
+    /// True after a stop of this entry has been announced. The entry may no longer store that stop.
     fn is_stopped(&self) -> bool {
         self.was_stopped || self.stops.iter().any(|stop| stop.is_announced())
     }
