@@ -1,4 +1,4 @@
-//! Connections and work of servers, on real sockets.
+//! Tests of the accept loop and of work of servers, with real sockets.
 
 use std::collections::VecDeque;
 use std::io;
@@ -24,7 +24,7 @@ fn stop() -> StopRequest {
     StopRequest::new(Extent::Process, Cause::new(CauseKind::Shutdown))
 }
 
-/// Greets, then echoes one byte.
+/// Sends a greeting, then sends back one byte.
 async fn greet(
     mut stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send,
     cx: WorkCx,

@@ -1,4 +1,4 @@
-//! Arguments that are not JSON never become `{}`.
+//! If the arguments of a call are not JSON, they are never replaced by `{}`.
 
 use allstop_core::message::{Arguments, Message};
 use allstop_core::record::{CallOutcome, SessionRecord, StartedCallKind};

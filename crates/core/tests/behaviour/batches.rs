@@ -173,7 +173,7 @@ fn missing_results_in_mid_batch_are_filled_in_call_order() {
         .map(|id| call(id, "read", json!({})))
         .to_vec();
     let calls = session.ask(&mut draft, calls);
-    // The last call finishes first, and the first call last. The two calls between them do not finish.
+    // The last call finishes first, and the first call finishes last. The two calls between them do not finish.
     session.run_call(&mut draft, &calls[3].id);
     session.begin_call(&mut draft, &calls[1].id);
     session.run_call(&mut draft, &calls[0].id);

@@ -253,7 +253,7 @@ fn call_refused_by_the_parent_leaves_the_child_unchanged() {
 enum Deed {
     Child(usize, Option<u64>),
     Reserve(usize, u64),
-    /// Share of the reserved tokens, in percent.
+    /// The second number is the metered share of the reserved tokens, in percent.
     Meter(usize, u64),
     EndCall(usize),
     DropBudget(usize),

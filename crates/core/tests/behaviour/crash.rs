@@ -1,4 +1,4 @@
-//! A crash can cut the log anywhere; the next start writes the turn's ending.
+//! A crash can cut the log at any record. The next start writes the turn's ending.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use allstop_core::{CauseKind, Extent, Receipt, StopId, StopReason, Timestamp, Tu
 
 use crate::driver::*;
 
-/// A log with two committed turns, a stopped turn, and a turn that crashed in mid-batch.
+/// A log with two committed turns, a stopped turn, and a turn that crashed in the middle of a batch of calls.
 fn crashed() -> Session {
     let mut session = Session::new(TurnLimits::default());
     session.turn("one", usage(10, 1));
@@ -80,7 +80,7 @@ fn a_turn_without_an_ending_is_named_until_the_next_turn() {
     assert_eq!(state.turn_cut_off(), None);
 }
 
-/// State of this log after the receipt of a stop that is later than all turns.
+/// State of this log with one more receipt. The stop of this receipt is later than all turns.
 fn log_with_a_late_receipt(log: &[SessionRecord]) -> SessionState {
     let request = StopInfo {
         stop_id: StopId::new("late"),

@@ -1,4 +1,4 @@
-//! Drives the engine without I/O: a small session with a log, a conversation and a budget.
+//! Uses the engine without I/O: a small session with a log, a conversation and a budget.
 
 use std::sync::Arc;
 
@@ -113,7 +113,7 @@ impl Session {
         }
     }
 
-    /// Folds the log, which must always be possible.
+    /// Folds the log. Fails the test if a record is refused.
     pub(crate) fn state(&self) -> SessionState {
         SessionState::fold(&self.log).expect("the log of a session can be folded")
     }
@@ -219,7 +219,7 @@ impl Session {
         }
     }
 
-    /// Commits the turn, or stops it for the first cause.
+    /// Commits the turn. If the turn was stopped, ends it with the first cause.
     pub(crate) fn end(&mut self, draft: Draft) -> Outcome {
         match draft.commit(at()) {
             Ok(commit) => {
@@ -238,7 +238,7 @@ impl Session {
         }
     }
 
-    /// Runs a whole turn of one step.
+    /// Runs a whole turn with one step.
     pub(crate) fn turn(&mut self, input: &str, cost: Usage) -> Outcome {
         let decision = Arc::new(CommitDecision::new());
         let mut draft = match self.try_begin(input, decision) {
@@ -263,8 +263,8 @@ impl Session {
         self.end(draft)
     }
 
-    /// Checks the invariants after each ending: the log folds to the state in memory, no turn is open, the history is
-    /// valid, and each turn has one ending.
+    /// Checks the invariants after each ending: the fold of the log equals the state in memory, no turn is open, the
+    /// history is valid, and each turn has one ending.
     pub(crate) fn check(&self) {
         let state = self.state();
         assert_eq!(
@@ -299,7 +299,7 @@ pub(crate) fn check_request(draft: &Draft) {
     check_history(messages.iter().map(AsRef::as_ref)).expect("the request is valid");
 }
 
-/// Runs one and a half steps: a complete step, then a step with one running call and one call that has not begun.
+/// Runs a complete step. Then begins a second step with one running call and one call that has not begun.
 pub(crate) fn turn_in_two_tools(session: &mut Session) -> Draft {
     let mut draft = session.begin("go");
     let calls = session.ask(&mut draft, vec![call("a", "read", json!({"path": "x"}))]);

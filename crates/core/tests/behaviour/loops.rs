@@ -12,7 +12,7 @@ const OFF: LoopLimits = LoopLimits {
     calls_per_tool_max: None,
 };
 
-/// The first call that completes a loop: its position, counted from one, and the loop.
+/// The first call that completes a loop: the position of the call, counted from one, and the loop.
 fn found(limits: LoopLimits, calls: &[ToolCall]) -> Option<(usize, DetectedLoop)> {
     let mut detector = LoopDetector::new(limits);
     let mut seen = calls.iter().map(|call| detector.observe(call));

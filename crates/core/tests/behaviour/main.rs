@@ -1,6 +1,7 @@
-//! Behaviour of the turn engine: one test for each promise, named after it.
+//! Behaviour of the turn engine. Each promise has one test, whose name describes the promise.
 //!
-//! `README.md` in this folder maps every behaviour of the specification to its test, here or in another crate.
+//! `README.md` in this folder lists the test for every behaviour of the specification. The test may be in another
+//! crate.
 
 mod bad_arguments;
 mod batches;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::fs;
 use std::path::Path;
 
-/// True if a word in backticks is the path of a test in its module: `commit::a_ghost_turn_is_impossible`, `loops::*`.
+/// True if a word in backticks is a test with its module: `commit::a_ghost_turn_is_impossible`, `loops::*`.
 fn is_test(word: &&str) -> bool {
     let is_letter = |c: char| c.is_ascii_lowercase() || c.is_ascii_digit() || "_:*".contains(c);
     word.contains("::") && word.chars().all(is_letter)

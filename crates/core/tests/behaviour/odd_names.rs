@@ -1,4 +1,5 @@
-//! A strict provider refuses a whole history for one invalid name or id. A request never contains such a name or id.
+//! A strict provider refuses a whole history if one name or id is invalid. A request never contains an invalid name or
+//! id.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Reaching a budget or a limit changes nothing, and the engine continues to work.
+//! If a budget or a limit is reached, nothing changes, and the engine continues to work.
 
 use allstop_core::StopReason;
 use allstop_core::turn::{
@@ -125,7 +125,7 @@ fn turn_limit_counts_turns_and_not_messages() {
         session.turn("go", usage(1, 1)).reason(),
         StopReason::MaxTurnsReached
     );
-    // The number of turns does not depend on the number of messages.
+    // The number of turns is independent of the number of messages.
     let mut shorter = (*session.conversation).clone();
     shorter.messages.clear();
     session.conversation = std::sync::Arc::new(shorter);

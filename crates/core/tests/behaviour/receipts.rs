@@ -1,4 +1,4 @@
-//! Receipts: the verdict follows from the items, and several stops merge into one receipt.
+//! Receipts: `quiet` and `cancel_observed` follow from the items, and several receipts merge into one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,8 +106,8 @@ fn times_of_a_later_part_count_from_the_first_request() {
     assert_eq!(both.items(), [ended(105)]);
 }
 
-/// Regression: the receipt of a second stop of the same work reported the duration of the first stop, which put the end
-/// into the future.
+/// Regression: if a second stop stopped work that an earlier stop had already stopped, its receipt contained the
+/// duration of the first stop. The end of the work was then in the future.
 #[test]
 fn times_of_an_earlier_part_count_from_the_request() {
     let ended = |after_ms: u64| {

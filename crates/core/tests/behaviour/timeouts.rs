@@ -1,4 +1,4 @@
-//! Deadlines, as the engine sees them: a decision for a stop with the cause `deadline`.
+//! Deadlines. For the engine, a deadline is a decision for a stop with the cause `deadline`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,7 +12,8 @@ use crate::driver::*;
 
 #[test]
 fn zero_and_negative_deadlines_stop_the_first_turn() {
-    // The driver stops the decision before the turn begins. A limit of the engine must not hide the deadline.
+    // The driver decides for the stop before the turn begins. The cause must be the deadline, even if a limit of the
+    // engine is also reached.
     for limits in [
         TurnLimits::default(),
         TurnLimits {
@@ -35,7 +36,8 @@ fn zero_and_negative_deadlines_stop_the_first_turn() {
 
 #[test]
 fn the_deadline_is_cumulative_over_turns() {
-    // One run with two turns. The first turn commits, the deadline passes, and the second turn is refused at its start.
+    // One run with two turns. The first turn commits. Then the deadline passes, and the second turn is refused at its
+    // start.
     let mut session = Session::new(TurnLimits::default());
     assert_eq!(session.turn("first", usage(3, 4)), Outcome::Committed);
     let decision = Arc::new(CommitDecision::new());
@@ -129,7 +131,7 @@ fn timeout_of_the_provider_is_an_error_and_no_deadline() {
 
 #[test]
 fn engine_never_waits() {
-    // Dropping a hung call is the driver's task, so stopping the turn takes no time.
+    // The driver, not the engine, drops a call that hangs. Therefore stopping the turn takes no time.
     let mut session = Session::new(TurnLimits::default());
     let draft = turn_in_two_tools(&mut session);
     let before = Instant::now();

@@ -1,4 +1,4 @@
-//! Trees that outlive their owner on purpose.
+//! Trees that are detached, and so outlive their owner.
 
 use std::ffi::OsString;
 use std::pin::pin;
@@ -43,7 +43,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Main function of an owner that detaches its command and exits. Prints the identity of its keeper.
+/// Main function of an owner that detaches its command and exits. It prints the identity of its keeper.
 pub(crate) fn detach_and_end(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let mut next = || {
         args.next()
@@ -96,7 +96,7 @@ async fn outlives_its_owner_and_is_drained() {
     let token = token();
     let folder = tempfile::tempdir().expect("a folder");
     let (file, go) = (folder.path().join("output"), folder.path().join("go"));
-    // Prints more than a pipe holds, after the owner has ended.
+    // After the owner has ended, the script prints more bytes than a pipe can hold.
     let script = format!(
         "sleep TOKEN & echo ready; while [ ! -e {} ]; do sleep 0.01; done; head -c 300000 /dev/zero; echo end; wait",
         go.display()
@@ -108,7 +108,7 @@ async fn outlives_its_owner_and_is_drained() {
     let printed = || std::fs::read(&file).unwrap_or_default();
     wait_until("all is in the file", SOON, || printed().ends_with(b"end\n")).await;
     assert_eq!(printed().len(), 300_004);
-    // The keeper ends by itself with its tree.
+    // When the tree ends, the keeper exits without a signal.
     let (sleeper, _) = running(&token)
         .into_iter()
         .find(|(_, line)| line.starts_with("sleep "))
@@ -143,7 +143,7 @@ async fn deaf_tree_ends_with_its_keeper() {
     let script = r#"trap "" TERM; setsid sleep TOKEN & echo ready; wait"#;
     let keeper = detached(&token, script, &folder.path().join("output")).await;
     signal(&keeper, ProcessSignal::Term).expect("it is there");
-    // SIGTERM is ignored; SIGKILL follows after the grace.
+    // The tree ignores SIGTERM. SIGKILL follows after the grace.
     wait_until("all is gone", SOON, || {
         running(&token).is_empty() && !is_alive(&keeper)
     })
@@ -154,7 +154,7 @@ async fn deaf_tree_ends_with_its_keeper() {
     );
 }
 
-/// The keeper is stopped while it gets a detach and then a SIGTERM. It wakes up to both at once.
+/// The keeper is suspended while it gets a detach and then a SIGTERM. When it continues, it finds both.
 async fn sigterm_after_a_pending_detach_ends_the_tree() {
     let token = token();
     let folder = tempfile::tempdir().expect("a folder");
@@ -192,8 +192,8 @@ async fn sigterm_after_a_pending_detach_ends_the_tree() {
     .await;
 }
 
-/// The keeper was killed, and the shell with it. The process that the shell had started is still running, and only its
-/// marker identifies it.
+/// The keeper was killed, and its shell was killed too. The process that the shell had started is still running, and
+/// only the marker identifies this process.
 async fn reattached_without_its_keeper() {
     let token = token();
     let folder = tempfile::tempdir().expect("a folder");
@@ -251,7 +251,7 @@ async fn refused() {
         matches!(refusal, DetachTreeError::OutputFile { .. }),
         "{refusal}"
     );
-    // The tree is contained as before.
+    // The containment of the tree has not changed.
     let (verified, _) = call.force_and_wait().await;
     assert_eq!(verified, proof(Containment::Keeper));
     let after = call

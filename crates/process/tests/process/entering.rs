@@ -1,5 +1,5 @@
-//! Processes that enter a PID namespace outside of their call. The first process of that namespace adopts their
-//! orphans.
+//! Processes that enter a PID namespace that does not belong to their call. The first process of that namespace adopts
+//! their orphaned children.
 
 use std::process::{Child, Command};
 use std::time::Duration;
@@ -68,7 +68,7 @@ impl Drop for Namespace {
     }
 }
 
-/// Regression: the tree was proved empty while the orphan was running.
+/// Regression: the library reported a proof that the tree was empty, but the orphan was still running.
 async fn orphans_are_found_by_their_marker() {
     let (namespace, token) = (Namespace::begin().await, token());
     let script = format!(
@@ -104,7 +104,7 @@ async fn a_process_that_was_seen_there_lowers_the_evidence() {
     assert_eq!(verified, EndProof::ProcessGroupEmpty);
     let searched = call.handle.status().borrow().searched;
     assert_eq!(searched, Some(SearchReason::Entered));
-    // The weaker evidence does not cover these processes.
+    // The weaker proof does not include these processes, so the test kills them.
     for (pid, _) in running(&token) {
         kill(pid, Signal::KILL);
     }

@@ -1,4 +1,4 @@
-//! Errors of launches that cannot succeed name the missing item.
+//! Launches that cannot succeed: the error names the missing item.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -29,7 +29,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// The error of a launch, either returned at once or reported by the keeper.
+/// The error of a launch. The launch returns the error at once, or the keeper reports it later.
 async fn launch_error(spec: ProcessSpec, level: Containment) -> Arc<LaunchError> {
     let (handle, driver, mut output) = match launch(spec) {
         Ok(launched) => launched,
@@ -38,7 +38,7 @@ async fn launch_error(spec: ProcessSpec, level: Containment) -> Arc<LaunchError>
     let mut tasks = tokio::task::JoinSet::new();
     tasks.spawn(driver);
     let error = handle.wait_started().await.expect_err("it cannot start");
-    // Every other wait has a result, too.
+    // All other waits return a result too.
     assert!(matches!(
         handle.wait_exited().await,
         Err(ProcessWaitError::NeverStarted(_))

@@ -1,4 +1,4 @@
-//! Trees that resist being ended.
+//! Trees of processes that try to survive a kill.
 
 use std::time::Duration;
 
@@ -9,8 +9,9 @@ use crate::support::{
     assert_nothing_runs, on_both_levels, proof, run, shell, token, trial, wait_until,
 };
 
-/// Alone on two cores, a keeper needs 10 to 200 ms for each of these trees, and a sweep up to a second. But a fork bomb
-/// takes the processor from all processes, including concurrent tests. The tests check only that the tree ends at all.
+/// On an otherwise idle machine with two cores, a keeper needs 10 to 200 ms to kill each of these trees. A sweep needs
+/// up to a second. But a fork bomb takes processor time from all other processes, including tests that run at the same
+/// time. So the tests only check that the tree ends at all.
 const CONVERGES_MAX: Duration = Duration::from_secs(15);
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -34,7 +35,7 @@ pub(crate) fn trials() -> Vec<Trial> {
     trials
 }
 
-/// Several long-lived parents, which concurrently start children that end at once.
+/// Several long-lived processes, which all keep starting children that end at once.
 async fn short_lived_children(level: Containment) {
     let token = token();
     let script = r#"trap "" TERM; : TOKEN; f() { echo up; while :; do (:) & (sh -c : TOKEN) & wait; done; }; f & f & f & f"#;
@@ -46,7 +47,8 @@ async fn short_lived_children(level: Containment) {
     assert_nothing_runs(&token);
 }
 
-/// Every process starts two more, down to a depth that limits them to 2,000, so that the machine survives a failure.
+/// Every process starts two more. The depth is limited, so that there are at most 2,000 processes, and the machine
+/// survives if the test fails.
 async fn growing_bomb(level: Containment) {
     let token = token();
     let script = r#"trap "" TERM; : TOKEN; b() { [ $1 -gt 0 ] || { echo deep; sleep TOKEN; return; }; b $(($1-1)) & b $(($1-1)) & wait; }; b 9"#;
@@ -58,10 +60,11 @@ async fn growing_bomb(level: Containment) {
     assert_nothing_runs(&token);
 }
 
-/// A process that starts its successor and ends, for ever. Its pid is stale by the time it is read.
+/// A process that starts its successor and ends, and so on for ever. When a pid has been read from `/proc`, its process
+/// has already ended.
 async fn chain_that_never_stays(level: Containment) {
     let token = token();
-    // Several chains, so that one of them is always between two pids.
+    // Several chains run, so that at any time one of them is just changing from one process to the next.
     let script = r#"c() { (trap "" TERM; c) & }; : TOKEN; echo up; c; c; c; exit 0"#;
     let script = format!("ulimit -s 1024; {script}");
     let mut call = run(shell(&script, &token, level));
@@ -72,8 +75,9 @@ async fn chain_that_never_stays(level: Containment) {
     assert_nothing_runs(&token);
 }
 
-/// The process leaves two sessions, loses its parents, and is mostly in the middle of an exec, where it has no
-/// environment that could identify it. Many tries, because the point at which the sweep finds the process matters.
+/// The process leaves two sessions and loses its parents. Most of the time, it is in the middle of an exec, where it
+/// has no environment that could identify it. The test is repeated many times, because the result depends on the moment
+/// at which a sweep finds the process.
 async fn leaves_twice_while_it_is_looked_for(level: Containment) {
     const TRIES: usize = 60;
     let mut tokens = Vec::new();
@@ -91,7 +95,7 @@ async fn leaves_twice_while_it_is_looked_for(level: Containment) {
     }
 }
 
-/// Like [`chain_that_never_stays`], but with a new session at every step, so that no group contains two processes.
+/// Like [`chain_that_never_stays`], but each process is in a new session, so that no group contains two processes.
 async fn chain_of_new_sessions() {
     let token = token();
     let script = r#"hop='setsid sh -c "$HOP" TOKEN & exit 0'; HOP=$hop; export HOP; trap "" TERM; echo up; eval "$HOP""#;

@@ -1,4 +1,4 @@
-//! Keepers that serve one call after another, and processes that this process adopts from a killed keeper.
+//! Keepers that serve one call after another. If a keeper is killed, the test process adopts its processes.
 
 use std::collections::HashSet;
 use std::process::{Command, Stdio};
@@ -19,7 +19,7 @@ use crate::support::{
 /// Time limit for operations that take milliseconds.
 const SOON: Duration = Duration::from_secs(5);
 
-/// Script that leaves its group, its session and its environment, and then kills its keeper.
+/// Script whose processes leave their group, their session and their environment. The script then kills its keeper.
 const ESCAPES: &str = "setsid env -i sleep TOKEN & (setsid sh -c 'sleep TOKEN; :' &); echo away; kill -9 $PPID; sleep TOKEN";
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -76,7 +76,7 @@ pub(crate) fn trials() -> Vec<Trial> {
 fn with(keepers: &Arc<Keepers>, script: &str, token: &str) -> ProcessSpec {
     ProcessSpec {
         containment: ContainmentChoice::Keeper(Arc::clone(keepers)),
-        // Two calls of a test share the token.
+        // A new token, because two calls of a test have the same token.
         marker: crate::support::token().into(),
         ..shell(script, token, Containment::Keeper)
     }
@@ -86,7 +86,7 @@ fn keeper_of(call: &Running) -> ProcessIdentity {
     call.handle.keeper_identity().expect("it has one").clone()
 }
 
-/// Waits until the driver has returned the keeper.
+/// Waits until the driver has ended, which makes the keeper idle.
 async fn over(mut call: Running) {
     call.handle.wait_empty().await.expect("watched");
     while call.driver.join_next().await.is_some() {}
@@ -110,7 +110,7 @@ async fn one_serves_call_after_call() {
         assert_eq!(verified, EndProof::ProcessTreeEmpty);
         over(call).await;
     }
-    // A force does not end the keeper.
+    // A force ends the tree, but not the keeper.
     let mut deaf = run(with(
         &keepers,
         r#"trap "" TERM; echo ready; sleep TOKEN & wait"#,
@@ -125,7 +125,7 @@ async fn one_serves_call_after_call() {
     over(after).await;
 }
 
-/// The owner only waits, like an owner that is paused.
+/// The owner only waits, like an owner that has been paused.
 async fn tree_ends_at_a_deadline_that_is_not_postponed() {
     let (keepers, token) = (Keepers::new(keeper_program()), token());
     let put_off = |left| keepers.postpone_deadline(left).expect("there is memory");
@@ -133,7 +133,7 @@ async fn tree_ends_at_a_deadline_that_is_not_postponed() {
     let script = r#"trap "" TERM; echo ready; setsid sleep TOKEN & sleep TOKEN"#;
     let mut deaf = run(with(&keepers, script, &token));
     deaf.read_until("ready").await;
-    // The deadline is postponed before it has passed. From then on, it applies to this tree too.
+    // The deadline is postponed before it passes. From then on, the new deadline applies to this tree too.
     put_off(Duration::from_mins(10));
     tokio::time::sleep(Duration::from_millis(400)).await;
     assert!(sleepers(&token) > 0, "its deadline was put off");
@@ -162,7 +162,7 @@ async fn idle_ones_are_few() {
     let calls: Vec<_> = (0..10)
         .map(|_| run(with(&keepers, "sleep 0.2", &token)))
         .collect();
-    // A keeper whose call ended during the launches has served twice.
+    // If a call ended while others were still being launched, its keeper has served two calls.
     let all: HashSet<_> = calls.iter().map(keeper_of).collect();
     assert!(all.len() > 4, "{all:?}");
     for call in calls {
@@ -194,7 +194,7 @@ async fn closing_ends_the_idle_ones() {
     assert!(is_alive(&keeper), "it is kept");
     keepers.close();
     assert!(!is_alive(&keeper));
-    // A later call still gets a keeper, but that keeper is not kept.
+    // A later call still gets a keeper, but this keeper exits after the call.
     let late = run(with(&keepers, "true", &token));
     let keeper = keeper_of(&late);
     over(late).await;
@@ -240,7 +240,7 @@ async fn a_call_has_its_own_environment() {
     assert_eq!(two.read_all().await, "two\n0\n/\n");
 }
 
-/// Signals of a call that has just ended never hit the next call of its keeper.
+/// A signal for a call that has just ended never reaches the next call of the same keeper.
 async fn a_late_force_spares_the_next_call() {
     let (keepers, token) = (Keepers::new(keeper_program()), token());
     for _ in 0..100 {
@@ -273,7 +273,7 @@ async fn orphans_are_adopted_and_ended() {
     let verified = call.handle.wait_empty().await.expect("watched");
     assert_eq!(verified, EndProof::ProcessTreeEmpty);
     let status = call.handle.status().borrow().clone();
-    // Empty if the keeper was killed before it reported the start of the command.
+    // The list is empty if the keeper was killed before it reported the start of the command.
     assert_eq!(
         status.exited.unwrap_or(ExitInfo::Unknown),
         ExitInfo::Unknown
@@ -290,7 +290,7 @@ async fn orphans_of_two_calls() {
         let verified = call.handle.wait_empty().await.expect("watched");
         assert_eq!(verified, EndProof::ProcessTreeEmpty);
     }
-    // A tree with a living keeper is not touched.
+    // The processes of a tree with a living keeper are not killed.
     let left = crate::support::running(&token);
     assert!(
         left.iter()
@@ -303,7 +303,7 @@ async fn orphans_of_two_calls() {
     assert_nothing_runs(&token);
 }
 
-/// Regression: children from before an `exec` were killed as if they were adopted.
+/// Regression: children that the process had before an `exec` were killed as if they had been adopted.
 async fn inherited_children_are_spared() {
     let mut command = Command::new("setsid");
     let mut inherited = command

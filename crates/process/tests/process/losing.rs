@@ -1,4 +1,4 @@
-//! An owner or a keeper that is killed, or does not answer.
+//! An owner or a keeper that is killed, or that does not react.
 
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -14,7 +14,7 @@ use crate::support::{
     assert_nothing_runs, kill, proof, run, running, shell, sleepers, token, trial, wait_until,
 };
 
-/// Guaranteed time for the end of the tree of a killed owner.
+/// Maximum time from the kill of an owner until its tree has ended.
 const ORPHAN_MAX: Duration = Duration::from_secs(2);
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -36,7 +36,8 @@ pub(crate) fn trials() -> Vec<Trial> {
 
 const DEAF: &str = r#"trap "" TERM HUP INT; setsid env -i sleep TOKEN & sleep TOKEN & (setsid sh -c "sleep TOKEN" &); echo ready; wait"#;
 
-/// Main function of an owner. Launches the command, prints `ready` after the command has, and waits to be killed.
+/// Main function of an owner. It launches the command, prints `ready` after the command has printed `ready`, and waits
+/// to be killed.
 pub(crate) fn own(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let mut next = || {
         args.next()
@@ -117,7 +118,7 @@ async fn killed_keeper() {
     wait_until("all sleep", ORPHAN_MAX, || sleepers(&token) == 3).await;
     let keeper = call.handle.keeper_identity().expect("it has one").clone();
     kill(keeper.pid, Signal::KILL);
-    // No caller forces the tree, but without its keeper no process of it remains.
+    // No caller has forced the tree. But the keeper has ended, so no process of the tree may remain.
     assert_eq!(
         call.handle.wait_empty().await.expect("watched"),
         EndProof::ProcessGroupEmpty
@@ -173,7 +174,7 @@ async fn signalled_keeper_stays() {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT] {
         kill(keeper.pid, signal);
     }
-    // A round trip as barrier: the keeper reads the ask after the signals.
+    // The keeper reads the ask below after the signals. So when the tree is empty, the keeper has handled the signals.
     assert!(is_alive(&keeper));
     assert_eq!(call.handle.members().await.len(), 2);
     call.handle.ask();

@@ -1,4 +1,5 @@
-//! Process containment, checked from outside: every test reads `/proc` afterwards, not the library's records.
+//! Process containment, checked from outside: after the actions, every test reads `/proc` itself and does not use the
+//! records of the library.
 //!
 //! This binary also starts itself as a keeper, and as an owner that is killed. Therefore it has its own `main`, which
 //! selects the role before the test harness starts.

@@ -1,4 +1,4 @@
-//! Output: complete, in order, bounded in memory, and never a reason to wait.
+//! The output of commands: it is complete, in order, uses a limited amount of memory, and never delays a call.
 
 use std::time::{Duration, Instant};
 
@@ -81,7 +81,7 @@ async fn unread_output_delays_no_kill(level: Containment) {
     let token = token();
     let mut call = run(shell("exec yes TOKEN", &token, level));
     let main = call.handle.wait_started().await.expect("it starts");
-    // `yes` sleeps only when the pipe is full.
+    // `yes` is in the state "sleeping" only if the pipe is full.
     let state = || std::fs::read_to_string(format!("/proc/{}/stat", main.pid)).unwrap_or_default();
     let is_yes = || {
         running(&token)
@@ -96,7 +96,7 @@ async fn unread_output_delays_no_kill(level: Containment) {
     assert_eq!(verified, proof(level));
     assert!(took < SOON / 4, "{took:?}");
     assert_nothing_runs(&token);
-    // The bytes in the pipe can still be read. Then the output ends.
+    // The bytes that are in the pipe can still be read. After them, the output ends.
     let printed = call.read_all().await;
     assert!(
         printed.len() >= 4096 && printed.starts_with(&token),
@@ -110,7 +110,8 @@ async fn a_held_pipe_delays_nothing(level: Containment) {
     let script = "setsid sleep TOKEN & echo one; echo two >&2; head -c 50000 /dev/zero | tr '\\0' x; echo; echo end";
     let start = Instant::now();
     let mut call = run(shell(script, &token, level));
-    // The test reads only after the shell has exited, so all output comes from the pipe's content at that time.
+    // The test reads only after the shell has exited. So all output that it reads was in the pipe at the exit of the
+    // shell.
     assert_eq!(
         call.handle.wait_exited().await.expect("watched"),
         ExitInfo::Code(0)
@@ -124,12 +125,12 @@ async fn a_held_pipe_delays_nothing(level: Containment) {
 }
 
 async fn endless_background_output(level: Containment) {
-    /// Capacity of a pipe: the maximum number of bytes in it when the shell exited.
+    /// Capacity of a pipe. When the shell exited, the pipe contained at most this number of bytes.
     const PIPE_BYTES: usize = 64 * 1024;
     let token = token();
     let script = "yes TOKEN & yes TOKEN & sleep 0.05; echo last";
     let mut call = run(shell(script, &token, level));
-    // A slow reader, so that the writers are always ahead.
+    // The reader is slow, so that the writers always have more output ready.
     let mut buffer = [0; 32];
     let (mut all, mut after_exit) = (Vec::new(), 0);
     loop {
@@ -159,7 +160,8 @@ async fn leftovers_can_be_read(level: Containment) {
     let token = token();
     let folder = tempfile::tempdir().expect("a folder");
     let go = folder.path().join("go");
-    // A background child that prints only after the file exists and the shell is gone, also as a zombie.
+    // A background child that prints only after the file exists and the shell is gone. A shell that is a zombie is not
+    // gone.
     let script = "(while kill -0 $$ 2>/dev/null || [ ! -e GO ]; do sleep 0.01; done; echo later TOKEN) & echo now";
     let script = script.replace("GO", go.to_str().expect("text"));
     let mut call = run(shell(&script, &token, level));

@@ -1,4 +1,5 @@
-//! Asking, forcing, and ending without a signal; also the ownership of processes.
+//! Trees that are asked, trees that are forced, and trees that end without a signal. Also tests which processes belong
+//! to a tree.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use crate::support::{
     wait_until,
 };
 
-/// Time limit of the ladder's force. A kill must take far less.
+/// Time limit of the force in a stop. A kill must take much less time.
 const FORCE_MAX: Duration = Duration::from_secs(1);
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -78,9 +79,9 @@ async fn ends_by_itself(level: Containment) {
     let main = call.handle.identity().expect("it had started");
     assert!(!is_alive(&main));
     assert_nothing_runs(&token);
-    // The process was reaped, not left as a zombie.
+    // The process was reaped. It is not a zombie.
     assert_ne!(identity_of(main.pid), Some(main));
-    // The driver ends with its tree, and a late stop changes nothing.
+    // The driver ends when its tree has ended. A later stop changes nothing.
     call.driver
         .join_next()
         .await
@@ -119,7 +120,7 @@ async fn deaf_tree_is_forced(level: Containment) {
     call.read_until("ready").await;
     wait_until("both sleep", FORCE_MAX, || sleepers(&token) == 2).await;
     call.handle.ask();
-    // The shell ignores SIGTERM, and its children inherit that. The second ask is a barrier.
+    // The shell ignores SIGTERM, and so do its children. The second ask makes sure that the first ask has been handled.
     call.handle.ask();
     assert_eq!(
         call.handle.members().await.len(),
@@ -134,7 +135,7 @@ async fn deaf_tree_is_forced(level: Containment) {
     assert_nothing_runs(&token);
 }
 
-/// Only a keeper can contain this process: it has no group, no session, no marker and no parent.
+/// A process without a parent that has left its group, its session and its environment. Only a keeper can contain it.
 async fn double_fork_with_empty_environment() {
     let token = token();
     let script = "(setsid env -i sh -c 'trap \"\" TERM; sleep TOKEN & wait' &) ; echo gone";
@@ -211,7 +212,7 @@ async fn leftovers_stay_and_are_named(level: Containment) {
         identity_of(members[0].identity.pid),
         Some(members[0].identity.clone())
     );
-    // The tree ends without a signal of the handle, and emptiness is still seen.
+    // The tree ends without a signal from the handle. The handle still reports that the tree is empty.
     allstop_process::signal(&members[0].identity, allstop_process::ProcessSignal::Term)
         .expect("it is there");
     assert_eq!(

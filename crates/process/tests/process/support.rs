@@ -1,4 +1,4 @@
-//! Launching from a test, and reading `/proc` without the library.
+//! Launches commands in tests, and reads `/proc` without the library.
 
 use std::ffi::OsString;
 use std::future::Future;
@@ -14,11 +14,11 @@ use allstop_process::{
 use libtest_mimic::{Failed, Trial};
 use tokio::task::JoinSet;
 
-/// Time limit of a test on any machine. A hang is a failure.
+/// Time limit of a test on any machine. If a test hangs, it fails after this time.
 const TEST_MAX: Duration = Duration::from_mins(1);
 
-/// A unique duration for `sleep`. It identifies a test's sleepers by their command line, regardless of their
-/// environment, group, session and parent.
+/// A unique duration for `sleep`. The command line of a test's `sleep` processes contains this duration, so they can be
+/// found in any environment, group and session, and below any parent.
 pub(crate) fn token() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!(
@@ -39,7 +39,7 @@ pub(crate) fn keeper_program() -> KeeperProgram {
     }
 }
 
-/// Both levels, for tests of rules that apply to both.
+/// Both levels of containment, for tests of rules that apply to both.
 pub(crate) const LEVELS: [Containment; 2] = [Containment::Keeper, Containment::GroupAndMarker];
 
 pub(crate) fn choice(level: Containment) -> ContainmentChoice {
@@ -106,7 +106,7 @@ impl Running {
         }
     }
 
-    /// Reads until this text was printed. The text is a barrier that shows the progress of the script.
+    /// Reads until this text was printed. A test uses the text to wait for a certain point of the script.
     pub(crate) async fn read_until(&mut self, text: &str) {
         let mut all = String::new();
         let mut buffer = [0; 4096];
@@ -164,7 +164,7 @@ pub(crate) fn assert_nothing_runs(token: &str) {
     assert!(left.is_empty(), "left over: {left:?}");
 }
 
-/// Waits for a change of another process, for which no event exists that a test could await.
+/// Waits until another process has changed. No event exists for such a change, so this function checks repeatedly.
 pub(crate) async fn wait_until(
     what: &str,
     limit: Duration,
@@ -200,7 +200,7 @@ pub(crate) fn trial<F: Future<Output = ()>>(
     })
 }
 
-/// One test per level of containment.
+/// Creates one test for each level of containment.
 pub(crate) fn on_both_levels<F: Future<Output = ()>>(
     name: &str,
     test: impl Fn(Containment) -> F + Copy + Send + 'static,

@@ -12,7 +12,7 @@ use crate::{by_user, root};
 
 const SOON: Duration = Duration::from_secs(3);
 
-/// The process ignores the ask, and is detached during the grace. The receipt of the stop lists it.
+/// The process ignores SIGTERM, and is detached during the grace. The receipt of the stop lists the process.
 #[tokio::test]
 async fn stop_names_a_process_that_is_detached_meanwhile() {
     let folder = tempfile::tempdir().expect("a folder");

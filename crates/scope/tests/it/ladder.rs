@@ -1,4 +1,4 @@
-//! Ask → grace → force → account.
+//! The steps of a stop: ask → grace → force → account.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -246,7 +246,7 @@ async fn future_stopped_before_its_first_poll_never_begins() {
     assert!(!began.load(Ordering::Relaxed));
     assert_eq!(work.await, Err(WorkLost::Dropped));
     assert!(receipt.quiet());
-    // Nothing has happened, so the outcome is known, regardless of the effect of a repetition.
+    // The call has not begun, so its outcome is known, and the effect of a repetition does not matter.
     let ItemState::Stopped { how, .. } = &receipt.items()[0].state else {
         panic!("{receipt:?}")
     };
@@ -255,7 +255,8 @@ async fn future_stopped_before_its_first_poll_never_begins() {
 
 #[tokio::test]
 async fn a_thread_is_called_not_begun_only_if_it_never_began() {
-    // The system decides which of the two is first. A thread that began is never reported as not begun.
+    // Either the thread or the stop is first; the system decides that. If the thread has begun, it is never reported as
+    // not begun.
     for _ in 0..200 {
         let scope = root();
         let began = Arc::new(AtomicBool::new(false));
@@ -282,7 +283,7 @@ async fn a_thread_is_called_not_begun_only_if_it_never_began() {
 
 #[tokio::test(start_paused = true)]
 async fn future_has_ended_once_its_values_are_dropped() {
-    /// Its drop records whether the scope already reports quiet.
+    /// When this value is dropped, it records whether the scope already reports quiet.
     struct Held {
         scope: allstop_scope::Scope,
         quiet: Arc<AtomicBool>,
@@ -298,7 +299,7 @@ async fn future_has_ended_once_its_values_are_dropped() {
         scope: scope.clone(),
         quiet: Arc::clone(&quiet),
     };
-    // A hand-written future keeps its captures after it has returned.
+    // A hand-written future keeps its captured values after it has returned.
     let work = scope
         .spawn(future("by hand"), |_| {
             std::future::poll_fn(move |_| {

@@ -1,4 +1,4 @@
-//! Processes that are launched while a stop is accepted.
+//! Processes that are being launched when a stop is accepted.
 
 #![expect(
     clippy::disallowed_methods,
@@ -14,7 +14,7 @@ use allstop_scope::{SpawnProcessError, WorkSpec};
 
 use crate::{by_user, root};
 
-/// A sleep that is easy to find in `/proc`.
+/// A `sleep` command that is easy to find in `/proc`.
 fn sleep(duration: &str) -> ProcessSpec {
     ProcessSpec {
         program: "sleep".into(),
@@ -51,7 +51,8 @@ async fn launch_is_either_in_the_receipt_or_never_ran() {
             })
         };
         go.send(()).expect("the launcher waits");
-        // From long before the launch until after it, in steps of a few microseconds.
+        // The time of the stop moves in steps of a few microseconds, from long before the launch until after the
+        // launch.
         for _ in 0..round * 40 {
             std::hint::spin_loop();
         }

@@ -1,4 +1,4 @@
-//! Scopes through their public interface, on paused time where time matters.
+//! Tests of scopes through their public interface. The clock is paused where time matters.
 
 #[cfg(target_os = "linux")]
 mod detaching;
@@ -17,7 +17,7 @@ use allstop_core::receipt::ItemKind;
 use allstop_core::{Cause, CauseKind, Extent};
 use allstop_scope::{RootOptions, Scope, StopRequest, WorkSpec};
 
-/// A root on the current runtime.
+/// A root scope on the current runtime.
 fn root() -> Scope {
     Scope::root("test", RootOptions::current())
 }
@@ -32,7 +32,8 @@ fn by_user() -> StopRequest {
 
 const GRACE: Duration = allstop_scope::GRACE_DEFAULT;
 
-/// Waits until the spawned work has been polled once. A stop before the first poll would end it as not begun.
+/// Waits until the spawned work has been polled once. If a stop came before the first poll, the work would end as not
+/// begun.
 async fn begun() {
     tokio::task::yield_now().await;
 }

@@ -1,4 +1,4 @@
-//! Units within units: their paths, and scopes that move from one unit to another.
+//! Units inside units: their paths, and scopes that move from one unit to another.
 
 use std::time::Duration;
 
@@ -33,7 +33,7 @@ fn ids(items: &[allstop_core::receipt::ReceiptItem]) -> Vec<&str> {
     items.iter().map(|item| &*item.id).collect()
 }
 
-/// Starts work that runs until it is stopped.
+/// Starts work that runs until a stop.
 fn waits(scope: &Scope) {
     let work = scope.spawn(future("waits"), |cx| async move {
         cx.stopped_at("wait").await;
@@ -83,7 +83,7 @@ async fn scopes_nest_deeper_than_a_stack_is() {
     let second = root.stop(by_user()).await;
     assert_eq!(second.outcome(), Some(NothingToStop::AlreadyEnded));
     drop(root);
-    // The last handle of all these scopes.
+    // This is the last handle of all these scopes.
     drop(deepest);
 }
 
@@ -114,7 +114,7 @@ async fn moved_scope_keeps_its_children_but_no_outer_deadline() {
     agent.move_below(&background).expect("nothing is stopped");
     assert!(turn.is_quiet() && inner.time_left().is_none());
     assert_eq!(ids(&background.running()), ["call_1/call_2", "bg_1"]);
-    // Running work keeps its path. Work that begins now has the path of its new position.
+    // Running work keeps its path. Work that begins after the move has the path of its new position.
     let later = unit(&agent, ItemKind::ToolCall, "call_3");
     assert_eq!(later.item_path().as_deref(), Some("bg_1/call_3"));
     tokio::time::sleep(Duration::from_secs(2)).await;

@@ -99,7 +99,7 @@ async fn preview_lists_running_work_and_stops_nothing() {
     assert!(scope.stop(by_user()).await.quiet());
 }
 
-/// The id decides which of two stops of one millisecond is the later one.
+/// If two stops have the same time in milliseconds, the id decides which stop is the later one.
 #[tokio::test]
 async fn stop_ids_are_in_the_order_of_the_stops() {
     let options = RootOptions::current();

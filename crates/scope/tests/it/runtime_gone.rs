@@ -1,4 +1,4 @@
-//! A runtime that shuts down while a stop climbs its ladder: the stop is answered, and the tree is freed.
+//! A runtime that shuts down during a stop: the stop is answered, and the tree is freed.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -15,8 +15,8 @@ fn runtime() -> Runtime {
     builder.build().expect("a thread is all it needs")
 }
 
-/// A stop that waits for work that does not observe it. The returned clock belongs to the tree, which holds it until
-/// the tree is freed.
+/// A stop that waits for work, while the work does not observe the stop. The tree has a reference to the returned clock
+/// until the tree is freed.
 fn stop_under_way(
     runtime: &Runtime,
     of_part: impl FnOnce(&Scope),
@@ -70,7 +70,7 @@ fn dropped_account_frees_its_tree() {
 fn stop_after_the_end_of_its_runtime_is_answered_at_once() {
     let runtime = runtime();
     let root = runtime.block_on(async { Scope::root("test", RootOptions::current()) });
-    // The stop would wait for this engine.
+    // Without the shutdown of the runtime, the stop would wait for this engine.
     let engine = root.attach_engine();
     drop(runtime);
     let stop = root.stop(by_user());
@@ -99,7 +99,7 @@ fn wide_stop_wakes_work_of_other_runtimes() {
         });
         drop(waits.expect("nothing is stopped yet"));
     }
-    // The runtime returns to its main future at intervals, which may be before all other futures have been polled.
+    // The runtime polls its main future from time to time, even if it has not polled all other futures yet.
     let run_all = || {
         work.block_on(async {
             for _ in 0..PARTS {

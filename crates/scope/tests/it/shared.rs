@@ -1,4 +1,4 @@
-//! Scopes that share the group of their parent scope. Users cannot distinguish them from other scopes.
+//! Scopes that share the group of their parent scope. For users, these scopes behave like all other scopes.
 
 #![expect(
     clippy::disallowed_methods,
@@ -54,13 +54,13 @@ async fn stop_of_one_call_reaches_no_other() {
     assert_eq!(first.await.expect("it heard"), deadline);
     let narrow = narrow.await;
     assert_eq!(ids(narrow.items()), ["call_1"]);
-    // Waiters of the sibling scope have been woken, and continue to wait.
+    // The waiters of the sibling scope have been woken, but continue to wait.
     tokio::time::sleep(Duration::from_secs(1)).await;
     assert_eq!(ids(&run.running()), ["call_2"]);
     assert!(!other.is_stopped() && !turn.is_stopped() && !run.is_stopped());
     let wide = run.stop(by_user());
     assert_eq!(second.await.expect("it heard").kind, CauseKind::User);
-    // Only the receipt of the narrow stop contains the work that ended under it.
+    // The work that ended because of the narrow stop is only in the receipt of the narrow stop.
     assert_eq!(ids(wide.await.items()), ["call_2"]);
     assert_eq!(one.cause(), Some(deadline));
 }
@@ -157,7 +157,7 @@ async fn a_token_is_cancelled_by_stops_of_its_scope_alone() {
     assert!(of_other.is_cancelled());
 }
 
-/// The narrow stop is over, and its remaining work is still running.
+/// The narrow stop is over, but some of its work still runs.
 #[tokio::test]
 async fn account_below_an_answered_stop_uses_the_running_stop() {
     let run = root();

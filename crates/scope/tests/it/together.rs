@@ -1,4 +1,4 @@
-//! One stop of several scopes: one id, one ladder, one receipt.
+//! One stop of several scopes, with one id, one grace and one receipt.
 
 use allstop_core::receipt::{ItemState, NothingToStop};
 use allstop_core::{Cause, CauseKind, Extent, Receipt};
@@ -6,7 +6,7 @@ use allstop_scope::{Scope, ScopeOptions, StopRequest};
 
 use crate::{begun, by_user, future, root};
 
-/// Two scopes with a common parent, and a waiting future in each.
+/// Two scopes with a common parent. A waiting future runs in each scope.
 async fn two() -> (Scope, [Scope; 2]) {
     let root = root();
     let both = ["turn", "background"].map(|name| {
@@ -47,7 +47,7 @@ async fn several_scopes_have_one_stop_and_others_run_on() {
     assert_eq!(receipt.request().extent, Extent::TurnAndBackground);
     assert!(receipt.quiet() && receipt.cancel_observed());
     assert_eq!(names(&receipt), ["turn", "background"]);
-    // The turn writes its own part of this stop.
+    // The turn gets its own part of the receipt of this stop.
     let part = of_turn.receipt().await;
     assert_eq!(part.stop_id(), receipt.stop_id());
     assert_eq!(part.request().extent, Extent::Turn);
@@ -66,7 +66,7 @@ async fn the_same_stop_again_joins_and_a_wider_one_does_not() {
     assert_ne!(narrow.request().stop_id, wide.request().stop_id);
     let again = root.accept_stop_of(&both, of_both()).begin();
     assert_eq!(again.request().stop_id, wide.request().stop_id);
-    // The first cause stays.
+    // A later stop does not change the first cause.
     assert_eq!(both[0].cause().unwrap().kind, CauseKind::Deadline);
     assert_eq!(both[1].cause().unwrap().kind, CauseKind::User);
     let (wide, again) = (wide.receipt().await, again.receipt().await);
@@ -92,7 +92,8 @@ async fn scopes_that_have_ended_are_left_out() {
     assert_eq!(empty.outcome(), Some(NothingToStop::AlreadyEnded));
 }
 
-/// The barriers are closed between the two steps. The work is still asked.
+/// The stop is accepted, which closes the barriers, and is then dropped without a call of `begin`. The work is still
+/// asked.
 #[tokio::test(start_paused = true)]
 async fn stop_that_is_accepted_and_dropped_is_carried_out() {
     let (root, both) = two().await;

@@ -1,4 +1,4 @@
-//! Extents, causes, deadlines and the barrier over a tree of scopes.
+//! Extents, causes, deadlines and the barrier in a tree of scopes.
 
 #![expect(
     clippy::disallowed_methods,
@@ -465,6 +465,6 @@ async fn scopes_may_be_nested_deeper_than_a_stack_is() {
         chain.push(child);
     }
     assert!(chain[0].is_quiet());
-    // From the deepest scope upwards, so that no drop triggers another drop.
+    // Drops the deepest scope first, so that no drop causes another drop.
     while chain.pop().is_some() {}
 }

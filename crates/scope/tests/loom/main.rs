@@ -1,11 +1,13 @@
 //! Models of the synchronisation of scopes. loom tries every interleaving of a few threads.
 //!
-//! The modules below are the crate's own source files, not copies; only their primitives are replaced. `sync` provides
+//! The modules below are the crate's own source files, not copies. Only their primitives are replaced. `sync` provides
 //! primitives that loom observes, and a simulated process that can be asked and killed. Tokens, wake-ups and answers
-//! are doubles that keep the contract of tokio's types. Time passes as fast as the scheduler chooses: a grace of zero
-//! and every round of force may be over before any other thread has moved.
+//! are simple replacements that keep the contract of tokio's types. The scheduler chooses how fast time passes: a grace
+//! of zero and every round of force may be over before any other thread has run.
 //!
-//! The standard library counts references, and loom does not observe these counts. The one action that depends on a
+//! The standard library counts references, and loom does not observe these counts. Only one action depends on a count:
+//! a child leaves its parent after its last handle is dropped. This action happens under the parent's lock, which loom
+//! observes.
 //! count is a child that leaves its parent. It happens under the parent's lock, which loom observes.
 
 #![allow(
@@ -35,7 +37,7 @@ mod scope;
 mod stop;
 #[path = "../../src/work.rs"]
 mod work;
-// The types that `allstop_core::decision` imports from its crate.
+// Types that `allstop_core::decision` imports from its own crate.
 use allstop_core::cause;
 
 mod sync;

@@ -1,4 +1,5 @@
-//! Random sequences of events over several turns, cut anywhere, then committed, stopped or crashed.
+//! Random sequences of events over several turns. Each sequence is cut at any point, and then the turn is committed,
+//! stopped or crashed.
 
 mod transitions;
 mod tries;
@@ -13,7 +14,7 @@ use crate::driver::*;
 use tries::{Try, tries};
 use turn::{ALL_ENDS, End, ends, run_turn};
 
-/// Limits of a session. Each run creates its own budget, because a run uses the budget up.
+/// Limits of a session. Each run creates a new budget from them, because a run spends its budget.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
     steps_max: Option<u32>,
@@ -63,7 +64,7 @@ fn run(limits: Limits, turns: &[Turn]) -> Session {
     session
 }
 
-/// Checks that the next message works after any history.
+/// Checks that the next turn works, whatever the history is.
 fn check_next_turn(session: &mut Session) {
     session.limits = TurnLimits::default();
     let turns = session.conversation.turns;
@@ -107,7 +108,7 @@ proptest! {
             let records = crashed.recovery_records(at());
             let mut recovered = crashed.clone();
             for (written, record) in records.iter().enumerate() {
-                // After a crash during the recovery, the next recovery writes exactly the remaining records.
+                // If a crash interrupts the recovery, the next recovery writes exactly the remaining records.
                 prop_assert_eq!(&recovered.recovery_records(at())[..], &records[written..]);
                 recovered.apply(record).expect("recovery is legal");
             }

@@ -1,4 +1,4 @@
-//! Random attempts of a driver. An illegal attempt is refused and must change nothing.
+//! Random actions of a driver. An illegal action is refused, and must change nothing.
 
 use allstop_core::decision::CommitDecision;
 use allstop_core::record::{CallOutcome, SessionRecord};
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::driver::*;
 
-/// One attempt of a driver.
+/// One action that a driver tries.
 #[derive(Debug, Clone)]
 pub(super) enum Try {
     Step { estimate: u64 },
@@ -65,7 +65,7 @@ pub(super) fn causes() -> impl Strategy<Value = CauseKind> {
     ])
 }
 
-/// Expected values, recorded by the driver.
+/// Expected values, which the driver records.
 #[derive(Debug, Default)]
 pub(super) struct Books {
     asked: Vec<ToolCall>,
@@ -79,7 +79,7 @@ impl Books {
     }
 }
 
-/// Makes the attempt and returns its records.
+/// Tries the action and returns its records.
 pub(super) fn attempt(
     draft: &mut Draft,
     decision: &CommitDecision,
@@ -100,7 +100,7 @@ pub(super) fn attempt(
             Vec::new()
         }
         Try::Answer { calls, cost } => {
-            // The provider numbers its calls from zero in each message.
+            // Like a provider that numbers the calls of each message from zero.
             let calls = (0..).zip(calls).map(|(at, asked): (u8, _)| match asked {
                 Asked::Well => call(&format!("call_{at}"), "read", json!({})),
                 Asked::Malformed => malformed(&format!("call_{at}"), "read", "{"),

@@ -1,4 +1,4 @@
-//! One turn with random attempts and one of the possible endings.
+//! One turn with random actions and one of the possible endings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,7 @@ use crate::driver::*;
 #[derive(Debug, Clone, Copy)]
 pub(super) enum End {
     Commit,
-    /// The commit's record could not be written.
+    /// The record of the commit could not be written.
     CommitFails,
     Stop {
         policy: StopPolicy,
@@ -43,7 +43,7 @@ pub(super) fn ends() -> impl Strategy<Value = End> {
     ]
 }
 
-/// One ending of each kind, for a turn that is cut at any point.
+/// One ending of each kind. Each is used for a turn that is cut at any point.
 pub(super) const ALL_ENDS: [End; 7] = [
     End::Commit,
     End::CommitFails,
@@ -79,7 +79,7 @@ pub(super) fn run_turn(session: &mut Session, steps: &[Try], end: End) {
             state.apply(&record).expect("live work and the fold agree");
             session.log.push(record);
         }
-        // After each event, the draft and the fold have the same state, and the base is unchanged.
+        // After each event, the draft and the fold of the log have equal states, and the base is unchanged.
         assert_eq!(state.open_turn(), Some(draft.state()));
         assert_eq!(draft.base(), before.conversation());
         assert_eq!(draft.state().metered(), books.metered);
@@ -209,7 +209,7 @@ fn account_of(draft: &Draft, cause: CauseKind) -> Receipt {
     Receipt::of_stop(request, findings)
 }
 
-/// Appends the records of a recovery, as the next start does.
+/// Appends the records of a recovery, as the next start of a session would.
 fn recover(session: &mut Session) {
     let records = session.state().recovery_records(at());
     session.log.extend(records);
@@ -225,7 +225,7 @@ pub(super) fn endings(records: &[SessionRecord]) -> usize {
     records.iter().filter(is_ending).count()
 }
 
-/// Checks that the end of a call with malformed arguments directly follows its start: the call is answered, never run.
+/// Checks that a call with malformed arguments is answered and never run: its end must directly follow its start.
 fn check_no_malformed_call_ran(records: &[SessionRecord]) {
     for (at, record) in records.iter().enumerate() {
         if let SessionRecord::CallStarted { call, .. } = record

@@ -1,4 +1,4 @@
-//! The end of work against its account: an item is neither lost nor listed twice.
+//! Work ends while its stop creates the receipt: an item is neither lost nor listed twice.
 
 use std::sync::Arc;
 

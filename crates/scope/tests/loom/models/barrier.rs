@@ -1,5 +1,5 @@
-//! Registering work and creating scopes, against a stop. Each is either refused or in the receipt, and the receipt
-//! waits for it.
+//! Work is registered and scopes are created during a stop. Each of them is either refused or in the receipt. If it is
+//! in the receipt, the receipt waits for its end.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::scope::Scope;
 use crate::sync::{AtomicBool, Ordering};
 use crate::work::Ending;
 
-/// Registers work in `scope`, if the barrier is open, and ends it after the stop. Returns true if the work ran.
+/// If the barrier is open, registers work in `scope` and ends the work after the stop. Returns true if the work ran.
 fn works_until_stopped(scope: &Scope, ended: &AtomicBool) -> bool {
     let Ok(registration) = scope.register(work()) else {
         return false;
@@ -26,7 +26,7 @@ fn works_until_stopped(scope: &Scope, ended: &AtomicBool) -> bool {
     true
 }
 
-/// Guarantees of every stop against one piece of work that may start concurrently.
+/// Checks the guarantees of every stop for one piece of work that may start at the same time.
 fn assert_refused_or_in_the_receipt(
     root: &Scope,
     start: impl FnOnce(&AtomicBool) -> bool + 'static,
@@ -48,7 +48,7 @@ fn assert_refused_or_in_the_receipt(
     assert!(receipt.quiet());
 }
 
-/// Checks only the start, for every interleaving. The work ends after both threads are done.
+/// Checks only the start of the work, in every interleaving. The work ends after both threads have finished.
 fn assert_refused_or_listed(root: &Scope, start: impl FnOnce() -> Option<Registration> + 'static) {
     let thread = spawn(start);
     let stop = root.stop(by_user());

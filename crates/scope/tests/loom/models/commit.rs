@@ -1,4 +1,5 @@
-//! Commit against stop: exactly one wins, and all callers receive the same verdict, with the first cause.
+//! Commit and stop at the same time: exactly one of them wins, and all callers receive the same verdict, with the first
+//! cause.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Force against work that is being created: the work is not lost.
+//! Force while work is being created: the work is not lost.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,7 +9,7 @@ use crate::scope::Scope;
 use crate::sync::{AbortHandle, Mutex, ProcessHandle};
 use crate::work::{Ending, Force};
 
-/// A task that holds its registration, like a spawned task. Dropping the task ends the work.
+/// A task that has its own registration, like a spawned task. Dropping the task ends the work.
 fn task(registration: Registration) -> AbortHandle {
     let future = Mutex::new(Some(registration));
     AbortHandle::new(move || drop(future.lock().take()))
@@ -38,7 +38,8 @@ fn immediate_force_drops_a_future_during_its_creation() {
     });
 }
 
-/// Starts a process like a scope does, if the barrier is open: registered first, then launched.
+/// If the barrier is open, starts a process in the same order as a scope: first registers the process, then launches
+/// it.
 fn launch(scope: &Scope) -> Option<(ProcessHandle, Registration)> {
     let registration = scope.node().register(work(), Force::AbortSoon).ok()?;
     let process = ProcessHandle::new();

@@ -27,7 +27,7 @@ use crate::stop::{Stop, StopRequest};
 use crate::sync::{ContainmentChoice, Handle};
 use crate::work::WorkSpec;
 
-/// Longer than any model takes, on the clock of the machine.
+/// Longer than any model runs, measured by the clock of the machine.
 const NEVER: Duration = Duration::from_hours(1);
 
 /// Tries every interleaving.
@@ -35,14 +35,14 @@ fn every_interleaving(model: impl Fn() + Send + Sync + 'static) {
     explore(None, model);
 }
 
-/// Tries every interleaving with at most this many preemptions of a thread. For models with too many interleavings to
-/// try them all.
+/// Tries every interleaving in which threads are preempted at most this many times. Used for models that have too many
+/// interleavings to try them all.
 fn interruptions(most: usize, model: impl Fn() + Send + Sync + 'static) {
     explore(Some(most), model);
 }
 
-/// True if the scopes of the model share the group of their parents. The next static records whether the model has
-/// created such scopes.
+/// True if the scopes of the model share the groups of their parents. The next static is set when the model has created
+/// such scopes.
 static SHARED: AtomicBool = AtomicBool::new(false);
 static HAS_CHILDREN: AtomicBool = AtomicBool::new(false);
 
@@ -51,7 +51,7 @@ fn explore(preemption_bound: Option<usize>, model: impl Fn() + Send + Sync + 'st
     let mut builder = loom::model::Builder::new();
     builder.preemption_bound = preemption_bound;
     let model = Arc::new(model);
-    // The rules apply both with one group for each scope and with one group for all.
+    // The rules must hold if each scope has its own group, and also if all scopes share one group.
     for shared in [false, true] {
         SHARED.store(shared, Ordering::Relaxed);
         let tried = Arc::new(AtomicUsize::new(0));
@@ -90,7 +90,7 @@ fn child(parent: &Scope) -> Scope {
         .expect("nothing is stopped yet")
 }
 
-/// Options of a scope, as this pass of the model creates it.
+/// Options of a scope in this pass of the model.
 fn options() -> ScopeOptions {
     HAS_CHILDREN.store(true, Ordering::Relaxed);
     ScopeOptions {

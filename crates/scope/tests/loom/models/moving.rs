@@ -1,11 +1,11 @@
-//! Work that moves to another scope, against stops of either scope: exactly one of the two covers it.
+//! Work moves to another scope while either scope is stopped: exactly one of the two scopes covers the work.
 
 use super::{by_user, child, interruptions, joined, receipt_of, register, root, spawn, work};
 use crate::registration::Registration;
 use crate::scope::Scope;
 use crate::work::{Ending, Force};
 
-/// Moves the work, if allowed, then ends it. Returns true if the work was moved.
+/// Moves the work if that is allowed, and then ends it. Returns true if the work was moved.
 fn move_and_end(work_of_turn: Registration, to: &Scope) -> bool {
     match work_of_turn.move_to(to.node(), work(), Force::Inline) {
         Ok(moved) => {
@@ -28,8 +28,8 @@ fn moved_work_does_not_escape_a_stop_of_the_old_scope() {
         let thread = spawn(move || move_and_end(registration, &background));
         let receipt = receipt_of(turn.stop(by_user()));
         let moved = joined(thread);
-        // If the work moved before the stop, it is not an item of the stop. If the stop kept it, it is an item, in any
-        // order of their ends.
+        // If the work was moved before the stop, the stop does not list it. If the work was not moved because of the
+        // stop, the stop lists it. Both hold for any order in which the stop and the work end.
         assert!(receipt.quiet());
         assert_eq!(receipt.items().len(), usize::from(!moved));
     });

@@ -1,4 +1,4 @@
-//! A scope that moves below another scope with its work, against stops of either parent.
+//! A scope with work is moved below another scope while either parent is stopped.
 
 use super::{by_user, child, interruptions, joined, receipt_of, register, root, spawn};
 use crate::child_scope::ScopeOptions;
@@ -37,7 +37,7 @@ fn moved_work_does_not_escape_a_stop_of_the_old_scope() {
         let moved = joined(thread);
         assert!(receipt.quiet());
         assert_eq!(receipt.items().len(), usize::from(!moved), "{receipt:?}");
-        // A covered scope observes the stop, and a scope that is not covered does not.
+        // If the stop covers the scope, the scope observes the stop. Otherwise it does not.
         assert_eq!(agent.is_stopped(), !moved);
         assert_eq!(agent.cause().is_some(), !moved);
     });

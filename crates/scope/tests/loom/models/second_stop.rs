@@ -1,4 +1,5 @@
-//! A second stop against the end of the first stop: the same receipt or `already_ended`, and never a hang.
+//! A second stop while the first stop ends. The second stop gets the receipt of the first stop, or `already_ended`, and
+//! never hangs.
 
 use std::sync::Arc;
 

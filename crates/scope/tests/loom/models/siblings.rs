@@ -1,11 +1,12 @@
-//! Two sibling scopes, with a group for each or one for both: stops of one, of the other and of their parent.
+//! Two sibling scopes, with their own groups or with one group for both. One scope, the other scope and their parent
+//! are stopped.
 
 use super::{by_user, child, interruptions, joined, receipt_of, register, root, spawn, states};
 use crate::scope::Scope;
 use crate::sync::block_on;
 use crate::work::Ending;
 
-/// Ends the work of this scope after a stop of the scope.
+/// Ends the work of this scope after the scope was stopped.
 fn ends_when_stopped(scope: &Scope) -> impl FnOnce() + 'static {
     let (scope, work) = (scope.clone(), register(scope));
     move || {
@@ -47,8 +48,8 @@ fn stop_of_one_and_stop_of_all_each_list_their_work() {
         let wide = receipt_of(wide);
         let narrow = joined(narrow);
         assert!(wide.quiet() && narrow.quiet());
-        // The wide stop lists the work of the narrow stop, unless that work had ended before. If the narrow stop joined
-        // the wide stop, both receipts are identical.
+        // The wide stop lists the work of the narrow stop, unless that work had already ended. If the narrow stop
+        // joined the wide stop, both receipts are identical.
         assert!((1..=2).contains(&wide.items().len()), "{wide:?}");
         assert!(!narrow.items().is_empty(), "{narrow:?}");
     });

@@ -17,7 +17,8 @@ pub(crate) use runtime::{AbortHandle, Handle, block_on, sleep, sleep_until};
 pub(crate) use signal::Notify;
 pub(crate) use stop_signal::{CancellationToken, StopSignal};
 
-/// Small, so that models of one scope wake at once, and models of several scopes wake by the ladder.
+/// Small enough that both cases are tested. In models of one scope, the caller of the stop wakes the waiters. In models
+/// of several scopes, the task of the stop wakes them.
 pub(crate) const WOKEN_AT_ONCE_GROUPS_MAX: usize = 1;
 
 /// A lock with the interface of `parking_lot`.

@@ -4,11 +4,11 @@ use std::task::{Poll, Waker};
 
 use super::Mutex;
 
-/// The standard library's `OnceLock`, which loom does not provide, and tokio's `SetOnce`, which also supports waiting.
-/// As with the originals, a caller whose `set` fails has seen the winner's value.
+/// Replaces the standard library's `OnceLock`, which loom does not provide, and tokio's `SetOnce`, which also supports
+/// waiting. As with these types, if `set` fails, the caller can read the value that another caller has set.
 ///
-/// The lock makes each operation a single step, as the contract of the originals does. The models do not cover the
-/// implementation of the originals.
+/// The lock makes each operation a single step, as the contract of both types requires. The models do not test the
+/// implementation of these types.
 pub(crate) struct SetOnce<T> {
     value: std::sync::OnceLock<T>,
     waiting: Mutex<Vec<Waker>>,

@@ -1,4 +1,4 @@
-//! A simulated process, which counts its requests.
+//! A simulated process that counts the requests that it gets.
 
 use std::sync::Arc;
 

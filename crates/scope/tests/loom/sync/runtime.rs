@@ -1,4 +1,4 @@
-//! Tasks are threads of the model, and time passes as fast as the scheduler chooses.
+//! Tasks are threads of the model. The scheduler chooses how fast time passes.
 
 use std::future::Future;
 use std::pin::pin;
@@ -9,8 +9,8 @@ use std::time::Duration;
 use loom::sync::Notify;
 use tokio::time::Instant;
 
-/// Polls a future on this thread until it is ready. loom's own `block_on` counts the wakers in additional steps, which
-/// loom would also try.
+/// Polls a future on this thread until it is ready. loom's own `block_on` uses additional steps to count wakers, and
+/// loom would try all interleavings of these steps too.
 pub(crate) fn block_on<T>(future: impl Future<Output = T>) -> T {
     struct Parked(Notify);
     impl Wake for Parked {
@@ -45,13 +45,13 @@ impl Handle {
 pub(crate) struct JoinHandle(loom::thread::JoinHandle<()>);
 
 impl JoinHandle {
-    /// For deadlines, which no model uses.
+    /// Used for the timers of deadlines. No model has a deadline.
     pub(crate) fn abort_handle(&self) -> AbortHandle {
         AbortHandle::new(|| {})
     }
 }
 
-/// Drops a task's future at once. The original may do so.
+/// Drops the future of a task at once. tokio's `AbortHandle` may also do that.
 #[derive(Clone)]
 pub(crate) struct AbortHandle(Arc<dyn Fn() + Send + Sync>);
 
@@ -65,7 +65,7 @@ impl AbortHandle {
     }
 }
 
-/// Returns at once or never, because the grace in models is either zero or longer than the model.
+/// Returns at once or never. In the models, the grace is either zero or longer than the model runs.
 pub(crate) async fn sleep_until(at: Instant) {
     if at > Instant::now() {
         std::future::pending::<()>().await;

@@ -1,4 +1,4 @@
-//! The part of tokio's `Notify` that a stop uses: one permit, which one waiter takes.
+//! The part of tokio's `Notify` that a stop uses: a permit that one waiter takes.
 
 use std::task::{Poll, Waker};
 
@@ -21,7 +21,7 @@ impl Notify {
         }
     }
 
-    /// Wakes all waiters; one of them gets the permit. A waiter that has given up cannot lose the permit.
+    /// Wakes all waiters, and one of them takes the permit. The permit is not lost if a waiter was dropped.
     pub(crate) fn notify_one(&self) {
         let mut state = self.state.lock();
         state.permit = true;

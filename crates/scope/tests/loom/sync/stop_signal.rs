@@ -1,8 +1,8 @@
 //! The signal of a scope, and tokio-util's `CancellationToken` for code that does not use scopes.
 //!
-//! Their operations are single steps that loom does not observe; they belong to the step before them. No tested rule
-//! depends on an interleaving between a step of the scope and a step of its signal. Both sides fence, as tokio's types
-//! do with their own state.
+//! loom does not observe the operations of these types as steps. Each operation is part of the step before it. No
+//! tested rule depends on an interleaving between a step of the scope and a step of its signal. Both sides use memory
+//! fences, as tokio's types do for their own state.
 
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::task::{Poll, Waker};
@@ -39,7 +39,7 @@ impl StopSignal {
         fence(Ordering::SeqCst);
         let mut state = self.state();
         let waiting = std::mem::take(&mut state.waiting);
-        // Waking is a step that loom observes. The other threads must find the signal unlocked.
+        // loom observes the wake-up as a step. During this step, other threads must be able to lock the signal.
         drop(state);
         waiting.into_iter().for_each(Waker::wake);
     }
@@ -64,8 +64,8 @@ impl StopSignal {
 
     pub(crate) async fn wait_for(&self, is_mine: impl Fn() -> bool) {
         std::future::poll_fn(|cx| {
-            // Registers the waker before the check, which is a step that loom observes. The signal must not be locked
-            // during that step.
+            // Registers the waker before the check. loom observes the check as a step, so the signal must not be locked
+            // during the check.
             self.state().waiting.push(cx.waker().clone());
             fence(Ordering::SeqCst);
             if is_mine() {
@@ -78,7 +78,7 @@ impl StopSignal {
     }
 }
 
-/// Unused by the models: a scope creates a token only on request.
+/// Not used by the models, because a scope creates a token only on request.
 #[derive(Clone, Default)]
 pub(crate) struct CancellationToken(Arc<StopSignal>);
 
