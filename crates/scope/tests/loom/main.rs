@@ -8,7 +8,6 @@
 //! The standard library counts references, and loom does not observe these counts. Only one action depends on a count:
 //! a child leaves its parent after its last handle is dropped. This action happens under the parent's lock, which loom
 //! observes.
-//! count is a child that leaves its parent. It happens under the parent's lock, which loom observes.
 
 #![allow(
     dead_code,
