@@ -89,8 +89,8 @@ pub struct Envelope {
 }
 
 impl Envelope {
-    /// Creates the envelope of a run from the outcomes of its messages, each with a turn. `None` if there are no
-    /// outcomes.
+    /// Creates the envelope of a run from the outcomes of its messages. Each of these messages had a turn. `None` if
+    /// there are no outcomes.
     pub fn of_run(session_id: &SessionId, turns: &[Arc<MessageOutcome>]) -> Option<Self> {
         let last = turns.last()?;
         let mut envelope = Self {
@@ -144,8 +144,9 @@ impl Envelope {
         }
     }
 
-    /// Adds the receipt of a stop, unless that stop had no work to do, lists no items and left the conversation
-    /// unchanged. Replaces the receipt of a turn with the same stop id, because the stop covered more than the turn.
+    /// Adds the receipt of a stop. Skips the receipt if the stop had no work to do, the receipt lists no items, and the
+    /// conversation is unchanged. If the receipt of a turn has this stop id, replaces that receipt, because the stop
+    /// covered more than the turn.
     pub fn add_receipt(&mut self, receipt: Arc<Receipt>) {
         let tells =
             !receipt.items().is_empty() || receipt.conversation() != ConversationEffect::Unchanged;

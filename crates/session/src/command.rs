@@ -60,7 +60,7 @@ pub(crate) enum DetachTarget {
 /// Result of a detach for one piece of background work.
 #[derive(Debug)]
 pub struct DetachResult {
-    /// The work as the log names it.
+    /// The work, as recorded in the log.
     pub work: OrphanedWork,
     /// Reason why the work was not detached and still belongs to the session; `None` if it was detached.
     pub refused: Option<BackgroundDetachError>,
@@ -69,7 +69,7 @@ pub struct DetachResult {
 /// Reason why the last turn was not removed.
 #[derive(Debug, thiserror::Error)]
 pub enum UndoError {
-    /// A turn runs or messages wait, so the last turn is not determined yet.
+    /// A turn runs or messages wait, so it is not yet known which turn will be the last one.
     #[error("a turn is running")]
     Busy,
     /// The conversation has no turn, or only a summary of it.
@@ -92,7 +92,7 @@ pub enum BackgroundDetachError {
     /// No running background work has this id.
     #[error("this id is not running background work")]
     NotRunning,
-    /// The work cannot outlive its session: only processes with a keeper can.
+    /// The work cannot outlive its session, because it is not a process with a keeper.
     #[error("cannot be detached: {0}")]
     NotPossible(String),
     /// The log failed or rejected the request; nothing was detached.

@@ -12,14 +12,16 @@ use crate::queue::MessageRefused;
 /// Limits of compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CompactionLimits {
-    /// Length above which the conversation is compacted before a turn, estimated at four bytes per token.
+    /// Maximum length of the conversation in tokens, estimated at four bytes per token. A longer conversation is
+    /// compacted before the next turn.
     pub tokens_max: u64,
     /// Number of newest turns that a compaction keeps unchanged.
     pub turns_kept: u32,
 }
 
 impl Default for CompactionLimits {
-    /// Half of the context of common models, and enough turns to keep the topic clear.
+    /// The token limit is half of the context window of common models. The kept turns are enough to keep the topic
+    /// clear.
     fn default() -> Self {
         Self {
             tokens_max: 64_000,
@@ -47,7 +49,7 @@ pub enum CompactError {
     /// The conversation has no more turns than the number to keep.
     #[error("nothing to compact: only {}", turn_count(*.0))]
     TooShort(usize),
-    /// A stop came first.
+    /// A stop came before the compaction.
     #[error("stopped: {0}")]
     Stopped(Cause),
     /// The model returned no summary.

@@ -58,13 +58,13 @@ pub(crate) struct LockedState {
     pub(crate) position: LogPosition,
     /// Set while the owner runs.
     pub(crate) awake: Option<AwakeSession>,
-    /// The last ended turn, for late stops.
+    /// The turn that ended last, for stops that arrive after its end.
     pub(crate) last: Option<Arc<QueuedTurn>>,
     pub(crate) commands: CommandQueue,
     pub(crate) orphans: OrphanList,
     /// Stops without an answer, and stops with receipts that are not in the log yet.
     pub(crate) stops: StopList,
-    /// True if the last write of a receipt has failed. Receipts in the ending of a turn do not count.
+    /// True if the last write of a receipt has failed. Receipts that belong to the ending of a turn do not count.
     pub(crate) has_unstored_receipt: bool,
     /// An open log that the owner has not taken yet.
     pub(crate) opened: Option<Box<SessionWriter>>,
@@ -78,9 +78,9 @@ pub(crate) struct AwakeSession {
     pub(crate) background_scope: Scope,
     /// Former background scopes that still contain work. A later stop joins the stops of these scopes.
     pub(crate) being_stopped: Vec<Scope>,
-    /// Background work of each message: parts of the background scopes.
+    /// Scope of the background work of each message; each is a child of a background scope.
     pub(crate) by_message: Vec<(MessageId, Scope)>,
-    /// Scope of the session's hooks while they run: turns wait for them.
+    /// Scope of the session's hooks while the hooks run. Turns wait for these hooks.
     pub(crate) hooks: Option<Scope>,
     /// Set once the log is open.
     pub(crate) background: Option<Arc<SessionBackground>>,

@@ -47,13 +47,13 @@ impl SessionInner {
             conversation: None,
         };
         state.awake = Some(awake.clone());
-        // The owner accounts for the work of the scope, so it is not itself work of the scope. The owner ends when the
-        // session sleeps or is closed.
+        // The owner accounts for the work of the scope, so the owner must not be part of that work. The owner ends when
+        // the session sleeps or is closed.
         drop(scope.spawn_engine(owner::run(Arc::clone(self), scope.clone())));
         Ok(awake)
     }
 
-    /// Accepts a message. On return a stop of its turn covers the message.
+    /// Accepts a message. After the return, a stop of the message's turn covers the message.
     pub(crate) fn send(self: &Arc<Self>, message: NewMessage) -> Result<MessageHandle, SendError> {
         if message.text.trim().is_empty() {
             return Err(SendError::Empty);

@@ -28,7 +28,8 @@ pub struct NewMessage {
     pub deadline: Option<MessageDeadline>,
     /// Cause of a stop that reached the caller before it could send the message. If set, the turn ends at its start.
     pub stopped: Option<Cause>,
-    /// W3C trace context of the message (`traceparent`). The tools of the turn receive it; a stop never cancels it.
+    /// W3C trace context of the message (`traceparent`). The tools of the turn receive the trace context; a stop does
+    /// not change it.
     pub trace: Option<Arc<str>>,
 }
 
@@ -103,7 +104,7 @@ pub enum SendError {
 pub struct MessageHandle {
     /// Id of the message in the log and in every event that the message causes.
     pub id: MessageId,
-    /// Initial place of the message.
+    /// Place of the message in the queue when the message was accepted.
     pub admission: Admission,
     pub(crate) state: Arc<MessageState>,
 }
@@ -149,7 +150,7 @@ pub struct MessageOutcome {
     pub denials: Vec<Denial>,
     /// Number of steps of the turn.
     pub steps: u32,
-    /// True if the store has confirmed either that it wrote the turn's ending, or that it did not.
+    /// True if the store has confirmed whether the turn's ending is written.
     pub is_ending_known: bool,
     /// True if the log contains the turn's ending.
     pub is_ending_written: bool,
@@ -204,7 +205,7 @@ impl MessageOutcome {
         };
         let reason = cause.as_ref().and_then(|cause| cause.kind.stop_reason());
         let interrupted = sent.state.controls.interrupted_turn();
-        // Another stop may have come first.
+        // Another stop may have decided the turn before this interruption.
         let interrupted = interrupted.filter(|turn| cause.as_ref() == Some(&turn.cause));
         let (reason, failed) = match interrupted {
             Some(turn) => (Some(turn.reason), turn.error),
@@ -256,7 +257,7 @@ impl MessageOutcome {
     }
 }
 
-/// Outcome of a message once it is set, and state of its turn until then.
+/// Outcome of a message, once the outcome is set. Until then, the state of the message's turn.
 #[derive(Debug, Default)]
 pub(crate) struct MessageState {
     outcome: SetOnce<Arc<MessageOutcome>>,
@@ -296,7 +297,7 @@ impl MessageState {
         self.outcome.get().cloned()
     }
 
-    /// Outcome of the turn while its hooks still run.
+    /// Outcome of a turn that has ended, while its hooks still run.
     fn ended_turn(&self) -> Option<MessageOutcome> {
         let turn = self.controls.ended_turn()?;
         Some(MessageOutcome::of_turn(None, &turn))
@@ -324,8 +325,8 @@ impl MessageState {
         }
     }
 
-    /// Receipt of a stop of this message's turn, completed with the effect on the conversation and the usage as known
-    /// now.
+    /// Adds the effect on the conversation and the usage, as known now, to the receipt of a stop of this message's
+    /// turn.
     pub(crate) fn complete_now(&self, receipt: &Receipt) -> Receipt {
         let known = self
             .try_outcome()

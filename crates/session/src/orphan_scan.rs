@@ -33,13 +33,14 @@ pub struct OrphanedWork {
     pub process: Option<ProcessIdentity>,
     /// Keeper of the process. SIGTERM to the keeper ends all of the work.
     pub keeper: Option<ProcessIdentity>,
-    /// Marker in the environment of its processes.
+    /// Marker in the environment of the work's processes.
     pub marker: Option<Arc<str>>,
-    /// File for its output.
+    /// File for the output of the work.
     pub output: Option<Arc<str>>,
-    /// True if the process, its keeper or any process that it started runs, or is out of view. Detects reused pids.
+    /// True if the process, its keeper or any process that it started runs. Also true if this process cannot see them.
+    /// A process with a reused pid does not count.
     pub alive: bool,
-    /// True if the work runs only until its keeper notices that the owner is gone.
+    /// True if the work still runs, but its keeper will kill it because the owner is gone.
     being_killed: bool,
 }
 
@@ -91,7 +92,7 @@ impl OrphanedWork {
         self.keeper.iter().chain(&self.process)
     }
 
-    /// True if any process of the work can still exist, because it belongs to the current boot.
+    /// True if a process of the work may still exist. Processes from before the last boot of the machine do not exist.
     fn may_run(&self) -> bool {
         self.alive && self.known().any(is_of_this_boot)
     }
@@ -117,14 +118,15 @@ impl OrphanedWork {
         self.being_killed = self.alive && !self.detached && keeper_alive;
     }
 
-    /// Pid of the running process whose end ends the work: the keeper, or else the main process.
+    /// Pid of the process to end in order to end the work: the keeper if it runs, or else the main process.
     pub fn stop_pid(&self) -> Option<u32> {
         Some(self.known().find(|known| is_alive(known))?.pid)
     }
 }
 
-/// Returns the background work without an end in a session's log, compared with the running processes. If another
-/// process has the session open, the result is the work of that process. Reads `/proc`, which may block.
+/// Returns the background work that has no recorded end in a session's log. Compares this work with the running
+/// processes. If another process has the session open, the result is the work of that process. Reads `/proc`, which may
+/// block.
 pub fn scan_orphans(state: &SessionState) -> Vec<OrphanedWork> {
     let works = state.background().iter();
     let works = works.filter(|work| work.ended.is_none());
@@ -162,8 +164,8 @@ pub(crate) async fn check_alive(scope: &Scope, mut found: Vec<OrphanedWork>) -> 
     }
 }
 
-/// Returns the background work without an end in a session's log, compared with the running processes after the keepers
-/// have killed all attached work. Reads `/proc`, on threads of `scope`.
+/// Waits until the keepers have killed all attached work. Then returns the background work that has no recorded end in
+/// a session's log, compared with the running processes. Reads `/proc`, on threads of `scope`.
 ///
 /// # Cancel safety
 /// Cancel safe: dropping the future only discards the result of the check.

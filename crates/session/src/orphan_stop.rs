@@ -21,7 +21,7 @@ pub(crate) struct AttachedOrphans {
 }
 
 impl SessionInner {
-    /// Background work that runs without this process, as of the last check.
+    /// Background work that runs without this process, according to the last check.
     pub(crate) fn orphaned_work(&self) -> Vec<OrphanedWork> {
         self.state.lock().orphans.works()
     }
@@ -100,7 +100,7 @@ fn unattached_item(work: &OrphanedWork, why: &str) -> ReceiptItem {
     item
 }
 
-/// Receipt item for work without an owner that runs, or may run out of view.
+/// Receipt item for orphaned work that runs, or that may run where this process cannot see it.
 pub(crate) fn running_item(work: &OrphanedWork) -> ReceiptItem {
     let out_of_view = work.is_out_of_view();
     let state = if out_of_view {

@@ -37,8 +37,8 @@ impl OrphanList {
         }
     }
 
-    /// Stores the result of a check. Returns the ids of ended work that needs a record. Work that a stop has taken is
-    /// not among them, because the stop records the end.
+    /// Stores the result of a check. Returns the ids of ended work that needs a record. Excludes work that a stop has
+    /// taken, because the stop records the end of that work.
     pub(crate) fn checked(&mut self, works: Vec<OrphanedWork>) -> Vec<BackgroundId> {
         let mut lost = Vec::new();
         for work in works {
@@ -88,7 +88,7 @@ impl OrphanList {
         ended.collect()
     }
 
-    /// True if a stop has taken work with an end that is not known yet.
+    /// True if a stop has taken work whose end is not known yet.
     pub(crate) fn are_ending(&self) -> bool {
         let mut orphans = self.0.iter();
         orphans

@@ -83,8 +83,8 @@ impl Questions {
     }
 }
 
-/// Path of `agent` calls to the sub-agent that asks. The session id of a sub-agent consists of its parent's id and the
-/// call.
+/// Path of `agent` calls that leads to the sub-agent with the question. The session id of a sub-agent consists of its
+/// parent's id and the call.
 fn agents_of(session: &SessionId, asks: &SessionId) -> Vec<CallId> {
     let below = asks.as_str().strip_prefix(session.as_str());
     let path = below.and_then(|below| below.strip_prefix('/'));

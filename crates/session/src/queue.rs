@@ -1,13 +1,13 @@
 //! Message queue of a session. Decides the order of messages synchronously and without a runtime.
 //!
-//! Waiting messages are in memory only: a crash rolls back the running turn, so the messages after it would lack their
-//! context. The senders of lost messages receive no outcome.
+//! Waiting messages are in memory only. A crash rolls back the running turn, so messages that survived the crash would
+//! lack their context. The senders of lost messages receive no outcome.
 //!
 //! Invariants:
 //! 1. At most one entry runs.
-//! 2. Entries leave in the order of admission, including superseded entries. Each entry has a separate turn, and
-//!    therefore exactly one ending.
-//! 3. After [`MessageQueue::close`] no entry is admitted; waiting entries still leave.
+//! 2. Entries leave the queue in the order of admission, including superseded entries. Each entry has a separate turn,
+//!    and therefore exactly one ending.
+//! 3. After [`MessageQueue::close`] no entry is admitted; waiting entries still leave the queue.
 
 use std::collections::VecDeque;
 
@@ -149,8 +149,8 @@ impl<T: Clone> MessageQueue<T> {
         });
     }
 
-    /// Ends the running entry. Steered entries that it did not take move to the front of the queue, in order. Returns
-    /// the entries that it took, since they share its ending.
+    /// Ends the running entry. Moves the steered entries that the running entry did not take to the front of the queue,
+    /// in their order. Returns the entries that the running entry took, because they end together with it.
     pub(crate) fn end(&mut self, was_taken: impl Fn(&T) -> bool) -> Vec<T> {
         let Some(running) = self.running.take() else {
             return Vec::new();

@@ -11,8 +11,8 @@ use allstop_scope::{Deadline, NotStarted, Scope, ScopeOptions, StopRequest};
 
 use crate::message::MessageState;
 
-/// Queued turn of one message. Its scope exists from the moment when the message is accepted, so a stop before the turn
-/// begins ends the turn at its start.
+/// Queued turn of one message. The scope of the turn exists from the moment when the message is accepted. If a stop
+/// comes before the turn begins, the turn therefore ends at its start.
 #[derive(Debug)]
 pub(crate) struct QueuedTurn {
     pub(crate) prompt: Prompt,

@@ -161,8 +161,8 @@ impl SessionRegistry {
         }
     }
 
-    /// Reserves a kept session for its close, if `kept_max` sessions are kept. `None` if fewer are kept, if `needed` is
-    /// open, or if no kept session is idle.
+    /// If `kept_max` sessions are kept, reserves an idle one of them, so that the caller can close it. `None` if fewer
+    /// are kept, if `needed` is open, or if no kept session is idle.
     pub fn reserve_idle(
         &self,
         kept_max: usize,

@@ -114,16 +114,16 @@ impl Session {
         }
     }
 
-    /// Stops a target. On return no further work of the target starts; await the receipt.
+    /// Stops a target. After the return, no further work of the target starts. Await the receipt for the result.
     ///
-    /// The receipt of an ended target reports `already_ended`, and that of an unknown target `not_found`. Neither has
-    /// items.
+    /// If the target has already ended, the receipt reports `already_ended`; if the target is unknown, the receipt
+    /// reports `not_found`. Such a receipt has no items.
     pub fn stop(&self, target: &StopTarget, cause: Cause) -> SessionStop {
         self.inner.stop(target, cause)
     }
 
-    /// Stops one call of the running turn, or of one of its sub-agents, by its name in receipts. The turn and its other
-    /// calls continue; the model receives a result that reports the stop.
+    /// Stops one call of the running turn, or of one of its sub-agents. `call` is the name of the call in receipts. The
+    /// turn and its other calls continue; the model receives a result that reports the stop.
     pub fn cancel_call(&self, call: &CallId, cause: Cause) -> SessionStop {
         self.inner.stop(&StopTarget::Call(call.clone()), cause)
     }
@@ -165,7 +165,7 @@ impl Session {
     }
 
     /// Receipt of the stop that covers the background work of a message, limited to that work. `None` if no stop covers
-    /// it.
+    /// this work.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -186,15 +186,15 @@ impl Session {
             .collect()
     }
 
-    /// True if the store has not accepted a receipt. While this process has the session open, it keeps the receipt and
-    /// writes it with the next records.
+    /// True if the store has not accepted a receipt. While this process has the session open, the process keeps the
+    /// receipt, and writes the receipt with the next records.
     pub fn has_unstored_receipt(&self) -> bool {
         let state = self.inner.state.lock();
         state.has_unstored_receipt || state.stops.has_unrecorded()
     }
 
     /// Background work that runs without this process, because it was detached or an earlier process left it running.
-    /// The state is that of the last check. [`StopTarget::Background`] also stops such work.
+    /// The list shows the state at the last check. [`StopTarget::Background`] also stops such work.
     pub fn orphaned_work(&self) -> Vec<OrphanedWork> {
         self.inner.orphaned_work()
     }
@@ -222,8 +222,8 @@ impl Session {
         self.inner.background_idle().await;
     }
 
-    /// Requests that a running call continues in the background. Its turn continues with a result that reports the
-    /// move.
+    /// Requests that a running call continues in the background. The turn of the call continues with a result that
+    /// reports this change.
     ///
     /// # Errors
     /// Returns an error if no such call runs, or if its tool cannot continue in the background.
@@ -273,8 +273,8 @@ impl Session {
         detached.refused.map_or(Ok(()), Err)
     }
 
-    /// Detaches all running background work with one append. The result contains the reason of the refusal for work
-    /// that stays attached.
+    /// Detaches all running background work with one append. For each piece of work that stays attached, the result
+    /// contains the reason.
     ///
     /// # Errors
     /// Returns an error if the store failed; nothing was detached.
@@ -315,13 +315,14 @@ impl Session {
         Subscription::new(self.id().clone(), log, live, after, until, open)
     }
 
-    /// Subscribes to live events: deltas, requested tools and their output. Reads no log and never waits for it.
+    /// Subscribes to live events: deltas, requested tools and their output. Never reads the log, and never waits for
+    /// the log.
     pub fn watch(&self) -> LiveEvents {
         LiveEvents::of_subscriber(self.inner.hub.subscribe())
     }
 
-    /// Like [`Session::watch`], but for an observer, which does not count as a subscriber: it keeps no permission
-    /// question open, and uses little memory while no event happens.
+    /// Like [`Session::watch`], but for an observer, which does not count as a subscriber. An observer keeps no
+    /// permission question open, and uses little memory while no event happens.
     pub fn observe(&self) -> LiveEvents {
         LiveEvents::of_observer(self.inner.hub.observe())
     }
@@ -405,8 +406,9 @@ impl Session {
         self.inner.ended.wait().await;
     }
 
-    /// Closes the session and waits until its owner has written the results. The session can be resumed afterwards; if
-    /// the store does not answer, only once it has. A second close joins the first.
+    /// Closes the session and waits until its owner has written the results. The session can be resumed afterwards. If
+    /// the store does not answer, the session can be resumed only after the store has answered. A second close joins
+    /// the first.
     ///
     /// # Cancel safety
     /// Dropping the future does not cancel the close.

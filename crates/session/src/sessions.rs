@@ -114,7 +114,8 @@ impl Sessions {
         let leave = Box::new(move |session: &SessionInner| registry.leave(session));
         let inner = SessionInner::new(host, leave, writer.id().clone(), position);
         let session = Session { inner };
-        // Entered before the start, because a session whose owner ends at once leaves the registry.
+        // The session enters the registry before its owner starts, because an owner that ends at once removes the
+        // session from the registry.
         self.registry.enter(&session);
         if let Err(refused) = session.inner.start_with(writer, left) {
             session.inner.hub.close();

@@ -103,7 +103,8 @@ pub struct SessionOptions {
     pub follow_up: FollowUp,
     /// Policy for the end of attached background work.
     pub on_background_end: OnBackgroundEnd,
-    /// Maximum number of waiting messages. A person types far fewer ahead; a program that sends more receives an error.
+    /// Maximum number of waiting messages. A person types far fewer messages in advance; a program that sends more
+    /// messages receives an error.
     pub waiting_max: usize,
     /// Idle time after which the session sleeps; `None` if it never sleeps. A sleeping session keeps only its id and
     /// policy, and no lock; the next message opens it again. A session with background work does not sleep.
@@ -115,8 +116,9 @@ pub struct SessionOptions {
     /// Answer to permission questions while the session has no subscriber.
     pub unwatched: PermissionAnswer,
     /// Maximum time that a question stays open after the last subscriber has left; then it is denied as
-    /// [`PermissionAnswer::Unanswered`]. Long enough to return after a lost connection, and short enough that a turn
-    /// does not wait overnight without result. `None` if a question stays open until it is answered or stopped.
+    /// [`PermissionAnswer::Unanswered`]. The time should be long enough for a client to return after a lost connection,
+    /// and short enough that a turn does not wait overnight without result. `None` if a question stays open until it is
+    /// answered or stopped.
     pub unanswered_after: Option<Duration>,
     /// Settings that a session records when it is created or resumed, for the process that continues it later.
     pub settings: Option<Arc<SessionSettings>>,

@@ -134,7 +134,7 @@ impl SessionInner {
 }
 
 impl SessionInner {
-    /// Takes the work without an owner that a stop covers into scopes.
+    /// Takes the orphaned work that a stop covers into scopes.
     fn attach_orphans(
         self: &Arc<Self>,
         state: &mut LockedState,

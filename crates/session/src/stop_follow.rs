@@ -14,8 +14,8 @@ use crate::stop_list::StopList;
 const RECORD_MAX: Duration = Duration::from_secs(1);
 
 impl SessionInner {
-    /// Waits until the receipts of these stops are complete. The maximum wait is that of their ladders, plus one second
-    /// for an ending.
+    /// Waits until the receipts of these stops are complete. The maximum wait for each stop is the sum of its grace
+    /// period, its force period, and one second for the ending of a turn.
     pub(crate) async fn stops_complete(&self, which: impl Fn(&StopList) -> Option<SessionStop>) {
         loop {
             let completed = self.completed.notified();
@@ -51,7 +51,8 @@ impl SessionInner {
         } = complete;
         let changes_nothing =
             !stop.ends_turn() && receipt.conversation() == ConversationEffect::Unchanged;
-        // Otherwise the end of each session would hide the receipt of the preceding stop.
+        // An empty receipt is not recorded. Otherwise the end of each session would hide the receipt of the preceding
+        // stop.
         if !is_in_ending && changes_nothing && !receipt.lists_work() {
             let request = receipt.request().clone();
             receipt = Arc::new(Receipt::empty(request, NothingToStop::AlreadyEnded));

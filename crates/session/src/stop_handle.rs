@@ -42,14 +42,14 @@ pub(crate) struct RunningStop {
     pub(crate) outside: Vec<ReceiptItem>,
 }
 
-/// A complete receipt. `is_in_ending` is true if the log contains the receipt in the ending of the turn.
+/// A complete receipt. `is_in_ending` is true if the log contains the receipt as part of the turn's ending.
 pub(crate) struct CompleteReceipt {
     pub(crate) receipt: Arc<Receipt>,
     pub(crate) is_in_ending: bool,
 }
 
 impl SessionStop {
-    /// The answered stop for a target without work.
+    /// Creates a stop that is already answered, for a target without work.
     pub(crate) fn answered(receipt: Receipt) -> Self {
         Self(Arc::new(SharedStop {
             request: receipt.request().clone(),
@@ -101,8 +101,8 @@ impl SessionStop {
     }
 
     /// Waits for the receipt. The maximum wait is the sum of grace period, force period, one second for the ending of a
-    /// turn, and one second for the log. The log then contains the receipt, unless the log does not answer, or a
-    /// running turn uses it.
+    /// turn, and one second for the log. When this function returns, the log contains the receipt, unless the log does
+    /// not answer, or a running turn uses the log.
     ///
     /// # Cancel safety
     /// Cancel safe: the stop continues even if no caller waits.
@@ -157,7 +157,7 @@ impl RunningStop {
             return new(self.name_outside(receipt));
         };
         if receipt.outcome().is_some() {
-            // The commit is being written: there is nothing to stop, and the ending is not confirmed yet.
+            // There was nothing to stop. While the commit is being written, the ending is not confirmed yet.
             return new(if turn.is_settled() {
                 receipt
             } else {

@@ -1,8 +1,6 @@
 //! Plan of a stop: the work that it covers, and the work that it leaves. One step computes the plan from the state of
-//! the session.
-//!
-//! A preview shows the plan. A stop accepts the plan under the lock under which it was computed, so the state cannot
-//! change in between.
+//! the session.  A preview shows the plan. A stop holds the lock while the plan is computed and accepted, so the state
+//! cannot change in between.
 
 use std::sync::Arc;
 
@@ -19,8 +17,8 @@ use crate::queued_turn::QueuedTurn;
 /// Target of a stop.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum StopTarget {
-    /// One call of the running turn. The turn continues, and the model receives a result. A call of a sub-agent has the
-    /// name that receipts use: the path of calls that contain it, such as `call_1/call_2`.
+    /// One call of the running turn. The turn continues, and the model receives a result. A call of a sub-agent is
+    /// named as in receipts: by the path of the calls that contain it, such as `call_1/call_2`.
     Call(CallId),
     /// The running turn, or else the first waiting turn. Background work and other waiting messages continue.
     Turn,
@@ -33,8 +31,9 @@ pub enum StopTarget {
     Process,
     /// One piece of background work: a shell, or a sub-agent with all its work.
     Background(BackgroundId),
-    /// The turn of one message, running or waiting. A message that was handed to the running turn is withdrawn and ends
-    /// alone, unless that turn has taken it; then that turn is stopped and named in the receipt.
+    /// The turn of one message, running or waiting. If the message was handed to the running turn, the message is
+    /// withdrawn and ends alone. If the running turn has already taken the message, that turn is stopped, and the
+    /// receipt names that turn.
     Message(MessageId),
     /// The turn of one message, and all background work that the turn has started in this process.
     MessageWork(MessageId),
@@ -191,8 +190,8 @@ impl StopPlan {
         }
     }
 
-    /// Excludes a turn that already has its outcome, because the receipt of its background work does not include its
-    /// usage.
+    /// Excludes a turn that already has its outcome. The receipt of the turn's background work must not include the
+    /// usage of the turn.
     fn leave_ended_turn(&mut self) {
         let has_ended = |turn: &Arc<QueuedTurn>| turn.state.try_outcome().is_some();
         if self.turn.as_ref().is_some_and(has_ended) {
@@ -218,7 +217,8 @@ impl StopPlan {
             self.scopes
                 .extend(ending.filter(|scope| !scope.is_quiet()).cloned());
             let is_in_use = !awake.background_scope.is_quiet();
-            // Included in any case if a turn runs, so that its calls cannot start more work meanwhile.
+            // If a turn may still start work, the background scope is included even if it is not in use, so that the
+            // turn's calls cannot start more work meanwhile.
             let turn = self.turn.as_ref();
             let may_start = turn.is_some_and(|turn| !turn.scope.is_stopped());
             if is_in_use || may_start {
@@ -298,8 +298,8 @@ impl LockedState {
         }
     }
 
-    /// Receipt items for work that runs without an owner, for receipts that do not cover it. The state is that of the
-    /// last check.
+    /// Receipt items for orphaned work, for receipts of stops that do not cover this work. The items show the state at
+    /// the last check.
     pub(crate) fn orphan_items(&self) -> impl Iterator<Item = ReceiptItem> {
         let works = self.orphans.works().into_iter();
         works

@@ -19,8 +19,8 @@ const CONTEXT_ID_BYTES_MAX: usize = 128;
 /// Pause before another attempt to open a session that another process has open.
 const IN_USE_PAUSE: Duration = Duration::from_millis(100);
 
-/// Prefix of the ids of sessions that belong to contexts. A client chooses the id of its context; without a prefix it
-/// could name another user's session in the same store.
+/// Prefix of the ids of sessions that belong to contexts. A client chooses the id of its context; without the prefix,
+/// the client could choose the id of another user's session in this store.
 const CONTEXT_SESSION_PREFIX: &str = "context-";
 
 #[derive(Debug)]
@@ -136,8 +136,8 @@ fn is_idle(session: &Session) -> bool {
 /// Returns the id of the session of a context.
 ///
 /// # Errors
-/// Returns an error if the id cannot name a folder. A client chooses the id, so it must not lead out of its parent
-/// folder, or name a sub-agent's session.
+/// Returns an error if the id cannot name a folder. A client chooses the id. The id must therefore not lead out of the
+/// parent folder, or name the session of a sub-agent.
 fn session_id_of(context: &ContextId) -> Result<SessionId, ExecutorError> {
     let id = context.as_str();
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);

@@ -117,7 +117,7 @@ fn is_follow_up(task: &Task) -> bool {
     of_client.count() > 1
 }
 
-/// An execution that follows a turn. The turn is also stopped if the force of a stop drops this value.
+/// An execution that follows a turn. If a stop uses force and drops this value, the turn is also stopped.
 struct TaskExecution {
     inner: Arc<AgentExecutorInner>,
     cx: ExecutionCx,
@@ -178,7 +178,7 @@ impl TaskExecution {
     async fn complete(mut self, message: Option<String>) -> ExecutorResult {
         self.turn = None;
         self.finish_item();
-        // Writing fails if the task was stopped together with its turn, at the end of the turn.
+        // The write fails if a stop of the task and its turn came when the turn ended.
         let _ended = self.write(completed(message)).await;
         Ok(ExecutorReturn::Finished)
     }
@@ -251,8 +251,9 @@ impl TaskExecution {
         Ok(ExecutorReturn::Finished)
     }
 
-    /// True if the task is being stopped. After a question only the rest of the execution is stopped, with the cause
-    /// `parent`. The turn then waits for an answer, or for the canceler, which lists the turn in its receipt.
+    /// True if the task is being stopped. A stop with the cause `parent` does not count: after a question, only the
+    /// rest of the execution is stopped, with this cause. The turn then waits for an answer, or for the canceler, which
+    /// lists the turn in its receipt.
     fn is_stopped_with_its_task(&self) -> bool {
         let cause = self.cx.scope.cause();
         cause.is_some_and(|cause| cause.kind != CauseKind::Parent)

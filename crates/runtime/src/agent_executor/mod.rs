@@ -5,11 +5,11 @@
 //!
 //! Invariants:
 //! 1. A task has one turn. An execution of the task follows the turn, or the turn waits in [`WaitingTurns`] for an
-//!    answer to its question, or the turn has ended. Code that takes a turn out of [`WaitingTurns`] follows or stops
-//!    it.
+//!    answer to its question, or the turn has ended. Code that takes a turn out of [`WaitingTurns`] must follow or stop
+//!    this turn.
 //! 2. The answer of a task is the answer of a committed turn, and is written once.
-//! 3. A stopped execution stops its turn. The item `turn` of the execution's receipt ends with the session's receipt,
-//!    even if the executor is dropped earlier.
+//! 3. A stopped execution stops its turn. The item `turn` of the execution's receipt ends when the session's receipt is
+//!    complete, even if the executor is dropped earlier.
 //! 4. A stop of a task does not affect work of other tasks of its context.
 
 mod context_sessions;
@@ -55,7 +55,7 @@ pub struct AgentExecutorOptions {
 /// Default of [`AgentExecutorOptions::background_max`]: long enough for a build or a test run.
 const BACKGROUND_MAX: Duration = Duration::from_mins(10);
 
-/// Default of [`AgentExecutorOptions::sessions_open_max`]: a sleeping session takes a few kilobytes.
+/// Default of [`AgentExecutorOptions::sessions_open_max`]: a sleeping session uses a few kilobytes of memory.
 const SESSIONS_OPEN_MAX: usize = 1_024;
 
 impl Default for AgentExecutorOptions {
@@ -202,7 +202,7 @@ impl Drop for StoppingTurn<'_> {
     }
 }
 
-/// Stops a turn that waits for an answer if its task has failed meanwhile.
+/// If a turn waits for an answer and its task has failed meanwhile, stops the turn.
 impl Cleanup for AgentExecutor {
     fn clean_up(&self, task: Arc<Task>) -> BoxFuture<'static, ()> {
         let inner = Arc::clone(&self.inner);

@@ -187,8 +187,8 @@ impl TaskTurn {
             PermissionReply::Allow => PermissionAnswer::AllowOnce,
             PermissionReply::Deny => PermissionAnswer::deny(),
             PermissionReply::DenyWith(text) => {
-                // The text goes first, so that the turn takes it before its next step. Without a running turn it would
-                // start one.
+                // The text is sent before the answer, so that the turn takes the text before its next step. If no turn
+                // runs, the text is not sent, because it would start a new turn.
                 if self.outcome.is_none() {
                     let message = NewMessage::from(text.as_str()).policy(FollowUp::Steer);
                     self.steered = self.session.send(message).ok().or(self.steered.take());

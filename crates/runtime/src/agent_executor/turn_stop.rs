@@ -13,7 +13,7 @@ impl TaskTurn {
     /// Stops the running or waiting turn and its background work, and waits for the receipt. Other turns of the session
     /// continue. Returns false if work may still run.
     pub(super) async fn stop(&self, cause: &Cause, receipts: &PartReceipts) -> bool {
-        // Stopped first, because its text would otherwise start a new turn.
+        // The text of a denial is stopped first, because it would otherwise start a new turn.
         let steered = self.stop_steered(cause);
         let target = StopTarget::MessageWork(self.id().clone());
         let stop = self.session.stop(&target, cause.clone());
@@ -46,7 +46,7 @@ impl TaskTurn {
         turn.into_iter().chain(background).collect()
     }
 
-    /// Stops the background work of an ended turn, and waits for it.
+    /// Stops the background work of an ended turn, and waits until this work has ended.
     pub(super) async fn end_background(&self, cause: &Cause) {
         let target = StopTarget::MessageWork(self.id().clone());
         self.session.stop(&target, cause.clone()).receipt().await;

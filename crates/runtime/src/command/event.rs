@@ -11,7 +11,7 @@ use tempfile::NamedTempFile;
 /// Environment variable that contains the event.
 pub const EVENT_VARIABLE: &str = "ALLSTOP_EVENT";
 
-/// Maximum size of an event in the variable, in bytes. The operating system accepts twice as much in one variable. A
+/// Maximum size of an event in the variable, in bytes. The operating system accepts variables of twice this size. A
 /// longer event is stored in a file, and the variable contains the path of the file under `"file"` instead of the
 /// details.
 pub const EVENT_BYTES_MAX: usize = 64 * 1024;

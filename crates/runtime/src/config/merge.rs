@@ -2,7 +2,7 @@
 //!
 //! A setting of the project replaces the setting of the user. A list is added to the user's list, so a project cannot
 //! remove deny rules, hooks or guardrails. An MCP server with the name of a user's server replaces it completely. The
-//! model is also replaced completely, because its server and key belong to it.
+//! model is also replaced completely, because the server and the key belong to the model.
 
 use std::path::Path;
 
@@ -70,7 +70,7 @@ fn replace_wholes(user: &mut Table, project: &ProjectFile) {
     }
 }
 
-/// Copies the values of `over` into `base` if their keys are in `given`. The other values are defaults.
+/// Copies the values of `over` into `base` if their keys are in `given`. The other values of `over` are defaults.
 fn overlay(base: &mut Table, mut over: Table, given: &Table) {
     for (key, given) in given {
         let Some(value) = over.remove(key) else {

@@ -4,8 +4,9 @@
 //! reads the file, up to a size limit. The file has no effect until the caller passes it to
 //! [`Config::load_with_project`]; the binary asks a person first.
 //!
-//! Only the working directory can have a project file. Commands in the file run in the working directory. In a folder
-//! below, `./check.sh` would be another file, which no person has reviewed before trusting the configuration.
+//! Only the working directory can have a project file. Commands in the file run in the working directory. In a
+//! subfolder, `./check.sh` would be a different file. The person who trusted the configuration has not reviewed that
+//! file.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};

@@ -8,9 +8,9 @@ use allstop_tools::Workspace;
 
 /// Maximum size of `HEAD` or of a `.git` file, in bytes. Such a file contains one path and a keyword.
 const POINTER_BYTES_MAX: usize = 8 * 1024;
-/// Number of displayed digits of a commit's id. Git displays as many in a large repository.
+/// Number of displayed digits of a commit's id. In a large repository, git also displays this number of digits.
 const COMMIT_DIGITS: usize = 10;
-/// Files of git's folder that exist during an operation.
+/// Files in git's folder (`.git`) that exist only during an operation.
 const OPERATIONS: [(&str, &str); 6] = [
     ("MERGE_HEAD", "a merge"),
     ("rebase-merge", "a rebase"),
@@ -36,8 +36,9 @@ pub(super) enum GitHead {
 }
 
 impl Repository {
-    /// Finds the repository around an absolute, resolved folder. The search ends at a folder of another owner: a user
-    /// who can write to `/tmp` must not turn it into a repository that contains all its folders.
+    /// Finds the repository around an absolute, resolved folder. The search ends at a folder of another owner.
+    /// Otherwise a user who can write to `/tmp` could turn `/tmp` into a repository that contains the folders of other
+    /// users.
     pub(super) fn around(folder: &Path) -> Option<Self> {
         let owner = folder.metadata().ok()?.uid();
         let is_own = |path: &Path| path.metadata().is_ok_and(|it| it.uid() == owner);

@@ -1,5 +1,5 @@
-//! The system prompt of a session. It consists of the configured text, or else the default text with the session's
-//! environment, and of the instructions of the project (`AGENTS.md`).
+//! The system prompt of a session. The prompt has two parts. The first part is the configured text, or the default text
+//! with the session's environment. The second part is the project's instructions (`AGENTS.md`).
 //!
 //! The prompt is composed when a session is opened, and does not change while the session is open, because a changing
 //! prompt makes the provider's cache useless.
@@ -29,7 +29,7 @@ const TOOL_RULES: &str = include_str!("tools.md");
 pub enum PromptTools {
     /// The built-in tools.
     Builtin,
-    /// Tools chosen by the session's opener.
+    /// Tools that the caller who opens the session has chosen.
     Chosen,
 }
 

@@ -1,4 +1,5 @@
-//! Secrets in environment variables, which are hidden from everything that a model can access, and their exceptions.
+//! Environment variables that contain secrets. These variables are hidden from everything that a model can access,
+//! unless the configuration exempts them.
 
 use std::ffi::{OsStr, OsString};
 
@@ -18,10 +19,10 @@ const SECRET_WORDS: [&str; 9] = [
 /// True if a variable is hidden from commands that a model runs, unless the configuration exempts the variable.
 ///
 /// A variable is secret if its name contains a word that ends with `TOKEN`, `KEY`, `SECRET`, `PASS`, `PASSWORD` (or
-/// `PASSWD`, `PASSWRD`, `PASSPHRASE`) or `CREDENTIAL`, in either case and number. Examples are `GITHUB_TOKEN`,
-/// `AWS_ACCESS_KEY_ID` and `PGPASSWORD`, but not `KEYBOARD`, `SSH_AUTH_SOCK` or `MAX_TOKENS`. A variable is also secret
-/// if its name ends with `_PWD`, or if its value is a URL with a password. Names of programs that prompt for a password
-/// (`GIT_ASKPASS`) do not count.
+/// `PASSWD`, `PASSWRD`, `PASSPHRASE`) or `CREDENTIAL`, in upper or lower case, singular or plural. Examples are
+/// `GITHUB_TOKEN`, `AWS_ACCESS_KEY_ID` and `PGPASSWORD`, but not `KEYBOARD`, `SSH_AUTH_SOCK` or `MAX_TOKENS`. A
+/// variable is also secret if its name ends with `_PWD`, or if its value is a URL with a password. Names of programs
+/// that prompt for a password (`GIT_ASKPASS`) do not count.
 pub fn is_secret_variable(name: &OsStr, value: &OsStr) -> bool {
     let name = name.to_string_lossy().to_ascii_uppercase();
     let is_secret = |word: &str| {

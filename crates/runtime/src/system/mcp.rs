@@ -12,8 +12,8 @@ use super::options::SystemOptions;
 use crate::config::{Config, McpServerSection};
 use crate::error::{StartError, StartErrorKind};
 
-/// Label of the servers' scope. The scope is below that of the process, so no turn and no session ends servers that
-/// others use.
+/// Label of the servers' scope. The scope is a child of the process's scope. A stop of a turn or of a session therefore
+/// does not end servers that other sessions use.
 const SCOPE: &str = "mcp";
 
 /// Checks the configuration of the servers. Starts no server.

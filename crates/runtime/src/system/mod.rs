@@ -42,7 +42,7 @@ pub use setup::{QuestionRecipient, SessionSetup, SessionTools, SystemPrompt};
 use crate::config::Config;
 use crate::error::StartError;
 
-/// A running system. The system does not own its sessions; they share its parts.
+/// A running system. The system does not own its sessions; the sessions share the parts of the system.
 #[derive(Debug)]
 pub struct System {
     scope: Scope,
@@ -192,8 +192,8 @@ impl System {
         })
     }
 
-    /// Starts the MCP servers. Waits for each server at most for its own time limit. Separate from [`System::open`], so
-    /// that the caller can show the reason for the wait.
+    /// Starts the MCP servers. Waits for each server at most for its own time limit. This function is separate from
+    /// [`System::open`], so that the caller can show the reason for the wait.
     ///
     /// # Errors
     /// Returns an error if a stop came first.
@@ -303,7 +303,7 @@ impl System {
     }
 
     /// Ends the MCP servers, removes empty folders, and waits until the store has written all data and closed its file.
-    /// Blocks while the disk blocks: a caller that wants to exit must race it against a time limit.
+    /// This call takes as long as the disk blocks, so a caller that wants to exit must limit its wait.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the store closing.

@@ -71,7 +71,7 @@ fn check_tool(
 /// Checks the folders before any other step. Returns the first error.
 pub(super) fn check_folders(options: &SystemOptions) -> Result<(), StartError> {
     workspace(&options.folder, &options.config)?;
-    // Checked before the first model call causes cost.
+    // The path is checked here, before the first model call causes cost.
     let recording = options.record.as_deref();
     match recording.filter(|file| file.is_dir() || !folder_of(file).is_dir()) {
         None => Ok(()),
@@ -119,7 +119,7 @@ fn workspace(folder: &Path, config: &Config) -> Result<Workspace, StartError> {
     Ok(workspace)
 }
 
-/// Beginning of the markers of the processes that commands of a session start.
+/// Common beginning of the markers of all processes that the commands of a session start.
 pub fn marker_prefix(session: &allstop_core::SessionId) -> Arc<str> {
     format!("{session}.").into()
 }

@@ -83,8 +83,8 @@ pub enum ModelChoice {
 }
 
 impl ModelChoice {
-    /// Returns the model that the configuration names; `None` if it names no model. With a URL, every name except that
-    /// of a script is the server's own name.
+    /// Returns the model that the configuration names; `None` if it names no model. If the configuration has a URL,
+    /// every name that does not refer to a script is the server's own name for the model.
     pub fn of(config: &ModelConfig) -> Option<Self> {
         let name = config.name.as_deref()?;
         Some(match script_of(name) {
@@ -97,14 +97,14 @@ impl ModelChoice {
     }
 }
 
-/// Returns the script that a model name refers to. In messages and receipts, a second colon follows the name of the
-/// provider.
+/// Returns the script that a model name refers to. Accepts one colon, as in the configuration, and two colons, as in
+/// messages and receipts.
 pub(crate) fn script_of(name: &str) -> Option<&str> {
     let script = name.strip_prefix("script:")?;
     Some(script.strip_prefix(':').unwrap_or(script))
 }
 
-/// Returns the name of a model, with the absolute path of its script if it names a script file.
+/// Returns the name of a model. If the name refers to a script file, the path in the returned name is absolute.
 pub(super) fn name_anywhere(name: &str) -> String {
     let path = script_of(name).and_then(|file| std::path::absolute(file).ok());
     match path

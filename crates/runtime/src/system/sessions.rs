@@ -57,7 +57,7 @@ fn interrupted(before: &SessionState) -> Option<InterruptedTurn> {
 }
 
 impl System {
-    /// Creates a session, with a new id if `id` is `None`. The session never sleeps, since its opener waits for it.
+    /// Creates a session, with a new id if `id` is `None`. The session never sleeps, because the caller waits for it.
     ///
     /// # Errors
     /// Returns an error if a session with this id already exists, the folder cannot be used, or the store failed.
@@ -81,8 +81,9 @@ impl System {
         })
     }
 
-    /// Opens an existing session. On return, all work that a crash left unfinished has an end in the log. The processes
-    /// that the keepers of an earlier process kill are dead, or one second has passed.
+    /// Opens an existing session. When this function returns, the log contains an end for all work that a crash left
+    /// unfinished. If keepers of an earlier process still kill processes, this function waits for them, but at most one
+    /// second.
     ///
     /// # Errors
     /// Returns an error if the session does not exist, is open in another process, or cannot be read, or if the store
@@ -151,8 +152,8 @@ impl System {
         self.sessions_with(setup, Some(prompt), options)
     }
 
-    /// Settings that a session with the configured model records. A session with a model chosen by its opener records
-    /// none.
+    /// Settings that a session with the configured model records. If the caller that opens the session chooses the
+    /// model, the session records no settings.
     fn settings(&self, setup: &SessionSetup) -> Option<Arc<SessionSettings>> {
         let parts = &self.parts;
         let model = parts.named_model.as_deref();

@@ -1,4 +1,4 @@
-//! Parts of a session that its opener chooses instead of the configuration.
+//! Parts of a session that its opener (the caller that opens the session) chooses instead of the configuration.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -82,9 +82,9 @@ pub trait SessionTools: Send + Sync + fmt::Debug {
     /// True if the session offers sub-agents.
     fn has_sub_agents(&self) -> bool;
 
-    /// Tools in addition to the built-in tools and to those of `servers`, the MCP servers. They may change while the
-    /// session is open. The implementation must call `on_late_answer` for an answer that arrives after the end of its
-    /// call.
+    /// Further tools, in addition to the built-in tools and the tools of the MCP servers (`servers`). The further tools
+    /// may change while the session is open. The implementation must call `on_late_answer` for an answer that arrives
+    /// after the end of its call.
     fn source(
         &self,
         servers: Arc<dyn ToolSource>,

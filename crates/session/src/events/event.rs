@@ -45,7 +45,7 @@ pub enum SessionEventKind {
     },
     /// A live event for display: deltas, requested tools and their output.
     Live(AgentEvent),
-    /// Permission for a call is requested. The first answer decides.
+    /// Permission for a call is requested. Only the first answer counts.
     PermissionAsked(OpenQuestion),
     /// The question is closed: a subscriber answered it, a stop removed it, or no subscriber was left to answer it.
     PermissionAnswered {
@@ -125,7 +125,7 @@ impl BackgroundItem {
 pub struct OpenQuestion {
     /// Id of the question.
     pub id: QuestionId,
-    /// Path of `agent` calls to the sub-agent that asks; empty for the session's own agent.
+    /// Path of `agent` calls that leads to the sub-agent with the question; empty if the session's own agent asks.
     pub agents: Vec<CallId>,
     /// The question.
     pub question: PermissionQuestion,

@@ -13,7 +13,8 @@ use tokio::sync::{broadcast, mpsc};
 use super::event::{SessionEvent, SessionEventKind};
 use crate::queued_turn::QueuedTurn;
 
-/// Number of events that a subscriber may lag before it misses the oldest. A long answer has about this many deltas.
+/// Maximum number of events that wait for a subscriber. A subscriber that lags further misses the oldest events. A long
+/// answer has about this many deltas.
 const EVENTS_KEPT_MAX: usize = 1_024;
 
 /// Distribution of events. A session without subscribers and observers builds no events.
@@ -39,7 +40,7 @@ struct HubState {
 #[derive(Debug)]
 struct EventObserver {
     tx: mpsc::Sender<SessionEvent>,
-    /// Number of events that found the queue full.
+    /// Number of events that were not sent because the queue was full.
     missed: u64,
 }
 
@@ -178,8 +179,8 @@ impl EventHub {
 
     /// Sink for the events of a turn. Drops the answer of a stopped turn.
     pub(crate) fn sink(self: &Arc<Self>, queued: &Arc<QueuedTurn>) -> EventSink {
-        // Built even without subscribers, since one may arrive during the turn. The sink must not hold the queued turn:
-        // the queued turn holds the turn's calls, and the calls hold the sink.
+        // The sink is built even without subscribers, since a subscriber may arrive during the turn. The sink must not
+        // hold the queued turn: the queued turn holds the turn's calls, and the calls hold the sink.
         let (hub, scope) = (Arc::clone(self), queued.scope.clone());
         EventSink::observer(move |event| {
             if let AgentEvent::TurnStarted { turn, .. } = event {

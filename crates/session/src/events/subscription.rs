@@ -30,13 +30,13 @@ pub struct Subscription {
     ready: VecDeque<SessionEvent>,
     /// Questions that were open at the start. They are delivered first.
     asked: Vec<QuestionId>,
-    /// Message of the turn of the replayed records.
+    /// Message that caused the turn of the replayed records.
     replayed: Option<MessageId>,
 }
 
 impl Subscription {
-    /// Creates a subscription. `after` is the last record to skip, `until` the version of the log when `live` began,
-    /// and `open` the questions that were open then.
+    /// Creates a subscription. `after` is the last record to skip. `until` is the version of the log when `live` began,
+    /// and `open` contains the questions that were open at that time.
     pub(crate) fn new(
         id: SessionId,
         log: Arc<dyn Log>,
@@ -107,7 +107,7 @@ impl Subscription {
         }
         for (version, bytes) in records {
             self.last = version;
-            // Skips a record that this version cannot read; the numbers show the gap.
+            // Skips a record that this version of Allstop cannot read; the record numbers show the gap.
             let Ok(Some(record)) = decode(&bytes) else {
                 continue;
             };

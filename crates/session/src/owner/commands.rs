@@ -21,7 +21,7 @@ const OPEN_MAX: Duration = Duration::from_secs(10);
 impl SessionOwner {
     pub(super) async fn run_command(&mut self, command: OwnerCommand) {
         let scope = self.scope.clone();
-        // Limited in time, because waiting messages, which a stop can end, must not wait for a hanging store.
+        // The open has a time limit, because a hanging store must not delay the waiting messages, which a stop can end.
         let failed = match timeout(OPEN_MAX, self.open(&scope)).await {
             Ok(opened) => opened.err(),
             Err(_) => Some(not_open(&format!("no answer within {OPEN_MAX:?}"))),
@@ -44,8 +44,8 @@ impl SessionOwner {
         self.publish();
     }
 
-    /// Compacts as a separate entry of the queue, like a turn: stops cover the compaction, and new messages follow
-    /// their policy meanwhile.
+    /// Compacts as a separate entry of the queue, like a turn. Stops therefore cover the compaction, and messages that
+    /// arrive meanwhile follow their policy.
     async fn compact_as_turn(&mut self) -> Result<CompactionResult, CompactError> {
         let label = format!("{}/compaction", self.inner.label());
         let queued = QueuedTurn::open(&self.scope, label, Prompt::default(), None);

@@ -13,8 +13,8 @@ use crate::compaction::{ASK_SUMMARY, CompactError, CompactionResult, cut, tokens
 use crate::queued_turn::QueuedTurn;
 
 impl SessionOwner {
-    /// Compacts before a turn if the conversation is too long. The turn runs even if the compaction fails; the provider
-    /// refuses a conversation that is really too long with an error.
+    /// Compacts before a turn if the conversation is too long. The turn runs even if the compaction fails. If the
+    /// conversation is too long for the model, the provider returns an error.
     pub(super) async fn compact_if_long(&mut self, queued: &QueuedTurn) {
         let Some(compaction) = self.inner.host.options.compaction else {
             return;

@@ -30,9 +30,9 @@ impl SessionOwner {
         }
     }
 
-    /// Detaches work after recording the detach. The log therefore contains all surviving work after a `kill -9` at any
-    /// point, and the next start finds it. One append covers all the work, so the owner waits for a slow disk only
-    /// once.
+    /// Detaches work after recording the detach. If a `kill -9` follows at any point, the log therefore contains all
+    /// work that survives, and the next start finds this work. One append covers all the work, so the owner waits for a
+    /// slow disk only once.
     pub(super) async fn detach(
         &mut self,
         target: &DetachTarget,

@@ -12,7 +12,8 @@ use crate::inner::SessionInner;
 use crate::stop_list::{StopList, UnrecordedReceipts};
 use crate::wait::is_attached;
 
-/// Maximum wait for the store to write the last records. The next start determines missing records.
+/// Maximum wait for the store to write the last records. If records are missing, the next start of the session
+/// determines their facts again.
 const RECORD_WRITE_MAX: Duration = Duration::from_secs(1);
 /// Maximum wait for a check of earlier processes' work. Reading all of `/proc` takes milliseconds.
 const CHECK_MAX: Duration = Duration::from_secs(1);
@@ -27,7 +28,7 @@ impl SessionInner {
 }
 
 impl SessionInner {
-    /// Takes the records of ended work without an owner, and the receipts for the log.
+    /// Takes the records of orphaned work that has ended, and the receipts that the log does not contain yet.
     fn take_unrecorded(&self) -> (Vec<SessionRecord>, UnrecordedReceipts) {
         let mut state = self.state.lock();
         (state.orphans.take_ends(), state.stops.take_unrecorded())
@@ -35,7 +36,8 @@ impl SessionInner {
 }
 
 impl SessionOwner {
-    /// Waits for a change. Sleep becomes due if no reason to stay awake remains.
+    /// Waits for a change. If the session has no reason to stay awake, the wait ends after the idle time, and the
+    /// session may then sleep.
     pub(super) async fn wait_for_change(&mut self) {
         let running = self.inner.running_background();
         if !self.idle_sent && !running.iter().any(is_attached) {
@@ -182,15 +184,15 @@ impl SessionOwner {
         self.inner.end();
     }
 
-    /// Waits for a pending open, which holds the session lock and may append records: until the open ends, the closed
-    /// session cannot be resumed. If the store hangs, the lock is released when the store answers.
+    /// Waits for a pending open. The open holds the session lock and may append records, so the closed session cannot
+    /// be resumed before the open ends. If the store hangs, the lock is released when the store answers.
     async fn finish_pending_open(&mut self) -> Option<Box<SessionWriter>> {
         let pending_open = self.pending_open.take()?;
         let opened = timeout(RECORD_WRITE_MAX, pending_open).await;
         opened.ok()?.ok()?.ok()
     }
 
-    /// Records the ends of orphaned work, and receipts, in a session that was closed before its agent was open.
+    /// Records the ends of orphaned work, and the receipts. Used if a session was closed before its agent was open.
     /// `opened` is the log if it is open.
     async fn record_without_agent(&self, opened: Option<Box<SessionWriter>>) {
         let inner = &self.inner;

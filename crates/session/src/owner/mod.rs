@@ -25,7 +25,7 @@ use crate::source::OnBackgroundEnd;
 use open::{OwnerResources, PendingOpen};
 
 /// Maximum number of consecutive turns that the ends of background work may cause. Without a limit, a model that
-/// answers each end with new work would run forever. The model receives later ends with the next message.
+/// answers each end with new work would run forever. The model is informed about later ends with the next message.
 const WAKES_MAX: u32 = 8;
 
 enum OwnerJob {
@@ -91,7 +91,8 @@ impl SessionOwner {
     fn next_job(&mut self) -> OwnerJob {
         let inner = Arc::clone(&self.inner);
         let mut state = inner.state.lock();
-        // Carries out commands before the next waiting turn, because they were requested before that turn begins.
+        // Carries out commands before the next waiting turn, because the commands were requested before that turn
+        // begins.
         if let Some(command) = state.commands.next() {
             self.is_sleep_due = false;
             return OwnerJob::Command(command);

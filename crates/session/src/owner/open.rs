@@ -61,7 +61,7 @@ impl SessionOwner {
             opened.map_err(|lost| TurnError::bug(format!("opening the log failed: {lost}")))??;
         writer.observe(observer(&self.inner));
         match &mut self.resources {
-            // The engine was lost, and the log with it. This session still owns the background work.
+            // The engine was lost, together with the log. This session still owns the background work.
             Some(open) => open.writer = Some(writer),
             None => self.open_agent(writer, stopped).await?,
         }
@@ -135,8 +135,8 @@ impl SessionOwner {
             writer: Some(writer),
         });
         let event = HookEvent::SessionStart { resumed };
-        // Below the turn that opens the session: a stop of the turn ends the hook, and the receipt of that stop lists
-        // the hook.
+        // The hook runs in a scope below the turn that opens the session. A stop of the turn therefore ends the hook,
+        // and the receipt of that stop lists the hook.
         self.call_hooks(&event, scope).await;
         Ok(())
     }

@@ -23,8 +23,8 @@ impl SessionOwner {
             Ok(turn) => {
                 let outcome = MessageOutcome::of_turn(queued.message().cloned(), &turn);
                 if !queued.is_from_user() && !outcome.is_completed() {
-                    // The notes are still undelivered. Without this limit they would wake the session at once, only to
-                    // fail again.
+                    // The notes about ended work are still undelivered. Without this limit, the notes would wake the
+                    // session at once, and the next turn would fail again.
                     self.wakes = WAKES_MAX;
                 }
                 self.end_turn(&queued, outcome);
@@ -44,8 +44,8 @@ impl SessionOwner {
             .send(|| SessionEventKind::AssistantIdle { stopped, running });
     }
 
-    /// Settles an append that the store has not confirmed, before the turn gets its number. Ends a turn without a
-    /// written ending as after a crash.
+    /// Settles an append that the store has not confirmed, before the turn gets its number. If an earlier turn has no
+    /// written ending, ends that turn in the way of a recovery after a crash.
     async fn settle(&mut self, stopped: &Scope) -> Result<(), TurnError> {
         let at = (self.inner.host.options.now)();
         let Some(writer) = self.writer() else {
@@ -128,7 +128,7 @@ impl SessionOwner {
     }
 
     /// Sets the outcome of the message, and of the messages that its turn took. Frees the queue first, because a caller
-    /// that has the outcome and sends the next message must find a free queue.
+    /// that receives the outcome may send the next message at once.
     fn end_turn(&mut self, queued: &Arc<QueuedTurn>, outcome: MessageOutcome) {
         let undelivered = queued.controls.undelivered();
         queued.scope.close();
