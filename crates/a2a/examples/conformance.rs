@@ -60,7 +60,7 @@ impl Executor for ConformanceAgent {
     }
 }
 
-/// Behaviour for a message with this id. Longer prefixes precede shorter ones.
+/// Behaviour for a message with this id. Longer prefixes are tested before shorter ones.
 fn steps(id: &str) -> Vec<Step> {
     let write = |event| Step::Write(event);
     let work = || write(TaskEvent::state(TaskState::Working));

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::receipt_extension;
 
-/// URI of the extension with which the extended card informs a client about its name and its limits.
+/// URI of the extension with which the extended card informs a client about the client's name and limits.
 pub const SERVER_EXTENSION: &str = "https://allstop.dev/a2a/server/v1";
 
 /// Description of a served agent.

@@ -74,7 +74,7 @@ pub(crate) async fn count_request(
     })
 }
 
-/// Body of a response that holds the count of its request.
+/// Body of a response. The request counts as in progress until the body is dropped.
 struct CountedBody {
     body: Body,
     _counted: CountedRequest,

@@ -1,7 +1,7 @@
 //! Responses to clients of version 0.3.
 //!
-//! Version 0.3 has separate paths for HTTP+JSON and gRPC. The response there is an error that clients of that version
-//! understand, so that they report a wrong version instead of an invalid response.
+//! Version 0.3 has separate paths for HTTP+JSON and gRPC. On these paths, the server responds with an error that
+//! clients of version 0.3 understand. The clients then report a wrong version instead of an invalid response.
 
 use a2a::A2AError;
 use axum::extract::Request;

@@ -1,7 +1,8 @@
 //! A2A 1.0 over the task manager: JSON-RPC, REST and gRPC.
 //!
-//! [`A2aService`] maps each operation of the protocol to one of [`TaskManager`](allstop_task::TaskManager). The types
-//! and the bindings come from the crates of the A2A project. Two properties differ from a usual server:
+//! [`A2aService`] maps each operation of the protocol to an operation of the
+//! [`TaskManager`](allstop_task::TaskManager). The types and the bindings come from the crates of the A2A project. Two
+//! properties differ from a usual server:
 //!
 //! - Event ids of a stream are the numbers of its records. A client that reconnects with `Last-Event-ID` receives all
 //!   events, without duplicates, even after a restart of the server.

@@ -10,8 +10,8 @@ use axum::response::{IntoResponse, Response};
 use a2a_server::jsonrpc::MAX_REQUEST_BODY_BYTES;
 use allstop_core::json_text::has_reserved_key;
 
-/// Maximum time for a body. The largest body needs 350 kB/s, which every client can send. A client that sends a byte
-/// per second to keep a connection open is disconnected.
+/// Maximum time for a body. The largest permitted body needs 350 kB/s, which every client can send. A client that sends
+/// a byte per second to keep a connection open is disconnected.
 const BODY_TIME_MAX: Duration = Duration::from_secs(30);
 
 pub(crate) const RESERVED_KEY: &str =

@@ -7,9 +7,9 @@
 //! {"https://allstop.dev/a2a/receipt/v1": {"cause": {"kind": "user"}, "error": null, "receipt": {"schema": "allstop.receipt/1"}}}
 //! ```
 //!
-//! A `CancelTask` can be durable without a confirmation of the task's worker in time. Its response contains the current
-//! task, and the entry `{"requestedStop": "observed" | "queued" | "no_owner"}`. Until the end of the task, other
-//! responses with the task contain `{"requestedStop": "requested"}`.
+//! A `CancelTask` can be durable although the task's worker has not confirmed the stop in time. The response then
+//! contains the current task, and the entry `{"requestedStop": "observed" | "queued" | "no_owner"}`. Until the end of
+//! the task, other responses with the task contain `{"requestedStop": "requested"}`.
 //!
 //! A `CancelTask` of an ended task stops the work that the task has left running. The entry of the response then
 //! contains the receipt of that stop in `leftWork`.
@@ -88,7 +88,7 @@ struct RequestedCause {
     by: Option<String>,
 }
 
-/// Returns the cause of a `CancelTask`: always that of a user, with the client's texts if present.
+/// Returns the cause of a `CancelTask`: always a stop by a user, with the client's texts if present.
 pub(crate) fn requested_cause(metadata: Option<&HashMap<String, Value>>, principal: &str) -> Cause {
     let entry = metadata.and_then(|metadata| metadata.get(RECEIPT_EXTENSION));
     let params = entry.and_then(|entry| CancelParams::deserialize(entry).ok());

@@ -24,13 +24,13 @@ use crate::tls::ServerTls;
 pub struct ServerOptions {
     /// Maximum number of concurrent connections. Further connections wait in the queue of the operating system.
     pub connections_max: usize,
-    /// Maximum time for a TLS handshake, and for the head of a request, counted from the connection or from the end of
-    /// the last request.
+    /// Maximum time for a TLS handshake, and for the head of a request. The time starts when the connection opens, or
+    /// when the previous request ends.
     pub head_time_max: Duration,
     /// Maximum size of the head of a request, in bytes.
     pub head_bytes_max: usize,
-    /// Maximum idle time of an HTTP/2 connection. The server then asks the client to close it; the client opens another
-    /// one when necessary.
+    /// Maximum idle time of an HTTP/2 connection. The server then asks the client to close the connection; the client
+    /// opens another connection when necessary.
     pub idle_time_max: Duration,
     /// TLS options; `None` for connections without TLS.
     pub tls: Option<ServerTls>,
@@ -39,7 +39,7 @@ pub struct ServerOptions {
 impl Default for ServerOptions {
     fn default() -> Self {
         Self {
-            // Two descriptors for each connection with its task fit into the usual limit of 65,536.
+            // Each connection and its task need two descriptors, so 40,000 in total. The usual limit is 65,536.
             connections_max: 20_000,
             head_time_max: Duration::from_secs(30),
             head_bytes_max: 32 * 1024,

@@ -47,8 +47,8 @@ impl<'a> RequestHead<'a> {
     }
 }
 
-/// Returns the response if the request streams, or if it is JSON-RPC in a body of another type. The library handles
-/// malformed requests and describes the error.
+/// Returns the response if the request streams, or if it is a JSON-RPC request with a content type other than JSON. The
+/// library handles malformed requests and describes the error.
 pub(crate) async fn answer(service: &A2aService, request: &WholeRequest) -> Option<Response> {
     let (path, headers) = (request.uri().path(), request.headers());
     // The specification requires POST, but clients of event streams often support only GET.
@@ -182,7 +182,7 @@ fn sse_event(event: NumberedEvent, id: Option<&JsonRpcId>) -> Event {
             let envelope = JsonRpcResponse::error(id.clone(), error.to_jsonrpc_error());
             Event::default().data(json(&envelope))
         }
-        // Without an envelope, only the type distinguishes an error from an event.
+        // Without an envelope, only the event type distinguishes an error from other events.
         (Err(error), None) => Event::default()
             .event("error")
             .data(json(&rest::error_body(&error))),

@@ -36,7 +36,8 @@ fn is_false(value: &bool) -> bool {
     !value
 }
 
-/// Derives an id from the session and the position of an event in it. An equal position has an equal id.
+/// Derives the id of an event from the session and the position of the event in the session. Equal positions have equal
+/// ids.
 pub(crate) fn event_id(session: &SessionId, place: &str) -> Uuid {
     let mut digest = Sha256::new();
     digest.update(session.as_str());

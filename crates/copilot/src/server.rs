@@ -17,7 +17,7 @@ use crate::connection::{Client, ClientId};
 use crate::hosted::HostedSession;
 
 /// Default time that a running turn of a session without clients waits for a client that resumes the session. A
-/// restarted client returns within seconds; after this time, a turn without a client must not cost more.
+/// restarted client returns within seconds; after this time, a turn without a client must not cause more cost.
 pub const UNATTENDED_MAX_DEFAULT: Duration = Duration::from_mins(1);
 
 /// Options of a server.
@@ -26,8 +26,8 @@ pub struct CopilotOptions {
     /// Version that the server reports to clients.
     pub version: Arc<str>,
     /// Maximum time that a session keeps running after its last client has disconnected without detaching. Afterwards,
-    /// its turn and its background work are stopped with cause `disconnect`, and the session is closed. It can be
-    /// resumed.
+    /// its turn and its background work are stopped with cause `disconnect`, and the session is closed. The session can
+    /// be resumed later.
     pub unattended_max: Duration,
     /// Answer to a permission question that no client of its session answers.
     pub default_answer: PermissionAnswer,

@@ -1,4 +1,5 @@
-//! Times from the write of an event to its arrival at each subscriber, and the next event to send.
+//! Measures the times from the write of an event to its arrival at each subscriber, and supplies the next event to
+//! send.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -42,7 +43,8 @@ pub(crate) fn marker(number: usize) -> String {
     format!("event {number:07};")
 }
 
-/// Arrivals of one event at a time at a number of subscribers.
+/// Arrivals of events at a number of subscribers. Each event must have arrived at all of them before the next event is
+/// sent.
 #[derive(Debug)]
 pub(crate) struct Deliveries {
     epoch: Instant,

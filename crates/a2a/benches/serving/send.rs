@@ -59,7 +59,8 @@ pub(crate) fn run(suite: &mut BenchSuite, runtime: &Runtime) {
 
 /// Returns a function that measures the time of all messages, sent over these connections.
 fn sample(runtime: &Runtime, server: SocketAddr, connections: usize) -> impl FnMut() -> Duration {
-    // The two figures share the baseline, which creates a new task for a repeated message id.
+    // Both figures use this baseline. Although the message ids then repeat, the baseline creates a new task for each
+    // message.
     let mut client = runtime.block_on(Client::connect(server, connections));
     move || runtime.block_on(client.send(MESSAGES / connections))
 }

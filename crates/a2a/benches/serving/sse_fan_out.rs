@@ -20,10 +20,12 @@ use crate::{memory, product};
 /// Number of events in a sample.
 const EVENTS: usize = 5;
 const ROUNDS: usize = 20;
-/// Together 16 MB: more than the buffers of a connection can contain, so the server waits for the stalled subscriber.
+/// Number of events that together have 16 MB. This is more than the buffers of a connection can contain, so the server
+/// waits for the stalled subscriber.
 const STALLING_EVENTS: usize = 256;
 const STALLING_EVENT_BYTES: usize = 64 * 1_024;
-/// During these events, the memory must not grow by more than the part of them that the log keeps.
+/// Number of events during which the memory is measured. The memory must not grow by more than the part of these events
+/// that the log keeps.
 const MEMORY_EVENTS: usize = 500;
 const MEMORY_GROWTH_MB_MAX: f64 = 16.0;
 

@@ -1,6 +1,7 @@
 //! Public keys of an issuer of tokens: a JSON Web Key Set (RFC 7517).
 //!
-//! The algorithms of each key are fixed here, when the key is read. A token selects one of them, and cannot add others.
+//! The permitted algorithms of a key are fixed here, when the key is read. A token selects one of these algorithms, and
+//! cannot add others.
 
 use jsonwebtoken::jwk::{
     AlgorithmParameters, EllipticCurve, Jwk, KeyAlgorithm, KeyOperations, PublicKeyUse,
@@ -50,7 +51,7 @@ pub enum JwksError {
 pub(super) enum KeyNotFound {
     /// The set contains no key with this id. The key may be new.
     UnknownId,
-    /// The token names none of several keys.
+    /// The set contains several keys, and the token does not name one of them.
     Ambiguous,
 }
 
@@ -77,7 +78,7 @@ impl JwtKeySet {
         Ok(Self { keys })
     }
 
-    /// Returns the key of a token. A token without an id refers to the only key.
+    /// Returns the key of a token. If the token has no key id, the set must contain only one key.
     pub(super) fn find(&self, id: Option<&str>) -> Result<&JwtKey, KeyNotFound> {
         match (id, self.keys.as_slice()) {
             (None, [only]) => Ok(only),

@@ -21,7 +21,7 @@ const JWKS_BYTES_MAX: usize = 1 << 20;
 pub struct JwksRefreshTimes {
     /// Time from a successful fetch to the next one. A withdrawn key is accepted for at most this time.
     pub interval: Duration,
-    /// Minimum time between two fetches, even if many tokens name unknown keys, and after a failure.
+    /// Minimum time between two fetches. It also applies if many tokens name unknown keys, and after a failed fetch.
     pub interval_min: Duration,
 }
 
@@ -42,8 +42,8 @@ pub struct JwksUrl {
 }
 
 impl JwksUrl {
-    /// Checks a URL. It must use `https`, because a party that can change the keys can act as any user; `http` is only
-    /// permitted for addresses of this machine.
+    /// Checks a URL. The URL must use `https`, because a party that can change the keys can act as any user. Only an
+    /// address of this machine may use `http`.
     ///
     /// # Errors
     /// Returns an error for any other URL, or if TLS cannot be set up.

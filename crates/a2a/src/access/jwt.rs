@@ -1,9 +1,9 @@
 //! JSON Web Tokens (RFC 7519) as bearer tokens. An issuer signs the tokens, and this server has only the issuer's
 //! public keys.
 //!
-//! A token is accepted under these conditions. Its signature matches the key that it names, with an algorithm of that
-//! key. Its issuer and one of its audiences are the configured ones. It is valid already, has not expired, and names a
-//! subject.
+//! A token is accepted if all these conditions are true. The signature matches the key that the token names, with an
+//! algorithm of that key. The issuer is the configured issuer, and one of the audiences is the configured audience. The
+//! token is already valid, has not expired, and names a subject.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,8 +18,8 @@ use super::jwks::{JwtKeySet, KeyNotFound};
 use super::principal::{Authenticator, Principal, Unauthenticated, bearer_token};
 use super::ring_verifier;
 
-/// Prefix of the principal of a token. Names in a token file cannot have this prefix, and `anonymous` does not have it
-/// either, so names from different sources never coincide.
+/// Prefix of the principal of a token. Names in a token file cannot have this prefix, and the name `anonymous` does not
+/// have this prefix, so names from different sources never coincide.
 pub const JWT_PRINCIPAL_PREFIX: &str = "jwt:";
 
 /// Maximum size of a token in bytes. Real tokens have 1 to 4 KiB.
@@ -38,7 +38,7 @@ pub struct JwtAuthenticator {
 }
 
 struct JwtInner {
-    /// Checks of the claims; each key adds its algorithms.
+    /// Checks of the claims. The permitted algorithms come from the key of each token.
     validation: Validation,
     keys: RwLock<Arc<JwtKeySet>>,
     unknown_key: Notify,

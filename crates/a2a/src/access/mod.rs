@@ -55,7 +55,8 @@ impl AccessControl {
         }
     }
 
-    /// Sets a limit for each principal: this number of requests per second, and as many at once.
+    /// Sets the rate limit of each principal: `per_second` requests per second, in bursts of at most `per_second`
+    /// requests.
     #[must_use]
     pub fn rate_limit(mut self, per_second: NonZeroU32) -> Self {
         self.rate_limit = Some(Arc::new(RateLimiter::new(per_second)));

@@ -67,8 +67,8 @@ impl Principal {
     }
 }
 
-/// Accepts every request as [`ANONYMOUS`] if its `Host` header contains a local name or address of this machine. For
-/// loopback addresses only.
+/// Accepts every request as [`ANONYMOUS`] if its `Host` header contains a local name or address of this machine. Use it
+/// only for servers on loopback addresses.
 ///
 /// A web page of another site can resolve its own name to a loopback address (DNS rebinding) and send requests from the
 /// user's browser. These requests contain that name as `Host`, and are refused.
@@ -107,7 +107,7 @@ impl Authenticator for Vec<Arc<dyn Authenticator>> {
 }
 
 /// Returns the bearer token of a request (RFC 6750, section 2.1). `None` for a request with several `Authorization`
-/// headers, because a proxy may have checked another header than the first. `None` for an empty token: a token file
+/// headers, because a proxy may have checked a different one of these headers. `None` for an empty token: a token file
 /// that was created from an unset variable contains the hash of the empty text, which must not grant access.
 pub(super) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(AUTHORIZATION).iter();

@@ -1,5 +1,5 @@
-//! Limit of requests per principal, as a generic cell rate algorithm. It stores one time per principal instead of a
-//! counter and a clock.
+//! Limit of requests per principal, as a generic cell rate algorithm. For each principal, the algorithm stores one
+//! point in time instead of a counter and a clock.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -9,20 +9,21 @@ use parking_lot::Mutex;
 
 use super::principal::Principal;
 
-/// Maximum number of counted principals. The entry of a principal that is idle for a second is removed, so this is a
-/// limit of memory (about 2 MB), not of users.
+/// Maximum number of counted principals. The entry of a principal is removed after an idle second. This constant
+/// therefore limits the memory (about 2 MB), and not the number of users.
 const PRINCIPALS_MAX: usize = 16_384;
 
-/// Rate limiter that permits a number of requests per second and principal, and as many at once.
+/// Rate limiter. Each principal may send a number of requests per second, in bursts of at most this number.
 #[derive(Debug)]
 pub(super) struct RateLimiter {
     /// Time between two requests at the permitted rate.
     interval: Duration,
-    /// Maximum lead of a principal: all requests of a second except one.
+    /// Maximum time by which the requests of a principal may be ahead of the permitted rate: all requests of a second
+    /// except one.
     lead_max: Duration,
     principals_max: usize,
-    /// Time at which each principal's requests so far would be due, one after another. A past time is equivalent to no
-    /// entry.
+    /// For each principal, the time at which its next request would be due at the permitted rate. A time in the past
+    /// has the effect of a missing entry.
     due: Mutex<HashMap<Principal, Instant>>,
 }
 
@@ -51,8 +52,8 @@ impl RateLimiter {
         if all.len() >= self.principals_max && !all.contains_key(principal) {
             all.retain(|_, due| *due > now);
             if all.len() >= self.principals_max {
-                // Without an entry the request could not be counted, so it is refused. An entry is free within a
-                // second.
+                // The table is full, so the request cannot be counted and is refused. Within a second, an entry becomes
+                // free.
                 return Err(Duration::from_secs(1));
             }
         }
@@ -88,7 +89,7 @@ mod tests {
         assert!(limit.take(&user(1), start + 250 * MS).is_err());
         // Another principal has a separate limit.
         assert_eq!(limit.take(&user(2), start), Ok(()));
-        // An idle time restores the burst, but no more than that.
+        // After an idle time, the principal can send one burst again, but not more.
         let later = start + 3_600_000 * MS;
         let admitted = (0..100).filter(|_| limit.take(&user(1), later).is_ok());
         assert_eq!(admitted.count(), 4);

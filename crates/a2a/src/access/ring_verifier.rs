@@ -48,7 +48,8 @@ struct RingVerifier {
     key: DecodingKey,
 }
 
-/// Signature algorithm of ring. RSA uses a modulus and an exponent; the other algorithms use the bytes of a point.
+/// Signature algorithm of ring. RSA uses a modulus and an exponent; the other algorithms use the bytes of a point on a
+/// curve.
 #[derive(Clone, Copy)]
 enum SignatureScheme {
     Rsa(&'static RsaParameters),

@@ -13,12 +13,14 @@ use crate::limits::{BodyRefusal, RESERVED_KEY, read_whole, too_large};
 /// Size in bytes of the prefix of a gRPC message: a flag, and the length.
 const PREFIX_BYTES: usize = 5;
 
-/// Reads the whole message before the request is processed. Each operation has exactly one message.
+/// Reads the whole message before the request is processed. The request of an operation consists of exactly one
+/// message.
 pub(super) async fn read(request: Request, next: Next) -> Response {
     let read = read_whole(request, MAX_REQUEST_BODY_BYTES + PREFIX_BYTES).await;
     match read {
-        // Keys of the message's data become keys of JSON in the log. The keys have no escapes in this format. Ordinary
-        // text with these words is refused, too.
+        // Keys in the data of a message become JSON keys in the log, so reserved keys are refused. In this format, keys
+        // contain no escapes, so a search in the bytes finds them. Ordinary text that contains these words is refused,
+        // too.
         Ok(request) if has_reserved_words(request.body()) => {
             Status::invalid_argument(RESERVED_KEY).into_http()
         }

@@ -61,7 +61,7 @@ async fn admission(
     next.run(request).await
 }
 
-/// Sets the status of errors to that of A2A 1.0, section 5.4, if the library uses another one.
+/// Replaces the status of an error by the status from A2A 1.0, section 5.4, if the library uses a different status.
 async fn specified_status(request: Request, next: Next) -> Response {
     with_specified_status(next.run(request).await)
 }
@@ -76,8 +76,8 @@ fn with_specified_status(mut response: Response) -> Response {
     response
 }
 
-/// Returns the status with the code `Unimplemented`, if its error has that code. The details repeat the code, and
-/// clients reject a status with different codes in status and details.
+/// If the error requires the code `Unimplemented`, returns the status with this code. The details repeat the code,
+/// because clients reject a status whose details contain a different code.
 fn unimplemented(status: &Status) -> Option<Status> {
     let details = status.get_error_details();
     let code = reason_to_error_code(&details.error_info()?.reason)?;

@@ -16,7 +16,7 @@ use crate::from_wire;
 
 /// Maximum size of a token in bytes. A few hundred bytes are usual.
 const TOKEN_BYTES_MAX: usize = 1_024;
-/// Maximum size of credentials in bytes. Servers accept request heads of 8 kB.
+/// Maximum size of credentials in bytes. Usual servers accept request heads of up to 8 kB.
 const CREDENTIALS_BYTES_MAX: usize = 4_096;
 /// Maximum size of an authentication scheme in bytes. The longest registered scheme has 20 bytes.
 const SCHEME_BYTES_MAX: usize = 64;
@@ -86,7 +86,7 @@ impl PushConfig {
         }
     }
 
-    /// Returns host and port of the webhook, for logs and limits. Path and query may be secrets.
+    /// Returns host and port of the webhook, for logs and limits. Omits path and query, which may be secrets.
     pub(crate) fn host_and_port(&self) -> String {
         let url = Url::parse(&self.url).ok();
         let parts = url.and_then(|url| {

@@ -3,7 +3,8 @@
 //! Invariants:
 //! 1. An event is sent only after the receiver has accepted each earlier event.
 //! 2. A delivery reads the log of its task with a cursor, so the task never waits for the delivery.
-//! 3. A delivery ends with its configuration, with the last event of the task, or with the server.
+//! 3. A delivery ends when its configuration is deleted, replaced or paused, after the last event of the task, or when
+//!    the server ends.
 
 use std::sync::Arc;
 
@@ -143,7 +144,7 @@ impl ConfigDelivery {
             store.note_delivered(&self.task_id, id, self.set_at, update.version);
             let unsaved_since = *self.unsaved_since.get_or_insert_with(Instant::now);
             if unsaved_since.elapsed() >= self.shared.options.cursor_delay {
-                // Must also happen while events follow each other without a pause.
+                // The progress must also be saved while events follow each other without a pause.
                 self.save().await;
             }
             is_last = matches!(

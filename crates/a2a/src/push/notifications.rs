@@ -75,8 +75,9 @@ impl PushNotifications {
         self.shared.linked()
     }
 
-    /// Sets a configuration of a task. Notifications begin after the current record. A configuration with an existing
-    /// id replaces the existing one, and resumes after the last event that was delivered to it.
+    /// Sets a configuration of a task. Notifications begin after the current record. If the id exists, the new
+    /// configuration replaces the existing one, and resumes after the event that was delivered last to the existing
+    /// one.
     pub(crate) async fn create(
         &self,
         task: &Task,
@@ -117,8 +118,8 @@ impl PushNotifications {
         check_room(len, is_new, self.shared.options.configs_per_task_max)
     }
 
-    /// Accepts a message, and sets its configuration from the record of the message on. Both steps happen even if the
-    /// client disconnects in between.
+    /// Accepts a message, and sets its configuration. Notifications begin with the record of the message. Both steps
+    /// happen even if the client disconnects in between.
     pub(crate) async fn execute(
         &self,
         request: TaskRequest,
@@ -128,8 +129,8 @@ impl PushNotifications {
         self.owned(async move {
             let accepted = shared.manager.execute(request).await;
             let accepted = accepted.map_err(|error| errors::of_execute(&error))?;
-            // A message can be repeated because its server was killed before it stored the configuration. In this case
-            // the configuration is set now, from the first event on.
+            // If the server was killed before it stored the configuration, the client may repeat the message. In this
+            // case the configuration is set now, and notifications begin with the first event.
             let after = if accepted.is_repeated {
                 Version(0)
             } else {

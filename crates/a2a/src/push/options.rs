@@ -18,7 +18,8 @@ pub struct PushOptions {
     pub running_max: usize,
     /// Maximum number of concurrent requests of one user. A user with hanging webhooks delays no other user.
     pub running_per_owner_max: usize,
-    /// Maximum number of concurrent requests to one host and port. A hanging server delays no other server of its user.
+    /// Maximum number of concurrent requests to one host and port. A server that does not answer delays no other server
+    /// of this user.
     pub running_per_host_max: usize,
     /// Maximum duration of one attempt, from the resolution of the host to the head of the response.
     pub attempt_max: Duration,
@@ -31,7 +32,7 @@ pub struct PushOptions {
     /// Maximum time from the delivery of an event to its record in the log. After a crash, the events of this time are
     /// delivered again.
     pub cursor_delay: Duration,
-    /// Networks that webhooks may have in addition to public addresses.
+    /// Networks that may contain webhooks, in addition to public addresses.
     pub allowed: Vec<IpNet>,
     /// Secret for signatures; `None` for deliveries without a signature.
     pub secret: Option<PushSecret>,
@@ -44,8 +45,8 @@ impl Default for PushOptions {
         Self {
             // A client has one receiver, or a few. Each receiver costs an idle future per task.
             configs_per_task_max: 10,
-            // Half of the usual limit of 1,024 open files. A user gets a quarter, so requests of three users can hang
-            // without cost to others.
+            // Half of the usual limit of 1,024 open files. A user gets a quarter of these requests. If the requests of
+            // three users hang, requests of other users still run.
             running_max: 512,
             running_per_owner_max: 128,
             running_per_host_max: 16,

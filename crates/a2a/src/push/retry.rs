@@ -64,7 +64,7 @@ impl EventAttempts {
             .pause_min
             .saturating_mul(1 << doublings)
             .min(options.pause_max);
-        // A random pause from half of it to all of it.
+        // A random pause between half of `longest` and `longest`.
         let millis = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
         let pause = Duration::from_millis(millis / 2 + random % (millis / 2 + 1));
         let asked = asked.unwrap_or_default().min(options.pause_max);

@@ -35,8 +35,8 @@ const IDLE_MAX: Duration = Duration::from_secs(15);
 #[derive(Debug)]
 pub(crate) struct WebhookEvent {
     pub(crate) number: Version,
-    /// Id of the delivery. All attempts have the same id, even after a restart; each event and each configuration has a
-    /// different id.
+    /// Id of the delivery. The id is equal for all attempts, even after a restart, and differs for each event and each
+    /// configuration.
     pub(crate) id: String,
     pub(crate) body: String,
 }
@@ -102,8 +102,8 @@ impl WebhookClient {
         owner: &str,
         event: &WebhookEvent,
     ) -> AttemptResult {
-        // Checked again at each attempt, because the rule may be stricter than at the creation of the configuration.
-        // The resolver does not see an address in the URL.
+        // The URL is checked again at each attempt, because the rule may have become stricter since the configuration
+        // was created. The resolver does not see an address in the URL.
         let url = match self.guard.check_url(&config.url) {
             Ok(url) => url,
             Err(refused) => return AttemptResult::Failed(refused.to_string()),

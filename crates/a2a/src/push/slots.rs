@@ -1,7 +1,7 @@
 //! Limits of concurrent requests, per host, per user and in total.
 //!
-//! A request acquires its host's permit first, then its user's, then a global one. Requests to a hanging host therefore
-//! wait for each other, and occupy no permit that another host or user could use.
+//! A request first acquires a permit of its host, then a permit of its user, and then a global permit. Requests to a
+//! hanging host therefore wait for each other, and occupy no permit that another host or user could use.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -59,7 +59,7 @@ async fn permit(slots: Arc<Semaphore>) -> OwnedSemaphorePermit {
     permit.expect("the semaphore is never closed")
 }
 
-/// Permits per key. An unused key takes no memory after the next removal.
+/// Permits per key. After the next removal of unused entries, an unused key uses no memory.
 #[derive(Debug)]
 struct KeyedSlots {
     len: usize,

@@ -1,10 +1,10 @@
 //! Stored configurations of all tasks, and their fold in memory.
 //!
 //! Invariants:
-//! 1. A change is decided on the fold at a version, and is appended with that version. If two changes are concurrent,
-//!    one of them is decided again.
-//! 2. Only records of the log change the fold, in their order. Only the progress of deliveries is ahead of the log:
-//!    events with lost progress are delivered again after a crash.
+//! 1. A change is decided from the fold at a version, and the append expects that version. If two changes are
+//!    concurrent, one of them is decided again.
+//! 2. Only records of the log change the fold, in their order. Only the progress of deliveries may be ahead of the log.
+//!    If a crash loses progress, the events are delivered again.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -141,7 +141,8 @@ impl PushStore {
     /// another change came first. Writes nothing if `decide` returns no records.
     ///
     /// # Cancel safety
-    /// A dropped change may have happened. The next change of the task finds it in the log.
+    /// If the future is dropped, the change may still happen. The next change of the task then finds the change in the
+    /// log.
     pub(crate) async fn change<E>(
         &self,
         task: &TaskId,

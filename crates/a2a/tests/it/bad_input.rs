@@ -190,7 +190,7 @@ async fn unknown_paths_and_methods_are_refused() {
     assert_eq!(body["error"]["code"], -32600, "A2A has no batches");
 }
 
-/// The JSON library would read another value, of any depth.
+/// If an object has a reserved key, the JSON library would read a different value, which can be nested to any depth.
 #[tokio::test]
 async fn reserved_keys_are_refused() {
     let router = router().await;

@@ -107,7 +107,7 @@ async fn stop_ends_every_connection() {
     for _ in 0..100 {
         idle.push(server.connect().await);
     }
-    // The last connection is accepted only if its request is answered.
+    // The answer to its request shows that the last connection was accepted.
     let mut last = server.connect().await;
     let card = b"GET /.well-known/agent-card.json HTTP/1.1\r\nhost: x\r\n\r\n";
     last.write_all(card).await.unwrap();
@@ -174,7 +174,7 @@ mod alone {
 
     use super::*;
 
-    /// Number of idle connections. The client side needs as many additional descriptors.
+    /// Number of idle connections. The client sides of the connections need an equal number of descriptors in addition.
     const CONNECTIONS: u64 = 10_000;
 
     /// Descriptors for all other purposes.

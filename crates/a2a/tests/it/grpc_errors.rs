@@ -21,7 +21,7 @@ async fn status_has_the_code_of_its_details() {
     assert!(status.message().contains("0.3"), "{status:?}");
 }
 
-/// Version 0.3 has another package, and its errors contain their name in the message.
+/// Version 0.3 uses another gRPC package. The message of a version 0.3 error contains the name of the error.
 #[tokio::test]
 async fn service_of_an_older_version_is_refused_by_name() {
     let router = router().await;
@@ -33,7 +33,8 @@ async fn service_of_an_older_version_is_refused_by_name() {
     assert_eq!(status.message(), message);
 }
 
-/// Keys of the message's data become keys of JSON in the log, where the JSON library would read another value.
+/// Keys in the data of a message become JSON keys in the log. The JSON library reads a reserved key as a different
+/// value, so the server refuses it.
 #[tokio::test]
 async fn reserved_keys_are_refused() {
     let router = grpc_alone().await;

@@ -109,7 +109,7 @@ async fn unknown_key_fetches_the_set_again() {
     );
 }
 
-/// A server that reloads a file of keys waits for such a token.
+/// A server that reloads a file of keys waits for a token that names an unknown key.
 #[tokio::test]
 async fn unknown_key_is_reported_once() {
     let key = IssuerKey::p256("k");
@@ -168,8 +168,8 @@ async fn failed_refresh_keeps_the_keys() {
     for fault in faults {
         *server.answer.lock() = fault;
         let seen = *server.fetches.borrow();
-        // The next fetch may have begun before the fault was set. The third fetch begins after the full effect of the
-        // second one.
+        // The next fetch may have begun before the fault was set. The second fetch returns the fault, and the third
+        // fetch begins only after the server has handled the fault.
         server.fetched(seen + 3).await;
         assert!(is_accepted(&jwt, &token));
     }

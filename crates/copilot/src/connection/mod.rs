@@ -44,8 +44,8 @@ const HEADER_BYTES_MAX: usize = 8 * 1024;
 /// Maximum number of concurrent requests of one client. Enough for a client with a thousand waiting sessions.
 const REQUESTS_MAX: usize = 8 * 1024;
 
-/// Maximum time and bytes before a client sends the token. Without the token, a client must not occupy connections and
-/// memory of others.
+/// Maximum time, and maximum number of bytes, before a client has sent the token. Until then, the client must not
+/// occupy connections and memory that other clients need.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 const CONNECT_BYTES_MAX: usize = 64 * 1024;
 
@@ -54,13 +54,13 @@ const READ_BYTES: usize = 64 * 1024;
 /// JSON-RPC code for a request that its sender has cancelled, as in the protocol of language servers.
 const CANCELLED: i64 = -32800;
 
-/// Code for a request before the token.
+/// JSON-RPC code for a request that arrives before the token.
 const UNAUTHORISED: i64 = -32001;
 
 /// Permission of a connection to use the server.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub enum ConnectionAccess {
-    /// The client is the process that started this one, connected by standard input and output.
+    /// The client is the process that started this process, and is connected by standard input and output.
     #[default]
     Trusted,
     /// The client must send this token with `connect`.
@@ -70,7 +70,7 @@ pub enum ConnectionAccess {
 /// Reason for the end of a connection.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ServedConnectionEnd {
-    /// The client has closed it.
+    /// The client has closed the connection.
     Closed,
     /// The client sent unreadable input.
     Malformed(FrameError),
@@ -98,7 +98,7 @@ struct ConnectionReader {
     scope: Scope,
     /// Running requests that their sender can cancel.
     running: Arc<Mutex<HashMap<RpcId, CancellationToken>>>,
-    /// Permit of the single request with a large answer.
+    /// Permit for a request with a large answer; only one such request runs at a time.
     large: Arc<Semaphore>,
     access: ConnectionAccess,
     is_connected: bool,
@@ -225,7 +225,7 @@ impl ConnectionReader {
             }
             Ok(IncomingMessage::Response { id, result }) => {
                 if let Some(id) = id {
-                    // An answer that no request waits for has no effect.
+                    // If no request waits for this answer, the answer has no effect.
                     let _delivered_or_unknown = self.client.outgoing.complete(&id, result);
                 }
                 Ok(())

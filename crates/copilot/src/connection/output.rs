@@ -1,8 +1,8 @@
 //! Output of a connection: one queue of frames with a limited number of bytes.
 //!
-//! Answers never wait. The requests in progress limit their number, and the server reads no further input of a client
-//! with too many unread bytes of answers. Events and requests to the client wait for room, so a client that does not
-//! read delays only its own events.
+//! Answers never wait for room in the queue. The number of requests in progress limits their number. If a client has
+//! too many unread bytes of answers, the server reads no further input of this client. Events and requests to the
+//! client wait for room, so a client that does not read delays only its own events.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub(crate) struct FrameWriter {
 
 #[derive(Debug)]
 enum QueuedFrame {
-    /// Answer. Its slot among the requests in progress is free once it is written.
+    /// Answer. After it is written, its slot among the requests in progress is free.
     Answer(QueuedAnswer),
     /// Answer to a request that was not accepted.
     Refusal(Vec<u8>),
@@ -69,7 +69,7 @@ impl FrameQueue {
         let _queued_or_gone = self.push(QueuedFrame::Answer(answer));
     }
 
-    /// Queues the answer to a request that was not accepted. Like an answer, it does not wait for room.
+    /// Queues the answer to a request that was not accepted. Like an answer, the refusal does not wait for room.
     pub(crate) fn refusal(&self, body: &[u8]) -> Result<(), QueueClosed> {
         let frame = encode_frame(body);
         self.answer_bytes.send_modify(|bytes| *bytes += frame.len());

@@ -34,9 +34,9 @@ pub(crate) struct AttachedClient {
 pub(crate) struct FeedHandle {
     /// Number of sent `assistant.idle` events.
     pub idles: Arc<watch::Sender<u64>>,
-    /// The last turn with a sent end.
+    /// The last turn whose end was sent.
     pub turns: Arc<watch::Sender<TurnNumber>>,
-    /// Number of aborts with an answer that must precede the next `session.idle`.
+    /// Number of aborts whose answers must precede the next `session.idle`.
     pub aborts: Arc<watch::Sender<u32>>,
     /// Ends the feed.
     pub is_detached: Arc<watch::Sender<bool>>,

@@ -22,7 +22,8 @@ use super::attached_clients::AttachedClients;
 use crate::builtin;
 use crate::translate::ExternalCall;
 
-/// Maximum number of remembered cancelled requests. With them, a late answer is recognised as late.
+/// Maximum number of cancelled requests that are remembered. A late answer to a remembered request is recognised as
+/// late.
 const ENDED_MAX: usize = 1_024;
 
 type LateAnswerHandler = Arc<dyn Fn(LateAnswer) + Send + Sync>;
@@ -182,7 +183,8 @@ impl ClientTools {
             drop(state);
             return match ended {
                 Some((handler, id)) => match handler.answer(id, answer) {
-                    // The request was answered before, or removed below. In both cases the call had ended.
+                    // The request was answered before, or the code below has removed it. In both cases the call had
+                    // ended.
                     Delivery::Unknown => Delivery::Late,
                     delivery => delivery,
                 },

@@ -21,11 +21,11 @@ use crate::translate::{EventTranslator, HostEvent};
 /// Pause before the log is read again after a failure.
 const READ_AGAIN: Duration = Duration::from_millis(500);
 
-/// Maximum time that `session.idle` waits for the answers of aborts, which precede it.
+/// Maximum time that `session.idle` waits for the answers of aborts, because these answers precede the event.
 const ABORT_ANSWER_MAX: Duration = Duration::from_secs(1);
 
-/// Delay of `session.idle` after a turn that did not complete. A client that sends its next message at once must not
-/// take the event for the end of that message. (The SDK for JavaScript does.)
+/// Delay of `session.idle` after a turn that did not complete. Otherwise a client that sends its next message at once
+/// could take the event for the end of that message, as the SDK for JavaScript does.
 const NEXT_MESSAGE_MAX: Duration = Duration::from_millis(25);
 
 /// One client's feed of a session.
@@ -36,8 +36,8 @@ pub(super) struct Feed {
     pub(super) events: Subscription,
     pub(super) host: broadcast::Receiver<HostEvent>,
     pub(super) handle: FeedHandle,
-    /// True if the client was too slow to receive the start of some calls. Their handlers are notified after the log is
-    /// read.
+    /// True if the client was too slow to receive the start of some calls. The handlers of these calls are notified
+    /// after the log is read.
     pub(super) has_missed: bool,
 }
 

@@ -21,15 +21,15 @@ use super::client_tools::ClientTools;
 use super::client_work::ClientWork;
 use crate::translate::HostEvent;
 
-/// Calls the hooks of the latest client that has any. Permits calls of the clients' own tools without a question,
-/// unless a client must be asked.
+/// Calls the hooks of the client that attached last among the clients with hooks. Permits calls of the clients' own
+/// tools without a question, unless a client must be asked.
 #[derive(Debug)]
 pub(crate) struct ClientHooks {
     pub(crate) name: Arc<str>,
     pub(crate) attached_clients: Arc<AttachedClients>,
     pub(crate) tools: Arc<ClientTools>,
     pub(crate) folder: PathBuf,
-    /// Channel for warnings to the clients about requests of a hook that are not offered.
+    /// Channel for warnings to the clients about parts of a hook's answer that are not offered.
     pub(crate) host_events: broadcast::Sender<HostEvent>,
 }
 
@@ -204,8 +204,8 @@ impl Hook for ClientHooks {
     }
 }
 
-/// Decides by the answer of a hook. An answer to a deciding hook must be understood; otherwise its call or prompt is
-/// denied.
+/// Returns the verdict for the answer of a hook. If a hook decides about a call or a prompt, and its answer cannot be
+/// understood, the call or prompt is denied.
 fn verdict(
     hook: &str,
     output: HookOutput,

@@ -37,8 +37,8 @@ use client_tools::{ChosenTools, ClientTools, GenerationEvent, ToolGeneration};
 use feed::Feed;
 use hooks::ClientHooks;
 
-/// Number of host events that a feed may lag: far more than the number of concurrent calls. A feed looks up missed
-/// events.
+/// Maximum number of host events by which a feed may lag: far more than the number of concurrent calls. If a feed lags
+/// further, it looks up the missed events.
 const HOST_EVENTS_MAX: usize = 1_024;
 
 /// Maximum wait until the last events of a closed session are sent.
@@ -264,7 +264,7 @@ impl HostedSession {
         drop(spawned);
     }
 
-    /// Removes a client. Returns true if it was the last one; the open questions then wait for a client that resumes
+    /// Removes a client. Returns true if it was the last client. The open questions then wait for a client that resumes
     /// the session.
     pub(crate) fn detach(&self, client: ClientId) -> bool {
         match self.attached_clients.detach(client) {

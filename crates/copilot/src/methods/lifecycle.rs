@@ -37,7 +37,8 @@ fn failed(error: &impl std::fmt::Display) -> RpcError {
     RpcError::internal_error(error.to_string())
 }
 
-/// Detaches the client from a session. The last client closes the session: its work is stopped, and it can be resumed.
+/// Detaches the client from a session. When the last client detaches, the session is closed: its work is stopped, and
+/// the session can be resumed later.
 pub(super) fn detach(
     cx: &MethodCx<'_>,
     params: Option<&RawValue>,

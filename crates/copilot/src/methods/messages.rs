@@ -23,10 +23,11 @@ use crate::event::CopilotEvent;
 use crate::hosted::HostedSession;
 use crate::translate::{HostEvent, PersistedEvent};
 
-/// Maximum wait for the events of the turn to be sent. They precede the answer.
+/// Maximum wait for the events of the turn to be sent. These events precede the answer.
 const EVENTS_SENT_MAX: Duration = Duration::from_secs(1);
 
-/// Maximum number of attachments that a prompt names. The user must describe further attachments.
+/// Maximum number of attachments that a prompt names. The model does not receive further attachments, and the clients
+/// receive a warning.
 const ATTACHMENTS_MAX: usize = 64;
 
 #[derive(Deserialize)]
@@ -38,7 +39,7 @@ struct SendParams {
     mode: Option<String>,
     traceparent: Option<String>,
     response_format: Option<Value>,
-    /// Extension of `session.sendAndWait`: the maximum wait. Nothing is stopped afterwards.
+    /// Extension of `session.sendAndWait`: the maximum wait. After this time the wait ends, and nothing is stopped.
     timeout_ms: Option<u64>,
     /// Extension of `session.sendAndWait`: the maximum wait without an event of the session.
     inactivity_ms: Option<u64>,
@@ -81,13 +82,14 @@ impl AttachmentParams {
         String::from_utf8(bytes).ok().map(Cow::Owned)
     }
 
-    /// True if the model reads the attachment by its name.
+    /// True if the name of the attachment is sufficient, because the model can read the content itself.
     fn is_named(&self) -> bool {
         matches!(self.kind(), "file" | "directory" | "selection")
     }
 }
 
-/// Returns the prompt with its attachments, and the parts of them that the model does not receive.
+/// Returns the prompt with its attachments, and a warning for each part of the attachments that the model does not
+/// receive.
 fn text_of(params: &SendParams) -> (Arc<str>, Vec<Arc<str>>) {
     let (mut text, mut missing) = (params.prompt.clone(), Vec::new());
     let attachments = params.attachments.as_deref().unwrap_or_default();

@@ -1,7 +1,7 @@
 //! The requests of the protocol, by name.
 //!
-//! A method begins in the order of the arrival of its request. The beginning performs all immediate steps; the
-//! remaining work is a future that the connection runs.
+//! Methods begin in the order in which their requests arrive. The beginning of a method performs all immediate steps;
+//! the remaining work is a future that the connection runs.
 
 mod answers;
 mod ids;

@@ -64,7 +64,7 @@ const NOT_OFFERED: [&str; 18] = [
     "skillDirectories",
 ];
 
-/// Methods of a provider to get a key for each request. Without the key, every request would be refused.
+/// Options of a provider that supply a key for each request. Without the key, the provider would refuse every request.
 const KEYS_NOT_OFFERED: [&str; 2] = ["apiKeyCommand", "hasBearerTokenProvider"];
 
 #[derive(Deserialize)]
@@ -181,7 +181,7 @@ async fn opened(
 }
 
 fn refusal(error: &StartError) -> RpcError {
-    // The hints of the other errors also apply to a program.
+    // The hints of the other errors are also useful to a program.
     let hint = match error.kind {
         StartErrorKind::SessionExists => Some("`session.resume` continues it"),
         StartErrorKind::UnknownSession => Some("`session.list` names all sessions"),

@@ -69,7 +69,7 @@ fn is_success(receipt: &Receipt) -> bool {
     receipt.quiet() || !receipt.items().iter().any(|item| runs(&item.state))
 }
 
-/// Abort with an answer that must precede `session.idle`. Counted while the abort is in progress.
+/// Abort whose answer must precede `session.idle`. The abort is counted while it is in progress.
 struct AbortInFlight(Option<FeedHandle>);
 
 impl AbortInFlight {
@@ -117,7 +117,7 @@ fn stopping(
             let _sent_or_late = timeout(IDLE_SENT_MAX, idles.changed()).await;
         }
         let answer = answer(&receipt);
-        // The answer is queued before an event that waits for it.
+        // The answer is queued before the events that wait for the answer.
         drop(in_flight);
         Ok(answer)
     })

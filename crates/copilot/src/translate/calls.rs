@@ -179,7 +179,7 @@ impl EventTranslator {
                 ..
             }) => self.complete_request(&request),
             Some(_) => {}
-            // For a client that attached in the middle of the turn, the history contains the start.
+            // If the client attached in the middle of the turn, the history contains the start.
             None if self.turn_view == TurnView::Rest => {}
             None => return,
         }

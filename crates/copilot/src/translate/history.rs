@@ -47,7 +47,7 @@ struct History<'a> {
     origin: TurnOrigin,
     /// Time of the last record that contains a time.
     at: Timestamp,
-    /// Step with an open turn of the protocol.
+    /// Step whose turn in the protocol is open: the protocol calls each step a turn.
     step: Option<u32>,
     /// Records of the turn that are needed at its end: its calls, and messages that were added to the turn.
     records: Vec<&'a SessionRecord>,
@@ -224,7 +224,7 @@ impl<'a> History<'a> {
                     }
                 }
                 Message::Tool(result) => {
-                    // Without a record, the call ended with its turn.
+                    // If the call has no record, the call ended together with its turn.
                     let outcome = outcome_of(&result.call_id).unwrap_or(CallOutcome::Stopped);
                     let (id, content) = (&result.call_id, &result.content);
                     self.push(PersistedEvent::call_end(self.turn, id, outcome, content));

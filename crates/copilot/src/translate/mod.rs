@@ -58,7 +58,7 @@ pub(crate) struct ExternalCall {
 }
 
 impl ExternalCall {
-    /// True if a sub-agent made the call. The id is then the path of calls to it.
+    /// True if a sub-agent made the call. The id is then the path of the calls that lead to this call.
     fn is_of_sub_agent(&self) -> bool {
         self.call_id.contains('/')
     }
@@ -106,7 +106,7 @@ pub(crate) struct EventTranslator {
     turn_view: TurnView,
     /// The last step of the turn.
     last_step: u32,
-    /// The step with an open turn of the protocol.
+    /// The step whose turn in the protocol is open: the protocol calls each step a turn.
     open_step: Option<u32>,
     calls: ShownCalls,
     /// The last requested stop of a turn.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::EventTranslator;
 
-/// Kind of an answer without a person.
+/// Kind of an answer that no person has given.
 pub(crate) const UNANSWERED: &str = "denied-no-approval-rule-and-could-not-request-from-user";
 
 impl EventTranslator {

@@ -199,8 +199,9 @@ async fn half_a_frame_ends_with_its_client() {
     }
 }
 
-/// The JSON library parses the JSON in the string after such a key, with a depth that starts at zero. Many nested keys
-/// would overflow the stack of the process. A handler that sends such an answer fails, but its turn continues.
+/// If an object has a reserved key, the JSON library parses the string value of this key as JSON, and its nesting limit
+/// starts at zero again. Many nested keys would overflow the stack of the process. A handler that sends such an answer
+/// fails, but its turn continues.
 #[tokio::test]
 async fn reserved_keys_are_refused() {
     let script = "turns: [{replies: [{calls: [{tool: wait, arguments: {}}]}, {text: Done.}]}]";

@@ -125,7 +125,7 @@ async fn pending_requests_are_limited() {
     assert_eq!(answer["message"], "y");
 }
 
-/// The server creates many concurrent long histories one after another.
+/// The server answers many concurrent requests for long histories one after another.
 #[tokio::test]
 async fn unread_histories_take_no_memory() {
     const ANSWER_BYTES: usize = 1024 * 1024;

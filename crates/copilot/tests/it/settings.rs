@@ -32,7 +32,7 @@ async fn settings_are_answered_as_the_sdks_parse_them() {
     });
     let updated = client.request("session.options.update", &left_out).await;
     assert_eq!(updated, json!({ "success": true }));
-    // A success would claim a part that a session does not have.
+    // A success would claim that the session has this part.
     let asked = json!({ "sessionId": "s", "installedPlugins": [{ "name": "p" }] });
     let refused = client.answer("session.options.update", &asked).await;
     assert_eq!(refused["error"]["code"], -32602, "{refused}");

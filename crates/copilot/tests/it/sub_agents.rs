@@ -28,7 +28,7 @@ turns:
       - text: "Ran it."
 "#;
 
-/// The handler of a client's tool is also called for a sub-agent, and is notified of the end.
+/// The handler of a client's tool is also called for a sub-agent, and is notified of the end of the call.
 #[tokio::test]
 async fn client_tool_of_a_sub_agent_is_called() {
     let server = TestServer::new(SCRIPT).await;

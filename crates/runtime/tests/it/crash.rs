@@ -97,7 +97,8 @@ async fn work_that_survives_a_kill_during_detaching_is_found() {
         let (place, token) = (Place::new(), token());
         let mut owner = Owner::start(&place, &token, "keep");
         owner.hear("ready");
-        // Time of the kill: from immediately to well after the detachment, which takes a few milliseconds.
+        // The time of the kill changes with the round: from immediately to long after the detachment, which takes a few
+        // milliseconds.
         tokio::time::sleep(Duration::from_micros(round * 400)).await;
         owner.kill();
         let mut rest = String::new();

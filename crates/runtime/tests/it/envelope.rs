@@ -224,7 +224,7 @@ fn receipt_of_a_wider_stop_replaces_that_of_its_turn() {
     assert_valid("envelope", &envelope);
 }
 
-/// Regression test: the envelope contained the stop that was added last, and the log another one.
+/// Regression test: the envelope contained the stop that was added last, and the log contained another stop.
 #[test]
 fn stops_of_one_millisecond_have_a_fixed_order() {
     let of = |id: &str| Arc::new(receipt_of(id, NotStoppedReason::OutsideExtent));

@@ -101,7 +101,7 @@ async fn scripts() {
     assert!(bad.contains("bad.yaml:2:5"), "{bad}");
     let none = refused(script("none.yaml"), StartErrorKind::Script).await;
     assert!(none.contains("none.yaml"), "{none}");
-    // Also in combination with a URL, which may come from the environment.
+    // A URL, which may come from the environment, does not hide the error.
     let mut beside_url = script("none.yaml");
     beside_url.config.model.base_url = Some("http://127.0.0.1:1".to_owned());
     refused(beside_url, StartErrorKind::Script).await;

@@ -26,7 +26,8 @@ pub(crate) fn run(sessions: usize) {
         .enable_all()
         .build()
         .expect("threads");
-    // Held until the end: otherwise the sessions would reuse the freed memory, and the measure would miss it.
+    // The messages are held until the end. Otherwise the sessions would reuse the freed memory, and the measurement
+    // would not count it.
     let (bare, _held) = bare(sessions);
     runtime.block_on(async {
         let folder = tempfile::tempdir().expect("a temporary folder");

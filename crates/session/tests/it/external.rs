@@ -33,8 +33,8 @@ fn answer(text: &str) -> ToolOutput {
     }
 }
 
-/// A stop cancels the scope but not the trace. A handler that does not answer may still work, and the receipt reports
-/// this.
+/// A stop cancels the scope, but does not change the trace context. A handler that does not answer may still work, and
+/// the receipt reports this.
 #[tokio::test(start_paused = true)]
 async fn late_answer_of_an_external_handler_is_discarded() {
     let (external, mut requests) = external_tools(vec![spec()], ExternalOptions::default());

@@ -22,7 +22,7 @@ fn stalling(text: &str) -> Reply {
 }
 
 /// Known bug of the recipe "a new message cancels the old run": the clean-up of the old run removes the handle of the
-/// new run, so a third message cannot cancel the second. Here only the third message is answered, in every round.
+/// new run, so a third message cannot cancel the second run. Here only the third message is answered, in every round.
 #[tokio::test(start_paused = true)]
 async fn of_three_quick_messages_only_the_third_is_answered() {
     for (policy, kept) in [(FollowUp::Interrupt, true), (FollowUp::Replace, false)] {
@@ -64,7 +64,7 @@ async fn of_three_quick_messages_only_the_third_is_answered() {
     }
 }
 
-/// The ABA bug needs the end of an old run between two new runs. This test runs a hundred generations, each of which
+/// The ABA bug occurs only if an old run ends between two new runs. This test runs a hundred generations, each of which
 /// supersedes the preceding one in the middle of its answer.
 #[tokio::test(start_paused = true)]
 async fn each_message_supersedes_the_one_before() {
@@ -129,7 +129,8 @@ async fn enqueue_waits_and_keeps_the_order() {
     fixture.close().await;
 }
 
-/// A message handed to the running turn is in its next request, and shares the outcome of the turn.
+/// If a message is handed to the running turn, the turn's next request contains the message. The message shares the
+/// outcome of the turn.
 #[tokio::test(start_paused = true)]
 async fn steer_reaches_the_running_turn_at_its_next_step() {
     let model = in_order(vec![

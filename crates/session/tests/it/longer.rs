@@ -212,7 +212,7 @@ async fn undo_while_a_turn_runs_is_refused() {
     fixture.close().await;
 }
 
-/// An idle session keeps only its id. The next message opens the session again, and stops then work as before.
+/// An idle session keeps only its id. The next message opens the session again. Afterwards a stop works as before.
 #[tokio::test(start_paused = true)]
 async fn sleeping_session_answers_and_stops_as_before() {
     let model = in_order(vec![

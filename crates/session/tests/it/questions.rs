@@ -1,4 +1,4 @@
-//! Permission questions as events: the first answer decides, and a stop removes the question.
+//! Permission questions as events: only the first answer counts, and a stop removes the question.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -82,7 +82,7 @@ async fn stop_of_background_work_alone_is_in_the_log() {
     assert_eq!(&*receipt.request().target, "session/s1/bg_1");
     assert_eq!(stored(&fixture).await, [receipt]);
     // A second stop does nothing, and the end of the session stops no work: after both, the first receipt is still the
-    // last one.
+    // last receipt in the log.
     let again = fixture.session.stop(&target, user()).receipt().await;
     assert_eq!(again.outcome(), Some(NothingToStop::AlreadyEnded));
     drop(fixture.session.close().await);

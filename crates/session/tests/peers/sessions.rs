@@ -194,7 +194,7 @@ async fn wait_ends_when_idle_or_lists_running_work_at_its_limit() {
 /// the running turn, and the next message follows its policy.
 #[tokio::test]
 async fn session_takes_the_next_message_after_a_wait_timed_out() {
-    // The prompt selects the reply, because the progress of the first turn within its limit is random.
+    // The prompt selects the reply, because it is random how far the first turn gets within its time limit.
     let script = "{turns: [{when: two, replies: [{text: two}]}, {replies: [{text: some, stall: mid_stream}]}]}";
     let model = ScriptedModel::parse("peers", script).expect("a script");
     let mut parts = Parts::of(Arc::new(model));

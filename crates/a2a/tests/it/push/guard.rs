@@ -41,7 +41,7 @@ async fn name_that_changes_to_a_private_address_gets_nothing() {
     });
     let rig = Rig::start(PushOptions {
         resolver: resolver.clone(),
-        // Represents the public internet, which does not contain the receiver's address.
+        // This network represents the public internet. It does not contain the receiver's address.
         allowed: vec!["127.9.9.9/32".parse().unwrap()],
         failing_max: Duration::from_millis(100),
         ..quick()

@@ -239,7 +239,8 @@ async fn stop_of_the_session_by_others_cancels_the_task() {
 /// Maximum number of moments in a short task, counted in yields of the test.
 const MOMENTS_MAX: usize = 120;
 
-/// Runs a task and cancels it, once for each number of yields. Returns the states before and after the cancels.
+/// Runs a task and cancels the task after a number of yields, once for each number. Returns the states before and after
+/// the cancels.
 async fn cancel_at_each_moment(asks: bool) -> [BTreeSet<&'static str>; 2] {
     let [mut before, mut after] = [BTreeSet::new(), BTreeSet::new()];
     for moment in 0..MOMENTS_MAX {

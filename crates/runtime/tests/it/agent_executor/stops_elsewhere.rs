@@ -101,7 +101,7 @@ async fn work_that_outlives_its_task_is_previewed_and_stopped() {
     }
 }
 
-/// Regression test: the task answered the question of the next turn with its first message.
+/// Regression test: the first message of the task was used as the answer to the question of the next turn.
 #[tokio::test(start_paused = true)]
 async fn stop_of_a_question_answers_no_other_question() {
     for text in ["yes", "one"] {
