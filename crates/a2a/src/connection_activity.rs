@@ -27,7 +27,7 @@ impl ConnectionActivity {
 
     /// Completes if no request arrives within the time.
     pub(crate) fn no_request_within(&self, max: Duration) -> impl Future<Output = ()> + use<> {
-        // Subscribed here and not at the first poll, because a request could begin and end before that poll.
+        // Subscribes here and not at the first poll, because a request could begin and end before that poll.
         let mut count = self.0.subscribe();
         async move {
             if tokio::time::timeout(max, count.changed()).await.is_ok() {

@@ -43,7 +43,8 @@ impl Default for ServerOptions {
             connections_max: 20_000,
             head_time_max: Duration::from_secs(30),
             head_bytes_max: 32 * 1024,
-            // Longer than the keep-alive of usual clients and proxies, so that their time limit applies first.
+            // This time is longer than the keep-alive time of usual clients and proxies, so that the time limits of the
+            // clients and proxies apply first.
             idle_time_max: Duration::from_mins(5),
             tls: None,
         }

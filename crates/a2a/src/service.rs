@@ -135,7 +135,8 @@ impl A2aService {
         if let Some(context) = &context_id {
             from_wire::check_id("message.contextId", context)?;
         }
-        // Checked before the message is accepted, so that an invalid configuration refuses the message.
+        // The configuration is checked before the message is accepted, so that the message is refused if the
+        // configuration is invalid.
         let webhook = webhook.zip(push);
         let webhook = webhook.map(|(config, push)| {
             let config: Arc<PushConfig> = push.check(task_id.as_deref(), config)?;
@@ -202,7 +203,8 @@ impl A2aService {
         request: SendMessageRequest,
     ) -> Result<BoxStream<'static, NumberedEvent>, A2AError> {
         let detail = detail_of(&request);
-        // Checked before the message is accepted, so that an invalid number refuses the message.
+        // The number is checked before the message is accepted, so that the message is refused if the number is
+        // invalid.
         let last_event = last_event_id(params)?;
         let accepted = self.execute(params, request).await?;
         if let (true, Some(cursor)) = (accepted.is_repeated, last_event) {

@@ -27,12 +27,12 @@ use crate::limits::WholeRequest;
 use crate::service::A2aService;
 use crate::{rest, version};
 
-/// Interval of comments in a silent stream. Shorter than the idle timeouts of clients and proxies; the shortest known
-/// timeout is that of the official Python client, 5 s.
+/// Interval of comments in a silent stream. The interval is shorter than the idle timeouts of clients and proxies. The
+/// official Python client has the shortest known timeout, 5 s.
 const KEEP_ALIVE: Duration = Duration::from_secs(4);
 
-/// Parts of a JSON-RPC request that determine whether it streams. The rest is not kept: the library reads it if the
-/// request does not stream.
+/// Parts of a JSON-RPC request that determine whether it streams. Other parts are not kept, because the library reads
+/// the whole request if it does not stream.
 #[derive(Deserialize)]
 struct RequestHead<'a> {
     #[serde(borrow)]

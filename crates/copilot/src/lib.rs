@@ -1,9 +1,9 @@
 //! Sessions for programs that use the GitHub Copilot SDKs without changes.
 //!
 //! A [`CopilotServer`] serves the sessions of a [`System`](allstop_runtime::System) over JSON-RPC 2.0 with
-//! `Content-Length` frames, on standard input and output or on a socket. The methods and events are those of the SDKs'
-//! protocol 3. Stops offer more: every stop returns a receipt, one call can be stopped alone, and a wait for an answer
-//! distinguishes completed, stopped and timed out (`docs/copilot.md`).
+//! `Content-Length` frames, on standard input and output or on a socket. The methods and events belong to version 3 of
+//! the SDKs' protocol. Stops offer more: every stop returns a receipt, one call can be stopped alone, and a wait for an
+//! answer distinguishes completed, stopped and timed out (`docs/copilot.md`).
 //!
 //! # Modules
 //! - `connection` reads requests and writes answers; `server` holds the open sessions; `methods` implements the

@@ -127,7 +127,7 @@ impl SessionInner {
         let log = Arc::clone(&self.host.log);
         let at = (self.host.options.now)();
         let writer = SessionWriter::resume(log, self.id.clone(), at).await?;
-        // Boxed to keep the futures that hold the writer small.
+        // The writer is boxed, so that futures that hold the writer are small.
         Ok(Box::new(writer))
     }
 

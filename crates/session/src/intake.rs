@@ -86,7 +86,7 @@ impl SessionInner {
         });
         let queued = QueuedTurn::open(&awake.scope, label, prompt, deadline).map_err(refused)?;
         if let Some(cause) = message.stopped {
-            // Must happen before the owner can begin the turn.
+            // This must happen before the owner can begin the turn.
             queued.controls.set_stopped_before();
             queued.stop(cause, &awake.background_scope);
         }

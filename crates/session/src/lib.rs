@@ -51,8 +51,8 @@
 //!   without a runtime. `queued_turn` is one queued turn, which a stop covers from the moment of sending.
 //! - `inner` is the state that handles and owner share; `owner` is the owner's task; `events` distributes events to
 //!   subscribers.
-//! - `stop` accepts stops; `stop_plan` defines their targets and finds the scopes; `stop_handle` is the handle of an
-//!   accepted stop.
+//! - `stop` accepts stops; `stop_plan` defines the targets of stops and finds the scopes that a stop covers;
+//!   `stop_handle` is the handle of an accepted stop.
 //! - `orphan_scan` compares the background work in the log with the running processes. `orphans` lists the work that
 //!   runs without this process, and `orphan_stop` stops it.
 

@@ -146,9 +146,9 @@ impl Prompter for Questions {
             };
             let answer = tokio::select! {
                 biased;
-                // The sender is dropped only after its answer, or with the question.
+                // The sender is dropped only after it has sent the answer, or together with the question.
                 answer = &mut rx => answer.unwrap_or(PermissionAnswer::deny()),
-                // Here too, only the caller that removes the entry answers it.
+                // Here too, only the caller that removes the entry answers the question.
                 () = unwatched_for => {
                     let is_ours = self.open.lock().remove(&number).is_some();
                     if is_ours {

@@ -10,7 +10,7 @@
 //! 3. A subscriber is called once with each open session.
 //!
 //! Lock order: this lock is acquired before the lock of a session. Dropping the last handle of a session acquires this
-//! lock, so handles are dropped after it is released.
+//! lock, so handles are dropped after this lock is released.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -53,7 +53,7 @@ struct RegistryEntry {
 }
 
 /// Exclusive right to open, close or delete a session. Dropping it releases the right. Waiting requests then use the
-/// session if it is open; otherwise the first of them gets the reservation.
+/// session if it is open; otherwise the first waiting request gets the reservation.
 #[derive(Debug)]
 #[must_use = "a drop releases the reservation"]
 pub struct SessionReservation {

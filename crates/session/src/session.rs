@@ -101,8 +101,8 @@ impl Session {
     /// Current account of a message, for a process that must exit before the outcome arrives. `stopping` is the stop of
     /// the message, if any.
     ///
-    /// A turn that has decided to commit is never reported as stopped. Until its write is confirmed, the outcome is an
-    /// error of kind `store`, with the message that the ending is not known yet.
+    /// A turn that has decided to commit is never reported as stopped. Until the write of the commit is confirmed, the
+    /// outcome is an error of kind `store`, with the message that the ending is not known yet.
     pub fn outcome_now(
         &self,
         sent: &MessageHandle,
@@ -301,8 +301,8 @@ impl Session {
     /// # Cancel safety
     /// Cancel safe.
     pub fn subscribe(&self, from: Option<Version>) -> Subscription {
-        // Subscribes to the live events before it reads the end of the log. Records in between are in both sources and
-        // are delivered once.
+        // This function subscribes to the live events before it reads the end of the log. Records in between are in
+        // both sources and are delivered once.
         let live = self.inner.hub.subscribe();
         let until = self.inner.state.lock().position.version;
         let after = from.map_or(until, |from| Version(from.0.saturating_sub(1)));

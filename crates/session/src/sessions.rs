@@ -1,4 +1,4 @@
-//! The sessions of one system, which creates and resumes them.
+//! Creates and resumes the sessions of one system.
 
 use std::fmt;
 use std::sync::Arc;
@@ -87,8 +87,8 @@ impl Sessions {
     /// work that earlier processes left running, so a stop of all work finds it.
     ///
     /// # Errors
-    /// Returns an error if the session does not exist, another process has it open, it cannot be read, or the store
-    /// failed.
+    /// Returns an error if the session does not exist, another process has it open, the session cannot be read, or the
+    /// store failed.
     ///
     /// # Cancel safety
     /// Dropping the future leaves the session unchanged, or recovered.

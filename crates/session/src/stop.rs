@@ -29,7 +29,8 @@ impl SessionInner {
         };
         let is_of_session = matches!(target, StopTarget::Session | StopTarget::Process);
         if is_of_session && state.awake.is_some() {
-            // Closed in the critical section that reads `awake`: the owner that exists now will end the session.
+            // The queue is closed in the critical section that reads `awake`, so the owner that exists now will end the
+            // session.
             state.queue.close();
         } else if *target == StopTarget::Session && self.ended.get().is_none() {
             // The session sleeps and has no work.
@@ -69,7 +70,7 @@ impl SessionInner {
             unattached: attached.items,
             outside: plan.outside,
         });
-        // Under the lock, so that an owner that ends now waits for the receipt.
+        // This happens under the lock, so that an owner that ends now waits for the receipt.
         let followed = state.stops.follow(stop);
         drop(state);
         drop(accepted.begin());

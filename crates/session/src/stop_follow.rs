@@ -20,7 +20,7 @@ impl SessionInner {
         loop {
             let completed = self.completed.notified();
             tokio::pin!(completed);
-            // Enabled before the check, so that no completion after the check is missed.
+            // The wait is enabled before the check, so that no completion after the check is missed.
             completed.as_mut().enable();
             if which(&self.state.lock().stops).is_none() {
                 return;

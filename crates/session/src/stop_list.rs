@@ -72,7 +72,8 @@ impl StopList {
     }
 }
 
-/// Receipts that are being written. Dropping this value answers their stops, whether the write succeeded or not.
+/// Receipts that are being written. Dropping this value answers the stops of these receipts, whether the write
+/// succeeded or not.
 #[derive(Default)]
 pub(crate) struct UnrecordedReceipts(VecDeque<(SessionStop, Arc<Receipt>)>);
 

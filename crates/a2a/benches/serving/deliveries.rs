@@ -43,8 +43,8 @@ pub(crate) fn marker(number: usize) -> String {
     format!("event {number:07};")
 }
 
-/// Arrivals of events at a number of subscribers. Each event must have arrived at all of them before the next event is
-/// sent.
+/// Arrivals of events at a number of subscribers. The next event is sent only after all subscribers have received the
+/// preceding event.
 #[derive(Debug)]
 pub(crate) struct Deliveries {
     epoch: Instant,

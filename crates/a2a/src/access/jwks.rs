@@ -18,7 +18,7 @@ pub struct JwtKeySet {
     keys: Vec<JwtKey>,
 }
 
-/// Public key, and the algorithms that it may be used with.
+/// Public key, and the algorithms that may be used with this key.
 #[derive(Debug, Clone)]
 pub(super) struct JwtKey {
     id: Option<String>,
@@ -124,8 +124,8 @@ impl JwtKey {
     }
 }
 
-/// Algorithms for the kind of a key. A symmetric secret has none, because every party that can verify a token with it
-/// could also create one.
+/// Algorithms for the kind of a key. A symmetric secret has no permitted algorithm, because every party that can verify
+/// tokens with the secret could also create tokens.
 fn algorithms_of(key: &AlgorithmParameters) -> Vec<Algorithm> {
     match key {
         AlgorithmParameters::RSA(_) => AlgorithmFamily::Rsa.algorithms().to_vec(),

@@ -82,7 +82,7 @@ impl AccessRefusal {
         match self {
             Self::Unauthenticated => (axum::http::header::WWW_AUTHENTICATE, CHALLENGE),
             Self::TooManyRequests { retry_after } => {
-                // Rounded up to whole seconds, so that a client that waits for this time is admitted.
+                // The time is rounded up to whole seconds, so that a client that waits for this time is admitted.
                 let seconds = retry_after.as_secs() + u64::from(retry_after.subsec_nanos() > 0);
                 let value = HeaderValue::from(seconds.max(1));
                 (axum::http::header::RETRY_AFTER, value)

@@ -19,8 +19,8 @@ pub(super) async fn read(request: Request, next: Next) -> Response {
     let read = read_whole(request, MAX_REQUEST_BODY_BYTES + PREFIX_BYTES).await;
     match read {
         // Keys in the data of a message become JSON keys in the log, so reserved keys are refused. In this format, keys
-        // contain no escapes, so a search in the bytes finds them. Ordinary text that contains these words is refused,
-        // too.
+        // contain no escapes, so a search in the bytes finds the reserved keys. Ordinary text that contains these words
+        // is refused, too.
         Ok(request) if has_reserved_words(request.body()) => {
             Status::invalid_argument(RESERVED_KEY).into_http()
         }

@@ -1,5 +1,5 @@
-//! Decides which addresses a webhook may have. A client chooses the URL and the server connects to it. Without this
-//! guard, every client could therefore reach the server's private network (server-side request forgery).
+//! Decides which addresses a webhook may have. A client chooses the URL, and the server connects to this URL. Without
+//! this guard, every client could therefore reach the server's private network (server-side request forgery).
 //!
 //! Where possible, the rule lists the public addresses and not the private ones: for IPv6, only the global unicast
 //! range is permitted.

@@ -45,8 +45,8 @@ pub enum OpenPushError {
 
 impl PushNotifications {
     /// Reads the configurations of a store, and resumes their deliveries after the last delivered event. `log` is the
-    /// log of the manager. Deliveries run in `scope`: a stop of the scope ends them, and the next call of this function
-    /// resumes them.
+    /// log of the manager. Deliveries run in `scope`: a stop of the scope ends the deliveries, and the next call of
+    /// this function resumes the deliveries.
     ///
     /// # Cancel safety
     /// Dropping the future opens nothing.

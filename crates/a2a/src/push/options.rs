@@ -45,8 +45,8 @@ impl Default for PushOptions {
         Self {
             // A client has one receiver, or a few. Each receiver costs an idle future per task.
             configs_per_task_max: 10,
-            // Half of the usual limit of 1,024 open files. A user gets a quarter of these requests. If the requests of
-            // three users hang, requests of other users still run.
+            // The maximum is half of the usual limit of 1,024 open files. One user gets a quarter of the maximum. If
+            // the requests of three users hang, requests of other users still run.
             running_max: 512,
             running_per_owner_max: 128,
             running_per_host_max: 16,

@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::config::PushConfig;
 
-/// Format version of this code. Increase it if an old reader would misinterpret a new record, but not for optional
-/// fields.
+/// Format version of this code. Increase this number if an old reader would misinterpret a new record, but not for
+/// optional fields.
 const FORMAT: u32 = 1;
 
 /// Record of a change to the configurations of one task.

@@ -43,7 +43,7 @@ pub(crate) struct WebhookEvent {
 
 impl WebhookEvent {
     pub(crate) fn new(task: &TaskId, config: &PushConfig, number: Version, body: String) -> Self {
-        // Hashed, because the ids of clients may be invalid in a header.
+        // The text is hashed, because the ids of clients may be invalid in a header.
         let hash = Sha256::digest(format!("{task}\n{}\n{number}", config.id));
         let id = hash
             .iter()

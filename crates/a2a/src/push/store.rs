@@ -28,8 +28,8 @@ const READ_LEN_MAX: usize = 512;
 /// Maximum number of concurrent reads while a store is opened.
 const READS_MAX: usize = 16;
 
-/// Maximum attempts of a change that conflicts with others. Higher than the number of concurrent writers of one task,
-/// which are its deliveries and a few requests.
+/// Maximum attempts of a change that conflicts with other changes. The maximum is higher than the number of concurrent
+/// writers of one task, which are its deliveries and a few requests.
 const CHANGE_TRIES_MAX: usize = 32;
 
 /// Maximum attempts to determine the outcome of an append, and the pause between them; one second in total.

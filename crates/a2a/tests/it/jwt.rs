@@ -163,7 +163,7 @@ async fn algorithm_none_is_refused() {
     }
 }
 
-/// Classic key confusion: the public key is not a secret, and must not be used as one.
+/// Classic key confusion: the public key is not a secret, and must not be used as a secret.
 #[tokio::test]
 async fn public_key_as_a_shared_secret_is_refused() {
     let key = IssuerKey::rsa("k");

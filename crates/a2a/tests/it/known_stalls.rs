@@ -18,7 +18,8 @@ use crate::test_server::{SOON, TestServer};
 const LOUD_EVENTS: usize = 300;
 const LOUD_EVENT_BYTES: usize = 100 * 1024;
 
-/// The obedient agent. For `loud`, it writes more than a connection can buffer, and then waits for its stop.
+/// The obedient agent. For the message `loud`, the agent writes more than a connection can buffer, and then waits for a
+/// stop.
 struct LoudAgent;
 
 impl Executor for LoudAgent {

@@ -158,7 +158,7 @@ async fn list_has_pages() {
     }
 }
 
-/// Returns the request with bob as its principal, and with a header that claims to be alice.
+/// Returns the request with bob as its principal, and with a header in which the client claims to be alice.
 fn by_bob(mut request: Request<Body>) -> Request<Body> {
     let headers = request.headers_mut();
     headers.insert("authorization", HeaderValue::from_static("bob"));

@@ -3,7 +3,7 @@
 //! Invariants:
 //! 1. Every request is answered exactly once, unless the connection ends first.
 //! 2. Requests begin in the order of their arrival, so a stop that follows a message finds the message.
-//! 3. A client that does not read blocks only itself, and the number of bytes that wait for it is limited: see
+//! 3. A client that does not read blocks only itself, and the number of bytes that wait for this client is limited: see
 //!    [`output`].
 
 mod client;
@@ -155,7 +155,7 @@ impl CopilotServer {
         let cause = Cause::new(CauseKind::Disconnect).detail("its client is gone");
         let stop = scope.stop(StopRequest::new(Extent::Subtree, cause).grace(Duration::ZERO));
         drop(stop.receipt().await);
-        // Repeated, because a request in progress may have attached the client after the first detach.
+        // The detach is repeated, because a request in progress may have attached the client after the first detach.
         self.detach_client(&client);
         scope.close();
         end

@@ -1,8 +1,8 @@
 //! Output of a connection: one queue of frames with a limited number of bytes.
 //!
-//! Answers never wait for room in the queue. The number of requests in progress limits their number. If a client has
-//! too many unread bytes of answers, the server reads no further input of this client. Events and requests to the
-//! client wait for room, so a client that does not read delays only its own events.
+//! Answers never wait for room in the queue. The limit of the requests in progress also limits the number of answers.
+//! If a client has too many unread bytes of answers, the server reads no further input of this client. Events and
+//! requests to the client wait for room, so a client that does not read delays only its own events.
 
 use std::sync::Arc;
 
@@ -36,7 +36,7 @@ pub(crate) struct FrameWriter {
 
 #[derive(Debug)]
 enum QueuedFrame {
-    /// Answer. After it is written, its slot among the requests in progress is free.
+    /// Answer. After the answer is written, its slot among the requests in progress is free.
     Answer(QueuedAnswer),
     /// Answer to a request that was not accepted.
     Refusal(Vec<u8>),
@@ -49,7 +49,7 @@ enum QueuedFrame {
 #[error("the connection has ended")]
 pub(crate) struct QueueClosed;
 
-/// Creates a queue. The requests in progress and `WAITING_UNITS_MAX` limit its length.
+/// Creates a queue. The requests in progress and `WAITING_UNITS_MAX` limit the length of the queue.
 pub(crate) fn output_queue() -> (FrameQueue, FrameWriter) {
     let (tx, rx) = mpsc::unbounded_channel();
     let queue = FrameQueue {

@@ -130,8 +130,8 @@ impl ClientHooks {
         let HookEvent::ToolRequested { call } = event else {
             return HookVerdict::Continue;
         };
-        // A program that registers a tool intends it to be called; a program with a permission handler expects a
-        // question.
+        // If a program registers a tool, the program wants the tool to be called. If the program also has a permission
+        // handler, it expects a question first.
         let is_asked = self.attached_clients.has_permission_handler()
             && !self.tools.skips_permission(&call.name);
         if self.tools.has(&call.name) && !is_asked {
@@ -174,7 +174,8 @@ impl Hook for ClientHooks {
         let decides = is_request || matches!(event, HookEvent::TurnStart { .. });
         let (scope, host_events) = (cx.scope.clone(), self.host_events.clone());
         async move {
-            // The handler runs in the client. A stop cannot end it, and the protocol does not report its end.
+            // The handler runs in the client. A stop cannot end the handler, and the protocol does not report the end
+            // of the handler.
             let work = WorkSpec::new(ItemKind::Remote, format!("hook {hook} of the client"));
             let Ok(handler) = ClientWork::register(&scope, work) else {
                 return default_verdict;

@@ -181,7 +181,7 @@ impl HostedSession {
             tokio::select! {
                 biased;
                 _stopped = cx.stopped_at("requests of client tools") => {}
-                // Polled before the end of the session, so that handlers are notified of cancelled calls.
+                // This is polled before the end of the session, so that handlers are notified of cancelled calls.
                 () = async {
                     while let Some(event) = generation.next(&tools).await {
                         let event = match event {

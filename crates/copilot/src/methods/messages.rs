@@ -154,7 +154,7 @@ pub(super) fn send(cx: &MethodCx<'_>, params: Option<&RawValue>) -> Result<Metho
     Ok(MethodAnswer::Now(Ok(json!({ "messageId": message.id }))))
 }
 
-/// Sends a message and waits for its answer, and until no attached background work of the session runs.
+/// Sends a message. Waits until the message has its answer, and no attached background work of the session runs.
 pub(super) fn send_and_wait(
     cx: &MethodCx<'_>,
     params: Option<&RawValue>,

@@ -268,7 +268,7 @@ fn is_set(value: &Value) -> bool {
     }
 }
 
-/// Refuses tools that cannot be offered to the model. Otherwise they would be missing without a warning.
+/// Refuses tools that cannot be offered to the model. Otherwise the tools would be missing without a warning.
 fn check_tools(tools: &[DeclaredTool]) -> Result<(), RpcError> {
     let mut names = HashSet::new();
     for DeclaredTool { name, .. } in tools {

@@ -38,7 +38,7 @@ use persisted::{abort_reason, answer_message_id, failure_of};
 #[derive(Debug, Clone)]
 pub(crate) struct TranslatorOptions {
     pub session: SessionId,
-    /// True if pieces of answers are sent while they stream.
+    /// True if the client receives each piece of an answer when the model sends the piece.
     pub streaming: bool,
     pub version: Arc<str>,
     /// Name of the model; `None` unless the client chose one.
@@ -88,7 +88,7 @@ enum TurnView {
     /// No turn runs.
     Ended,
     Whole,
-    /// The rest of the turn, because the client attached in the middle of it.
+    /// The rest of the turn, because the client attached in the middle of the turn.
     Rest,
 }
 
@@ -231,7 +231,7 @@ impl EventTranslator {
                 origin,
                 ..
             } => {
-                // Needed if the client was too slow to receive the end of the preceding turn.
+                // This is needed if the client was too slow to receive the end of the preceding turn.
                 self.complete_calls(
                     CallOutcome::Unknown,
                     "the client has missed the end of the call",

@@ -359,7 +359,7 @@ fn request_of_the_next_turn_is_not_ended_with_this_one() {
     let mut translator = translator();
     let mut events = begun(&mut translator, &["a"]);
     events.extend(translator.session_event(&live(finished("a")), at()));
-    // The next turn may have a call with an equal id, or with another one.
+    // The next turn may have a call with an equal id, or with another id.
     for id in ["a", "b"] {
         events.extend(translator.host_event(&external(id), at()));
     }

@@ -49,7 +49,8 @@ async fn hook_that_fails_denies_the_call() {
     }
 }
 
-/// The handler of a hook keeps running in the client, so a stop does not claim its end.
+/// The handler of a hook keeps running in the client, so the receipt of a stop does not claim that the handler has
+/// ended.
 #[tokio::test]
 async fn stalled_hook_is_not_called_stopped() {
     let server = TestServer::new(SCRIPT).await;

@@ -161,7 +161,7 @@ async fn client_that_goes_while_it_creates_leaves_nothing_half_done() {
 const ASKS: &str =
     "turns: [{replies: [{calls: [{tool: bash, arguments: {command: echo hi}}]}, {text: Done.}]}]";
 
-/// A question waits for a returning client, like its turn.
+/// An open question and its turn wait for a client that returns.
 #[tokio::test]
 async fn question_outlives_the_client_that_vanished() {
     let unattended = Duration::from_mins(1);

@@ -95,7 +95,8 @@ impl ContextSessions {
             ReserveResult::Reserved(_reservation) => {
                 let session = self.open(&id).await.map_err(|error| failed(&error))?;
                 registry.keep(&session);
-                // Called before the reservation is released, because later requests wait for the reservation.
+                // The function is called before the reservation is released, because later requests wait for the
+                // reservation.
                 Ok(use_open(&session))
             }
         }

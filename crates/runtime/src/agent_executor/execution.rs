@@ -28,7 +28,7 @@ type ExecutorResult = Result<ExecutorReturn, ExecutorError>;
 /// Runs an execution.
 pub(super) async fn run(inner: Arc<AgentExecutorInner>, cx: ExecutionCx) -> ExecutorResult {
     let spec = WorkSpec::new(ItemKind::Future, "turn").id("turn");
-    // Registered before the turn can begin. The scope refuses only if the task is already stopped.
+    // The item is registered before the turn can begin. The scope refuses only if the task is already stopped.
     let Ok(item) = cx.scope.register(spec) else {
         return Ok(ExecutorReturn::Finished);
     };
@@ -123,7 +123,8 @@ struct TaskExecution {
     cx: ExecutionCx,
     /// Item of the turn in the receipt of the task.
     item: Option<Registration>,
-    /// The turn; `None` after it has ended, or after another part has taken over its stop or its wait.
+    /// The turn; `None` after it has ended, or after other code has taken over the stop of the turn, or the wait for
+    /// the turn.
     turn: Option<TaskTurn>,
 }
 
@@ -178,7 +179,7 @@ impl TaskExecution {
     async fn complete(mut self, message: Option<String>) -> ExecutorResult {
         self.turn = None;
         self.finish_item();
-        // The write fails if a stop of the task and its turn came when the turn ended.
+        // The write fails if the task was stopped at the moment when its turn ended.
         let _ended = self.write(completed(message)).await;
         Ok(ExecutorReturn::Finished)
     }
@@ -231,7 +232,7 @@ impl TaskExecution {
     /// Ends the execution with a question. The turn waits for the next message of the task.
     async fn wait_for_answer(mut self, message: TaskMessage) -> ExecutorResult {
         let id = self.cx.task.id.clone();
-        // Stored before the event is written, because the answer may follow at once.
+        // The turn is stored before the event is written, because the answer may follow at once.
         if let Some(turn) = self.turn.take() {
             let sent = turn.sent.clone();
             self.inner.waiting.put(id.clone(), turn);

@@ -74,8 +74,8 @@ impl Default for AgentExecutorOptions {
 /// answers the question: `yes` or `allow`, `no` or `deny`. Any other text denies the call, and the model receives the
 /// text as a message. If the process ends while a question is open, the task fails, because the turn was rolled back.
 ///
-/// After a crash, a task with a committed turn is completed with its answer, and a task with a turn that had not begun
-/// runs. Any other interrupted task fails.
+/// After a crash, a task with a committed turn is completed with the answer of this turn. A task whose turn had not
+/// begun starts its turn. Any other interrupted task fails.
 #[derive(Debug, Clone)]
 pub struct AgentExecutor {
     inner: Arc<AgentExecutorInner>,

@@ -167,7 +167,7 @@ impl TaskTurn {
     /// Returns the question that blocks the turn or one of its sub-agents.
     fn open_question(&self) -> Option<OpenQuestion> {
         let questions = self.session.questions();
-        // Checked after the questions are read, because the next turn may already have an open question.
+        // This is checked after the questions are read, because the next turn may already have an open question.
         let is_running = self.turn.is_some() && self.sent.try_outcome().is_none();
         let is_own = |open: &OpenQuestion| match open.agents.first() {
             Some(call) => self.calls.contains(call),

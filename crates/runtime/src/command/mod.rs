@@ -2,7 +2,7 @@
 //!
 //! A command runs in the scope of its hook: a stop covers the command, and the receipt lists it. The output is read
 //! continuously and kept up to a limit, so neither long output nor a grandchild that holds the pipe blocks the command.
-//! Each command has a time limit; processes that it leaves running are ended afterwards.
+//! Each command has a time limit; processes that the command leaves running are ended afterwards.
 
 mod event;
 mod guardrail;

@@ -1,8 +1,9 @@
 //! Merge of the user's configuration with the configuration of a project.
 //!
 //! A setting of the project replaces the setting of the user. A list is added to the user's list, so a project cannot
-//! remove deny rules, hooks or guardrails. An MCP server with the name of a user's server replaces it completely. The
-//! model is also replaced completely, because the server and the key belong to the model.
+//! remove deny rules, hooks or guardrails. If an MCP server of the project has the name of a user's server, it replaces
+//! the user's server completely. The model is also replaced completely, because the server and the key belong to the
+//! model.
 
 use std::path::Path;
 

@@ -61,7 +61,7 @@ impl ProjectFile {
     pub fn find(folder: &Path) -> Result<ProjectFileSearch, ConfigError> {
         let path = Self::path_in(folder);
         let own = rustix::process::geteuid().as_raw();
-        // Metadata of the link itself, because the owner of a link has chosen its target.
+        // Reads the metadata of the link itself, because the owner of a link has chosen its target.
         let Ok(found) = path.symlink_metadata() else {
             return Ok(ProjectFileSearch::Absent);
         };

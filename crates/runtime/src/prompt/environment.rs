@@ -32,8 +32,8 @@ impl SessionEnvironment {
     }
 }
 
-/// Describes the branch and an operation in progress. Does not report changed files: to find them, git may run programs
-/// that the repository names, and no user has permitted these programs.
+/// Describes the branch and an operation in progress. Does not report changed files: to find changed files, git may run
+/// programs that the repository names, and no user has permitted these programs.
 fn describe_git(repository: &Repository) -> String {
     let head = match repository.head() {
         Some(GitHead::Branch(name)) => format!("branch {}", one_line(&name)),

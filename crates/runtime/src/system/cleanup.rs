@@ -6,8 +6,8 @@ use futures::FutureExt as _;
 use futures::future::join_all;
 use parking_lot::Mutex;
 
-/// Threads for cleanup. No stop covers these threads. [`System::close`](super::System::close) waits for them, and its
-/// caller limits that wait.
+/// Threads for cleanup. No stop covers these threads. [`System::close`](super::System::close) waits for these threads,
+/// and the caller of that function limits the wait.
 #[derive(Debug)]
 pub(super) struct CleanupThreads {
     scope: Scope,

@@ -35,8 +35,8 @@ pub struct SystemOptions {
     pub scopes: RootOptions,
     /// Prompter that decides whether a call may run.
     pub prompter: Arc<dyn Prompter>,
-    /// Variables that tools' commands and MCP servers do not inherit: secrets, which could reach the model in their
-    /// output. The configuration can exempt some of them.
+    /// Variables that tools' commands and MCP servers do not inherit: secrets, which could reach the model in the
+    /// output of commands and servers. The configuration can exempt some of them.
     pub hidden_variables: Vec<std::ffi::OsString>,
     /// Process that the log names as the owner of the turns.
     pub owner: Option<ProcessIdentity>,

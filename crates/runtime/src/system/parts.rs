@@ -26,7 +26,7 @@ impl SystemStore {
             StoreChoice::Sqlite(path) => Arc::new(SqliteLog::open(path).await?),
             StoreChoice::Memory => Arc::new(MemoryLog::new()),
             StoreChoice::Nats(options) => {
-                // Boxed, because the connection is large and most systems have none.
+                // The future is boxed, because it is large, and most systems do not use NATS.
                 let opened = Box::pin(NatsLog::open((**options).clone(), scope)).await?;
                 return Ok(Self {
                     log: opened.as_log(),

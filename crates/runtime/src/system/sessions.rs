@@ -96,7 +96,8 @@ impl System {
         id: SessionId,
         setup: SessionSetup,
     ) -> Result<OpenSession, StartError> {
-        // Read before the session is opened: afterwards the log no longer shows the interrupted work.
+        // The log is read before the session is opened, because afterwards the log no longer shows the interrupted
+        // work.
         let (before, owner) = read_session_end(&*self.parts.log, &id).await?;
         let setup = Arc::new(setup);
         let prompt = self.compose_prompt(&setup).await?;
@@ -213,7 +214,7 @@ impl AgentSource for SystemAgents {
         let (parts, setup) = (Arc::clone(&self.parts), Arc::clone(&self.setup));
         let prompt = self.prompt.clone();
         let scope = request.scope.clone();
-        // On a dedicated thread, because it creates and opens folders, and a disk may hang.
+        // This work runs on a dedicated thread, because it creates and opens folders, and a disk may hang.
         let spec = WorkSpec::new(ItemKind::Thread, "opening the session's folders");
         let making = scope.spawn_blocking(spec, move |_| {
             let prompt = prompt.unwrap_or_else(|| Arc::new(setup_prompt(&parts, &setup)));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::cleanup::CleanupThreads;
 
-/// The folder of a session's long output. Dropping it removes the folder if it is empty.
+/// The folder of a session's long output. Dropping this value removes the folder if the folder is empty.
 #[derive(Debug)]
 pub(super) struct SpillFolder {
     path: PathBuf,

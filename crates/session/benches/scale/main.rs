@@ -1,5 +1,5 @@
-//! Many concurrent sessions: memory of idle sessions, time to wake one, and time to stop thousands of turns. Each
-//! figure is printed next to the figure of a bare loop of Tokio tasks in the same run.
+//! Many concurrent sessions: memory of idle sessions, time to wake one idle session, and time to stop thousands of
+//! turns. Each figure is printed next to the figure of a bare loop of Tokio tasks in the same run.
 //!
 //! `cargo bench -p allstop-session --bench scale`; `SESSIONS` and `TURNS` reduce the numbers.
 

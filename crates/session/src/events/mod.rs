@@ -2,7 +2,7 @@
 //!
 //! Durable events are the records of the session's log, each with its number. Every subscriber receives all durable
 //! events, even if it is late or slow. Live events are for display: bounded, and sent without waiting. If a subscriber
-//! lags too far, the oldest live events are dropped, and the subscriber receives their number.
+//! lags too far, the oldest live events are dropped, and the subscriber receives the number of dropped events.
 
 mod event;
 mod hub;

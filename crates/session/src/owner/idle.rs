@@ -113,7 +113,8 @@ impl SessionOwner {
             return false;
         }
         let has_receipt = has_receipt(&records);
-        // Limited in time, because a hanging store must delay neither the next message nor the end of the session.
+        // The append has a time limit, because a hanging store must delay neither the next message nor the end of the
+        // session.
         let is_recorded = match timeout(RECORD_WRITE_MAX, writer.append(records)).await {
             Ok(Ok(())) => true,
             Ok(Err(error)) => {

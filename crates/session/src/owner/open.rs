@@ -97,8 +97,8 @@ impl SessionOwner {
     ) -> Result<(), TurnError> {
         let first = orphan_scan::next_number(writer.state());
         let background = {
-            // One critical section, because a stop of all background work must find the scope in which the tools start
-            // work.
+            // This is one critical section, because a stop of all background work must find the scope in which the
+            // tools start work.
             let mut state = self.inner.state.lock();
             let awake = state.awake.as_mut();
             let awake = awake.ok_or_else(|| not_open("it is closing"))?;
@@ -191,7 +191,7 @@ fn late_answers(inner: &SessionInner) -> Arc<dyn Fn(LateAnswer) + Send + Sync> {
 
 /// Work that runs without an owner, for the receipts of turns. The turns do not cover this work.
 fn orphan_items(inner: &Arc<SessionInner>) -> OrphanItems {
-    // A weak reference, because the session holds its background work, and the background work holds this closure.
+    // The reference is weak, because the session holds its background work, and the background work holds this closure.
     let inner = Arc::downgrade(inner);
     Box::new(move || {
         let inner = inner.upgrade();

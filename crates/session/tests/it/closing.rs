@@ -191,8 +191,8 @@ async fn panic_in_the_agent_source_fails_only_the_message() {
     fixture.close().await;
 }
 
-/// Returns sessions, one of which is resumed and has a command of a crashed process. The end of that command is
-/// recorded while the session opens. `keeper` is the keeper of the command.
+/// Returns sessions. One of these sessions is resumed, and its log contains a command of a crashed process. The end of
+/// that command is recorded while the session opens. `keeper` is the keeper of the command.
 async fn resume_after_crash(
     log: &Arc<FaultyLog>,
     keeper: Option<ProcessIdentity>,
@@ -225,8 +225,8 @@ async fn resume_after_crash(
     (root, sessions, session)
 }
 
-/// A session that opens only after the store has answered an append; the store has received the append and does not
-/// answer.
+/// Returns a session that is not open yet. The store has received an append and does not answer; the session opens only
+/// after the store has answered.
 async fn opening_session() -> (Arc<FaultyLog>, Sessions, Session) {
     let log = Arc::new(FaultyLog::new(Arc::new(MemoryLog::new())));
     log.fail_at("background_ended", LogFault::Hold);

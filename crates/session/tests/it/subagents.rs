@@ -1,4 +1,5 @@
-//! Sub-agents of a session's agent. They outlive its turn in the background, and each can be stopped alone.
+//! Sub-agents of a session's agent. In the background, the sub-agents outlive the turn that started them, and each
+//! sub-agent can be stopped alone.
 
 use std::sync::Arc;
 

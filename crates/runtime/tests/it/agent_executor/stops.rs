@@ -1,4 +1,4 @@
-//! Stops of tasks: no work of a stopped task continues, but its context does.
+//! Stops of tasks: no work of a stopped task continues, but its context continues.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -249,7 +249,7 @@ async fn cancel_at_each_moment(asks: bool) -> [BTreeSet<&'static str>; 2] {
         let tool = work.clone();
         let agents = TestAgents {
             asks,
-            // Selects replies by conversation, because a stopped turn may have used none, one or both of them.
+            // Selects replies by conversation, because a stopped turn may have used none, one or both replies.
             model: Arc::new(ScriptedModel::new(vec![
                 Reply::text("").call("work", json!({})),
                 Reply::text("done"),

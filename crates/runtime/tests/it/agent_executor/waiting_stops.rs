@@ -1,4 +1,4 @@
-//! Stops of tasks with a turn that waits for an answer, or only for its background work, and with shell processes.
+//! Stops of tasks with shell processes. The turn of the task waits for an answer, or only for its background work.
 
 use std::sync::Arc;
 use std::time::Duration;
