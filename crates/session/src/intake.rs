@@ -53,7 +53,7 @@ impl SessionInner {
         Ok(awake)
     }
 
-    /// Accepts a message. After the return, a stop of the message's turn covers the message.
+    /// Accepts a message. After this function has returned, a stop of the message's turn covers the message.
     pub(crate) fn send(self: &Arc<Self>, message: NewMessage) -> Result<MessageHandle, SendError> {
         if message.text.trim().is_empty() {
             return Err(SendError::Empty);

@@ -205,7 +205,7 @@ impl MessageOutcome {
         };
         let reason = cause.as_ref().and_then(|cause| cause.kind.stop_reason());
         let interrupted = sent.state.controls.interrupted_turn();
-        // Another stop may have decided the turn before this interruption.
+        // Ignores the interruption if another stop came first.
         let interrupted = interrupted.filter(|turn| cause.as_ref() == Some(&turn.cause));
         let (reason, failed) = match interrupted {
             Some(turn) => (Some(turn.reason), turn.error),

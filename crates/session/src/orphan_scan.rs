@@ -37,8 +37,8 @@ pub struct OrphanedWork {
     pub marker: Option<Arc<str>>,
     /// File for the output of the work.
     pub output: Option<Arc<str>>,
-    /// True if the process, its keeper or any process that it started runs. Also true if this process cannot see them.
-    /// A process with a reused pid does not count.
+    /// True if the process, its keeper or any process that it started runs. Also true if these processes are in another
+    /// PID namespace. A process with a reused pid does not count.
     pub alive: bool,
     /// True if the work still runs, but its keeper will kill it because the owner is gone.
     being_killed: bool,

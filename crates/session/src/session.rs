@@ -114,7 +114,8 @@ impl Session {
         }
     }
 
-    /// Stops a target. After the return, no further work of the target starts. Await the receipt for the result.
+    /// Stops a target. After this function has returned, no further work of the target starts. Await the receipt for
+    /// the result.
     ///
     /// If the target has already ended, the receipt reports `already_ended`; if the target is unknown, the receipt
     /// reports `not_found`. Such a receipt has no items.

@@ -1,6 +1,8 @@
 //! Plan of a stop: the work that it covers, and the work that it leaves. One step computes the plan from the state of
-//! the session.  A preview shows the plan. A stop holds the lock while the plan is computed and accepted, so the state
-//! cannot change in between.
+//! the session.
+//!
+//! A preview shows the plan. A stop holds the lock while the plan is computed and accepted, so the state cannot change
+//! in between.
 
 use std::sync::Arc;
 

@@ -67,8 +67,8 @@ impl Principal {
     }
 }
 
-/// Accepts every request as [`ANONYMOUS`] if its `Host` header contains a local name or address of this machine. Use it
-/// only for servers on loopback addresses.
+/// Accepts every request as [`ANONYMOUS`] if its `Host` header contains a local name or address of this machine. Use
+/// this authenticator only for servers on loopback addresses.
 ///
 /// A web page of another site can resolve its own name to a loopback address (DNS rebinding) and send requests from the
 /// user's browser. These requests contain that name as `Host`, and are refused.

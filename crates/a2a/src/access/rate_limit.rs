@@ -18,8 +18,8 @@ const PRINCIPALS_MAX: usize = 16_384;
 pub(super) struct RateLimiter {
     /// Time between two requests at the permitted rate.
     interval: Duration,
-    /// Maximum time by which the requests of a principal may be ahead of the permitted rate: all requests of a second
-    /// except one.
+    /// Maximum time by which the requests of a principal may be ahead of the permitted rate: one second minus one
+    /// interval.
     lead_max: Duration,
     principals_max: usize,
     /// For each principal, the time at which its next request would be due at the permitted rate. A time in the past

@@ -75,9 +75,9 @@ impl PushNotifications {
         self.shared.linked()
     }
 
-    /// Sets a configuration of a task. Notifications begin after the current record. If the id exists, the new
-    /// configuration replaces the existing one, and resumes after the event that was delivered last to the existing
-    /// one.
+    /// Sets a configuration of a task. Notifications begin after the current record. If the task already has a
+    /// configuration with this id, the new configuration replaces the old one. Its notifications resume after the last
+    /// event that was delivered to the old configuration.
     pub(crate) async fn create(
         &self,
         task: &Task,

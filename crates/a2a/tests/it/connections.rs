@@ -107,7 +107,7 @@ async fn stop_ends_every_connection() {
     for _ in 0..100 {
         idle.push(server.connect().await);
     }
-    // The answer to its request shows that the last connection was accepted.
+    // If the server answers a request on the last connection, it has accepted all connections.
     let mut last = server.connect().await;
     let card = b"GET /.well-known/agent-card.json HTTP/1.1\r\nhost: x\r\n\r\n";
     last.write_all(card).await.unwrap();

@@ -24,8 +24,8 @@ const READ_AGAIN: Duration = Duration::from_millis(500);
 /// Maximum time that `session.idle` waits for the answers of aborts, because these answers precede the event.
 const ABORT_ANSWER_MAX: Duration = Duration::from_secs(1);
 
-/// Delay of `session.idle` after a turn that did not complete. Otherwise a client that sends its next message at once
-/// could take the event for the end of that message, as the SDK for JavaScript does.
+/// Delay of `session.idle` after a turn that did not complete. Without the delay, a client that sends its next message
+/// at once could take the event for the end of that message. The SDK for JavaScript does this.
 const NEXT_MESSAGE_MAX: Duration = Duration::from_millis(25);
 
 /// One client's feed of a session.

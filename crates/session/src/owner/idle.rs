@@ -13,7 +13,7 @@ use crate::stop_list::{StopList, UnrecordedReceipts};
 use crate::wait::is_attached;
 
 /// Maximum wait for the store to write the last records. If records are missing, the next start of the session
-/// determines their facts again.
+/// determines the missing facts again.
 const RECORD_WRITE_MAX: Duration = Duration::from_secs(1);
 /// Maximum wait for a check of earlier processes' work. Reading all of `/proc` takes milliseconds.
 const CHECK_MAX: Duration = Duration::from_secs(1);

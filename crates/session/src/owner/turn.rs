@@ -45,7 +45,7 @@ impl SessionOwner {
     }
 
     /// Settles an append that the store has not confirmed, before the turn gets its number. If an earlier turn has no
-    /// written ending, ends that turn in the way of a recovery after a crash.
+    /// written ending, ends that turn as the recovery after a crash does.
     async fn settle(&mut self, stopped: &Scope) -> Result<(), TurnError> {
         let at = (self.inner.host.options.now)();
         let Some(writer) = self.writer() else {
