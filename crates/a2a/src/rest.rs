@@ -8,7 +8,7 @@ use axum::response::{IntoResponse as _, Response};
 use serde_json::{Value, json};
 
 /// Sets the content type of a response to `application/json` (A2A 1.0, section 11.1), and adds a body to the response
-/// of a deletion: the empty message, which is an object without fields in JSON.
+/// of a deletion. The body is the empty message, which is an object without fields in JSON.
 pub(crate) fn conform(method: &Method, mut response: Response) -> Response {
     let is_empty = response.body().size_hint().exact() == Some(0);
     if method == Method::DELETE && is_empty && response.status() == StatusCode::OK {

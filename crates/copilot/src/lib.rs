@@ -2,8 +2,8 @@
 //!
 //! A [`CopilotServer`] serves the sessions of a [`System`](allstop_runtime::System) over JSON-RPC 2.0 with
 //! `Content-Length` frames, on standard input and output or on a socket. The methods and events belong to version 3 of
-//! the SDKs' protocol. Stops offer more: every stop returns a receipt, one call can be stopped alone, and a wait for an
-//! answer distinguishes completed, stopped and timed out (`docs/copilot.md`).
+//! the SDKs' protocol. In addition to the protocol, every stop returns a receipt, and one call can be stopped alone. A
+//! wait for an answer distinguishes completed, stopped and timed out (`docs/copilot.md`).
 //!
 //! # Modules
 //! - `connection` reads requests and writes answers; `server` holds the open sessions; `methods` implements the

@@ -51,7 +51,7 @@ struct ServerInner {
 
 impl CopilotServer {
     /// Creates a server for the sessions of this system. The work of its connections runs in `connections`, which
-    /// should not be below the system's own scope, so that answers to stops of the system still arrive.
+    /// should not be below the system's own scope. Answers to stops of the system then still arrive.
     pub fn new(system: Arc<System>, connections: Scope, options: CopilotOptions) -> Self {
         Self {
             inner: Arc::new(ServerInner {

@@ -220,7 +220,7 @@ impl SessionRegistry {
         self.pass_on(&session.id);
     }
 
-    /// Lets the waiting requests for an id proceed, as far as the state permits.
+    /// Lets the waiting requests for an id proceed, if the state permits this.
     fn pass_on(&self, id: &SessionId) {
         let session;
         let mut state = self.0.lock();

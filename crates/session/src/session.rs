@@ -296,8 +296,8 @@ impl Session {
     }
 
     /// Subscribes to the session. The subscription delivers the open permission questions first. Then it delivers every
-    /// record from number `from` on (`None` for new records only), each exactly once and in order, and the live events
-    /// between the records.
+    /// record from number `from` on, exactly once and in order, with the live events between the records. `None`
+    /// delivers new records only.
     ///
     /// # Cancel safety
     /// Cancel safe.

@@ -219,8 +219,8 @@ impl StopPlan {
             self.scopes
                 .extend(ending.filter(|scope| !scope.is_quiet()).cloned());
             let is_in_use = !awake.background_scope.is_quiet();
-            // If a turn may still start work, the background scope is included even if it is not in use, so that the
-            // turn's calls cannot start more work meanwhile.
+            // If a turn may still start work, the background scope is included even if it is not in use. The turn's
+            // calls then cannot start more work during the stop.
             let turn = self.turn.as_ref();
             let may_start = turn.is_some_and(|turn| !turn.scope.is_stopped());
             if is_in_use || may_start {

@@ -107,8 +107,9 @@ impl Authenticator for Vec<Arc<dyn Authenticator>> {
 }
 
 /// Returns the bearer token of a request (RFC 6750, section 2.1). `None` for a request with several `Authorization`
-/// headers, because a proxy may have checked a different one of these headers. `None` for an empty token: a token file
-/// that was created from an unset variable contains the hash of the empty text, which must not grant access.
+/// headers, because a proxy may have checked a different one of these headers. `None` for an empty token: if an
+/// operator hashed an unset variable, the token file contains the hash of the empty text. This entry must not grant
+/// access.
 pub(super) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let (Some(value), None) = (values.next(), values.next()) else {

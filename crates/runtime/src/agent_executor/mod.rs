@@ -1,6 +1,6 @@
 //! Runs agents as the executor of tasks. A context is a session, and a task is one turn of that session.
 //!
-//! The id of the session is the id of the context with a prefix, and the id of the turn's message is the id of the
+//! The id of the session consists of a prefix and the id of the context. The id of the turn's message is the id of the
 //! task. The tasks of a context run one after another, in the order of their messages.
 //!
 //! Invariants:

@@ -1,7 +1,7 @@
 //! The system prompt of a session. The prompt has two parts. The first part is the configured text, or the default text
 //! with the session's environment. The second part is the project's instructions (`AGENTS.md`).
 //!
-//! The prompt is composed when a session is opened, and does not change while the session is open, because a changing
+//! The prompt is composed when a session is opened. It does not change while the session is open, because a changing
 //! prompt makes the provider's cache useless.
 
 mod environment;

@@ -160,7 +160,7 @@ impl EventHub {
         }
     }
 
-    /// The last turn with a published start.
+    /// The last turn whose start was published.
     pub(crate) fn last_turn(&self) -> Option<TurnNumber> {
         self.state.lock().last_turn
     }

@@ -22,7 +22,7 @@ fn stalling(text: &str) -> Reply {
 }
 
 /// Known bug of the recipe "a new message cancels the old run": the clean-up of the old run removes the handle of the
-/// new run, so a third message cannot cancel the second run. Here only the third message is answered, in every round.
+/// new run. A third message then cannot cancel the second run. Here only the third message is answered, in every round.
 #[tokio::test(start_paused = true)]
 async fn of_three_quick_messages_only_the_third_is_answered() {
     for (policy, kept) in [(FollowUp::Interrupt, true), (FollowUp::Replace, false)] {
