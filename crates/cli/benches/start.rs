@@ -22,7 +22,7 @@ fn main() -> ExitCode {
     let folder = TempDir::new_in(".").expect("the working directory can be written");
     let script = folder.path().join("hello.yaml");
     fs::write(&script, "replies: [{text: hello}]").expect("the folder is there");
-    // The first run creates the store, and does not count.
+    // The first run creates the store, and is not measured.
     suite.run(
         Figure::new("a hello, with its session on disk", || {
             run(&mut hello(folder.path()))

@@ -1,6 +1,6 @@
-//! Disk syncs of a `run`: for a hello and for a step, counted by strace.
+//! Number of disk syncs of a `run`: for a turn that says hello, and for one step. strace counts the syncs.
 //!
-//! The disk determines the duration of a sync, so a program can only change their number.
+//! The disk determines the duration of a sync, so a program can change only the number of syncs.
 
 #![expect(clippy::print_stdout, reason = "says why nothing was counted")]
 
@@ -11,10 +11,10 @@ use std::process::{Command, ExitCode, Stdio};
 use allstop_bench::BenchSuite;
 use tempfile::TempDir;
 
-/// Two syncs of a turn, one of its session, and one of the folder, with which SQLite makes the name of its write-ahead
-/// log durable.
+/// Two syncs for a turn, one for its session, and one for the folder. With the last one, SQLite makes the name of its
+/// write-ahead log durable.
 const HELLO_MAX: f64 = 4.0;
-/// In addition: the store itself, and the header of its write-ahead log.
+/// Two more syncs for the first run: one for the store itself, and one for the header of its write-ahead log.
 const FIRST_HELLO_MAX: f64 = 6.0;
 /// One sync before a call runs, and one with its end and the start of the next model call.
 const STEP_MAX: f64 = 2.0;

@@ -38,7 +38,8 @@ pub(crate) fn edit(
 pub(crate) fn write(path: &Path, text: &str) -> Result<(), CliError> {
     Config::parse(path, text)?;
     let failed = || format!("{} cannot be written", path.display());
-    // A symbolic link, for example into a dotfiles repository, stays a link.
+    // If the path is a symbolic link, for example into a dotfiles repository, the link stays and its target is
+    // replaced.
     let path: PathBuf = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let folder = path.parent().unwrap_or(Path::new("."));
     fs::DirBuilder::new()

@@ -3,7 +3,8 @@
 //! Invariants:
 //! 1. The first cause determines the exit code, regardless of later events.
 //! 2. From the first cause on, there is exactly one time at which the process exits. This time is computed once. Every
-//!    wait during the shutdown gets the time left until then, and later events can only bring the exit forward.
+//!    wait during the shutdown is limited to the time that is left until the exit, and later events can only make the
+//!    exit earlier.
 
 use std::time::{Duration, Instant};
 
@@ -13,16 +14,16 @@ use allstop_scope::FORCE_MAX;
 /// Limit for the response to a second Ctrl-C: a tenth of a second for the force and its receipt, the rest for output.
 const AT_ONCE: Duration = Duration::from_millis(150);
 
-/// Part of the last second that is reserved for output and for the exit itself.
+/// Part of the second after the grace that is reserved for output and for the exit itself.
 const EXIT_MAX: Duration = Duration::from_millis(150);
 
 /// Time that a stop may take after the grace.
 const STOP_MAX: Duration = FORCE_MAX.saturating_sub(EXIT_MAX);
 
-/// Time before the exit at which the remaining work is forced: enough for the force and its receipt.
+/// The remaining work is forced this long before the exit. This is enough time for the force and its receipt.
 const LAST_FORCE: Duration = Duration::from_millis(300);
 
-/// Time between the request to end and that last force.
+/// Time between the request to end the remaining work and the force of this work.
 const LAST_ASK: Duration = Duration::from_millis(300);
 
 /// Time for output after the exit time is reached.
@@ -50,8 +51,8 @@ impl EndSignal {
     }
 }
 
-/// Signals within this time count as one, because `timeout` and a closing terminal signal the process and then its
-/// group. No user presses Ctrl-C twice in a tenth of a second.
+/// Signals within this time count as one, because `timeout` and a closing terminal send a signal to the process and
+/// then to its group. No user presses Ctrl-C twice in a tenth of a second.
 pub(crate) const ONE_SIGNAL: Duration = Duration::from_millis(100);
 
 /// Next step of the process.
@@ -138,7 +139,8 @@ impl Control {
         self.stop(signal.cause(), now)
     }
 
-    /// Begins a stop without a signal, such as a deadline's. An earlier cause is kept as the first cause.
+    /// Begins a stop that no signal has requested, such as the stop of a deadline. If there is an earlier cause, it
+    /// stays the first cause.
     pub(crate) fn stop(&mut self, cause: Cause, now: Instant) -> ControlEffect {
         self.end(now);
         self.first.get_or_insert_with(|| cause.clone());
@@ -162,8 +164,9 @@ impl Control {
         self.exit_at?.checked_sub(STOP_MAX)
     }
 
-    /// Times at which the remaining work is asked to end and then forced, if no signal hurries the shutdown. Both leave
-    /// enough time to observe that the work has ended.
+    /// Times of two steps at the end of a shutdown that no signal hurries: the remaining work is asked to end at the
+    /// first time, and is forced at the second. After each step, there is enough time to observe that the work has
+    /// ended.
     pub(crate) fn last_moments(&self) -> Option<(Instant, Instant)> {
         let exit_at = self.exit_at?;
         let force_at = exit_at.checked_sub(LAST_FORCE)?;
@@ -227,7 +230,7 @@ impl Control {
         left.unwrap_or_default().max(OUTPUT_WAIT_LAST)
     }
 
-    /// Time to wait for output at the very end, if a stop or the run's deadline bounds it.
+    /// Time to wait for output before the exit; `None` if neither a stop nor the run's deadline limits this wait.
     pub(crate) fn output_wait(&self, now: Instant) -> Option<Duration> {
         let until = match &self.first {
             Some(_) => self.exit_at,

@@ -76,7 +76,7 @@ async fn flush_to_reader(host: &ProcessHost, until: Option<Instant>) -> OutputFl
     }
 }
 
-/// The failure to report for lost output. A closed pipe is no failure, because the reader wanted no more.
+/// The failure to report for lost output. A closed pipe is no failure, because its reader wants no more output.
 fn lost_output(stdout: FlushResult, host: &ProcessHost) -> Option<CliError> {
     let name = match &host.output_file {
         Some(path) => format!("the output `{}`", path.display()),

@@ -26,7 +26,8 @@ use crate::signals::{EndSignals, InheritedSignals};
 /// First argument of a keeper process, which keeps a shell's process tree together. Internal, so hidden in the help.
 pub(crate) const KEEPER_COMMAND: &str = "__keeper";
 
-/// Number of work threads. Tools that block their thread must not delay others, and the engine has its own thread.
+/// Minimum number of work threads. A tool that blocks its thread must not delay other tools. The engine does not run on
+/// these threads.
 const WORK_THREADS_MIN: usize = 4;
 
 /// Environment of the process.
@@ -49,11 +50,12 @@ pub(crate) struct ProcessHost {
     /// Runtime of the main thread, for signals, the exit time and the views. The main thread has its own clock, so a
     /// busy thread elsewhere cannot delay the exit.
     main: Runtime,
-    /// Runtime of engines and ladders. Two threads, so an engine that computes does not delay a ladder.
+    /// Runtime of engines and ladders. It has two threads, so that an engine that computes does not delay a ladder.
     control: Runtime,
     /// Runtime of tools and hooks, which may block their threads.
     work: Runtime,
-    /// Keepers of shells, which run this same program. If a keeper is killed, this process adopts its processes.
+    /// Keepers of shells. A keeper is a process of this same program. If a keeper is killed, this process adopts the
+    /// keeper's processes.
     pub(crate) keepers: Arc<Keepers>,
 }
 

@@ -97,9 +97,10 @@ fn main() -> ExitCode {
     std::process::exit(i32::from(code))
 }
 
-/// Hides the environment of this process from the commands that it runs. They run as the same user and could read the
-/// secrets in `/proc/PID/environ`; after this call that file belongs to root. The cost: no core dumps, and no debuggers
-/// of the same user. An executed program is readable again, so a keeper calls this too.
+/// Hides the environment of this process from the commands that it runs. The commands run as the same user and could
+/// otherwise read the secrets in `/proc/PID/environ`; after this call, that file belongs to root. The disadvantages:
+/// this process writes no core dumps, and debuggers of the same user cannot attach to it. A newly executed program is
+/// readable again, so a keeper also calls this function.
 fn hide_environment() {
     // If the kernel does not support this, the environment that commands inherit is still free of secrets.
     #[cfg(target_os = "linux")]

@@ -1,9 +1,9 @@
 //! Stored trust decisions about project configurations, by path and content.
 //!
-//! Each answer is a small file in the data folder. Its name is the hash of the path and the content of the project
-//! file. A changed file therefore has no answer. Neither has a copy in another folder, where `./check.sh` is a
-//! different file. A new answer for a path replaces the earlier one, so a file that returns to an earlier content needs
-//! a new answer.
+//! Each answer is a small file in the data folder. The name of this file is a hash of the path and the content of the
+//! project file. If the project file changes, it therefore has no answer. A copy in another folder has no answer
+//! either, because `./check.sh` is a different file there. A new answer for a path replaces the earlier answer, so a
+//! project file that returns to an earlier content needs a new answer.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -68,7 +68,8 @@ impl TrustStore {
         };
         let mut text = Vec::from(format!("{word}\n"));
         text.extend(file.path.as_os_str().as_bytes());
-        // One short write: a reader sees all of it, or an empty file, which is no answer.
+        // The answer is written with one short write. A reader therefore sees the whole answer or an empty file, and an
+        // empty file is no answer.
         OpenOptions::new()
             .write(true)
             .create(true)

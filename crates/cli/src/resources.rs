@@ -1,7 +1,8 @@
 //! Checks the resources that the process needs to start: threads and descriptors.
 //!
 //! The check takes all of them at once and releases them again. A shortage is then reported in one message, instead of
-//! by the first part that happens to fail. A runtime still panics if another process takes the last ones in between.
+//! by the first part that happens to fail. A runtime still panics if another process takes the last threads or
+//! descriptors after the check.
 
 use std::io;
 use std::os::fd::OwnedFd;

@@ -21,8 +21,8 @@ impl SameFlags {
         flags
     }
 
-    /// Flags of the store in use: the flag's store, else the `configured` one. Commands that search for sessions do not
-    /// accept the configuration flags.
+    /// Flags of the store in use: the store that a flag names, or else the `configured` store. The flags name the store
+    /// itself, because commands that search for sessions do not accept the configuration flags.
     pub(crate) fn of_used_store(
         model: &ModelArgs,
         store: &StoreArgs,

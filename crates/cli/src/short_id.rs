@@ -1,7 +1,7 @@
 //! Short forms of ids. Ids begin with the time, so their beginnings are alike; their ends are random.
 
-/// Letters in a short id. Few enough to type, and enough that two ids of a store end alike only once in a million years
-/// of use.
+/// Letters in a short id. This number of letters is small enough to type. It is also large enough: two ids of a store
+/// have the same short form only once in a million years of use.
 const SHORT_LETTERS: usize = 8;
 /// Length of an id that Allstop generates, in ASCII letters.
 const ULID_LETTERS: usize = 26;

@@ -86,7 +86,7 @@ impl SessionClosing<'_> {
         idle: impl Future<Output = ()>,
     ) -> CloseResult {
         let ended = OnceCell::new();
-        // Work that ends now has the cause that ended the run.
+        // Work that is stopped by the close gets the cause that ended the run.
         let run_cause = supervisor.control.cause().cloned();
         let close = async {
             if !self.store_failed {

@@ -1,5 +1,5 @@
-//! Prints messages if the output threads cannot: a failed start without resources for them, and panics. As everywhere,
-//! untrusted text cannot control the terminal.
+//! Prints the messages that the output threads cannot print: the error of a start without the resources for these
+//! threads, and panics. As everywhere, untrusted text cannot control the terminal.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::Write as _;
@@ -24,9 +24,9 @@ pub(crate) fn print_start_error(problem: &CliError, wants_envelope: bool) -> u8 
     problem.code
 }
 
-/// Exits the process if the calling main thread panics. Calls `instead` if it is set, else prints a panic report.
-/// Panics of other threads only print a report. Unwinding would wait for threads that may never end, such as those of
-/// a partly started runtime.
+/// Makes a panic of the calling thread, which must be the main thread, exit the process. Such a panic calls `instead`
+/// if it is set, and otherwise prints a panic report. Panics of other threads only print a report. Unwinding would wait
+/// for threads that may never end, such as the threads of a partly started runtime.
 pub(crate) fn exit_when_this_thread_panics(instead: Option<Box<dyn Fn() -> u8 + Send + Sync>>) {
     let main = std::thread::current().id();
     std::panic::set_hook(Box::new(move |panic| {

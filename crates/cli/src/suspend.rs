@@ -1,7 +1,8 @@
 //! Ctrl-Z: first prints the work that keeps running, then suspends the process.
 //!
-//! Commands of tools have separate process groups. The terminal's signal does not reach them, so the commands and their
-//! deadlines keep running. The message matters because a stop is only processed after `fg`.
+//! Commands of tools have separate process groups. The terminal's signal does not reach these groups, so the commands
+//! keep running, and the time of their deadlines continues. The user needs the message because a stop is processed only
+//! after `fg`.
 
 use allstop_core::receipt::ReceiptItem;
 use allstop_session::{Session, StopTarget};

@@ -20,7 +20,7 @@ pub struct RemoteStop {
     pub covers_turn: bool,
 }
 
-/// Sends watchers the messages of the session's terminal, in addition to the session's events. Sending never waits.
+/// Sends the messages of the session's terminal to watchers, in addition to the session's events. Sending never waits.
 #[derive(Debug, Clone)]
 pub struct Announcer(mpsc::Sender<Announcement>);
 
@@ -46,7 +46,8 @@ impl Announcer {
         self.broadcast(WatchEvent::Receipt { receipt });
     }
 
-    /// Reports that a stop has begun, which uses force at this time. Sends nothing if `force_at` is `None`.
+    /// Reports that a stop has begun. The stop uses force at the time `force_at`. Sends nothing if `force_at` is
+    /// `None`.
     pub fn stopping(&self, force_at: Option<Instant>) {
         let left = force_at.map(|at| at.saturating_duration_since(Instant::now()));
         if let Some(left) = left {

@@ -118,7 +118,7 @@ pub async fn processes(
 /// If the folder of the sockets cannot be read.
 ///
 /// # Cancel safety
-/// Cancel safe if the futures of `then` are.
+/// Cancel safe if the futures of `then` are cancel safe.
 pub async fn each_process<T>(
     folder: &SocketFolder,
     then: impl AsyncFn(RemoteProcess, Result<ProcessReport, RemoteError>) -> T,
@@ -151,7 +151,8 @@ impl RemoteProcess {
     async fn list(&self) -> Result<ProcessReport, RemoteError> {
         let params = serde_json::json!({});
         match self.request(LIST, &params).await {
-            // The process may be ending. Then its socket is gone by now, or has no listener.
+            // The process may be about to end. In that case, the second request finds no socket, or a socket without a
+            // listener.
             Err(error) if error.is_of_ended_session() => self.request(LIST, &params).await,
             answered => answered,
         }

@@ -62,7 +62,7 @@ pub(crate) struct RemoteConnection {
     watch: Option<Watch>,
 }
 
-/// Events for the peer, with its permit for watching.
+/// Events for the peer, with the peer's permit for watching.
 struct Watch {
     events: broadcast::Receiver<Arc<WatchEvent>>,
     _permit: OwnedSemaphorePermit,
@@ -117,8 +117,8 @@ impl RemoteConnection {
                     decoder.push(chunk.get(..len).unwrap_or_default());
                     is_read = len > 0 && self.frames(&mut decoder);
                 }
-                // A write waits for this peer alone. The peer receives the number of events that it misses during the
-                // wait.
+                // A write waits only for this peer. Events that the peer misses during the wait are counted, and the
+                // peer receives their number.
                 event = next_event(&mut self.watch), if self.watch.is_some() => {
                     let is_last = matches!(*event, WatchEvent::Ended);
                     let Ok(frame) = encode_notification(EVENT, &*event) else { continue };
@@ -128,7 +128,8 @@ impl RemoteConnection {
                 }
                 else => return,
             }
-            // A watcher keeps its side of the connection open, so the end of its input means that it is gone.
+            // A watcher keeps its side of the connection open. The end of the input therefore means that the watcher is
+            // gone.
             if !is_read && self.watch.is_some() {
                 return;
             }

@@ -7,7 +7,8 @@
 //! - **Requester.** [`processes`] and [`each_process`] find the processes of the user. A [`RemoteProcess`] reports its
 //!   work ([`ProcessReport`]), stops work ([`RemoteStopParams`]) and shows a session ([`RemoteWatch`], [`WatchEvent`]).
 //!
-//! Both sides use JSON-RPC with Content-Length frames. Events contain facts; the displaying side words them for people.
+//! Both sides use JSON-RPC with Content-Length frames. Events contain facts; the side that shows an event converts it
+//! to text for people.
 //!
 //! # Example
 //!
@@ -34,7 +35,8 @@
 //! # Invariants
 //!
 //! 1. A process sends nothing to a peer of another user, and no request to a socket of another user.
-//! 2. A stop is accepted before the process waits for its receipt, and continues if its peer disconnects.
+//! 2. A stop is accepted before the process waits for the stop's receipt. The stop continues if the peer that requested
+//!    it disconnects.
 //! 3. The owner waits for no watcher.
 //! 4. The process removes its socket when it ends. After a crash, the next process that lists the folder removes the
 //!    socket.

@@ -14,9 +14,9 @@ use crate::connection::RemoteConnection;
 use crate::folder::SocketFolder;
 use crate::owned::OwnedSessions;
 
-/// Maximum number of open connections; further connections wait to be accepted. A stop keeps its connection until it
-/// has the receipt, so the limit is high. It still leaves room for the tools' descriptors below the usual limit of
-/// 1,024.
+/// Maximum number of open connections; further connections wait to be accepted. A stop keeps its connection open until
+/// the receipt is sent, so the limit must be high. But the limit must also leave descriptors for tools, because the
+/// usual limit of a process is 1,024.
 const CONNECTIONS_MAX: usize = 256;
 
 /// A socket that receives stops. Dropping the listener removes the socket.

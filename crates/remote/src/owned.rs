@@ -59,8 +59,8 @@ pub(crate) struct OwnedSession {
     pub(crate) watched: WatchedSession,
     holder: SessionHolder,
     pub(crate) announcer: Announcer,
-    /// Held from the acceptance of a remote stop until the terminal is notified. After acquiring this lock, the
-    /// terminal finds a notification for every stop that can have ended work.
+    /// Held from the acceptance of a remote stop until the terminal is notified. If a stop has ended work, a terminal
+    /// that acquires this lock therefore finds the notification of that stop.
     pub(crate) accepting: Mutex<()>,
 }
 

@@ -73,7 +73,8 @@ pub struct OwnedSessionReport {
     pub quiet_ms: u64,
     /// Permission questions that wait for an answer, one line each.
     pub questions: Vec<String>,
-    /// True if watchers may answer the questions. Only its client may answer the questions of a served task.
+    /// True if watchers may answer the questions. The questions of a served task can be answered only by the client of
+    /// the task.
     #[serde(default = "yes")]
     pub takes_answers: bool,
     /// The running turn.

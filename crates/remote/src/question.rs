@@ -56,8 +56,8 @@ impl ShownQuestion {
     }
 }
 
-/// Describes the sub-agent that asks, by the calls that lead to it. The first is a call of this conversation, and may
-/// have moved to the background by now.
+/// Describes the sub-agent that asks, by the calls that lead to this sub-agent. The first of them is a call of this
+/// conversation, and may have moved to the background in the meantime.
 fn describe_asker(
     agents: &[CallId],
     session: &Session,

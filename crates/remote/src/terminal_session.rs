@@ -50,8 +50,8 @@ impl TerminalSession {
         }
     }
 
-    /// A stop from another process that has already arrived. Waits for a stop that is just being accepted, so the
-    /// caller receives every stop that can have ended work by now.
+    /// A stop from another process that has already arrived. If a stop is being accepted at this moment, waits for it.
+    /// The caller thus receives every stop that can have ended work.
     pub fn try_next_stop(&mut self) -> Option<RemoteStop> {
         drop(self.owned.accepting.lock());
         self.stops.try_recv().ok()
@@ -62,7 +62,7 @@ impl TerminalSession {
         &self.owned.announcer
     }
 
-    /// Name of the answerer of a question, if it was not the terminal of the session.
+    /// Name of the program that answered a question, if the answer did not come from the terminal of the session.
     pub fn answered_by(&self, question: &QuestionId) -> Option<String> {
         self.owned.watched.answered_by(question)
     }

@@ -17,13 +17,16 @@ use crate::watch_event::WatchEvent;
 /// Maximum bytes of the unfinished answer. A longer answer is shown when it is complete.
 const ANSWER_BYTES_MAX: usize = 256 * 1_024;
 
-/// Bytes of a call's last output that are kept; more lines than the display of a call shows.
+/// Maximum number of bytes that are kept from the end of a call's output. They contain more lines than the display of a
+/// call shows.
 const OUTPUT_BYTES_MAX: usize = 4 * 1_024;
 
-/// Maximum number of a turn's calls that are kept; more than a turn may run at a time.
+/// Maximum number of kept calls of a turn. The number is greater than the number of calls that a turn may run at a
+/// time.
 const CALLS_MAX: usize = 256;
 
-/// Maximum number of remembered starts of background work; more than run at a time.
+/// Maximum number of remembered starts of background work. The number is greater than the number of pieces of
+/// background work that can run at a time.
 const BACKGROUND_MAX: usize = 256;
 
 /// State of the running turn, if a turn runs.
@@ -294,8 +297,8 @@ impl SnapshotTurn {
 }
 
 impl SnapshotCall {
-    /// Appends output and keeps its end. Cuts it only when it is twice as long as the limit, so the cost per byte is
-    /// constant.
+    /// Appends output, and keeps only the last part of it. The output is cut only when it is twice as long as the
+    /// limit, so the cost per byte is constant.
     fn push(&mut self, text: &str) {
         self.output.push_str(text);
         if self.output.len() > 2 * OUTPUT_BYTES_MAX {

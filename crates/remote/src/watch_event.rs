@@ -37,7 +37,7 @@ pub enum WatchEvent {
         id: QuestionId,
         /// The answer; `None` if the question was withdrawn.
         answer: Option<WatcherAnswer>,
-        /// Name of the answerer, if it was not the terminal of the session.
+        /// Name of the program that answered, if the answer did not come from the terminal of the session.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         by: Option<String>,
     },
@@ -94,7 +94,7 @@ pub enum WatchEvent {
 pub enum WatcherAnswer {
     /// The call may run.
     AllowOnce,
-    /// The call may run, and others like it in this session.
+    /// The call may run, and similar calls may also run in this session.
     AllowForSession,
     /// The call must not run.
     Deny {

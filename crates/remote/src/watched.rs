@@ -20,8 +20,9 @@ use crate::question::ShownQuestion;
 use crate::turn_snapshot::{TurnFacts, TurnSnapshot};
 use crate::watch_event::WatchEvent;
 
-/// Number of events by which a watcher may lag before it misses the oldest; a few seconds of an answer. Output of a
-/// call may be long, so more events could take hundreds of megabytes for a suspended watcher.
+/// Maximum number of events that wait for a watcher. If more events arrive, the watcher misses the oldest ones. These
+/// events are enough for a few seconds of an answer. More events could take hundreds of megabytes for a suspended
+/// watcher, because an event can contain long output of a call.
 const EVENTS_KEPT_MAX: usize = 256;
 
 /// Maximum number of the owner's announcements that wait for the follower. The follower never waits for a watcher.
@@ -45,8 +46,8 @@ struct WatchState {
     snapshot: TurnSnapshot,
     /// Time of the last record. Before the first record, the time when the session was opened.
     active_at: Instant,
-    /// `None` if there are no watchers. Most sessions of a server have none, and a channel allocates all its memory at
-    /// once.
+    /// `None` if there are no watchers. Most sessions of a server have no watchers, and a channel allocates all its
+    /// memory when it is created.
     tx: Option<broadcast::Sender<Arc<WatchEvent>>>,
     is_closed: bool,
 }
@@ -122,7 +123,7 @@ impl WatchedSession {
         answered.retain(|(known, who)| known != id || who != by);
     }
 
-    /// Name of the answerer of a question, if it was not the terminal of the session.
+    /// Name of the program that answered a question, if the answer did not come from the terminal of the session.
     pub(crate) fn answered_by(&self, id: &QuestionId) -> Option<String> {
         let answered = self.answered.lock();
         let mut answered = answered.iter().rev();

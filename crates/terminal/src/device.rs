@@ -26,8 +26,9 @@ pub struct TerminalDevice {
 }
 
 impl TerminalDevice {
-    /// The terminal of this process, if a person probably uses it: standard input or standard error is a terminal. A
-    /// process whose streams are all redirected is run by a program, even if it still has a terminal.
+    /// The terminal of this process; `None` if probably no person uses the terminal. A person probably uses it if
+    /// standard input or standard error is a terminal. If all streams are redirected, a program runs this process, even
+    /// if the process still has a terminal.
     pub fn of_process() -> Option<Self> {
         let (stdin, stderr) = (io::stdin().is_terminal(), io::stderr().is_terminal());
         if !stdin && !stderr {
@@ -35,7 +36,7 @@ impl TerminalDevice {
         }
         let controlling = Self::open(Path::new("/dev/tty")).ok();
         controlling.or_else(|| {
-            // Without a controlling terminal, as in some containers, uses the terminal of both streams.
+            // If the process has no controlling terminal, as in some containers, the terminal of both streams is used.
             let name = (stdin && stderr).then(|| ttyname(io::stdin(), Vec::new()).ok())??;
             Self::open(Path::new(std::ffi::OsStr::from_bytes(name.to_bytes()))).ok()
         })
@@ -64,10 +65,12 @@ impl TerminalDevice {
         self.file.try_clone().ok()
     }
 
-    /// True if a person would answer a read. In the background, a signal would stop the process instead.
+    /// True if the process is in the foreground, so that a person can answer a read. In the background, a read would
+    /// stop the process by a signal.
     pub(super) fn is_foreground(&self) -> bool {
         match tcgetpgrp(&self.file) {
-            // nix: rustix cannot represent the group 0 of a process whose group is outside its PID namespace.
+            // This call uses nix, because rustix cannot represent the group 0 of a process whose group is outside its
+            // PID namespace.
             Ok(foreground) => foreground.as_raw_pid() == nix::unistd::getpgrp().as_raw(),
             // The terminal is not the controlling terminal, so there is no background.
             Err(_) => true,

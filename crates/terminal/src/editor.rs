@@ -1,7 +1,8 @@
 //! The line that a person edits.
 //!
 //! Editing uses rustyline's `LineBuffer`, but not rustyline's own loop. That loop writes to the terminal itself, and
-//! prints only whole lines above the prompt. Here an answer streams in letters, and only one thread writes.
+//! prints only whole lines above the prompt. This crate prints an answer letter by letter above the prompt, and only
+//! one thread writes to the terminal.
 
 use rustyline::At;
 use rustyline::Word;
@@ -9,8 +10,8 @@ use rustyline::line_buffer::{ChangeListener, DeleteListener, Direction, LineBuff
 
 use super::keys::Key;
 
-/// Maximum bytes of text that can be typed or pasted at once; a long source file. A longer text belongs in a file that
-/// the model reads.
+/// Maximum bytes of text that can be typed or pasted at once. A long source file has about this size. A longer text
+/// should be in a file that the model reads.
 const TEXT_BYTES_MAX: usize = 1024 * 1024;
 
 /// Result of a key.
@@ -28,7 +29,7 @@ pub enum EditResult {
     Forward,
     /// A search for an earlier line begins.
     Search,
-    /// The text has no room.
+    /// The text is too long.
     TooLong,
 }
 
@@ -145,7 +146,7 @@ impl LineEditor {
         EditResult::Edited
     }
 
-    /// Position of the same letter in the line above, in bytes.
+    /// Byte position in the line above that has as many letters before it as the cursor has in its line.
     fn line_above(&self) -> Option<usize> {
         let (before, _) = self.text().split_at(self.cursor());
         let (above, line) = before.rsplit_once('\n')?;
@@ -153,7 +154,7 @@ impl LineEditor {
         Some(above.len() - shown.len() + bytes_of(shown, line.chars().count()))
     }
 
-    /// Position of the same letter in the line below, in bytes.
+    /// Byte position in the line below that has as many letters before it as the cursor has in its line.
     fn line_below(&self) -> Option<usize> {
         let (before, after) = self.text().split_at(self.cursor());
         let (_, line) = before.rsplit_once('\n').unwrap_or(("", before));

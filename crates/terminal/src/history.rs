@@ -10,12 +10,13 @@ use rustyline::history::{FileHistory, History as _, SearchDirection};
 
 use super::history_search::HistoryMatch;
 
-/// Maximum number of kept lines: some weeks of work, in a file that loads at once.
+/// Maximum number of kept lines. They are enough for some weeks of work, and their file is small enough to load
+/// quickly.
 const LINES_MAX: usize = 1_000;
 /// Maximum bytes of a kept line. People do not go back to a pasted file.
 const LINE_BYTES_MAX: usize = 16 * 1024;
 
-/// Maximum number of lines that wait to be written; more than a person types while a disk is busy. Further lines are
+/// Maximum number of lines that wait to be written. A person types fewer lines while a disk is busy. Further lines are
 /// not kept in the file.
 const WAITING_MAX: usize = 64;
 
@@ -120,7 +121,7 @@ impl InputHistory {
         }
     }
 
-    /// Goes back to the previous line; `None` if there is none. Keeps `typed` as the draft when it leaves the draft.
+    /// Goes back to the previous line; `None` if there is none. If the draft is shown, keeps `typed` as the draft.
     pub fn back(&mut self, typed: &str) -> Option<String> {
         let next = match self.at {
             None => {

@@ -13,7 +13,8 @@ const TEXT_COLUMNS_MIN: usize = 10;
 /// The line that a person types into, and the lines directly above it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InputLine {
-    /// Lines above the input that belong to it. Each is cut to the width, and only as many are shown as have room.
+    /// Lines above the input that belong to it. Each line is cut to the width, and only as many lines are shown as have
+    /// room.
     pub above: Vec<Styled>,
     /// The sign in front of the text.
     pub prefix: Styled,
@@ -37,7 +38,7 @@ pub(super) struct DrawnInput {
 
 impl InputLine {
     pub(super) fn draw(&self, columns: usize, screen_rows: usize) -> DrawnInput {
-        // The last column stays free, because some terminals wrap as soon as it is written.
+        // The last column stays free, because some terminals wrap the line as soon as the last column is written.
         let room = columns.saturating_sub(1).max(2);
         let (head, prefix) = self.head(room);
         let indent = prefix.widest();
@@ -46,7 +47,8 @@ impl InputLine {
         let mut cursor = None;
         for (at, c) in self.text.char_indices() {
             let shown = shown(c);
-            // A row fits on every terminal. If terminals disagree, the cursor has its position on most of them.
+            // The row must fit on every terminal. If terminals disagree on its width, the cursor is at the right
+            // position on most of them.
             let width = widest(shown);
             let breaks = c != '\n' && column > indent && column + width > room;
             if breaks {
@@ -166,7 +168,7 @@ mod tests {
         assert_eq!((long.cursor_row, long.cursor_column), (2, 3));
     }
 
-    /// If the terminal broke a row again, erasing the rows would leave one of them.
+    /// If the terminal broke a row again, one row too many would stay on the screen after the rows are erased.
     #[test]
     fn no_row_is_wider_than_the_terminal() {
         let mut entry = InputLine {

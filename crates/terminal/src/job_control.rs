@@ -82,6 +82,6 @@ pub fn suspend(
         queue.settle(SAID_MAX);
     }
     before();
-    // A process may signal itself.
+    // Cannot fail, because a process may send a signal to itself.
     let _always = kill_process(getpid(), Signal::STOP);
 }

@@ -104,7 +104,8 @@ impl KeyParser {
     /// Returns the keys that these bytes complete.
     pub(super) fn read(&mut self, bytes: &[u8]) -> Vec<Key> {
         for byte in bytes {
-            // The parser does not know these keys. Within a sequence, it would execute the byte and continue to wait.
+            // The parser does not know these keys with Alt. Within a sequence, the parser would execute the byte, and
+            // then wait for the rest of the sequence.
             let is_alt = self.state.escaped && matches!(byte, b'\r' | b'\n' | 0x7f | 0x08);
             self.state.escaped = *byte == 0x1b;
             self.state.in_sequence |= self.state.escaped;
@@ -127,7 +128,7 @@ impl KeyParser {
     }
 
     /// Ends a sequence after [`SEQUENCE_MAX`] without further bytes. Returns the Escape key if the sequence is a single
-    /// Escape. A paste ends only with its mark.
+    /// Escape. A paste ends only with its end mark.
     pub(super) fn end_sequence(&mut self) -> Option<Key> {
         if !self.is_in_sequence() {
             return None;

@@ -6,16 +6,17 @@
 //! # The parts
 //!
 //! - **Output.** [`OutputStreams`] are standard output and standard error, each an [`OutputQueue`]: a bounded queue
-//!   with a writer thread. A push never waits. A reader that does not read loses at most the text that has no room
-//!   ([`OutputPriority`]), and [`OutputStreams::flush`] returns at a limit.
+//!   with a writer thread. A push never waits. If the reader does not read, only the text that has no room is lost
+//!   ([`OutputPriority`]), and [`OutputStreams::flush`] returns at its time limit.
 //! - **Text.** A queue takes [`Styled`] text, JSON or an answer, and escapes each of them, so text from outside cannot
 //!   control the terminal. The macro [`styled!`] joins pieces. [`Style`] has the colours and symbols that
-//!   [`Environment`] found for a stream; [`TextRole`] and [`Symbol`] name their meaning. [`TextTable`] aligns columns.
+//!   [`Environment`] found for a stream; [`TextRole`] and [`Symbol`] name the meanings of colours and symbols.
+//!   [`TextTable`] aligns columns.
 //! - **The live region** below the scrolling text. The writer thread draws it from the latest values: one
 //!   [`RunningLine`] for each piece of work, the [`InputLine`] and the [`StatusLine`]. No frame can be lost, and no
 //!   frame blocks its sender.
 //! - **Growing text.** [`AnswerStream`] takes the pieces of a Markdown text, and returns complete blocks as
-//!   [`FlowPart`]s. The writer thread breaks them into rows for the current width ([`OutputQueue::flow`]). The
+//!   [`FlowPart`]s. The writer thread breaks these parts into rows for the current width ([`OutputQueue::flow`]). The
 //!   incomplete block is part of the live region. [`OutputTail`] keeps the last lines of a program's output.
 //! - **Input.** [`InputReader`] holds a [`TerminalDevice`] and reads [`Key`]s. Text typed while the terminal is not
 //!   held belongs to the shell. [`LineEditor`] edits a line; [`InputHistory`] and [`HistorySearch`] return earlier

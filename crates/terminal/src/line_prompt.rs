@@ -1,4 +1,5 @@
-//! Questions with a typed line as answer, for the time before a session is open, when a person types nothing else.
+//! Questions that a person answers with a typed line. They are asked before a session is open, when a person types
+//! nothing else.
 
 use std::collections::VecDeque;
 
@@ -121,7 +122,8 @@ fn push_wrapped(shown: &mut Styled, line: &Styled, columns: usize) {
     let text = line.as_str();
     let indent = text.len() - text.trim_start_matches(' ').len();
     let room = columns.saturating_sub(indent + HANGING_COLUMNS);
-    // A line with several blanks in sequence is not broken: breaks join blanks, but a command must stay unchanged.
+    // A line with several blanks in sequence is not broken. A break would join these blanks, but a command must stay
+    // unchanged.
     let has_gaps = text.trim_start_matches(' ').contains("  ");
     if line.width() <= columns || room < TEXT_COLUMNS_MIN || has_gaps {
         shown.push_line(line);

@@ -1,8 +1,8 @@
 //! The changing lines at the bottom of a terminal: one for each piece of running work.
 //!
-//! The queue's own thread draws them from the latest value. So a terminal that accepts no output blocks no other
-//! thread, and no frame between two others can be lost. (A progress library draws from the thread that reports the
-//! progress.)
+//! The queue's own thread draws these lines from their latest values. A terminal that accepts no output therefore
+//! blocks no other thread, and no frame between two other frames can be lost. (A progress library, in contrast, draws
+//! in the thread that reports the progress.)
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -102,8 +102,8 @@ pub(super) enum CursorPlace {
 impl LiveRegion {
     /// Erases the region. `is_one_row` is true if the unended line still is one row.
     ///
-    /// A terminal that reflows lines may show more rows by now. Without other information ([`Narrowing::Cuts`] is the
-    /// default), a terminal counts as one that does not reflow, so the text above the region is safe.
+    /// A terminal that reflows lines may show more rows by now. If nothing else is known, the terminal is treated as
+    /// one that does not reflow ([`Narrowing::Cuts`] is the default). The text above the region is then never erased.
     pub(super) fn erase(
         &mut self,
         terminal: RegionTerminal,
@@ -128,7 +128,7 @@ impl LiveRegion {
         erased
     }
 
-    /// Draws a frame at the cursor, where no region is. `is_line_open` is true if the cursor is after text.
+    /// Draws a frame at the cursor. No region is drawn there yet. `is_line_open` is true if the cursor is after text.
     pub(super) fn draw(&mut self, frame: RegionFrame, is_line_open: bool, to: &mut String) {
         if is_line_open {
             to.push('\n');
@@ -145,7 +145,8 @@ impl LiveRegion {
         if old != frame {
             let same = old.rows.iter().zip(&frame.rows);
             let same = same.take_while(|(old, new)| old == new).count();
-            // The cursor cannot move to a row that does not exist yet. The last row is drawn again to end there.
+            // The cursor cannot move to a row that does not exist yet. So drawing begins at the latest at the last row
+            // that both frames have.
             let last = old.rows.len().min(frame.rows.len()).saturating_sub(1);
             let first = same.min(last);
             let (row, _) = old.cursor_place();
@@ -187,7 +188,8 @@ impl RegionFrame {
                 .collect(),
             None => Vec::new(),
         };
-        // Shows only the last rows if there is no room for all. The others appear when they are complete.
+        // If there is no room for all rows, only the last rows are shown. The other rows appear when their text is
+        // complete.
         let room = screen.saturating_sub(below.len() + 1);
         let rows = rows.split_off(rows.len().saturating_sub(room));
         let mut rows: Vec<_> = rows.iter().map(RegionRow::of).collect();
@@ -317,7 +319,7 @@ impl RunningLine {
         let count = frames.chars().count().max(1);
         let at = (elapsed.as_millis() / TICK.as_millis()) as usize % count;
         let frame = frames.chars().nth(at).unwrap_or(' ');
-        // The last column stays free, because some terminals wrap as soon as it is written.
+        // The last column stays free, because some terminals wrap the line as soon as the last column is written.
         let row = columns.saturating_sub(1);
         let time = styled![format_args!("  {time}")];
         let room = row.saturating_sub(time.widest() + 2);
@@ -326,7 +328,7 @@ impl RunningLine {
         styled![frame, " ", self.label.cut(room, mark), time].cut(row, mark)
     }
 
-    /// Describes the time until force, and adds the key that forces if both have room next to a name.
+    /// Describes the time until force. Adds the key for force if both fit next to a name.
     fn describe_force(&self, left: Duration, columns: usize) -> String {
         if left.is_zero() {
             return "forcing".to_owned();

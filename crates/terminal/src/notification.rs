@@ -22,7 +22,8 @@ pub enum NotificationMethod {
 }
 
 impl NotificationMethod {
-    /// The method of a terminal with these variables. Only terminals that are known to support OSC 9 get it.
+    /// The notification method of a terminal with these variables. OSC 9 is used only for terminals that are known to
+    /// support it.
     pub(super) fn of(program: &str, term: &str, in_tmux: bool) -> Self {
         let takes_osc = matches!(program, "iTerm.app" | "WezTerm" | "ghostty")
             || matches!(term, "xterm-kitty" | "xterm-ghostty" | "foot");

@@ -1,8 +1,9 @@
 //! The last row of the terminal with text, if the row has no line end yet.
 //!
 //! If a person types below an answer that is still arriving, the answer's last row is written again with each new
-//! piece, because no terminal reports its former cursor position. So the text of that row must be certain. Terminals
-//! differ in the width of emoji and of marks. A row with such letters is ended here, before any terminal would wrap it.
+//! piece, because no terminal reports its former cursor position. The exact text of that row must therefore be known.
+//! Terminals differ in the width of emoji and of marks, so a row with such letters is ended early, before any terminal
+//! would wrap it.
 
 use super::text::{EMOJI_COLUMNS_MAX, is_doubtful, is_emoji, widest};
 
@@ -118,7 +119,7 @@ mod tests {
 
     const FAMILY: &str = "👩\u{200d}👩\u{200d}👧\u{200d}👦";
 
-    /// The family takes eight columns on one terminal, and two on another.
+    /// The emoji of a family takes eight columns on one terminal, and two on another.
     #[test]
     fn a_row_with_emoji_is_ended_before_any_terminal_would() {
         let (row, to) = written(&["12345678", FAMILY, FAMILY, " more"], 20);

@@ -96,7 +96,7 @@ fn unread_pipe_blocks_no_process() {
         "not held up by the other"
     );
     assert!(began.elapsed() < LONG);
-    // After the reader returns, no accepted text is missing, and the last text is the last.
+    // When the reader reads again, no accepted text is missing, and the envelope is the last text.
     let reading = read_aside(out);
     assert_eq!(output.flush(LONG).stdout, FlushResult::Flushed);
     drop(output);

@@ -14,7 +14,7 @@ use super::queue_state::OutputPriority;
 use super::reader::{InputMode, InputReader};
 use super::text::{Environment, Style, TextRole};
 
-/// A person's reply to the question of this number.
+/// A person's reply to the question with this number.
 #[derive(Debug, PartialEq)]
 pub enum PromptReply {
     /// The answer.
@@ -79,7 +79,7 @@ impl QuestionPrompt {
         self.style
     }
 
-    /// Place of the number of rows that are not shown yet.
+    /// Place where the number of rows that are not shown yet is displayed.
     pub fn rest_hint(&self) -> RestHint {
         self.mode.rest_hint()
     }

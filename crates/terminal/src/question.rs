@@ -12,8 +12,8 @@ use super::input_line::InputLine;
 use super::keys::Key;
 use super::text::{Style, Styled, TextRole, styled};
 
-/// Time after a question closes in which a reply is held back. Within this time, a person who was about to answer
-/// notices that the question is gone. Sent as a message, the word might stop the turn.
+/// A reply within this time after a question closes is held back. A person who was about to answer notices within this
+/// time that the question is gone. If the reply were sent as a message, the message might stop the turn.
 const LATE_ANSWER: Duration = Duration::from_secs(2);
 
 /// Answer of a person to a question.
@@ -45,9 +45,9 @@ pub struct TerminalQuestion {
 pub enum QuestionReply {
     /// No answer yet.
     Pending,
-    /// The question of this number has its answer.
+    /// The question with this number has its answer.
     Answered(u64, QuestionAnswer),
-    /// The person wants to see more of the question of this number.
+    /// The person wants to see more of the question with this number.
     ShowMore(u64),
     /// A line that is not an answer.
     Other(String),
@@ -60,7 +60,7 @@ pub struct QuestionQueue {
     open: VecDeque<TerminalQuestion>,
     /// True if several questions were open at once. The prompt then names the call until no question is open.
     names_call: bool,
-    /// Time when the last question closed, until a late answer has been held back.
+    /// Time when the last question closed; `None` after a late answer has been held back.
     closed_at: Option<Instant>,
 }
 

@@ -67,7 +67,7 @@ pub struct QuestionText {
     style: Style,
 }
 
-/// Place of the number of rows that are not shown yet.
+/// Place where the number of rows that are not shown yet is displayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RestHint {
     /// Above the input line. The number disappears when more is shown.
@@ -167,8 +167,8 @@ fn columns_of(text: &str) -> usize {
     Styled::text(text).widest()
 }
 
-/// Mark in front of a row. Only the first row of a line has the mark of a line, so text of a command at the edge of the
-/// terminal never looks like a separate line.
+/// Mark in front of a row. Only the first row of a line has the mark of a line. If a command is broken at the edge of
+/// the terminal, its rest therefore never looks like a separate line.
 fn bar(style: Style, is_continued: bool) -> Styled {
     let bar = if is_continued {
         style.pick("│↳", "|>")
@@ -262,7 +262,7 @@ mod tests {
         page.shown().lines().map(str::to_owned).collect()
     }
 
-    /// Text of a command at the edge of the terminal never looks like a separate command.
+    /// If a command is broken at the edge of the terminal, its rest never looks like a separate command.
     #[test]
     fn continued_rows_are_marked_at_every_width() {
         let line = format!(

@@ -118,8 +118,9 @@ impl OutputQueue {
         state.failed.is_some() || state.has_room(bytes, room(priority))
     }
 
-    /// Pushes the complete parts of a text, and replaces the incomplete part. Both happen at once, so no frame shows a
-    /// part twice or not at all. Only for terminals. The caller checks for room first, with [`OutputQueue::has_room`].
+    /// Pushes the complete parts of a text, and replaces the incomplete part. Both changes happen at once, so no frame
+    /// shows a part twice, and no frame omits a part. Only for terminals. The caller checks for room first, with
+    /// [`OutputQueue::has_room`].
     pub fn flow(&self, parts: Vec<FlowPart>, open: Option<Arc<dyn OpenText>>) {
         let mut state = self.handle.shared.state.lock();
         if state.failed.is_some() {

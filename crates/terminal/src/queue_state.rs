@@ -86,7 +86,7 @@ pub(super) struct QueueState {
     /// True if the thread is writing.
     pub(super) busy: bool,
     pub(super) failed: Option<io::ErrorKind>,
-    /// True if text was refused that no other text replaces.
+    /// True if text was refused, and no other text replaces it.
     pub(super) has_lost: bool,
     /// Changing lines below the text. Only the latest value is kept, and never queued.
     pub(super) running: Vec<RunningLine>,

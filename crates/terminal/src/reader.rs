@@ -6,8 +6,8 @@
 //! 2. The thread reads only while this process holds the terminal. Text typed at other times belongs to the shell. The
 //!    check and the read are one step.
 //! 3. Ctrl-C and Ctrl-Z stay signals, so they work while this process is busy.
-//! 4. Text typed before the terminal had this mode keeps its keys: an Enter stays an Enter, although the terminal has
-//!    turned it into a line end.
+//! 4. Text that was typed before the terminal had this mode is read as the original keys: an Enter is read as Enter,
+//!    although the terminal has turned it into a line end.
 
 use std::io::{self, Read as _, Write as _};
 use std::os::unix::net::UnixStream;
@@ -30,8 +30,8 @@ use super::text::Environment;
 
 /// Bytes read at once: one screen of a paste.
 const READ_BYTES: usize = 4 * 1024;
-/// Maximum number of reads that wait for the command. A fast paste takes several of them, and text without room waits
-/// in the terminal.
+/// Maximum number of reads that wait until the command takes them. A fast paste takes several reads, and text without
+/// room waits in the terminal.
 const READS_MAX: usize = 16;
 /// After this sequence, the terminal marks pasted text, so that it does not count as keys.
 const PASTE_ON: &[u8] = b"\x1b[?2004h";
@@ -39,8 +39,8 @@ const PASTE_OFF: &[u8] = b"\x1b[?2004l";
 /// After this sequence, the terminal reports when its window gains and loses the focus (xterm, "FocusIn/FocusOut").
 const FOCUS_ON: &[u8] = b"\x1b[?1004h";
 const FOCUS_OFF: &[u8] = b"\x1b[?1004l";
-/// Maximum number of attempts to write such a sequence to a busy terminal. Together they take far less time than a
-/// person notices. A terminal that is blocked for longer shows nothing anyway.
+/// Maximum number of attempts to write such a sequence to a busy terminal. All attempts together take far less time
+/// than a person notices. A terminal that is blocked for longer shows nothing anyway.
 const MODE_TRIES_MAX: usize = 20;
 const MODE_PAUSE: Timespec = Timespec {
     tv_sec: 0,
@@ -77,7 +77,7 @@ pub enum InputMode {
 }
 
 impl InputMode {
-    /// Place of the number of rows that are not shown yet.
+    /// Place where the number of rows that are not shown yet is displayed.
     pub fn rest_hint(self) -> RestHint {
         match self {
             Self::Keys { .. } => RestHint::AboveInput,
@@ -104,7 +104,7 @@ impl InputMode {
 pub struct InputReader {
     shared: Arc<SharedReader>,
     reads: mpsc::Receiver<TerminalRead>,
-    /// Number of the last hold. Reads of earlier holds are dropped.
+    /// Number of times that [`InputReader::take_afresh`] has discarded text. Reads with a smaller number are dropped.
     hold_number: u64,
     parser: KeyParser,
     /// Time limit for the rest of a sequence that has begun.
@@ -265,7 +265,7 @@ impl InputReader {
         state.hold = TerminalHold::Taken;
         if self.shared.mode != InputMode::Lines {
             self.shared.set(&keys_mode(&self.shared.before));
-            // Counted after the mode is set, because only whole lines count in the former mode.
+            // The bytes are counted after the mode is set, because the former mode counts only whole lines.
             let ahead = ioctl_fionread(&self.shared.device).unwrap_or_default();
             state.typed_ahead = usize::try_from(ahead).unwrap_or_default();
             self.shared.report(PASTE_ON, FOCUS_ON);
@@ -360,7 +360,7 @@ impl ReaderState {
 
 impl SharedReader {
     fn set(&self, mode: &Termios) {
-        // Fails only if the terminal is gone, which has no mode.
+        // Fails only if the terminal is gone. In that case, there is no mode to set.
         let _gone = tcsetattr(&self.device, OptionalActions::Now, mode);
     }
 
@@ -381,8 +381,8 @@ impl SharedReader {
         }
     }
 
-    /// Writes the sequences that turn the terminal's reports on or off. Never blocks for long: without room, the
-    /// sequences are left out.
+    /// Writes the sequences that turn the terminal's reports on or off. Never blocks for long: if the terminal has no
+    /// room, the sequences are left out.
     fn report(&self, paste: &[u8], focus: &[u8]) {
         let InputMode::Keys {
             marks_pastes,
@@ -455,7 +455,8 @@ impl SharedReader {
         let mut bytes = vec![0; READ_BYTES];
         match self.device.read(&mut bytes) {
             Ok(0) if self.mode == InputMode::Lines => {
-                // Ctrl-D, or a terminal that is gone. Such a terminal would report one end after the other.
+                // The cause is Ctrl-D, or a terminal that is gone. A terminal that is gone would report the end again
+                // and again.
                 state.hold = TerminalHold::Released;
                 Some(vec![END_OF_INPUT])
             }

@@ -23,7 +23,7 @@ impl TextTable {
     }
 
     /// Like [`render`](Self::render), but breaks the last column between words to fit into `limit` columns. If the last
-    /// column has no room next to the others, it is below them.
+    /// column has no room next to the other columns, it is placed below them.
     pub fn render_in(&self, limit: usize) -> Styled {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or_default();
         let widths: Vec<usize> = (0..columns)

@@ -24,7 +24,8 @@ use super::text::Styled;
 
 /// Maximum bytes joined into one write: the capacity of a pipe.
 const WRITE_BYTES: usize = 64 * 1024;
-/// Interval between two frames of a growing text; short enough for the eye, and few bytes on a slow connection.
+/// Interval between two frames of a growing text. With this interval, the growth looks smooth, and a slow connection
+/// gets few bytes.
 const FRAME: Duration = Duration::from_millis(40);
 /// Columns and rows of a terminal that does not report its size.
 const SIZE_DEFAULT: (usize, usize) = (80, 24);
@@ -48,7 +49,7 @@ struct WriterThread {
     in_line: bool,
     /// Text before the cursor on its row. Tracked while a person types below it.
     open_line: OpenLine,
-    /// Prefix of the last written echoed input line.
+    /// Prefix of the last input line that the terminal echoed.
     echoed: Option<Styled>,
     drawn_at: Option<Instant>,
     /// Columns and rows of the terminal when the region was drawn.
@@ -215,7 +216,7 @@ impl WriterThread {
                 if follows {
                     self.open_line.write(text, columns, to);
                 } else {
-                    // No region is drawn below the text, so the terminal alone breaks it.
+                    // No region is drawn below the text, so the terminal itself breaks the text.
                     self.open_line.clear();
                     to.push_str(text);
                 }
@@ -224,7 +225,8 @@ impl WriterThread {
         }
     }
 
-    /// Writes the prefix of a line whose text the terminal shows: once, and again after other output.
+    /// Writes the prefix of a line whose text the terminal echoes. The prefix is written once, and again after other
+    /// output.
     fn write_prefix(&mut self, line: &InputLine, text: &mut String) {
         if self.echoed.as_ref() == Some(&line.prefix) {
             return;

@@ -19,7 +19,7 @@ const USAGE: u8 = 2;
 /// Parses the command line. For help, the version and usage errors, prints the text and returns an exit code instead.
 ///
 /// # Errors
-/// The exit code of a usage error, or of help and version.
+/// The exit code of a usage error, of the help or of the version.
 pub(crate) fn parse() -> Result<Cli, ExitCode> {
     let args = arguments(std::env::args_os().collect());
     Cli::try_parse_from(&args).map_err(|error| {

@@ -12,10 +12,11 @@ use allstop_core::{CallId, describe_call};
 
 /// Maximum number of kept calls. Older calls are in the conversation.
 const CALLS_MAX: usize = 64;
-/// Bytes kept of a running call's output, counted from its end. The tool bounds the result of a finished call.
+/// Maximum number of bytes that are kept of a running call's output. The last bytes are kept. The result of a finished
+/// call is bounded by its tool.
 const RUNNING_BYTES_MAX: usize = 64 * 1024;
 
-/// Outputs of the last calls.
+/// Outputs of the most recent calls.
 #[derive(Debug, Default)]
 pub(super) struct CallOutputs {
     calls: VecDeque<CallOutput>,
@@ -67,7 +68,7 @@ impl CallOutputs {
                         );
                     }
                     call.text.push_str(text);
-                    // Cut the text only at twice the limit, so that each byte moves at most once.
+                    // If the text is cut only when it is longer than twice the limit, each byte is moved at most once.
                     if call.text.len() > 2 * RUNNING_BYTES_MAX {
                         let cut = call.text.len() - RUNNING_BYTES_MAX;
                         let cut = call.text.ceil_char_boundary(cut);
@@ -92,7 +93,7 @@ impl CallOutputs {
         }
     }
 
-    /// Finds the last call with this id, or of this tool; without a name, the last call.
+    /// Finds the most recent call that has this id, or that is a call of this tool. `None` finds the most recent call.
     pub(super) fn find(&self, given: Option<&str>) -> Option<&CallOutput> {
         let is_meant = |call: &&CallOutput| {
             given.is_none_or(|given| {
@@ -102,7 +103,7 @@ impl CallOutputs {
         self.calls.iter().rev().find(is_meant)
     }
 
-    /// Ids of the calls, the last one first.
+    /// Ids of the calls, from the newest to the oldest.
     pub(super) fn ids(&self) -> impl Iterator<Item = String> {
         self.calls.iter().rev().map(|call| call.id.to_string())
     }

@@ -138,7 +138,7 @@ struct ChatLoop<'a> {
     questions: SessionQuestions,
     /// Calls of the running turn that have not ended.
     calls: Vec<KnownCall>,
-    /// Stops without a receipt yet.
+    /// Stops that have no receipt yet.
     stops: Vec<SessionStop>,
     /// Recent stops whose receipts must not be shown again with the outcome of a message.
     asked_stops: VecDeque<SessionStop>,
@@ -192,7 +192,8 @@ impl ChatLoop<'_> {
             asked = self.chat.remote.next_stop() => self.stopped_from_elsewhere(asked),
             change = self.chat.news.next() => self.note(&change.to_string()),
             Some(done) = self.pending.next() => {
-                // Show earlier session events first. If one of them begins a turn, `began` takes the held result first.
+                // Session events that occurred earlier are shown before this result. If one of these events begins a
+                // turn, `began` handles the held result.
                 self.held = Some(done);
                 while let Some(Ok(Some(event))) = self.chat.events.next().now_or_never() {
                     self.session_event(event);
@@ -210,7 +211,7 @@ impl ChatLoop<'_> {
         self.chat.view.note(text);
     }
 
-    /// Names the work that leaving would stop, if any.
+    /// Names the running work that the end of the chat would stop, if there is any.
     fn ask_to_leave(&self) -> ChatEvent {
         let chat = &self.chat;
         let running = self.calls.iter().filter(|call| call.runs);

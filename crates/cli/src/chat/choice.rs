@@ -92,7 +92,7 @@ async fn candidates(
     host: &ProcessHost,
     supervisor: &mut Supervisor,
 ) -> Result<Vec<SessionCandidate>, StartFailure> {
-    // The search for sessions creates no store.
+    // The search for sessions must not create a store.
     if matches!(store, StoreChoice::Sqlite(path) if !path.exists()) {
         return Ok(Vec::new());
     }

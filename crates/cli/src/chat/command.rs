@@ -54,9 +54,9 @@ pub(super) enum ChatCommand {
     Stop(TypedTarget),
     Preview(TypedTarget),
     Background(BackgroundCommand),
-    /// One call by its id or tool, or the last one.
+    /// The output of the call with this id or of this tool; `None` selects the most recent call.
     Output(Option<String>),
-    /// One call by its id, or the only running call.
+    /// The call with this id; `None` selects the only running call.
     Promote(Option<String>),
     Policy(Option<FollowUp>),
     Mode(Option<PermissionMode>),
@@ -169,7 +169,7 @@ impl TypedTarget {
             "turn" => Self::Turn,
             "all" => Self::AllWork,
             "session" => Self::Session,
-            // With a slash, the id names a call of a background agent.
+            // An id with a slash names a call of a background agent.
             id if id.starts_with("bg_") && !id.contains('/') => Self::Background(id.to_owned()),
             id => Self::Call(id.to_owned()),
         }

@@ -11,7 +11,7 @@ pub(super) struct CompletionNames {
     pub(super) background: Vec<String>,
     /// Running calls.
     pub(super) calls: Vec<String>,
-    /// All calls with an output, the last one first.
+    /// All calls with an output, from the newest to the oldest.
     pub(super) outputs: Vec<String>,
     /// Running calls of sub-agents: `call_1/call_2`.
     pub(super) nested: Vec<String>,

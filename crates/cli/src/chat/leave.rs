@@ -1,5 +1,5 @@
-//! End of a chat: names the running work, stops or detaches it, and closes the store. All steps together take no longer
-//! than the time until the exit.
+//! End of a chat: names the running work, stops or detaches it, and closes the store. All these steps are finished
+//! before the time at which the process must exit.
 
 use std::time::Instant;
 
@@ -83,8 +83,8 @@ pub(super) async fn leave(
     }
 }
 
-/// Stops a part of the session and shows the receipt. If the process must exit first, the receipt is the account of
-/// that moment.
+/// Stops a part of the session and shows the receipt. If the process must exit before the receipt is complete, shows
+/// the state of the work at that moment.
 async fn stop(chat: &OpenChat<'_>, supervisor: &mut Supervisor, target: StopTarget, cause: &Cause) {
     let stopping = chat.session.stop(&target, cause.clone());
     let receipt = supervisor

@@ -1,7 +1,8 @@
 //! `allstop chat`: a conversation at the terminal.
 //!
-//! `state` makes the decisions, synchronously. `chat_loop` is the loop around it, and `view` shows the output. If
-//! standard input is not a terminal, `piped` sends it line by line.
+//! The module `state` makes the decisions, synchronously. `chat_loop` passes events to `state` and carries out its
+//! decisions, and `view` shows the output. If standard input is not a terminal, `piped` sends each line of the input as
+//! a message.
 
 mod call_outputs;
 mod chat_loop;
@@ -49,7 +50,7 @@ use view::ChatView;
 /// Runs the command.
 ///
 /// # Cancel safety
-/// Dropping the future is a crash of the session: its work is dropped without a receipt.
+/// Dropping the future is like a crash of the session: the session's work is dropped without a receipt.
 pub(crate) async fn chat(args: ChatArgs, host: &ProcessHost) -> Result<Exit, CliError> {
     let signals = host.signals()?;
     if args.with.json || args.with.stream_json {
@@ -126,7 +127,7 @@ pub(crate) async fn chat(args: ChatArgs, host: &ProcessHost) -> Result<Exit, Cli
     }
 }
 
-/// Shows the reason why no chat begins: a failure or an earlier stop.
+/// Shows the reason why the chat cannot begin: a failure, or a stop that came first.
 fn not_opened(view: &ChatView, control: &Control, envelope: &Envelope) -> Exit {
     if let Some(error) = &envelope.error {
         view.error(&error.to_string(), error.hint.as_deref());

@@ -80,8 +80,8 @@ async fn answer_all(
     }
 }
 
-/// Waits, and shows events meanwhile, also of a turn that background work begins. Returns `Err` if a signal arrives
-/// first.
+/// Waits, and meanwhile shows events, including the events of a turn that background work begins. Returns `Err` if a
+/// signal arrives first.
 async fn wait<T>(
     chat: &mut OpenChat<'_>,
     supervisor: &mut Supervisor,

@@ -6,8 +6,8 @@
 //! 1. Displayed output belongs to the message that was shown last. After another turn begins, or after the message has
 //!    its outcome, no more output of that message is shown.
 //! 2. A message is shown above its answer exactly once.
-//! 3. A key never answers a question that came after it was pressed, or a closed question. A late answer is not sent as
-//!    a message at once.
+//! 3. A key never answers a question that appeared after the key was pressed, and never answers a closed question. An
+//!    answer that comes too late stays on the input line: only another Enter sends it as a message.
 //! 4. Escape stops a turn that is not being stopped yet, and does nothing else.
 //! 5. Ctrl-C always does something: force, stop, give up a wait or a search, clear the line, or leave.
 
@@ -26,10 +26,11 @@ pub(super) use event::{ChatEffect, ChatEvent, MessageNumber};
 use messages::ChatMessages;
 use typing::{InputResult, TypedInput};
 
-/// Time after the end of a turn or a stop, and after a force, in which Ctrl-C does not leave. After this time, a user
-/// who wanted to stop or to force has seen that the turn is over.
+/// Ctrl-C does not leave the chat within this time after the end of a turn, after the end of a stop, or after a force.
+/// A user who pressed Ctrl-C to stop or to force needs this time to see that the turn is over.
 const END_TO_LEAVE: Duration = Duration::from_secs(1);
-/// Time after the running work was named to the user, in which leaving stops this work.
+/// After the chat has named the running work, a second request to leave within this time ends the chat and stops the
+/// work.
 const LEAVE_WITHIN: Duration = Duration::from_secs(10);
 
 /// State of the chat, and the line that the user types.
@@ -37,7 +38,7 @@ const LEAVE_WITHIN: Duration = Duration::from_secs(10);
 pub(super) struct ChatState {
     typing: TypedInput,
     messages: ChatMessages,
-    /// Number of stops without a receipt yet.
+    /// Number of stops that have no receipt yet.
     stops: usize,
     stopped_at: Option<Instant>,
     /// Time when a turn or a stop last ended, or when a stop was forced.
@@ -130,7 +131,7 @@ impl ChatState {
         self.stopped_at = Some(now);
     }
 
-    /// Time when a stop that begins now uses force.
+    /// Time at which a stop that begins now will use force.
     pub(super) fn force_at(&self, now: Instant) -> Option<Instant> {
         now.checked_add(self.control.grace())
     }
@@ -194,8 +195,8 @@ impl ChatState {
         self.stop_turn("Esc", now)
     }
 
-    /// Stops the turn. Waiting messages return to the input line, because a user who stops does not want the next turn
-    /// to begin.
+    /// Stops the turn. Messages that wait for their turns return to the input line, because a user who stops the turn
+    /// does not want the next turn to begin.
     fn stop_turn(&mut self, key: &'static str, now: Instant) -> Vec<ChatEffect> {
         self.stopped_at = Some(now);
         let cause = Cause::new(CauseKind::User).detail(key).by("cli");
@@ -237,8 +238,8 @@ impl ChatState {
         }
         let just_ended = |at: Instant| now < at + END_TO_LEAVE;
         if self.ended_at.is_some_and(just_ended) {
-            // The key was meant for work that has ended already. The key must not end the chat, and with it the
-            // background work.
+            // The user pressed the key to stop work that has already ended. The key must not end the chat, because the
+            // end of the chat would also stop the background work.
             return vec![ChatEffect::Note(
                 "the work has ended · press Ctrl-C again in a moment to leave".to_owned(),
             )];

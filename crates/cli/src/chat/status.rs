@@ -59,13 +59,13 @@ impl ChatStatus {
         }
     }
 
-    /// Switches to this mode, or to the next one.
+    /// Switches to this mode; `None` switches to the next mode.
     pub(super) fn switch(&self, to: Option<PermissionMode>) {
         let mode = to.unwrap_or_else(|| self.mode.get().next());
         self.mode.set(mode);
     }
 
-    /// Describes the mode, and the calls that run in it.
+    /// Describes the mode: the calls that run without a question, and the treatment of all other calls.
     pub(super) fn describe_mode(&self) -> String {
         let mode = self.mode.get();
         let others = match self.answers {
@@ -200,7 +200,7 @@ mod tests {
         assert!(shown(38).starts_with("accept-edits"));
     }
 
-    /// The status once claimed that other calls ask, but no call did.
+    /// Regression: the status claimed that other calls ask the user, but no call did.
     #[test]
     fn a_flag_that_answers_all_questions_is_named() {
         let status = ChatStatus {

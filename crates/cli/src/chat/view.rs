@@ -100,7 +100,8 @@ impl ChatView {
         self.queue.lines(lines, OutputPriority::Required);
     }
 
-    /// Ends the view of a turn. `outcome` is the outcome of the turn's message, if any, with the whole answer.
+    /// Ends the view of a turn. `outcome` is the outcome of the turn's message, if there is one. The outcome contains
+    /// the whole answer.
     pub(super) fn end_turn(&mut self, outcome: Option<&MessageOutcome>) {
         let completed = outcome.filter(|outcome| outcome.is_completed());
         self.live.end(completed.map(|outcome| &*outcome.output));
@@ -111,7 +112,7 @@ impl ChatView {
         if let Some(error) = &outcome.error {
             self.error(&error.to_string(), error.hint.as_deref());
         } else if outcome.stop_reason != StopReason::Completed {
-            // A receipt that is shown contains the reason.
+            // If the receipt is shown, it already contains the reason.
             let said = match (&outcome.receipt, &outcome.cause) {
                 (Some(receipt), _) if is_worth_showing(receipt) => return self.denials(outcome),
                 (_, Some(cause)) => format!("the turn was {}", stopped_by(cause)),

@@ -88,8 +88,8 @@ fn targets(process: &RemoteProcess, report: ProcessReport) -> Vec<OpenTarget> {
     report.sessions.into_iter().map(target).collect()
 }
 
-/// Returns the id of the session with this number in the list of the store, or else `given` itself. An open session
-/// whose id is exactly `given` comes first.
+/// If `given` is a number in the store's list of sessions, returns the id of that session; otherwise returns `given`.
+/// If the id of an open session is equal to `given`, `given` does not count as a number.
 ///
 /// # Errors
 /// If no session has the number, or if the store failed.

@@ -25,7 +25,8 @@ use allstop_remote::{
 /// Refresh interval of `--watch`.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Number of refreshes of `--watch` per scan of the store. A scan reads all sessions.
+/// Number of refreshes of `--watch` after which the store is scanned again. The scans are rare because each scan reads
+/// all sessions.
 const LOOKS_AT_STORE: u64 = 10;
 
 /// Columns before the label of a row.
@@ -103,8 +104,8 @@ pub(crate) async fn ps(args: &PsArgs, host: &ProcessHost) -> Result<u8, CliError
     Ok(u8::from(is_silent || !unreported.unreadable.is_empty()))
 }
 
-/// Opens the store to list work that no process owns. If the store cannot be opened, prints a note and returns `None`:
-/// open sessions are listed without it, too.
+/// Opens the store to list work that no process owns. If the store cannot be opened, prints a note and returns `None`,
+/// because the open sessions can be listed without the store.
 async fn store(args: &PsArgs, host: &ProcessHost) -> Option<Arc<dyn Log>> {
     match sessions::open(&args.store, host).await {
         Ok((log, _outputs)) => Some(log),
@@ -232,7 +233,7 @@ fn describe_turn(turn: &RunningTurnReport, style: Style) -> Vec<String> {
     words
 }
 
-/// Formats a piece of work as one row. Age and id stay whole; the label gets the remaining columns.
+/// Formats a piece of work as one row. The age and the id are never cut; the label gets the remaining columns.
 fn row(work: &WorkReport, style: Style, columns: Option<usize>) -> Styled {
     let age = work.age_ms.map(|age| format!("  {}", whole(age)));
     let about = styled![age.unwrap_or_default(), "  ", &*work.item.id];
@@ -244,7 +245,7 @@ fn row(work: &WorkReport, style: Style, columns: Option<usize>) -> Styled {
 
 fn labelled(mut label: Styled, about: Styled, style: Style, columns: Option<usize>) -> Styled {
     if let Some(columns) = columns {
-        // The last column stays free, because some terminals wrap as soon as it is written.
+        // The last column stays free, because some terminals wrap the line as soon as the last column is written.
         let room = columns.saturating_sub(about.width() + INDENT + 1);
         label = label.cut(room.max(LABEL_COLUMNS_MIN), style.pick("…", "..."));
     }

@@ -22,7 +22,7 @@ pub(crate) async fn receipt(args: &ReceiptArgs, host: &ProcessHost) -> Result<u8
     let (state, owner) = read.map_err(|error| CliError::failure(error.to_string()))?;
     let is_under_way = owner.is_some() && state.open_turn().is_some();
     if let Some(turn) = state.turn_cut_off().filter(|_| !is_under_way) {
-        // The user would mistake the receipt of an earlier stop for the receipt of this turn.
+        // An earlier receipt is not shown, because the user would mistake it for the receipt of this turn.
         let message = format!(
             "the log has no end of turn {turn}: its process crashed, or the store failed. If the turn was stopped, its \
              receipt is lost"

@@ -63,7 +63,8 @@ impl fmt::Display for UnreachableSession {
     }
 }
 
-/// Finds these sessions in the store. `known` are the reported sessions, and `asked` the processes that were asked.
+/// Finds the unreported sessions of the store. `known` contains the reported sessions, and `asked` the processes that
+/// were asked.
 ///
 /// # Errors
 /// If the store failed.
@@ -87,7 +88,7 @@ pub(super) async fn unreported_sessions(
             continue;
         }
         if let Some(owner) = &summary.owner {
-            // The owner was asked but did not report the session, so the session sleeps or is ending.
+            // If the owner was asked but did not report the session, the session sleeps or is about to end.
             if !asked.contains(&ProcessNumber::of(owner)) {
                 let (id, pid) = (summary.id, owner.pid);
                 unreported.unreachable.push(UnreachableSession { id, pid });

@@ -34,8 +34,8 @@ struct RunningCopilot {
     system: Arc<System>,
     agent: Scope,
     connections: Scope,
-    /// Serves the client on standard input and output, or the listener of a port. Ends when that client disconnects,
-    /// with the error if the client sent an unreadable message.
+    /// Serves the client on standard input and output, or accepts clients on a port. Ends when the client on standard
+    /// input disconnects. The result is an error if this client sent an unreadable message.
     serving: WorkHandle<Option<FrameError>>,
     /// The error with which `serving` has ended, if any.
     malformed: Option<FrameError>,

@@ -1,4 +1,4 @@
-//! `allstop demo`: stops a turn that does everything that makes stopping hard, and proves the result from outside.
+//! `allstop demo`: stops a turn with many kinds of work that are hard to stop, and proves the result from outside.
 //!
 //! The model is scripted, the work is real. The proofs come from `/proc` and from the server at the other end of the
 //! connection, never from Allstop's own records.
@@ -41,7 +41,8 @@ use report::DemoReport;
 /// Time limit of the demo. If something hangs, the demo reports the timeout and fails.
 const DEMO_MAX: Duration = Duration::from_secs(15);
 
-/// Maximum time to remove the temporary folder. The servers' stores in it are large, and disks can be busy.
+/// Maximum time to remove the temporary folder. The folder contains the large stores of the servers, and the disk can
+/// be busy.
 const REMOVE_MAX: Duration = Duration::from_secs(5);
 
 /// Maximum wait for output after a signal.
@@ -83,7 +84,7 @@ pub(crate) async fn demo(args: DemoArgs, host: &ProcessHost) -> Result<Exit, Cli
             Ok(Exit::from(u8::from(!ok)))
         }
         Ok(Err(error)) => {
-            // All work must end before its folder is removed.
+            // All work must end before the demo's folder is removed.
             let cause = Cause::new(CauseKind::Failure).detail("the demo failed");
             let stop = root.stop(StopRequest::new(Extent::Process, cause));
             end_of(&stop, &mut signals, &mut control).await;
@@ -182,7 +183,7 @@ async fn play(
     );
     let last: Arc<Receipt> = root.stop(stop).await;
     ok &= last.quiet();
-    // Idle keepers wait for another command.
+    // Closes the keepers, because an idle keeper waits for another command.
     host.keepers.close();
     ok &= report.proofs(checks.after_the_end());
     Ok(ok)
@@ -290,7 +291,8 @@ impl DemoStage {
     }
 }
 
-/// Script of the model. The sleeps contain a number of this demo, so that no other sleep is counted.
+/// Script of the model. Each `sleep` command contains a number that only this demo uses, so that the checks count no
+/// other `sleep`.
 fn script(checks: &DemoChecks) -> Vec<Reply> {
     let tree = checks.sleep(proof::TREE);
     vec![

@@ -65,13 +65,14 @@ impl DemoChecks {
         }
     }
 
-    /// Command of a sleep that a check can find again.
+    /// A `sleep` command that a check can find among all processes.
     pub(super) fn sleep(&self, part: u32) -> String {
         format!("sleep {}", self.duration(part))
     }
 
     fn duration(&self, part: u32) -> String {
-        // The number follows the decimal point, so that the sleeps differ but last equally long.
+        // The number is written after the decimal point. The commands are then different, but all sleeps last nearly
+        // equally long.
         format!("600.{part}{:010}", self.mark)
     }
 

@@ -22,7 +22,7 @@ const STYLE: Style = Style::new(true, true);
 const HOSTILE: &str = "a\0\u{1}\u{7}\u{8}\u{b}\r\u{1b}[3J\u{1b}[5m\u{1b}]52;c;eA==\u{7}\u{1b}c\u{7f}\u{80}\u{85}\u{9b}5m\u{9d}\
     \u{ad}\u{61c}\u{200b}\u{200e}\u{200f}\u{2028}\u{202a}\u{202e}\u{2060}\u{2066}\u{2069}\u{feff}\u{fff9}\u{fe00}\u{e0001}\u{e0041}\u{e0101}z";
 
-/// The written text without Allstop's own sequences, and with line endings as a terminal gets them.
+/// The written text without Allstop's own sequences, and with `\n` in place of `\r\n`.
 fn without_ours(written: &str) -> String {
     let mut rest = written.replace("\r\n", "\n");
     for count in 1..600 {

@@ -33,8 +33,8 @@ impl JsonStream {
         }
     }
 
-    /// Drops output events from now on, and counts them as missed. A chatty command leaves thousands of events, and
-    /// writing them would take longer than the stop itself.
+    /// Drops output events from now on, and counts them as missed. A command with much output leaves thousands of
+    /// events, and writing them would take longer than the stop itself.
     pub(crate) fn stopping(&mut self) {
         self.stopping = true;
     }
@@ -45,7 +45,8 @@ impl JsonStream {
         self.queue.json(&envelope.to_string(), OutputPriority::Last);
     }
 
-    /// Writes that an MCP server became unavailable or available again. Returns true if the line was queued.
+    /// Writes a line about an MCP server that became unavailable or available again. Returns true if the line was
+    /// queued.
     pub(crate) fn server(&self, change: &McpStatusEvent) -> bool {
         self.line(
             StreamEvent::McpServer(change.into()),
@@ -53,7 +54,7 @@ impl JsonStream {
         )
     }
 
-    /// Writes an event that only a watch has.
+    /// Writes an event that occurs only in a watch.
     pub(crate) fn watched(&mut self, event: WatchStreamEvent<'_>) {
         self.write_missed_count(OutputPriority::Required);
         if !self.line(StreamEvent::Watch(event), OutputPriority::Required) {

@@ -23,8 +23,8 @@ pub(crate) fn stop_reason(reason: StopReason) -> String {
     }
 }
 
-/// Describes a denied call. The caller prints `denied:` before the tool, so reasons that begin with this word, written
-/// for models, lose it.
+/// Describes a denied call. The caller prints `denied:` before the tool. A reason that was written for models may begin
+/// with the same word, which is then removed from the reason.
 pub(crate) fn denial(tool: &str, reason: &str) -> String {
     let beginnings = ["permission was denied: ", "denied: ", "denied "];
     let reason = beginnings

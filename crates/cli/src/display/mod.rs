@@ -1,7 +1,7 @@
 //! Views for people and programs: receipts, the live view, the JSON stream, tables, and their labels.
 //!
-//! Views go to an [`OutputQueue`](allstop_terminal::OutputQueue) and are never written here. Output therefore never
-//! blocks the process, and untrusted text cannot control a terminal.
+//! Views send their output to an [`OutputQueue`](allstop_terminal::OutputQueue) and write nothing themselves. Output
+//! therefore never blocks the process, and untrusted text cannot control a terminal.
 
 mod change;
 #[cfg(test)]

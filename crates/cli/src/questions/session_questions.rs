@@ -100,8 +100,8 @@ impl SessionQuestions {
         question.text.rows_left()
     }
 
-    /// Compares with the session after missed events. Returns its open questions, and the shown questions that are
-    /// closed.
+    /// Compares the shown questions with the session's questions after missed events. Returns the open questions of the
+    /// session, and the ids of the shown questions that are closed.
     pub(crate) fn catch_up(&self, session: &Session) -> (Vec<OpenQuestion>, Vec<QuestionId>) {
         let mut open = Vec::new();
         // A subscription begins with the open questions.
@@ -146,8 +146,9 @@ impl SessionQuestions {
         self.show_result(question, &said);
     }
 
-    /// Shows that a question was answered elsewhere, by the client `by`, or withdrawn, in which case `answer` is
-    /// `None`. Returns the question's number, unless it was answered here.
+    /// Shows that another client answered a question, or that the question was withdrawn. `by` names the client, and
+    /// `answer` is `None` if the question was withdrawn. Returns the number of the question; `None` if it was answered
+    /// here.
     pub(crate) fn closed(
         &mut self,
         id: &QuestionId,
@@ -165,7 +166,7 @@ impl SessionQuestions {
         Some(number)
     }
 
-    /// Shows the result of a question, with its call if other questions are open.
+    /// Shows the result of a question. If other questions are open, also shows the call of this question.
     fn show_result(&self, question: &UnansweredQuestion, said: &str) {
         let of = if self.unanswered.is_empty() {
             String::new()

@@ -30,11 +30,11 @@ impl RunTurns<'_, '_> {
             envelope.cause = self.supervisor.control.cause().cloned();
         }
         self.take_stops_from_elsewhere();
-        // If the exit time is already reached, this waits for nothing and only names the remaining work.
+        // If the exit time is already reached, this call does not wait. It only names the remaining work.
         self.end_background(&mut envelope).await;
         if !run.is_cut {
             self.close(system, &mut envelope).await;
-            // Hooks also run at the end.
+            // Hooks also run during the close, and other terminals can stop them.
             self.take_stops_from_elsewhere();
             self.finish_stop(&mut envelope).await;
         }
@@ -67,7 +67,8 @@ impl RunTurns<'_, '_> {
         let waits = self.background.wait_background
             && !keeps
             && envelope.stop_reason == StopReason::Completed;
-        // The receipts of stopped calls come after the wait: the time until the exit counts from their first one.
+        // If the run waits for background work, the receipts of stopped calls are awaited after that wait, because the
+        // first wait for a receipt starts the time until the exit.
         if !waits || self.stop.is_some() {
             self.finish_stop(envelope).await;
         }
@@ -92,7 +93,7 @@ impl RunTurns<'_, '_> {
         if !self.stops_all() {
             self.stop_background(envelope).await;
         }
-        // Last, because work that was detached before its stop was accepted keeps running.
+        // This list is read last, because work that was detached before its stop was accepted keeps running.
         let let_go = self.session.detached_work();
         envelope.background = let_go.iter().filter_map(DetachedWork::of).collect();
     }
@@ -146,7 +147,7 @@ impl RunTurns<'_, '_> {
             session: self.session,
             system,
             store_failed: error.is_some_and(|error| error.kind == TurnErrorKind::Store),
-            // Work that survived a ladder is forced without another request.
+            // If work has survived a stop, it is forced now without another request to end.
             force: receipts.any(|receipt| !receipt.quiet()),
         };
         let (events, view, remote) = (&mut self.events, &mut *self.view, &self.remote);

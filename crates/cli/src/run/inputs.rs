@@ -93,7 +93,7 @@ fn prompt_text(bytes: Vec<u8>) -> Result<Arc<str>, CliError> {
     Ok(text.into())
 }
 
-/// The configuration, overridden by the project's and then by the flags.
+/// The user's configuration, overridden by the project's configuration and then by the flags.
 fn config(
     args: &RunArgs,
     given: &HostOptions,

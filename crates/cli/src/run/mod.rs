@@ -39,7 +39,7 @@ use view::RunView;
 
 /// Runs the command.
 pub(crate) async fn run(args: RunArgs, host: &ProcessHost) -> Result<Exit, CliError> {
-    // First, because from here on a signal results in an envelope.
+    // Signals are handled before all other work. From this line on, a signal ends the run with an envelope.
     let signals = host.signals()?;
     let mut control = Control::new(args.limits.grace.map_or(GRACE_DEFAULT, Duration::from));
     control.set_timeout(host.started, args.limits.timeout.map(Duration::from));
@@ -53,7 +53,7 @@ pub(crate) async fn run(args: RunArgs, host: &ProcessHost) -> Result<Exit, CliEr
         Err(StartFailure::Usage(problem)) => return Err(problem),
     };
     let mut code = match envelope.stop_reason {
-        // A stop that came after the commit found no work: the turn is valid.
+        // If a stop came after the commit, there was no work left to stop, and the turn is valid.
         StopReason::Completed => envelope.exit_code,
         reason => supervisor.control.exit_code(reason),
     };

@@ -21,7 +21,7 @@ impl NoTerminalPrompter {
 
 impl Prompter for NoTerminalPrompter {
     fn ask(&self, question: PermissionQuestion) -> BoxFuture<'_, PermissionAnswer> {
-        // If a denying rule may cover the call, `--yes` would not allow the call either.
+        // If a denying rule may cover the call, `--yes` would not allow the call, so this question is not recorded.
         if question.doubt.is_none() {
             self.was_asked.store(true, Ordering::Relaxed);
         }

@@ -32,7 +32,7 @@ impl RunQuestions {
         }
     }
 
-    /// Asks a question, or denies it if no user can answer.
+    /// Asks a question, or denies the call if no user can answer.
     pub(super) fn ask(&mut self, question: OpenQuestion) {
         if !self.prompt.can_ask() {
             // The answer may come too late, when the question is closed already.

@@ -40,7 +40,8 @@ fn may_be_removed(path: &Path) -> io::Result<bool> {
 }
 
 impl ReceiptFile {
-    /// A file that is not prepared yet. A stop can end the run before that.
+    /// A file that is not prepared yet. If a stop ends the run early, the file is prepared only when the receipt is
+    /// written.
     pub(super) fn named(path: PathBuf) -> Self {
         let is_prepared = false;
         Self { path, is_prepared }
@@ -74,7 +75,7 @@ impl ReceiptFile {
         {
             return Err(failed(&"it is the output of this run"));
         }
-        // The target of a link, so that the link stays.
+        // If the path is a link, the target of the link is replaced, and the link stays.
         let file = match found {
             Some(_) => fs::canonicalize(path).map_err(|error| unwritable(&error))?,
             None => path.to_owned(),
@@ -95,7 +96,7 @@ impl ReceiptFile {
     /// Writes the receipt, within the time until the exit. `is_stored` is true if the session has the receipt too.
     ///
     /// # Errors
-    /// If the receipt is not in the file.
+    /// If the receipt could not be written to the file.
     pub(super) async fn save(
         self,
         receipt: Arc<Receipt>,
@@ -126,7 +127,8 @@ impl ReceiptFile {
         let mut writing = writing.map_err(|refused| failed(&refused))?;
         let written = match supervisor.wait_to_exit(&mut writing, |_| {}).await {
             Some(written) => written,
-            // A working disk needs less than these last moments, in which the output is written too.
+            // The exit time is reached. The file gets the same short time as the last output, which is enough for a
+            // working disk.
             None => match tokio::time::timeout(OUTPUT_WAIT_LAST, writing).await {
                 Ok(written) => written,
                 Err(_) => return Err(failed(&"the disk did not answer in time")),

@@ -54,7 +54,7 @@ fn wait_for_input(cx: &WorkCx) -> Result<(), CliError> {
         let mut ready = [PollFd::new(&stdin, PollFlags::IN)];
         match poll(&mut ready, Some(&look)) {
             Ok(0) | Err(rustix::io::Errno::INTR) => {}
-            // The read reports any other condition, and more precisely.
+            // The following read reports any other condition more precisely.
             Ok(_) | Err(_) => return Ok(()),
         }
     }

@@ -196,7 +196,8 @@ impl RunTurns<'_, '_> {
         false
     }
 
-    /// Adds the background work to a stop of the turn from another terminal: a signal ends all of the run.
+    /// If a stop from another terminal covers only the turn, and then a signal arrives, adds the background work to the
+    /// stop, because a signal ends the whole run.
     fn widen_stop(&mut self, cause: Cause) {
         let is_narrow = !self.stops_all() && self.session.has_background_activity();
         if is_narrow && !self.background.keep_background {
@@ -205,8 +206,8 @@ impl RunTurns<'_, '_> {
         }
     }
 
-    /// Begins the stop that a signal or a deadline requests. The stop also covers the background work, unless it is to
-    /// be kept. One ladder for all of it means that one grace bounds the exit.
+    /// Begins the stop that a signal or a deadline requests. The stop also covers the background work, unless the
+    /// background work is to be kept. With one stop for all this work, the exit waits for only one grace.
     fn begin_stop(&mut self, cause: Cause) {
         self.show_stopping();
         let target = if self.session.has_background_activity() && !self.background.keep_background {
@@ -237,8 +238,8 @@ impl RunTurns<'_, '_> {
 
     fn show(&mut self, event: &SessionEvent) {
         self.owner_idle |= show(self.view, &self.remote, event);
-        // The turn's own deadline counts as a stop like a signal, so the background work is stopped before the turn has
-        // ended.
+        // The turn's own deadline is handled like a signal: it begins a stop that covers the background work, even
+        // before the turn has ended.
         if let SessionEventKind::Live(AgentEvent::StopHeard { cause }) = &event.kind
             && matches!(cause.kind, CauseKind::Deadline | CauseKind::Inactivity)
             && self.supervisor.control.cause().is_none()

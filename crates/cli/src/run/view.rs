@@ -48,7 +48,7 @@ impl<'a> RunView<'a> {
         let flags = SameFlags::of_remembered(&args.model, &args.session.store);
         let args = &args.output;
         let for_people = !args.json && !args.stream_json;
-        // In addition to an envelope, the calls are shown only at a terminal.
+        // If the output is an envelope, the calls are shown too, but only at a terminal.
         let is_watched = for_people || host.output.stderr().is_terminal();
         let options = LiveOptions {
             environment: host.terminal.clone(),
@@ -68,7 +68,7 @@ impl<'a> RunView<'a> {
         }
     }
 
-    /// Shows that a stop has begun, which uses force at this time.
+    /// Shows that a stop has begun. The stop uses force at the time `force_at`.
     pub(super) fn stopping(&mut self, force_at: Option<Instant>) {
         if let Some(live) = &mut self.live {
             live.stopping(force_at);

@@ -154,8 +154,8 @@ pub(super) async fn node(
     Ok(ClusterOptions {
         on_renewal: Some(Arc::new(on_renewal)),
         on_lease_change: Some(Arc::new(on_lease_change)),
-        // Only the end of the process ends code that cannot be stopped. From here on, the tasks belong to another
-        // worker.
+        // Code that cannot be stopped ends only when its process ends. From this time on, the tasks belong to another
+        // worker, so this process must end.
         on_overdue: Some(Arc::new(|| std::process::abort())),
         concurrency,
         lease: args.cluster.lease.0,

@@ -309,8 +309,8 @@ mod tests {
         }
     }
 
-    /// Regression: an ended execution whose end could not be stored on a full disk was counted as stopped with work
-    /// left running.
+    /// Regression: if a full disk prevented the storage of an execution's end, the execution was counted as stopped
+    /// with work left running.
     #[test]
     fn execution_that_waits_for_the_store_is_not_left_running() {
         let ended = Receipt::already_ended(info(), vec![running(ItemKind::Engine)]);

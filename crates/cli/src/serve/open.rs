@@ -133,7 +133,7 @@ pub(super) async fn open_server(
     let readiness = Readiness::new(StoreConnection::of(&store));
     let addresses = match (bound, &args.endpoint) {
         (Some(bound), Some(endpoint)) => {
-            // In a cluster, every front end would send them.
+            // A cluster has no push notifications, because every front end would send them.
             let push = match store.nats() {
                 Some(_) => None,
                 None => Some(push::open(endpoint, &manager, &log, &push_scope).await?),

@@ -1,8 +1,9 @@
 //! The session that a start continues. The session is looked up in the store before the model is created, because it
 //! remembers its model.
 //!
-//! The flags choose the model, else the session's memory, else the configuration. The folder is always the current one,
-//! as for every shell command; a line reports if the session used another folder.
+//! If flags name a model, that model is used; otherwise the model that the session remembers; otherwise the configured
+//! model. The folder is always the current one, as for every shell command. If the session used another folder, a line
+//! reports that.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -66,7 +67,8 @@ enum ModelOrigin {
     Configuration,
 }
 
-/// Chooses the model: the flags' model, which the configuration already contains, else the remembered one.
+/// Chooses the model. This is the model of the flags, which the configuration already contains, or else the remembered
+/// model.
 fn choose(config: &mut ModelConfig, by_flags: bool, remembered: &SessionSettings) -> ModelOrigin {
     match &remembered.model {
         _ if by_flags => ModelOrigin::Flags,

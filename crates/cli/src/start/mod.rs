@@ -1,5 +1,5 @@
 //! The start of `run` and `chat`, in stages: input, the store, MCP servers, the session. Each stage is work in a scope.
-//! A stop or the run's deadline therefore ends it with a receipt, even if a file or a disk hangs.
+//! A stop or the run's deadline therefore ends a stage with a receipt, even if a file or a disk hangs.
 
 mod continued;
 pub(crate) mod default_model;
@@ -37,7 +37,7 @@ pub(crate) async fn read<T: Send + 'static>(
     let mut stage = StartStage {
         supervisor,
         scope: &scope,
-        // No work has started yet that needs a clean end.
+        // No grace is necessary, because no work has started that needs a clean end.
         grace: Some(Duration::ZERO),
     };
     stage.wait(reading, late_input).await?

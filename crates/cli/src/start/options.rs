@@ -14,7 +14,7 @@ use crate::host::{ProcessHost, variable};
 use crate::start::StartReporter;
 use crate::start::default_model::{DefaultModel, OTHER_SERVER};
 
-/// Lists the ways to get a model, one per line. `command` is the typed command, which has none.
+/// Lists the ways to get a model, one per line. `command` is the command that the user typed without a model.
 fn how_to_get_a_model(command: &str) -> String {
     let prompt = prompt_of(command);
     format!(
@@ -125,7 +125,8 @@ pub(crate) fn config_of(
 }
 
 fn model(config: &mut Config, args: &ModelArgs) -> Result<(), CliError> {
-    // A server and a model belong together. One from a flag is never combined with the other from the file.
+    // A server and a model belong together. A server or a model from a flag is never combined with a model or a server
+    // from the file.
     if args.base_url.is_some() {
         config.model.base_url.clone_from(&args.base_url);
         config.model.name.clone_from(&args.model);
@@ -184,7 +185,7 @@ pub(crate) fn system(
         store,
         folder: given.folder,
         spill_folder,
-        // Only the user may answer about a project's settings. A tool that could write an answer could start any
+        // Only the user may answer about a project's settings. If a tool could write an answer, it could start any
         // command.
         reserved: trust
             .iter()

@@ -18,14 +18,15 @@ use crate::supervise::Supervisor;
 
 /// State of a project's configuration before the user is asked.
 enum ProjectState {
-    /// There is no file, or it is ignored.
+    /// The project has no such file, or the file is ignored.
     Unused,
     Trusted(Box<ProjectFile>),
     /// The user has to decide.
     Undecided(Box<ProjectFile>, TrustStore),
 }
 
-/// The project's configuration, if it is trusted. Asks the user about an unknown one.
+/// The project's configuration, if it is trusted. If the user has not decided about this configuration yet, asks the
+/// user.
 ///
 /// # Cancel safety
 /// Dropping the future releases the terminal and stores no answer.

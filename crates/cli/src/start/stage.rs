@@ -96,7 +96,7 @@ impl StartStage<'_> {
                 done = &mut work => return done.map_err(|lost| StartFailure::lost(&lost)),
             }
         };
-        // Before the stop, because only now is it known which work missed the deadline.
+        // The error is created before the stop, because the stop changes which work is unfinished.
         let is_late = cause.kind == CauseKind::Deadline;
         let error = is_late.then(late);
         let mut order = StopRequest::new(Extent::Process, cause);
@@ -131,7 +131,8 @@ pub(crate) fn begin<T: Send + 'static>(
     })
 }
 
-/// Result of a stage; `None` if the stage was stopped, in which case [`StartStage::wait`] returns the receipt first.
+/// Result of a stage; `None` if the stage was stopped. In that case, [`StartStage::wait`] has already returned the
+/// receipt.
 pub(crate) struct Stopped<T>(Option<T>);
 
 impl<T> Stopped<T> {

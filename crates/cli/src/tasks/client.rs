@@ -16,7 +16,7 @@ use crate::error::CliError;
 
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
-/// Longest wait for an answer. A stop waits for grace and force of the server.
+/// Longest wait for an answer. The server answers a stop only after the grace and the time for force.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 const STOP_ANSWER_MAX: Duration = Duration::from_mins(10);
 

@@ -10,7 +10,7 @@ use super::wire::ServerTask;
 use crate::error::CliError;
 use crate::short_id::{is_meant, short};
 
-/// Maximum number of newest tasks in which an id suffix is searched.
+/// Number of newest tasks among which a part of an id is searched.
 const SEARCHED_MAX: usize = 1_000;
 
 /// Maximum number of tasks that an ambiguity error names.

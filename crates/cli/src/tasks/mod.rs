@@ -26,7 +26,7 @@ use client::{RequestError, TaskServer};
 use find::{FoundTask, find, newest};
 use wire::TaskEndInfo;
 
-/// Exit code of a stopped task, and of a stop by Ctrl-C.
+/// Exit code of `watch` if the task was stopped.
 const CANCELLED: u8 = 130;
 
 /// Runs the command. A signal ends the command, but not the task.

@@ -74,7 +74,7 @@ fn ctrl_c_at_a_question_withdraws_it() {
     assert_eq!(runs(&place), 0);
 }
 
-/// Ctrl-C is confirmed on the screen immediately, before all work has ended.
+/// The screen confirms Ctrl-C immediately, before all work has ended.
 #[test]
 fn ctrl_c_is_answered_before_what_resists_has_ended() {
     let place = Place::new();

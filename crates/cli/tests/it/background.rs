@@ -153,7 +153,7 @@ fn the_stop_that_is_offered_for_kept_work_works_as_printed() {
     assert_eq!(listed.stdout, said);
 }
 
-/// Regression: the flags were ignored, and the background work was stopped.
+/// Regression: the flags were ignored, and the stop also ended the background work.
 #[test]
 fn a_stop_of_a_turn_or_a_call_leaves_kept_work_alone() {
     let place = Place::new();
@@ -255,7 +255,7 @@ fn two_runs_at_once_share_a_store_and_can_be_listed_meanwhile() {
         assert_eq!(session["turn_open"], true, "{session:#}");
         let owner = session["owner"]["pid"].as_i64().expect("a pid") as i32;
         assert!([one.pid(), two.pid()].contains(&owner), "{session:#}");
-        // A reader of the session does not mistake the turn for a crashed one.
+        // A reader of the session must not mistake the running turn for a crashed turn.
         let id = session["session_id"].as_str().expect("an id");
         assert!(shown(&place, id)["turns"][0]["stop_reason"].is_null());
     }

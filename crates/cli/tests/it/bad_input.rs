@@ -14,8 +14,8 @@ use crate::support::{Allstop, Place};
 /// A model that answers with one word.
 const SCRIPT: &str = "replies: [{text: Hello.}]";
 
-/// Runs the command for people and for programs. The snapshot contains the output for people, and programs get the same
-/// error.
+/// Runs the command twice: for people, and for programs. The snapshot contains the output for people. The output for
+/// programs must contain the same error.
 ///
 /// `redact` replaces text that differs between runs, such as a port.
 #[track_caller]

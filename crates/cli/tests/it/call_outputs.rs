@@ -1,4 +1,4 @@
-//! The whole output of a call: while it runs, afterwards, and from the record.
+//! The whole output of a call is shown while the call runs, after its end, and from the record.
 
 use crate::support::Place;
 use crate::support::chat_user::{CTRL_C, CTRL_D, ChatUser};
@@ -50,7 +50,7 @@ fn output_of_a_call_is_shown_whole() {
     assert!(result.contains("begun"), "{result}");
     let brief = place.sessions().arg("show").arg(&id).end().ok();
     assert!(!brief.stdout.contains("| 1\n"), "{brief:#?}");
-    // Another process reads the calls from the conversation.
+    // Another process reads the outputs of the calls from the conversation.
     let resumed = place.allstop().args("sessions resume").arg(&id);
     let resumed = resumed.arg("--model").arg(&script);
     let user = ChatUser::with_model(&place, resumed, Terminal::new());

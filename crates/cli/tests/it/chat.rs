@@ -53,7 +53,7 @@ fn a_second_ctrl_c_forces() {
     assert_eq!(ended.code, 0, "{screen}");
 }
 
-/// Only the hook still runs. A preview lists it, and leaving the chat ends and names it.
+/// Only the hook still runs. A preview lists the hook. At the end of the chat, the hook is stopped and named.
 #[test]
 fn leaving_a_chat_ends_a_running_hook() {
     let place = Place::new();
@@ -133,7 +133,7 @@ fn follow_up_waits_under_enqueue_and_fails_under_reject() {
     assert!(!screen.contains("A short answer."), "{screen}");
 }
 
-/// The keeper is gone, so the result of the work is unknown.
+/// The keeper was killed, so the result of the work is unknown.
 #[test]
 fn background_work_that_kills_its_keeper_has_an_unknown_end() {
     let place = Place::new();
@@ -218,7 +218,7 @@ fn next_chat_names_kept_background_work() {
     assert_eq!(ended["how"], "sigterm", "{shown:#}");
 }
 
-/// Regression: the stop ignored work that an earlier process had detached, and reported nothing to stop.
+/// Regression: the stop ignored work that an earlier process had detached, and reported that there was nothing to stop.
 #[test]
 fn a_stop_of_all_covers_what_an_earlier_chat_left() {
     let place = Place::new();

@@ -125,7 +125,7 @@ fn watcher_sees_the_words_before_the_stop() {
     assert_eq!(screen.matches("were said").count(), 1, "{screen}");
 }
 
-/// Otherwise the shell would read the terminal's reports as typed input.
+/// If a signal did not end the reports, the shell would read them as typed input.
 #[test]
 fn signals_end_the_reports_of_the_terminal() {
     for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129)] {

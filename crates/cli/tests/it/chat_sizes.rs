@@ -9,7 +9,7 @@ use crate::support::{FACT_MAX, Place, eventually};
 /// Columns and rows of a usual terminal, a small one and a large one.
 const SIZES: [(u16, u16); 3] = [(80, 24), (40, 10), (200, 50)];
 
-/// One glyph if the terminal joins the emoji, else four of two columns each.
+/// If the terminal joins these emoji, they are one glyph. Otherwise they are four emoji of two columns each.
 const FAMILY: &str = "👩\u{200d}👩\u{200d}👧\u{200d}👦";
 
 fn start_chat<'a>(place: &'a Place, size: (u16, u16), args: &str) -> ChatUser<'a> {
@@ -18,12 +18,12 @@ fn start_chat<'a>(place: &'a Place, size: (u16, u16), args: &str) -> ChatUser<'a
     ChatUser::at_terminal(place, place.allstop().arg("chat").args(args), terminal)
 }
 
-/// The ladder takes longer than a second. A late press that was meant to force the stop must not end the chat and its
-/// background work.
+/// The stop of this work takes longer than a second. A late press that was meant to force the stop must not end the
+/// chat and its background work.
 #[test]
 fn ctrl_c_right_after_a_late_receipt_does_not_leave() {
     for size in SIZES {
-        // If the machine stalls for a second, the press counts as a new one and leaves the chat.
+        // If the machine stalls for a second, the press counts as a new press and ends the chat.
         let was_in_time = (0..5).any(|_| presses_right_after_a_late_receipt(size));
         assert!(was_in_time, "{size:?}");
     }
@@ -132,7 +132,7 @@ fn ctrl_z_in_a_run_names_what_runs_on() {
     assert_eq!(running.end(FACT_MAX).code, 130, "{}", terminal.shown());
 }
 
-/// A question whose choices are wider than the terminal. Each key erases exactly the drawn text.
+/// The choices of this question are wider than the terminal. Each key erases exactly the drawn text.
 #[test]
 fn a_question_is_answered_at_every_size() {
     for size in SIZES {

@@ -166,7 +166,7 @@ fn task_of_a_killed_worker_ends_within_its_lease_and_a_second() {
         (cluster.state(&task) != "TASK_STATE_WORKING").then_some(())
     });
     let took = killed_at.elapsed();
-    // The observer has already checked once, and this test checks every few milliseconds.
+    // The worker that observes the lease has already checked it once. This test checks the task every few milliseconds.
     assert!(took < LEASE + Duration::from_secs(2), "{took:?}");
 }
 
@@ -176,7 +176,7 @@ fn shell_of_a_paused_worker_is_gone_before_its_lease_is() {
     let mut first = cluster.deaf_worker();
     let task = cluster.send("go");
     cluster.begun();
-    // The task's session moves with the task, although the process that had opened it is alive.
+    // The session of the task moves with the task, although the process that opened the session is alive.
     let _second = cluster.deaf_worker();
     first.signal(Signal::STOP);
     eventually("the task has passed on", || {
@@ -230,7 +230,7 @@ fn lost_servers_are_reported_once_to_the_operator() {
     }
 }
 
-/// The worker is killed without a successor, so the stop is not carried out.
+/// The worker is killed, and no other worker takes over, so the stop is not carried out.
 #[test]
 fn stop_at_a_lost_worker_is_recorded_and_shown() {
     let cluster = Cluster::new();
@@ -257,7 +257,8 @@ fn stop_at_a_lost_worker_is_recorded_and_shown() {
     });
 }
 
-/// The script's reply contains the number of earlier replies, so it shows that each worker has the other's messages.
+/// The script's reply contains the number of earlier replies. This number shows that each worker has the messages of
+/// the other worker.
 #[test]
 fn tasks_of_one_context_at_two_workers_are_one_conversation() {
     let cluster = Cluster::new();

@@ -12,7 +12,7 @@ use crate::support::{Allstop, FACT_MAX, Place, Running, Signal, eventually, hist
 /// A point in a turn of two steps.
 struct Point {
     name: &'static str,
-    /// Answers of the stopped turn; the last one hangs.
+    /// Answers to the requests of the stopped turn. The last answer hangs.
     answers: fn() -> Vec<ServerAnswer>,
     /// Waits until the turn hangs.
     wait: fn(&Place, &OpenAiServer, &Running),
@@ -38,7 +38,7 @@ fn asks_quickly() -> ServerAnswer {
 /// Server's pause between two parts of an answer.
 const PIECE: Duration = Duration::from_millis(5);
 
-/// Waits for the requests of this turn, which follow the previous turn's request.
+/// Waits for the requests of this turn. They come after the request of the previous turn.
 fn wait_requests(server: &OpenAiServer, count: usize) {
     let came = server.wait_until_blocking(FACT_MAX, |seen| seen.requests.len() > count);
     assert!(came.is_ok(), "{came:?}");
@@ -86,7 +86,7 @@ const POINTS: [Point; 8] = [
         name: "in two calls, one of which is over",
         answers: || vec![asks()],
         wait: |place, _, running| {
-            // Not the call's output, which arrives before its end.
+            // The test does not wait for the call's output, because this output arrives before the end of the call.
             running.wait_stdout("\"tool_finished\"");
             let ready = place.work().join("ready");
             eventually("the second call", || ready.exists().then_some(()));
@@ -212,8 +212,8 @@ fn keep_policy_keeps_completed_steps_with_results() {
         let messages = next_request_after(point, "keep");
         let outline = outline(&messages);
         let about = format!("{}: {outline:#?}", point.name);
-        // The previous turn, the kept part of this turn, and the user's messages around it. Consecutive user messages
-        // are sent as one.
+        // The request contains the previous turn, the kept part of this turn, and the user's messages before and after
+        // this part. Consecutive user messages are sent as one message.
         let (said, kept): (Vec<_>, Vec<_>) =
             outline[2..].iter().partition(|(role, _)| role == "user");
         let said: Vec<&str> = said.iter().map(|(_, text)| &**text).collect();

@@ -74,7 +74,7 @@ fn javascript_starts_the_binary_itself() {
     run_without_arguments(Sdk::JavaScript, &["three_tools"]);
 }
 
-/// A handler receives an abort within half a second, and the end of a client does not wait for its tools.
+/// A handler is informed of an abort within half a second. The end of a client does not wait for the client's tools.
 mod alone {
     use super::{Sdk, run_scenarios};
 

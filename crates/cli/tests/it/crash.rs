@@ -21,7 +21,8 @@ const SESSIONS: u32 = 4;
 /// Time that a process may outlive its parent.
 const OUTLIVES_MAX: Duration = Duration::from_secs(2);
 
-/// A turn of three calls: a slow one that creates a file at its end, one of the file system, and one in the background.
+/// A turn of three calls: a slow command that creates a file when it ends, a call of the tool `write`, and a command in
+/// the background.
 const SCRIPT: &str = "
 turns:
   - when: go
@@ -72,7 +73,8 @@ struct Tally {
     committed_turns: usize,
 }
 
-/// One session that is killed repeatedly. Its processes carry the mark of a separate place; the store is shared.
+/// One session that is killed repeatedly. Its processes have the environment variable of a separate [`Place`]; all
+/// sessions share one store.
 struct KilledSession<'a> {
     store: &'a Place,
     place: Place,
@@ -148,7 +150,8 @@ impl<'a> KilledSession<'a> {
             self.tally.killed += 1;
             running.signal(Signal::KILL);
         }
-        // A detached process must not hold these pipes, so the output ends with the process.
+        // The pipes close only when no process holds them. A detached process must not hold them after the end of the
+        // killed process.
         let killed = running.end(FACT_MAX);
         let events: Vec<Value> = killed
             .stdout
@@ -173,7 +176,8 @@ impl<'a> KilledSession<'a> {
         gone.map_or_else(|| self.place.leftovers(), |()| Vec::new())
     }
 
-    /// The next run works, its request contains only the committed turns, and it names the running work.
+    /// The next run works, and its request contains only the committed turns. The output of the run names the work that
+    /// still runs.
     fn check_next_run(
         &mut self,
         round: u32,
@@ -239,7 +243,7 @@ impl<'a> KilledSession<'a> {
         }
     }
 
-    /// The interrupted turn has its cause, and its calls are unknown.
+    /// The log shows the cause of the interrupted turn, and lists its calls as unknown.
     fn check_shown(&mut self, round: u32, events: &[Value], committed: usize) {
         let shown = self
             .place
@@ -255,7 +259,8 @@ impl<'a> KilledSession<'a> {
         assert_eq!(completed.count(), self.committed.len(), "round {round}");
         // The last turn belongs to this check.
         let before = &turns[turns.len() - 2];
-        // A turn is in the log from its first step on. Before that, it has made no request and no call.
+        // A turn is in the log as soon as its first step has begun. Before its first step, a turn has sent no request
+        // and made no call.
         let begins = |event: &&Value| event["event"] == "step_started" && event["step"] == 1;
         let begun = events.iter().filter(begins).count();
         let interrupted = before["stop_reason"] == "error";
@@ -298,7 +303,7 @@ impl<'a> KilledSession<'a> {
         }
     }
 
-    /// Ends the kept work like a user, with the command from the session's output.
+    /// Ends the kept work as a user would, with the command that the session printed.
     fn end_what_was_kept(&mut self, left: &[Process]) {
         if left.is_empty() {
             return;
@@ -363,7 +368,7 @@ fn assert_each_turn_is_whole(messages: &[Value]) {
     }
 }
 
-/// The prompt without the note about finished background work in front of it.
+/// Removes the note about finished background work that precedes the prompt.
 fn own_words(prompt: &str) -> String {
     let words = prompt.rsplit("\n\n").next();
     words.unwrap_or_default().to_owned()

@@ -31,7 +31,7 @@ impl DemoPlace {
         demo.env("TMPDIR", &self.temporary)
     }
 
-    /// The demo's processes: they name its folder, or have the mark in their environment.
+    /// The demo's processes: their command line contains the demo's folder, or their environment contains the mark.
     fn running(&self) -> Vec<processes::Process> {
         let all = processes::of_text(&self.temporary.display().to_string());
         all.into_iter().chain(self.place.leftovers()).collect()
@@ -99,7 +99,8 @@ fn cluster_demo_without_a_server_says_where_to_get_one() {
 #[test]
 fn every_proof_of_the_cluster_demo_holds() {
     let here = DemoPlace::new();
-    // A folder of another process, with a name that workers use. The demo must neither count nor remove it.
+    // A folder of another process. Workers create folders with the same name, but the demo must neither count nor
+    // remove this one.
     let of_others = here.temporary.join("allstop-output");
     std::fs::create_dir(&of_others).expect("a folder");
     std::fs::write(of_others.join("theirs"), "").expect("a file");

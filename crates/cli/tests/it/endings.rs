@@ -134,7 +134,7 @@ fn a_denial_is_no_ending_and_is_listed() {
     assert!(!place.work().join("made").exists());
 }
 
-/// The hint about `--yes` appears only if no user could be asked.
+/// The hint about `--yes` appears only if there was no user to ask.
 #[test]
 fn a_way_out_of_denials_is_hinted_at_where_it_is_one() {
     let place = Place::new();

@@ -23,13 +23,13 @@ mod alone {
     use crate::support::processes::{cpu_time, memory_kb};
     use crate::support::{FACT_MAX, Signal, eventually};
 
-    /// Limit of the memory that a provider can make the process use.
+    /// Maximum memory that a provider can make the process use, in addition to the memory of an idle process.
     const ABOVE_IDLE_KB_MAX: u64 = 100 * 1024;
 
     /// Interval between two memory measurements.
     const LOOK: Duration = Duration::from_millis(5);
 
-    /// Processor time that only the flood can have caused.
+    /// A process that has used this much processor time must have received the flood.
     const BUSY: Duration = Duration::from_millis(300);
 
     fn peak_kb_and_error(answer: ServerAnswer) -> (u64, String, Duration) {

@@ -44,7 +44,7 @@ fn init_writes_a_file_and_never_replaces_one_unasked() {
             "{part} in {text}"
         );
     }
-    // Enter means no.
+    // An empty line means no.
     let (code, screen) = init(&place, &["\n", "other\n", "1\n", "\n"]);
     assert_eq!(code, 1, "{screen}");
     assert!(screen.contains("exists. Replace all of it?"), "{screen}");

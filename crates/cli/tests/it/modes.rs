@@ -54,7 +54,7 @@ fn shift_tab_and_the_command_change_the_mode_of_a_chat() {
     let user = ChatUser::with_model(&place, chat.arg(place.script(CHANGES)), terminal);
     user.waits_for("ask (Shift-Tab)").presses(SHIFT_TAB);
     user.waits_for("mode accept-edits: ").types("go");
-    // The file is written without a question, and the command needs one.
+    // The write of the file needs no question, but the command needs one.
     user.waits_for("? Allow shell: echo x > ran");
     assert!(place.work().join("notes").exists());
     assert_eq!(user.screen().matches("? Allow").count(), 1);
@@ -68,7 +68,7 @@ fn shift_tab_and_the_command_change_the_mode_of_a_chat() {
     assert!(!place.work().join("ran").exists());
 }
 
-/// The open question belongs to the previous mode. A yes after the switch runs nothing.
+/// The open question belongs to the previous mode. If the user answers yes after the switch, no call runs.
 #[test]
 fn switch_to_plan_counts_for_an_open_question() {
     let place = Place::new();
@@ -81,8 +81,8 @@ fn switch_to_plan_counts_for_an_open_question() {
     assert!(!place.work().join("notes").exists());
 }
 
-/// An answer covers only the shown state. A file that was saved meanwhile, or a link that was redirected, stays
-/// unchanged.
+/// An answer applies only to the state that was shown. If a file was saved meanwhile, or a link was redirected, the
+/// file stays unchanged.
 #[test]
 fn yes_is_applied_to_the_file_that_was_shown_and_to_no_other() {
     let script = "

@@ -1,4 +1,5 @@
-//! A stop from another terminal at any moment of a run, and after its end. Every place shows an equal receipt.
+//! A stop from another terminal at any moment of a run, and after its end. The envelope, the file, the log and the stop
+//! show the same receipt.
 //!
 //! Set another number of tries with `ALLSTOP_TEST_TRIES=5000 cargo test -p allstop-cli --test it one_receipt`.
 //! `ALLSTOP_TEST_SEED` repeats a case.
@@ -13,7 +14,7 @@ use crate::support::random::{self, Random, number_from_environment};
 use crate::support::wait::within;
 use crate::support::{Ended, FACT_MAX, Place, Running};
 
-/// Tries of each race, unless the environment sets another number.
+/// Number of tries of each race, unless the environment sets another number.
 const TRIES: u64 = 500;
 
 /// Concurrent runs. Most of the time they wait.
@@ -120,8 +121,8 @@ fn stop_at_some_moment(
 }
 
 impl StopReports {
-    /// Checks that envelope, file and log have one receipt, and that the stop printed one object: that receipt, or
-    /// `already_ended`.
+    /// Checks that the envelope, the file and the log contain the same receipt. Also checks that the stop printed one
+    /// object, which contains this receipt or `already_ended`.
     fn agree(&self) -> Result<(), String> {
         let own = &self.envelope["receipt"];
         ensure(*own == self.log, || {
@@ -131,7 +132,8 @@ impl StopReports {
             format!("envelope {own:#}, file {:#}", self.file)
         })?;
         let answer = &self.answer["receipt"];
-        // On a busy machine, the short time of `--now` may pass before the proof. Receipt and exit code then report it.
+        // On a busy machine, the short time of `--now` may end before there is a proof. The receipt and the exit code
+        // must then report that.
         ensure(!answer.is_null(), || format!("{:?}", self.stop))?;
         let code = i32::from(answer["quiet"] != true);
         ensure(self.stop.code == code, || format!("{:?}", self.stop))?;
@@ -142,8 +144,8 @@ impl StopReports {
         }
         let all = self.envelope["receipts"].as_array();
         let is_listed = all.is_some_and(|all| all.contains(answer));
-        // The end of the run again stops work that `--now` could not end in its short time. With `--now`, the end of
-        // the session stops a hook that keeps running.
+        // If `--now` could not end work in its short time, the end of the run stops this work again. With `--now`, a
+        // hook can also keep running until the end of the session stops it.
         let is_of_hook = own["extent"] == "session" && own["items"][0]["name"] == HOOK_COMMAND;
         let is_last = answer == own || answer["quiet"] == false || is_of_hook;
         ensure(is_listed && is_last, || {
@@ -180,7 +182,8 @@ fn of_a_run_that_is_stopped() {
         let place = Place::new();
         let script = one_of(random, &[MODEL, CALL, HOOK, WAITED, BACKGROUND]);
         let args = one_of(random, &EXTENTS);
-        // A stop of only the turn is not the last one, because the end of the run stops the background work.
+        // If a stop covers only the turn, it is not the last stop, because the end of the run stops the background
+        // work.
         let args = match (script, args) {
             (BACKGROUND | WAITED, "--extent turn") => "",
             (_, args) => args,
@@ -190,7 +193,7 @@ fn of_a_run_that_is_stopped() {
         ensure(code == 130, || format!("{case}: exit code {code}"))?;
         reports.agree().map_err(|why| format!("{case}: {why}"))?;
         let is_quiet = reports.envelope["receipt"]["quiet"] == true;
-        // Otherwise the keeper ends the remaining work.
+        // If the receipt is not quiet, the keeper ends the remaining work.
         let limit = if is_quiet { Duration::ZERO } else { FACT_MAX };
         let gone = within(limit, || place.leftovers().is_empty().then_some(()));
         ensure(gone.is_some(), || {

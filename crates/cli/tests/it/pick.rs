@@ -31,7 +31,7 @@ fn at<'a>(place: &'a Place, command: &str, size: (u16, u16)) -> ChatUser<'a> {
     ChatUser::at_terminal(place, place.allstop().args(command), terminal)
 }
 
-/// Result of a cancelled choice, with the terminal restored.
+/// Result of a cancelled choice. Asserts that the terminal is restored.
 #[track_caller]
 fn given_up(user: ChatUser<'_>) -> Ended {
     let ended = user.chat.end(FACT_MAX);
@@ -163,7 +163,7 @@ fn terminal_without_a_cursor_gets_a_list_and_a_line() {
     let (choice, _chat) = shown.split_once(&begins).expect("it was shown");
     assert!(!choice.contains('\x1b'), "{choice:?}");
     terminal.type_keys("short again\n");
-    // The first occurrence belongs to the earlier turn. The current turn has ended when the prompt appears again.
+    // The text occurs first in the earlier turn. The current turn has ended when the prompt appears again.
     terminal.wait_times("A short answer.", 2);
     eventually("the sign", || {
         terminal.shown().ends_with("> ").then_some(())

@@ -6,7 +6,8 @@ use std::os::unix::fs::{MetadataExt as _, symlink};
 use crate::support::terminal::Terminal;
 use crate::support::{Allstop, Ended, FACT_MAX, Place};
 
-/// Runs a hook at the start of each turn, and starts an MCP server. Both leave a file.
+/// This configuration runs a hook at the start of each turn, and starts an MCP server. The hook and the server each
+/// create a file.
 const RUNS_COMMANDS: &str = r#"
 [[hooks]]
 on = "turn_start"
@@ -275,7 +276,8 @@ fn file_of_another_user_is_not_used() {
     assert_eq!(hooked(&place), 0);
 }
 
-/// In a home folder, the answers are in a place that the file tools could write. They must not write there.
+/// If the working directory is the home folder, the file tools could write to the folder of the answers. They must not
+/// write there.
 #[test]
 fn answers_about_projects_are_out_of_reach_of_tools() {
     let script = "replies: [{calls: [{tool: write, arguments: {path: data/allstop/trusted/x, content: trusted}}]}, {text: Done.}]";

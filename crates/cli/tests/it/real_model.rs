@@ -55,8 +55,8 @@ mod alone {
 
     #[tokio::test]
     async fn ctrl_c_in_mid_stream_leaves_the_server_idle_at_once() {
-        /// Time that the server may still compute. On a busy machine, the server may have to wait for a processor
-        /// before it notices the closed connection.
+        /// Time that the server may continue to compute after the stop. On a busy machine, the server may have to wait
+        /// for a processor before it notices the closed connection.
         const BUSY_MAX: Duration = Duration::from_millis(100);
         let server = LlamaServer::start();
         let place = Place::new();

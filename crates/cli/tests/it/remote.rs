@@ -209,7 +209,7 @@ fn stop_of_all_has_one_receipt_in_both_terminals() {
     assert_eq!(none.stdout, said);
 }
 
-/// An idle session can have background work, and a stop can close it.
+/// A stop of all sessions also stops the background work of an idle session, and closes the session.
 #[test]
 fn stop_of_all_covers_an_idle_session() {
     let place = Place::new();
@@ -233,7 +233,7 @@ fn stop_of_all_covers_an_idle_session() {
     assert_eq!(ended.code, 0, "{screen}");
 }
 
-/// One session stops, and a server does not confirm the end of a call in another session.
+/// One session stops. In another session, a server does not confirm the end of a call.
 #[test]
 fn stop_that_leaves_something_running_is_a_failure() {
     let place = Place::new();
@@ -322,7 +322,7 @@ fn session_is_closed_and_one_call_is_stopped() {
     place.assert_nothing_runs();
 }
 
-/// A stop of the run would end it before its next turn.
+/// The stop covers only the call, so the run continues with its next turn.
 #[test]
 fn stop_of_a_call_does_not_end_the_run() {
     let place = Place::new();
@@ -406,12 +406,13 @@ fn unknown_and_missing_sessions_have_different_errors() {
     assert!(receipt.stderr.contains("was stopped"), "{}", receipt.stderr);
 }
 
-/// Regression: `last` named the most recently opened chat, so a stop missed the running turn of another one.
+/// Regression: `last` named the chat that was opened last. The stop therefore did not reach the running turn of another
+/// chat.
 #[test]
 fn last_is_the_session_that_is_active() {
     let place = Place::new();
     let user = busy_chat(&place);
-    // Opened later, but idle.
+    // This chat was opened later, but it is idle.
     let idle = place.allstop().args("chat --model");
     let script = place.script("replies: [{text: Hello.}]");
     let terminal = Terminal::new();
@@ -448,7 +449,7 @@ fn last_is_the_session_that_is_active() {
     user.leaves_chat();
 }
 
-/// Another terminal answers the question, and that terminal shows the answer, the stop and the end.
+/// Another terminal answers the question. The same terminal then shows the answer, the stop and the end.
 #[test]
 fn watch_shows_the_turn_and_answers_its_question() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! Stops in the presence of orphaned work, and stops of sessions whose process does not respond.
+//! Stops while orphaned work exists, and stops of sessions whose process does not respond.
 
 use serde_json::Value;
 
@@ -72,7 +72,7 @@ fn narrower_stop_names_work_that_was_left_running() {
     place.assert_nothing_runs();
 }
 
-/// Regression: the run detached the work during its stop, so no process observed its end.
+/// Regression: the run detached the work while a stop was in progress, so no process observed the end of the work.
 #[test]
 fn stop_covers_work_that_the_run_would_keep() {
     let place = Place::new();
@@ -93,7 +93,7 @@ fn stop_covers_work_that_the_run_would_keep() {
     place.assert_nothing_runs();
 }
 
-/// Orphaned work also gets its grace if a later run has the session open.
+/// A stop also gives orphaned work its grace if a later run has the session open.
 #[test]
 fn left_work_has_its_grace_in_a_later_run() {
     let place = Place::new();
@@ -173,7 +173,7 @@ fn stop_of_all_names_a_suspended_process() {
         let stop = place.allstop().args("stop --all").args(args);
         stop.arg("--store").arg(place.store()).start()
     };
-    // In parallel, because each command waits for the process.
+    // Both commands run in parallel, because each of them waits for the suspended process.
     let (turns, all) = (stop("--extent turn"), stop("--now --json"));
     let (turns, all) = (turns.end(FACT_MAX), all.end(FACT_MAX));
     let listed = place.allstop().args("ps --json").end();
@@ -199,8 +199,8 @@ fn stop_of_all_names_a_suspended_process() {
     });
 }
 
-/// Regression: the receipt claimed a proof for work whose keeper was killed, while a process without its environment
-/// kept running.
+/// Regression: the keeper of the work was killed, and the receipt claimed a proof for this work, although a process
+/// with a cleared environment kept running.
 #[test]
 fn work_without_its_keeper_has_the_weaker_evidence() {
     let place = Place::new();

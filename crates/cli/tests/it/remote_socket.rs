@@ -55,7 +55,7 @@ fn socket_stands_garbage_and_many_requests() {
         let body = body.to_string();
         requests.extend(format!("Content-Length: {}\r\n\r\n{body}", body.len()).into_bytes());
     }
-    // The requests fit into the socket buffer.
+    // All requests fit into the socket buffer, so this write does not block.
     stream.write_all(&requests).expect("it is written");
     let mut answers = String::new();
     let mut chunk = vec![0; 65_536];
@@ -181,7 +181,7 @@ fn other_users_get_no_information() {
         !theirs.stdout.contains("deaf") && !theirs.stdout.contains("chat in process"),
         "{theirs:?}"
     );
-    // On Linux, a thread can have another user than its process.
+    // On Linux, a thread can have a different user from its process.
     let answer = std::thread::scope(|scope| {
         let other_user = scope.spawn(|| {
             let nobody = Uid::from_raw(65_534);

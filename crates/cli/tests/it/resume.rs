@@ -61,7 +61,7 @@ fn session_whose_model_is_gone_names_the_way_out() {
     assert!(ended.stderr.contains("--model"), "{}", ended.stderr);
 }
 
-/// Users paste this line into a shell.
+/// Users paste this command into a shell.
 #[test]
 fn other_folder_is_named_with_a_command_that_leads_back() {
     let place = Place::new();

@@ -15,11 +15,11 @@ use crate::support::{FACT_MAX, Place, Signal, eventually};
 
 const HELLO: &str = "replies: [{text: Hello.}]";
 
-/// Calls a shell, which runs until it is stopped and ends on SIGTERM.
+/// Calls a shell command that runs until it is stopped. It ends on SIGTERM.
 const SLEEPS: &str =
     "replies: [{calls: [{tool: shell, arguments: {command: touch ready; sleep 600}}]}]";
 
-/// Like [`SLEEPS`], but ignores SIGTERM.
+/// Like [`SLEEPS`], but the command ignores SIGTERM.
 const STUBBORN: &str = "replies: [{calls: [{tool: shell, arguments: \
      {command: \"trap '' TERM; touch ready; sleep 600 & wait; sleep 600\"}}]}]";
 
@@ -94,7 +94,7 @@ fn each_end_of_a_command_has_its_exit_code_and_outcome() {
 #[test]
 fn bytes_of_a_command_survive() {
     let place = Place::new();
-    // A character that is split by a pause, and bytes that are no characters.
+    // The output contains a character whose bytes are separated by a pause, and bytes that are not characters.
     let script = calls(&[
         r#"command: "printf 'a\\303'; sleep 0.2; printf '\\251b'; sleep 0.2; printf '\\377\\000\\376'""#,
     ]);
@@ -219,14 +219,14 @@ fn receipt_file_is_there_only_if_the_run_has_a_receipt() {
     let run = place.run_script(HELLO).arg("--receipt-file").arg(&file);
     run.arg("hello").end().ok();
     assert!(!file.exists());
-    // Background work that is stopped at the end of the run.
+    // The end of the run stops this background work.
     let script = calls(&["command: sleep 600, background: true"]);
     let run = place.run_script(&script).args("--json --receipt-file");
     let ended = run.arg(&file).arg("hello").end().ok();
     assert_eq!(receipt_in(&file), ended.envelope()["receipt"]);
 }
 
-/// Regression: there was no file and no message.
+/// Regression: the run wrote no receipt file, and printed no message about that.
 #[test]
 fn receipt_file_is_there_after_a_stop_during_its_check() {
     let place = Place::new();

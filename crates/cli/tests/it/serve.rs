@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::support::wait::eventually;
 use crate::support::{Place, Running, Signal};
 
-/// Kills in the test under load.
+/// Number of kills in the test under load.
 const KILLS: u32 = 5;
 
 /// Clients that send concurrently.
@@ -142,7 +142,7 @@ fn second_server_of_a_store_is_refused() {
     }
 }
 
-/// No acknowledged task is lost, ends twice, or works for ever.
+/// The server loses no acknowledged task. No task ends twice, and no task stays in the state `working` for ever.
 #[test]
 fn killed_server_loses_nothing_that_it_has_acknowledged() {
     let place = Place::new();
@@ -167,7 +167,7 @@ fn killed_server_loses_nothing_that_it_has_acknowledged() {
                     })
                 })
                 .collect();
-            // The server counts, so the clients keep sending until the kill.
+            // The answers are counted at the server, so the clients keep sending until the kill.
             eventually("enough messages are answered", || {
                 let total = server.get("/tasks?pageSize=1")["totalSize"].as_u64()?;
                 (total as usize >= acknowledged.len() + ANSWERED_MIN).then_some(())
@@ -224,7 +224,7 @@ fn token_file_decides_who_is_served() {
     };
     let with = |token: &str| get("/tasks", token);
     let without = |path: &str| request(&address, &format!("GET {path}"), "").map(|answer| answer.0);
-    // The card needs no token, and requires one for all other requests.
+    // The card can be read without a token. The card states that all other requests need a token.
     let (_, card) = request(&address, "GET /.well-known/agent-card.json", "").expect("a card");
     let card: Value = serde_json::from_str(&card).expect("JSON");
     let scheme = &card["securitySchemes"]["token"]["httpAuthSecurityScheme"];

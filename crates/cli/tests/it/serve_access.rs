@@ -158,8 +158,8 @@ fn tls_and_signed_tokens() {
         (status == 200).then_some(())
     });
     assert_eq!(request(&address, &first, "/tasks", &token), None);
-    // A broken file changes nothing. The files are checked in turn, so a second check of the keys proves that the
-    // broken certificate was checked.
+    // A broken file must change nothing. The server checks the files in a fixed order, so after a second check of the
+    // keys, it must have checked the broken certificate.
     place.file("cert", "broken");
     for round in ["third", "fourth"] {
         let issuer = TokenIssuer::new();

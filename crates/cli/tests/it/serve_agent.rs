@@ -236,8 +236,8 @@ fn second_signal_cuts_a_drain_short() {
     let reports_it = ended.stderr.contains("STILL RUNS");
     assert!(reports_it || !sleeps(&place), "{}", ended.stderr);
     eventually("the command has ended", || (!sleeps(&place)).then_some(()));
-    // The exit waits only briefly for the store. Its report is true, and the missing records are written at the next
-    // start.
+    // The exit waits for the store only for a short time. The report of the exit must be true, and the next start
+    // writes the missing records.
     let is_stored = ended.stderr.contains("nothing is left running");
     let server = serve(&place, "");
     eventually("the task has ended", || {

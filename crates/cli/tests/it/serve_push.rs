@@ -15,8 +15,8 @@ use crate::support::{Place, Running, Signal};
 /// Number of tasks with a webhook.
 const TASKS: usize = 12;
 
-/// Events that the webhook accepts before it fails. At that point some tasks are delivered, one is halfway, and most
-/// have not begun.
+/// Number of events that the webhook accepts before it fails. At that point, the events of some tasks are completely
+/// delivered, one task is halfway, and the events of most tasks have not been sent.
 const ACCEPTED_BEFORE_KILL: usize = 10;
 
 /// Event that a webhook has accepted.
@@ -191,7 +191,8 @@ fn killed_server_delivers_every_event_after_its_restart() {
             (by_task.len() == TASKS && by_task.values().all(is_over)).then_some(by_task)
         });
         for (task, events) in by_task {
-            // A receiver drops repeated events by their ids, and then has each event once and in order.
+            // A receiver drops repeated events by their ids. After that, each event must be present once, in the right
+            // order.
             let mut distinct: Vec<&AcceptedEvent> = Vec::new();
             for event in &events {
                 if distinct.iter().all(|known| known.id != event.id) {
@@ -211,7 +212,8 @@ fn killed_server_delivers_every_event_after_its_restart() {
             );
         }
         assert_eq!(running.end_by(Signal::TERM).code, 143);
-        // Delivered events are not sent again, except a last event whose answer came too late to be stored.
+        // The server does not send delivered events again. The only exception is a last event whose answer came too
+        // late to be stored.
         let before = hook.accepted();
         let (running, _) = serve(&place);
         let ended = running.end_by(Signal::TERM);

@@ -1,4 +1,4 @@
-//! Unavailable MCP servers: the messages to people and programs, and their number.
+//! MCP servers that are not available: the messages for people and programs, and the number of these messages.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -15,7 +15,7 @@ const GONE: &str =
 /// A server that never answers.
 const HANGS: &str = "[mcp.servers.hangs]\ncommand = \"sleep\"\nargs = [\"600\"]\n";
 
-/// Runs longer than the first reconnect attempts.
+/// A script that runs longer than the first reconnect attempts take.
 const SCRIPT: &str = r#"
 replies:
   - calls:
@@ -69,7 +69,8 @@ fn a_program_reads_it_as_an_event() {
     assert!(!ended.stderr.contains("gone"), "{ended:?}");
 }
 
-/// After the command's end, a keeper ends a server that has not answered yet.
+/// Asserts that the place soon has no processes. If a server has not answered when the command ends, a keeper ends the
+/// server.
 #[track_caller]
 fn ends_soon(place: &Place) {
     eventually("its end", || place.leftovers().is_empty().then_some(()));

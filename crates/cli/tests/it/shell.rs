@@ -1,4 +1,4 @@
-//! Shells that resist their end, print endlessly, or leave processes.
+//! Shells that resist their stop, print without end, or leave processes.
 
 use serde_json::Value;
 
@@ -74,7 +74,7 @@ fn timeout_of_a_call_kills_a_stubborn_tree() {
     let running = run.args("--stream-json --grace 200ms").arg("go").start();
     wait_ready(&place);
     running.wait_stdout("\"tool_finished\"");
-    // The run itself continues, with an idle keeper.
+    // The run itself continues, together with an idle keeper.
     let mut left = place.leftovers();
     left.retain(|process| !process.command.ends_with("__keeper"));
     assert_eq!(left.len(), 1, "{left:#?}");
@@ -94,7 +94,8 @@ fn a_command_that_kills_its_keeper_has_an_unknown_outcome() {
     check_killed_keeper(|run| run);
 }
 
-/// In such a namespace, the session and the group of the command are 0, because their leader is outside.
+/// In such a namespace, the session id and the group id of the command are 0, because their leader is outside the
+/// namespace.
 #[test]
 fn a_keeper_can_be_killed_in_a_pid_namespace_too() {
     const ENTER: &str = "unshare --user --map-root-user --pid --fork --mount-proc";
@@ -110,7 +111,8 @@ fn a_keeper_can_be_killed_in_a_pid_namespace_too() {
 
 fn check_killed_keeper(wrap: impl FnOnce(Allstop<'_>) -> Allstop<'_>) {
     let place = Place::new();
-    // Escapes from its group, its session, its environment and, because the keeper is killed, from its ancestry.
+    // This process leaves its group and its session, and clears its environment. Because the keeper is killed, the
+    // process also loses its ancestors.
     let sleeper = place.sleeper();
     let escape = format!("setsid env -i {sleeper} & echo away; kill -9 $PPID; {sleeper}");
     let script = calls(&format!("{{command: \"{escape}\"}}")).replace(", stall: end", "");

@@ -1,4 +1,4 @@
-//! Receipts of stops of other targets than one turn. Each is in the envelope and in the log.
+//! Receipts of stops that cover something other than a single turn. Each receipt is in the envelope and in the log.
 
 use serde_json::Value;
 
@@ -46,7 +46,8 @@ fn stop_of_a_call_is_in_the_envelope() {
     assert_eq!(stored, stopped["receipt"]);
 }
 
-/// The later stop of the turn remains the last receipt, although the log gets the receipt of the call after it.
+/// The stop of the turn comes later, so its receipt stays the last receipt. The log gets the receipt of the call after
+/// the receipt of the turn.
 #[test]
 fn stop_of_a_call_does_not_hide_a_later_one() {
     let place = Place::new();
@@ -63,7 +64,7 @@ fn stop_of_a_call_does_not_hide_a_later_one() {
     assert_eq!(stored["cause"]["detail"], "ctrl-c");
 }
 
-/// Regression: the requester's receipt was in no envelope.
+/// Regression: the envelope did not contain the receipt that the requester got.
 #[test]
 fn wider_stop_during_a_stop_is_in_the_envelope() {
     let place = Place::new();
@@ -81,7 +82,8 @@ fn wider_stop_during_a_stop_is_in_the_envelope() {
     place.assert_nothing_runs();
 }
 
-/// Regression: the owner of the session had already written its last record.
+/// Regression: the receipt was missing in the log, because the owner of the session had already written its last
+/// record.
 #[test]
 fn stop_of_a_hook_at_the_end_of_the_session_is_in_the_log() {
     let place = Place::new();
@@ -102,7 +104,7 @@ fn stop_of_a_hook_at_the_end_of_the_session_is_in_the_log() {
     place.assert_nothing_runs();
 }
 
-/// Regression: only one stop succeeded, because it had the session open, and the others failed.
+/// Regression: only the stop that opened the session succeeded, and all other stops failed.
 #[test]
 fn stops_of_the_same_kept_work_all_answer() {
     let place = Place::new();
@@ -167,7 +169,8 @@ fn stop_after_the_owner_was_killed_waits_for_its_processes() {
     );
 }
 
-/// Regression: the first Ctrl-C counted as a second one, and the background work was left to its keeper without a proof.
+/// Regression: the first Ctrl-C was counted as a second Ctrl-C. The background work was left to its keeper, without a
+/// proof.
 #[test]
 fn signal_during_a_turn_stop_ends_background_work() {
     // On a busy machine, the tenth of a second for force can be too short for the proof. The receipt reports that.
@@ -204,8 +207,8 @@ fn signal_during_a_turn_stop() -> bool {
     is_quiet
 }
 
-/// Regression: with the receipt of the call the time until the exit began, so the wait ended three seconds later with code
-/// 130, and a signal during the wait forced at once.
+/// Regression: the receipt of the call started the time until the exit. Three seconds later, the wait ended with code
+/// 130. A signal during the wait used force at once.
 #[test]
 fn stop_of_a_call_does_not_limit_the_wait_for_background_work() {
     let place = Place::new();
@@ -235,7 +238,8 @@ fn stop_of_a_call_does_not_limit_the_wait_for_background_work() {
     place.assert_nothing_runs();
 }
 
-/// Regression: only children of the first process and of the stop's ancestors were searched for the call's variable.
+/// Regression: the search for the call's variable covered only the children of the first process, and the children of
+/// the stop's ancestors.
 #[test]
 fn kept_work_of_a_daemon_is_found_by_its_variable() {
     let place = Place::new();
@@ -285,7 +289,7 @@ fn slow_hook_does_not_end_kept_work() {
     let envelope = ended.envelope();
     assert_eq!(envelope["background"][0]["id"], "bg_1", "{ended:#?}");
     listed(&place, "bg_1");
-    // The receipt of the turn, and the receipt of the hook, which had to be stopped at the exit.
+    // These are the receipt of the turn, and the receipt of the hook. The hook had to be stopped at the exit.
     let stored = json(&on_store(&place, "receipt last --json").ok());
     let all = envelope["receipts"].as_array().expect("receipts");
     assert!(all.contains(&stored), "{envelope:#} {stored:#}");
@@ -336,7 +340,7 @@ fn unsaved_receipt_is_reported_as_lost() {
     place.assert_nothing_runs();
 }
 
-/// Regression: there was no warning, because the turn had been committed.
+/// Regression: because the turn had been committed, there was no warning.
 #[test]
 fn unsaved_background_receipt_is_reported() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! Stops and the store: a damaged one, another one, and the receipt in it.
+//! Stops and stores: a damaged store, a different store, and the receipt in the store.
 
 use allstop_core::SessionId;
 use allstop_log::session::stream_of;
@@ -112,7 +112,8 @@ async fn session_of_a_newer_version_is_named() {
     }
 }
 
-/// Regression: the receipt had another id, and named the end of the run as its cause.
+/// Regression: the receipt of the run had a different id from the receipt of the stop, and named the end of the run as
+/// the cause of the stop.
 #[test]
 fn stop_during_the_wait_for_background_work_is_that_of_the_run() {
     let place = Place::new();

@@ -9,7 +9,7 @@ use crate::support::{Ended, FACT_MAX, Place};
 /// Maximum connections of one command.
 const CONNECTIONS_MAX: usize = 8;
 
-/// A server whose answer to each request is written by `answer`, given the first line of the request.
+/// A server that calls `answer` to write the answer to each request. `answer` gets the first line of the request.
 #[expect(clippy::disallowed_methods, reason = "a server of a test")]
 fn serve(answer: fn(&str, &mut TcpStream)) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -51,7 +51,7 @@ fn answer_without_end_is_refused() {
         let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\n\r\n{\"tasks\": \"";
         let mut sent = stream.write_all(head.as_bytes());
         let chunk = vec![b'a'; 64 * 1024];
-        // Until the client closes the connection.
+        // The loop ends when the client closes the connection.
         while sent.is_ok() {
             sent = stream.write_all(&chunk);
         }

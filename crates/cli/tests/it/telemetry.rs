@@ -112,7 +112,7 @@ fn stop_is_in_the_metrics_and_in_the_trace_of_its_caller() {
     ] {
         assert!(seen.lines().any(|seen| seen == line), "{line} in {seen}");
     }
-    // The last spans are sent at the end of the process at the latest.
+    // The server sends its last spans before its process ends.
     assert_eq!(server.running.end_by(Signal::TERM).code, 143);
     let span = spans.recv_timeout(FACT_MAX).expect("a span");
     assert_eq!(span.trace_id, TRACE.to_be_bytes());

@@ -1,9 +1,9 @@
 //! Text that is broken into rows when it is written. The writer thread knows the width of the terminal at that moment.
 //!
 //! Invariants:
-//! 1. No row relies on the terminal to break it. Each row is narrower than the terminal, for the widest display that
-//!    any terminal gives its letters ([`widest`](super::text::widest)). Terminals disagree on emoji and on joined
-//!    letters, so a row with such letters may end a few columns earlier than necessary.
+//! 1. No row relies on the terminal to break it. Each row is narrower than the terminal, even on a terminal that
+//!    displays the row's letters with the greatest width ([`widest`](super::text::widest)). Terminals disagree on emoji
+//!    and on joined letters, so a row with such letters may end a few columns earlier than necessary.
 //! 2. A grapheme cluster is never split, and a word is split only if it is longer than a row.
 //! 3. Each row ends the colours that it begins, so a break between two rows leaves no partial sequence.
 
@@ -20,7 +20,7 @@ use row_break::break_rows;
 pub(crate) use row_break::last_boundary;
 pub use table::{CellAlign, FlowTable};
 
-/// Divisor of a row's width. A prefix wider than this part of the row is left out, so that the text has room.
+/// A prefix that is wider than the row's width divided by this number is left out, so that the text has room.
 const PREFIX_SHARE: usize = 2;
 /// Maximum columns of a rule. A longer rule adds no information.
 const RULE_COLUMNS_MAX: usize = 60;
@@ -91,7 +91,7 @@ pub trait OpenText: Send + Sync + std::fmt::Debug {
 impl FlowPart {
     /// The rows of the part, each without a line end.
     pub(crate) fn rows(&self, columns: usize) -> Vec<Styled> {
-        // The last column stays free, because some terminals wrap as soon as it is written.
+        // The last column stays free, because some terminals wrap the line as soon as the last column is written.
         let room = columns.saturating_sub(1).max(1);
         match self {
             Self::Line(line) => line.rows(room),

@@ -80,8 +80,8 @@ fn slice(line: &[Span], start: usize, end: usize) -> Vec<Span> {
     row
 }
 
-/// The last place at which a text can be cut, although the text after it is not known yet. The place is after the last
-/// blank, otherwise before the last cluster, or the end if the text is one cluster.
+/// The last place at which a text can be cut before the following text is known. This is the place after the last
+/// blank. A text without a blank is cut before its last cluster, or at its end if the text is a single cluster.
 pub(crate) fn last_boundary(text: &str) -> usize {
     if let Some(blank) = text.rfind(' ').filter(|at| at + 1 < text.len()) {
         return blank + 1;

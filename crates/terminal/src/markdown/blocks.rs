@@ -11,10 +11,11 @@ use super::inline::InlineText;
 use super::theme::AnswerTheme;
 use crate::{CellAlign, FlowLine, FlowPart, FlowTable, RowBreak, Span};
 
-/// Maximum nesting of lists and quotes. Deeper ones are drawn at this depth.
+/// Maximum nesting of lists and quotes. Lists and quotes that are nested more deeply are drawn at this depth.
 const DEPTH_MAX: usize = 12;
-/// Maximum number of lists and quotes that one line may begin. A line with more is not Markdown for human readers. The
-/// parser goes through all of them at each line, and drawing them costs as much again.
+/// Maximum number of lists and quotes that one line may begin. A line that begins more of them is not Markdown for
+/// human readers. The parser goes through all open lists and quotes at each line, and drawing them takes as much time
+/// again.
 const BEGUN_MAX: usize = 64;
 
 /// Content above a text.

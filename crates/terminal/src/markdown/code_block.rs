@@ -11,7 +11,7 @@ use crate::{FlowLine, FlowPart, RowBreak, Span};
 pub(super) struct CodeBlock {
     /// Letter and length of the fence.
     fence: (char, usize),
-    /// Number of blanks before the fence. As many are removed from each line.
+    /// Number of blanks before the fence. The same number of blanks is removed from each line.
     indent: usize,
     highlighter: CodeHighlighter,
 }

@@ -1,10 +1,11 @@
 //! Highlights code line by line, with syntect and the grammars of bat.
 //!
-//! The time of a line grows with the square of its length, and depends on its content. Measured in release: 1–80 ms for
-//! the first line of a language, whose expressions are compiled then; 0.1–0.5 ms for a line of usual code; and, of 58
-//! repeated patterns, up to 25 ms for a line of 200 bytes, or 66 ms in nine rare languages (Lisp, Typst …). Therefore
-//! only short lines are highlighted, and only for a limited time per answer. Each frame copies the position in a
-//! grammar. A copy takes 0.03 ms at most, because syntect limits the depth of its stack.
+//! The time of a line grows with the square of its length, and depends on its content. Times of a release build: the
+//! first line of a language takes 1–80 ms, because the expressions of the language are compiled at that time. A line of
+//! usual code takes 0.1–0.5 ms. Among 58 repeated patterns, the slowest line of 200 bytes takes 25 ms, or 66 ms in nine
+//! rare languages (Lisp, Typst …). Therefore only short lines are highlighted, and only for a limited time per answer.
+//! Each frame copies the position in a grammar. A copy takes 0.03 ms at most, because syntect limits the depth of its
+//! stack.
 
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
@@ -14,9 +15,9 @@ use syntect::parsing::{ParseState, Scope, ScopeStack, SyntaxSet};
 /// Maximum bytes of a highlighted line. Code for human readers has shorter lines, and longer lines take too long.
 const LINE_BYTES_MAX: usize = 200;
 
-/// Highlighting time for one answer: by the figures above, enough for 400 to 2,000 lines of usual code. An answer may
-/// arrive at once, and no stop is received during its processing. A bound on lines alone is not enough: forty short
-/// blocks in forty languages would take seconds.
+/// Maximum highlighting time for one answer. By the times above, this is enough for 400 to 2,000 lines of usual code. A
+/// whole answer may arrive at once, and no stop is received while the answer is processed. A limit on the number of
+/// lines is not enough: forty short blocks in forty languages would take seconds.
 const ANSWER_TIME_MAX: Duration = Duration::from_millis(200);
 
 /// The grammars: constant data of the library, unpacked once at the first block of code.

@@ -1,4 +1,4 @@
-//! The text of a line during the collection of its styles.
+//! The text of a line while its styles are collected.
 
 use anstyle::{Effects, Style as TextStyle};
 

@@ -14,18 +14,21 @@ use super::theme::AnswerTheme;
 use crate::flow::last_boundary;
 use crate::{FlowLine, FlowPart, OpenText, RowBreak, Span, Style};
 
-/// Maximum bytes of a line before it is shown in parts: some screens of text, and little text to parse again.
+/// A line with more bytes than this is shown in parts. This limit is some screens of text, and little text to parse
+/// again.
 const LINE_BYTES_MAX: usize = 4 * 1024;
-/// Maximum bytes of a block before it is shown in parts. A block is parsed again after each new line.
+/// A block with more bytes than this is shown in parts. A block is parsed again after each new line.
 const BLOCK_BYTES_MAX: usize = 8 * 1024;
-/// Maximum bytes of a block that is parsed at each line. A longer block is parsed only after it has grown by a share of
-/// its size. Otherwise, for lines of one letter, the work would grow with the square of their number.
+/// A block with at most this number of bytes is parsed at each line. A longer block is parsed only after it has grown
+/// by a part of its size. Otherwise, for lines of one letter, the work would grow with the square of the number of
+/// lines.
 const EAGER_BYTES_MAX: usize = 256;
-/// Divisor of that share of growth. The share is only a few lines, so a complete block is shown soon.
+/// A longer block is parsed after it has grown by its size divided by this number. This growth is only a few lines, so
+/// a complete block is shown soon.
 const PARSED_AGAIN: usize = 8;
-/// Processor time for the Markdown of one piece. No stop is received during that time, and a person notices a tenth of
-/// a second. A piece that a model streams takes a thousandth of it. A whole answer of unusual Markdown can take longer,
-/// and the rest of it is plain.
+/// Maximum processor time for the Markdown of one piece. No stop is received during that time, and a person notices a
+/// delay of a tenth of a second. A piece that a model streams takes a thousandth of this time. If a whole answer of
+/// unusual Markdown takes longer, the rest of the answer is shown as plain text.
 const PIECE_TIME_MAX: Duration = Duration::from_millis(30);
 /// Bytes of a table after which its columns keep their widths.
 const TABLE_BYTES_MAX: usize = 4 * 1024;
@@ -127,7 +130,8 @@ impl AnswerStream {
     /// continues below that output, in the same block of code or table.
     pub fn interrupt(&mut self) -> Vec<FlowPart> {
         let mut parts = Vec::new();
-        // Without a word, the line may be the beginning of a sign, such as that of an item or of a block of code.
+        // Without a complete word, the line may be the beginning of a sign, such as the sign of a list item or of a
+        // block of code.
         let blank = self.line.rfind(' ').map(|blank| blank + 1);
         let end = blank.filter(|end| self.line[..*end].contains(char::is_alphabetic));
         if let Some(end) = end {
@@ -181,7 +185,8 @@ impl AnswerStream {
 
     fn text_line(&mut self, line: &str, parts: &mut Vec<FlowPart>) {
         if self.piece_time > PIECE_TIME_MAX {
-            // In the rest, only fences are recognised, because a later piece may contain the end of a block of code.
+            // In the rest of a piece that takes too long, only fences are recognised. Fences matter because a later
+            // piece may contain the end of a block of code.
             return match CodeBlock::begin(line) {
                 Some(code) => {
                     self.flush(parts);

@@ -141,7 +141,7 @@ fn pieces_make_no_difference() {
     }
 }
 
-/// Bounds limit the kept text of an answer and the text that is parsed again.
+/// An answer stream keeps a limited amount of text, and parses a limited amount of text again for each piece.
 #[test]
 fn a_block_without_an_end_is_shown_in_parts() {
     let code = format!("```rust\n{}", "let a = 1;\n".repeat(2_000));
@@ -184,7 +184,7 @@ alpha │ starts the    │ 1
     );
 }
 
-/// Quotes and lists that are nested too deeply are drawn at the greatest depth, and leave no empty rows.
+/// Quotes and lists below the maximum depth are drawn at the maximum depth, without empty rows.
 #[test]
 fn deep_containers_take_one_row_each() {
     let quoted = plain(&format!("{}a\n", "> ".repeat(30)), 80);
@@ -251,7 +251,7 @@ fn interrupted_code_stays_code() {
     }
 }
 
-/// No word is lost, at any moment of the interruption.
+/// No word is lost, wherever in the text the interruption occurs.
 #[test]
 fn interruption_loses_nothing() {
     for at in (0..SAMPLE.len()).filter(|at| SAMPLE.is_char_boundary(*at)) {
@@ -320,7 +320,8 @@ mod alone {
             drop(stream.finish());
             let finished = processor_time().saturating_sub(began);
             drop((parts, open));
-            // The limit is exceeded only by copying the text: a few microseconds a line.
+            // The 80 ms do not include the time to copy the text. The copy takes a few microseconds for each line,
+            // which are added here.
             let lines = u32::try_from(answer.lines().count()).unwrap();
             let most = Duration::from_millis(80) + Duration::from_micros(10) * lines;
             assert!(

@@ -15,8 +15,8 @@ pub(crate) fn line(text: &str) -> Cow<'_, str> {
     terminal_text::escape(text, is_unsafe)
 }
 
-/// Writes the unsafe characters of a JSON text as JSON escapes. The values stay the same: outside of strings, JSON
-/// contains only line ends and tabs of these characters, and both stay.
+/// Writes the unsafe characters of a JSON text as JSON escapes. The values stay the same: outside of strings, the only
+/// unsafe characters of JSON are line ends and tabs, which are not escaped.
 pub fn json(text: &str) -> Cow<'_, str> {
     let is_wrong = |c: char| is_unsafe(c) && !matches!(c, '\n' | '\t');
     if !text.contains(is_wrong) {

@@ -1,7 +1,7 @@
 //! Text for a terminal. Text from outside is escaped on insertion, and only a style adds control sequences.
 //!
-//! A [`OutputQueue`](super::super::OutputQueue) takes no other text, so no caller can forget to escape it. Styled text
-//! leaves only through a queue. Therefore no caller can format it into a string and escape it twice.
+//! A [`OutputQueue`](super::super::OutputQueue) takes no other text, so no caller can forget to escape a text. Styled
+//! text leaves this type only through a queue. Therefore no caller can format it into a string and escape it twice.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -61,7 +61,7 @@ impl Styled {
         self.text.push('\n');
     }
 
-    /// Wraps the text in one of this crate's own control sequences. The last line end stays outside.
+    /// Wraps the text in one of this crate's own control sequences. The last line end stays outside the sequence.
     pub(super) fn within(mut self, begin: &str, end: &str) -> Self {
         let is_ended = self.text.ends_with('\n');
         self.text.truncate(self.text.len() - usize::from(is_ended));

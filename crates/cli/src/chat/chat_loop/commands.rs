@@ -260,8 +260,8 @@ struct CommandCall {
     name: Arc<str>,
 }
 
-/// Finds a call by its id, the beginning of its id, or the name of its tool. `None` selects the only call. A name
-/// without a matching call is returned as an id.
+/// Finds a call by its id, the beginning of its id, or the name of its tool. `None` selects the only call. If no call
+/// matches, returns `given` as an id.
 fn find_call(given: Option<&str>, calls: &[CommandCall]) -> Result<CallId, String> {
     let given = given.unwrap_or_default();
     if calls.iter().any(|call| call.id.as_str() == given) {

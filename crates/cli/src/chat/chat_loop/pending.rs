@@ -12,8 +12,8 @@ use crate::chat::state::{ChatEvent, MessageNumber};
 use crate::display::is_worth_showing;
 use allstop_remote::RemoteStop;
 
-/// Maximum number of remembered stops. The outcome of a stopped message follows its stop within a second, and no user
-/// requests more stops in that time.
+/// Maximum number of remembered stops. The outcome of a stopped message arrives within a second after the stop, and no
+/// user requests more than 16 stops in a second.
 const ASKED_STOPS_MAX: usize = 16;
 
 /// Result of work that the chat began.
@@ -81,7 +81,7 @@ impl ChatLoop<'_> {
 
     fn follow_stop(&mut self, stopping: SessionStop) {
         let id = &stopping.request().stop_id;
-        // The stop has joined another stop, whose receipt is awaited already. Both have the same receipt.
+        // This stop has joined another stop, so both have the same receipt. The chat already waits for this receipt.
         if self.stops.iter().any(|stop| stop.request().stop_id == *id) {
             return;
         }

@@ -78,8 +78,9 @@ impl ChatLoop<'_> {
         }
     }
 
-    /// Handles the beginning of a turn. The outcomes of earlier messages are known by then, and are shown first. If the
-    /// outcome of the new turn is known already, it stays in the queue until its place in the order.
+    /// Handles the beginning of a turn. At this time, the outcomes of all earlier messages are known, and are shown
+    /// first. If the outcome of the new turn's message is known too, this outcome returns to the queue and is shown
+    /// later.
     fn began(&mut self, number: Option<MessageNumber>) {
         let mut later = Vec::new();
         while let Some(done) = self.known() {

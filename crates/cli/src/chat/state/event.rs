@@ -46,13 +46,13 @@ pub(in crate::chat) enum ChatEvent {
     Waits(bool),
     /// Leaving would not end any running work.
     MayLeave,
-    /// The user has seen the names of the running work, which leaving stops.
+    /// The chat has named the running work that it would stop at its end.
     RunningWorkShown,
     /// The user is asked a question.
     Asked(TerminalQuestion),
     /// Names to complete a command with.
     Names(CompletionNames),
-    /// More of a question was shown.
+    /// A further part of a question was shown.
     ShownMore {
         /// The question.
         number: u64,

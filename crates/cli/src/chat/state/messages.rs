@@ -102,8 +102,8 @@ impl ChatMessages {
         }
     }
 
-    /// Withdraws the messages that wait after the stopped turn, the oldest first. If no turn runs, the stopped turn is
-    /// the turn of the first message.
+    /// Withdraws the messages that wait for turns after the stopped turn, and returns them from the oldest to the
+    /// newest. If no turn runs, the stop covers the first message, so the first message is not withdrawn.
     pub(super) fn withdraw(&mut self) -> Vec<(MessageNumber, String)> {
         let first = usize::from(self.turn.is_none());
         let (kept, withdrawn): (Vec<_>, Vec<_>) = self

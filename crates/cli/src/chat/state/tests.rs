@@ -81,8 +81,8 @@ fn is_leave(effects: &[ChatEffect]) -> bool {
     matches!(effects, [ChatEffect::AskToLeave])
 }
 
-/// Leaving first names the work that it would stop. An immediate second Ctrl-C counts as the same press; a much later
-/// one names the work again.
+/// A request to leave first names the work that the end of the chat would stop. A second Ctrl-C immediately after the
+/// first counts as the same press. A Ctrl-C much later names the work again.
 #[test]
 fn leaving_names_running_work_before_the_stop() {
     let mut chat = TestChat::new();
@@ -425,7 +425,7 @@ fn ctrl_c_right_after_a_quick_stop_does_not_leave() {
     assert!(is_leave(&chat.ctrl_c()));
 }
 
-/// The stop of a stubborn process tree takes longer than a second, so the time counts from the receipt.
+/// The stop of a stubborn process tree takes longer than a second, so the second counts from the receipt.
 #[test]
 fn ctrl_c_within_a_second_of_a_late_receipt_does_not_leave() {
     let mut chat = TestChat::new();

@@ -16,7 +16,7 @@ use crate::questions::permission_of;
 /// Result of a key.
 #[derive(Debug)]
 pub(super) enum InputResult {
-    /// The line has no result yet.
+    /// The key has not completed the line.
     Nothing,
     /// A message or a command was submitted. The text is the line as typed.
     Line(TypedLine, String),
@@ -223,7 +223,7 @@ impl TypedInput {
     }
 }
 
-/// Effects of a line that is no message.
+/// Effects of a line that is not a message.
 pub(super) fn effects_of(line: TypedLine, text: String) -> Vec<ChatEffect> {
     match line {
         TypedLine::Command(command) => vec![

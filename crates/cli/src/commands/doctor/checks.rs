@@ -27,7 +27,8 @@ use crate::shell_quote::quoted;
 
 /// Minimum free space for a long session, in bytes.
 const SPACE_MIN: u64 = 100 * 1024 * 1024;
-/// Maximum wait for the first event of the test request. Servers that load a model at the first request take this long.
+/// Maximum wait for the first event of the test request. A server that loads its model at the first request can need
+/// this long.
 const ONLINE_MAX: Duration = Duration::from_mins(1);
 /// Maximum tokens of the answer to the test request. Some servers reject a lower limit.
 const ONLINE_TOKENS_MAX: u64 = 16;

@@ -1,6 +1,6 @@
 //! `allstop doctor`: checks this machine and the configuration, and prints one line per check.
 //!
-//! A signal ends the command at once. Keepers then end the processes that it has started.
+//! A signal ends the command at once. Keepers then end the processes that the command has started.
 
 mod checks;
 mod row;
@@ -53,7 +53,7 @@ pub(crate) async fn doctor(args: &DoctorArgs, host: &ProcessHost) -> Result<u8, 
         stdout.json(&json, OutputPriority::Required);
     } else {
         let style = host.terminal.style(stdout.is_terminal());
-        // The last column stays free, because some terminals wrap as soon as it is written.
+        // The last column stays free, because some terminals wrap the line as soon as the last column is written.
         let columns = stdout.columns().map_or(usize::MAX, |columns| columns - 1);
         stdout.lines(row::render(&rows, style, columns), OutputPriority::Required);
     }

@@ -23,7 +23,7 @@ pub(crate) use try_out::{McpTrial, McpTrials};
 /// Runs the command.
 ///
 /// # Cancel safety
-/// Dropping the future of a test kills the server without a receipt.
+/// If the future of a server's test is dropped, the server is killed without a receipt.
 pub(crate) async fn mcp(args: &McpArgs, host: &ProcessHost) -> Result<Exit, CliError> {
     match &args.action {
         McpAction::List => list(args, host),

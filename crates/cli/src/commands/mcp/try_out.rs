@@ -56,7 +56,7 @@ impl McpTrials {
     /// If the future is dropped, the servers keep starting until [`McpTrials::end`].
     pub(crate) async fn run(&self) -> Vec<McpTrial> {
         let started = Instant::now();
-        // Only a stop refuses the start, and the receipt of that stop follows.
+        // The start is refused only after a stop. The caller then gets the receipt of this stop.
         let _refused = self.servers.start(&self.scope).await;
         let trial = |server: &Arc<McpServer>| McpTrial {
             name: server.name().to_string(),

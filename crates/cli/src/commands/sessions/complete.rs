@@ -9,9 +9,9 @@ use crate::args::StoreArgs;
 use crate::error::CliError;
 use crate::host::ProcessHost;
 
-/// Maximum number of offered sessions, because the user waits for them and reads through them.
+/// Maximum number of offered sessions. The number is small because the user waits for the list and reads it.
 const SESSIONS_MAX: usize = 20;
-/// Maximum letters of a first prompt. Together with an id they are shorter than a row.
+/// Maximum letters of a first prompt. A prompt of this length and an id fit into one row.
 const PROMPT_LETTERS_MAX: usize = 60;
 
 /// Returns a line for each session: its short id, a tab, and the beginning of its first prompt.

@@ -10,7 +10,7 @@ use crate::shell_command::SameFlags;
 /// Failure of a command on sessions.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum SessionsError {
-    /// No id of a session is or contains the given text.
+    /// No session id is equal to the given text, and no session id contains it.
     #[error("session `{given}` not found")]
     NotFound {
         /// The id as it was typed.
@@ -53,7 +53,7 @@ pub(super) enum SessionsError {
     Log(#[from] LogError),
 }
 
-/// Maximum number of matching sessions in an error. Users read these ids, and do not search them.
+/// Maximum number of matching sessions in an error. More ids would be too many to read.
 const MATCHES_MAX: usize = 8;
 
 /// Lists the newest matches, in the order of their ids, and counts the older ones.

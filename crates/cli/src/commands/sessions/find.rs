@@ -9,9 +9,10 @@ use crate::error::CliError;
 use crate::shell_command::SameFlags;
 use crate::short_id::{LAST, is_meant, short};
 
-/// Maximum number of similar ids in a hint. More ids would be a list.
+/// Maximum number of similar ids in a hint. A hint with more ids would be too long.
 const NEAR_MAX: usize = 3;
-/// Minimum similarity of an id in a hint; 1 is equality. Ids of the same hour share a third of their letters.
+/// Minimum similarity of an id in a hint; 1 is equality. Ids that were created in the same hour have a third of their
+/// letters in common.
 const NEAR_MIN: f64 = 0.8;
 
 /// Ids of all sessions.
@@ -20,7 +21,7 @@ async fn ids(log: &dyn Log) -> Result<Vec<SessionId>, LogError> {
     Ok(streams.iter().filter_map(|(s, _)| session_of(s)).collect())
 }
 
-/// Maximum digits of a number of the list. Longer numbers are parts of ids.
+/// Maximum digits of a number in the list of sessions. A longer number is a part of an id.
 const NUMBER_DIGITS_MAX: usize = 4;
 
 /// Sessions, the most recently active one first. Their numbers in the list count from 1 in this order.
@@ -30,8 +31,8 @@ pub(super) async fn newest_first(log: &dyn Log) -> Result<Vec<SessionSummary>, L
     Ok(sessions)
 }
 
-/// Parses a number of the list: up to four digits, and the first digit is not 0. `None` if `given` is not such a
-/// number.
+/// Parses a number in the list of sessions: up to four digits, and the first digit is not 0. `None` if `given` is not
+/// such a number.
 pub(super) fn list_number(given: &str) -> Option<usize> {
     let is_number = given.len() <= NUMBER_DIGITS_MAX && given.bytes().all(|b| b.is_ascii_digit());
     let number = given
@@ -108,7 +109,7 @@ fn near(wanted: &str, ids: &[SessionId]) -> Vec<String> {
     near.map(|(_, id)| id.to_string()).collect()
 }
 
-/// Similarity of `wanted` to a beginning of `id` with the same length.
+/// Similarity of `wanted` to the beginning of `id` that is as long as `wanted`.
 fn likeness(wanted: &str, id: &str) -> f64 {
     let beginning: String = id.chars().take(wanted.chars().count()).collect();
     if wanted.is_empty() {

@@ -18,7 +18,7 @@ const SHOWN_DEFAULT: usize = 20;
 /// Columns of a session's number, including the following gap.
 const NUMBER_COLUMNS: usize = 4;
 
-/// Minimum columns to which lines are cut. On narrower terminals, the lines are longer than the terminal.
+/// Minimum length, in columns, to which a line is cut. On a narrower terminal, such a line is longer than a row.
 const COLUMNS_MIN: usize = 16;
 
 /// Number of sessions to show; `None` if all are shown.

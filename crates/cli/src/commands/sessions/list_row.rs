@@ -16,8 +16,8 @@ use crate::display::{age, describe_stop_reason};
 use crate::host::ProcessHost;
 use crate::short_id::short;
 
-/// Number of first records that contain the first prompt. Only the opening, the settings and notes on work come before
-/// it.
+/// Number of records that are read from the beginning of a session to find the first prompt. Only the records of the
+/// opening, the settings and notes on work come before the first prompt.
 const FIRST_RECORDS: usize = 8;
 
 /// A session of the list, as `--json` prints it. Every key is always present.
@@ -48,7 +48,8 @@ pub(super) struct SessionRow<'a> {
 }
 
 impl<'a> SessionRow<'a> {
-    /// Reads the data that the summary lacks, from the session's first records and from its last compaction on.
+    /// Reads the data that the summary does not contain. Reads the first records of the session, and all records from
+    /// the last compaction on.
     ///
     /// # Errors
     /// If the store fails. The row of an unreadable session contains the problem instead.

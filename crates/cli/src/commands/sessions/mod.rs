@@ -1,8 +1,8 @@
 //! `allstop sessions`: reads sessions from the log while their owners write, and removes sessions.
 //!
-//! Listing and showing take no lock and change nothing, so both work while a run has the session open. A session is
-//! named by its id, by any part of the id that no other session has (the list shows the end), or by its number in the
-//! list.
+//! The commands `list` and `show` take no lock and change nothing, so both work while a run has the session open. The
+//! user names a session by its id, by a part of the id that no other id contains (the list shows the last letters), or
+//! by the session's number in the list.
 
 mod complete;
 mod error;
@@ -70,7 +70,7 @@ pub(crate) async fn sessions(
     let done = on_log(command, &*log, view, &flags, &mut print).await;
     done.map_err(|error| error.into_problem(&flags))?;
     for output in outputs {
-        // Most sessions have no long output.
+        // The folder rarely exists, because most sessions have no long output.
         drop(std::fs::remove_dir_all(output));
     }
     Ok(0)
@@ -96,8 +96,8 @@ pub(crate) async fn session_by_number(
     Ok(Some(id))
 }
 
-/// Opens the store, and returns it with the folder of the sessions' long output. Never creates a store: without a
-/// default store, returns an empty log.
+/// Opens the store, and returns it with the folder of the sessions' long output. Never creates a store: if the default
+/// store does not exist, returns an empty log.
 ///
 /// # Errors
 /// If a named store does not exist, or if the configuration or the store cannot be read.

@@ -94,7 +94,7 @@ pub(super) struct Work<'a> {
     /// True if the kernel reports that the work's process runs. `null` if the log names no process, or if the process
     /// is in another PID namespace.
     pub(super) alive: Option<bool>,
-    /// Process whose end ends the work.
+    /// Pid of the process that must end so that the work ends.
     pub(super) stop_pid: Option<u32>,
     pub(super) process: Option<&'a ProcessIdentity>,
     pub(super) keeper: Option<&'a ProcessIdentity>,

@@ -25,21 +25,21 @@ use crate::host::ProcessHost;
 use crate::shell_command::SameFlags;
 use allstop_remote::RemoteExtent;
 
-/// Maximum wait for a process to release its session. The process is ending, or it is another `allstop stop`, which
-/// takes at most its grace and the time for force.
+/// Maximum wait for a process to release its session. Such a process is about to end, or it is another `allstop stop`,
+/// which takes at most its grace and the time for force.
 const ENDING_MAX: Duration = Duration::from_secs(4);
 /// Maximum attempts to open the session. An attempt fails only if another process has opened the session since it was
 /// read.
 const OPENS_MAX: usize = 8;
-/// Pause between two checks within that time.
+/// Pause between two checks during a wait of at most [`ENDING_MAX`].
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Answers a stop of a session that has ended. `accepted` is the stop that the session's process accepted before its
-/// end.
+/// Answers a stop of a session that has ended. `accepted` is the stop that the session's process accepted before the
+/// process ended.
 ///
 /// # Errors
-/// If the store has no such session, or another process has it open, or a process accepted the stop but ended without
-/// an answer.
+/// If the store has no such session, if another process has the session open, or if a process accepted the stop but
+/// ended without an answer.
 ///
 /// # Cancel safety
 /// Dropping the future does not cancel the stop.
@@ -57,8 +57,8 @@ pub(super) async fn answer(
     if let Some(accepted) = accepted {
         let endings = state.turns().iter().filter_map(|turn| turn.ending.as_ref());
         let receipts = endings.filter_map(|ending| ending.receipt.as_ref());
-        // The session's last receipt follows the receipts of its turns: it may be from a later stop of more than a
-        // turn.
+        // The session's last receipt is searched first. It can be later than the receipts of all turns, because it may
+        // belong to a stop of more than a turn.
         let mut all = receipts.chain(state.last_receipt()).rev();
         if let Some(own) = all.find(|receipt| receipt.stop_id() == accepted) {
             let receipt = Receipt::clone(own);
@@ -67,8 +67,8 @@ pub(super) async fn answer(
                 problems: Vec::new(),
             });
         }
-        // A stop that found no work has no receipt in the log. An open turn means that the process did not write its
-        // end.
+        // A stop that found no work has no receipt in the log. But if a turn is still open in the log, the process
+        // ended before it wrote the end of the turn.
         if state.open_turn().is_some() {
             let message = format!(
                 "the process of session `{id}` accepted the stop, but ended without a receipt"
@@ -93,7 +93,7 @@ pub(super) async fn answer(
                 problems: Vec::new(),
             });
         }
-        // Another stop was first. The next attempt finds any work that it leaves.
+        // Another stop opened the session first. If it leaves work, the next attempt finds this work.
         state = read_ended(&*log, &id).await?;
     }
     dying_processes_gone(&id, &state, args, host).await?;
@@ -113,7 +113,8 @@ pub(super) async fn answer(
     })
 }
 
-/// Target of a stop with these arguments among the orphaned work; `None` if the arguments cover no orphaned work.
+/// The part of the orphaned work that a stop with these arguments covers; `None` if the arguments cover no orphaned
+/// work.
 fn target_of(state: &SessionState, args: &StopArgs) -> Option<StopTarget> {
     let mut left = scan_orphans(state);
     left.retain(|work| work.alive);
@@ -127,11 +128,11 @@ fn target_of(state: &SessionState, args: &StopArgs) -> Option<StopTarget> {
     }
 }
 
-/// Waits for the processes of a session whose owner was killed: keepers end them, which takes a moment if they are many.
-/// Background work that the stop does not cover is no part of that.
+/// Waits until the remaining processes of a session whose owner was killed have ended. Keepers end these processes,
+/// which takes a moment if there are many. Does not wait for background work that the stop does not cover.
 ///
 /// # Errors
-/// If some do not end.
+/// If some of these processes do not end.
 async fn dying_processes_gone(
     id: &SessionId,
     state: &SessionState,

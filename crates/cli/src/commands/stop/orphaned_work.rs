@@ -23,9 +23,9 @@ use allstop_remote::ProcessNumber;
 pub(super) struct OrphanedSessions(Vec<Session>);
 
 impl OrphanedSessions {
-    /// Of all sessions in the store that no process has open; with the sessions that a process without a socket has open,
-    /// perhaps another stop; and with the problems that prevent a stop, a line each. `known`, `asked`: as of
-    /// [`unreported_sessions`].
+    /// Opens all sessions of the store that have orphaned work and that no process has open. Returns three values: the
+    /// opened sessions; the ids of sessions that a process without a socket has open, perhaps another stop; and a line
+    /// for each problem that prevents a stop. `known` and `asked` are the same as for [`unreported_sessions`].
     ///
     /// # Errors
     /// If the store failed.
@@ -105,8 +105,8 @@ async fn open(
         sleep_after: None,
         ..SessionOptions::default()
     };
-    // The session receives no message, so it never calls the model. Without an agent the session could not record
-    // anything.
+    // This agent never calls the model, because the session receives no message. Without an agent, the session could
+    // not write records.
     let agent = Agent::builder(Arc::new(ScriptedModel::new(Vec::new()))).build();
     let sessions = Sessions::new(Arc::clone(log), scope, Arc::new(agent), options);
     sessions.resume(id).await

@@ -67,7 +67,7 @@ pub(crate) async fn watch(args: &WatchArgs, host: &ProcessHost) -> Result<u8, Cl
                         continue;
                     }
                 };
-                // A terminal that is gone cannot answer. The question stays open for others.
+                // If this terminal is gone, it cannot answer, and the question stays open for others.
                 let Some(answering) = view.answering(number) else { continue };
                 let params = AnswerParams {
                     session_id: target.session.clone(),

@@ -259,7 +259,7 @@ impl WatchView {
     }
 }
 
-/// Text of an event that is a fact, as the terminal of its session shows it.
+/// Text of an event that reports a fact. The terminal of the session shows the same text.
 fn describe_fact(event: &WatchEvent) -> Option<String> {
     match event {
         WatchEvent::Recorded { record } => recorded::describe(record, false),

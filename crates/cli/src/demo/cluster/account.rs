@@ -104,7 +104,7 @@ pub(super) fn proofs(
     let state = |task: &SentTask| {
         let mut found = listed.iter().filter(|(id, _)| *id == task.id);
         let first = found.next();
-        // A task with a second entry does not count.
+        // A task that is in the list twice does not count.
         first
             .filter(|_| found.next().is_none())
             .and_then(|(_, state)| state.clone())

@@ -37,7 +37,7 @@ pub(super) async fn signs_of_life(path: &Path) -> u64 {
     u64::from(sign() != before)
 }
 
-/// Lines of the ledger, and the number of times that each occurs.
+/// Lines of the ledger, and the number of times that each line occurs.
 pub(super) fn ledger(path: &Path) -> BTreeMap<String, u64> {
     let mut lines = BTreeMap::new();
     for line in fs::read_to_string(path).unwrap_or_default().lines() {

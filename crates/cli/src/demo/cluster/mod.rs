@@ -57,7 +57,7 @@ pub(super) async fn play(
 
     let over = Cause::new(CauseKind::Parent).detail("the demo is over");
     let last = root.stop(StopRequest::new(Extent::Process, over)).await;
-    // Idle keepers wait for another command.
+    // Closes the keepers, because an idle keeper waits for another command.
     host.keepers.close();
     if let Err(why) = folder.remove().await {
         report.left(&why);

@@ -8,7 +8,7 @@ use crate::host::variable;
 
 use super::process::DemoLauncher;
 
-/// Oldest version with a time to live per message, which the store needs.
+/// Oldest version that supports a time to live for each message. The store needs this feature.
 const VERSION_MIN: (u32, u32) = (2, 11);
 
 /// Maximum wait for the version.

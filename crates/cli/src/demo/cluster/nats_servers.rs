@@ -157,10 +157,10 @@ fn leader_in(answer: &Value) -> Option<String> {
     records["cluster"]["leader"].as_str().map(str::to_owned)
 }
 
-/// Addresses with free ports, all different, on this process's own host of 127.0.0.0/8.
+/// Addresses with different free ports on one host. The host is an address of 127.0.0.0/8 that only this process uses.
 ///
-/// A connection of another program may take a port of 127.0.0.1 before the server starts. No other program uses this
-/// host. Only Linux binds all of 127.0.0.0/8, so other systems use 127.0.0.1.
+/// On 127.0.0.1, a connection of another program could take a port before the server starts. No other program uses the
+/// host of this process. Only Linux can bind all addresses of 127.0.0.0/8, so other systems use 127.0.0.1.
 fn free_addresses(count: usize) -> std::io::Result<Vec<SocketAddr>> {
     let host = if cfg!(target_os = "linux") {
         let [_, high, middle, low] = std::process::id().to_be_bytes();

@@ -49,7 +49,7 @@ pub(super) struct DemoProcess {
 impl DemoLauncher {
     pub(super) fn new(host: &ProcessHost, scope: &Scope, folder: &Path) -> Result<Self, CliError> {
         let mut hidden = ProcessHost::secret_variables(&[]);
-        // The processes of the demo depend only on their flags.
+        // Removes these variables, so that the processes of the demo depend only on their flags.
         for prefix in ["ALLSTOP_", "OTEL_"] {
             hidden.extend(variables_with_prefix(prefix));
         }
@@ -107,7 +107,7 @@ impl DemoLauncher {
     }
 }
 
-/// Reads the output until the tree is empty, and keeps its end.
+/// Reads the output until the tree is empty, and keeps the last part of the output.
 async fn read(mut reader: OutputReader, output: watch::Sender<String>) {
     let mut buffer = [0; 4096];
     let mut has_exited = false;

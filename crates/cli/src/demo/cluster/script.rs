@@ -41,7 +41,8 @@ impl DemoFiles {
 /// Tasks whose shell ignores SIGTERM and shows signs of life until it is killed.
 pub(super) const STUBBORN: [&str; 3] = ["stubborn-1", "stubborn-2", "stubborn-3"];
 
-/// Tasks that write a line into the ledger: at the start, while a lease runs out, and around the loss of a server.
+/// Tasks that write a line into the ledger: some at the start, some while a lease runs out, and some before and after
+/// the loss of a server.
 pub(super) const FIRST_ENTRIES: [&str; 4] = ["entry-1", "entry-2", "entry-3", "entry-4"];
 pub(super) const LEASE_ENTRIES: [&str; 2] = ["entry-5", "entry-6"];
 pub(super) const SERVER_ENTRIES: [&str; 2] = ["entry-7", "entry-8"];

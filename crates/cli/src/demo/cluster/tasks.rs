@@ -14,7 +14,8 @@ use crate::tasks::find::{FoundTask, newest};
 /// Maximum wait for the acknowledgement of a message, with retries. The limit is longer than the election of a leader.
 const SEND_MAX: Duration = Duration::from_secs(25);
 
-/// Maximum tasks of the list. The limit is greater than the number of sent tasks, so that the list shows surplus tasks.
+/// Maximum tasks of the list. The limit is greater than the number of sent tasks, so that the list would also show
+/// tasks that the demo has not sent.
 const LIST_MAX: usize = 100;
 
 /// A client of the front end, and the tasks that it has sent.

@@ -53,7 +53,7 @@ impl DemoWorkers {
             let args = args.iter().map(|arg| (*arg).to_owned());
             launcher.start(name, &launcher.allstop, args.chain(shared.iter().cloned()))
         };
-        // The front end creates the streams.
+        // The front end starts first, because it creates the streams.
         let mut front = start("front end", &["serve", "--listen", "127.0.0.1:0"])?;
         front.started().await?;
         let address = front.line("listening on ", READY_MAX).await?;

@@ -16,12 +16,12 @@ use allstop_tools::{CallProgress, DiffLine, FileChange};
 use super::super::change::{change_counts, change_lines};
 use super::super::labels;
 
-/// Columns for a call if no terminal provides a width.
+/// Width of a call's row, in columns, if no terminal provides a width.
 const COLUMNS_DEFAULT: usize = 100;
-/// Columns for the beginning of an error, after the line of the failed call.
+/// Maximum columns of an error's beginning, which is shown below the row of the failed call.
 const ERROR_COLUMNS: usize = 120;
-/// Minimum columns for a call's label next to the rest of its row, enough to recognise the call. With fewer columns,
-/// the rest moves below the label.
+/// Minimum width, in columns, of a call's label if the label shares a row with other text. This width is enough to
+/// recognise the call. With less space, the other text moves below the label.
 const LABEL_COLUMNS_MIN: usize = 16;
 
 #[derive(Debug)]
@@ -95,7 +95,8 @@ impl CallEnd<'_> {
         (symbol, role, word.into())
     }
 
-    /// Outcome of a call with an answer. Its command may have failed anyway, or may continue in the background.
+    /// Outcome of a call that was answered. The command of the call may still have failed, or may continue in the
+    /// background.
     fn answered(&self) -> (Symbol, TextRole, Cow<'_, str>) {
         let last = self.content.lines().next_back().unwrap_or_default();
         let exit = last
@@ -155,7 +156,8 @@ impl CallLines {
         }
     }
 
-    /// Shows that a stop has begun, which uses force at this time; `None` if the stop has its receipt.
+    /// Shows that a stop has begun. The stop uses force at the time `force_at`, which is `None` after the receipt of
+    /// the stop has arrived.
     pub(super) fn stopping(&mut self, force_at: Option<Instant>) {
         self.force_at = force_at;
         self.show();
@@ -187,7 +189,7 @@ impl CallLines {
         self.show();
     }
 
-    /// Hides the model's line, because its text is visible from now on.
+    /// Hides the model's line, because the model's text is visible from now on.
     pub(super) fn model_speaks(&mut self) {
         if let Some(model) = self.model.as_mut().filter(|model| model.shown) {
             model.shown = false;

@@ -49,8 +49,8 @@ pub(crate) struct LiveView {
     text: StepText,
     /// Stream of the answer, if the terminal supports control sequences.
     stream: Option<AnswerStream>,
-    /// Answer that may still be rejected, because a guardrail refuses it or it cannot be committed. A terminal has
-    /// already shown it by then; a file never receives it.
+    /// Answer that may still be rejected: a guardrail may refuse it, or it may be impossible to commit it. At this
+    /// time, a terminal has already shown the answer. A file receives the answer only after it is final.
     held: Option<Arc<str>>,
     calls: CallLines,
 }
@@ -98,7 +98,8 @@ impl LiveView {
         self.calls.end();
     }
 
-    /// Shows that a stop has begun, which uses force at this time; `None` if the stop has its receipt.
+    /// Shows that a stop has begun. The stop uses force at the time `force_at`, which is `None` after the receipt of
+    /// the stop has arrived.
     pub(crate) fn stopping(&mut self, force_at: Option<Instant>) {
         if force_at.is_some() {
             self.finish_line();
@@ -241,8 +242,8 @@ impl EventView for LiveView {
     }
 
     fn missed(&mut self, _count: u64) {
-        // The view cannot know which events it missed. The answer of a step fills its gaps, and the ends of calls show
-        // which calls ran.
+        // The view cannot know which events it missed. Later events make up for this: the answer of a step contains the
+        // missed text, and the ends of calls show which calls ran.
         self.text.missed();
     }
 }

@@ -9,7 +9,8 @@ use super::super::labels;
 use super::left::is_outside;
 use super::row::{pids, sign};
 
-/// Number of lines above which items share a line even if their labels differ: about as many as a reader takes in.
+/// If a receipt needs more than this number of lines, items with different labels share a line. A reader can understand
+/// about this many lines at once.
 const LINES_MAX: usize = 12;
 
 /// Indent of the lines below the first one of an item.

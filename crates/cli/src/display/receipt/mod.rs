@@ -22,7 +22,7 @@ pub(crate) const RECEIPT_WIDTH_DEFAULT: usize = 100;
 /// Minimum columns of a receipt; fewer are unreadable.
 const COLUMNS_MIN: usize = 20;
 
-/// True if a receipt contains news. The receipt of a failure has none if it covers no work.
+/// True if a receipt contains something new for the user. The receipt of a failure is not new if it covers no work.
 pub(crate) fn is_worth_showing(receipt: &Receipt) -> bool {
     !receipt.items().is_empty() || receipt.cause().kind != CauseKind::Failure
 }

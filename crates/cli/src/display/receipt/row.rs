@@ -8,9 +8,9 @@ use allstop_terminal::{Style, Styled, Symbol, TextRole, styled};
 use super::super::labels;
 use super::left::is_outside;
 
-/// Columns for a name. A longer command is identified by its id.
+/// Maximum columns of a name. A longer command is cut, and its id identifies it.
 const NAME_COLUMNS: usize = 36;
-/// Minimum columns for the details of an item. Fewer would leave one word per line.
+/// Minimum columns for the details of an item. With fewer columns, each line would contain only one word.
 const DETAIL_COLUMNS_MIN: usize = 24;
 
 /// One item, split into cells.

@@ -41,7 +41,8 @@ pub(super) fn sentence(receipt: &Receipt) -> String {
     let after = after.map_or(String::new(), |ms| {
         format!(" in {}", labels::milliseconds(ms.as_f64()))
     });
-    // In `because the run has ended in 2 ms`, the time would seem to belong to the run.
+    // A reader would misunderstand `because the run has ended in 2 ms`: the 2 ms are the time of the stop, not of the
+    // run.
     let said = match stopped.strip_prefix("stopped because ") {
         Some(why) => format!("stopped{after} because {why}"),
         None => format!("{stopped}{after}"),

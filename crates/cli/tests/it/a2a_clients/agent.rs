@@ -14,9 +14,10 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tokio::sync::watch;
 
-/// Steps separated by `;`. `chunks N`: the next N numbers, one event each. `gate NAME`: waits until the client opens
-/// it. `ignore`: ignores a stop until force ends it. `parts`: an artifact with the parts of the message. `reply`: a
-/// message instead of a task. `ask`, `complete`, `fail`: states of the task.
+/// The steps are separated by `;`. `chunks N`: emits the next N numbers, one event each. `gate NAME`: waits until the
+/// client opens this gate. `ignore`: ignores a stop until force ends the task. `parts`: emits an artifact with the
+/// parts of the message. `reply`: answers with a message instead of a task. `ask`, `complete`, `fail`: set the state of
+/// the task.
 pub(super) struct SteppedAgent(pub(super) ClientChannel);
 
 /// Facts that clients request and gates that they open, outside the protocol.

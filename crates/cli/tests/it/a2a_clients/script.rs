@@ -26,7 +26,8 @@ impl Client {
         }
     }
 
-    /// Script of the client, with the part on its path; `None` if the part is excluded on this machine.
+    /// Command that runs the script of the client, with the external part on the script's path; `None` if the part is
+    /// excluded on this machine.
     fn command(self) -> Option<Command> {
         let part = part(self.part())?;
         Some(match self {

@@ -1,4 +1,5 @@
-//! Gaps that were measured in the official runtime, each with the unmodified Python SDK. Allstop has no such gap.
+//! Gaps that were measured in the official runtime. The tests use the unmodified Python SDK, and show that Allstop does
+//! not have these gaps.
 
 use super::script::{Sdk, run_scenarios};
 

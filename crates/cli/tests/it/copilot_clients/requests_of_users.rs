@@ -2,7 +2,8 @@
 
 use super::script::{Sdk, run_scenarios};
 
-/// The handler's trace context is not cancelled. A late answer of the handler is accepted without effect.
+/// The abort does not cancel the handler's trace context. If the handler answers later, its answer is accepted but has
+/// no effect.
 #[test]
 fn abort_reaches_the_handlers() {
     run_scenarios(
@@ -14,7 +15,7 @@ fn abort_reaches_the_handlers() {
     );
 }
 
-/// The result is true for a running call, and false the second time. Its siblings and the turn continue.
+/// The result is true if the call was running, and false for a repeated request. The other calls and the turn continue.
 #[test]
 fn one_call_is_cancelled_by_its_id() {
     run_scenarios(

@@ -20,13 +20,14 @@ pub(super) enum Sdk {
 }
 
 impl Sdk {
-    /// Script of the SDK, with the part on its path; `None` if the part is excluded on this machine.
+    /// Command that runs the script of the SDK, with the external part on the script's path; `None` if the part is
+    /// excluded on this machine.
     fn command(self) -> Option<Command> {
         Some(match self {
             Self::Python => {
                 let mut command = Command::new("python3");
                 let part = part("copilot_python")?;
-                // Prevents compiled files next to the scripts.
+                // Prevents Python from writing compiled files next to the scripts.
                 command.arg("-B").arg(script("python"));
                 command.env("PYTHONPATH", part);
                 command

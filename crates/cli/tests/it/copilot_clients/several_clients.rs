@@ -1,4 +1,4 @@
-//! Clients on a port: several in one session, killed ones, and one that never reads.
+//! Clients on a port: several clients in one session, killed clients, and a client that never reads.
 
 use super::script::{Sdk, run_scenarios};
 

@@ -117,7 +117,7 @@ fn all_streams_are_closed() {
         shown.stdout.contains("\"last_stop_reason\": \"completed\""),
         "{shown:#?}"
     );
-    // A closed descriptor number must not be reused for the store.
+    // The store must not get the descriptor number of a closed stream.
     let store = std::fs::read(place.store()).expect("a store");
     assert!(store.starts_with(b"SQLite format 3\0"));
 }
@@ -154,7 +154,7 @@ fn a_signal_ends_the_wait_for_a_reader() {
         let (reader, writer) = pipe().expect("a pipe");
         let run = place.run_script(&long_answer()).arg("hello").stdout(writer);
         let running = run.start();
-        // The turn is over. The signal stops no work, because only the output is pending.
+        // The turn is over. Only the output is pending, so the signal stops no work.
         eventually("the answer is in the log", || {
             let list = place.sessions().args("list --json").end();
             list.stdout

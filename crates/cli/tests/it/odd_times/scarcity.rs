@@ -9,7 +9,8 @@ use crate::support::{Ended, FACT_MAX, Place};
 
 const SCRIPT: &str = "replies: [{calls: [{tool: shell, arguments: {command: echo x}}, {tool: list, arguments: {}}]}, {text: Hello.}]";
 
-/// Without one resource, the process ends without a panic, and its only envelope reports whether it has done its work.
+/// If one resource is missing, the process ends without a panic and prints a single envelope. The envelope reports
+/// whether the process has done its work.
 #[track_caller]
 fn check(given: impl std::fmt::Debug, place: &Place, ended: &Ended) {
     place.assert_nothing_runs();
@@ -27,7 +28,7 @@ fn check(given: impl std::fmt::Debug, place: &Place, ended: &Ended) {
 
 #[test]
 fn no_more_threads() {
-    // The check at the start takes and releases the first threads, so the threads after it are tested too.
+    // The check at the start takes and releases the first threads. The test also lets later threads fail.
     for after in [0, 5].into_iter().chain(11..40) {
         let place = Place::new();
         let fault = Fault::new(&place, &format!("thread * EAGAIN skip={after}"));
@@ -36,8 +37,8 @@ fn no_more_threads() {
     }
 }
 
-/// A user with few processes, threads included. Root has no such limit, so the test uses a user without other
-/// processes.
+/// A user who may have only a few processes; threads count as processes. Root has no such limit, so the test uses a
+/// user without other processes.
 #[test]
 fn no_more_processes() {
     let uid = 300_000 + std::process::id() % 100_000;
@@ -84,8 +85,8 @@ fn no_more_descriptors() {
     }
 }
 
-/// The start names the missing resource and the remedy. Otherwise the first failing part would be blamed: the script,
-/// the store, or a bug.
+/// The error of the start names the missing resource and the remedy. An error of the first part that fails would be
+/// misleading: it would name the script, the store, or a bug.
 #[track_caller]
 fn check_remedy(given: impl std::fmt::Debug, ended: &Ended, remedy: &str) {
     let envelope = ended.envelope();

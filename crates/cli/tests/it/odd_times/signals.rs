@@ -42,7 +42,7 @@ fn at_its_very_birth() {
         let ended = running.end(FACT_MAX);
         assert_eq!(ended.code, 130, "{ended:#?}");
         assert_eq!(ended.stderr, "", "{ended:#?}");
-        // Without an envelope, the system has killed the process before its handlers existed.
+        // If there is no envelope, the system killed the process before the process had installed its handlers.
         if !ended.stdout.is_empty() {
             ended.envelope();
         }
@@ -68,7 +68,8 @@ fn while_the_prompt_is_read() {
     }
 }
 
-/// A stop of everything between the commit of one turn and the next message is not reported as a failure to send.
+/// A stop of the whole process arrives after the commit of one turn and before the next message. The run must not
+/// report a failure to send the message.
 #[test]
 fn between_two_turns_beside_background_work() {
     for _ in 0..8 {
@@ -101,7 +102,7 @@ fn while_background_work_is_waited_for() {
     assert_eq!(ended.code, 130, "{ended:#?}");
     let lines = ended.lines();
     let envelope = &lines[lines.len() - 1];
-    // The turn is committed, and the run was cancelled during its wait. Reason and exit code agree.
+    // The turn was committed, and the wait of the run was cancelled. The stop reason and the exit code must agree.
     assert_eq!(envelope["stop_reason"], "cancelled");
     assert_eq!(envelope["output"], "done");
     assert_eq!(envelope["receipt"]["cause"]["kind"], "user", "{envelope:#}");
@@ -206,7 +207,8 @@ replies:
         assert!(after < Duration::from_millis(500), "{after:?}");
     }
 
-    /// One grace bounds both. The background work gets no second grace after the turn's.
+    /// One grace bounds the stop of the turn and the stop of the background work. The background work does not get a
+    /// second grace.
     #[test]
     fn a_deadline_while_the_turn_and_its_background_work_resist() {
         const TIMEOUT: Duration = Duration::from_secs(1);

@@ -14,7 +14,7 @@ const MOMENT_MAX: Duration = Duration::from_millis(700);
 /// Latest time of a second stop after the first.
 const SECOND_MAX: Duration = Duration::from_millis(400);
 
-/// Script with a turn for each prompt that begins with one of the words.
+/// Script with one turn for each of the words. A prompt runs the turn of its first word.
 pub(super) const SCRIPT: &str = r#"
 turns:
   - when: quick

@@ -19,7 +19,7 @@ pub(super) fn after_round(stopped: &mut StoppedSession, round: &FinishedRun) -> 
         "a panic".into()
     })?;
     let keeps = round.case.flags.contains(&"--keep-background");
-    // A killed run may have printed its envelope before.
+    // A run may have printed its envelope before it was killed.
     if round.owes_nothing && agreement::envelope(&round.ended).is_err() {
         stopped.count("killed");
         let gone = within(OUTLIVES_MAX, || {
@@ -63,7 +63,7 @@ fn check_cause(round: &FinishedRun, envelope: &Value) -> Result<(), String> {
         allowed.push(124);
     }
     let error = envelope["error"]["kind"].as_str();
-    // A retry after the deadline is not awaited.
+    // The run does not wait for a retry that would begin after the deadline.
     let no_time = error == Some("unavailable") && round.case.timeout_ms.is_some();
     if no_time || error.is_some() && (round.case.is_remote || !round.case.faults.is_empty()) {
         allowed.push(1);
@@ -111,7 +111,8 @@ fn check_run(
         return untrue("a turn came after one that was not completed");
     }
     if ended["stop_reason"].is_null() {
-        // The record of a stopped turn's end was not written. The next open of the session ends the turn.
+        // The record that ends the stopped turn was not written. The next open of the session writes the end of the
+        // turn.
         return if round.case.faults.is_empty() {
             untrue("no ending")
         } else {
@@ -171,7 +172,7 @@ fn find_session(stopped: &mut StoppedSession) {
         let listed: Value = serde_json::from_str(&listed.stdout).unwrap_or_default();
         stopped.session = listed["sessions"][0]["session_id"].as_str().map(Into::into);
     }
-    // A killed run may have begun turns.
+    // A killed run may have begun further turns.
     if let Some(session) = &stopped.session
         && let Ok(log) = agreement::log_of(&stopped.place, session)
     {

@@ -2,8 +2,8 @@
 //! reports agree with the remaining processes, with its log, and with the next run's request.
 //!
 //! Long run: `ALLSTOP_TEST_STOPS=10000 cargo test -p allstop-cli --test it random_stops::stops -- --nocapture`. With
-//! stalls: `ALLSTOP_TEST_STALLS=2000 … random_stops::stalls`. `ALLSTOP_TEST_SEED` repeats a case, and
-//! `ALLSTOP_TEST_LIFE` in addition runs it alone.
+//! stalls: `ALLSTOP_TEST_STALLS=2000 … random_stops::stalls`. `ALLSTOP_TEST_SEED` repeats the cases of a seed. If
+//! `ALLSTOP_TEST_LIFE` is also set, only the session with this number runs.
 
 mod case;
 mod checks;
@@ -20,7 +20,7 @@ use stopped_session::{ROUNDS, StoppedSession};
 /// Number of stopped runs, unless the environment sets another number.
 const STOPS: u64 = 40;
 
-/// Sessions that run concurrently. There are more than processors, because the sessions wait most of the time.
+/// Sessions that run concurrently. There are more sessions than processors, because a session waits most of the time.
 const AT_ONCE: u64 = 4;
 
 /// Sessions between two progress lines of a long run.

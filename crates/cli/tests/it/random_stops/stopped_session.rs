@@ -43,9 +43,10 @@ pub(super) struct StoppedSession {
 pub(super) struct FinishedRun {
     pub(super) case: Case,
     pub(super) ended: Ended,
-    /// The signals that the run may have received first.
+    /// The signals of which any may have been the first that the run received.
     pub(super) first: Vec<Signal>,
-    /// True if the run got SIGKILL, or a signal before it had a handler. Such a run need not print an envelope.
+    /// True if the run received SIGKILL, or received a signal before it had a handler for this signal. Such a run need
+    /// not print an envelope.
     pub(super) owes_nothing: bool,
 }
 
@@ -151,8 +152,8 @@ impl StoppedSession {
     }
 }
 
-/// Signals count as one, in any order, if they are closer together than this, plus the time that the run waited for a
-/// processor.
+/// Several signals count as one if the time between them is shorter than this. The time that the run waited for a
+/// processor is added to this limit. The order of the signals does not matter.
 const ONE_SIGNAL: Duration = Duration::from_millis(100);
 
 type Stopped = (Ended, Vec<Signal>, Option<Instant>, bool, Duration);

@@ -91,8 +91,8 @@ fn the_connect() {
         .check(&RunStopMethod::ALL);
 }
 
-/// True if the process has a socket to the address that has sent its SYN and got no answer. The table covers the whole
-/// machine.
+/// True if the process has a socket that has sent its SYN to this address and got no answer. The table contains the
+/// sockets of the whole machine.
 fn is_connecting(pid: i32, address: SocketAddr) -> bool {
     let table = fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap_or_default();
     let to = format!("0100007F:{:04X} 02 ", address.port());
@@ -108,8 +108,8 @@ fn is_connecting(pid: i32, address: SocketAddr) -> bool {
     })
 }
 
-/// A server that accepts the connection, reads the greeting, and never answers. The receipt cannot contain the
-/// connection yet.
+/// A server that accepts the connection, reads the greeting, and never answers. The receipt cannot yet contain the
+/// connection.
 #[test]
 fn the_handshake_of_tls() {
     let begin = |place: &Place, args: &str| {
@@ -117,7 +117,7 @@ fn the_handshake_of_tls() {
         let address = listener.local_addr().expect("it is bound");
         let running = against(place, &format!("https://{address}/v1"), args).start();
         let (mut socket, _) = listener.accept().expect("a connection");
-        // A run that was cut by its deadline sends no greeting.
+        // If a deadline ended the run early, the run sends no greeting.
         let _greeting = socket.read(&mut [0; 64]);
         HangingRun::from(running).holding((socket, listener))
     };

@@ -1,4 +1,5 @@
-//! Stalls of `/proc`: reading the command line or environment of a process whose memory map is locked hangs.
+//! Stalls of `/proc`. A read of a process's command line or environment hangs while the memory map of the process is
+//! locked.
 
 use std::fs;
 
@@ -7,7 +8,8 @@ use super::stop_method::RunStopMethod;
 use crate::support::Place;
 use crate::support::fault::Fault;
 
-/// Ignores SIGTERM, and has another process in a separate session. Creates the file `ready`, with its pid.
+/// A command that ignores SIGTERM and starts another process in a separate session. The command writes its pid to the
+/// file `ready`.
 fn stubborn(place: &Place) -> String {
     format!(
         "trap \"\" TERM; setsid sleep 600 & sleep 600 & echo $$ > {}; wait",
@@ -72,7 +74,7 @@ fn the_environment_of_background_work() {
     Stall::new(|place, args| hung(place, args, "environ", true)).check(&RunStopMethod::ALL);
 }
 
-/// Background work that is to be kept runs during the stop of the turn.
+/// Background work that the run must keep. It continues to run during the stop of the turn.
 #[test]
 fn the_command_line_of_a_bystander() {
     let begin = |place: &Place, args: &str| {

@@ -35,7 +35,7 @@ impl From<Running> for HangingRun {
 }
 
 impl HangingRun {
-    /// Waits until the run hangs, which `fact` detects. The run may end earlier, by its deadline.
+    /// Waits until `fact` detects that the run hangs. If the deadline comes first, the run may end before that.
     #[track_caller]
     pub(super) fn once(self, what: &str, mut fact: impl FnMut() -> bool) -> Self {
         let there = within(FACT_MAX, || {
@@ -86,7 +86,7 @@ impl HangingRun {
 /// Expected end of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ExpectedEnd {
-    /// The run ends as its way to stop describes.
+    /// The run ends as expected for its stop method.
     Stopped,
     /// The turn was committed before the stop, and stays committed.
     Committed,
@@ -162,7 +162,7 @@ impl Stall {
         }
     }
 
-    /// Sets a text that the output must not contain, because it would be false.
+    /// Sets a text that must not be in the output, because the text would be false.
     pub(super) const fn no_word_of(self, unsaid: &'static str) -> Self {
         Self {
             unsaid: Some(unsaid),
@@ -170,7 +170,7 @@ impl Stall {
         }
     }
 
-    /// Stops such a run in every way, each way in a separate run, all concurrently.
+    /// Stops such a run with every method. Each method gets a separate run, and all runs are concurrent.
     #[track_caller]
     pub(super) fn check(self, methods: &[RunStopMethod]) {
         let broken: Vec<String> = std::thread::scope(|threads| {
@@ -244,7 +244,7 @@ impl Stall {
             };
         }
         if receipt.is_null() {
-            // A busy machine may not have reached this point before the deadline.
+            // On a busy machine, the deadline may have come before this point was reached.
             let may_be = self.item.is_none() || method == RunStopMethod::Timeout;
             return ensure(may_be, || "no receipt of what hung".into());
         }
@@ -252,7 +252,8 @@ impl Stall {
             return Ok(());
         }
         let [kind, detail] = method.cause();
-        // A completed run may end without a stop before the deadline. Work that it stops then has that cause.
+        // A completed run may reach its end before the deadline. If it then stops other work, the end of the run is the
+        // cause of this stop.
         let by_itself = reason == "completed" && method == RunStopMethod::Timeout;
         if !by_itself && (receipt["cause"]["kind"] != kind || receipt["cause"]["detail"] != detail)
         {
@@ -265,7 +266,7 @@ impl Stall {
                 .item
                 .map_or(Ok(()), |item| check_item(method, receipt, item));
         }
-        // Under a second Ctrl-C, or without processor time, there may be no time for a proof.
+        // After a second Ctrl-C, or if the run got no processor time, the time may be too short for a proof.
         let has_no_time = method == RunStopMethod::CtrlCTwice || starved > STARVED;
         let may_be_left = !self.is_quiet || has_no_time;
         ensure(may_be_left, || "not quiet".into())
@@ -302,7 +303,7 @@ fn check_item(
     let items = receipt["items"].as_array().map_or(&[][..], Vec::as_slice);
     let item = items.iter().find(|item| item["kind"] == kind);
     let Some(item) = item else {
-        // A busy machine may not have reached this point before the deadline.
+        // On a busy machine, the deadline may have come before this point was reached.
         return ensure(method == RunStopMethod::Timeout, || {
             format!("no {kind} in the receipt")
         });

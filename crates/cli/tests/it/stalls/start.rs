@@ -37,7 +37,7 @@ fn config(place: &Place, args: &str, config: &str) -> HangingRun {
     HangingRun::from(run.args(args).arg("hello").start())
 }
 
-/// The reading thread cannot be forced, so the receipt may name it.
+/// The thread that reads the file cannot be forced, so the receipt may name this thread.
 #[test]
 fn the_configuration_is_a_fifo() {
     let begin = |place: &Place, args: &str| {
@@ -135,7 +135,7 @@ fn an_mcp_server_never_answers() {
     Stall::new(begin).check(&RunStopMethod::ALL);
 }
 
-/// The deadline counts once from the start of the process, not anew for each wait.
+/// The deadline counts from the start of the process. It does not begin again for each wait.
 #[test]
 fn one_deadline_covers_reading_and_servers() {
     let begin = |place: &Place, args: &str| {

@@ -6,13 +6,13 @@ use crate::support::agreement::ensure;
 use crate::support::load::ProcessorWait;
 use crate::support::{Ended, FACT_MAX, Running, Signal};
 
-/// Grace of most ways: shorter than the default, to keep the tests short.
+/// Grace of most stop methods. It is shorter than the default, to keep the tests short.
 const GRACE: Duration = Duration::from_millis(300);
 
 /// Time for force, in addition to the grace.
 const FORCE_MAX: Duration = Duration::from_secs(1);
 
-/// A run that waited longer than this for a processor may lack the time for a proof.
+/// If a run waited longer than this for a processor, it may not have enough time for a proof.
 pub(super) const STARVED: Duration = Duration::from_millis(100);
 
 /// Time for the exit itself, in addition to grace and force.
@@ -80,7 +80,7 @@ impl RunStopMethod {
     ///
     /// # Errors
     /// If the run does not end, or ends too late. The limit counts from the first cause, or from the second Ctrl-C if
-    /// that cuts the grace short. The time that the run waited for a processor is not counted.
+    /// the second Ctrl-C cuts the grace short. The time that the run waited for a processor is not counted.
     #[expect(clippy::print_stdout, reason = "figures for who reads the output")]
     pub(super) fn stop(self, mut running: Running) -> Result<(Ended, Duration), String> {
         let mut wait = ProcessorWait::of(running.pid());

@@ -156,7 +156,7 @@ fn the_commit_is_not_synced() {
         .check(&RunStopMethod::ALL);
 }
 
-/// The stop of everything covers the background work, and makes no claim about the turn's end either.
+/// The stop of the whole process covers the background work. Its receipt does not claim to know how the turn ended.
 #[test]
 fn the_commit_beside_background_work_is_not_synced() {
     let begin = |place: &Place, args: &str| {
@@ -235,7 +235,7 @@ fn the_recording_cannot_be_written() {
     Stall::new(begin).check(&RunStopMethod::ALL);
 }
 
-/// A stop after the commit finds the turn committed.
+/// If a stop comes after the commit, the turn stays committed.
 #[test]
 fn the_recording_of_a_completed_run_cannot_be_written() {
     let begin = |place: &Place, args: &str| {

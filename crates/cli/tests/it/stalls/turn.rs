@@ -16,7 +16,7 @@ const TOOL: [&str; 3] = ["tool_call", "sigkill", "process_tree_empty"];
 const ASKS: &str =
     "replies: [{calls: [{tool: shell, arguments: {command: 'true'}}]}, {text: done}]";
 
-/// A command that ignores SIGTERM, with another process in a separate session.
+/// A command that ignores SIGTERM and starts another process in a separate session.
 fn stubborn(place: &Place) -> String {
     format!(
         "trap '' TERM; setsid sleep 600 & sleep 600 & touch {}; wait",
@@ -50,7 +50,7 @@ fn the_keeper_of_a_call() {
         let read = || fs::read_to_string(&ready).unwrap_or_default();
         let hanging = HangingRun::from(run.start()).once("its keeper", || read().ends_with('\n'));
         if let Some(keeper) = read().trim().parse().ok().and_then(Pid::from_raw) {
-            // The keeper may have ended with a run that was cut by its deadline.
+            // If a deadline ended the run early, the keeper may have ended too.
             let _stopped = kill_process(keeper, Signal::STOP);
         }
         hanging
@@ -110,8 +110,8 @@ fn a_hook_before_the_first_turn() {
     Stall::new(begin).item(PROCESS).check(&RunStopMethod::ALL);
 }
 
-/// The first turn is committed, and the second one ends at its start. The receipt contains the work that was stopped
-/// between them.
+/// The first turn is committed, and the second turn ends at its start. The receipt contains the work that was stopped
+/// between the two turns.
 #[test]
 fn a_hook_between_two_turns() {
     let begin = |place: &Place, args: &str| {

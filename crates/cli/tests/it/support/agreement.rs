@@ -76,8 +76,8 @@ pub(crate) fn turn_of(log: &Value, number: u64) -> &Value {
     turn.unwrap_or(&Value::Null)
 }
 
-/// A quiet receipt means that no process is left, and the receipt names every remaining process. No process outlives
-/// the command for long, unless it was kept.
+/// If the receipt is quiet, no process may be left. Otherwise the receipt must name every remaining process. No process
+/// outlives the command for long, unless the process was kept.
 fn check_processes(place: &Place, envelope: &Value) -> Result<(), String> {
     let left = place.leftovers();
     let receipt = &envelope["receipt"];
@@ -116,12 +116,13 @@ fn check_turn(envelope: &Value, turn: &Value) -> Result<(), String> {
     let (said, logged) = (&envelope["stop_reason"], &turn["stop_reason"]);
     let agree = |is_so: bool, what: &str| ensure(is_so, || format!("{what}: the log has {turn:#}"));
     let conversation = envelope["receipt"]["conversation"].as_str();
-    // A stop after the turn, such as during the wait for background work, leaves the answer intact.
+    // If a stop comes after the turn, for example during the wait for background work, the answer stays in the
+    // envelope.
     if logged == "completed" && envelope["output"] != "" {
         return Ok(());
     }
     if conversation == Some("unknown") {
-        // The end of the turn and its reason may be known while the kept part is unknown.
+        // The end of the turn and its stop reason may be known, although the kept part of the turn is unknown.
         let is_of_store = said == "error" && envelope["error"]["kind"] == "store";
         // A turn that failed without a stop has an error.
         let is_said = said != "error" || !envelope["error"].is_null();

@@ -11,10 +11,11 @@ use super::{Allstop, Ended, FACT_MAX, Place, Running};
 pub(crate) const CTRL_C: &str = "\x03";
 pub(crate) const CTRL_D: &str = "\x04";
 
-/// Time after which a second press counts as another one.
+/// Two presses with at least this time between them count as two.
 const ANOTHER_PRESS: Duration = Duration::from_millis(200);
 
-/// Sent when the terminal has its mode. Earlier input would reach another reader.
+/// The chat sends this sequence when it has set the mode of the terminal. Input before this sequence would reach
+/// another reader.
 const READY: &str = "\x1b[?2004h";
 
 /// Script of the model in a chat.
@@ -198,7 +199,8 @@ impl<'a> ChatUser<'a> {
         if asks == Some(true) {
             self.presses(CTRL_D);
         }
-        // The last line of the chat: the test reads the output a little later.
+        // Waits for the last line of the chat, because the test reads the output a little later than the chat writes
+        // it.
         self.waits_for(END);
         let screen = self.screen();
         let ended = self.chat.end(FACT_MAX);

@@ -74,7 +74,7 @@ impl<'a> Allstop<'a> {
         self
     }
 
-    /// Uses the default system prompt, which tests omit by default.
+    /// Uses the default system prompt. Without this call, a test has an empty system prompt.
     pub(crate) fn with_default_prompt(mut self) -> Self {
         self.environment.retain(|(name, _)| name != SYSTEM_PROMPT);
         self

@@ -5,13 +5,13 @@ use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// Time for which a process, and the observing thread, were runnable but got no processor. A time limit that excludes
-/// this time also holds on a busy machine, and stays tight for a process that sleeps. Zero if the kernel does not count
-/// it.
+/// Time for which a process, and the thread that observes it, were ready to run but got no processor. If a time limit
+/// does not count this time, the limit also holds on a busy machine, and stays strict for a process that sleeps. Zero
+/// if the kernel does not measure this time.
 #[derive(Debug)]
 pub(crate) struct ProcessorWait {
     pid: i32,
-    /// Wait of each thread when the count began. Missing for threads that started later.
+    /// Wait of each thread when the count began. Threads that started later are not in this map.
     first_ns: HashMap<String, u64>,
     /// Wait of each thread at the last look.
     last_ns: HashMap<String, u64>,
@@ -33,7 +33,7 @@ impl ProcessorWait {
         wait
     }
 
-    /// Reads the waits of the threads. A thread's last wait is missed if the thread ended since the previous look.
+    /// Reads the waits of the threads. If a thread ended since the previous look, its last wait is missed.
     pub(crate) fn look(&mut self) {
         let threads = fs::read_dir(format!("/proc/{}/task", self.pid));
         for thread in threads.into_iter().flatten().flatten() {
@@ -45,7 +45,7 @@ impl ProcessorWait {
 
     fn note(&mut self, thread: String, folder: &Path) {
         let text = fs::read_to_string(folder.join("schedstat")).unwrap_or_default();
-        // Time on a processor, time waited for one, number of time slices.
+        // The fields are: time on a processor, time waited for a processor, number of time slices.
         let waited = text.split_whitespace().nth(1);
         if let Some(waited) = waited.and_then(|waited| waited.parse().ok()) {
             self.last_ns.insert(thread, waited);

@@ -120,8 +120,8 @@ impl Place {
         id.expect("a session").to_owned()
     }
 
-    /// Every live process of the place. First waits for keepers without work to notice the end of their owner, which
-    /// takes some time on a busy machine.
+    /// Every live process of the place. First waits until keepers without work have noticed the end of their owner,
+    /// which takes some time on a busy machine.
     pub(crate) fn leftovers(&self) -> Vec<Process> {
         let look = || processes::of_mark_or_command(&self.mark, &self.sleeper);
         let settled = within(KEEPER_ENDS_MAX, || {
@@ -132,7 +132,8 @@ impl Place {
         settled.unwrap_or_else(look)
     }
 
-    /// Kills the remaining processes until none is left. A process that forks continuously may fork after each check.
+    /// Kills the remaining processes until none is left. Repeats the kill, because a process that forks continuously
+    /// may fork after each check.
     pub(crate) fn kill_leftovers(&self) {
         let _gone = within(FACT_MAX, || {
             let left = self.leftovers();

@@ -14,7 +14,8 @@ use serde_json::Value;
 
 use super::FACT_MAX;
 
-/// Time that an output may stay open after the process ends. A longer holder is a leftover process.
+/// Time that an output may stay open after the process ends. If the output is open for longer, a leftover process holds
+/// it.
 const OUTPUT_OPEN_MAX: Duration = Duration::from_secs(2);
 
 /// The running command. Dropping it kills the process.
@@ -92,7 +93,7 @@ impl Running {
         self.wait_output(self.stderr.as_ref(), "standard error", text)
     }
 
-    /// Waits for a line of standard output that begins like this. Returns the rest of the line.
+    /// Waits for a line of standard output that begins with `begin`. Returns the rest of the line.
     #[track_caller]
     pub(crate) fn line_of_stdout(&self, begin: &str) -> String {
         let output = self.stdout.as_ref().expect("it is read by the test");
@@ -162,7 +163,7 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Both calls fail only if the process has ended and was waited for.
+        // Each of these calls fails only if the process has ended and its end was already collected.
         drop(self.child.kill());
         drop(self.child.wait());
     }

@@ -24,7 +24,7 @@ pub(crate) struct Terminal {
 const COLUMNS: u16 = 80;
 
 impl Terminal {
-    /// A terminal whose screen is read.
+    /// A terminal with a thread that reads everything that is written to it.
     #[expect(
         clippy::disallowed_methods,
         reason = "a test reads a terminal without a runtime"
@@ -44,7 +44,8 @@ impl Terminal {
         terminal
     }
 
-    /// A terminal that shows nothing, so that writes to it block, as with a hanging connection or Ctrl-S.
+    /// A terminal whose screen is never read. Writes to it therefore block, like writes to a hanging connection or
+    /// after Ctrl-S.
     pub(crate) fn unread() -> Self {
         let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&person).expect("it can be used");

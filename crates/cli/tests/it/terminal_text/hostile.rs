@@ -34,7 +34,7 @@ pub(super) fn quoted(text: &str) -> String {
     quoted + "\""
 }
 
-/// The shown text without Allstop's own sequences, and with line endings as a terminal gets them.
+/// The shown text without Allstop's own sequences, and with `\n` in place of `\r\n`.
 pub(super) fn without_ours(shown: &str) -> String {
     let mut rest = shown.replace("\r\n", "\n");
     for count in 1..300 {

@@ -233,7 +233,7 @@ fn nothing_of_a_file_or_another_program_is_raw() {
     ] {
         check(way, &shown(place.run_script(&yaml).arg("hello")));
     }
-    // These errors quote none of the file.
+    // These error messages quote no text from the file.
     let prints = format!("[mcp.servers.x]\ncommand = \"cat\"\nargs = [\"{bytes}\"]\n");
     let url = format!("[mcp.servers.x]\nurl = {text}\n");
     for toml in [hostile.clone(), prints, url] {
@@ -277,7 +277,8 @@ replies: [{{reasoning: {0}, text: {0}}}, {{error: {{status: 400, message: {0}}}}
         terminal.type_keys(&format!("{line}\r"));
         terminal.wait(answer);
     };
-    // Escape of the answer. A pasted escape sequence could end the paste.
+    // The awaited escape is in the answer. The pasted text contains no escape sequence, because such a sequence could
+    // end the paste.
     says(&format!("m {paste}"), "\\u{1b}[3J");
     says(&format!("once more {paste}"), "error:");
     says("server", "It is up.");

@@ -7,7 +7,8 @@ use super::candidate::SessionCandidate;
 
 /// Maximum number of sessions that are shown at once. Down or typing reaches the other sessions.
 const SHOWN_MAX: usize = 8;
-/// Minimum rows for two rows per session and a line about keys. On lower terminals a session takes one row.
+/// Minimum height of a terminal on which each session takes two rows and a line explains the keys. On a lower terminal,
+/// each session takes one row.
 const ROWS_LOW: usize = 8;
 
 /// A choice among sessions, the newest first.
@@ -90,7 +91,8 @@ impl SessionPicker {
         step
     }
 
-    /// Sessions whose number begins with the typed digits, or else sessions that contain all typed words.
+    /// Sessions whose number begins with the typed digits. If the typed text is not such a number, sessions that
+    /// contain all typed words.
     fn matches(&self) -> Vec<&SessionCandidate> {
         let typed = self.editor.text().trim().to_lowercase();
         let is_number = !typed.is_empty() && typed.bytes().all(|byte| byte.is_ascii_digit());
