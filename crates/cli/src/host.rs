@@ -23,7 +23,8 @@ use crate::project_trust::TrustStore;
 use crate::serve::cluster::names_servers;
 use crate::signals::{EndSignals, InheritedSignals};
 
-/// First argument of a keeper process, which keeps a shell's process tree together. Internal, so hidden in the help.
+/// First argument of a keeper process, which keeps a shell's process tree together. The help does not list this
+/// internal command.
 pub(crate) const KEEPER_COMMAND: &str = "__keeper";
 
 /// Minimum number of work threads. A tool that blocks its thread must not delay other tools. The engine does not run on
@@ -286,7 +287,7 @@ fn data_folder() -> Result<PathBuf, CliError> {
         })
 }
 
-/// A folder of the user: the value of the variable, else the given path below the home folder.
+/// A folder of the user: the value of the variable, or else the given path below the home folder.
 fn home_folder(named_by: &str, below_home: &str) -> Option<PathBuf> {
     let absolute = |name: &str| {
         variable(name)

@@ -19,7 +19,7 @@ impl InheritedSignals {
     /// Unblocks all signals, and reads which ones are ignored. Call this function first, because new threads inherit
     /// the signal mask. Child processes are started with an empty mask anyway.
     pub(crate) fn take() -> Self {
-        // Setting a mask cannot fail. If it could, signals would stay as blocked as before.
+        // Setting a mask cannot fail. If it did, the blocked signals would stay blocked.
         let _unchanged = SigSet::empty().thread_set_mask();
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         Self {
@@ -63,7 +63,7 @@ impl EndSignals {
     /// Waits for the next signal.
     ///
     /// # Cancel safety
-    /// Cancel safe: a signal that arrives in between is returned by the next call.
+    /// Cancel safe: if a signal arrives between two calls, the next call returns it.
     pub(crate) async fn next(&mut self) -> EndSignal {
         let hang_up = async {
             match &mut self.hang_up {

@@ -235,7 +235,8 @@ impl RemoteConnection {
         }
         let watched = &owned.watched;
         let (id, by) = (params.question_id, params.by);
-        // Stored before the answer, because the session's terminal may show the answer at once.
+        // The answerer is stored before the answer is sent, because the session's terminal may show the answer
+        // immediately.
         watched.remember_answerer(id.clone(), by.clone());
         let is_taken = owned.session.answer(&id, params.answer.into()) == AnswerResult::Taken;
         if !is_taken {

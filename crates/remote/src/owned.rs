@@ -67,7 +67,7 @@ pub(crate) struct OwnedSession {
 /// The side that opened a session, and closes it.
 #[derive(Debug)]
 enum SessionHolder {
-    /// The terminal of this process, which shows remote stops like its own.
+    /// The terminal of this process. It shows remote stops like stops from its own user.
     Terminal(mpsc::Sender<RemoteStop>),
     /// A client of this process.
     Client(ClientQuestions),

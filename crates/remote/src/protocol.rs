@@ -187,7 +187,7 @@ pub(crate) struct AnswerReport {
     pub(crate) is_taken: bool,
 }
 
-/// Whole milliseconds, for the wire.
+/// Whole milliseconds, as they are sent to another process.
 pub(crate) fn whole_ms(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -99,7 +99,7 @@ impl TerminalDevice {
         let _gone = tcflush(&self.file, QueueSelector::IFlush);
     }
 
-    /// Writes as many bytes as have room. Never waits.
+    /// Writes as many bytes as the terminal accepts. Never waits.
     pub(super) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         (&self.file).write(bytes)
     }

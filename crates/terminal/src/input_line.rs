@@ -5,7 +5,7 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::text::{Style, Styled, TextRole, widest};
 
-/// Maximum rows of typed text that are shown at once: the rows around the cursor.
+/// Maximum number of rows of typed text that are shown. The shown rows are the rows around the cursor.
 const ROWS_MAX: usize = 10;
 /// Minimum columns of typed text next to its sign.
 const TEXT_COLUMNS_MIN: usize = 10;

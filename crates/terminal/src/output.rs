@@ -3,8 +3,8 @@
 //! Invariants:
 //! 1. Only a queue's own thread writes, so a reader that does not read blocks no other thread.
 //! 2. Memory is bounded: text without room is refused, and the caller is informed.
-//! 3. Standard output and standard error do not delay each other, unless they are the same file. Then they share a
-//!    queue, which keeps their order.
+//! 3. Standard output and standard error do not delay each other, unless they are the same file. In that case, they
+//!    share a queue, which keeps the order of the output.
 //! 4. Text from outside never controls a terminal: a queue takes styled text, answers and JSON, and escapes them.
 //! 5. A stream that is closed or full discards later output; this is never a panic.
 

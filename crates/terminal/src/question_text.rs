@@ -23,7 +23,7 @@ const TITLE_COLUMNS: usize = 20;
 pub struct QuestionContent {
     /// The beginning of the title, after `? Allow`.
     pub subject: String,
-    /// Name of the question, which also identifies its result. The name ends the title.
+    /// Name of the question, at the end of the title. The name also identifies the result of the question.
     pub call: String,
     /// The sub-agent that asks.
     pub asker: Option<String>,

@@ -28,7 +28,7 @@ use super::keys::{Key, KeyParser, SEQUENCE_MAX};
 use super::question_text::RestHint;
 use super::text::Environment;
 
-/// Bytes read at once: one screen of a paste.
+/// Maximum bytes of one read: one screen of a paste.
 const READ_BYTES: usize = 4 * 1024;
 /// Maximum number of reads that wait until the command takes them. A fast paste takes several reads, and text without
 /// room waits in the terminal.
@@ -53,7 +53,7 @@ const END_OF_INPUT: u8 = 0x04;
 /// here.
 static HELD: Mutex<Weak<SharedReader>> = Mutex::new(Weak::new());
 
-/// Restores the mode of a held terminal, because the process ends at once.
+/// Restores the mode of a held terminal, because the process ends immediately afterwards.
 pub fn restore_held_terminal() {
     // The panicking thread may hold this lock.
     let held = HELD.try_lock().and_then(|held| held.upgrade());
@@ -65,7 +65,7 @@ pub fn restore_held_terminal() {
 /// Mode of a held terminal.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum InputMode {
-    /// Each key is read at once, and the terminal itself shows no typed text.
+    /// The process receives each key immediately, and the terminal itself shows no typed text.
     Keys {
         /// True if the terminal is asked to mark pasted text.
         marks_pastes: bool,
@@ -114,7 +114,7 @@ pub struct InputReader {
     unread: Vec<Key>,
 }
 
-/// Bytes read at once.
+/// Bytes of one read.
 #[derive(Debug)]
 struct TerminalRead {
     hold_number: u64,
@@ -179,7 +179,7 @@ impl InputReader {
         let (tx, reads) = mpsc::channel(READS_MAX);
         let reader = Arc::clone(&shared);
         let thread = std::thread::Builder::new().name("read-terminal".to_owned());
-        // Deliberately outside a scope: a person may never press a key, and no exit waits for one.
+        // Deliberately outside a scope: a person may never press a key, and the exit must not wait for a key.
         #[expect(clippy::disallowed_methods, reason = "no exit waits for a key")]
         thread.spawn(move || reader.run(&tx)).map(drop)?;
         Ok(Self {
@@ -331,7 +331,7 @@ async fn until(moment: Option<Instant>) {
     }
 }
 
-/// The mode in which each key is read at once.
+/// The mode in which the process receives each key immediately.
 fn keys_mode(before: &Termios) -> Termios {
     let mut mode = before.clone();
     mode.local_modes -= LocalModes::ICANON | LocalModes::ECHO | LocalModes::IEXTEN;

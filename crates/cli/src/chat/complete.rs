@@ -24,7 +24,7 @@ pub(super) enum Completed {
     Nothing,
     /// The completed line.
     Line(String),
-    /// Several candidates, which have only the typed text in common.
+    /// Several candidates. They have only the typed text in common.
     Choices(Vec<String>),
 }
 

@@ -1,7 +1,7 @@
 //! `allstop demo`: stops a turn with many kinds of work that are hard to stop, and proves the result from outside.
 //!
-//! The model is scripted, the work is real. The proofs come from `/proc` and from the server at the other end of the
-//! connection, never from Allstop's own records.
+//! The model is scripted, but the work is real. The proofs come from `/proc` and from the server at the other end of
+//! the connection, never from Allstop's own records.
 
 #[cfg_attr(not(feature = "nats"), path = "no_cluster.rs")]
 mod cluster;

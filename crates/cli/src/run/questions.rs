@@ -58,7 +58,7 @@ impl RunQuestions {
         }
     }
 
-    /// Closes a question that was answered elsewhere, by the client `by`, or withdrawn.
+    /// Closes a question that another client (`by`) answered, or that was withdrawn.
     pub(super) fn closed(
         &mut self,
         id: &QuestionId,

@@ -148,7 +148,7 @@ fn write(path: &Path, receipt: &Receipt) -> io::Result<()> {
     Ok(())
 }
 
-/// Creates a file next to this one. The new file is removed unless it replaces this one.
+/// Creates a temporary file next to this file. The temporary file is removed unless it replaces this file.
 fn temporary(path: &Path) -> io::Result<NamedTempFile> {
     let folder = path
         .parent()

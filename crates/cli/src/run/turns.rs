@@ -56,7 +56,7 @@ pub(super) struct PromptOutcomes {
 }
 
 impl RunTurns<'_, '_> {
-    /// Sends the prompts one by one, while each completes and no stop arrives.
+    /// Sends the prompts one after the other. Ends after a prompt that does not complete, or after a stop.
     pub(super) async fn send_all(&mut self, prompts: Vec<Arc<str>>) -> PromptOutcomes {
         let mut run = PromptOutcomes::default();
         for prompt in prompts {

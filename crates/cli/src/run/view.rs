@@ -76,8 +76,8 @@ impl<'a> RunView<'a> {
         self.stream.iter_mut().for_each(JsonStream::stopping);
     }
 
-    /// Shows a status change of an MCP server: a line of JSON for a program that reads the stream, else a line for
-    /// people.
+    /// Shows a status change of an MCP server. A program that reads the stream gets a line of JSON; people get a line
+    /// of text.
     pub(super) fn server(&self, change: &McpStatusEvent) {
         let stderr = self.host.output.stderr();
         let streamed = self

@@ -151,7 +151,7 @@ impl TaskWatch<'_> {
         Ok(())
     }
 
-    /// Reads a connection until the task ends, or the connection ends. Returns the reason in the latter case.
+    /// Reads a connection until the task or the connection ends. If the connection ends first, returns the reason.
     async fn read(&mut self, response: Response) -> Result<String, CliError> {
         let mut length = EventLength::default();
         let bytes = response.bytes_stream().map(|chunk| {

@@ -192,7 +192,7 @@ impl ServerArtifact {
     }
 }
 
-/// Text of the parts, each on its own line or lines.
+/// Text of the parts. Each part begins on a new line.
 fn text_of(parts: &[ServerPart]) -> String {
     let texts = parts.iter().map(|part| match part {
         ServerPart {

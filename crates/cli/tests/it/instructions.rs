@@ -1,4 +1,4 @@
-//! The system prompt that the model receives: the default one, one from a file, and the project's instructions.
+//! The system prompt that the model receives: the default prompt, a prompt from a file, and the project's instructions.
 
 use allstop_testkit::openai_server::{OpenAiServer, ServerAnswer};
 

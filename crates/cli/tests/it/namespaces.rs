@@ -69,8 +69,8 @@ fn left_work_of_another_namespace_is_unreachable() {
     });
 }
 
-/// Both processes have pid 1. Regression: the second took over the socket of the first, which could no longer be
-/// stopped.
+/// Both processes have pid 1. Regression: the second process took over the socket of the first process, which could
+/// then no longer be stopped.
 #[test]
 fn processes_of_two_namespaces_have_a_socket_each() {
     let place = Place::new();

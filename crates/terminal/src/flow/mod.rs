@@ -71,7 +71,7 @@ pub struct FlowLine {
 pub enum FlowPart {
     /// A line.
     Line(FlowLine),
-    /// A table, or some rows of one.
+    /// A table, or some rows of a table.
     Table(FlowTable),
     /// A rule across the text.
     Rule {

@@ -20,10 +20,10 @@ const LINE_BYTES_MAX: usize = 200;
 /// lines is not enough: forty short blocks in forty languages would take seconds.
 const ANSWER_TIME_MAX: Duration = Duration::from_millis(200);
 
-/// The grammars: constant data of the library, unpacked once at the first block of code.
+/// The grammars: constant data of the library, unpacked when the first block of code is shown.
 static GRAMMARS: LazyLock<SyntaxSet> = LazyLock::new(two_face::syntax::extra_newlines);
 
-/// Meanings of scopes, by the prefixes of their names. Constant, and parsed once.
+/// Meanings of scopes, by the prefixes of their names. The meanings are constant, and are parsed only once.
 static MEANINGS: LazyLock<Vec<(Scope, CodeToken)>> = LazyLock::new(|| {
     let meanings = [
         ("comment", CodeToken::Comment),

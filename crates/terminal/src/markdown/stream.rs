@@ -196,7 +196,8 @@ impl AnswerStream {
             };
         }
         if line.contains("```") || line.contains("~~~") {
-            // Loading happens once and highlighting has a separate budget, so neither counts as time of this piece.
+            // The grammars are loaded only once, and highlighting has a separate time limit. Neither counts as time of
+            // this piece.
             highlight::load_grammars();
         }
         let (began, left) = (processor_time(), self.budget.left());

@@ -101,7 +101,7 @@ impl TypedInput {
         self.questions.close(number, now);
     }
 
-    /// Puts a refused message back on the line, unless the line has other text by now.
+    /// Puts a refused message back on the line, unless the user has typed other text since then.
     pub(super) fn put_back(&mut self, text: &str) {
         if self.editor.text().is_empty() {
             self.editor.replace(text);

@@ -93,7 +93,7 @@ impl InitQuestions {
 
     async fn source(&mut self) -> Result<ModelSource, InitEnd> {
         let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
-        // Models whose key is set come first, because they work at once.
+        // Models whose key is set come first, because they work without further settings.
         let (with_key, without): (Vec<_>, Vec<_>) = DEFAULT_MODELS
             .into_iter()
             .partition(|known| is_set(known.key));

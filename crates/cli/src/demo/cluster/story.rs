@@ -325,7 +325,8 @@ impl<'a, 'r> DemoStory<'a, 'r> {
         self.report.proofs(proofs.into());
     }
 
-    /// Waits until these tasks have ended, and returns the number of completed ones. Names the others.
+    /// Waits until these tasks have ended, and returns the number of completed tasks. Names the tasks that have not
+    /// completed.
     async fn completed(&mut self, names: &[&'static str]) -> Result<u64, CliError> {
         let ends = self.tasks.ends(names, FACT_MAX).await?;
         for (name, end) in &ends {

@@ -18,8 +18,8 @@ const CONCURRENCY: usize = 3;
 /// Time that a stop waits before it uses force. The shells of the demo ignore SIGTERM anyway.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Lease of the workers. The servers take up to 9 s to elect another leader, and no worker can renew its lease
-/// meanwhile. With a shorter lease, the workers would stop their tasks then.
+/// Lease of the workers. The servers take up to 9 s to elect another leader, and no worker can renew its lease during
+/// this time. With a shorter lease, the workers would stop their tasks.
 pub(super) const LEASE: Duration = Duration::from_secs(13);
 
 /// Maximum time until a worker or the front end is ready; usually less than a second.

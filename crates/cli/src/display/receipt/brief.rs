@@ -115,7 +115,7 @@ impl BriefLine<'_> {
     }
 }
 
-/// Names the work: the tool with its label, else the command or the agent.
+/// Names the work: the tool with its label, or else the command or the agent.
 pub(super) fn name(item: &ReceiptItem, with_label: bool) -> String {
     let label = item.label.as_deref().filter(|_| with_label);
     match (item.kind, label) {

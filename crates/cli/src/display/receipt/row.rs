@@ -103,7 +103,7 @@ impl Row {
         let state = styled![self.symbol, " ", self.state.pad(columns.state)];
         let used = 3 + state.width() + cells.width() + 2;
         let state = style.paint(self.role, state);
-        // Details go after the cells if they fit, else below.
+        // Details follow the cells if they fit there. Otherwise they are placed below the cells.
         let room = width.saturating_sub(used);
         let (below, room) = if room < DETAIL_COLUMNS_MIN {
             (true, width.saturating_sub(7).max(DETAIL_COLUMNS_MIN))
