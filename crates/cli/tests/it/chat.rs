@@ -47,7 +47,7 @@ fn a_second_ctrl_c_forces() {
     });
     assert!(begun.is_some(), "{}", user.screen());
     user.presses(CTRL_C).waits_for("Ctrl-C forces now");
-    user.presses_until(CTRL_C, "forced");
+    user.presses_until(CTRL_C, "using force on the remaining work");
     user.waits_for("stopped by SIGKILL").presses(CTRL_D);
     let (ended, screen) = user.leaves_chat();
     assert_eq!(ended.code, 0, "{screen}");

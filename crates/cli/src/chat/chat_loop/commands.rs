@@ -59,7 +59,9 @@ impl ChatLoop<'_> {
                     Ok(conversation) => match recorded_output(&conversation, call.as_deref()) {
                         Some(call) => describe_output(&call),
                         None if call.is_none() => "no tool call has run yet".to_owned(),
-                        None => "call `{}` not found".to_owned(),
+                        None => {
+                            format!("call `{}` not found", call.as_deref().unwrap_or_default())
+                        }
                     },
                     Err(error) => format!("the history cannot be read: {error}"),
                 }),
