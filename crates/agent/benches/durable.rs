@@ -1,5 +1,5 @@
-//! Durable steps: each is a model call and a tool call of a turn on SQLite, recorded before it runs. The baseline makes
-//! the same number of SQLite commits without Allstop.
+//! Durable steps: each step is a model call and a tool call of a turn with its log in SQLite. A call is recorded before
+//! it runs. The baseline makes the same number of SQLite commits without Allstop.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use allstop_tools::ToolRegistry;
 use serde_json::json;
 use tokio::runtime::Builder;
 
-/// Steps with a call in each turn; the last step answers.
+/// Number of steps with a tool call in each turn. One more step gives the answer.
 const STEPS: u32 = 20;
 /// Appends per step: one before its call runs, and one with the call's end before the next model call.
 const APPENDS_PER_STEP: u32 = 2;

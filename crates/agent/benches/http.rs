@@ -42,7 +42,7 @@ const DONE: &str = concat!(
     "data: [DONE]\n\n",
 );
 
-/// A provider that requests two calls and ends after their results.
+/// A provider that first requests two calls, and gives the final answer after their results.
 async fn serve() -> String {
     async fn answer(body: Bytes) -> impl IntoResponse {
         let has_results = body

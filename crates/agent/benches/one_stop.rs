@@ -1,5 +1,5 @@
-//! One stop of a turn inside a tool, from the request to its receipt: a tool that listens, and a deaf tool, which is
-//! forced after its grace. The ending is written to the memory log.
+//! One stop of a turn inside a tool, from the request to its receipt. One tool reacts to the stop; the other tool is
+//! deaf, so the stop uses force after the grace. The ending is written to the memory log.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use tokio_util::task::TaskTracker;
 
 /// Number of samples, high enough that a few outliers do not decide the p99.
 const ROUNDS: usize = 2_000;
-/// Number of samples with the deaf tool; low, since each waits for the tool's grace.
+/// Number of samples with the deaf tool. The number is low, because each sample waits for the grace.
 const DEAF_ROUNDS: usize = 300;
 const GRACE: Duration = Duration::from_millis(10);
 

@@ -96,7 +96,7 @@ async fn stop_runs() -> StopTimes {
     for _ in 0..TOOLS * RUNS {
         begun.recv().await;
     }
-    // The outcomes are dropped outside the sample.
+    // The outcomes are dropped outside the measured time.
     let mut outcomes = Vec::with_capacity(RUNS);
     let asked = Instant::now();
     let stop = scope.stop(StopRequest::new(

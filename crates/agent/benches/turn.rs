@@ -23,9 +23,9 @@ use allstop_tools::ToolRegistry;
 use serde_json::{Value, json};
 use tokio::runtime::{Builder, Runtime};
 
-/// Turns per sample: a few milliseconds in total.
+/// Number of turns per sample. All turns of a sample together take a few milliseconds.
 const TURNS: u32 = 200;
-/// Number of rounds: the median stays stable even if the machine is busy for a second.
+/// Number of rounds. The number is high enough that the median stays stable even if the machine is busy for a second.
 const ROUNDS: usize = 200;
 
 fn one_thread() -> Runtime {
@@ -47,7 +47,8 @@ enum Said {
     Tool(String),
 }
 
-/// Baseline loop with Tokio only: the model's answer, the calls in parallel, the next answer.
+/// Baseline loop that uses only Tokio: it gets the model's answer, runs the calls in parallel, and gets the next
+/// answer.
 async fn bare_turn(messages: &mut Vec<Said>) {
     messages.push(Said::User("go".to_owned()));
     loop {

@@ -20,15 +20,15 @@ pub(crate) struct ActivityTimer {
     began: Instant,
     active_after_ms: AtomicU64,
     events: EventSink,
-    /// Text of the running step, for the model after a stop and for events. Events are sent under this lock, so their
-    /// order is the order of the output.
+    /// Text of the running step. The model receives this text after a stop, and events contain it. Events are sent
+    /// while this lock is held, so they have the order of the output.
     partial: Mutex<PartialText>,
     /// Notifies [`Self::send_held_output`] when a call begins to hold output.
     held: Notify,
 }
 
-/// Bytes kept from the end of a call's output. [`ANSWER_BYTES_MAX`] limits the kept beginning of an answer. Both are
-/// enough for a reader to continue the work.
+/// Bytes kept from the end of a call's output. [`ANSWER_BYTES_MAX`] limits the kept beginning of an answer. Each limit
+/// keeps enough text for a reader to continue the work.
 const OUTPUT_BYTES_MAX: usize = 4 * 1024;
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
 
@@ -55,7 +55,7 @@ impl ActivityTimer {
         }
     }
 
-    /// Clears the text at the start of a step: the text of the previous step is in its results.
+    /// Clears the text at the start of a step, because the results of the previous step already contain its text.
     pub(crate) fn begin_step(&self) {
         *self.partial.lock() = PartialText::default();
     }
@@ -82,7 +82,7 @@ impl ActivityTimer {
         }
     }
 
-    /// Sends the output that calls hold back, as soon as it is due.
+    /// Sends the held output of each call as soon as that output is due.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -96,7 +96,7 @@ impl ActivityTimer {
         }
     }
 
-    /// Sends the output that is due. Returns the time at which more output is due, if a call holds any.
+    /// Sends the output that is due. If a call still holds output, returns the time at which that output is due.
     fn send_due(&self, now: Instant) -> Option<Instant> {
         let mut partial = self.partial.lock();
         for (call_id, output) in &mut partial.outputs {
@@ -178,7 +178,7 @@ impl CallObserver for ActivityTimer {
     }
 }
 
-/// Waits until a time, or forever if there is none.
+/// Waits until the time `at`, or forever if `at` is `None`.
 async fn until(at: Option<Instant>) {
     match at {
         Some(at) => tokio::time::sleep_until(at).await,
@@ -189,7 +189,7 @@ async fn until(at: Option<Instant>) {
 /// Adds output, and drops the beginning if the output is too long.
 fn keep_end(end: &mut Vec<u8>, output: &[u8]) {
     end.extend_from_slice(output);
-    // Not for each piece, since dropping moves the remaining bytes.
+    // Bytes are not dropped for each piece, because each drop moves the remaining bytes.
     if end.len() > 2 * OUTPUT_BYTES_MAX {
         *end = without_cut_start(&end[end.len() - OUTPUT_BYTES_MAX..]).to_vec();
     }

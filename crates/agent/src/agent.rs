@@ -18,8 +18,8 @@ use crate::run::{Run, RunRequest};
 use crate::settings::Settings;
 use crate::toolbox::Toolbox;
 
-/// An agent. Clones share the same parts. An agent holds no conversation and can serve many sessions at once, unless it
-/// has permissions or sub-agents; see [`AgentBuilder::permissions`] and [`Agent::with_sub_agents`].
+/// An agent. Clones share the same parts. An agent holds no conversation. An agent without permissions and sub-agents
+/// can serve many sessions at once; see [`AgentBuilder::permissions`] and [`Agent::with_sub_agents`].
 #[derive(Debug, Clone)]
 pub struct Agent {
     parts: Arc<AgentParts>,
@@ -86,14 +86,14 @@ impl Agent {
         &self.parts
     }
 
-    /// Returns the same agent with these tools and settings.
+    /// Returns a copy of the agent with these tools and settings.
     pub(crate) fn with(&self, tools: Toolbox, settings: Settings) -> Self {
         Self {
             parts: Arc::new(self.parts.with(tools, settings)),
         }
     }
 
-    /// Notifies the hooks of an event outside a running turn. Their verdict is ignored.
+    /// Notifies the hooks of an event outside a running turn. The verdicts of the hooks are ignored.
     ///
     /// # Cancel safety
     /// Dropping the future does not end a hook that has begun: the scope of `cx` owns it.
@@ -108,7 +108,8 @@ impl Agent {
 
     /// Starts a run below `scope`, in a task that the scope owns. Must be called in a Tokio runtime.
     ///
-    /// Dropping the [`Run`] stops it with cause `disconnect`. In a stopped scope the first turn ends at its start.
+    /// Dropping the [`Run`] stops the run with cause `disconnect`. If the scope is already stopped, the first turn ends
+    /// at its start.
     pub fn start(&self, scope: &Scope, request: RunRequest, events: EventSink) -> Run {
         Run::start(Arc::clone(&self.parts), scope, request, events)
     }
@@ -145,8 +146,9 @@ impl AgentBuilder {
         self
     }
 
-    /// Sets the permissions, or a policy to build them from, and the prompter that answers their questions. The agent
-    /// stores the approvals for the session, so an agent with permissions serves one session.
+    /// Sets the permissions, and the prompter that answers permission questions. If a policy is passed, the permissions
+    /// are built from the policy. The agent stores the approvals for the session, so an agent with permissions serves
+    /// one session.
     pub fn permissions(
         mut self,
         permissions: impl Into<Permissions>,

@@ -1,6 +1,7 @@
-//! Background work of one session, for its runs.
+//! Background work of one session, for the runs of that session.
 //!
-//! Starts and ends are recorded with the next append: each append includes the changes since the last one.
+//! Starts and ends of work are recorded with the next append: each append includes the changes since the previous
+//! append.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,17 +15,18 @@ use allstop_scope::{Process, Scope};
 use allstop_tools::{BackgroundChanges, BackgroundHost, BackgroundRegistry, BackgroundWork};
 use parking_lot::Mutex;
 
-/// Lists work that runs without an owner, as of the last check.
+/// Callback that lists the work that ran without an owner at the last check.
 pub type OrphanItems = Box<dyn Fn() -> Vec<ReceiptItem> + Send + Sync>;
 
 /// Background work of one session.
 pub struct SessionBackground {
     registry: BackgroundRegistry,
-    /// Parent scope of all work. The registry starts new work in this scope or in a part of it.
+    /// Parent scope of all work. The registry starts new work in this scope or in a scope below it.
     whole: Mutex<Scope>,
-    /// Work whose start or end is not yet recorded. Stored separately, since the registry forgets ended work.
+    /// Work whose start or end is not yet recorded. Stored separately, because the registry forgets work that has
+    /// ended.
     unrecorded: Mutex<Vec<(Arc<BackgroundWork>, RecordedPart)>>,
-    /// Records that were taken but not written.
+    /// Records that were taken for an append but could not be written.
     unwritten: Mutex<Vec<SessionRecord>>,
     left: OrphanItems,
 }
@@ -46,7 +48,8 @@ enum RecordedPart {
 
 impl SessionBackground {
     /// Creates the background work of a session. Work runs below `scope`, which no stop of a turn covers. `first` is
-    /// the number of the first id. `left` lists other work that receipts of turns name as outside of their extent.
+    /// the number of the first id. `left` lists work that runs without an owner. Receipts of turns list this work as
+    /// outside the extent of the stop.
     pub fn new(scope: Scope, first: u64, left: OrphanItems) -> Arc<Self> {
         Arc::new(Self {
             whole: Mutex::new(scope.clone()),
@@ -57,13 +60,13 @@ impl SessionBackground {
         })
     }
 
-    /// Sets a new scope for work that starts from now on, after the old scope was stopped.
+    /// After the old scope was stopped, sets a new scope for the work that starts from now on.
     pub fn reopen(&self, scope: Scope) {
         *self.whole.lock() = scope.clone();
         self.registry.reopen(scope);
     }
 
-    /// Starts work in this part of the background scope from now on.
+    /// From now on, starts work in `part`, which is a scope below the background scope.
     pub fn start_in(&self, part: Scope) {
         self.registry.reopen(part);
     }
@@ -73,7 +76,7 @@ impl SessionBackground {
         self.whole.lock().clone()
     }
 
-    /// Takes the changes since the last call, as records. `turn` is the running turn.
+    /// Takes the changes since the last call of this method, as records. `turn` is the running turn.
     pub fn take_records(&self, turn: TurnNumber) -> Vec<SessionRecord> {
         let mut records = std::mem::take(&mut *self.unwritten.lock());
         self.unrecorded.lock().retain_mut(|(work, recorded)| {
@@ -95,8 +98,8 @@ impl SessionBackground {
         records
     }
 
-    /// Takes back records that were not written between turns: records of background work, and receipts. The next
-    /// append includes them.
+    /// Takes back records of background work, and receipts, that could not be written between two turns. The next
+    /// append includes these records.
     pub fn give_back(&self, unwritten: Vec<SessionRecord>) {
         let of_background = unwritten.into_iter().filter(|record| {
             matches!(

@@ -2,9 +2,9 @@
 //! move a call to the background.
 //!
 //! Invariants:
-//! 1. A message accepted by [`RunControls::steer`] ends up either in the turn or in [`RunControls::undelivered`].
-//!    Before a commit, the turn finds the queue empty and closes it in one critical section. A withdrawn message is
-//!    never in the turn.
+//! 1. A message accepted by [`RunControls::steer`] is later either in the turn or in [`RunControls::undelivered`].
+//!    Before a commit, the turn checks that the queue is empty, and closes the queue, in one critical section. A
+//!    withdrawn message is never in the turn.
 //! 2. A call can be stopped as soon as the model has requested it.
 
 use std::collections::HashMap;
@@ -25,7 +25,7 @@ use crate::outcome::TurnOutcome;
 /// Control of a run in progress, in addition to a stop of the whole run.
 #[derive(Debug, Default)]
 pub struct RunControls {
-    /// Calls of the running turn, or else of the last turn.
+    /// Calls of the running turn or, if no turn runs, of the last turn.
     calls: Mutex<HashMap<CallId, ControlledCall>>,
     steered: Mutex<SteerQueue>,
     superseded: OnceLock<StopPolicy>,
@@ -33,7 +33,7 @@ pub struct RunControls {
     stopped_before: AtomicBool,
     /// Stop policy of the agent, set when the first turn begins.
     stop_policy: OnceLock<StopPolicy>,
-    /// Decision of the running turn, or else of the last turn.
+    /// Decision of the running turn or, if no turn runs, of the last turn.
     decision: Mutex<Option<Arc<CommitDecision>>>,
     ending_turn: EndingTurn,
     meter: ModelMeter,
@@ -88,8 +88,8 @@ struct SteerQueue {
 }
 
 impl RunControls {
-    /// Creates the controls of a run and calls `meter` with the usage of each model call when the call ends, so that no
-    /// usage is lost if the run never reports its outcome.
+    /// Creates the controls of a run. The controls call `meter` with the usage of each model call when the call ends.
+    /// So no usage is lost if the run never reports its outcome.
     pub(crate) fn with_meter(meter: impl Fn(Usage) + Send + Sync + 'static) -> Self {
         Self {
             meter: ModelMeter(Some(Box::new(meter))),
@@ -108,26 +108,28 @@ impl RunControls {
         }
     }
 
-    /// Progress of the ending of the running turn, or else of the last turn; `None` before the first turn. For a caller
-    /// that reports on a run without its outcome: a turn in [`DecisionState::Committing`] is not cancelled. Such a turn
-    /// ends with [`TurnError::ending_unknown`](crate::TurnError::ending_unknown).
+    /// Progress of the ending of the running turn or, if no turn runs, of the last turn; `None` before the first turn.
+    /// A caller that has no outcome of the run can report this state. A turn in [`DecisionState::Committing`] is not
+    /// cancelled: such a turn ends with [`TurnError::ending_unknown`](crate::TurnError::ending_unknown).
     pub fn decision_state(&self) -> Option<DecisionState> {
         let decision = self.decision.lock();
         decision.as_ref().map(|decision| decision.state())
     }
 
-    /// Interrupt that ends the running turn, or else the last turn, without a commit; set while that ending is written.
+    /// Interrupt that ends the running turn without a commit. If no turn runs, the interrupt that ended the last turn.
+    /// Set before the ending of the turn is written.
     pub fn interrupted_turn(&self) -> Option<InterruptReason> {
         self.ending_turn.interrupted()
     }
 
-    /// Outcome of the running turn, or else of the last turn; set once its ending is written, before its hooks run.
+    /// Outcome of the running turn or, if no turn runs, of the last turn. Set after the ending of the turn is written,
+    /// before the hooks after the turn run.
     pub fn ended_turn(&self) -> Option<TurnOutcome> {
         self.ending_turn.outcome()
     }
 
     /// Prevents further hooks after the turn, and returns the scope of the running hooks. A stop that arrives after the
-    /// commit covers only hooks.
+    /// commit covers only these hooks.
     pub fn forbid_hooks_after_turn(&self) -> Option<Scope> {
         self.ending_turn.forbid_hooks()
     }
@@ -136,15 +138,15 @@ impl RunControls {
         &self.ending_turn
     }
 
-    /// Stops one call. Its siblings and the turn continue, and the model learns of the stop from the call's result.
-    /// `None` if the running turn, or else the last turn, requested no such call.
+    /// Stops one call. The other calls and the turn continue. The result of the stopped call informs the model of the
+    /// stop. `None` if the running turn (or the last turn, if no turn runs) requested no such call.
     pub fn stop_call(&self, id: &CallId, cause: Cause) -> Option<Stop> {
         let scope = self.call(id)?;
         Some(scope.stop(StopRequest::new(Extent::Call, cause)))
     }
 
-    /// Scope of a call that the running turn, or else the last turn, requested. A call of a sub-agent is named by its
-    /// path of calls, `call_1/call_2`; once the sub-agent has ended, the scope of the outer call is returned.
+    /// Scope of a call that the running turn or, if no turn runs, the last turn requested. The id of a sub-agent's call
+    /// is a path of calls: `call_1/call_2`. After the sub-agent has ended, the scope of the outer call is returned.
     pub fn call(&self, id: &CallId) -> Option<Scope> {
         let calls = self.calls.lock();
         if let Some(call) = calls.get(id) {
@@ -187,8 +189,8 @@ impl RunControls {
         Ok(())
     }
 
-    /// Withdraws a message unless the turn has taken it. Returns true if the turn has not taken it; the message is then
-    /// undelivered.
+    /// Withdraws a message, unless the turn has already taken the message. Returns true if the turn has not taken the
+    /// message, which is then undelivered.
     pub fn withdraw(&self, id: &MessageId) -> bool {
         let mut steered = self.steered.lock();
         let found = steered
@@ -216,7 +218,8 @@ impl RunControls {
         undelivered
     }
 
-    /// Sets the stop policy for cause `superseded`, in place of the agent's own policy. The first call decides.
+    /// Sets the stop policy for cause `superseded`, in place of the agent's own policy. Only the first call has an
+    /// effect.
     pub fn supersede_with(&self, policy: StopPolicy) {
         // Ignored if the policy was set before: the first value applies.
         let _ = self.superseded.set(policy);
@@ -238,7 +241,7 @@ impl RunControls {
         superseded.or(self.stop_policy.get().copied())
     }
 
-    /// Begins a turn: clears the calls of the last turn, keeping their usage, and opens the queue for messages.
+    /// Begins a turn: clears the calls of the last turn but keeps their usage, and opens the queue for messages.
     pub(crate) fn begin_turn(&self, decision: &Arc<CommitDecision>, policy: StopPolicy) {
         // All turns of a run have the same policy.
         let _ = self.stop_policy.set(policy);
@@ -255,7 +258,7 @@ impl RunControls {
         self.steered.lock().closed = false;
     }
 
-    /// Ends the turn: closes the scopes of its calls, and with them their timeouts.
+    /// Ends the turn: closes the scopes of its calls, which also ends the timeouts of the calls.
     pub(crate) fn end_turn(&self) {
         self.calls
             .lock()
@@ -315,7 +318,8 @@ impl RunControls {
         steered.messages.splice(..0, messages);
     }
 
-    /// Closes the queue if no message waits, as the turn is about to commit. Returns true if it closed the queue.
+    /// Closes the queue if no message waits. The turn calls this method before its commit. Returns true if the queue is
+    /// now closed.
     pub(crate) fn close_if_empty(&self) -> bool {
         let mut steered = self.steered.lock();
         steered.closed = steered.messages.is_empty();

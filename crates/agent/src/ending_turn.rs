@@ -1,5 +1,5 @@
-//! State of a turn that is ending: the interrupt while the ending is written, the outcome while the hooks run. During
-//! the hooks a stop no longer reaches the turn, so the hooks are stopped separately.
+//! State of a turn that is ending: the interrupt while the ending is written, and the outcome while the hooks run.
+//! While the hooks run, a stop no longer reaches the turn, so the hooks are stopped separately.
 
 use allstop_core::{Cause, StopReason};
 use allstop_scope::Scope;
@@ -14,13 +14,13 @@ use crate::outcome::TurnOutcome;
 pub struct InterruptReason {
     /// Cause of the interrupt.
     pub cause: Cause,
-    /// Stop reason of the coming outcome.
+    /// Stop reason that the outcome will have.
     pub reason: StopReason,
     /// The failure, if there was one.
     pub error: Option<TurnError>,
 }
 
-/// Ending of the running turn, or else of the last turn.
+/// Ending of the running turn or, if no turn runs, of the last turn.
 #[derive(Debug, Default)]
 pub(crate) struct EndingTurn {
     state: Mutex<EndingTurnState>,
@@ -31,7 +31,7 @@ pub(crate) struct EndingTurn {
 #[derive(Debug, Default)]
 struct EndingTurnState {
     interrupted: Option<InterruptReason>,
-    /// Outcome, once the ending is written.
+    /// Outcome of the turn, set after the ending is written.
     outcome: Option<TurnOutcome>,
     hooks: Option<Scope>,
     /// True after a stop that arrived after the turn's commit: no further hook starts.
@@ -44,7 +44,7 @@ impl EndingTurn {
         *self.state.lock() = EndingTurnState::default();
     }
 
-    /// Sets the reason of the end while the ending is written.
+    /// Sets the reason of the turn's end, before the ending is written.
     pub(crate) fn set_interrupt(&self, interrupted: InterruptReason) {
         self.state.lock().interrupted = Some(interrupted);
     }
@@ -53,7 +53,7 @@ impl EndingTurn {
         self.state.lock().interrupted.clone()
     }
 
-    /// Sets the outcome once the ending is written, before the hooks run.
+    /// Sets the outcome after the ending is written and before the hooks run.
     pub(crate) fn set_outcome(&self, outcome: &TurnOutcome) {
         self.state.lock().outcome = Some(outcome.clone());
         self.ended.notify_waiters();
@@ -74,7 +74,7 @@ impl EndingTurn {
         }
     }
 
-    /// Sets the scope of the hooks. Returns true if they may start.
+    /// Sets the scope of the hooks. Returns true if the hooks may start.
     pub(crate) fn may_begin_hooks(&self, scope: &Scope) -> bool {
         let mut state = self.state.lock();
         state.hooks = Some(scope.clone());
@@ -85,8 +85,8 @@ impl EndingTurn {
         self.state.lock().outcome.clone()
     }
 
-    /// Prevents further hooks of this turn, and returns the scope of the hooks if it is open or not quiet. Between two
-    /// hooks the scope is quiet but open.
+    /// Prevents further hooks of this turn. Returns the scope of the hooks if this scope is open or not quiet. Between
+    /// two hooks the scope is quiet but open.
     pub(crate) fn forbid_hooks(&self) -> Option<Scope> {
         let mut state = self.state.lock();
         state.is_stopped = true;

@@ -1,6 +1,7 @@
 //! Live events of a run.
 //!
-//! Events are for display: bounded, sent without waiting, dropped if a receiver lags too far. Facts are in the log.
+//! Events are only for display. Their number is bounded, the sender never waits, and a receiver that lags too far
+//! misses events. The log contains the facts.
 
 use std::fmt;
 use std::sync::Arc;
@@ -17,7 +18,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use tokio::sync::broadcast;
 
-/// Number of events by which a receiver may lag before it misses the oldest: about the deltas of a long answer.
+/// Number of events by which a receiver may lag before it misses the oldest event. A long answer has about this many
+/// deltas.
 const EVENTS_KEPT_MAX: usize = 4096;
 
 /// One event of a run.

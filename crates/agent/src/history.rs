@@ -10,9 +10,9 @@ use allstop_log::{SessionError, SessionWriter};
 /// Destination of a run's turns.
 #[derive(Debug)]
 pub enum RunHistory {
-    /// A session in a log. The conversation is the fold of its records.
+    /// A session in a log. The conversation is computed from the session's records.
     Logged(Box<SessionWriter>),
-    /// A conversation that the caller provides and takes back. Nothing is written.
+    /// A conversation in memory, which the caller provides and gets back. Nothing is written.
     Bare {
         /// Id for receipts.
         session_id: SessionId,
@@ -63,7 +63,7 @@ impl RunHistory {
         matches!(self, Self::Logged(_))
     }
 
-    /// Settles an append that the store has not confirmed, because a turn builds on the earlier records.
+    /// Settles an append that the store has not confirmed, because the next turn depends on the earlier records.
     ///
     /// # Cancel safety
     /// Same as [`SessionWriter::settle`].
@@ -71,7 +71,7 @@ impl RunHistory {
         if let Self::Logged(session) = self
             && let Err(error) = session.settle().await
         {
-            // The turn's first append tries again and reports the failure.
+            // The first append of the turn tries again to settle the earlier append, and reports the failure.
             tracing::warn!(%error, "an earlier append is not confirmed");
         }
     }
@@ -79,7 +79,8 @@ impl RunHistory {
     /// Appends records atomically.
     ///
     /// # Cancel safety
-    /// Same as [`SessionWriter::append`]: a dropped append may have happened, and the next append settles it first.
+    /// Same as [`SessionWriter::append`]: an append may have been written even if its future was dropped. The next
+    /// append first settles such an append.
     pub(crate) async fn append(&mut self, records: Vec<SessionRecord>) -> Result<(), SessionError> {
         match self {
             Self::Logged(session) => session.append(records).await,

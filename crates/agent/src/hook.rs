@@ -98,10 +98,11 @@ impl HookEvent {
 pub enum HookVerdict {
     /// The turn continues.
     Continue,
-    /// The requested call needs no approval by a person. A rule that denies the call, or may deny it, still applies. At
-    /// other events like [`Continue`](Self::Continue).
+    /// The requested call needs no approval by a person. A rule that denies the call, or that may deny the call, still
+    /// applies. At other events this verdict has the effect of [`Continue`](Self::Continue).
     Allow,
-    /// The call does not run (at its request and at its start), or the turn ends with `error` (at all other events).
+    /// If the event is the request or the start of a call, the call does not run. At the other events before the end of
+    /// the turn, the turn ends with `error`.
     Deny {
         /// Reason of the denial.
         reason: String,
@@ -115,7 +116,7 @@ pub struct HookCx {
     pub session_id: SessionId,
     /// The turn.
     pub turn: TurnNumber,
-    /// Scope for the work that the hook starts. A stop cancels it.
+    /// Scope for the work that the hook starts. A stop cancels this scope.
     pub scope: Scope,
 }
 

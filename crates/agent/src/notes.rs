@@ -1,4 +1,4 @@
-//! Notes for the model about background work that has ended since its last note.
+//! Notes for the model about background work that has ended since the previous notes.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::history::RunHistory;
 /// Characters of output in a note: the part that a person would read first. The model can request the rest.
 const NOTE_OUTPUT_CHARS: usize = 2_000;
 
-/// Maximum number of notes in one turn; the rest follows with the next turn.
+/// Maximum number of notes in one turn. The remaining notes follow with the next turn.
 const NOTES_MAX: usize = 16;
 
 /// Returns the notes for the start of the next turn. The log determines which notes are undelivered, so a note from a

@@ -29,7 +29,7 @@ pub struct TurnOutcome {
     pub turn: TurnNumber,
     /// Reason of the end.
     pub stop_reason: StopReason,
-    /// Cause, unless the turn was committed.
+    /// Cause of the end; `None` if the turn was committed.
     pub cause: Option<Cause>,
     /// The final answer; empty unless the turn completed.
     pub output: Arc<str>,
@@ -47,8 +47,8 @@ pub struct TurnOutcome {
     pub error: Option<TurnError>,
     /// Conversation after the turn.
     pub conversation: Arc<Conversation>,
-    /// True if the store has confirmed that the ending is written, or that it is not. If false, `conversation` is the
-    /// conversation before the turn, and the next start of the session determines the ending.
+    /// True if the store has confirmed whether the ending is written. If false, `conversation` is the conversation
+    /// before the turn, and the next start of the session determines the ending.
     pub is_ending_known: bool,
     /// True if the log has the ending.
     pub is_ending_written: bool,

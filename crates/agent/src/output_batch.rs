@@ -1,8 +1,7 @@
 //! Output of a running call, joined into few events. Needs no runtime: the caller passes the current time.
 //!
 //! 1. A call has at most [`EVENTS_PER_SECOND`] events in any second, including the event with the rest.
-//! 2. The bytes of all events, together with the bytes that events count as missed, are the bytes of the output, in
-//!    order.
+//! 2. The bytes in the events, and the bytes that events count as missed, together are the whole output, in order.
 //! 3. Memory is bounded, independent of the amount of output.
 
 use std::collections::VecDeque;
@@ -13,15 +12,17 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use tokio::time::{Duration, Instant};
 
-/// Events of a call per second: more than a person can follow, but few for a program that reads them.
+/// Maximum number of events of a call per second. A person cannot follow more events, and a program can easily read
+/// this number.
 const EVENTS_PER_SECOND: usize = 20;
 const SECOND: Duration = Duration::from_secs(1);
 /// Pause after an event, while few bytes are held.
 const PAUSE: Duration = Duration::from_millis(50);
-/// Number of held bytes that are sent without that pause, so that a fast command can send 5 MB per second.
+/// If this number of bytes is held, the bytes are sent without that pause, so that a fast command can send 5 MB per
+/// second.
 const BATCH_BYTES: usize = 256 * 1024;
-/// Maximum number of held bytes; beyond it the first bytes are left out. Dropping moves the remaining bytes, so it is
-/// not done for each piece.
+/// Maximum number of held bytes. If more bytes are held, only the last [`BATCH_BYTES`] are kept. Dropping bytes moves
+/// the remaining bytes, so bytes are not dropped for each piece.
 const HELD_BYTES_MAX: usize = 2 * BATCH_BYTES;
 
 /// Output of one call that is not sent yet.
@@ -30,7 +31,8 @@ pub(crate) struct OutputBatch {
     held: Vec<u8>,
     /// Number of bytes left out before the held bytes.
     missed: u64,
-    /// Times of the latest events: at most [`EVENTS_PER_SECOND`] - 1, since one event is reserved for the rest.
+    /// Times of the latest events: at most [`EVENTS_PER_SECOND`] - 1, because one event is reserved for the rest of the
+    /// output.
     sent: VecDeque<Instant>,
 }
 
@@ -56,7 +58,7 @@ impl OutputBatch {
         piece
     }
 
-    /// Returns the held output, if it is due, without an incomplete trailing character.
+    /// If the held output is due, returns it without an incomplete character at its end.
     pub(crate) fn take_due(&mut self, now: Instant) -> Option<OutputEvent> {
         if self.free_at().is_some_and(|at| now < at) {
             return None;
@@ -90,7 +92,8 @@ impl OutputBatch {
         })
     }
 
-    /// Time at which [`take_due`](Self::take_due) returns output; `None` if no output becomes due before more arrives.
+    /// Time at which [`take_due`](Self::take_due) returns output; `None` if no output becomes due before more output
+    /// arrives.
     pub(crate) fn due_at(&self) -> Option<Instant> {
         let is_held = !without_cut_end(&self.held).is_empty();
         self.free_at().filter(|_| is_held)

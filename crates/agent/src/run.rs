@@ -32,7 +32,7 @@ pub const ENDING_MAX: Duration = Duration::from_secs(1);
 pub struct RunRequest {
     /// Destination of the turns, with the conversation so far.
     pub history: RunHistory,
-    /// Messages of the user. Each becomes one turn; the run ends with the first turn that does not complete.
+    /// Messages of the user. Each message starts one turn. The run ends after the first turn that does not complete.
     pub prompts: VecDeque<Prompt>,
     /// Extra context for this run only: appended to the system prompt and not stored.
     pub context: Option<Arc<str>>,
@@ -40,8 +40,8 @@ pub struct RunRequest {
     pub background: Option<Arc<SessionBackground>>,
     /// Control of the run while it runs.
     pub controls: Arc<RunControls>,
-    /// Decision of the first turn, if the caller has already created it. A stop of the caller's scope that holds the
-    /// decision knows whether the commit was first.
+    /// Decision of the first turn, if the caller has already created it. If the caller's scope holds this decision, a
+    /// stop of that scope knows whether the commit came before the stop.
     pub decision: Option<Arc<CommitDecision>>,
 }
 
@@ -59,7 +59,8 @@ impl RunRequest {
     }
 }
 
-/// A run in progress. Dropping it stops it with cause `disconnect`; the receipt then goes to the log.
+/// A run in progress. Dropping this value stops the run with cause `disconnect`; the receipt is then written to the
+/// log.
 #[derive(Debug)]
 #[must_use = "dropping a run stops it"]
 pub struct Run {
@@ -97,7 +98,7 @@ impl Run {
         &self.controls
     }
 
-    /// Stops the running turn and the run: no further turn starts. The receipt names background work, which continues.
+    /// Stops the running turn and the run: no further turn starts. Background work continues, and the receipt names it.
     pub fn stop(&self, cause: Cause) -> RunStop {
         let mut order = StopRequest::new(Extent::Turn, cause);
         order.bystanders.extend(self.bystander.clone());
@@ -112,13 +113,13 @@ impl Run {
         &self.scope
     }
 
-    /// Waits for the end of the run, and owns the run meanwhile.
+    /// Waits for the end of the run. The future owns the run during the wait.
     ///
     /// # Errors
     /// If the engine itself panicked, which is a bug. The next start of the session then ends the turn.
     ///
     /// # Cancel safety
-    /// Dropping the future drops the run, and so stops it.
+    /// Dropping the future drops the run, which stops the run.
     pub async fn finish(mut self) -> Result<RunOutcome, WorkLost> {
         self.wait().await
     }
@@ -155,14 +156,14 @@ impl RunStop {
         self.stop.request()
     }
 
-    /// Ends the grace and forces now.
+    /// Ends the grace now, and uses force.
     pub fn force(&self) {
         self.stop.force();
     }
 
-    /// Waits for the receipt, with the effect on the conversation and the usage of the turn. The wait takes at most the
-    /// grace, the force time and one second for the ending of the turn. If the ending is not written by then, the
-    /// effect is `unknown`.
+    /// Waits for the receipt, which contains the effect on the conversation and the usage of the turn. The wait takes
+    /// at most the grace, the force time and one second for the ending of the turn. If the ending is not written by
+    /// then, the effect is `unknown`.
     ///
     /// # Cancel safety
     /// Cancel safe: the stop continues even if no caller waits.

@@ -38,12 +38,15 @@ pub struct Deadlines {
     pub turn: Option<Duration>,
     /// Limit of one step: its model call and its tool calls.
     pub step: Option<Duration>,
-    /// Timeout until the provider's first token. Exceeding it fails the call, but does not stop the turn.
+    /// Timeout until the provider's first token. If the timeout is exceeded, the model call fails, but the turn is not
+    /// stopped.
     pub first_token: Option<Duration>,
-    /// Timeout between two tokens of the provider. Exceeding it fails the call, but does not stop the turn.
+    /// Timeout between two tokens of the provider. If the timeout is exceeded, the model call fails, but the turn is
+    /// not stopped.
     pub between_tokens: Option<Duration>,
-    /// Limit of a tool call whose tool sets no limit. Exceeding it ends the call; the turn continues.
+    /// Limit of a tool call whose tool sets no limit. If the limit is exceeded, the call ends and the turn continues.
     pub tool: Option<Duration>,
-    /// Limit between two signs of activity (a piece of an answer, the end of a call), after which the turn ends.
+    /// Maximum time between two signs of activity (a piece of an answer, the end of a call). If this limit is exceeded,
+    /// the turn ends.
     pub inactivity: Option<Duration>,
 }

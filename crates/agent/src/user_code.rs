@@ -1,5 +1,5 @@
-//! Runs code of the embedding program as scoped work. A stop waits for the code no longer than the stop procedure
-//! takes, whether the code listens, sleeps, panics or blocks its thread.
+//! Runs code of the embedding program as scoped work. A stop waits for the code only as long as the stop procedure
+//! takes, even if the code ignores the stop, panics or blocks its thread.
 
 use std::future::Future;
 
@@ -9,7 +9,7 @@ use allstop_scope::{Scope, WorkLost, WorkSpec};
 /// Result of code of the embedding program.
 pub(crate) enum UserCodeResult<T> {
     Answered(T),
-    /// A stop was first; its receipt lists the work.
+    /// A stop came first. The receipt of the stop lists the work.
     Stopped,
     Panicked,
 }
@@ -38,12 +38,12 @@ pub(crate) async fn run<T: Send + 'static>(
     tokio::select! {
         biased;
         joined = handle => match joined {
-            // An answer during a stop may be an effect of the stop: a killed command has not denied anything.
+            // An answer during a stop may be an effect of the stop: the failure of a killed command is not a denial.
             Ok(Some(answer)) if !scope.is_stopped() => UserCodeResult::Answered(answer),
             Err(WorkLost::Panicked) => UserCodeResult::Panicked,
             Ok(_) | Err(WorkLost::Dropped | WorkLost::NoThread) => UserCodeResult::Stopped,
         },
-        // The work may block its thread and never join; the stop of the scope accounts for it.
+        // The work may block its thread and never join. The receipt of the stop of the scope then lists this work.
         () = scope.stopped() => UserCodeResult::Stopped,
     }
 }

@@ -59,10 +59,10 @@ pub enum FrameError {
 
 /// Decoder of a stream of frames that arrives in chunks of any size.
 ///
-/// Call [`push`](Self::push) with each chunk, then [`next_frame`](Self::next_frame) until it returns `None`. With such
-/// a caller the decoder holds at most one header, one body and the largest chunk. The decoder allocates memory for
-/// bytes that have arrived, not for the length that a header announces. Time is linear in the pushed bytes, for all
-/// sizes of chunks and frames.
+/// Call [`push`](Self::push) with each chunk, then [`next_frame`](Self::next_frame) until it returns `None`. If the
+/// caller does this, the decoder holds at most one header, one body and the largest chunk. The decoder allocates memory
+/// for bytes that have arrived, not for the length that a header announces. The time of decoding is linear in the
+/// number of pushed bytes, for all sizes of chunks and frames.
 #[derive(Debug)]
 pub struct FrameDecoder {
     limits: FrameLimits,
@@ -70,7 +70,7 @@ pub struct FrameDecoder {
     input: Vec<u8>,
     input_read_len: usize,
     part: FramePart,
-    /// Bytes of the current header that are decoded; never more than its limit.
+    /// Bytes of the current header that are decoded; never more than the limit of a header.
     header_len: usize,
     /// Start of a header line whose end has not arrived.
     line: Vec<u8>,
@@ -102,7 +102,7 @@ impl FrameDecoder {
         }
     }
 
-    /// Takes the next bytes of the stream. After an error they are discarded.
+    /// Takes the next bytes of the stream. After an error, the bytes are discarded.
     pub fn push(&mut self, bytes: &[u8]) {
         if self.failure.is_some() {
             return;
@@ -133,7 +133,7 @@ impl FrameDecoder {
         })
     }
 
-    /// True if all pushed bytes were returned as whole frames, so that an end of the stream here cuts no frame.
+    /// True if all pushed bytes were returned as whole frames. If the stream ends here, no frame is incomplete.
     ///
     /// False after an error, and while `next_frame` has not yet returned `None` for the pushed bytes.
     pub fn is_at_boundary(&self) -> bool {
@@ -209,7 +209,7 @@ impl FrameDecoder {
         let taken = unread.len().min(len - self.body.len());
         let filled = self.body.len() + taken;
         if filled > self.body.capacity() {
-            // Doubles, but never beyond the whole body.
+            // Doubles the capacity, but never beyond the length of the whole body.
             let capacity = self.body.capacity().saturating_mul(2).clamp(filled, len);
             self.body.reserve_exact(capacity - self.body.len());
         }

@@ -19,8 +19,8 @@ pub type AnswerSink = Arc<dyn Fn(QueuedAnswer) + Send + Sync>;
 
 /// Requests that were accepted and whose answers are not written yet. Clones share one table.
 ///
-/// Each accepted request gets exactly one answer, also if its [`Responder`] is dropped. A request keeps its id and its
-/// slot until the answer is written. So a client that reads no answers soon has its requests refused.
+/// Each accepted request gets exactly one answer, even if its [`Responder`] is dropped. A request keeps its id and its
+/// slot until the answer is written. So if a client reads no answers, its requests are soon refused.
 #[derive(Clone)]
 pub struct IncomingRequests {
     slots: Arc<RequestSlots>,
@@ -33,7 +33,8 @@ struct RequestSlots {
 }
 
 impl IncomingRequests {
-    /// Creates a table for at most `pending_max` requests at a time, whose answers go to `sink`.
+    /// Creates a table for at most `pending_max` requests at a time. The answers to these requests are passed to
+    /// `sink`.
     pub fn new(pending_max: usize, sink: AnswerSink) -> Self {
         let slots = RequestSlots {
             occupied: Mutex::new(HashSet::new()),
@@ -51,7 +52,7 @@ impl IncomingRequests {
     ///
     /// Returns the error to send as the answer. Either a request with this id is in flight
     /// ([`RpcError::INVALID_REQUEST`]), or `pending_max` requests are in flight ([`RpcError::OVERLOADED`]). These error
-    /// answers count towards no limit, so write each one before you read the next message.
+    /// answers do not count towards the limit, so write each error answer before you read the next message.
     pub fn accept(&self, id: RpcId) -> Result<Responder, RpcError> {
         let pending_max = self.slots.pending_max;
         let mut occupied = self.slots.occupied.lock();
@@ -93,7 +94,7 @@ impl fmt::Debug for IncomingRequests {
 /// Slot of one request in the table; dropping it frees the slot.
 struct RequestSlot {
     id: RpcId,
-    /// Does not include the sink, which may own the queue that holds this slot.
+    /// Does not include the sink, because the sink may own the queue that holds this slot.
     slots: Arc<RequestSlots>,
 }
 
@@ -103,8 +104,8 @@ impl Drop for RequestSlot {
     }
 }
 
-/// Obligation to answer one request. If the responder is dropped without an answer, also by a panic, the request is
-/// answered with an internal error.
+/// Obligation to answer one request. If the responder is dropped without an answer, for example by a panic, the request
+/// is answered with an internal error.
 #[must_use = "dropping it answers the request with an internal error"]
 pub struct Responder {
     /// `None` once the request is answered.
@@ -113,7 +114,7 @@ pub struct Responder {
 }
 
 impl Responder {
-    /// Answers the request. A result that cannot be written as JSON becomes an internal error.
+    /// Answers the request. If the result cannot be written as JSON, the answer is an internal error.
     pub fn respond(mut self, result: Result<impl Serialize, RpcError>) {
         self.answer(|id| match result {
             Ok(result) => encode_response(id, &result).unwrap_or_else(|_| {
@@ -153,7 +154,7 @@ impl fmt::Debug for Responder {
     }
 }
 
-/// Answer that is ready to be written. Drop it after the write, to free the id and the slot of its request.
+/// Answer that is ready to be written. Drop this value after the write, to free the id and the slot of the request.
 #[must_use = "the request is answered only when the frame is written"]
 pub struct QueuedAnswer {
     frame: Vec<u8>,

@@ -1,8 +1,8 @@
 //! JSON-RPC 2.0 with Content-Length framing, as the Language Server Protocol uses it: frames, messages, and pending
 //! requests in both directions.
 //!
-//! The rules are those of the [JSON-RPC 2.0 specification] and of the [base protocol of LSP 3.17]. This crate does no
-//! I/O: it reads no stream and spawns no task. The caller pushes received bytes and writes the returned frames.
+//! This crate follows the rules of the [JSON-RPC 2.0 specification] and of the [base protocol of LSP 3.17]. The crate
+//! does no I/O: it reads no stream and spawns no task. The caller pushes received bytes and writes the returned frames.
 //!
 //! ```
 //! use std::sync::{Arc, mpsc};
@@ -48,17 +48,20 @@
 //!
 //! # Invariants
 //!
-//! 1. Any split of a stream into chunks decodes to the same frames, and ends with the same error if there is one.
-//! 2. Input costs memory only for bytes that have arrived: a decoder holds at most one header, one body and the largest
+//! 1. For every split of a stream into chunks, the decoder returns the same frames and, if the stream is wrong, the
+//!    same error.
+//! 2. Input uses memory only for bytes that have arrived: a decoder holds at most one header, one body and the largest
 //!    chunk. `pending_max` bounds each table of requests.
 //! 3. No input panics, and no depth of nesting overflows the stack.
 //! 4. An answer repeats the id of its request byte for byte.
-//! 5. An accepted request gets exactly one answer. Its id and its slot become free only when the answer is written.
-//! 6. A sent request gets at most one answer. It leaves the table with its answer, its withdrawal, or the close.
+//! 5. An accepted request gets exactly one answer. The id and the slot of the request become free only when the answer
+//!    is written.
+//! 6. A sent request gets at most one answer. The request leaves the table when it is answered, when it is withdrawn,
+//!    or when the table is closed.
 //!
 //! # Cancel safety
 //!
-//! [`PendingResponse`] is the only future. Dropping it withdraws the request and loses nothing else.
+//! [`PendingResponse`] is the only future. Dropping this future withdraws the request and has no other effect.
 //!
 //! [JSON-RPC 2.0 specification]: https://www.jsonrpc.org/specification
 //! [base protocol of LSP 3.17]:

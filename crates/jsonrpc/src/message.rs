@@ -1,7 +1,8 @@
 //! Received messages: requests, notifications and responses of JSON-RPC 2.0.
 //!
 //! Parameters and results stay raw JSON, which the code of each method converts to its types. This module checks that
-//! they are JSON, in a loop rather than by recursion, so no depth of nesting overflows the stack here.
+//! parameters and results are JSON. The check is a loop, not a recursion, so no depth of nesting overflows the stack
+//! here.
 
 use std::str;
 
@@ -116,7 +117,8 @@ impl MalformedMessage {
     }
 }
 
-/// Builds the message, or returns the reason why it is invalid. `id` is the field of that name, if it is a valid id.
+/// Builds the message, or returns the reason why it is invalid. `id` is the field `id` of the message, if that field is
+/// a valid id.
 fn message(
     fields: &RawMessageFields<'_>,
     id: Option<&RpcId>,
@@ -178,7 +180,7 @@ fn response(
 }
 
 fn rpc_error(value: &RawValue) -> Option<RpcError> {
-    // An array would be read as the error's fields in their order.
+    // The JSON library would read the elements of an array as the fields of an error, so an array is refused here.
     is_object(value)
         .then(|| serde_json::from_str(value.get()).ok())
         .flatten()

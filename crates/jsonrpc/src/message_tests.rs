@@ -66,7 +66,7 @@ fn valid_messages_are_read() {
     }
 }
 
-/// Checks the error of a body: its code, the id as JSON, and if the body counts as a response.
+/// Checks the error of a body: its code, the id as JSON, and whether the body counts as a response.
 #[track_caller]
 fn check(body: impl AsRef<[u8]>, code: i64, id: Option<&str>, is_response: bool) {
     let body = body.as_ref();
@@ -231,7 +231,7 @@ fn deep_nesting_does_not_overflow_the_stack() {
     check(error, RpcError::INVALID_REQUEST, Some("1"), true);
 }
 
-/// The JSON library would read such a key as a different value, of any depth.
+/// The JSON library would read an object with such a key as a different value, which may have any depth.
 #[test]
 fn reserved_keys_are_refused_wherever_they_are() {
     let deep = r#"[{"$serde_json::private::RawValue":"[1]"}]"#;

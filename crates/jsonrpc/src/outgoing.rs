@@ -62,7 +62,8 @@ pub enum RpcFailure {
 pub enum AnswerDelivery {
     /// The answer went to the waiting request.
     Delivered,
-    /// No request waits under this id: the request was never sent, is already answered, or was withdrawn or closed.
+    /// No request waits under this id: the request was never sent, is already answered, or was withdrawn, or ended
+    /// because the table was closed.
     Unknown,
 }
 
@@ -80,11 +81,12 @@ impl OutgoingRequests {
         }
     }
 
-    /// Registers a request. Send it afterwards, with the returned id. If it can't be sent, drop the returned future.
+    /// Registers a request. Afterwards, send the request with the returned id. If the request can't be sent, drop the
+    /// returned future.
     ///
     /// # Errors
     ///
-    /// If too many requests are pending, or the table is closed. Nothing is registered then.
+    /// If too many requests are pending, or the table is closed. In that case no request is registered.
     pub fn begin(&self) -> Result<(RpcId, PendingResponse), BeginRequestError> {
         let mut table = self.table.lock();
         if table.is_closed {
@@ -124,7 +126,7 @@ impl OutgoingRequests {
         table.is_closed = true;
         let waiting = mem::take(&mut table.waiting);
         drop(table);
-        // Dropping a sender wakes its waiter, so it happens outside the lock.
+        // Dropping a sender wakes its waiter, so the senders are dropped outside the lock.
         drop(waiting);
     }
 
@@ -147,12 +149,12 @@ impl fmt::Debug for OutgoingRequests {
 ///
 /// # Cancel safety
 ///
-/// Polling can pause and continue at will. Dropping the future withdraws the request: its slot is free at once, and a
-/// later answer is [`AnswerDelivery::Unknown`]. The other side is not informed.
+/// A caller can stop polling the future and poll it again later. Dropping the future withdraws the request: its slot is
+/// free at once, and a later answer is [`AnswerDelivery::Unknown`]. The other side is not informed.
 ///
 /// # Panics
 ///
-/// If polled again after it returned the answer.
+/// If the future is polled again after it has returned the answer.
 #[derive(Debug)]
 #[must_use = "dropping it withdraws the request"]
 pub struct PendingResponse {

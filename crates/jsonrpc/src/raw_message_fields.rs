@@ -15,7 +15,8 @@ pub(crate) struct RawMessageFields<'a> {
     pub(crate) params: Option<&'a RawValue>,
     pub(crate) result: Option<&'a RawValue>,
     pub(crate) error: Option<&'a RawValue>,
-    /// A field that occurs more than once; `id` if it is among several such fields.
+    /// A field that occurs more than once. If several fields occur more than once and `id` is one of them, the value is
+    /// `id`.
     pub(crate) repeated: Option<&'static str>,
 }
 

@@ -10,8 +10,8 @@ use serde_json::value::RawValue;
 
 /// Identifier of a request: the JSON text of a string or of a number, kept verbatim.
 ///
-/// An answer repeats the text byte for byte, so integers beyond 64 bits, fractions and escapes survive. Two ids are
-/// equal if their texts are equal: `1` is neither `1.0` nor `"1"`, and `"a"` is not `"\u0061"`. A clone shares the
+/// An answer repeats the text byte for byte, so integers beyond 64 bits, fractions and escapes stay unchanged. Two ids
+/// are equal if their texts are equal: `1` is neither `1.0` nor `"1"`, and `"a"` is not `"\u0061"`. A clone shares the
 /// text.
 ///
 /// JSON-RPC 2.0 also defines the id `null`, for answers to a request whose id could not be read. This type has no such
@@ -73,7 +73,7 @@ impl Serialize for RpcId {
     }
 }
 
-/// For ids in parameters, such as those of the LSP notification `$/cancelRequest`.
+/// Reads ids in parameters, such as the parameters of the LSP notification `$/cancelRequest`.
 impl<'de> Deserialize<'de> for RpcId {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let value = Box::<RawValue>::deserialize(deserializer)?;

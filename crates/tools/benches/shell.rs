@@ -1,7 +1,7 @@
 //! Cost of a `shell` call, including its keeper, compared with a bare `sh -c`.
 //!
-//! The benchmark runs its own binary as the keeper. The first call of a process starts a keeper and has a separate
-//! figure. The other figures are those of later calls.
+//! The benchmark runs its own binary as the keeper. The first call of a process also starts a keeper, so its time is
+//! reported separately. The other times are measured on later calls.
 
 use std::process::{ExitCode, Stdio};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ fn main() -> ExitCode {
     {
         return keeper_main();
     }
-    // As in the binary: engines and session owners on one runtime, tools on another.
+    // Like in the binary, engines and session owners run on one runtime, and tools on another runtime.
     let (control, work) = (runtime(), runtime());
     let folder = tempfile::tempdir().expect("a folder");
     let program = KeeperProgram {
@@ -94,7 +94,7 @@ fn runtime() -> Runtime {
         .expect("threads")
 }
 
-/// Runs a command like a program without containment: starts it, reads its output, waits for its exit.
+/// Runs a command like a program without containment: starts the command, reads its output, and waits for its exit.
 fn bare_sh(runtime: &Runtime) {
     runtime.block_on(async {
         let mut command = tokio::process::Command::new("/bin/sh");

@@ -17,7 +17,7 @@ pub trait CallObserver: Send + Sync {
     /// A piece of output, for display.
     fn output(&self, call_id: &CallId, output: &[u8]);
 
-    /// Progress, for display. Later progress replaces it.
+    /// Progress, for display. Later progress replaces earlier progress.
     fn progress(&self, call_id: &CallId, progress: &CallProgress);
 
     /// A heartbeat.
@@ -34,21 +34,22 @@ struct CallLinkInner {
     metered: Mutex<MeteredUsage>,
     exit_code: OnceLock<i32>,
     change: OnceLock<Arc<FileChange>>,
-    /// State of the file that the permission question has shown.
+    /// State of the file when the permission question showed it.
     shown: OnceLock<FileState>,
-    /// True if the tool listens for promotion to the background.
+    /// True if the tool waits for a promotion to the background.
     is_promotable: AtomicBool,
     promoted: SetOnce<()>,
 }
 
-/// Usage that a link has counted until its handover. Both fields share one lock, so that each token is counted once.
+/// Usage that a link has counted before its handover. Both fields share one lock, so that each token is counted exactly
+/// once.
 #[derive(Default)]
 struct MeteredUsage {
     usage: Usage,
     handed_over: Option<CallLink>,
 }
 
-/// Error of [`CallLink::promote`]: the tool does not listen for promotion.
+/// Error of [`CallLink::promote`]: the tool does not wait for a promotion.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("this call cannot continue in the background")]
 pub struct NotPromotable;
@@ -83,8 +84,8 @@ impl CallLink {
         Self::new(call_id, Arc::new(NullObserver))
     }
 
-    /// Forwards all further reports to `other`. Called when the call has its answer and its work continues there. Usage
-    /// counted so far stays with the call.
+    /// Forwards all further reports to `other`. Called when the call has its answer but its work continues with the
+    /// link `other`. Usage that was counted before stays with the call.
     pub fn hand_over_to(&self, other: &Self) {
         if let Some(inner) = &self.0 {
             inner.metered.lock().handed_over = Some(other.clone());
@@ -132,7 +133,7 @@ impl CallLink {
         other.meter(usage);
     }
 
-    /// Usage counted here so far.
+    /// Usage that this link has counted so far.
     pub fn metered(&self) -> Usage {
         self.0
             .as_ref()
@@ -142,7 +143,7 @@ impl CallLink {
     /// Records the exit code of the command that the call ran. Only the first code is kept.
     pub fn exited(&self, code: i32) {
         if let Some(inner) = &self.0 {
-            // Fails if a code was recorded before; that code is kept.
+            // Setting the code fails if a code was recorded before. That code is kept.
             let _ = inner.exit_code.set(code);
         }
     }
@@ -155,15 +156,15 @@ impl CallLink {
     /// Records the change of a file that the call has made, for display. Only the first change is kept.
     pub fn changed(&self, change: FileChange) {
         if let Some(inner) = &self.0 {
-            // Fails if a change was recorded before; that change is kept.
+            // Setting the change fails if a change was recorded before. That change is kept.
             drop(inner.change.set(Arc::new(change)));
         }
     }
 
-    /// Records the state of the file that the question about the call shows. Only the first state is kept.
+    /// Records the state of the file that the permission question about the call shows. Only the first state is kept.
     pub(crate) fn set_shown(&self, state: FileState) {
         if let Some(inner) = &self.0 {
-            // Fails if a state was recorded before; that state is kept.
+            // Setting the state fails if a state was recorded before. That state is kept.
             let _stands = inner.shown.set(state);
         }
     }
@@ -178,8 +179,8 @@ impl CallLink {
         self.0.as_ref()?.change.get().cloned()
     }
 
-    /// Resolves when the call is asked to continue in the background. A tool that never awaits this future cannot be
-    /// asked.
+    /// Resolves when the call is asked to continue in the background. A call whose tool never awaits this future cannot
+    /// be promoted.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -196,11 +197,11 @@ impl CallLink {
     /// Asks the call to continue in the background. A second request has no effect.
     ///
     /// # Errors
-    /// If the tool does not listen for promotion.
+    /// If the tool does not wait for a promotion.
     pub fn promote(&self) -> Result<(), NotPromotable> {
         match &self.0 {
             Some(inner) if inner.is_promotable.load(Ordering::Acquire) => {
-                // Fails if an earlier request has set it.
+                // Setting the value fails if an earlier request has set it.
                 drop(inner.promoted.set(()));
                 Ok(())
             }

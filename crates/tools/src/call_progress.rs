@@ -6,10 +6,10 @@ use std::sync::Arc;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-/// Maximum length of a message, in characters: a line or two.
+/// Maximum length of a message, in characters: a few lines on a screen.
 const MESSAGE_CHARS_MAX: usize = 500;
 
-/// Smallest number that is shown with an exponent: longer numbers do not fit on a screen.
+/// Numbers from this one on are shown with an exponent, because longer numbers do not fit on a screen.
 const SHOWN_MAX: f64 = 1e12;
 
 /// Progress of a running call. The numbers are finite and not negative, and `progress` is never more than `total`.

@@ -1,7 +1,9 @@
-//! Commands of a model, of hooks and of guardrails, and MCP servers. This module is the only way to run them.
+//! Runs the commands of a model, of hooks and of guardrails, and MCP servers. Commands and servers are started only
+//! through this module.
 //!
-//! A command is spawned in a scope, so every stop of the scope covers it: SIGTERM, the grace, SIGKILL, and an item of
-//! the receipt. The output is read continuously, also during a stop, so that the command never blocks on a full pipe.
+//! A command is spawned in a scope, so every stop of the scope covers it. A stop sends SIGTERM, waits for the grace,
+//! sends SIGKILL, and adds an item to the receipt. The output is read continuously, also during a stop, so that the
+//! command never blocks on a full pipe.
 
 use std::io;
 use std::sync::Arc;
@@ -17,8 +19,8 @@ use tokio::time::Instant;
 /// Size of one read from a pipe, in bytes: the default capacity of a pipe.
 const PIPE_BYTES: usize = 64 * 1024;
 
-/// Time that descendants get to end after the command itself. The rest of a pipeline ends a few milliseconds later and
-/// is not background work.
+/// Time after the exit of a command in which its descendants may end by themselves. The other processes of a pipeline
+/// end a few milliseconds after the command and are not background work.
 const SETTLE: Duration = Duration::from_millis(50);
 
 /// Maximum length of a command's name in receipts and lists, in characters: one line of a terminal.
@@ -42,7 +44,7 @@ pub struct CommandLimit {
 }
 
 impl CommandLimit {
-    /// Creates a limit that begins now. `None` if its end is beyond the range of the clock.
+    /// Creates a limit that begins now. `None` if the end of the limit is beyond the range of the clock.
     pub fn starting_now(time: Duration) -> Option<Self> {
         let until = Instant::now().checked_add(time)?;
         Some(Self { time, until })
@@ -64,14 +66,14 @@ impl RunningCommand {
         Ok(Self { process, reader })
     }
 
-    /// Passes the output to `take` until the command itself has exited; a descendant that holds the pipe causes no
+    /// Passes the output to `take` until the command itself has exited. A descendant that keeps the pipe open causes no
     /// delay. After the limit, stops `scope` and returns the receipt of that stop.
     ///
     /// # Errors
     /// If the output cannot be read.
     ///
     /// # Cancel safety
-    /// Cancel safe: the next call continues. A stop that has begun continues too.
+    /// Cancel safe: the next call continues to read. A stop that has begun also continues.
     pub async fn read_to_exit(
         &mut self,
         limit: Option<CommandLimit>,
@@ -82,8 +84,8 @@ impl RunningCommand {
         let Some(limit) = limit else {
             return reading.await.map(|()| None);
         };
-        // Not a `select!` that polls the output first: endless output would use up the task's budget, and a timer
-        // without budget never fires.
+        // This is not a `select!` that polls the output first, because endless output would use up the task's budget,
+        // and a timer never fires without budget.
         if let Ok(read) = tokio::time::timeout_at(limit.until, &mut reading).await {
             return read.map(|()| None);
         }
@@ -120,13 +122,13 @@ impl RunningCommand {
     pub async fn exit(&self) -> Result<ExitInfo, String> {
         match self.process.exited().await {
             Ok(exit) => Ok(exit),
-            // The command may have run: its keeper was killed before it reported a start.
+            // The command may have run: its keeper was killed before the keeper reported a start.
             Err(_) if self.keeper_lost().is_some() => Ok(ExitInfo::Unknown),
             Err(error) => Err(error_chain(&error)),
         }
     }
 
-    /// Note about a command whose keeper was killed.
+    /// Note that the keeper of the command was killed; `None` if it was not killed.
     pub fn keeper_lost(&self) -> Option<&'static str> {
         self.process.handle().status().borrow().keeper_lost_note()
     }

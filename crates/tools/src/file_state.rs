@@ -1,9 +1,9 @@
-//! States of files, to detect if a file has changed since it was last seen.
+//! States of files, to detect whether a file has changed since it was last seen.
 
 use rustix::fs::Stat;
 
-/// State of a file: its device, inode, length and time of the last modification; or the absence of a file. A file in an
-/// equal state has equal content.
+/// State of a file: its device, inode, length and time of the last modification; or the absence of a file. Equal states
+/// mean equal content.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileState(Option<(u64, u64, i64, i64, u64)>);
 

@@ -1,8 +1,8 @@
 //! Tools that an agent calls: the trait, the registry, permissions, a shell, files and search.
 //!
-//! Start with [`Tool`], the trait of a tool, and [`ToolRegistry`], in which an agent looks up tools and which validates
-//! the model's arguments before a call. [`permission`] decides whether a call may run. [`builtin_tools`] creates the
-//! tools of Allstop: [`shell`] with its [`background`] work, and [`files`].
+//! Start with [`Tool`], the trait of a tool, and [`ToolRegistry`]. An agent looks up its tools in the registry, and the
+//! registry validates the model's arguments before a call. [`permission`] decides whether a call may run.
+//! [`builtin_tools`] creates the tools of Allstop: [`shell`] with its [`background`] work, and [`files`].
 //!
 //! ```
 //! # use std::sync::Arc;

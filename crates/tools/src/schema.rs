@@ -7,8 +7,8 @@ use schemars::transform::RecursiveTransform;
 use schemars::{JsonSchema, Schema};
 use serde_json::Value;
 
-/// Returns the schema of `A`, inlined. Omits parts that only cost tokens (`$schema`, titles), and formats, because
-/// providers refuse some of them (`uint64`).
+/// Returns the schema of `A` without references to other schemas. Omits parts that only cost tokens (`$schema`,
+/// titles). Also omits formats, because providers refuse some formats (`uint64`).
 pub fn schema_of<A: JsonSchema>() -> Arc<Value> {
     let trim = RecursiveTransform(|schema: &mut Schema| {
         schema.remove("format");

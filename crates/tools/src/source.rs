@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use crate::tool::Tool;
 
-/// A changing list of tools. An agent reads the list before each model call, and offers the model the current tools.
+/// A list of tools that may change. An agent reads the list before each model call, and offers the current tools to the
+/// model.
 ///
 /// A running call keeps its tool, even after the tool has left the list.
 pub trait ToolSource: Send + Sync + fmt::Debug {

@@ -28,8 +28,8 @@ pub struct ToolSpec {
     pub timeout: Option<Duration>,
     /// True if a call may run concurrently with other calls of its step.
     pub parallel: bool,
-    /// Name of the tool in permission rules, for a built-in tool that a client knows under another name. `None` means
-    /// `name`.
+    /// Name of the tool in permission rules, if the tool is a built-in tool that a client knows under another name.
+    /// `None` means `name`.
     pub name_in_rules: Option<Arc<str>>,
 }
 
@@ -48,7 +48,7 @@ pub struct ToolInvocation {
     /// Id of the call, as in receipts. The id of a sub-agent's call includes the call that runs the sub-agent:
     /// `call_1/call_2`.
     pub call_id: CallId,
-    /// Name of the tool, as the model called it.
+    /// Name under which the model called the tool.
     pub name: Arc<str>,
     /// Arguments, parsed and validated.
     pub arguments: Arc<Value>,
@@ -111,7 +111,7 @@ pub trait Tool: Send + Sync + fmt::Debug {
     /// Runs one call.
     ///
     /// # Cancel safety
-    /// The future is dropped after the grace of a stop. `invocation.scope` is cancelled earlier.
+    /// A stop first cancels `invocation.scope`. If the future still runs after the grace, the future is dropped.
     fn call(&self, invocation: ToolInvocation) -> BoxFuture<'_, Result<ToolOutput, ToolError>>;
 
     /// Computes the effect of the call without running it, for a person who is asked to permit the call. `None`, the

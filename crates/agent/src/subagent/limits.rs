@@ -3,15 +3,16 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Default depth of sub-agents: a sub-agent may divide its part of the work once more. Deeper levels mostly mean that a
-/// model passes its task on.
+/// Default maximum depth of sub-agents: a sub-agent may divide its part of the work once more. At deeper levels, a
+/// model mostly passes on its whole task.
 pub const DEPTH_MAX_DEFAULT: u32 = 2;
 
-/// Default number of sub-agents that run at once. Each keeps a model call in flight, and few providers accept more per
-/// key. A person could not follow more either.
+/// Default maximum number of sub-agents that run at once. Each sub-agent keeps one model call in flight, and few
+/// providers accept more calls at once per key. A person could not follow more sub-agents either.
 pub const RUNNING_MAX_DEFAULT: u32 = 8;
 
-/// Default step limit of one sub-agent: half of a session turn's limit, since it does only a part of the work.
+/// Default step limit of one sub-agent: half of the limit of a session's turn, because a sub-agent does only a part of
+/// the work.
 pub const STEPS_MAX_DEFAULT: u32 = 25;
 
 /// Limits of sub-agents: number, depth, steps and tokens.
@@ -19,12 +20,12 @@ pub const STEPS_MAX_DEFAULT: u32 = 25;
 pub struct SubAgentLimits {
     /// Maximum depth: at 1 sub-agents start no sub-agents, at 0 there are no sub-agents.
     pub depth_max: u32,
-    /// Maximum number that run at once, over all depths.
+    /// Maximum number of sub-agents that run at the same time, over all depths.
     pub running_max: u32,
-    /// Maximum steps of each sub-agent; the agent's own limit applies if it is lower.
+    /// Maximum steps of each sub-agent; if the agent's own step limit is lower, that limit applies.
     pub steps_max: u32,
-    /// Token budget of each sub-agent, including the sub-agents below it. At most half of the remaining tokens of a
-    /// parent budget.
+    /// Token budget of each sub-agent, including the sub-agents below it. If a parent budget exists, a sub-agent gets
+    /// at most half of its remaining tokens.
     pub budget_tokens: Option<u64>,
 }
 

@@ -1,25 +1,27 @@
 //! Tool `agent`, with which an agent starts sub-agents.
 //!
 //! A sub-agent is a run of one turn. Its conversation begins with the prompt and is not stored; its last message is the
-//! result of the call. A sub-agent inherits from the agent that starts it: the model, working directory, deadlines and
-//! prompter, the tools except the excluded ones, and the hooks and guardrails, so that it cannot bypass them. Hooks and
-//! guardrails see it as a separate session, `SESSION/CALL`.
+//! result of the call. A sub-agent inherits the model, working directory, deadlines and prompter of the agent that
+//! starts it, and the tools except the excluded ones. The sub-agent also inherits the hooks and guardrails, so it
+//! cannot bypass them. Hooks and guardrails see the sub-agent as a separate session, `SESSION/CALL`.
 //!
 //! Invariants:
-//! 1. A sub-agent runs in the scope of its call, or of its background work, and so do all sub-agents below it: a stop
-//!    of that scope stops all of them. Each of their calls is a separate item of the receipt.
+//! 1. A sub-agent, and all sub-agents below it, run in the scope of its call or of its background work, so a stop of
+//!    that scope stops all of them. Each call of these sub-agents is a separate item of the receipt.
 //! 2. The budget of a sub-agent is reserved from the budget of the agent that starts it; see
 //!    [`Budget`](allstop_core::turn::Budget).
-//! 3. The usage of a sub-agent's model calls is metered with its call, and with every enclosing call, when each model
-//!    call ends. No usage is lost if the call is dropped. In the background, where no call waits for the sub-agent,
-//!    usage is metered with the end of the work; see `promotion` for a sub-agent that moves there later.
+//! 3. When a model call of a sub-agent ends, its usage is metered with the call of the tool `agent`, and with every
+//!    enclosing call. So no usage is lost if such a call is dropped. In the background no call waits for the sub-agent,
+//!    so usage is metered when the work ends. `promotion` describes a sub-agent that moves to the background later.
 //! 4. At most [`SubAgentLimits::running_max`] sub-agents run at any moment, over all depths.
 //!
-//! Only the outermost agent starts sub-agents in the background, and only its own calls can move there, because it
-//! receives the note about their end. Commands that a sub-agent starts in the background belong to the session.
+//! Only the outermost agent starts sub-agents in the background, and only calls of this agent can move to the
+//! background. The reason is that this agent receives the note about the end of background work. Commands that a
+//! sub-agent starts in the background belong to the session.
 //!
 //! Ids of calls are unique within one agent. In receipts, events and records, and for a stop of one call, a call of a
-//! sub-agent is named by the path of calls that contain it: `call_1/call_2`. Models see only their own ids.
+//! sub-agent is named by the path of calls that contain it: `call_1/call_2`. A model sees only the ids of its own
+//! calls.
 
 mod background;
 mod level;
@@ -52,7 +54,8 @@ pub struct SubAgents {
 }
 
 impl Agent {
-    /// Returns the same agent with the tool `agent`. The agent counts its running sub-agents, so it serves one session.
+    /// Returns a copy of the agent with the tool `agent`. The copy counts its running sub-agents, so it serves only one
+    /// session.
     ///
     /// # Errors
     /// If the agent already has a tool of that name.

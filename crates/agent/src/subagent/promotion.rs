@@ -1,7 +1,7 @@
 //! A sub-agent whose call can move it to the background.
 //!
 //! The sub-agent runs in a separate scope below the call. A promotion moves that scope below the new background work,
-//! and the call answers with the id of that work; the sub-agent does not notice. Invariants:
+//! and the call returns the id of that work. The sub-agent does not notice the move. Invariants:
 //! 1. One of three events is first: the promotion, the end of the sub-agent, or a stop. If the sub-agent has ended, its
 //!    answer is returned. If a stop covers the call, the scope does not move. If the scope has moved, a stop of the
 //!    call or its turn no longer reaches it.
@@ -14,10 +14,10 @@ use tokio::sync::oneshot;
 use super::background::{SubAgentBackground, runs_in_background};
 use super::sub_agent::{RunningSubAgent, SubAgent};
 
-/// Runs the sub-agent. Returns its answer, or the id of the background work that it has become.
+/// Runs the sub-agent. Returns its answer, or the id of its background work if the sub-agent has moved.
 ///
 /// # Cancel safety
-/// Dropping the future stops the sub-agent, unless it has moved.
+/// Dropping the future stops the sub-agent, unless the sub-agent has moved.
 pub(super) async fn run(
     place: &SubAgentBackground,
     invocation: ToolInvocation,
@@ -52,12 +52,12 @@ pub(super) async fn run(
     match promote_task(&*place.host, spec, &scope, waiting) {
         Ok(work) => {
             link.hand_over_to(&background_link);
-            // Refused if a stop of the work was first. The sub-agent is then dropped here; the stop has already covered
-            // it.
+            // If a stop of the work came first, the sub-agent is refused and dropped here. That stop has already
+            // covered the sub-agent.
             drop(hand_over.send(running));
             Ok(runs_in_background(&work))
         }
-        // A stop was first, or the host accepts no more work: the call continues as before.
+        // A stop came first, or the host accepts no more work: the call continues as before.
         Err(_) => running.finish(call).await,
     }
 }

@@ -32,13 +32,15 @@ pub(super) struct SubAgent {
     agent: Agent,
     session_id: SessionId,
     prompt: Prompt,
-    /// Calls that wait for the sub-agent: its own call and those above it. They receive its activity and usage.
+    /// Calls that wait for the sub-agent: the call that runs the sub-agent, and the calls that enclose this call. All
+    /// of them receive the activity and the usage of the sub-agent.
     calls: Vec<CallLink>,
     running: RunningGuard,
 }
 
 impl SubAgent {
-    /// Creates a sub-agent. `calls` wait for it, or count its usage in the background.
+    /// Creates a sub-agent. `calls` contains the calls that wait for the sub-agent. In the background, `calls` only
+    /// counts the usage.
     pub(super) fn make(
         level: &SubAgentLevel,
         invocation: &ToolInvocation,
@@ -70,7 +72,7 @@ impl SubAgent {
             stop_policy: StopPolicy::Rollback,
             ..own.clone()
         };
-        // The session id of the starting agent already contains the ids of the calls above.
+        // The session id of the starting agent already contains the ids of the enclosing calls.
         let path = invocation.call_id.as_str();
         let id = path.rsplit_once('/').map_or(path, |(_, id)| id);
         let agent = agent(level, settings, &calls).map_err(|error| error.to_string())?;

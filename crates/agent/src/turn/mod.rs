@@ -44,7 +44,7 @@ pub(crate) struct TurnInput {
 
 /// Reason why a turn ends without a final answer.
 pub(crate) enum TurnInterrupt {
-    /// A stop covers the turn; its scope has the cause.
+    /// A stop covers the turn. The turn's scope has the cause.
     Stopped,
     /// A limit refused the next step.
     Refused(StartRefusal),
@@ -80,7 +80,7 @@ pub(crate) struct RunningTurn<'a> {
     draft: Draft,
     /// Scope of the turn, which a stop covers.
     scope: Scope,
-    /// Scope for the work of the running step: the scope of the turn, or one with the step's deadline.
+    /// Scope for the work of the running step: the scope of the turn, or a scope with the step's deadline.
     work: Scope,
     engine: EngineGuard,
     /// Records for the next append.
@@ -90,7 +90,7 @@ pub(crate) struct RunningTurn<'a> {
     finish: FinishReason,
     /// Receipts of calls that ended but left running work. The outcome lists that work, for every ending of the turn.
     leftovers: Vec<Arc<Receipt>>,
-    /// Receipt of the stop that ends the turn, once the stop has begun.
+    /// Receipt of the stop that ends the turn; set when the stop begins.
     account: Option<Arc<PartReceipt>>,
     /// Time of the last sign of activity, shared with the calls.
     activity: Arc<ActivityTimer>,
@@ -205,7 +205,7 @@ async fn run_in_span(
     }
 }
 
-/// Opens the scope of the turn. `Err(Some(cause))` if a stop was first.
+/// Opens the scope of the turn. `Err(Some(cause))` if a stop came first.
 fn open_scope(
     cx: TurnCx<'_>,
     history: &RunHistory,
@@ -245,7 +245,8 @@ impl RunningTurn<'_> {
     }
 
     /// Appends the pending records. A stop interrupts the wait for the store; the append is then settled with the
-    /// ending. Records that were not written become pending again for the ending, because their events have happened.
+    /// ending. Records that were not written become pending again and are written with the ending, because the recorded
+    /// events have happened.
     async fn flush(&mut self) -> Result<(), TurnInterrupt> {
         if let Some(background) = self.cx.background {
             let records = background.take_records(self.draft.state().number());

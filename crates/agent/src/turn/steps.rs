@@ -87,7 +87,7 @@ impl RunningTurn<'_> {
         match model.next {
             NextAction::Commit => {
                 self.guard(GuardrailStage::Output, &text).await?;
-                // A message that arrived meanwhile also needs an answer, so the turn continues.
+                // A message that arrived in the meantime also needs an answer, so the turn continues.
                 Ok(self.cx.controls.close_if_empty().then_some(text))
             }
             NextAction::Calls(calls) => {
@@ -139,7 +139,7 @@ impl RunningTurn<'_> {
             .child(label, options)
             .map_err(|_| TurnInterrupt::Stopped)?;
         let former = std::mem::replace(&mut self.work, work);
-        // Before the first step, `former` is the scope of the turn.
+        // Before the first step, `former` is the scope of the turn, which stays open.
         if self.draft.state().steps() > 0 {
             former.close();
         }

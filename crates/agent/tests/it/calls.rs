@@ -70,7 +70,8 @@ impl Watched {
     }
 }
 
-/// Runs a turn whose model calls these tools at once, as `call_1_1`, `call_1_2` …; `stop_at` stops a call at its start.
+/// Runs a turn whose model calls all these tools in one step, with the ids `call_1_1`, `call_1_2` and so on. `stop_at`
+/// names a call that is stopped when it starts.
 async fn watched(list: Vec<ToolFn>, names: &[&str], stop_at: Option<&'static str>) -> Watched {
     let asks = names
         .iter()
@@ -214,7 +215,7 @@ async fn chatty_call_has_few_events_and_all_of_its_output() {
     let (text, count) = output(&seen, finished);
     let lines = (0..LINES).map(|line| format!("{line}\n"));
     assert_eq!(text, lines.collect::<String>() + "the end");
-    // Two seconds with at most 20 events each, and one more event for the rest.
+    // In each of the two seconds, at most 20 events; then one more event for the rest of the output.
     assert!((20..=41).contains(&count), "{count} events");
 }
 

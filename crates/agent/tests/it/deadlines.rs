@@ -1,4 +1,5 @@
-//! Deadline of a step, and inactivity: both stop the turn, and its receipt lists the stopped work.
+//! The deadline of a step, and the inactivity limit: both stop the turn, and the receipt of the turn lists the stopped
+//! work.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +28,8 @@ fn by_step() -> Settings {
     }
 }
 
-/// The store is slow at the deadline, so that the deadline ends the call before the engine notices it.
+/// The store is slow at the time of the deadline, so that the deadline ends the call before the engine notices the
+/// deadline.
 #[tokio::test(start_paused = true)]
 async fn receipt_lists_calls_stopped_by_a_step_deadline() {
     let log = Arc::new(FaultyLog::new(Arc::new(MemoryLog::new())));

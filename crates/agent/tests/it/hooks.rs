@@ -25,7 +25,7 @@ enum Does {
     Denies,
     Panics,
     Hangs,
-    /// Denies after a stop has reached it.
+    /// Denies the event after a stop has reached the hook.
     DeniesUnderAStop,
 }
 
@@ -144,7 +144,7 @@ async fn call_denied_by_a_hook_gets_a_result_and_the_turn_continues() {
     }
 }
 
-/// A person would deny each call; the hook answers first.
+/// A person would deny each call, but the hook answers before the person is asked.
 #[tokio::test(start_paused = true)]
 async fn hook_at_the_request_of_a_call_decides_before_a_person() {
     let nothing: [&str; 0] = [];
@@ -307,7 +307,7 @@ async fn hook_is_called_at_every_point() {
     assert_eq!(turn.stop_reason, StopReason::Completed);
 }
 
-/// A hook at the end of a turn that takes a while to end after a stop, as a command does.
+/// A hook that runs at the end of a turn. After a stop, the hook needs some time to end, like a command.
 #[derive(Debug)]
 struct EndsSlowly {
     name: Arc<str>,

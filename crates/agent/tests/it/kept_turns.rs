@@ -1,4 +1,4 @@
-//! Messages that a stopped turn leaves in the conversation, for the model to continue from.
+//! Messages that a stopped turn leaves in the conversation, so that the model can continue.
 
 use allstop_agent::{AgentEvent, EventSink, RunRequest, Settings};
 use allstop_core::message::check_history;
@@ -55,7 +55,7 @@ fn speaks_and_hears(call: ToolInvocation) -> BoxFuture<'static, String> {
 }
 
 /// The next message contains the information that the model needs to continue: the stopped call, and its output until
-/// then.
+/// the stop.
 #[tokio::test(start_paused = true)]
 async fn keep_records_the_output_of_a_stopped_call() {
     let (run, _, _) = in_two_tools(stopping(StopPolicy::Keep), [speaks_and_hears, hears]).await;
@@ -73,8 +73,8 @@ async fn keep_records_the_output_of_a_stopped_call() {
     }
 }
 
-/// The marker contains the beginning of the answer as a person has seen it, since a message of the model is always
-/// complete.
+/// The marker contains the beginning of the answer that a person has seen. The beginning is not a message of the model,
+/// because such a message is always complete.
 #[tokio::test(start_paused = true)]
 async fn keep_leaves_the_partial_answer() {
     for (policy, expected) in [(StopPolicy::Keep, 2), (StopPolicy::Rollback, 0)] {

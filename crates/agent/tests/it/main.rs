@@ -1,4 +1,4 @@
-//! The loop through its public API: scripted models, closures for tools, paused time.
+//! Tests of the agent loop through its public API, with scripted models, closures as tools, and paused time.
 
 mod calls;
 mod deadlines;
@@ -29,7 +29,7 @@ use allstop_scope::{RootOptions, Scope};
 use allstop_testkit::ToolFn;
 use allstop_tools::ToolRegistry;
 
-/// A limit that no working test reaches.
+/// Time limit that no test reaches unless the loop hangs.
 const LONG: Duration = Duration::from_hours(1);
 
 fn root() -> Scope {

@@ -1,4 +1,4 @@
-//! A provider over HTTP: cost of its answers, and truncated answers.
+//! A provider over HTTP: the cost of its answers, and answers that are cut off.
 
 use std::sync::Arc;
 

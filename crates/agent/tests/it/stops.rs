@@ -88,7 +88,7 @@ async fn stop_in_mid_stream_leaves_nothing_and_the_next_message_works() {
     assert_eq!(history.next_turn().0, 3);
 }
 
-/// Starts a run and returns it once its two tools run.
+/// Starts a run, and returns the run when its two tools are running.
 pub(super) async fn in_two_tools(
     settings: Settings,
     bodies: [fn(allstop_tools::ToolInvocation) -> futures::future::BoxFuture<'static, String>; 2],
@@ -135,7 +135,7 @@ async fn stop_names_each_tool_whether_it_listens_or_not() {
         .iter()
         .map(|item| (&*item.name, item.state.as_str()))
         .collect();
-    // The tool that did not listen was dropped, and its effect is unknown.
+    // The tool that did not react to the stop was dropped, and its effect is unknown.
     assert_eq!(states, [("one", "stopped"), ("two", "unknown")]);
     let unknown = match &history {
         RunHistory::Logged(session) => session.state().turns()[0].unknown_calls.clone(),
@@ -468,7 +468,7 @@ async fn blocked_tool_is_named_and_the_turn_ends_in_time() {
     assert_eq!(history.conversation(), before);
 }
 
-/// One call ends, the other ends while the first call's hook runs, and then the turn is stopped.
+/// One call ends. The other call ends while the hook of the first call runs, and then the turn is stopped.
 #[tokio::test(start_paused = true)]
 async fn result_of_a_call_that_ended_during_a_hook_is_kept() {
     #[derive(Debug)]

@@ -43,7 +43,7 @@ fn keeping(policy: StopPolicy) -> Settings {
     }
 }
 
-/// Checks that the next message is answered after the store recovers, and that log and outcome agree.
+/// Checks that the next message is answered after the store works again, and that log and outcome agree.
 async fn next_message_works(log: &FaultyLog, scope: &Scope, history: RunHistory) -> TurnOutcome {
     log.heal();
     let next = model(vec![Reply::text("fine")]);
@@ -81,7 +81,7 @@ async fn refused_commit_is_an_error_and_changes_nothing() {
     assert_eq!(added.len(), 2, "nothing of the lost turn: {added:?}");
 }
 
-/// The next message ends the turn as the next start of the session would after a crash.
+/// The next message ends the open turn in the same way as the next start of the session after a crash.
 #[tokio::test(start_paused = true)]
 async fn next_message_works_after_an_ending_was_not_written() {
     for refused in ["turn_committed", "call_finished"] {
@@ -105,7 +105,8 @@ async fn next_message_works_after_an_ending_was_not_written() {
     }
 }
 
-/// The cost of a step has been incurred: if the store refuses its record, the record is written with the turn's ending.
+/// If the store refuses the record of a step's cost, the record is written with the turn's ending, because the cost is
+/// real.
 #[tokio::test(start_paused = true)]
 async fn refused_records_are_written_with_the_ending() {
     let (log, history) = faulty().await;
@@ -135,7 +136,7 @@ async fn refused_records_are_written_with_the_ending() {
     next_message_works(&log, &scope, history).await;
 }
 
-/// Starts a turn and returns it when the write of its commit has reached the faulty store.
+/// Starts a turn, and returns its run when the write of the commit has reached the faulty store.
 async fn committing(fault: LogFault) -> (Arc<FaultyLog>, Scope, Run) {
     let (log, history) = faulty().await;
     log.fail_at("turn_committed", fault);
@@ -214,7 +215,8 @@ async fn decision_distinguishes_running_stopped_and_committed() {
     let _ended = run.finish().await.expect("a finished run");
 }
 
-/// Stops a turn in mid-stream while its ending cannot be written. Returns the effect in its receipt.
+/// Stops a turn in the middle of its answer, while the ending of the turn cannot be written. Returns the effect that
+/// the receipt contains.
 async fn stopped_with(policy: StopPolicy, fault: LogFault) -> ConversationEffect {
     let (log, history) = faulty().await;
     let waits = model(vec![Reply::text("some words").pause(Pause::Forever)]);

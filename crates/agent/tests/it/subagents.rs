@@ -46,7 +46,7 @@ fn agent(
     agent.expect("no other tool has the name")
 }
 
-/// Creates a tool that reports its start and then either listens for a stop or ignores it.
+/// Creates a tool that reports its start, and then either reacts to a stop or ignores the stop.
 fn waits(name: &str, hears: bool) -> (ToolFn, mpsc::UnboundedReceiver<()>) {
     let (tx, rx) = mpsc::unbounded_channel();
     let tool = ToolFn::new(name, move |call| {
@@ -182,7 +182,7 @@ async fn forced_stop_loses_no_usage() {
     assert!(scope.is_quiet());
 }
 
-/// Starts a run and returns it once `calls` calls have started, with its scope and the prompts and ids of the calls.
+/// Starts a run. When `calls` calls have started, returns the run, its scope, and the prompt and id of each call.
 async fn start_and_see(
     agent: &Agent,
     calls: usize,

@@ -11,7 +11,8 @@ use serde_json::json;
 
 use super::{agent, history, model, root, run, tools};
 
-/// A source that contains `first`, `second` and `third` in turn, and always a tool whose name is already taken.
+/// A source with two tools. Each version contains the next of the tools `first`, `second` and `third`, and a tool whose
+/// name is already taken.
 #[derive(Debug, Default)]
 struct Changing(AtomicU64);
 

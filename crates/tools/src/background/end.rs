@@ -20,7 +20,8 @@ pub struct BackgroundEnd {
 }
 
 impl BackgroundEnd {
-    /// Returns the end of a command's processes; `None` while they run, and also after they are detached.
+    /// Returns the end of a command's processes. `None` while the processes run, and also after the processes are
+    /// detached.
     pub(super) fn of_process(process: &Process) -> Option<Self> {
         let handle = process.handle();
         let status = handle.status();
@@ -34,7 +35,7 @@ impl BackgroundEnd {
                 evidence: Evidence::verified(verified),
                 after_ms: handle.stopped_after().unwrap_or_default().into(),
             },
-            // The processes were killed with their keeper, and their progress is unknown.
+            // The processes were killed together with their keeper, and their progress is unknown.
             _ if status.keeper_lost => ItemState::Unknown {
                 how: EndMethod::Sigkill,
                 after_ms: None,
@@ -54,7 +55,7 @@ impl BackgroundEnd {
         })
     }
 
-    /// End of work that this process does not observe until its end.
+    /// End of work that this process stops watching before the work ends.
     pub(super) fn unwatched() -> Self {
         Self {
             state: ItemState::StillRunning {

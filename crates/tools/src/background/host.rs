@@ -12,8 +12,9 @@ use tokio::sync::watch;
 
 use super::work::BackgroundWork;
 
-/// Maximum number of ended works that a registry keeps with their output: about as many as a model refers back to. Each
-/// holds up to 56 KiB of output, so all together stay below a megabyte. The output files of older work remain.
+/// Maximum number of ended units of work that a registry keeps with their output. A model refers back to about this
+/// many. Each unit holds up to 56 KiB of output, so all of them together stay below a megabyte. The output files of
+/// older work remain.
 pub const ENDED_WORKS_MAX: usize = 16;
 
 /// The owner of background work: a session, or a [`BackgroundRegistry`].
@@ -21,7 +22,7 @@ pub trait BackgroundHost: Send + Sync + fmt::Debug {
     /// Scope of background work: a stop of the session covers it, a stop of the turn does not.
     fn scope(&self) -> Scope;
 
-    /// Creates an id that no other work of the session has or had.
+    /// Creates an id that no other work of the session has or has had.
     fn new_id(&self) -> BackgroundId;
 
     /// Takes over work that runs from now on in a separate scope below [`BackgroundHost::scope`]. Must not block.
@@ -30,7 +31,7 @@ pub trait BackgroundHost: Send + Sync + fmt::Debug {
     /// All work in the order of its start, including ended work whose output can still be read.
     fn works(&self) -> Vec<Arc<BackgroundWork>>;
 
-    /// Counter of starts, ends and detachments. The work itself increments the counter.
+    /// Counter of starts, ends and detachments. The work itself, not the host, increments the counter.
     fn changes(&self) -> &BackgroundChanges;
 }
 
@@ -49,7 +50,7 @@ impl BackgroundChanges {
     }
 }
 
-/// A host that only keeps a list, for programs without a session and as a part of other hosts.
+/// A host that only keeps a list of work. Used by programs without a session, and as a part of other hosts.
 #[derive(Debug)]
 pub struct BackgroundRegistry {
     scope: Mutex<Scope>,

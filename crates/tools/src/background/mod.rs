@@ -2,12 +2,12 @@
 //! the session.
 //!
 //! Work is either the processes of a command, which the shell hands over to the session's owner through a
-//! [`BackgroundHost`], or a task: a sub-agent that [`start_task`] runs. The handover loses no output: processes move
-//! from the call's scope to the host's scope in one step, and their output is read without a gap.
+//! [`BackgroundHost`], or a task: a sub-agent that [`start_task`] runs. The handover of processes loses no output: the
+//! processes move from the call's scope to the host's scope in one step, and their output is read without a gap.
 //!
 //! Invariants:
 //! 1. The end of work is decided once; all later queries return the same end.
-//! 2. Work that ended under a stop has its end before the receipt of the stop is available.
+//! 2. If work ends because of a stop, its end is recorded before the receipt of the stop is available.
 //! 3. [`BackgroundChanges`] counts every start, end and detachment, with or without subscribers.
 
 mod end;

@@ -15,8 +15,8 @@ use super::work::{BackgroundWork, WorkBody, WorkInfo, WorkSlot};
 use crate::command::{RunningCommand, read_to_end};
 use crate::output::{BoundedOutput, SharedOutput};
 
-/// Time limit for writing the last output after the last process has ended. At most one full pipe remains to be
-/// written. A disk that takes longer is blocked and must not delay the end.
+/// Time limit for writing the last output after the last process has ended. At that time, at most the content of one
+/// full pipe is unwritten. A disk that needs more time is blocked and must not delay the end.
 const LAST_OUTPUT_MAX: Duration = Duration::from_secs(1);
 
 /// All parts that the host takes over.
@@ -50,7 +50,8 @@ pub(crate) fn hand_over(
         running: RunningCommand { process, reader },
         mut output,
     } = handed;
-    // Prepares the drain first, because nothing may fail after the processes have moved. It begins after the move.
+    // The drain is prepared first, because no step may fail after the processes have moved. The drain begins after the
+    // move.
     let (begin, begins) = oneshot::channel();
     let prepared = WorkSlot::create(host, &name).and_then(|slot| {
         let spec = WorkSpec::new(ItemKind::Future, "output");
@@ -78,7 +79,7 @@ pub(crate) fn hand_over(
     };
     output.open_file();
     let output = Arc::new(SharedOutput::from(output));
-    // Fails if a forced stop came first; then no more output is read.
+    // The send fails if a forced stop came first. No more output is read then.
     drop(begin.send((reader, Arc::clone(&output))));
     let info = WorkInfo {
         call_id,
@@ -88,15 +89,15 @@ pub(crate) fn hand_over(
     let handle = process.handle().clone();
     let work = BackgroundWork::new(slot, info, WorkBody::Process(process), output);
     work.run(host, async move {
-        // The process's status shows if it is empty or unwatched.
+        // The result is not needed: the status shows whether the process tree is empty or unwatched.
         drop(handle.wait_empty().await);
         drop(tokio::time::timeout(LAST_OUTPUT_MAX, drain).await);
     });
     Ok(work)
 }
 
-/// Reads until no process remains that could print. A stop does not end the reading, because the output of dying
-/// processes counts too.
+/// Reads until no process remains that could print. A stop does not end the reading, because output that processes
+/// print before they end is also kept.
 async fn drain(reader: OutputReader, output: Arc<SharedOutput>) {
     if let Err(error) = read_to_end(reader, |piece| output.push(piece)).await {
         tracing::warn!(%error, "the output of background work could not be read to its end");

@@ -11,7 +11,7 @@ pub struct OutputSlice {
     pub next_offset: u64,
     /// Bytes printed so far, from the start.
     pub total_bytes: u64,
-    /// Bytes between the requested offset and the text, which are no longer in memory or in the file.
+    /// Number of bytes between the requested offset and the text. These bytes are neither in memory nor in the file.
     pub missing_bytes: u64,
 }
 

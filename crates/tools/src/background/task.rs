@@ -20,11 +20,11 @@ use crate::output::{BoundedOutput, SharedOutput};
 pub struct TaskSpec {
     /// Call that starts the task.
     pub call_id: CallId,
-    /// Scope of that call: after a stop of this scope the task does not start in any scope.
+    /// Scope of that call: after a stop of the call's scope, the task does not start at all.
     pub call: Scope,
     /// Purpose of the task, for people.
     pub name: Arc<str>,
-    /// Attachment, which determines if an idle session waits for the task.
+    /// Attachment, which determines whether an idle session waits for the task.
     pub attachment: Attachment,
     /// Buffer of the task's output.
     pub output: TaskOutput,
@@ -35,7 +35,8 @@ pub struct TaskSpec {
 /// Context of a running task.
 #[derive(Debug)]
 pub struct TaskCx {
-    /// Scope of the work, for everything that the task starts. A task acknowledges a stop with [`Scope::stopped_at`].
+    /// Scope of the work. The task starts all its work in this scope. A task acknowledges a stop with
+    /// [`Scope::stopped_at`].
     pub scope: Scope,
     /// Output of the task.
     pub output: TaskOutput,
@@ -52,7 +53,8 @@ impl From<BoundedOutput> for TaskOutput {
 }
 
 impl TaskOutput {
-    /// Creates the output file now, if it does not exist, because background work can be read at any time.
+    /// Creates the output file now, if it does not exist, because the output of background work can be read at any
+    /// time.
     pub fn open_file(&self) {
         self.0.open_file();
     }
@@ -63,12 +65,12 @@ impl TaskOutput {
     }
 }
 
-/// Runs a task as background work of the host, in a separate scope: one item of a receipt, under the work's id. The
-/// task returns its answer or the reason of its failure; a panic is a failure. Other work that still runs in the scope
-/// at that time is stopped, and the task's work ends only after that.
+/// Runs a task as background work of the host, in a separate scope. In a receipt, the task is one item with the id of
+/// the work. The task returns its answer or the reason of its failure; a panic is a failure. If other work still runs
+/// in the scope when the task returns, that work is stopped, and the background work ends only after that.
 ///
 /// # Errors
-/// If the host's scope accepts no more work. `make` is not called then.
+/// If the host's scope accepts no more work. In that case `make` is not called.
 pub fn start_task<F>(
     host: &dyn BackgroundHost,
     spec: TaskSpec,
@@ -80,11 +82,12 @@ where
     start(host, spec, None, make)
 }
 
-/// Turns a running task into background work, with all work that runs in it. `running` is the task's scope, a movable
-/// child of the call's scope. `make` returns a future that waits for the task's end.
+/// Turns a running task, and all work that runs in its scope, into background work. `running` is the task's scope, a
+/// movable child of the call's scope. `make` returns a future that waits for the task's end.
 ///
-/// Exactly one of promotion, end of the task, stop of the call and stop of the background is first. After a stop of the
-/// call nothing moves. A task that has moved is in the extent of the background alone.
+/// Exactly one of four events comes first: the promotion, the end of the task, a stop of the call, or a stop of the
+/// background. After a stop of the call, the task does not move. After a move, only stops of the background cover the
+/// task.
 ///
 /// # Errors
 /// If a stop covers the call, or the host's scope accepts no more work. All work then still belongs to the call, and
@@ -132,14 +135,14 @@ where
         guard.returned(answer, cx.acknowledged());
     };
     // The order matters: a stop of the call and of all background work stops the call first, then the host's old scope.
-    // So if the call is not stopped now, such a stop covers `slot`.
+    // If the call is not stopped at this point, such a stop will therefore cover `slot`.
     let started = match running {
         None => spec
             .call
             .check()
             .and_then(|()| slot.scope.spawn(of_scope, body).map(Some)),
-        // The move comes first, because it decides the outcome. If a stop of the background comes between the two
-        // statements, the task has no waiting future here and counts as stopped work.
+        // The move comes first, because it decides the outcome. If a stop of the background comes between the move and
+        // the spawn, no future waits for the task here, and the task counts as stopped work.
         Some(running) => running
             .move_below(&slot.scope)
             .map(|()| slot.scope.spawn_begun(of_scope, body).ok()),
@@ -179,7 +182,7 @@ async fn watch(work: &BackgroundWork, state: &FutureWorkState, body: Option<Work
     if work.end().is_some() {
         return;
     }
-    // Joins the stop that covers the scope, if any.
+    // If a stop already covers the scope, this call joins that stop.
     let cause = Cause::new(CauseKind::Parent).detail("its task has ended");
     let order = StopRequest::new(Extent::Subtree, cause);
     let receipt = work.scope.stop(order).receipt().await;
@@ -214,8 +217,8 @@ impl FutureWorkState {
     }
 }
 
-/// Drop guard of the future. Records the future's end before the scope's registry does, so that the end is known before
-/// the receipt.
+/// Drop guard of the future. Records the future's end before the scope's registry records it, so that the end is known
+/// before the receipt.
 struct EndGuard {
     state: Arc<FutureWorkState>,
     begun: bool,
@@ -236,7 +239,7 @@ impl EndGuard {
     }
 
     fn record_end(&self, state: ItemState, answer: Option<Arc<str>>, failed: bool) {
-        // The first end applies: a drop after a return changes nothing.
+        // Only the first end is kept: if the future has returned, its later drop changes nothing.
         drop(self.state.end.set(BackgroundEnd {
             state,
             exit_code: None,

@@ -15,12 +15,12 @@ use crate::names;
 use crate::schema::schema_of;
 use crate::tool::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
 
-/// Default time limit of `wait`. Most builds and tests end by then, and a model that waits longer should look at the
-/// output instead.
+/// Default time limit of `wait`. Most builds and tests end within this time. If the work takes longer, the model should
+/// look at the output.
 const WAIT_DEFAULT: Duration = Duration::from_mins(2);
 
-/// Maximum size in bytes of the output in one answer that starts at an offset: about as much as the start and the end
-/// of any output together.
+/// Maximum size, in bytes, of the output in one answer, if the model asks for output from an offset. The start and the
+/// end, which an answer without an offset shows, are together about as long.
 const OUTPUT_BYTES_MAX: usize = 32 * 1024;
 
 /// Arguments of `background`.
@@ -56,7 +56,7 @@ pub struct BackgroundTool {
 }
 
 impl BackgroundTool {
-    /// Creates the tool for the work of a host.
+    /// Creates the tool for the background work of a host.
     pub fn new(host: Arc<dyn BackgroundHost>) -> Self {
         let spec = ToolSpec {
             name: names::BACKGROUND.into(),

@@ -35,7 +35,7 @@ pub struct BackgroundWork {
     attachment: Attachment,
     output: Arc<SharedOutput>,
     end: OnceLock<BackgroundEnd>,
-    /// Set once the end is final and the last output is complete.
+    /// Set when the end is final and the output is complete.
     settled: SetOnce<()>,
 }
 
@@ -57,7 +57,7 @@ pub(super) struct WorkSlot {
 }
 
 impl WorkSlot {
-    /// Creates the scope: one item of a receipt, under the id of the work.
+    /// Creates the scope. In a receipt, the scope is one item with the id of the work.
     pub(super) fn create(host: &dyn BackgroundHost, name: &Arc<str>) -> Result<Self, NotStarted> {
         let id = host.new_id();
         let unit = WorkSpec::new(ItemKind::Background, Arc::clone(name)).id(id.as_str());
@@ -93,8 +93,8 @@ impl BackgroundWork {
         })
     }
 
-    /// Reports the start to the host, and later the end. `end` resolves when the work has ended, or when this process
-    /// cannot learn that the work has ended.
+    /// Reports the start of the work to the host now, and the end later. `end` resolves when the work has ended, or
+    /// when this process cannot learn that the work has ended.
     pub(super) fn run(
         self: &Arc<Self>,
         host: &dyn BackgroundHost,
@@ -104,12 +104,12 @@ impl BackgroundWork {
         let changes = host.changes().clone();
         changes.increment();
         let work = Arc::clone(self);
-        // Spawned as an engine, not as work of the scope: otherwise force would end it before the processes that it
-        // watches.
+        // This future is spawned as an engine, not as work of the scope: otherwise force would end the future before
+        // the processes that it watches.
         drop(self.scope.spawn_engine(async move {
             end.await;
             work.scope.close();
-            // Set only here, so it cannot fail.
+            // The value is set only here, so this call cannot fail.
             drop(work.settled.set(()));
             changes.increment();
         }));
@@ -123,7 +123,8 @@ impl BackgroundWork {
         }
     }
 
-    /// Attachment, which determines if an idle session waits for the work. `Detached` if the work was detached later.
+    /// Attachment, which determines whether an idle session waits for the work. `Detached` if the work was detached
+    /// later.
     pub fn attachment(&self) -> Attachment {
         if self.is_detached() {
             Attachment::Detached
@@ -140,7 +141,8 @@ impl BackgroundWork {
         }
     }
 
-    /// True if the work was detached to outlive this process. This process no longer watches it.
+    /// True if the work was detached, so that it can outlive this process. This process no longer watches detached
+    /// work.
     pub fn is_detached(&self) -> bool {
         self.process()
             .is_some_and(|process| process.handle().status().borrow().detached)
@@ -151,14 +153,15 @@ impl BackgroundWork {
         self.end().is_none() && !self.is_detached()
     }
 
-    /// End of the work; `None` while it runs, and also after it is detached.
+    /// End of the work. `None` while the work runs, and also after the work is detached.
     pub fn end(&self) -> Option<BackgroundEnd> {
         if let Some(end) = self.end.get() {
             return Some(end.clone());
         }
         let end = match &self.body {
             WorkBody::Process(process) => BackgroundEnd::of_process(process)?,
-            // All work that a task starts in its scope is a part of the task.
+            // A task has ended only if its scope is quiet, because all work that a task starts in its scope is a part
+            // of the task.
             WorkBody::Task(task) => task.end().filter(|_| self.scope.is_quiet())?,
         };
         Some(self.decide(end))

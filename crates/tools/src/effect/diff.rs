@@ -11,11 +11,12 @@ use super::{DiffLimits, DiffLine, DiffLineKind, FileChange};
 
 /// Number of unchanged lines around a change, as in other diff tools.
 const CONTEXT_LINES: usize = 3;
-/// Number of bytes at the beginning in which a zero byte means that the content is not text, as in `git`.
+/// Number of bytes at the beginning that are searched for a zero byte. A zero byte there means that the content is not
+/// text, as in `git`.
 const BINARY_CHECK_BYTES: usize = 8_000;
 
-/// Maximum bytes of both changed parts together to compare. Splitting and hashing lines has no time limit, and a stop
-/// of the call waits for it.
+/// Maximum size of both changed parts together, in bytes, for a comparison by lines. Splitting and hashing lines has no
+/// time limit, and a stop of the call waits until this work is done.
 const COMPARED_BYTES_MAX: usize = 1024 * 1024;
 
 /// Returns the change from `old` to `new`. If `old` is `None`, the file is created.
@@ -89,7 +90,7 @@ fn note_of_sizes(remark: &str, old: Option<&[u8]>, new: &[u8]) -> String {
     }
 }
 
-/// Lines of a diff within limits. The lines beyond the limits are counted.
+/// Lines of a diff within limits. Lines beyond the limits are only counted.
 struct BoundedLines<'a> {
     change: &'a mut FileChange,
     limits: DiffLimits,
@@ -134,7 +135,7 @@ impl ChangedWindow {
         let rest = old.len().min(new.len()) - prefix;
         let ends = old.iter().rev().zip(new.iter().rev()).take(rest);
         let suffix = ends.take_while(|(a, b)| same(a, b)).count();
-        // One line more than the context, because the first may be only a part of a line.
+        // One line more than the context, because the first line may be incomplete.
         let start = start_of_line(old, prefix, CONTEXT_LINES + 1);
         let after = end_of_line(old, old.len() - suffix, CONTEXT_LINES + 1);
         let kept = old.len() - after;
@@ -185,7 +186,7 @@ fn place_of(group: &[DiffOp], lines_before: usize) -> String {
         let start = group.first().map_or(0, |op| range(op).start);
         let end = group.last().map_or(0, |op| range(op).end);
         let (len, first) = (end - start, lines_before + start);
-        // As in every unified diff, an empty range names the line before it.
+        // As in every unified diff, an empty range gives the number of the line before the range.
         let first = if len == 0 { first } else { first + 1 };
         match len {
             1 => first.to_string(),
@@ -315,7 +316,7 @@ mod tests {
         assert_eq!(change.lines_left_out, 5_001 - change.lines.len());
         let long = "x".repeat(DiffLimits::EVENT.bytes_max + 1);
         let change = file_change("f", None, long.as_bytes(), DiffLimits::EVENT);
-        // Left out are the line without a line end, and the remark on it.
+        // The line without a line end, and the remark on that line, are left out.
         assert_eq!((change.lines.len(), change.lines_left_out), (1, 2));
     }
 

@@ -1,6 +1,7 @@
-//! The effect of a call for people: the change of a file as a unified diff, before the call runs and after it.
+//! The effect of a call, for people: the change of a file as a unified diff. The diff exists before the call, as a
+//! preview, and after the call.
 //!
-//! The diff is separate from the text for the model, which never receives the diff. The tool computes it:
+//! The model never receives the diff, which is separate from the text for the model. The tool computes the diff:
 //! [`Tool::preview`](crate::Tool::preview) for the person who is asked to permit the call, and
 //! [`CallLink::changed`](crate::CallLink::changed) after the call.
 
@@ -102,19 +103,20 @@ pub(crate) struct DiffLimits {
     pub(crate) lines_max: usize,
     /// Maximum size of all lines, in bytes.
     pub(crate) bytes_max: usize,
-    /// Time limit of the search for equal lines. After it, the rest counts as changed.
+    /// Time limit of the search for equal lines. After this time, the remaining lines count as changed.
     pub(crate) search_time: Duration,
 }
 
 impl DiffLimits {
-    /// Limits for a question: a person should see the whole change before the answer. A larger change is not readable
-    /// on a terminal.
+    /// Limits for a question. They are high, because a person should see the whole change before the answer. A larger
+    /// change is not readable on a terminal.
     pub(crate) const QUESTION: Self = Self {
         lines_max: 10_000,
         bytes_max: 1024 * 1024,
         search_time: Duration::from_secs(1),
     };
-    /// Limits for the transcript and for events, of which thousands may wait for a slow receiver.
+    /// Limits for the transcript and for events. They are low, because thousands of events may wait for a slow
+    /// receiver.
     pub(crate) const EVENT: Self = Self {
         lines_max: 400,
         bytes_max: 32 * 1024,

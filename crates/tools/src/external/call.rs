@@ -1,4 +1,4 @@
-//! The agent's side: a tool whose calls go out as requests.
+//! The agent's side: a tool whose calls are sent to the handler as requests.
 
 use std::sync::{Arc, OnceLock};
 
@@ -33,7 +33,7 @@ struct ExternalTool {
     requests: Arc<PendingRequests>,
 }
 
-/// A call that waits for its answer. Dropping it removes the request.
+/// A call that waits for its answer. Dropping the guard removes the request.
 struct RequestGuard {
     requests: Arc<PendingRequests>,
     id: RequestId,
@@ -42,7 +42,7 @@ struct RequestGuard {
 
 impl Drop for RequestGuard {
     fn drop(&mut self) {
-        // Has no effect after an answer.
+        // This call has no effect if the request was answered before.
         self.requests.abandon(self.id, cause_of(&self.scope));
     }
 }
@@ -55,7 +55,7 @@ fn cause_of(scope: &Scope) -> Cause {
 impl ExternalTool {
     async fn run(&self, invocation: ToolInvocation) -> Result<ToolOutput, ToolError> {
         let scope = invocation.scope;
-        // The request goes out only after the call is registered, so its id is set later.
+        // The request is sent only after the call is registered, so the id of the request is set later.
         let sent: Arc<OnceLock<RequestId>> = Arc::default();
         let cancel = {
             let (requests, sent, scope) =
@@ -97,7 +97,7 @@ impl ExternalTool {
             // The stop may have come before the id was set.
             self.requests.cancel(id, cause_of(&scope));
         }
-        // The queue sends an end through each reply channel before it drops the channel.
+        // The queue never drops a reply channel before it has sent an end through the channel.
         let unconfirmed = async {
             if self.requests.confirms_cancellation() {
                 std::future::pending::<()>().await;

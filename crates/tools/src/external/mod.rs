@@ -1,13 +1,14 @@
-//! External tools. Their handler runs in another process, and a channel carries the requests and the answers.
+//! External tools. The handler of these tools runs in another process, and a channel carries the requests and the
+//! answers.
 //!
 //! [`external_tools`] creates both sides: the tools, which an agent calls like all others, and [`ExternalRequests`],
-//! which the connection to the handler reads. A call is remote work of its scope. A stop notifies the handler once, and
-//! the receipt then reports the known state: `unreachable` if the handler does not reply.
+//! which the connection to the handler reads. A call is remote work of its scope. A stop notifies the handler once. The
+//! receipt reports the known state of the call: `unreachable` if the handler does not reply.
 //!
 //! Invariants:
 //! 1. A call is answered at most once: the answer removes its pending request.
-//! 2. An answer after the end of its call is never delivered. It is counted and reported.
-//! 3. A call never waits for the handler to take it: a full queue is an error result.
+//! 2. An answer after the end of its call is never delivered, but counted and reported.
+//! 3. A call never waits for space in the queue: if the queue is full, the call gets an error result.
 //! 4. The handler receives a cancellation once, and only for a call that it has taken.
 
 mod call;

@@ -12,8 +12,8 @@ use super::requests::{
 use crate::call_link::CallLink;
 use crate::tool::{ToolError, ToolOutput};
 
-/// Maximum number of calls that ended without an answer and are remembered to recognise a late answer. An answer that
-/// arrives after a thousand further such calls counts as unknown.
+/// Maximum number of remembered calls that ended without an answer. The table remembers such calls to recognise a late
+/// answer. An answer that arrives after a thousand further such calls counts as unknown.
 const ABANDONED_MAX: usize = 1024;
 
 #[derive(Debug)]
@@ -116,7 +116,8 @@ impl PendingRequests {
         Ok((id, answer))
     }
 
-    /// Notifies the handler, once. A call that the handler has not taken is removed instead.
+    /// Notifies the handler of a cancellation, once. If the handler has not taken the call yet, the call is removed and
+    /// the handler is not notified.
     pub(super) fn cancel(&self, id: RequestId, cause: Cause) {
         let mut state = self.state.lock();
         let Some(pending) = state.pending.get_mut(&id) else {
@@ -144,7 +145,7 @@ impl PendingRequests {
         }
     }
 
-    /// Ends the wait for an answer. An answer after this call is late.
+    /// Ends the wait for an answer. An answer that arrives after that is late.
     pub(super) fn abandon(&self, id: RequestId, cause: Cause) {
         self.cancel(id, cause);
         let mut state = self.state.lock();
@@ -166,7 +167,7 @@ impl PendingRequests {
         let Some(at) = state.abandoned.iter().position(|(given, _)| *given == id) else {
             return Delivery::Unknown;
         };
-        // Only the first late answer counts; the next one is unknown.
+        // Only the first late answer of a call counts. A second one is unknown.
         if let Some((_, call)) = state.abandoned.remove(at)
             && is_answer
         {
@@ -234,7 +235,7 @@ impl PendingRequests {
 
 impl PendingRequest {
     fn end(self, end: RequestEnd) -> Delivery {
-        // Fails if the receiver was dropped at this moment.
+        // Sending fails if the receiver was dropped at this moment.
         self.reply
             .send(end)
             .map_or(Delivery::Late, |()| Delivery::Delivered)

@@ -10,8 +10,8 @@ use serde_json::Value;
 use super::pending::{PendingRequests, RequestEnd};
 use crate::tool::{ToolError, ToolOutput};
 
-/// Default maximum number of calls that wait for the handler: more than one step of a model starts, but few enough to
-/// notice soon that a handler has stopped reading.
+/// Default maximum number of calls that wait for the handler. One step of a model starts fewer calls. The number is low
+/// enough that a handler that has stopped reading is soon noticed.
 pub const QUEUE_LEN_MAX: usize = 64;
 
 /// Id of a request, unique per handler.
@@ -21,7 +21,7 @@ pub struct RequestId(pub u64);
 /// A call for the handler to run.
 #[derive(Debug, Clone)]
 pub struct ExternalRequest {
-    /// Id to answer with.
+    /// Id that the answer must name.
     pub request_id: RequestId,
     /// Session of the call.
     pub session_id: SessionId,
@@ -33,7 +33,7 @@ pub struct ExternalRequest {
     pub arguments: Arc<Value>,
     /// W3C trace context (`traceparent`); a stop never cancels it.
     pub trace: Option<Arc<str>>,
-    /// Time left at the request until the call's deadline stops it; `None` without a deadline.
+    /// Time from the request to the deadline that stops the call; `None` if the call has no deadline.
     pub time_left: Option<Duration>,
 }
 
@@ -42,9 +42,10 @@ pub struct ExternalRequest {
 pub enum ExternalEvent {
     /// A call to run.
     Call(ExternalRequest),
-    /// Stop of a call that the handler has taken. The handler should end the call, and confirm that or answer.
+    /// Stop of a call that the handler has taken. The handler should end the call, and then either confirm the end or
+    /// answer the request.
     Cancelled {
-        /// Request to end.
+        /// Request that the handler should end.
         request_id: RequestId,
         /// Cause of the stop.
         cause: Cause,
@@ -62,7 +63,7 @@ pub enum Delivery {
     Unknown,
 }
 
-/// An answer after the end of its call. It is not delivered.
+/// An answer that arrives after the end of its call. Such an answer is not delivered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LateAnswer {
     /// Session of the call.
@@ -79,8 +80,8 @@ pub struct ExternalOptions {
     /// Maximum number of calls that wait for the handler. A further call gets an error result.
     pub queue_len_max: usize,
     /// True if the handler can confirm a cancellation. A stopped call then waits for the confirmation until the call is
-    /// forced. False if the handler's protocol has no such message. The call then ends at once, and its item is
-    /// `unreachable`.
+    /// forced. False if the handler's protocol has no message for a confirmation. A stopped call then ends immediately,
+    /// and its item is `unreachable`.
     pub confirms_cancellation: bool,
     /// Callback for late answers, on the thread that delivers them. Must not block.
     pub on_late_answer: Arc<dyn Fn(LateAnswer) + Send + Sync>,
@@ -105,7 +106,7 @@ impl fmt::Debug for ExternalOptions {
     }
 }
 
-/// The stream of requests, in order. Dropping it disconnects the handler for good.
+/// The stream of requests, in order. Dropping the stream disconnects the handler permanently.
 #[derive(Debug)]
 #[must_use = "without it the handler is gone for good"]
 pub struct ExternalRequests {
@@ -119,7 +120,7 @@ impl ExternalRequests {
         }
     }
 
-    /// Handle for replies, usable on all threads.
+    /// Handle for replies, which can be used on every thread.
     pub fn handler(&self) -> ExternalHandler {
         self.handler.clone()
     }
@@ -127,7 +128,7 @@ impl ExternalRequests {
     /// Returns the next event; `None` after [`ExternalHandler::disconnect`].
     ///
     /// # Cancel safety
-    /// Cancel safe: an event is taken by the poll that returns it.
+    /// Cancel safe: an event leaves the queue only in the poll that returns the event.
     pub async fn next(&mut self) -> Option<ExternalEvent> {
         self.handler.requests.next().await
     }
@@ -166,7 +167,7 @@ impl ExternalHandler {
         self.requests.late_answers()
     }
 
-    /// Disconnects the handler for good: running and later calls end with an error result.
+    /// Disconnects the handler permanently: running and later calls end with an error result.
     pub fn disconnect(&self) {
         self.requests.disconnect();
     }

@@ -12,11 +12,12 @@ use super::requests::{ExternalEvent, ExternalRequest, ExternalRequests};
 use crate::tool::{ToolError, ToolOutput};
 
 impl ExternalRequests {
-    /// Runs the requests as concurrent futures, until the handler is disconnected. A panic is an error result of its
-    /// call only; the future of a cancelled call is dropped, and the cancellation is confirmed.
+    /// Runs the requests as concurrent futures, until the handler is disconnected. A panic causes an error result of
+    /// its own call and does not affect other calls. The future of a cancelled call is dropped, and the cancellation is
+    /// confirmed.
     ///
     /// # Cancel safety
-    /// Dropping the future disconnects the handler for good.
+    /// Dropping the future disconnects the handler permanently.
     pub async fn serve<F>(mut self, handle: impl Fn(ExternalRequest) -> F)
     where
         F: Future<Output = Result<ToolOutput, ToolError>>,
@@ -43,7 +44,7 @@ impl ExternalRequests {
                 },
                 Some((id, ended)) = running.next() => {
                     aborts.remove(&id);
-                    // The call handles a late or unknown delivery.
+                    // The result is not needed here: the call itself handles a late or unknown delivery.
                     let _delivery = match ended {
                         Err(Aborted) => handler.confirm_cancelled(id),
                         Ok(Ok(answer)) => handler.answer(id, answer),

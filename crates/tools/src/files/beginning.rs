@@ -1,4 +1,4 @@
-//! The beginning of a file, for callers that need a bounded part of it without a tool call.
+//! The beginning of a file, for callers that need a bounded part of the file without a tool call.
 
 use std::io::Read as _;
 
@@ -19,7 +19,7 @@ pub struct FileBeginning {
 }
 
 impl Workspace {
-    /// Reads at most `bytes_max` bytes of a file; `None` if the file does not exist. Blocks as long as the disk does.
+    /// Reads at most `bytes_max` bytes of a file; `None` if the file does not exist. Blocks while the disk blocks.
     ///
     /// # Errors
     /// If the path leads out of the folders or to an entry that is not a regular file, or if the file cannot be read.

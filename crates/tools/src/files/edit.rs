@@ -18,10 +18,10 @@ use crate::effect::{DiffLimits, file_change};
 use crate::file_state::FileState;
 use crate::names;
 
-/// Maximum size of a file to edit, in bytes. The file is held in memory twice, and larger files are not written by
-/// hand.
+/// Maximum size of a file to edit, in bytes. The file is held in memory twice. Larger files are usually generated, not
+/// written by a person.
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
-/// Maximum number of counted occurrences. The exact number above it has no use.
+/// Maximum number of counted occurrences. An exact number above this maximum has no use.
 const COUNT_MAX: usize = 1_000;
 
 /// Arguments of `edit`.
@@ -113,7 +113,7 @@ impl EditArguments {
             return Err(too_large(bytes));
         }
         let mut content = Vec::new();
-        // One byte more than the limit, because the file may have grown since.
+        // One byte more than the limit, because the file may have grown since its size was checked.
         let read = file.take(FILE_BYTES_MAX + 1).read_to_end(&mut content);
         read.map_err(|source| FileError::Io {
             action: "could not read",
@@ -124,7 +124,7 @@ impl EditArguments {
             return Err(too_large(content.len() as u64));
         }
         stop.check()?;
-        // Bytes, not characters, so that the rest of the file stays the same in any encoding.
+        // The search compares bytes, not characters, so that the rest of the file stays the same in every encoding.
         let at = the_only_match(&content, self.old.as_bytes(), path)?;
         if self.old == self.new {
             return Err(FileError::Edit(

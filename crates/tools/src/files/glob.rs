@@ -14,7 +14,7 @@ use super::workspace::{FolderAccess, Workspace};
 use crate::file_state::FileState;
 use crate::names;
 
-/// Maximum number of paths in one answer; the walk ends there too.
+/// Maximum number of paths in one answer. The walk ends at this number.
 const PATHS_MAX: usize = 1_000;
 
 /// Arguments of `glob`.
@@ -62,7 +62,7 @@ impl FileTool for GlobArguments {
 }
 
 fn compile(pattern: &str, folder: &Path) -> Result<GlobMatcher, FileError> {
-    // Patterns match only paths below the working directory. A pattern that leads out of it is an error.
+    // Patterns match only paths below the working directory. A pattern that leads out of that directory is an error.
     let path = Path::new(pattern);
     let relative = if path.is_absolute() {
         path.strip_prefix(folder).ok()

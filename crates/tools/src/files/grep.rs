@@ -21,12 +21,13 @@ use super::workspace::{FolderAccess, LocatedPath, Workspace};
 use crate::file_state::FileState;
 use crate::names;
 
-/// Maximum number of lines in one answer; the search ends there too. More lines mean too broad a pattern.
+/// Maximum number of lines in one answer. The search ends at this number. If more lines match, the pattern is too
+/// broad.
 const LINES_MAX: usize = 200;
 /// Maximum size of a shown line, in bytes.
 const LINE_BYTES_MAX: usize = 300;
-/// Maximum size of a searched line, in bytes, since the line is held in memory. A file with a longer line is left out
-/// and counted.
+/// Maximum size of a searched line, in bytes. A limit is needed because the line is held in memory. A file with a
+/// longer line is left out, and the answer counts such files.
 const HEAP_BYTES_MAX: usize = 16 * 1024 * 1024;
 
 /// Arguments of `grep`.
@@ -59,7 +60,7 @@ impl FileTool for GrepArguments {
         let mut search = LineSearch::new(matcher, stop);
         match open::file(&located) {
             Ok((file, _)) => {
-                // The caller asked for this file, so an error in it is the answer.
+                // The caller asked for this one file, so its error is returned as the error of the call.
                 search.file(file, &located.shown).map_err(|source| {
                     let path = located.shown.clone();
                     FileError::Io {
@@ -97,7 +98,7 @@ impl<'a> LineSearch<'a> {
             .line_number(true)
             .binary_detection(BinaryDetection::quit(0))
             .heap_limit(Some(HEAP_BYTES_MAX))
-            // A file that shrinks while it is mapped causes SIGBUS.
+            // Files are never mapped, because a file that shrinks while it is mapped causes SIGBUS.
             .memory_map(MmapChoice::never())
             .build();
         Self {
@@ -123,7 +124,7 @@ impl<'a> LineSearch<'a> {
         };
         let is_read = match open::file(&located) {
             Ok((file, _)) => self.file(file, &located.shown).is_ok(),
-            // Skipped like a binary file.
+            // A reserved file is skipped like a binary file.
             Err(FileError::Reserved { .. }) => true,
             Err(_) => false,
         };
@@ -162,7 +163,7 @@ impl<'a> LineSearch<'a> {
     }
 }
 
-/// A reader that fails once the call is stopped, so that a search of gigabytes ends soon.
+/// A reader that fails after the call was stopped, so that a search of gigabytes ends soon after the stop.
 struct StoppableReader<'a> {
     file: File,
     stop: &'a StopCheck,

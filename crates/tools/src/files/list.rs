@@ -12,10 +12,11 @@ use super::workspace::{FolderAccess, Workspace};
 use crate::file_state::FileState;
 use crate::names;
 
-/// Maximum number of entries in one answer. A larger folder is usually a generated one, and `glob` is the better tool
-/// for it.
+/// Maximum number of entries in one answer. A larger folder is usually generated, and `glob` is the better tool for
+/// such a folder.
 const ENTRIES_SHOWN_MAX: usize = 1_000;
-/// Maximum number of entries to read: all entries are sorted in memory before the first ones are shown.
+/// Maximum number of entries to read. A limit is needed because all entries are sorted in memory before the first ones
+/// are shown.
 const ENTRIES_READ_MAX: usize = 100_000;
 
 /// Arguments of `list`.

@@ -1,7 +1,7 @@
 //! Files and search: `read`, `write`, `edit`, `list`, `glob`, `grep`.
 //!
 //! The tools stay inside their [`Workspace`], run on threads that the scope counts, check for a stop while they run,
-//! and return bounded text. They never trust a file: they check sizes, kinds, encodings and names.
+//! and return bounded text. The tools never trust a file: they check its size, kind, encoding and name.
 
 mod beginning;
 mod edit;

@@ -1,6 +1,6 @@
 //! Opens a [`LocatedPath`] folder by folder: never through a symbolic link, only regular files, and never a reserved
-//! file. A FIFO or a device is refused before it is opened. If one replaces the file after the check, the open does not
-//! block.
+//! file. A FIFO or a device is refused before it is opened. If a FIFO or a device replaces the file after the check,
+//! the open does not block.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -63,7 +63,7 @@ pub(crate) fn file_in(
     name: &OsStr,
     located: &LocatedPath,
 ) -> Result<(File, Stat), FileError> {
-    // Checked first: merely opening a device can have an effect.
+    // The kind is checked first, because opening a device can already have an effect.
     let Some(_) = regular(folder, name, located)? else {
         return Err(FileError::NotFound {
             path: located.shown.clone(),
@@ -72,7 +72,7 @@ pub(crate) fn file_in(
     regular_in(folder, name, located)
 }
 
-/// Opens a file that was just seen to be regular, and checks again: it may have been replaced.
+/// Opens a file that was regular at the previous check, and checks again, because the file may have been replaced.
 fn regular_in(
     folder: &OwnedFd,
     name: &OsStr,
@@ -99,7 +99,7 @@ fn regular_in(
     Ok((File::from(fd), stat))
 }
 
-/// Returns the metadata of a regular file; `None` if nothing exists; an error for other kinds.
+/// Returns the metadata of a regular file; `None` if no file exists. Other kinds of files are an error.
 pub(crate) fn regular(
     folder: &OwnedFd,
     name: &OsStr,
@@ -121,7 +121,7 @@ pub(crate) fn regular(
         FileType::RegularFile if located.reserved.has(&stat) => return Err(reserved(located)),
         FileType::RegularFile => return Ok(Some(stat)),
         FileType::Directory => return Err(FileError::IsFolder { path: path() }),
-        // The path was resolved, so a remaining link is dangling or was created since.
+        // The path was resolved, so a link here is dangling, or was created after that.
         FileType::Symlink => return Err(FileError::Dangling { path: path() }),
         FileType::Fifo => "a named pipe",
         FileType::Socket => "a socket",

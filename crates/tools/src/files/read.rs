@@ -15,13 +15,13 @@ use crate::names;
 
 /// Default maximum number of lines in one answer: most source files fit.
 const LINES_DEFAULT: u64 = 2_000;
-/// Maximum size of one answer, in bytes: about 16,000 tokens, which fit into a context.
+/// Maximum size of one answer, in bytes: about 16,000 tokens, which fit into the context of a model.
 const ANSWER_BYTES_MAX: usize = 64 * 1024;
-/// Maximum size of a shown line, in bytes: minified files have lines of megabytes.
+/// Maximum size of a shown line, in bytes. A limit is needed because minified files have lines of megabytes.
 const LINE_BYTES_MAX: usize = 4 * 1024;
-/// Number of bytes at the start in which a NUL marks a binary file, as in grep and git.
+/// Number of bytes at the start that are searched for a NUL. A NUL there marks a binary file, as in grep and git.
 const SNIFF_BYTES: usize = 8 * 1024;
-/// Size of one read, in bytes, and so the distance between two checks for a stop.
+/// Size of one read, in bytes. The tool checks for a stop after each read.
 const BUFFER_BYTES: usize = 64 * 1024;
 
 /// Arguments of `read`.
@@ -108,7 +108,7 @@ struct LineRange {
     line_cut: u64,
     lines_taken: u64,
     kept: Vec<u8>,
-    /// True if the answer ends before the file does.
+    /// True if the answer ends before the end of the file.
     more: bool,
 }
 
@@ -167,7 +167,7 @@ impl LineRange {
         self.lines_taken += 1;
     }
 
-    /// Number of lines seen; the last one counts if it has bytes.
+    /// Number of lines seen. An unfinished last line counts if it has at least one byte.
     fn lines_seen(&self) -> u64 {
         if self.line_bytes > 0 {
             self.line

@@ -1,7 +1,7 @@
 //! Atomic replacement of a file's content: a temporary file in the same folder, then a rename.
 //!
-//! A reader sees the old content or the new content, never a part. This also holds after `kill -9`, which may leave the
-//! temporary file, named `.allstop-…`. The mode is kept; hard links and extended attributes are not.
+//! A reader sees the complete old content or the complete new content. This also holds after `kill -9`, which may leave
+//! the temporary file, named `.allstop-…`. The mode of the file is kept. Hard links and extended attributes are lost.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -21,7 +21,7 @@ use crate::file_state::FileState;
 const WRITE_CHUNK_BYTES: usize = 1 << 20;
 
 /// Replaces or creates the file `name` in `folder`. `expected` is the state that the caller saw. If the file has
-/// changed since, returns an error and changes nothing.
+/// changed since then, returns an error and changes nothing.
 pub(crate) fn replace(
     folder: &OwnedFd,
     name: &OsStr,
@@ -32,7 +32,7 @@ pub(crate) fn replace(
 ) -> Result<(), FileError> {
     let shown = &located.shown;
     if expected.is_some() {
-        // A rename ignores the file's own write permission, so this checks it.
+        // A rename ignores the write permission of the replaced file, so the permission is checked here.
         fs::accessat(folder, name, Access::WRITE_OK, AtFlags::EACCESS)
             .map_err(FileError::io("no permission to write", shown))?;
     }
@@ -53,7 +53,7 @@ pub(crate) fn replace(
             path: shown.clone(),
         });
     }
-    // Last check for a stop: the rename cannot be undone.
+    // Last check for a stop, because the rename cannot be undone.
     stop.check()?;
     temporary
         .rename_to(name)
@@ -81,7 +81,7 @@ impl<'a> TemporaryFile<'a> {
             let name = format!(".allstop-{:x}-{number:x}.tmp", std::process::id());
             match fs::openat(folder, &name, flags, mode) {
                 Ok(fd) => break (name, fd),
-                // A leftover of a process that had the same pid.
+                // The existing file was left by an earlier process with the same pid.
                 Err(Errno::EXIST) => {}
                 Err(errno) => return Err(error(errno)),
             }

@@ -1,8 +1,8 @@
 //! Files that no file tool touches, although they are in an allowed folder: the store of the sessions.
 //!
 //! A write to the store could change or lose other sessions, and a read would expose them. The paths are looked up once
-//! per call. An opened file is compared by device and inode, so that a hard link does not bypass the check, and by its
-//! name in its folder, so that a missing file cannot be created either.
+//! per call. An opened file is compared by device and inode, so that a hard link does not bypass the check. Its name in
+//! its folder is also compared, so that a missing reserved file cannot be created.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
@@ -18,13 +18,14 @@ type FileId = (u64, u64);
 #[derive(Debug, Default)]
 pub(crate) struct ReservedFiles {
     files: Vec<FileId>,
-    /// Names, each with the folder that holds it.
+    /// Reserved names, each with the folder that contains it.
     names: Vec<(FileId, OsString)>,
 }
 
 impl ReservedFiles {
-    /// Looks up the paths. A missing file is reserved only by its name. If its folder is missing too, the name of the
-    /// first missing folder is reserved, because a caller that creates this folder could put the file into it.
+    /// Looks up the paths. If a file is missing, only its name is reserved. If its folder is missing too, the name of
+    /// the first missing folder is reserved, because a caller that creates this folder could put the file into the
+    /// folder.
     pub(super) fn look_up(paths: &[PathBuf]) -> Self {
         let files = paths.iter().filter_map(|path| fs::stat(path).ok());
         let names = paths.iter().filter_map(|path| reserved_name(path));

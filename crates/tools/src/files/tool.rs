@@ -38,7 +38,7 @@ pub(super) trait FileTool: DeserializeOwned + JsonSchema + Send + 'static {
         shown: Option<FileState>,
     ) -> Result<FileAnswer, FileError>;
 
-    /// Returns the change that `run` would make, without making it; `None` if `run` makes none.
+    /// Returns the change that `run` would make, without making it; `None` if `run` makes no change.
     fn preview(&self, _: &Workspace, _: &StopCheck) -> Option<Result<FilePreview, FileError>> {
         None
     }
@@ -51,7 +51,7 @@ pub(super) struct FilePreview {
     pub(super) state: FileState,
 }
 
-/// Checks that the file is still in the state that a person has seen.
+/// Checks that the file is still in the state that a person has seen in the question.
 pub(super) fn check_shown(
     shown: Option<FileState>,
     now: Option<&Stat>,
@@ -70,7 +70,7 @@ pub(super) fn check_shown(
 pub(super) struct FileAnswer {
     /// Text for the model.
     pub(super) text: String,
-    /// The change of a file, for people.
+    /// Change of a file that the call has made, for people.
     pub(super) change: Option<FileChange>,
 }
 
@@ -80,7 +80,7 @@ impl From<String> for FileAnswer {
     }
 }
 
-/// Check for a stop of the call, which a thread performs between two pieces of its work.
+/// Check for a stop of the call. A thread performs this check between two pieces of its work.
 #[derive(Debug, Clone)]
 pub(crate) struct StopCheck(WorkCx);
 
@@ -161,7 +161,7 @@ impl<T: FileTool> Tool for FileToolAdapter<T> {
 
     fn preview(&self, invocation: ToolInvocation) -> BoxFuture<'_, Option<EffectPreview>> {
         Box::pin(async move {
-            // Wrong arguments are reported by the call itself.
+            // The preview ignores wrong arguments, because the call itself reports them.
             let arguments = T::deserialize(&*invocation.arguments).ok()?;
             let workspace = Arc::clone(&self.workspace);
             let spec = WorkSpec::new(ItemKind::Thread, "preview");

@@ -1,4 +1,5 @@
-//! Walks a folder for `glob` and `grep`: in order, without `.git` and ignored files, never through a link.
+//! Walks a folder for `glob` and `grep`: in order, without `.git` and without ignored files. The walk never follows a
+//! link.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -9,8 +10,8 @@ use super::error::FileError;
 use super::tool::StopCheck;
 use super::workspace::LocatedPath;
 
-/// Maximum size of an ignore file, in bytes. The walker reads the whole file, and a hand-written one has a few
-/// kilobytes.
+/// Maximum size of an ignore file, in bytes. The walker reads the whole file. An ignore file that a person has written
+/// has only a few kilobytes.
 const IGNORE_FILE_BYTES_MAX: u64 = 1024 * 1024;
 
 /// Item of a walk.
@@ -22,8 +23,8 @@ pub(super) enum WalkItem {
 
 /// Visits the files below a folder, until `visit` returns `false`.
 ///
-/// Ignore files above the folder, up to its root, apply too, unless they ignore the folder itself: a caller that names
-/// an ignored folder wants its files.
+/// The ignore files in the folders above, up to the root, apply too. But if they ignore the folder itself, they do not
+/// apply, because a caller that names an ignored folder wants the files in that folder.
 pub(super) fn walk(
     located: &LocatedPath,
     stop: &StopCheck,
@@ -49,7 +50,8 @@ fn walk_from(
     visit: &mut impl FnMut(WalkItem) -> Result<bool, FileError>,
 ) -> Result<TargetFound, FileError> {
     if !has_harmless_ignore_files(start) {
-        // This case ends the walk only at its start. A folder further below with such files is skipped.
+        // Only a start folder with such ignore files ends the walk. A folder further below that has such files is
+        // skipped.
         visit(WalkItem::Unreadable)?;
         return Ok(TargetFound::Yes);
     }
@@ -97,8 +99,8 @@ fn is_wanted(entry: &DirEntry, target: &Path) -> bool {
     !is_folder || (entry.file_name() != ".git" && has_harmless_ignore_files(path))
 }
 
-/// True if no ignore file could block the walker, which reads ignore files to their end: a FIFO or `/dev/zero` would
-/// block it forever.
+/// True if no ignore file could block the walker. The walker reads ignore files to their end, so a FIFO or `/dev/zero`
+/// would block the walker forever.
 fn has_harmless_ignore_files(folder: &Path) -> bool {
     [".gitignore", ".ignore"]
         .iter()

@@ -1,8 +1,8 @@
 //! The folders that the file tools may use.
 //!
-//! A path is first resolved, including symbolic links, and the resolved path decides the access. Then the resolved path
-//! is opened, folder by folder from the root and never through a symbolic link (see [`super::open`]), so that a link
-//! swapped in between is not followed.
+//! A path is first resolved, including symbolic links. The resolved path decides whether access is allowed. Then the
+//! resolved path is opened, folder by folder from the root and never through a symbolic link (see [`super::open`]). So
+//! a link that is created between the two steps is not followed.
 
 use std::ffi::OsString;
 use std::io;
@@ -12,8 +12,9 @@ use std::sync::Arc;
 use super::error::FileError;
 use super::reserved::ReservedFiles;
 
-/// Folder in which git keeps hooks and settings. They name commands that later git calls run, so a change there would
-/// run a command without a permission question. A file of this name points to such a folder.
+/// Folder in which git keeps hooks and settings. Hooks and settings name commands that later git calls run, so a change
+/// there would run a command without a permission question. A file with this name is also protected, because it points
+/// to such a folder.
 const GIT_FOLDER: &str = ".git";
 
 /// Access to a folder.
@@ -38,9 +39,9 @@ pub struct Workspace {
 pub(crate) struct LocatedPath {
     /// Allowed folder that contains the path.
     pub(crate) root: PathBuf,
-    /// Plain names below that folder; the existing ones are not links. Empty for the folder itself.
+    /// Plain names below `root`. None of the existing files and folders is a link. Empty for the folder itself.
     pub(crate) names: Vec<OsString>,
-    /// Path for the model: relative to the working directory if it is inside.
+    /// Path for the model. A path inside the working directory is relative to that directory.
     pub(crate) shown: String,
     /// Files that the tools may not access even in that folder.
     pub(crate) reserved: Arc<ReservedFiles>,
@@ -54,7 +55,7 @@ impl LocatedPath {
 }
 
 impl Workspace {
-    /// Creates a workspace with this folder only.
+    /// Creates a workspace whose only folder is `folder`.
     ///
     /// # Errors
     /// If the folder does not exist, or is not a folder.
@@ -142,7 +143,7 @@ impl Workspace {
         })
     }
 
-    /// Path in the form that the model should use.
+    /// Returns the path in the form that the model should use.
     pub(crate) fn shown(&self, path: &Path) -> String {
         match path.strip_prefix(&self.folder) {
             Ok(below) if below.as_os_str().is_empty() => ".".to_owned(),
@@ -161,7 +162,7 @@ fn canonical_folder(folder: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Resolves the deepest existing ancestor. Returns it with the missing names below it.
+/// Resolves the deepest existing ancestor. Returns the ancestor, and the missing names below it.
 fn resolve(path: &Path, given: &str) -> Result<(PathBuf, Vec<OsString>), FileError> {
     let mut missing = Vec::new();
     let mut existing = path;

@@ -18,7 +18,8 @@ use crate::effect::{DiffLimits, FileChange, file_change};
 use crate::file_state::FileState;
 use crate::names;
 
-/// Maximum size of an old content that is compared, in bytes: more than people read. The content is held in memory.
+/// Maximum size, in bytes, of old content that is compared with the new content. People do not read larger diffs, and
+/// the content is held in memory.
 const DIFF_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Arguments of `write`.
@@ -47,7 +48,7 @@ impl FileTool for WriteArguments {
         let before = open::regular(&folder, name, &located)?;
         check_shown(shown, before.as_ref(), &located.shown)?;
         let old = match &before {
-            // A file that can be written but not read is written.
+            // If a file can be written but not read, the call still writes it.
             Some(_) => old_content(&folder, name, &located).unwrap_or(OldContent::NotShown),
             None => OldContent::Missing,
         };

@@ -1,8 +1,8 @@
-//! The open calls of one connection: each is answered exactly once, by its id.
+//! The open calls of one connection. Each call is answered exactly once; the id assigns an answer to its call.
 //!
 //! Invariants:
 //! 1. An entry leaves the table together with its registration. The code that removes the entry reports the call's end.
-//! 2. An answer without an entry is dropped, so a late answer never reaches the next call.
+//! 2. An answer whose call has no entry is dropped, so a late answer never reaches a later call.
 //! 3. After the table has begun to end, no call begins on the connection.
 
 use std::collections::HashMap;
@@ -39,15 +39,15 @@ struct CallTable {
 #[derive(Debug)]
 struct OpenMcpCall {
     token: ProgressToken,
-    /// The latest progress. The call shows it at its own pace, so a flood of progress costs no more than its last
-    /// message.
+    /// The latest progress. The call shows the progress at fixed intervals, so only the last of many quick messages is
+    /// shown.
     progress: watch::Sender<Option<CallProgress>>,
     cancel: Arc<CallCancellation>,
     registration: Registration,
     answer: oneshot::Sender<AnsweredCall>,
 }
 
-/// Result of a call, with its registration.
+/// Answer to a call, with the registration of the call.
 #[derive(Debug)]
 pub(super) struct AnsweredCall {
     pub(super) answer: CallAnswer,
@@ -65,7 +65,7 @@ pub(super) enum CallAnswer {
 }
 
 impl AnsweredCall {
-    /// Reports the end of a call without a waiting caller.
+    /// Reports the end of a call after its caller has stopped waiting.
     pub(super) fn conclude(self) {
         match self.answer {
             CallAnswer::Result(_) => self.registration.finish(Ending::Returned),
@@ -76,7 +76,7 @@ impl AnsweredCall {
     }
 }
 
-/// Reports a call as stopped, after the server has confirmed its end with an error.
+/// Reports a call as stopped, after the server has confirmed the end of the call with an error.
 pub(super) fn confirmed(registration: Registration) {
     registration.finish(Ending::Stopped {
         how: EndMethod::RemoteConfirmed,
@@ -99,7 +99,7 @@ pub(super) enum CallRefused {
 }
 
 impl OpenCalls {
-    /// Sends a request and records its call in one step, so that no answer can arrive before the record.
+    /// Sends a request and records its call in one step, so that no answer can arrive before the call is recorded.
     pub(super) fn begin(
         &self,
         request: ClientRequest,
@@ -143,7 +143,7 @@ impl OpenCalls {
             return Err(answer);
         };
         match &answer {
-            // No answer will arrive, so the server is informed that no caller waits.
+            // No answer will arrive, so a cancellation informs the server that no caller waits.
             CallAnswer::Cut(why) => open.cancel.request(why),
             _ => open.cancel.answered(),
         }
@@ -176,7 +176,7 @@ impl OpenCalls {
         open.map(|open| open.registration)
     }
 
-    /// Begins to end the table if every open call is cancelled. Returns true in that case.
+    /// If every open call is cancelled, begins to end the table and returns true.
     pub(super) fn end_if_unused(&self, why: &str) -> bool {
         let mut table = self.table.lock();
         let unused = table.open.values().all(|open| open.cancel.is_cancelled());
@@ -197,7 +197,7 @@ impl OpenCalls {
     /// Cancels every open call, and waits until all cancellations are written.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves unwritten cancellations to the connection.
+    /// If the future is dropped, the connection still writes the remaining cancellations.
     pub(super) async fn cancel_all(&self, reason: &str) {
         let cancels = |open: &OpenMcpCall| Arc::clone(&open.cancel);
         let open: Vec<_> = self.table.lock().open.values().map(cancels).collect();
@@ -229,7 +229,7 @@ impl OpenMcpCall {
     }
 }
 
-/// Converts an id of this side that some servers return as text back to a number.
+/// Some servers return an id of this side as text. Converts such an id back to a number.
 fn exact(id: &RequestId) -> RequestId {
     match id {
         NumberOrString::String(text) => text

@@ -3,8 +3,8 @@
 //! Invariants:
 //! 1. `notifications/cancelled` is sent at most once per request, and never for a request that was answered or never
 //!    sent.
-//! 2. A request for a cancellation never waits, because stops and destructors make it. Closing the connection waits
-//!    until the cancellation is written.
+//! 2. A request for a cancellation never waits, because stops and destructors request cancellations. Closing the
+//!    connection waits until the cancellation is written.
 
 use std::fmt;
 use std::sync::Arc;
@@ -37,10 +37,10 @@ impl UnsentCancellations {
         }
     }
 
-    /// Waits until each cancellation is written or cannot be written.
+    /// Waits until each cancellation is written, or cannot be written any more.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the cancellations to the connection.
+    /// If the future is dropped, the connection still writes the remaining cancellations.
     pub(super) async fn written(&self) {
         let unsent = std::mem::take(&mut *self.0.lock());
         drop(join_all(unsent).await);
@@ -66,7 +66,7 @@ enum CancelState {
 /// Reason why a request was not sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum SendRefusal {
-    /// The request was cancelled first.
+    /// The request was cancelled before it was sent.
     Cancelled,
     /// The connection accepts no requests.
     Refused,
@@ -91,7 +91,8 @@ impl CallCancellation {
         if !matches!(*state, CancelState::Unsent) {
             return Err(SendRefusal::Cancelled);
         }
-        // One poll only puts the request into a queue; a full queue accepts nothing.
+        // One poll is enough, because it only puts the request into a queue. If the queue is full, the request is
+        // refused.
         let sending = self.peer.send_request_with_option(request, options);
         let handle = unconstrained(sending).now_or_never();
         let handle = handle.and_then(Result::ok).ok_or(SendRefusal::Refused)?;
@@ -99,7 +100,7 @@ impl CallCancellation {
         Ok(handle)
     }
 
-    /// Sends the cancellation, on the first call only, and only if the server has not answered.
+    /// Sends the cancellation, unless the server has answered. Only the first call of this method sends it.
     pub(super) fn request(&self, reason: &str) {
         let mut state = self.state.lock();
         let id = match &*state {

@@ -22,13 +22,13 @@ pub struct McpServerConfig {
     pub transport: McpTransport,
     /// Time limit for the start and the listing of the tools.
     pub handshake_timeout: Duration,
-    /// Time limit of a call; `None` means the general limit of tools.
+    /// Time limit of a call; `None` means the general limit of tool calls.
     pub call_timeout: Option<Duration>,
     /// Filter of the server's tools.
     pub filter: ToolFilter,
     /// Variables that the server's process does not inherit, such as secrets for other uses.
     pub env_hidden: Vec<OsString>,
-    /// Action on a server that continues a cancelled call.
+    /// Action if a server continues a cancelled call.
     pub on_ignored_cancel: OnIgnoredCancel,
 }
 
@@ -40,7 +40,7 @@ impl McpServerConfig {
     pub fn new(name: &str, transport: McpTransport) -> Result<Self, McpConfigError> {
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
         let is_name = (1..=SERVER_NAME_LEN_MAX).contains(&name.len()) && name.bytes().all(fits);
-        // The part of a tool's name before the first two underscores must identify one server.
+        // A tool's name begins with the server's name and two underscores, and this beginning must identify one server.
         let is_unambiguous = !name.contains("__") && !name.ends_with('_');
         if !is_name || !is_unambiguous {
             return Err(McpConfigError::Name { name: name.into() });
@@ -66,10 +66,10 @@ pub enum McpTransport {
         command: OsString,
         /// Arguments of the program.
         args: Vec<OsString>,
-        /// Variables to add to its environment.
+        /// Variables to add to the environment of the program.
         env: Vec<(OsString, OsString)>,
     },
-    /// A running server, reached by streamable HTTP.
+    /// A server that is already running and is reached over streamable HTTP.
     Http {
         /// URL of the server.
         url: Arc<str>,
@@ -167,7 +167,7 @@ pub enum McpConfigError {
 pub struct McpOptions {
     /// Working directory of the servers.
     pub folder: PathBuf,
-    /// Folder for the pipes to a server while it starts.
+    /// Folder for the pipes to a server while the server starts.
     pub pipe_folder: PathBuf,
     /// Containment of the servers' processes.
     pub containment: ContainmentChoice,

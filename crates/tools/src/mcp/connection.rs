@@ -38,7 +38,7 @@ pub(super) struct ConnectionLoss(Arc<SetOnce<LossReason>>);
 #[derive(Debug, Clone)]
 pub(super) struct LossReason {
     pub(super) why: Arc<str>,
-    /// True if the other side ended the connection; false if this side gave it up.
+    /// True if the other side ended the connection. False if this side ended it.
     pub(super) by_server: bool,
 }
 
@@ -48,14 +48,14 @@ impl ConnectionLoss {
         self.set(why, true);
     }
 
-    /// Records that this side gives up the connection.
+    /// Records that this side ends the connection.
     pub(super) fn by_us(&self, why: &str) {
         self.set(why, false);
     }
 
     fn set(&self, why: &str, by_server: bool) {
         let why = why.into();
-        // Fails if a reason was recorded before; that reason is kept.
+        // Setting the reason fails if a reason was recorded before. That reason is kept.
         drop(self.0.set(LossReason { why, by_server }));
     }
 
@@ -68,7 +68,7 @@ impl ConnectionLoss {
     }
 }
 
-/// A sent request. Dropping it before its end cancels the request.
+/// A request that was sent. Dropping this value before the end of the request cancels the request.
 struct SentCall<'a> {
     connection: &'a Connection,
     cancel: Arc<CallCancellation>,
@@ -144,7 +144,7 @@ impl Connection {
         })
     }
 
-    /// Gives up the connection if no other call uses it. Returns true if the connection is ending.
+    /// Ends the connection if no other call uses it. Returns true if the connection is now ending.
     fn end_unless_used(&self) -> bool {
         const WHY: &str = "it continued a cancelled call";
         let ends =
@@ -199,7 +199,7 @@ impl SentCall<'_> {
                 answered = &mut self.answered => return answered.map_err(|_gone| self.failed("its connection was lost")),
                 seen = &mut self.handle.rx, if !self.handle_spent => {
                     self.handle_spent = true;
-                    // The table already has the answer, or will soon have the end of the connection.
+                    // The table already has the answer, or the table soon receives the end of the connection.
                     if let Ok(Err(ServiceError::TransportSend(error))) = seen {
                         let error = without_queries(&error.error.to_string());
                         let why = format!("it cannot be reached: {error}");
@@ -215,7 +215,7 @@ impl SentCall<'_> {
 
     /// Waits a short time for the server's reply, after the stop has cancelled the call.
     async fn after_stop(&mut self, scope: &Scope) -> Result<AnsweredCall, ToolError> {
-        // Has no effect if the stop has cancelled the call.
+        // This request has no effect if the stop has already cancelled the call.
         self.cancel.request(&reason(scope));
         if let Ok(answered) = timeout(CANCEL_SETTLE, self.answered()).await {
             return answered;
@@ -224,7 +224,7 @@ impl SentCall<'_> {
             return self.answered().await;
         }
         self.ended = true;
-        // The future of the call acknowledges the stop, although the server has not confirmed it.
+        // The future of the call acknowledges the stop, although the server has not confirmed the cancellation.
         scope.stopped_at("mcp call").await;
         self.abandon();
         Err(ToolError::new(format!(
@@ -245,7 +245,7 @@ impl SentCall<'_> {
         }
     }
 
-    /// Removes the call from the table and reports an unknown end.
+    /// Removes the call from the table, and reports that the end of the call is unknown.
     fn abandon(&self) {
         if let Some(registration) = self.connection.calls.take(&self.handle.id) {
             not_confirmed(registration, &self.unconfirmed());

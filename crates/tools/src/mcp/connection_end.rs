@@ -1,4 +1,4 @@
-//! The end of the connection to a server, and its meaning for the open calls.
+//! The end of the connection to a server, and the effect of that end on the open calls.
 
 use std::sync::Arc;
 
@@ -11,7 +11,8 @@ use super::calls::not_confirmed;
 pub(super) struct ConnectionEnd {
     /// Reason, for the model and for people.
     pub(super) why: Arc<str>,
-    /// Verified end of the server's process; `None` without a process, or if a part of the process tree remains.
+    /// Verified end of the server's process; `None` if the server has no process here, or if a part of the process tree
+    /// remains.
     pub(super) process: Option<ProcessEnd>,
 }
 

@@ -53,7 +53,7 @@ impl McpToolDefinition {
 }
 
 /// Effect of a repeated call, from the server's hints. A tool that only adds data is not reversible, because no hint
-/// describes how to undo it. Without a hint about repetition such a tool counts as a tool without hints.
+/// describes how to undo the addition. If such a tool has no hint about repetition, it counts as a tool without hints.
 pub(super) fn effect(hints: Option<&ToolAnnotations>) -> Effect {
     let hinted = |hint: fn(&ToolAnnotations) -> Option<bool>| hints.and_then(hint) == Some(true);
     if hinted(|hints| hints.read_only_hint) {
@@ -72,7 +72,7 @@ fn shortened(description: &str) -> String {
     }
 }
 
-/// Returns the text of a result, and true if the result is an error. `None` if it is not the result of a tool.
+/// Returns the text of a result, and true if the result is an error. `None` if the value is not the result of a tool.
 pub(super) fn text_of(result: ServerResult) -> Option<(String, bool)> {
     let result = match result {
         ServerResult::CallToolResult(result) => result,

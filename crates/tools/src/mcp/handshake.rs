@@ -16,7 +16,7 @@ use super::limits::{CALLS_MAX, MESSAGE_BYTES_MAX};
 use super::pipes::{ServerInput, ServerOutput};
 use super::url_query::without_queries;
 
-/// The protocol library's service loop of a connection. Dropping it ends the loop.
+/// The loop in which the protocol library serves a connection. Dropping the value ends the loop.
 pub(super) type Service = RunningService<RoleClient, ClientConfig>;
 
 pub(super) async fn over_pipes(
@@ -57,13 +57,14 @@ pub(super) async fn over_http(
 
 fn client(url: &str) -> Result<reqwest::Client, String> {
     let url = reqwest::Url::parse(url).map_err(|error| format!("invalid URL: {error}"))?;
-    // Fails if the program has already chosen another TLS provider, which is kept.
+    // This call fails if the program has already chosen another TLS provider. That provider is kept.
     let _first_is_kept = rustls::crypto::ring::default_provider().install_default();
     let mut builder = reqwest::Client::builder()
         .user_agent(concat!("allstop/", env!("CARGO_PKG_VERSION")))
-        // A redirected call is a different call, and the headers are meant only for this host.
+        // Redirects are not followed: a redirected call is a different call, and the headers are meant only for this
+        // host.
         .redirect(reqwest::redirect::Policy::none())
-        // One connection per call, so that giving up a call closes its connection.
+        // Each call has its own connection, so that the end of an abandoned call closes its connection.
         .pool_max_idle_per_host(0);
     let host = url.host_str().unwrap_or_default();
     if host == "localhost" || host.starts_with("127.") || host == "[::1]" {
@@ -100,7 +101,8 @@ where
             }
             other => format!("invalid handshake: {other}"),
         })?;
-    // The list is requested only after a change, so a cached list would be wrong, even in place of an error.
+    // The list is requested only after a change, so a cached list would be outdated. An error is better than an
+    // outdated list.
     let peer = service.peer();
     peer.set_response_cache_config(ClientCacheConfig::disabled())
         .await;

@@ -25,10 +25,10 @@ use sse_stream::{Sse, SseStream};
 use super::connection::ConnectionLoss;
 use super::limits::{ERROR_BODY_BYTES_MAX, MESSAGE_BYTES_MAX};
 
-/// Reason for the end of a connection, also on pipes.
+/// Reason for the end of a connection over HTTP or over pipes.
 pub(super) const RESERVED_KEY: &str = "it sent an object with a key that is reserved";
 
-/// Client that ends the connection at a message that must not be parsed.
+/// Client that ends the connection when it receives a message that must not be parsed.
 #[derive(Debug, Clone)]
 pub(super) struct HttpClient {
     pub(super) client: reqwest::Client,
@@ -122,7 +122,7 @@ impl HttpClient {
         needs_answer: bool,
     ) -> HttpResult<StreamableHttpPostResponse> {
         let status = response.status();
-        // Some servers accept a notification with an empty 200.
+        // Some servers accept a notification with status 200 and an empty body.
         let is_empty = status.is_success() && response.content_length() == Some(0);
         if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT)
             || (is_empty && !needs_answer)
@@ -145,7 +145,7 @@ impl HttpClient {
             return Err(StreamableHttpError::UnexpectedContentType(content_type));
         }
         let body = read_body(response).await?;
-        // A refusal without a protocol error is reported by its status, in particular a missing key.
+        // A refusal without a protocol error is reported by its HTTP status. A missing key is the usual case.
         let is_answer =
             is_json && !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
         let read = is_answer.then(|| self.parse(&body)).transpose()?;
@@ -191,9 +191,9 @@ impl HttpClient {
     }
 }
 
-/// Events of a response. An event that is too long ends the stream.
+/// Events of a response. If an event is too long, the stream ends.
 fn bounded_events(response: Response) -> EventStream {
-    // Number of bytes since the last event, without the rest of the chunk in which that event ended.
+    // Number of bytes since the last event. Bytes in the chunk in which that event ended do not count.
     let held = Arc::new(AtomicUsize::new(0));
     let counted = Arc::clone(&held);
     let bytes = response.bytes_stream().map(move |chunk| {

@@ -1,7 +1,8 @@
-//! Interceptor of every message of a connection, before the protocol library.
+//! Interceptor that receives every message of a connection before the protocol library receives it.
 //!
-//! The interceptor takes the answers to calls by id, so that an answer after a cancellation is still delivered, and it
-//! shows progress in order. The interceptor drops unneeded messages, so that a flood of them costs only their parsing.
+//! The interceptor takes the answers to calls by id, so that an answer after a cancellation is still delivered. The
+//! interceptor also shows progress in order, and drops unneeded messages, so that many such messages cost only the time
+//! to parse them.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -43,7 +44,7 @@ struct SendOrder {
 }
 
 impl<T> MessageInterceptor<T> {
-    /// Wraps a transport that does not itself keep messages in order.
+    /// Wraps a transport that does not keep messages in order. The interceptor then keeps them in order.
     pub(super) fn in_order(inner: T, sinks: ConnectionSinks) -> Self {
         Self {
             order: Some(SendOrder::default()),
@@ -51,7 +52,7 @@ impl<T> MessageInterceptor<T> {
         }
     }
 
-    /// Wraps a transport that sends messages concurrently, and sends cancellations after their requests.
+    /// Wraps a transport that sends messages concurrently, but sends each cancellation after its request.
     pub(super) fn new(inner: T, sinks: ConnectionSinks) -> Self {
         Self {
             inner,
@@ -113,7 +114,7 @@ impl<T> MessageInterceptor<T> {
     }
 
     fn answered(&self, id: &RequestId, answer: CallAnswer) {
-        // Fails if the call was removed meanwhile. The answer is then dropped.
+        // The delivery fails if the call was removed in the meantime. The answer is then dropped.
         drop(self.sinks.calls.answer(id, answer));
     }
 }
@@ -144,8 +145,8 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for MessageInterceptor<T> {
             .and_then(|order| order.before.replace(after));
         async move {
             if let Some(before) = before {
-                // The sender is only dropped, never used: the end of the wait means that the previous message has been
-                // sent.
+                // The sender never sends a value. The wait ends when the sender is dropped, which happens after the
+                // previous message was sent.
                 drop(before.await);
             }
             let sent = sending.await;

@@ -2,24 +2,26 @@
 
 use std::time::Duration;
 
-/// Maximum size of a server's message, in bytes. A message may contain a picture, but no model could read a larger
-/// answer. The limit also ends output that is not a message.
+/// Maximum size of a server's message, in bytes. A message may contain a picture, and no model could read a larger
+/// answer. The limit also ends endless output that is not a message.
 pub const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Maximum size of the body of an HTTP error, in bytes: many times the usual length.
 pub(super) const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// Maximum length of a server's name, in bytes. With two underscores, it leaves forty bytes for the tool's name.
+/// Maximum length of a server's name, in bytes. A server's name of this length and two underscores leave forty bytes
+/// for the tool's name.
 pub(super) const SERVER_NAME_LEN_MAX: usize = 22;
 
-/// Maximum number of tools of one server. Each model call lists all of them: a hundred are about ten thousand tokens.
+/// Maximum number of tools of one server. Each model call lists all tools, and a hundred tools are about ten thousand
+/// tokens.
 pub const TOOLS_MAX: usize = 128;
 
-/// Maximum number of pages of one list of tools: [`TOOLS_MAX`] tools need no more.
+/// Maximum number of pages of one list of tools: [`TOOLS_MAX`] tools need no more pages.
 pub(super) const PAGES_MAX: usize = 32;
 
-/// First pause between the notification of a changed list and the request for it. Changes in quick succession count as
-/// one. Each further change doubles the pause, so that a constantly changing list costs little.
+/// First pause between the notification of a changed list and the request for the list. Changes in quick succession
+/// count as one change. Each further change doubles the pause, so that a constantly changing list costs little.
 pub(super) const LIST_PAUSE_FIRST: Duration = Duration::from_millis(100);
 
 /// Maximum of that pause.
@@ -31,10 +33,11 @@ pub(super) const LIST_REST: Duration = Duration::from_secs(10);
 /// Maximum length of a tool's description, in characters: about five hundred tokens.
 pub const DESCRIPTION_CHARS_MAX: usize = 2_000;
 
-/// Maximum size of the schema of one tool's arguments, in bytes; a tool with a larger one is left out.
+/// Maximum size of the schema of one tool's arguments, in bytes; a tool with a larger schema is left out.
 pub const SCHEMA_BYTES_MAX: usize = 64 * 1024;
 
-/// Maximum number of open calls of one server: more than a model makes in one step, but few enough to fit every queue.
+/// Maximum number of open calls of one server. A model makes fewer calls in one step, and this number of calls fits
+/// into every queue.
 pub const CALLS_MAX: usize = 32;
 
 /// Maximum number of unanswered requests from the server. A server may ping, but has no reason to send many pings at
@@ -45,17 +48,19 @@ pub(super) const REQUESTS_OPEN_MAX: usize = 32;
 /// server's rate.
 pub(super) const PROGRESS_INTERVAL: Duration = Duration::from_millis(50);
 
-/// Size of the kept end of a server's standard error, in bytes, for the reason of its failure.
+/// Number of bytes that are kept from the end of a server's standard error. If the server fails, these bytes show the
+/// reason.
 pub(super) const STDERR_BYTES_MAX: usize = 2 * 1024;
 
 /// Time that a stop waits for the answer to a cancelled call. A server that received the cancellation need not answer,
-/// and a server that did not receive it may take hours. A longer wait delays the stop and adds no information.
+/// and a server that did not receive the cancellation may take hours. A longer wait delays the stop and adds no
+/// information.
 pub const CANCEL_SETTLE: Duration = Duration::from_millis(300);
 
-/// Time for a server to exit after its input is closed, before SIGTERM.
+/// Time between the close of a server's input and SIGTERM, in which the server may exit.
 pub(super) const INPUT_CLOSED_WAIT: Duration = Duration::from_millis(300);
 
-/// Time for a server to exit after SIGTERM, before SIGKILL.
+/// Time between SIGTERM and SIGKILL, in which a server may exit.
 pub(super) const TERM_WAIT: Duration = Duration::from_millis(200);
 
 /// Time limit for closing a connection cleanly, because the other end may hang.
@@ -74,8 +79,9 @@ pub(super) const RECONNECT_FIRST: Duration = Duration::from_millis(500);
 /// Maximum pause between attempts.
 pub(super) const RECONNECT_MAX: Duration = Duration::from_secs(30);
 
-/// Number of consecutive failed attempts after which only a call starts another one: about two minutes of pauses.
+/// Number of consecutive failed attempts after which only a call starts another attempt. The pauses between these
+/// attempts are about two minutes in total.
 pub(super) const RECONNECT_TRIES_MAX: u32 = 10;
 
-/// Duration from which a connection counts as good, so that its end is not a failed attempt.
+/// If a connection lasts at least this long, it counts as good, and its end does not count as a failed attempt.
 pub(super) const CONNECTION_GOOD_AFTER: Duration = Duration::from_secs(30);

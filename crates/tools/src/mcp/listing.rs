@@ -12,8 +12,8 @@ use super::convert::McpToolDefinition;
 use super::limits::{LIST_PAUSE_FIRST, LIST_PAUSE_MAX, LIST_REST, PAGES_MAX, TOOLS_MAX};
 use super::server::McpServer;
 
-/// Requests the list again after each change, one request at a time, until the connection ends. After a failed request
-/// the known tools stay, and the request is repeated.
+/// Requests the list again after each change, one request at a time, until the connection ends. If a request fails, the
+/// known tools stay in the list, and the request is repeated.
 ///
 /// # Cancel safety
 /// Cancel safe: a list is applied as a whole.

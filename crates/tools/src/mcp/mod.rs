@@ -1,15 +1,17 @@
 //! Tools of MCP servers, over standard input and output or streamable HTTP.
 //!
-//! [`McpServers`] starts the configured servers in a scope outside all turns and sessions, and offers their tools, as
-//! `SERVER__TOOL`, to every session. A server that hangs, dies or sends invalid messages affects only its own tools.
-//! Those tools stay listed and return an error with the reason, and the server is restarted after a growing pause.
-//! Tools that a running server adds or removes change with the next model call; running calls continue.
+//! [`McpServers`] starts the configured servers in a scope outside all turns and sessions, and offers the tools of the
+//! servers to every session under the names `SERVER__TOOL`. If a server hangs, dies or sends invalid messages, only its
+//! own tools are affected. Those tools stay listed and return an error with the reason. The server is restarted after a
+//! pause, which grows with each attempt. If a running server adds or removes tools, the next model call uses the new
+//! list; running calls continue.
 //!
 //! # Stopping a call
-//! A server is beyond direct control, even as a local process, because it also serves other calls: Allstop can only
-//! request a cancellation. Every end of the wait for a call (a stop, a time limit, a dropped future) sends
-//! `notifications/cancelled` once. A server need not answer that notification, so silence proves nothing, and the
-//! receipt reports `unreachable`. The receipt reports more if more is known:
+//! Allstop cannot end a call directly, even if the server is a local process, because the server also serves other
+//! calls. Allstop can only request a cancellation. If the wait for a call ends without an answer (by a stop, a time
+//! limit or a dropped future), Allstop sends `notifications/cancelled` once. A server need not answer that
+//! notification, so silence proves nothing, and the receipt reports `unreachable`. The receipt reports more if more is
+//! known:
 //!
 //! | after the cancellation | the call's item |
 //! | --- | --- |

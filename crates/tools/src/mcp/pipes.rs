@@ -1,8 +1,8 @@
 //! Pipes to a server's standard input and output.
 //!
-//! A contained process has no standard input and one pipe for all of its output, which suits commands. A server needs
-//! two separate streams. So a shell opens two named pipes and replaces itself with the server, which remains the
-//! contained process. The server's standard error remains the output of the process.
+//! A contained process has no standard input, and one pipe for all of its output. This is right for commands, but a
+//! server needs two separate streams. So a shell opens two named pipes, and then replaces itself with the server, which
+//! is then the contained process. The server's standard error remains the output of the process.
 
 use std::ffi::OsString;
 use std::fs::DirBuilder;
@@ -24,7 +24,8 @@ use super::connection::ConnectionLoss;
 use super::http_client::RESERVED_KEY;
 use super::limits::MESSAGE_BYTES_MAX;
 
-/// Shell script that opens both pipes, reports that with an empty line, and replaces itself with the server.
+/// Shell script that opens both pipes, prints an empty line to report that they are open, and replaces itself with the
+/// server.
 const SCRIPT: &str = r#"exec <"$1" >"$2" && echo && shift 2 && exec "$@""#;
 
 /// The pipes during the start of a server.
@@ -32,11 +33,13 @@ pub(super) struct ServerPipes {
     folder: PipeFolder,
     input: ServerInput,
     output: pipe::Receiver,
-    /// The server's ends, kept open so that neither pipe reaches its end before the server has opened both.
+    /// The server's ends of the pipes. They are kept open so that neither pipe reaches its end of stream before the
+    /// server has opened both pipes.
     server_ends: (OwnedFd, OwnedFd),
 }
 
-/// A folder that is removed on drop, with its content, since open pipes need no names.
+/// A folder that is removed with its content when this value is dropped. The pipes stay usable, because open pipes need
+/// no names.
 struct PipeFolder(PathBuf);
 
 impl Drop for PipeFolder {
@@ -56,8 +59,8 @@ impl ServerPipes {
         let (input, output) = (folder.0.join("in"), folder.0.join("out"));
         create_fifo(&input)?;
         create_fifo(&output)?;
-        // A FIFO can be opened for writing only if it has a reader, and a reader without a writer reads the end of the
-        // stream.
+        // A FIFO can be opened for writing only if it has a reader. A reader of a FIFO without a writer would read the
+        // end of the stream.
         let flags = OFlags::NONBLOCK | OFlags::CLOEXEC;
         let reads_input = rustix::fs::open(&input, OFlags::RDONLY | flags, Mode::empty())?;
         let options = pipe::OpenOptions::new();
@@ -87,7 +90,7 @@ impl ServerPipes {
         self.input.clone()
     }
 
-    /// Waits until the server has opened its ends. After that, the server's exit ends the output.
+    /// Waits until the server has opened its ends of the pipes. From then on, the output ends when the server exits.
     pub(super) async fn opened(
         self,
         loss: ConnectionLoss,
@@ -131,7 +134,7 @@ fn create_fifo(path: &Path) -> io::Result<()> {
         .ok_or_else(|| io::Error::other("mkfifo failed"))
 }
 
-/// The server's standard input. Closing one clone closes all clones, which asks the server to end.
+/// The server's standard input. If one clone is closed, all clones are closed. The server should then end.
 #[derive(Debug, Clone)]
 pub(super) struct ServerInput(Arc<Mutex<Option<pipe::Sender>>>);
 

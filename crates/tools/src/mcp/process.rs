@@ -18,7 +18,7 @@ use super::limits::{INPUT_CLOSED_WAIT, STDERR_BYTES_MAX, TERM_WAIT};
 use super::pipes::{ServerInput, ServerPipes};
 use crate::command::{RunningCommand, exit_text, read_to_end};
 
-/// Time limit of the wait for the exit of a server whose output has ended. The last output explains the end.
+/// Time limit of the wait for the exit of a server whose output has ended.
 const EXIT_WAIT: Duration = Duration::from_millis(100);
 
 /// Time limit for reading the last output after the exit. Only a remaining child process of the server can delay it.
@@ -61,10 +61,11 @@ impl ServerProcess {
         let stderr_read = Arc::<SetOnce<()>>::default();
         let reading = WorkSpec::new(ItemKind::Future, format!("stderr of mcp {name}"));
         let (into, whole) = (Arc::clone(&stderr), Arc::clone(&stderr_read));
-        // Fails if a stop came first. The process is then being ended, and its output does not matter.
+        // The spawn fails if a stop came first. In that case the process is being ended, and its output does not
+        // matter.
         drop(scope.spawn_control(reading, async move |_| {
             read(reader, into).await;
-            // Set only here, so it cannot fail.
+            // The value is set only here, so this call cannot fail.
             drop(whole.set(()));
         }));
         let input = pipes.input();
@@ -132,6 +133,6 @@ async fn read(reader: OutputReader, into: Arc<Mutex<Vec<u8>>>) {
         let old = stderr.len().saturating_sub(STDERR_BYTES_MAX);
         stderr.drain(..old);
     };
-    // A read error only shortens the kept output.
+    // The only effect of a read error is that less output is kept.
     drop(read_to_end(reader, keep).await);
 }

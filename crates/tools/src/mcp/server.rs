@@ -25,7 +25,7 @@ pub struct McpServer {
     pub(super) options: Arc<McpOptions>,
     pub(super) state: watch::Sender<ServerState>,
     tools: Mutex<ToolList>,
-    /// Notified to start a new attempt now.
+    /// Notified when a new connection attempt should start immediately.
     pub(super) wake: Notify,
     /// True if the server should end.
     pub(super) closing: watch::Sender<bool>,
@@ -53,13 +53,13 @@ impl McpServer {
         self.state.borrow().public()
     }
 
-    /// Names of the tools of the last list, in the form that the server uses.
+    /// Names of the tools in the last list, as the server names them.
     pub fn tool_names(&self) -> Vec<String> {
         let tools = self.definitions();
         tools.iter().map(|tool| tool.tool.to_string()).collect()
     }
 
-    /// Tools of the last list.
+    /// Tools in the last list.
     pub(super) fn definitions(&self) -> Arc<[McpToolDefinition]> {
         Arc::clone(&self.tools.lock().tools)
     }
@@ -88,8 +88,8 @@ impl McpServer {
             .map_or(ServerState::Stopped, |state| state.clone())
     }
 
-    /// Returns the connection for one call. Waits for a connection that is being established, up to that connection's
-    /// time limit. `Err` is the reason why no connection exists, with the next attempt.
+    /// Returns the connection for one call. If a connection is being established, waits for that connection, at most
+    /// until its time limit. `Err` contains the reason why no connection exists, and the time of the next attempt.
     ///
     /// # Cancel safety
     /// Cancel safe.

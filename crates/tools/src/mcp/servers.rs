@@ -130,8 +130,8 @@ impl McpServers {
         McpStatusEvents::of(&self.servers)
     }
 
-    /// Ends all servers: closes their input, and sends signals to the servers that do not exit. Takes about a second at
-    /// most.
+    /// Ends all servers: closes the input of each server, and sends signals to servers that do not exit. This takes at
+    /// most about one second.
     ///
     /// # Cancel safety
     /// Dropping the future does not prevent the servers from ending.

@@ -18,7 +18,7 @@ pub enum McpState {
     Degraded {
         /// Reason of the outage.
         why: Arc<str>,
-        /// Time of the next attempt; `None` if the next call of one of the server's tools starts it.
+        /// Time of the next attempt; `None` if the next attempt starts with the next call of one of the server's tools.
         next_try: Option<Instant>,
     },
     /// The server was not started yet, or was ended with the system.

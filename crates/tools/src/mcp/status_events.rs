@@ -29,9 +29,9 @@ struct FollowedServer {
 enum ReportedStatus {
     /// The server works.
     Available,
-    /// The server is unavailable, and is retried automatically.
+    /// The server is unavailable, and Allstop tries automatically to reconnect.
     Retrying,
-    /// The server is retried only at the next call.
+    /// The server is unavailable, and Allstop tries to reconnect only at the next call.
     UntilCalled,
 }
 
@@ -56,8 +56,8 @@ impl McpStatusEvents {
         Self(servers.iter().map(follow).collect())
     }
 
-    /// Returns the next event, first for servers that are already unavailable. A failed attempt is not an event, except
-    /// the last automatic one. Without servers the future never resolves.
+    /// Returns the next event. The first events are about servers that are already unavailable. A failed attempt is not
+    /// an event, except for the last automatic attempt. Without servers the future never resolves.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -70,7 +70,7 @@ impl McpStatusEvents {
                 return std::future::pending().await;
             }
             let changed = self.0.iter_mut().map(|one| Box::pin(one.state.changed()));
-            // Never fails, because the followed servers still exist.
+            // The wait never fails, because the followed servers still exist.
             drop(select_all(changed).await);
         }
     }

@@ -1,4 +1,4 @@
-//! The supervisor of one server: starts it, waits for its end, and retries.
+//! The supervisor of one server: starts the server, waits for the end of the connection, and tries again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -74,7 +74,7 @@ async fn end_requested(server: &McpServer, scope: &Scope) {
     tokio::select! {
         biased;
         () = scope.stopped() => {}
-        // Fails if all senders are gone, which also ends the server.
+        // The wait fails if all senders are gone. In that case, the server must end too.
         _ = closing.wait_for(|closing| *closing) => {}
     }
 }
@@ -184,7 +184,7 @@ async fn establish(
     Ok(service)
 }
 
-/// Ends a connection, and answers its open calls.
+/// Ends a connection, and answers the open calls of the connection.
 async fn end(
     service: Option<Service>,
     process: Option<&ServerProcess>,

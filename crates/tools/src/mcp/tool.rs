@@ -10,7 +10,7 @@ use super::server::McpServer;
 use crate::output::{BoundedOutput, OutputFolder, OutputLimits};
 use crate::tool::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
 
-/// Tool of a server, for one session. Long output goes to that session's folder.
+/// Tool of a server, for one session. Output that is too long for memory is written to that session's folder.
 #[derive(Debug)]
 pub(super) struct McpTool {
     spec: ToolSpec,

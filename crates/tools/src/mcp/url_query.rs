@@ -1,4 +1,4 @@
-//! Queries of URLs in error texts. Queries are never shown, because they may contain a key.
+//! Queries of URLs in error texts, which are never shown.
 
 /// Removes the queries of URLs from an error text, because a query may contain a key.
 pub(super) fn without_queries(text: &str) -> String {

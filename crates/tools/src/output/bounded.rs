@@ -1,10 +1,11 @@
-//! Bounded output: memory keeps the head and the tail, a file keeps all of it up to a limit, and the rest is counted.
+//! Bounded output. Memory keeps the head and the tail, and a file keeps the whole output up to a limit. Bytes after
+//! this limit are only counted.
 //!
 //! Invariants:
-//! 1. Memory holds at most `head_bytes_max` + 2 × `tail_bytes_max`.
+//! 1. Memory holds at most `head_bytes_max` + 2 × `tail_bytes_max` bytes.
 //! 2. The file, if any, holds the output from its first byte on, without a gap.
-//! 3. Every byte is shown, in the file, or counted. The text names the number of omitted bytes and the file that has
-//!    them.
+//! 3. Every byte is shown in the text, written to the file, or counted. The text names the number of omitted bytes and
+//!    the file that contains them.
 
 pub(super) mod snapshot;
 mod spill;
@@ -30,8 +31,9 @@ pub struct OutputLimits {
 }
 
 impl Default for OutputLimits {
-    /// 8 KiB of head and 24 KiB of tail, since errors are usually at the end: about 8,000 tokens together. A file of 64
-    /// MiB holds every log that a person will read, and a hundred such files still fit on a disk.
+    /// The head is 8 KiB and the tail 24 KiB, together about 8,000 tokens. The tail is longer, because errors are
+    /// usually at the end. A file of 64 MiB holds every log that a person will read, and a hundred such files still fit
+    /// on a disk.
     fn default() -> Self {
         Self {
             head_bytes_max: 8 * 1024,
@@ -47,8 +49,8 @@ pub struct BoundedOutput {
     limits: OutputLimits,
     folder: Arc<OutputFolder>,
     head: Vec<u8>,
-    /// The last bytes, up to twice as many as are shown. The tail is shortened when full, so that each byte is moved at
-    /// most once.
+    /// The last bytes, up to twice as many as are shown. The tail is shortened only when it is full, so that each byte
+    /// is moved at most once.
     tail: Vec<u8>,
     total: u64,
     spill: SpillState,
@@ -58,7 +60,7 @@ pub struct BoundedOutput {
 enum SpillState {
     /// The whole output fits into memory so far.
     NotYet,
-    /// The file accepts more.
+    /// The file accepts more output.
     Open {
         file: Arc<File>,
         path: PathBuf,
@@ -75,7 +77,7 @@ enum SpillState {
 }
 
 impl BoundedOutput {
-    /// Creates an output that goes to a file once it no longer fits into memory.
+    /// Creates an output that is also written to a file if it no longer fits into memory.
     pub fn new(limits: OutputLimits, folder: Arc<OutputFolder>) -> Self {
         Self {
             limits,
@@ -97,7 +99,8 @@ impl BoundedOutput {
         self
     }
 
-    /// Creates an output with a file from the start, for background work, which can be read at any time.
+    /// Creates an output with a file from the start. Background work needs the file, because its output can be read at
+    /// any time.
     pub fn with_file_now(limits: OutputLimits, folder: Arc<OutputFolder>) -> Self {
         let mut output = Self::new(limits, folder);
         output.open_file();
@@ -118,8 +121,8 @@ impl BoundedOutput {
         }
     }
 
-    /// Prepares a new file with the content of memory, which is the whole output so far. `None` if a file was begun
-    /// before.
+    /// Prepares a new file and its first write: the content of memory, which is the whole output so far. `None` if a
+    /// file was begun before.
     pub(super) fn begin_file(&self) -> Option<SpillWrite> {
         let is_new = matches!(self.spill, SpillState::NotYet);
         is_new.then(|| SpillWrite {
@@ -131,8 +134,8 @@ impl BoundedOutput {
         })
     }
 
-    /// Appends a piece to memory. The caller performs the returned write, and passes its result to `finish_writing`
-    /// before the next piece.
+    /// Appends a piece to memory. The caller performs the returned write, and passes the result of the write to
+    /// `finish_writing` before the caller appends the next piece.
     pub(super) fn take(&mut self, piece: &[u8]) -> Option<SpillWrite> {
         self.total += piece.len() as u64;
         let writing = match &self.spill {
@@ -204,7 +207,7 @@ impl BoundedOutput {
         };
     }
 
-    /// Copy of the kept output, to be read without a lock.
+    /// Copy of the kept output, which can be read without a lock.
     pub(super) fn snapshot(&self) -> OutputSnapshot {
         OutputSnapshot {
             head: self.head.clone(),
@@ -228,7 +231,7 @@ impl BoundedOutput {
         }
     }
 
-    /// Text for the model: the whole output, or head and tail with a note about the bytes between them.
+    /// Text for the model: the whole output, or the head and the tail with a note about the omitted bytes between them.
     pub fn text(&self) -> String {
         let tail_max = self.limits.tail_bytes_max;
         let tail = self

@@ -2,7 +2,7 @@
 
 /// Removes the bytes of an incomplete character at the end.
 pub fn without_cut_end(bytes: &[u8]) -> &[u8] {
-    // The first byte of a character is at most three before its last.
+    // The first byte of a character is at most three bytes before its last byte.
     let start = (1..=3.min(bytes.len())).find(|back| bytes[bytes.len() - back] & 0xC0 != 0x80);
     match start {
         Some(back) if char_len(bytes[bytes.len() - back]) > back => &bytes[..bytes.len() - back],

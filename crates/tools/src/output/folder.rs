@@ -6,8 +6,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A folder for output files. The owner of the session removes the folder. The files outlive their call, because the
-/// model receives their paths.
+/// A folder for output files. The owner of the session removes the folder. The files stay after the end of their call,
+/// because the model receives their paths.
 #[derive(Debug)]
 pub struct OutputFolder {
     path: PathBuf,
@@ -46,7 +46,7 @@ impl OutputFolder {
                 .open(&path)
             {
                 Ok(file) => return Ok((file, path)),
-                // A leftover of a process that had the same pid.
+                // The existing file was left by an earlier process with the same pid.
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }

@@ -9,7 +9,7 @@ use super::bounded::snapshot::OutputPiece;
 
 /// An output with one writer and several readers.
 ///
-/// A reader never waits for a write: files are written and read outside the lock of the readable state.
+/// A reader never waits for a write, because the file is written and read while the state for readers is not locked.
 #[derive(Debug)]
 pub(crate) struct SharedOutput {
     output: Mutex<BoundedOutput>,
@@ -72,7 +72,7 @@ mod tests {
     use super::*;
     use crate::output::{OutputFolder, OutputLimits};
 
-    /// More than a pipe holds.
+    /// More bytes than fit into a pipe.
     const MUCH: usize = 1024 * 1024;
 
     /// Simulates a hung disk with a pipe whose content is never read.

@@ -1,13 +1,13 @@
 //! Permission to run a call: allow, deny, or ask a person.
 //!
 //! A [`PermissionPolicy`] is plain data, shared by sessions; [`Permissions`] adds the answers of a person for one
-//! session. The agent loop asks the [`Prompter`] and races the wait against the scope, so that a stop also ends a
-//! question. A denial is not a cancellation: the model gets an error result, and the turn continues.
+//! session. The agent loop asks the [`Prompter`] and waits for the answer or for a stop of the scope, so that a stop
+//! also ends a question. A denial is not a cancellation: the model gets an error result, and the turn continues.
 //!
-//! This is not a sandbox: an allowed command can do anything that its user can do. Rules for the shell look at the
-//! words of a command, and ask if these words are uncertain. A question about a command that a denying rule may cover
-//! names that rule ([`PermissionQuestion::doubt`]), and only a person can allow the command. `docs/permissions.md`
-//! lists the guarantees and the limits of rules, with examples that a test checks.
+//! Permissions are not a sandbox: an allowed command can do everything that its user can do. Rules for the shell check
+//! the words of a command. If these words are uncertain, a person is asked. If a denying rule may cover the command,
+//! the question names that rule ([`PermissionQuestion::doubt`]), and only a person can allow the command.
+//! `docs/permissions.md` lists the guarantees and the limits of rules, with examples that a test checks.
 
 mod command;
 mod mode;

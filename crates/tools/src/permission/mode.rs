@@ -1,4 +1,4 @@
-//! Permission modes, which determine the calls that a session runs without a question.
+//! Permission modes, which determine which calls a session runs without a question.
 
 use std::fmt;
 use std::str::FromStr;

@@ -14,8 +14,8 @@ use super::session::SessionGrant;
 use crate::names;
 use crate::tool::{ToolInvocation, ToolSpec};
 
-/// Tools without a direct effect: they affect only work that the session started, or start an agent whose calls need
-/// their own permission.
+/// Tools without a direct effect. `background` affects only work that the session started, and `agent` starts an agent
+/// whose calls need their own permission.
 const ALLOWED_BY_DEFAULT: [&str; 2] = [names::BACKGROUND, names::AGENT];
 /// Tools that change only files in the working directory.
 const EDITS: [&str; 2] = [names::EDIT, names::WRITE];
@@ -34,12 +34,12 @@ pub enum PermissionDecision {
     Ask(Box<PermissionQuestion>),
 }
 
-/// Rules on calls that run, calls that never run, and calls that ask a person.
+/// Rules that determine which calls run, which calls never run, and which calls need the answer of a person.
 ///
-/// `deny` wins over `ask`, and `ask` over `allow`. Without a matching rule, read-only calls run, and so do calls of
-/// `background` and of `agent`, whose own calls need their own permission; all other calls ask. The file tools
-/// themselves refuse paths outside the working directory. A [`PermissionMode`] changes the decision for calls without a
-/// matching rule.
+/// `deny` wins over `ask`, and `ask` over `allow`. Without a matching rule, read-only calls run, and calls of
+/// `background` and `agent` run. All other calls ask; the calls that a started agent makes are decided separately. The
+/// file tools themselves refuse paths outside the working directory. A [`PermissionMode`] changes the decision for
+/// calls without a matching rule.
 ///
 /// A `shell` rule with a prefix allows a command only if each of its simple commands is allowed. If a denying rule may
 /// cover the command, a person is asked, even if a rule allows the command ([`PermissionQuestion::doubt`]). Without a
@@ -98,7 +98,8 @@ impl PermissionPolicy {
                 reason: "the mode is `plan`, in which only calls that read run: say what you would do, and wait until the user changes the mode".to_owned(),
             };
         }
-        // A launcher may do the action of any rule, so the question shows the rule that the command seems to name.
+        // A launcher may do the action of every rule, so the question shows, if possible, a rule whose first word
+        // occurs in the command.
         let text = shell_command(&invocation.arguments).unwrap_or_default();
         let is_named =
             |rule: &&&PermissionRule| rule.prefix.first().is_some_and(|word| text.contains(word));
@@ -133,7 +134,7 @@ struct PolicyCall<'a> {
 
 impl<'a> PolicyCall<'a> {
     fn of(spec: &'a ToolSpec, invocation: &ToolInvocation) -> Self {
-        // Arguments without a command are invalid against the schema, so the command is unknown.
+        // Arguments without a command do not match the schema. The command then counts as unknown.
         let tool = spec.name_in_rules();
         let command = (&**tool == names::SHELL).then(|| {
             shell_command(&invocation.arguments).map_or(ParsedCommand::Opaque, ParsedCommand::parse)
@@ -165,14 +166,15 @@ impl<'a> PolicyCall<'a> {
         } else {
             ""
         };
-        // The rule is placed before the command, which may be long.
+        // The text names the rule before the command, because the command may be long.
         let doubted = doubt.map_or_else(String::new, |rule| {
             let rule = escaped_line(&rule.to_string());
             format!(" (may do what the rule {rule} denies)")
         });
         let name = escaped_line(&tool);
         let (subject, rest, session_scope, grant) = match shell_command(&invocation.arguments) {
-            // Grants only this exact command: a prefix would allow commands that the person has not considered.
+            // The grant covers only this exact command, because a prefix would allow commands that the person has not
+            // considered.
             Some(command) if self.command.is_some() => (
                 format!("{name}{background}{doubted}"),
                 format!(": {}", escaped_line(command)),
@@ -183,7 +185,7 @@ impl<'a> PolicyCall<'a> {
                 },
             ),
             _ => (
-                // The path is placed first, so that long content cannot push it out of sight.
+                // The path comes first in the text, so that it is visible even if the content is long.
                 match invocation.arguments.get("path").and_then(Value::as_str) {
                     Some(path) => format!("{name} {}", escaped_line(path)),
                     None => name.clone(),

@@ -1,4 +1,4 @@
-//! The question to a person, and the prompter that asks it.
+//! The question to a person, and the prompter that asks the question.
 
 use std::fmt;
 use std::sync::Arc;
@@ -23,7 +23,8 @@ pub struct PermissionQuestion {
     pub tool: Arc<str>,
     /// Arguments of the call.
     pub arguments: Arc<Value>,
-    /// The call in one line for people. Characters that control a terminal or are invisible on it are escaped.
+    /// The call in one line for people. Characters that control a terminal, or that are invisible on a terminal, are
+    /// escaped.
     pub text: String,
     /// The beginning of `text`, without the command or the other arguments, for displays with several lines. The
     /// arguments follow as [`PermissionQuestion::argument_lines`].
@@ -32,10 +33,10 @@ pub struct PermissionQuestion {
     pub preview: Option<Arc<EffectPreview>>,
     /// Description of the calls that [`PermissionAnswer::AllowForSession`] would allow.
     pub session_scope: String,
-    /// Denying rule that may cover the call, if any. Only a person can then allow the call; see
+    /// Denying rule that may cover the call, if any. If such a rule exists, only a person can allow the call; see
     /// [`PermissionQuestion::restrict_advance_answer`].
     pub doubt: Option<PermissionRule>,
-    /// Calls that [`PermissionAnswer::AllowForSession`] would allow, for [`super::Permissions`].
+    /// Calls that [`PermissionAnswer::AllowForSession`] would allow, in the form that [`super::Permissions`] stores.
     pub(super) grant: SessionGrant,
 }
 
@@ -51,14 +52,14 @@ impl PermissionQuestion {
         }
     }
 
-    /// Returns the whole command, or every other argument, in lines that are escaped like `text`. For a call with a
-    /// [`preview`](Self::preview) of a change, the change is shown instead.
+    /// Returns the whole command, or all arguments of another tool, in lines that are escaped like `text`. If the call
+    /// has a [`preview`](Self::preview) of a change, displays show the change instead of these lines.
     pub fn argument_lines(&self) -> Vec<String> {
         let is_command = matches!(self.grant, SessionGrant::Command { .. });
         argument_lines(&self.arguments, is_command)
     }
 
-    /// Reason of the denial without an answer, for the model and for the list of denials.
+    /// Reason of the denial if no person answers the question, for the model and for the list of denials.
     pub fn unanswered(&self) -> String {
         match &self.doubt {
             Some(rule) => format!(
@@ -78,7 +79,7 @@ pub enum PermissionAnswer {
     AllowOnce,
     /// Allow this call and similar calls until the session ends.
     AllowForSession,
-    /// Deny this call, and the turn continues.
+    /// Deny this call. The turn continues.
     Deny {
         /// Reason in the person's own words, which the model reads in the result of the call.
         reason: Option<Arc<str>>,
@@ -122,15 +123,15 @@ pub trait Prompter: Send + Sync + fmt::Debug {
     /// A stop drops the future; the prompter must then remove the question from all displays.
     fn ask(&self, question: PermissionQuestion) -> BoxFuture<'_, PermissionAnswer>;
 
-    /// True if a person may see the next question, so that its [`preview`](PermissionQuestion::preview) is worth its
-    /// cost.
+    /// True if a person may see the next question. If false, no [`preview`](PermissionQuestion::preview) is computed.
     fn shows_questions(&self) -> bool {
         true
     }
 }
 
-/// A prompter with one answer to every question: an approval given in advance, or a denial if no person can be asked.
-/// An approval does not allow a call that a rule may deny ([`PermissionQuestion::restrict_advance_answer`]).
+/// A prompter that gives the same answer to every question: an approval that was given in advance, or a denial because
+/// no person can be asked. An approval does not allow a call that a rule may deny
+/// ([`PermissionQuestion::restrict_advance_answer`]).
 #[derive(Debug, Clone)]
 pub struct FixedAnswer(pub PermissionAnswer);
 

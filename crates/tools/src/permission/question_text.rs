@@ -1,14 +1,14 @@
-//! Text of a question. A person approves this text, so no part of it may be invisible or change the display of the
-//! rest.
+//! Text of a question. A person approves this text, so no part of the text may be invisible or change how other parts
+//! are displayed.
 
 use allstop_core::terminal_text::{escape, is_unsafe_in_question};
 use serde_json::Value;
 
-/// Maximum length of the one-line text of a question, in characters: one screen. Displays with several lines show all
-/// of it.
+/// Maximum length of the one-line text of a question, in characters: one screen. Displays with several lines show the
+/// whole text.
 const QUESTION_CHARS_MAX: usize = 2_000;
 
-/// Returns one bounded line without characters that are invisible or change the display of others.
+/// Returns one bounded line without characters that are invisible or change the display of other characters.
 pub(super) fn escaped_line(text: &str) -> String {
     let cut = text.char_indices().nth(QUESTION_CHARS_MAX);
     let (kept, rest) = text.split_at(cut.map_or(text.len(), |(at, _)| at));
@@ -19,7 +19,7 @@ pub(super) fn escaped_line(text: &str) -> String {
     }
 }
 
-/// Returns the arguments that follow the subject of a question in the same line.
+/// Returns the arguments that follow the subject of a question on the same line.
 pub(super) fn compact_arguments(arguments: &Value) -> String {
     let names = arguments.as_object();
     let is_path_only = names.is_some_and(|map| map.keys().all(|name| name == "path"));

@@ -53,8 +53,8 @@ pub enum RuleError {
         /// The rule.
         rule: String,
     },
-    /// The prefix of the rule is empty. Such a rule would look like a rule for no command, and act like one for every
-    /// command.
+    /// The prefix of the rule is empty. Such a rule would look like a rule for no command, but would have the effect of
+    /// a rule for every command.
     #[error(
         "the permission rule {rule:?} has an empty command prefix; write `shell` for every command"
     )]
@@ -109,7 +109,7 @@ impl fmt::Display for PermissionRule {
         f.write_str(&self.tool)?;
         for (at, word) in self.prefix.iter().enumerate() {
             f.write_str(if at == 0 { ":" } else { " " })?;
-            // Quoted, so that the rule stays unambiguous: `'rm -rf'` is one word, the name of a command.
+            // The word is quoted, so that the rule stays unambiguous: `'rm -rf'` is one word, the name of a program.
             if is_bare(word) {
                 f.write_str(word)?;
             } else {
@@ -132,8 +132,8 @@ impl<'de> Deserialize<'de> for PermissionRule {
     }
 }
 
-/// Raises the error of an invalid rule inside the visitor, so that the error carries the position of the rule in its
-/// file.
+/// Visitor that parses a rule. The error of an invalid rule is returned inside the visitor, so that the error contains
+/// the position of the rule in its file.
 struct RuleVisitor;
 
 impl Visitor<'_> for RuleVisitor {

@@ -15,15 +15,16 @@ use crate::tool::{ToolInvocation, ToolSpec};
 pub(super) enum SessionGrant {
     /// Every call of a tool.
     Tool(Arc<str>),
-    /// One shell command, word for word. In the background it is a different call, because the turn does not wait for
-    /// its end.
+    /// One shell command, word for word. The same command in the background needs a separate grant, because the turn
+    /// does not wait for the end of such a command.
     Command {
         command: Arc<str>,
         in_background: bool,
     },
 }
 
-/// The permissions of one session. They are not shared: a grant in one session does not apply to others.
+/// The permissions of one session. Sessions do not share permissions: a grant in one session does not apply to other
+/// sessions.
 #[derive(Debug, Default)]
 pub struct Permissions {
     policy: Arc<PermissionPolicy>,

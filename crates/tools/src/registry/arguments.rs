@@ -9,14 +9,14 @@ use serde_json::Value;
 
 use crate::tool::ToolError;
 
-/// Maximum number of wrong fields in one error: enough to repair a call at once, but few enough not to flood the
-/// context.
+/// Maximum number of wrong fields that one error names. Five fields are enough to repair most calls in one step, and
+/// the error does not fill the context.
 const FIELDS_NAMED_MAX: usize = 5;
 
 /// Maximum number of characters of a field's name in an error.
 const NAME_CHARS_MAX: usize = 64;
 
-/// URL of the schema, for its references to its own parts.
+/// URL of the schema. The schema needs a URL because it may refer to its own parts.
 const SCHEMA_URL: &str = "allstop:/arguments";
 
 /// A compiled schema: compiled once per tool, because every call is validated.
@@ -26,8 +26,8 @@ pub(crate) struct ArgumentCheck {
 }
 
 impl ArgumentCheck {
-    /// Compiles a schema; the error is for people. A `pattern` that the library cannot compile, such as one with
-    /// look-ahead, is removed from the check, so only the tool can check it.
+    /// Compiles a schema; the error is for people. A `pattern` that the library cannot compile, such as a pattern with
+    /// look-ahead, is removed from the check. Only the tool itself can then check the value.
     pub(crate) fn compile(schema: &Value) -> Result<Self, String> {
         let mut schema = schema.clone();
         loop {
@@ -72,8 +72,7 @@ impl ArgumentCheck {
     }
 }
 
-/// Loader that refuses all other documents: a schema refers only to its own parts, and no file and no server is read
-/// for it.
+/// Loader that refuses all other documents: a schema may refer only to its own parts, so no file and no server is read.
 struct NothingElse;
 
 impl UrlLoader for NothingElse {

@@ -38,7 +38,8 @@ pub enum RegistryError {
 /// Maximum length of a tool's name, in bytes: the limit of the strictest common provider.
 pub const TOOL_NAME_LEN_MAX: usize = 64;
 
-/// Tools in the order of their registration. Built once, then shared and only read. A clone shares the tools.
+/// Tools in the order of their registration. A registry is built once, and then shared and only read. Clones share the
+/// tools.
 #[derive(Debug, Clone, Default)]
 pub struct ToolRegistry {
     tools: Vec<RegisteredTool>,
@@ -63,8 +64,8 @@ impl ToolRegistry {
         Ok(())
     }
 
-    /// Adds a tool with a schema that is known to be valid, such as a built-in tool. Compiles the schema at the first
-    /// call, because compiling a dozen schemas takes a quarter of the time of a short run.
+    /// Adds a tool with a schema that is known to be valid, such as a built-in tool. The schema is compiled at the
+    /// first call, because the compilation of a dozen schemas takes a quarter of the time of a short run.
     pub fn register_known(&mut self, tool: Arc<dyn Tool>) -> Result<(), RegistryError> {
         self.check_name(&tool)?;
         let arguments = Arc::default();
@@ -110,7 +111,8 @@ impl ToolRegistry {
         })
     }
 
-    /// Specifications of the tools, in order. All fields are shared, so declaring them to a model clones pointers only.
+    /// Specifications of the tools, in order. All fields are shared pointers, so a declaration of the tools to a model
+    /// clones only pointers.
     pub fn specs(&self) -> impl ExactSizeIterator<Item = &ToolSpec> {
         self.tools.iter().map(RegisteredTool::spec)
     }
@@ -134,8 +136,8 @@ impl RegisteredTool {
         self.tool.spec()
     }
 
-    /// Validates the arguments of a call, before any other step. The error names each wrong field, and is the call's
-    /// error result for the model.
+    /// Validates the arguments of a call, before any other step. The error names the wrong fields. The model receives
+    /// this error as the result of the call.
     pub fn check_arguments(&self, arguments: &Value) -> Result<(), ToolError> {
         let spec = self.spec();
         let compile = || ArgumentCheck::compile(&spec.input_schema);

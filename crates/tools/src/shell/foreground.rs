@@ -26,7 +26,7 @@ impl ShellTool {
         command: &str,
         timeout: Option<Duration>,
     ) -> Result<String, ToolError> {
-        // A child scope, so that the command's timeout stops the command and not its call.
+        // The command runs in a child scope, so that the command's timeout stops the command but not the call.
         let scope = invocation.scope.child("command", ScopeOptions::default());
         let scope = scope.map_err(|refused| ToolError::new(refused.to_string()))?;
         let limit = timeout.and_then(CommandLimit::starting_now);
@@ -112,7 +112,7 @@ impl ShellTool {
     }
 }
 
-/// Appends output of the command to the answer, and sends it to the observer of the call.
+/// Appends output of the command to the answer, and sends the output to the observer of the call.
 fn take(piece: &[u8], output: &mut BoundedOutput, link: &CallLink) {
     output.push(piece);
     link.output(piece);
@@ -122,7 +122,7 @@ fn take(piece: &[u8], output: &mut BoundedOutput, link: &CallLink) {
 async fn promoted(invocation: &ToolInvocation, process: &Process) {
     invocation.link.promotion().await;
     if process.handle().status().borrow().exited.is_some() {
-        // The command has exited, so the answer is ready.
+        // The command has exited, so the answer is ready and no promotion is needed.
         std::future::pending::<()>().await;
     }
 }

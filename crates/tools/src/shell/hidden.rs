@@ -5,7 +5,7 @@ use std::ffi::OsString;
 /// Maximum number of variables in one hint.
 const NAMED_MAX: usize = 3;
 
-/// Returns a hint that names the hidden variables in the command or its output, if any.
+/// Returns a hint that names the hidden variables whose names occur in the command or its output, if any.
 pub(super) fn hint(hidden: &[OsString], command: &str, output: &str) -> Option<String> {
     let hidden = hidden.iter().filter_map(|name| name.to_str());
     let named = hidden.filter(|name| has_word(command, name) || has_word(output, name));

@@ -1,9 +1,9 @@
-//! `shell`: runs a command, contained, bounded and accounted for.
+//! `shell`: runs a contained command with bounded output. Receipts list its processes.
 //!
-//! The call ends when the shell exits. A descendant that holds the shell's output open does not delay the end.
+//! The call ends when the shell exits. A descendant that keeps the shell's output open does not delay the end.
 //! Processes that still run at that time become background work of the session, and the answer names them. A command
-//! that exceeds its own `timeout_s` is stopped with all its descendants, and the turn continues. A command that is
-//! promoted to the background is handed over while it runs; its `timeout_s` no longer applies.
+//! that exceeds its own `timeout_s` is stopped with all its descendants, and the turn continues. If a running command
+//! is promoted to the background, the session's owner takes it over, and its `timeout_s` no longer applies.
 
 mod foreground;
 mod hidden;
@@ -60,14 +60,16 @@ pub struct ShellConfig {
     pub output: OutputLimits,
     /// Folder for long output.
     pub output_folder: Arc<OutputFolder>,
-    /// Attachment of background work, which determines if an idle session waits for the work.
+    /// Attachment of background work, which determines whether an idle session waits for the work.
     pub attachment: Attachment,
-    /// Beginning of the markers of its processes, such as the id of the session. The processes can be found by it.
+    /// Beginning of the markers of the tool's processes, such as the id of the session. The processes can be found by
+    /// this beginning.
     pub marker_prefix: Arc<str>,
 }
 
 impl ShellConfig {
-    /// Uses `/bin/sh` in this folder, with the default limits, contained without a helper program.
+    /// Creates a configuration with `/bin/sh`, this folder and the default limits. Processes are contained without a
+    /// helper program.
     pub fn new(folder: impl Into<PathBuf>, output_folder: Arc<OutputFolder>) -> Self {
         Self {
             program: "/bin/sh".into(),
@@ -92,7 +94,7 @@ pub struct ShellTool {
 }
 
 impl ShellTool {
-    /// Creates the tool. Processes that outlive their call go to the host.
+    /// Creates the tool. The host takes over processes that still run after their call.
     pub fn new(config: ShellConfig, host: Arc<dyn BackgroundHost>) -> Self {
         let spec = ToolSpec {
             name: names::SHELL.into(),
@@ -102,7 +104,7 @@ impl ShellTool {
             input_schema: schema_of::<ShellArguments>(),
             effect: Effect::Irreversible,
             timeout: None,
-            // Providers document that several calls in one step run concurrently, so models expect that.
+            // Providers document that several calls in one step run concurrently, so models expect concurrent calls.
             parallel: true,
             name_in_rules: None,
         };

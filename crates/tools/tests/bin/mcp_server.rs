@@ -57,7 +57,7 @@ fn main() -> ExitCode {
     }
     write(&mut log, "end of input");
     if mode == "stubborn" {
-        // No message ever arrives here, so only a signal ends the server.
+        // The server receives no message here, so only a signal ends the server.
         let (_nobody, never) = channel::<()>();
         let _never = never.recv();
     }
@@ -87,7 +87,7 @@ fn handle(message: &Value, mode: &str, waiting: &Waiting) {
             let key = message["params"]["requestId"].to_string();
             let told = waiting.lock().expect("no panic").get(&key).cloned();
             if let Some(told) = told {
-                // Fails if the call has been answered meanwhile.
+                // The send fails if the call has been answered in the meantime.
                 let _unheard = told.send(());
             }
         }
@@ -100,7 +100,7 @@ fn handle(message: &Value, mode: &str, waiting: &Waiting) {
 struct Change {
     added: Option<Value>,
     removed: Value,
-    /// Failure mode in place of the next list, if any.
+    /// Failure that replaces the answer to the next list request, if any.
     instead: Option<String>,
 }
 
@@ -135,7 +135,7 @@ fn list(id: &Value) {
             list.retain(|tool| tool["name"] != change.removed);
             let added = change.added.iter();
             list.extend(added.map(|name| json!({"name": name, "inputSchema": {"type": "object"}})));
-            // The answer has a cache lifetime, which a change of the list ends.
+            // The answer allows clients to cache the list for some time. A change of the list ends this time.
             answer(
                 id,
                 &json!({"tools": tools, "ttlMs": 600_000, "cacheScope": "public"}),
@@ -283,6 +283,6 @@ fn ignore_term() {
     let entered = runtime.enter();
     drop(signal(SignalKind::terminate()).expect("the signal can be taken"));
     drop(entered);
-    // The handler remains after the runtime is dropped.
+    // The signal handler remains after the runtime is dropped.
     drop(runtime);
 }

@@ -181,7 +181,7 @@ async fn stopped_session_accepts_no_background_work() {
         .await;
     refused(answer, "not started: stopped, user");
     assert!(session.host.works().is_empty());
-    // The command still belongs to the call, and ends with it.
+    // The command still belongs to the call, and ends when the call ends.
     let receipt = session
         .turn
         .stop(StopRequest::new(Extent::Turn, Cause::new(CauseKind::User)))

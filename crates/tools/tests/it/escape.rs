@@ -172,7 +172,7 @@ async fn link_that_is_swapped_in_is_not_followed() {
     assert_eq!(names_in(&outside.join("sub")), ["a.txt"], "written outside");
 }
 
-/// A hook or a setting written there names a command that the next git call runs.
+/// A hook or a setting in the folder `.git` names a command that the next git call runs.
 #[tokio::test]
 async fn files_of_git_are_read_and_not_changed() {
     let session = Session::new();

@@ -15,7 +15,7 @@ use futures::FutureExt as _;
 use parking_lot::Mutex;
 use serde_json::json;
 
-/// A turn with one external tool, and records of the shown output and of late answers.
+/// A turn with one external tool. Records the shown output and the late answers.
 struct Stage {
     turn: Scope,
     tool: Arc<dyn Tool>,
@@ -71,7 +71,7 @@ fn stage_with(effect: Effect, mut options: ExternalOptions) -> (Stage, ExternalR
 }
 
 impl Stage {
-    /// Starts a call like the agent loop does: as one unit of the receipt.
+    /// Starts a call like the agent loop, so that the call is one item of the receipt.
     fn call(&self, id: &'static str) -> Call {
         let effect = self.tool.spec().effect;
         let unit = WorkSpec::new(ItemKind::ToolCall, "deploy")
@@ -163,7 +163,7 @@ async fn request_has_all_fields_and_is_answered_once() {
         handler.progress(first.request_id, "half"),
         Delivery::Delivered
     );
-    // Answers in reverse order find their calls by request id.
+    // The answers arrive in reverse order and find their calls by request id.
     assert_eq!(
         handler.answer(second.request_id, failure("no room")),
         Delivery::Delivered
@@ -229,7 +229,7 @@ async fn answer_within_the_grace_is_a_result() {
     assert_eq!(said(call).await.as_deref(), Ok("done"));
 }
 
-/// The stop waits for no confirmation, and the receipt claims none.
+/// The stop does not wait for a confirmation, and the receipt does not claim a confirmation.
 #[tokio::test(start_paused = true)]
 async fn handler_that_confirms_nothing_does_not_delay_a_stop() {
     let options = ExternalOptions {
@@ -363,7 +363,7 @@ async fn full_queue_is_an_error_result_without_a_wait() {
         error,
         "the handler of this tool is too slow: 2 calls are waiting for it"
     );
-    // Each taken request frees room for one more.
+    // Each request that the handler takes makes space for one more request in the queue.
     let first = taken(&mut requests).await;
     let four = stage.call("four");
     tokio::task::yield_now().await;

@@ -244,8 +244,8 @@ async fn list_of_a_large_folder_is_bounded() {
     );
 }
 
-/// Files are reserved by name, through symbolic and hard links, and before they exist. Files next to them stay
-/// accessible.
+/// Files are reserved by name, through symbolic and hard links, and even before they exist. Other files in the same
+/// folder stay accessible.
 #[tokio::test]
 async fn reserved_files_are_neither_read_nor_changed() {
     let session = Session::with(
@@ -274,7 +274,8 @@ async fn reserved_files_are_neither_read_nor_changed() {
         "store.db.locks",
     ] {
         for (tool, answer) in with_every_tool(&session, path).await {
-            // `list` on a file and the other tools on a folder may return a different error.
+            // `list` with the path of a file, and the other tools with the path of a folder, may return a different
+            // error.
             if tool != "list" && !(path == "store.db.locks" && tool != "grep") {
                 refused(answer, "belongs to the store");
             }
@@ -300,7 +301,7 @@ async fn reserved_files_are_neither_read_nor_changed() {
     assert_eq!(std::fs::read_to_string(store).unwrap(), "secret");
 }
 
-/// The working folder itself may belong to the store. Then no name in it is accessible.
+/// The working directory itself may belong to the store. In that case no name in the working directory is accessible.
 #[tokio::test]
 async fn reserved_working_folder_is_neither_read_nor_changed() {
     let session = Session::with(
@@ -324,7 +325,7 @@ async fn reserved_working_folder_is_neither_read_nor_changed() {
     assert_eq!(content.unwrap(), "secret");
 }
 
-/// If the folders of a reserved file are missing, the file could be created together with them.
+/// If the folders of a reserved file are missing, a call could create the file together with these folders.
 #[tokio::test]
 async fn reserved_file_in_a_missing_folder_is_not_created() {
     let session = Session::with(

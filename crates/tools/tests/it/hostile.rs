@@ -98,7 +98,7 @@ async fn sparse_gigabyte_file_is_refused_quickly() {
             .as_deref(),
         Ok("[no line matches]")
     );
-    // A sparse 64 MiB file that begins with text, in one line.
+    // A sparse 64 MiB file that begins with text and consists of one line.
     let path = session.put("late.txt", "x".repeat(10_000));
     File::options()
         .write(true)
@@ -236,8 +236,8 @@ async fn endless_ignore_files_do_not_block() {
 
 #[test]
 fn full_disk_leaves_only_the_old_file() {
-    // A limit on the size of files makes a write fail like a full disk. It applies to a whole process, so a child sets
-    // it.
+    // A limit on the size of files makes a write fail like a full disk. The limit applies to a whole process, so a
+    // child process sets it.
     let limited =
         "ulimit -f 8; trap '' XFSZ; exec \"$0\" --exact hostile::the_child_with_a_full_disk";
     let status = std::process::Command::new("/bin/sh")

@@ -1,4 +1,4 @@
-//! Each tool through its public interface, with the input of a careless or hostile model.
+//! Tests of each tool through its public interface, with input from a careless or hostile model.
 #![expect(
     clippy::unwrap_used,
     reason = "the lint does not know the helpers of tests for tests"

@@ -145,8 +145,8 @@ fn output_continues_without_a_file_and_reports_it() {
 
 #[test]
 fn full_disk_ends_the_file_and_not_the_output() {
-    // A limit on the size of files makes a write fail like a full disk. It applies to a whole process, so a child sets
-    // it.
+    // A limit on the size of files makes a write fail like a full disk. The limit applies to a whole process, so a
+    // child process sets it.
     let folder = tempfile::tempdir().unwrap();
     let mut child = std::process::Command::new("/bin/sh")
         .args(["-c", "ulimit -f 8; trap '' XFSZ; exec \"$0\" --exact output::the_child_with_a_full_disk --nocapture"])

@@ -114,7 +114,7 @@ async fn prefix_allows_only_plain_commands_that_match_completely() {
         ("git status; ls | cargo x || ls &", "allow"),
         ("git status\ncargo build\n", "allow"),
         ("echo 'a b' c", "allow"),
-        // Different words.
+        // The command consists of different words.
         ("git", "ask"),
         ("git statusx", "ask"),
         ("git -C / status", "ask"),
@@ -134,7 +134,7 @@ async fn prefix_allows_only_plain_commands_that_match_completely() {
         ("git status||rm x", "ask"),
         ("git status &&rm x", "ask"),
         ("git status 'a\nb' \n rm x", "ask"),
-        // Syntax that could run a different program, or write.
+        // Syntax that could run a different program, or write a file.
         ("git status $(rm x)", "ask"),
         ("git status `rm x`", "ask"),
         ("git status \"$(rm x)\"", "ask"),
@@ -155,7 +155,7 @@ async fn prefix_allows_only_plain_commands_that_match_completely() {
         ("git status # x", "ask"),
         ("x=1 git status", "ask"),
         ("PATH=/tmp; git status", "ask"),
-        // Unfinished, or parsed differently by different shells.
+        // Commands that are unfinished, or that shells parse differently.
         ("git status '", "ask"),
         ("git status \"", "ask"),
         ("git status \\", "ask"),
@@ -316,8 +316,8 @@ async fn question_shows_invisible_characters_escaped() {
     }
 }
 
-/// Another tool may have an argument of this name. The answer for the session then applies to that tool, not to a shell
-/// command.
+/// Another tool may also have an argument named `command`. An answer for the session then applies to that tool, not to
+/// a shell command.
 #[tokio::test]
 async fn command_of_another_tool_is_no_shell_command() {
     let arguments = json!({"command": "make"});
@@ -368,7 +368,7 @@ async fn question_about_a_file_starts_with_its_path() {
     }
 }
 
-/// The mode decides which calls run and which calls ask. Rules that deny or ask still apply.
+/// The mode decides which calls run and which calls ask. The rules that deny or ask still apply.
 #[tokio::test]
 async fn mode_decides_where_no_rule_does() {
     use PermissionMode::{AcceptEdits, Ask, Plan};
@@ -409,7 +409,7 @@ async fn mode_decides_where_no_rule_does() {
     assert_eq!(decide(asks, AcceptEdits, "write", change), "deny");
 }
 
-/// An answer for the session applies again when the mode allows it.
+/// A mode can suspend an answer for the session. The answer applies again in a mode that allows it.
 #[tokio::test]
 async fn switched_to_plan_no_earlier_approval_counts() {
     let mode = ModeSwitch::default();

@@ -36,7 +36,7 @@ async fn every_row_of_the_documented_table_is_true() {
             PermissionDecision::Ask(_) => "asks",
         };
         assert_eq!(found, expected, "deny {deny:?}: {command:?}");
-        // A rule that allows this exact command removes neither a doubt nor a denial.
+        // Even a rule that allows this exact command removes neither a doubt nor a denial.
         if let Ok(allow) =
             format!("shell:{command}").parse::<allstop_tools::permission::PermissionRule>()
         {

@@ -77,7 +77,7 @@ async fn grep_finds_lines_and_skips_ignored_files() {
             json!({"pattern": "needle", "path": "src/main.rs"}),
             "src/main.rs:2:// needle one",
         ),
-        // A caller that names an ignored folder or file wants its content.
+        // If a caller names an ignored folder or file, the caller wants the content of that folder or file.
         (
             json!({"pattern": "needle", "path": "target"}),
             "target/made.rs:1:// needle",

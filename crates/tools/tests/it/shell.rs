@@ -118,7 +118,7 @@ async fn two_hundred_megabytes_pass_through_bounded_memory() {
         .unwrap()
         .unwrap();
     assert_eq!(file.metadata().unwrap().len(), 64 * 1024 * 1024);
-    // Peak memory of the whole test process: far less than the output.
+    // Peak memory of the whole test process, which must be far less than the size of the output.
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let peak = status.lines().find_map(|line| {
         line.strip_prefix("VmHWM:")?
@@ -253,7 +253,7 @@ async fn later_output_of_a_leftover_child_is_in_its_file() {
     wait_until("the scope is quiet", || session.root.is_quiet()).await;
 }
 
-/// Starts a call with a link like the agent loop does: in a separate scope below the turn.
+/// Starts a call with a link like the agent loop: in a separate scope below the turn.
 fn promotable(
     session: &Session,
     command: &str,
@@ -291,7 +291,7 @@ async fn promoted_command_outlives_its_turn_with_all_of_its_output() {
         while [ ! -e go ]; do sleep 0.01; done; echo 4; exit 5";
     let (_scope, link, call) = promotable(&session, command);
     wait_until("it runs", || session.path("begun").exists()).await;
-    // The command may run before its call listens for promotion.
+    // The command may run before its call waits for a promotion.
     wait_until("it is promoted", || link.promote() == Ok(())).await;
     assert_eq!(link.promote(), Ok(()), "a second request has no effect");
     let answer = call.await.unwrap().unwrap();

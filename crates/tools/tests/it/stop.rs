@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::support::{Session, is_alive, wait_until};
 
-/// Starts a call like the agent loop does: as one unit of the receipt.
+/// Starts a call like the agent loop, so that the call is one item of the receipt.
 fn start(
     session: &Session,
     tool: &str,
@@ -74,7 +74,8 @@ async fn shell_tree_that_ignores_sigterm_is_gone_at_the_receipt() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn stop_covers_leftover_processes_of_its_call() {
-    // Each round stops a little later: before, during and after the start, and while the shell exits before its child.
+    // In each round the stop comes a little later: before, during and after the start, and while the shell exits before
+    // its child.
     for round in 0..20_u32 {
         let session = Session::new();
         let command = "echo $$ > pid; (trap '' TERM; sleep 600; true) & exit 0";
@@ -184,7 +185,7 @@ mod alone {
     #[tokio::test(flavor = "multi_thread")]
     async fn stop_ends_a_search_between_two_reads() {
         let session = Session::new();
-        // Gigabytes of lines without a match: a full search would take far longer than the stop may.
+        // Gigabytes of lines without a match: a full search would take much longer than the time limit of the stop.
         let path = session.put("lines.txt", "abcdefgh\n".repeat(1_000_000));
         for number in 0..400 {
             std::fs::hard_link(&path, session.path(&format!("link{number}.txt"))).unwrap();

@@ -83,7 +83,7 @@ impl Session {
         }
     }
 
-    /// Calls a tool like the agent loop does: with validated arguments, in a scope of the call, within ten seconds.
+    /// Calls a tool like the agent loop: with validated arguments and in a scope of the call. The call has ten seconds.
     pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Result<String, String> {
         let tool_of_name = self.tools.find(tool).map_err(|error| error.message)?;
         tool_of_name
@@ -117,7 +117,7 @@ pub(crate) fn names_in(folder: &Path) -> Vec<String> {
     names
 }
 
-/// Polls for a change that a different process makes.
+/// Waits for a change that a different process makes, by polling.
 pub(crate) async fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let started = Instant::now();
     while !is_so() {
@@ -137,7 +137,7 @@ pub(crate) fn mkfifo(path: &Path) {
     assert!(made.success());
 }
 
-/// Asserts that an answer is an error that contains this text.
+/// Asserts that an answer is an error, and that the error contains this text.
 #[track_caller]
 pub(crate) fn refused(answer: Result<String, String>, says: &str) {
     match answer {

@@ -1,4 +1,4 @@
-//! Background tasks, and the reports of all background work to the session's owner.
+//! Background tasks, and the reports about background work that the session's owner receives.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -253,7 +253,7 @@ async fn output_from_an_offset_counts_missing_bytes() {
         "{text}"
     );
     assert_eq!(text.len() as u64 + lost, 22);
-    // Splits no character, unless the piece would otherwise be empty.
+    // A piece splits no character, unless it would otherwise be empty.
     assert_eq!(read(19, 2), ("t".to_owned(), 20, 0));
     assert_eq!(read(22, 9), (String::new(), 22, 0));
     assert_eq!(read(99, 9), (String::new(), 22, 0));

@@ -1,4 +1,5 @@
-//! Calls that are abandoned at unusual moments: before they are sent, while the server does not read, during a restart.
+//! Calls that are abandoned at unusual moments: before the call is sent, while the server does not read, or during a
+//! restart.
 
 use std::time::Duration;
 

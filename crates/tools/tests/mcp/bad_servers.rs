@@ -1,4 +1,5 @@
-//! Servers that hang, die, refuse or send invalid messages. Each affects only its own tools, until it recovers.
+//! Servers that hang, die, refuse or send invalid messages. Each bad server affects only its own tools, until the
+//! server recovers.
 
 use std::time::{Duration, Instant};
 
@@ -55,7 +56,7 @@ async fn endless_line_of_a_server_ends_the_connection() {
     );
 }
 
-/// Such a key would make the JSON library overflow the stack of this process.
+/// A reserved key would make the JSON library overflow the stack of this process.
 #[tokio::test]
 async fn reserved_keys_of_a_server_end_the_connection() {
     let place = Place::new("").await;

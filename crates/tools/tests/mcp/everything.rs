@@ -1,7 +1,7 @@
 //! The unmodified reference server of MCP, which continues cancelled calls and reports progress.
 //!
-//! `cargo xtask parts` downloads the server. Without Node and npm that command skips the server and prints the reason, and
-//! these tests do nothing.
+//! `cargo xtask parts` downloads the server. If Node and npm are missing, that command skips the server and prints the
+//! reason. In that case these tests do nothing.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};

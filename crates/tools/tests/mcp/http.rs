@@ -25,7 +25,7 @@ type Got = Arc<Mutex<Vec<String>>>;
 #[derive(Clone)]
 struct Theirs {
     got: Got,
-    /// True once the server has one more tool. The server then notifies its clients.
+    /// Set to true when the server gets one more tool. The server then notifies its clients.
     grown: watch::Sender<bool>,
 }
 
@@ -126,7 +126,7 @@ async fn take(State(theirs): State<Theirs>, headers: HeaderMap, body: String) ->
     }
 }
 
-/// A message with nested reserved keys, each inside the string value of the key around it.
+/// A message with nested reserved keys: the string value of each reserved key contains the next reserved key.
 fn deep(id: &Value, kind: &Value) -> Response {
     let mut nested = "[".repeat(100);
     for _ in 0..40 {
@@ -180,7 +180,7 @@ async fn calls_go_over_http() {
     assert_eq!(place.state().to_string(), "stopped");
 }
 
-/// Such a key would make the JSON library overflow the stack of this process.
+/// A reserved key would make the JSON library overflow the stack of this process.
 #[tokio::test]
 async fn reserved_keys_over_http_end_the_connection() {
     let theirs = Scope::root("theirs", allstop_scope::RootOptions::current());
@@ -193,7 +193,7 @@ async fn reserved_keys_over_http_end_the_connection() {
     }
 }
 
-/// A proxy may close a response that lasts too long. The server may still run the call.
+/// A proxy may close a response that takes too long. The server may still run the call in that case.
 #[tokio::test]
 async fn outcome_of_a_cut_response_is_unknown() {
     let theirs = Scope::root("theirs", allstop_scope::RootOptions::current());

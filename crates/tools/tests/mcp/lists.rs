@@ -52,7 +52,7 @@ async fn notifications_in_quick_succession_are_one_change() {
     let change = json!({"add": "new", "times": 500});
     place.call("t__change", change).await.unwrap();
     wait_until("it is there", || place.has_tool("t__new")).await;
-    // One more change, after all list requests that the first changes may have caused.
+    // One more change, which comes after all list requests that the first changes may have caused.
     let change = json!({"add": "newer"});
     place.call("t__change", change).await.unwrap();
     wait_until("it is there", || place.has_tool("t__newer")).await;

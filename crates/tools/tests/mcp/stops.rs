@@ -111,7 +111,7 @@ async fn timed_out_call_is_cancelled_and_the_turn_continues() {
 async fn forced_stop_cancels_once_too() {
     let place = Place::new("").await;
     let call = place.start_and_reach("t__wait", json!({})).await;
-    // Force comes before the call itself can act.
+    // The stop uses force before the call itself can react.
     let receipt = call.stop_with(Some(Duration::ZERO)).await;
     assert_eq!(only_item(&receipt)["state"], "unreachable");
     wait_until("the cancellation came", || {
@@ -216,7 +216,7 @@ async fn stop_without_grace_ends_the_server_too() {
     let call = place.start_and_reach("t__wait", json!({})).await;
     let receipt = call.stop_with(Some(Duration::ZERO)).await;
     let item = only_item(&receipt);
-    // No part of the call runs any more, but the call may have completed before.
+    // No part of the call runs any more, but the call may have completed its work before.
     assert_eq!(item["state"], "unknown", "{item}");
     assert!(
         item["note"]

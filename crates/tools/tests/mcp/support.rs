@@ -1,4 +1,4 @@
-//! A test server in a temporary folder, and its tools, which are called like the agent loop calls them.
+//! A test server in a temporary folder. Its tools are called in the same way as by the agent loop.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ pub(crate) struct Running {
 }
 
 impl Place {
-    /// Starts one server `t` in this mode.
+    /// Starts one server, named `t`, in this mode.
     pub(crate) async fn new(mode: &str) -> Self {
         Self::with(mode, |_| {}).await
     }
@@ -129,7 +129,7 @@ impl Place {
         Arc::clone(registry.find(name).unwrap().tool())
     }
 
-    /// Starts a call like the agent loop does.
+    /// Starts a call like the agent loop.
     pub(crate) fn start(&self, name: &str, arguments: Value) -> Running {
         self.start_with(name, arguments, CallLink::default())
     }
@@ -223,7 +223,7 @@ pub(crate) async fn within<T>(future: impl Future<Output = T>) -> T {
         .expect("it ends in time")
 }
 
-/// Polls for a change that a different process makes.
+/// Waits for a change that a different process makes, by polling.
 pub(crate) async fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
     let started = Instant::now();
     while !is_so() {

@@ -33,7 +33,7 @@ impl AdmittedCall {
 }
 
 impl RunningTurn<'_> {
-    /// Decides if a call may run. `None` if the call was answered without running.
+    /// Decides whether a call may run. `None` if the call was answered without running.
     pub(super) async fn admit(
         &mut self,
         call: ToolCall,
@@ -94,7 +94,8 @@ impl RunningTurn<'_> {
         Ok(answer.map(|_allowed| ()))
     }
 
-    /// True if a hook allows the call; `Err(reason)` if a hook denies it, or if the call is stopped meanwhile.
+    /// True if a hook allows the call; `Err(reason)` if a hook denies the call, or if the call is stopped while the
+    /// hooks run.
     async fn ask_hooks(&self, event: HookEvent) -> Result<Result<bool, String>, TurnInterrupt> {
         let cx = self.hook_cx(&self.work);
         match hook::call_hooks(&self.parts().hooks, &cx, &event).await {
@@ -218,7 +219,8 @@ impl RunningTurn<'_> {
         }
     }
 
-    /// Asks a person, with a preview of the call's effect in the current state. `None` if a stop was first.
+    /// Asks a person, and shows a preview of the call's effect in the current state. `None` if a stop came before the
+    /// answer.
     async fn ask(
         &self,
         mut question: PermissionQuestion,
@@ -227,7 +229,8 @@ impl RunningTurn<'_> {
     ) -> Option<PermissionAnswer> {
         let prompter = Arc::clone(&self.cx.parts.prompter);
         let (tool, mut invocation) = (Arc::clone(tool), invocation.clone());
-        // Not in the scope of the call: otherwise receipts would report the end of this work as the end of the call.
+        // This work does not run in the scope of the call, because receipts would then report the end of this work as
+        // the end of the call.
         invocation.scope = self.work.child("preview", ScopeOptions::default()).ok()?;
         let asking = async move {
             if prompter.shows_questions() {
@@ -251,7 +254,7 @@ impl RunningTurn<'_> {
         }
     }
 
-    /// Handles a stop before the start of the call. A stop of the turn ends the turn; for a stop of the call alone,
+    /// Handles a stop before the start of the call. A stop of the turn ends the turn; if only the call was stopped,
     /// returns the reason why the call did not run.
     fn stopped_before_its_start(&self) -> Result<String, TurnInterrupt> {
         if self.work.is_stopped() {
@@ -288,7 +291,8 @@ impl RunningTurn<'_> {
     }
 }
 
-/// Id of a call within its session: a sub-agent's call is a path below the call that runs the sub-agent.
+/// Id of a call within its session. The id of a sub-agent's call is a path that begins with the call that runs the
+/// sub-agent.
 fn path_of(scope: &Scope, call: &ToolCall) -> CallId {
     scope
         .item_path()

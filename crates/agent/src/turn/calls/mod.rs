@@ -1,5 +1,5 @@
-//! Tool calls of a step. Each call is admitted, or answered without running; then the admitted calls run, in parallel
-//! if the tools allow that. One call can be stopped, or time out, while its siblings and the turn continue.
+//! Tool calls of a step. Each call is first admitted, or answered without running. Then the admitted calls run, in
+//! parallel if the tools allow it. One call can be stopped, or time out, while its siblings and the turn continue.
 
 mod admission;
 mod running_call;
@@ -38,7 +38,7 @@ impl RunningTurn<'_> {
                 admitted.push(call);
             }
         }
-        // A tool that runs alone splits the calls into groups, in the order of the requests.
+        // A call that must run alone splits the calls into groups, in the order of the requests.
         let mut group = Vec::with_capacity(admitted.len());
         for call in admitted {
             if call.spec().parallel {
@@ -98,7 +98,7 @@ impl RunningTurn<'_> {
             self.record_activity();
             let mut kept = self.finish(ended).await;
             if kept.is_ok() && !running.is_empty() {
-                // The siblings may take long, and the result must survive a crash meanwhile.
+                // The other calls may take long, and a crash in the meantime must not lose this result.
                 kept = self.flush().await;
             }
             if let Err(interrupt) = kept {
@@ -171,7 +171,7 @@ impl RunningTurn<'_> {
         self.call_hooks_or_fail(event).await
     }
 
-    /// Records the one result of a call.
+    /// Records the only result of a call.
     fn take_result(&mut self, ended: EndedCall) -> Result<HookEvent, TurnInterrupt> {
         let ToolCallResult {
             outcome,

@@ -1,4 +1,4 @@
-//! A running call: its start, the wait for its end or for the account of its stop, and its result for the log and the
+//! A running call: its start, the wait for its end or for the receipt of its stop, and its result for the log and the
 //! model.
 
 use std::fmt::Write as _;
@@ -27,11 +27,12 @@ pub(super) enum ToolCallEnd {
     Panicked,
     /// The call was stopped alone, by its timeout or on request. Contains the tool's last answer, if there is one.
     StoppedAlone(Arc<Receipt>, Option<Result<ToolOutput, ToolError>>),
-    /// The call ended while its turn was being stopped. The turn's account determines if the answer counts as a result.
+    /// The call ended while its turn was being stopped. The receipt of the turn's stop determines whether the answer
+    /// counts as a result.
     TurnStopped(Option<Result<ToolOutput, ToolError>>),
 }
 
-/// Starts a call in its scope. `None` if a stop of the turn was first. If a stop of the call alone was first, the
+/// Starts a call in its scope. `None` if a stop of the turn came first. If a stop of this call alone came first, the
 /// future returns that stop as the call's end.
 pub(super) fn start(
     admitted: AdmittedCall,
@@ -66,7 +67,7 @@ pub(super) fn start(
 }
 
 /// Waits for the end of a call. `turn` is the parent scope; the loop handles a stop of that scope. If the call was
-/// stopped alone before it could run, the account of that stop is its end.
+/// stopped alone before it could run, the receipt of that stop is the end of the call.
 async fn watch(
     call: ToolCall,
     scope: Scope,
@@ -83,8 +84,8 @@ async fn watch(
     let end = tokio::select! {
         biased;
         joined = running => ended(joined, &scope, &turn).await,
-        // The call's timeout, or a stop of the call alone. If the work never joins, the account of the stop is the
-        // call's end.
+        // The call has timed out, or was stopped alone. If its work never joins, the receipt of that stop is the end of
+        // the call.
         receipt = account_of_call(&scope, &turn) => ToolCallEnd::StoppedAlone(receipt, None),
     };
     EndedCall {
@@ -124,7 +125,8 @@ pub(super) fn ended_by_itself(item: &ReceiptItem) -> bool {
     matches!(item.state, ItemState::Finished { .. })
 }
 
-/// Stops the work that still runs in the scope of a call after its return. Returns the receipt unless all work ended.
+/// Stops the work that still runs in the scope of a call after the return of the call. Returns the receipt if the stop
+/// could not end all of this work.
 pub(super) async fn end_leftovers(scope: &Scope) -> Option<Arc<Receipt>> {
     if scope.is_quiet() || scope.is_stopped() {
         return None;
@@ -137,7 +139,7 @@ pub(super) async fn end_leftovers(scope: &Scope) -> Option<Arc<Receipt>> {
     (!receipt.quiet()).then_some(receipt)
 }
 
-/// Account of a stop of this call alone; pending forever after a stop of the turn.
+/// Receipt of a stop that covers only this call. After a stop of the turn, the future never completes.
 async fn account_of_call(scope: &Scope, turn: &Scope) -> Arc<Receipt> {
     scope.stopped().await;
     if turn.is_stopped() {
@@ -182,7 +184,7 @@ pub(super) fn describe(end: ToolCallEnd) -> ToolCallResult {
         },
         ToolCallEnd::Returned(Err(error)) => ToolCallResult::failed(error.outcome, error.message),
         ToolCallEnd::Panicked => ToolCallResult::failed(CallOutcome::Failed, "the tool panicked"),
-        // Not used: `collect_stopped` passes only results.
+        // This arm is never used, because `collect_stopped` passes only results.
         ToolCallEnd::TurnStopped(_) => {
             ToolCallResult::failed(CallOutcome::Unknown, "its turn was stopped")
         }

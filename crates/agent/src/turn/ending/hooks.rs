@@ -34,7 +34,7 @@ pub(super) async fn call_end_hooks(cx: TurnCx<'_>, history: &RunHistory, outcome
         if let HookResult::Stopped = result
             && let Some(account) = scope.account(Extent::Turn, Vec::new())
         {
-            // The turn ends when its hooks have ended, after their grace.
+            // The turn ends only after its hooks have ended. Stopped hooks have a grace to end.
             let _whose_stop_has_it = account.receipt().await;
         }
     }

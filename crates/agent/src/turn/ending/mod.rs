@@ -114,7 +114,7 @@ impl RunningTurn<'_> {
         outcome
     }
 
-    /// Ends the turn by a stop: stops the scope, unless it is already stopped, and the draft.
+    /// Ends the turn by a stop: stops the draft and, unless it is already stopped, the scope.
     pub(super) async fn end(mut self, interrupt: TurnInterrupt) -> TurnOutcome {
         let (cause, reason, error) = self.why(&interrupt);
         self.cx
@@ -128,7 +128,7 @@ impl RunningTurn<'_> {
         let is_stop = matches!(interrupt, TurnInterrupt::Inactivity(_)) || self.scope.is_stopped();
         let account = self.begin_account(cause.clone());
         let policy = stop_policy(self.cx, &cause);
-        // If no stop of this turn was requested, an empty receipt would describe no stop.
+        // If no stop of this turn was requested, no stop exists that an empty receipt could describe.
         let needs_work = !is_stop || self.cx.controls.was_stopped_before();
         let receipt = match account {
             Some(stop) => ending_receipt(self.cx, stop.receipt().await, needs_work, policy),
@@ -165,8 +165,9 @@ impl RunningTurn<'_> {
         ended
     }
 
-    /// Stops the turn's scope, or joins the stop that already covers it. Begins the turn's account of the stop only
-    /// once, while the work to account for is still registered. Sends the live event at once, not after the stop.
+    /// Stops the turn's scope, or joins the stop that already covers it. The first call begins the turn's part of the
+    /// receipt, while the work that belongs in the receipt is still registered. The first call also sends the live
+    /// event immediately, not after the stop.
     pub(super) fn begin_account(&mut self, cause: Cause) -> Option<Arc<PartReceipt>> {
         if self.account.is_none() {
             self.cx.events.send(|| AgentEvent::StopHeard {
@@ -184,8 +185,8 @@ impl RunningTurn<'_> {
             }
             let account = self.scope.account(Extent::Turn, bystanders(self.cx));
             self.account = account.map(Arc::new);
-            // The scope is stopped, by this call or by another one. Waiters for the engine must not wait for this
-            // account.
+            // The scope is stopped, by this call or by another one. Waiters for the engine must not also wait for this
+            // receipt.
             self.engine.acknowledge();
         }
         self.account.clone()
@@ -225,7 +226,7 @@ fn stop_policy(cx: TurnCx<'_>, cause: &Cause) -> StopPolicy {
     policy.unwrap_or(cx.parts.settings.stop_policy)
 }
 
-/// Writes the ending of a turn that was not committed, after `records`. The outcome states only confirmed facts.
+/// Writes the ending of a turn that was not committed, after `records`. The outcome contains only confirmed facts.
 async fn write_stopped(
     history: &mut RunHistory,
     scope: &Scope,
@@ -265,7 +266,8 @@ async fn write_stopped(
     }
 }
 
-/// Takes back records of background work that were not written, for the next append. The work itself continues.
+/// Returns unwritten records of background work to the session's background work, for the next append. The work itself
+/// continues.
 fn give_back_unwritten(cx: TurnCx<'_>, history: &mut RunHistory) {
     if let Some(background) = cx.background {
         background.give_back(history.take_refused_records());
@@ -273,8 +275,8 @@ fn give_back_unwritten(cx: TurnCx<'_>, history: &mut RunHistory) {
 }
 
 /// Receipt for the ending of the turn, including the work that runs without an owner. If `needs_work` is true and the
-/// receipt names no work of the turn, returns `None`; or, under the policy `keep`, an empty receipt, which reports the
-/// effect on the conversation.
+/// receipt names no work of the turn, the result depends on the policy. Under the policy `keep`, the result is an empty
+/// receipt, which reports the effect on the conversation; otherwise the result is `None`.
 fn ending_receipt(
     cx: TurnCx<'_>,
     receipt: Arc<Receipt>,
@@ -299,7 +301,7 @@ fn bystanders(cx: TurnCx<'_>) -> Vec<Scope> {
         .collect()
 }
 
-/// Joins several receipts into one, with the request of the first; `None` without receipts.
+/// Joins several receipts into one receipt, which has the request of the first receipt. `None` if `receipts` is empty.
 fn join_receipts(target: &Arc<str>, receipts: &[Arc<Receipt>]) -> Option<Arc<Receipt>> {
     let (first, rest) = receipts.split_first()?;
     if rest.is_empty() {

@@ -44,7 +44,7 @@ impl From<NotWritten> for TurnError {
     }
 }
 
-/// Writes a turn's ending. Without a stop there is no time limit; after a stop the store has [`ENDING_WRITE_MAX`].
+/// Writes a turn's ending. Without a stop there is no time limit; after a stop, the time limit is [`ENDING_WRITE_MAX`].
 pub(super) async fn write(
     history: &mut RunHistory,
     records: Vec<SessionRecord>,

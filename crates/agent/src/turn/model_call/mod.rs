@@ -1,4 +1,5 @@
-//! Model call of one step: streamed, raced against a stop, retried while the policy and the deadline allow.
+//! The model call of one step. The answer is streamed, a stop interrupts the call, and a failed call is retried while
+//! the policy and the deadline allow it.
 
 mod partial;
 mod receive;
@@ -32,8 +33,8 @@ pub(super) struct CompletedAnswer {
     pub(super) finish: FinishReason,
 }
 
-/// Tokens that an answer may cost: the tokens that its step has reserved, and more while the budget has more. Tokens
-/// are reserved before they are received, so that an endless answer cannot overdraw the budget.
+/// Tokens that an answer may cost: the tokens that its step has reserved, and further tokens as long as the budget has
+/// some. Tokens are reserved before they are received, so that an endless answer cannot overdraw the budget.
 struct AnswerBudget {
     budget: Option<Arc<Budget>>,
     tokens: u64,
@@ -62,7 +63,7 @@ enum ModelAttempt {
 }
 
 impl RunningTurn<'_> {
-    /// Calls the model, with retries after transient failures. A failed attempt leaves only its cost.
+    /// Calls the model, with retries after transient failures. Only the cost of a failed attempt is kept.
     pub(super) async fn call_model(
         &mut self,
         step: &StepStart,
@@ -180,7 +181,7 @@ impl RunningTurn<'_> {
                     None => break Ok(None),
                 }
             }
-            // The stream is dropped here, and with it the connection if the answer is incomplete.
+            // The stream is dropped here. If the answer is incomplete, the connection is dropped too.
         };
         match ended {
             Ok(None) => {
@@ -195,7 +196,8 @@ impl RunningTurn<'_> {
             }
             Ok(Some(error)) => {
                 registration.finish(Ending::Returned);
-                // A provider that refuses a request does not charge for it. One that has begun to answer may do so.
+                // A provider that refuses a request does not charge for it. A provider that has begun to answer may
+                // charge for the request.
                 let usage = if partial.is_refused() {
                     Usage::default()
                 } else {
@@ -204,7 +206,7 @@ impl RunningTurn<'_> {
                 ModelAttempt::Failed(error, usage)
             }
             Err(interrupt) => {
-                // The account begins while the call is registered, so that the receipt of the stop lists the call.
+                // The receipt of the stop begins while the call is registered, so that the receipt lists the call.
                 let (cause, ..) = self.why(&interrupt);
                 let _account = self.begin_account(cause);
                 let mut registration = registration;
@@ -256,7 +258,7 @@ async fn verify_closed(
             EndMethod::ConnectionClosed,
             Evidence::verified(EndProof::SocketClosed),
         ),
-        // The provider's part was complete or never began; our future was dropped.
+        // The provider's answer was complete, or no connection was opened. Only our future was dropped.
         ConnectionState::NeverOpened | ConnectionState::ReturnedToPool => (
             EndMethod::Dropped,
             Evidence::verified(EndProof::FutureDropped),

@@ -13,7 +13,7 @@ pub(super) struct PartialAnswer {
     pub(super) calls: Vec<ToolCall>,
     /// Usage that the provider has reported, if any.
     pub(super) reported: Option<Usage>,
-    /// Bytes of the answer, of any kind, for an estimate.
+    /// Bytes of the answer, of any kind, for an estimate of the usage.
     pub(super) bytes: usize,
     /// Bytes of tool calls that have not arrived completely; included in `bytes`.
     half_call_bytes: usize,
@@ -44,14 +44,14 @@ impl PartialAnswer {
         self.checkpoint == CONNECT
     }
 
-    /// Usage of a complete answer: as reported, or else an estimate marked as such.
+    /// Usage of a complete answer: the reported usage, or an estimate that is marked as an estimate.
     pub(super) fn usage(&self, input_tokens_estimated: impl FnOnce() -> u64) -> Usage {
         self.reported
             .unwrap_or_else(|| self.usage_when_cut(input_tokens_estimated))
     }
 
-    /// Usage of an incomplete answer. Usage reported in mid-stream may be older than the data, so the larger figure
-    /// counts.
+    /// Usage of an incomplete answer. Usage that was reported in the middle of the stream may be older than the
+    /// received data, so the larger number counts.
     pub(super) fn usage_when_cut(&self, input_tokens_estimated: impl FnOnce() -> u64) -> Usage {
         let reported = self.reported.unwrap_or_default();
         let input_tokens = match reported.input_tokens {
@@ -91,7 +91,7 @@ impl PartialAnswer {
                 self.calls.push(call);
             }
             ModelEvent::Usage(usage) => self.reported = Some(usage),
-            // Handled by the caller; no event follows it.
+            // The caller handles the end. No event follows the end.
             ModelEvent::End(_) => {}
         }
     }

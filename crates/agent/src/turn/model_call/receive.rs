@@ -10,8 +10,8 @@ use futures::StreamExt as _;
 use super::partial::PartialAnswer;
 use crate::event::EventSink;
 
-/// Receives an answer into `partial`. Each item is a sign of activity, with the bytes so far; the stream ends
-/// with the answer.
+/// Receives an answer into `partial`. Each item of the returned stream is a sign of activity, and contains the number
+/// of bytes so far. The stream ends with the answer.
 pub(super) fn receive<'a>(
     model: &'a dyn Model,
     request: ModelRequest,
@@ -63,7 +63,7 @@ pub(super) fn receive<'a>(
     )
 }
 
-/// Destination of live events, as long as no stop covers the scope.
+/// Destination of live events. Events are sent only while no stop covers the scope.
 #[derive(Clone, Copy)]
 pub(super) struct LiveDelivery<'a> {
     pub(super) unless_stopped: &'a Scope,

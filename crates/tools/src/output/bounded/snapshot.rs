@@ -25,8 +25,8 @@ pub(in crate::output) struct OutputSnapshot {
 }
 
 impl OutputSnapshot {
-    /// Returns at most `len_max` bytes from `offset`, or from the first later byte that is still available. Splits no
-    /// character, unless the piece would otherwise be empty.
+    /// Returns at most `len_max` bytes from `offset`, or from the first later byte that is still available. The piece
+    /// splits no character, unless it would otherwise be empty.
     pub(in crate::output) fn piece(&self, offset: u64, len_max: usize) -> OutputPiece {
         let mut start = offset.min(self.total);
         let mut bytes = Vec::new();

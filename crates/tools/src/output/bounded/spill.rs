@@ -1,4 +1,5 @@
-//! Writes to the output file, separate from the output itself, so that no lock is held during a write.
+//! Write operations on the output file. They are separate from the output itself, so that no lock is held during a
+//! write operation.
 
 use std::fs::File;
 use std::io::{ErrorKind, Write as _};
@@ -16,7 +17,7 @@ pub(in crate::output) struct SpillWrite {
 
 #[derive(Debug)]
 pub(super) enum SpillTarget {
-    /// A new file, with the output before the piece.
+    /// A new file, which first receives the output before the piece.
     New {
         folder: Arc<OutputFolder>,
         before: Vec<u8>,
@@ -34,7 +35,7 @@ pub(in crate::output) struct SpillWritten {
 }
 
 impl SpillWrite {
-    /// Writes the piece. Blocks as long as the disk does.
+    /// Writes the piece. Blocks while the disk blocks.
     pub(in crate::output) fn write(self, piece: &[u8]) -> SpillWritten {
         let mut done = SpillWritten::default();
         let (file, before) = match self.target {

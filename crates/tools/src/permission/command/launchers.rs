@@ -2,7 +2,7 @@
 //!
 //! The tables list the usual launchers. An unlisted program is assumed to run no other program. The same assumption
 //! holds for the files that a listed program reads: a `Makefile`, a hook, a configuration, a script given by its path.
-//! Doubting every unlisted program would deny even `cargo test` under `--yes` as soon as one denying rule exists.
+//! Without this assumption, `--yes` would deny even `cargo test` if one denying rule exists.
 
 use super::parsed::CommandWord;
 use super::sed;
@@ -12,7 +12,7 @@ const SHELLS_AND_BUILTINS: &str = ". [[ alias ash bash bash-static bind builtin 
     exec export fc fish function getopts hash jobs ksh let local mapfile mksh pwsh rbash readarray readonly select \
     sh source tcsh trap typeset yash zsh";
 
-/// Programs that run the command that follows them: in a different way, at a different time, as a different user or in
+/// Programs that run the command in their arguments: in a different way, at a different time, as a different user or in
 /// a different place.
 const LAUNCHERS: &str = "ansible apptainer at batch busybox bwrap capsh catchsegv choom chpst chronic chroot chrt cpulimit crontab \
     daemonize dbus-launch dbus-run-session debconf direnv distrobox doas docker docker-compose dtach entr env \
@@ -85,7 +85,7 @@ const BY_OPTION: &[(&str, &str)] = &[
     ("zip", "--unzip-command -T"),
 ];
 
-/// Subcommands that run no other program without certain options. An unlisted subcommand may be an alias of any
+/// Subcommands that run another program only with certain options. An unlisted subcommand may be an alias of any
 /// command.
 const BY_SUBCOMMAND: &[(&str, &str, &str)] = &[
     (
@@ -104,7 +104,7 @@ const BY_SUBCOMMAND: &[(&str, &str, &str)] = &[
     ),
 ];
 
-/// True if the arguments could make the program run another one.
+/// True if the arguments could make the program run another program.
 pub(super) fn may_run_another(program: &str, arguments: &[CommandWord]) -> bool {
     names(program).any(|name| {
         match name {
@@ -134,8 +134,8 @@ pub(super) fn may_run_another(program: &str, arguments: &[CommandWord]) -> bool 
     })
 }
 
-/// True for a variable name that a shell or a program may read: `PS4` contains commands of a traced shell, `PAGER` a
-/// program.
+/// True if a shell or a program may read the variable with this name: a shell with tracing runs the commands in `PS4`,
+/// and `PAGER` names a program.
 fn is_special_variable(name: &CommandWord) -> bool {
     name.expands
         || name
@@ -180,8 +180,9 @@ fn has_any(arguments: &[CommandWord], options: &str) -> bool {
         .any(|word| word.may_become_option() || matches_any(word))
 }
 
-/// True if an argument matches the option. `--long` matches with or without a value, or abbreviated. `-x` also matches
-/// among other letters. `-word` matches as a prefix. Any other text matches anywhere in the argument.
+/// True if an argument matches the option. `--long` matches with or without a value, and also if it is abbreviated.
+/// `-x` also matches if it stands among other letters. `-word` matches as a prefix of the argument. Any other text
+/// matches at any position in the argument.
 fn matches_option(word: &CommandWord, option: &str) -> bool {
     let text = &*word.text;
     if option.starts_with("--") {
@@ -197,7 +198,7 @@ fn matches_option(word: &CommandWord, option: &str) -> bool {
     }
 }
 
-/// True if the first argument of `tar` contains such options without a dash.
+/// True if the first argument of `tar` contains options that run a program, written without a dash.
 fn is_old_style_launch(word: &CommandWord) -> bool {
     !word.text.starts_with('-') && word.text.contains(['I', 'F'])
 }

@@ -1,14 +1,13 @@
 //! Match of a simple command with a rule that denies or asks.
 //!
-//! A match is uncertain if the command may do the action that the rule names. Either its program is known only at run
-//! time, or it can run programs that its arguments name, or options precede the subcommand of the rule. A rule that
-//! allows the command does not remove the doubt: with `allow = ["shell:env"]` and `deny = ["shell:rm"]`, both rules
-//! apply.
+//! A match is uncertain if the command may do the action that the rule names. There are three reasons. The program of
+//! the command is known only at run time, the program can run other programs that its arguments name, or options
+//! precede the subcommand of the rule. A rule that allows the command does not remove the doubt: with `allow =
+//! ["shell:env"]` and `deny = ["shell:rm"]`, both rules apply.
 //!
-//! The opposite approach, certainty only about programs that are known to run no other program, would make `--yes`
-//! useless with a denying rule, because `cargo test` runs the programs of its tests. So a program that [`launchers`]
-//! does not list is assumed to run no other program, and a denying rule guards only against plain forms. A denying rule
-//! is not a sandbox.
+//! A program that [`launchers`] does not list is assumed to run no other program. The opposite assumption would make
+//! `--yes` useless as soon as a denying rule exists, because `cargo test` runs the programs of its tests. So a denying
+//! rule guards only against plain forms of a command, and is not a sandbox.
 
 use super::launchers;
 use super::parsed::{CommandWord, PrefixMatch};
@@ -21,11 +20,12 @@ const BEFORE_A_COMMAND: &[&str] = &[
 pub(super) fn of(words: &[CommandWord], prefix: &[String]) -> PrefixMatch {
     let mut result = PrefixMatch::No;
     let mut words = words;
-    // A quoted word from this list is the name of a program instead, so the rule is compared before and after the word.
+    // A quoted word from this list is the name of a program, but the parsed words do not show quotes. So the rule is
+    // compared twice: with the words from this word on, and with the words after this word.
     while let [first, rest @ ..] = words {
         result = result.max(of_program(words, prefix));
         if is_assignment(first) {
-            // The variable may name a program to run, as `PAGER` does, or the folders to search for programs.
+            // The variable may name a program to run, like `PAGER`, or the folders in which programs are searched.
             result = result.max(PrefixMatch::Uncertain);
         } else if !BEFORE_A_COMMAND.contains(&&*first.text) {
             break;
@@ -54,7 +54,8 @@ fn of_program(words: &[CommandWord], prefix: &[String]) -> PrefixMatch {
     // The folder is ignored: `/bin/rm` is `rm`.
     let program = file_name(&first.text);
     if program != wanted && first.text != *wanted {
-        // A rule that names a folder may mean the same file: `/bin/rm` is `rm`, `./x.sh` is `sub/../x.sh`.
+        // A rule whose program contains a folder may mean the same file: `/bin/rm` is `rm`, and `./x.sh` is
+        // `sub/../x.sh`.
         if program == file_name(wanted)
             && of_arguments(program, arguments, wanted_arguments) != PrefixMatch::No
         {
@@ -112,8 +113,8 @@ fn starts_with(words: &[CommandWord], wanted: &[String]) -> bool {
 }
 
 /// True if the words contain all wanted words in order, with any words between them. A word that expands may be any
-/// word. Every option may be a different spelling of a wanted option: `-fr` is `-rf`, and `git push origin +main` is
-/// `git push --force origin main`.
+/// word. Every option of the command may be a different spelling of a wanted option: `-fr` is `-rf`, and `git push
+/// origin +main` is `git push --force origin main`.
 fn may_mean_the_same(words: &[CommandWord], wanted: &[String]) -> bool {
     let is_option = |text: &str| text.starts_with(['-', '+', ':']);
     let has_option = words

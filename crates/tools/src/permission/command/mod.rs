@@ -1,11 +1,11 @@
-//! The simple commands in a shell command, as far as they are known without running it.
+//! The simple commands in a shell command, as far as they are known before the shell command runs.
 //!
 //! Invariants:
 //! 1. Apart from words of shell syntax such as `if`, a parsed command directly runs only the programs that the first
 //!    words of its simple commands name. Syntax that the parser does not know makes the whole command opaque.
 //! 2. A word that does not expand reaches its program unchanged.
-//! 3. A rule that allows needs certainty, so a redirection, an assignment or a variable is enough for a question. A
-//!    rule that denies is in doubt only if the command could hide a program.
+//! 3. A rule that allows needs a certain match, so the policy asks if the command has a redirection, an assignment or a
+//!    variable. A rule that denies matches with doubt only if the command could hide a program.
 
 mod launchers;
 mod matching;
@@ -48,7 +48,7 @@ impl ParsedCommand {
         })
     }
 
-    /// Strongest match of any simple command with the prefix, certain or possible.
+    /// Strongest match of any simple command with the prefix.
     pub(super) fn any_starts_with(&self, prefix: &[String]) -> PrefixMatch {
         let Self::Parsed { commands, .. } = self else {
             return PrefixMatch::Uncertain;

@@ -1,6 +1,6 @@
 //! A shell command as words.
 
-/// A shell command, as far as it is known without running it.
+/// A shell command, as far as its simple commands are known before it runs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::permission) enum ParsedCommand {
     /// The programs that the command runs are unknown.
@@ -23,7 +23,7 @@ pub(in crate::permission) struct CommandWord {
 }
 
 impl CommandWord {
-    /// True if the word could expand to an option, also as one of several words.
+    /// True if the word could expand to an option, or to several words of which one is an option.
     pub(super) fn may_become_option(&self) -> bool {
         self.expands
             && (self.text.starts_with(['*', '?', '[', '{', '-']) || self.text.contains('$'))

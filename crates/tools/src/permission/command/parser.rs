@@ -1,7 +1,7 @@
 //! Parser of shell commands: from characters to words to simple commands.
 //!
-//! The parser accepts the syntax that `sh` and its relatives parse alike. Substitutions, here-documents, functions,
-//! unfinished quotes and control characters make the command opaque.
+//! The parser accepts the syntax that `sh` and all related shells parse in the same way. Substitutions, here-documents,
+//! functions, unfinished quotes and control characters make the command opaque.
 
 use std::iter::Peekable;
 use std::str::Chars;
@@ -16,9 +16,9 @@ pub(super) struct CommandParser {
     word: Option<CommandWord>,
     /// True if a part of the current word is quoted.
     is_quoted: bool,
-    /// True if the current word is the file of a redirection.
+    /// True if the current word names the file of a redirection.
     redirects: bool,
-    /// True if the command has more than plain words.
+    /// True if the command contains other syntax than plain words.
     has_syntax: bool,
 }
 
@@ -80,7 +80,7 @@ impl CommandParser {
             match chars.next()? {
                 '"' => return Some(()),
                 '$' => match chars.peek() {
-                    // A literal dollar sign in every shell.
+                    // In every shell, this is a literal dollar sign.
                     Some('"' | ' ') => self.push('$'),
                     _ => self.variable(chars)?,
                 },
@@ -104,8 +104,8 @@ impl CommandParser {
         (!self.redirects).then_some(())
     }
 
-    /// Parses a parenthesis. A list in parentheses runs like the list itself. A parenthesis after a word would define a
-    /// function, or be invalid in `sh`.
+    /// Parses a parenthesis. A list in parentheses runs like a list without parentheses. A parenthesis after a word is
+    /// refused, because it would define a function or be invalid in `sh`.
     fn subshell(&mut self, c: char) -> Option<()> {
         self.has_syntax = true;
         if c == ')' {
@@ -140,7 +140,7 @@ impl CommandParser {
         Some(())
     }
 
-    /// Parses a variable by its name only; its value is unknown.
+    /// Parses the name of a variable. The value of the variable is unknown.
     fn variable(&mut self, chars: &mut Peekable<Chars<'_>>) -> Option<()> {
         self.has_syntax = true;
         let is_name = |c: &char| c.is_ascii_alphanumeric() || *c == '_';
@@ -183,8 +183,8 @@ impl CommandParser {
     }
 }
 
-/// Parses the descriptor's number after `>&` or `<&`. Shells differ on everything else: in some shells a `-` ends the
-/// redirection, and the rest belongs to the command.
+/// Parses the descriptor's number after `>&` or `<&`. Other text is refused, because shells differ: in some shells a
+/// `-` ends the redirection, and the following text belongs to the command.
 fn descriptor(chars: &mut Peekable<Chars<'_>>) -> Option<()> {
     chars.next_if(char::is_ascii_digit)?;
     match chars.peek() {

@@ -31,7 +31,8 @@ pub(super) fn may_run_another(arguments: &[CommandWord]) -> bool {
     script.expands || !is_harmless(&script.text) || has_options()
 }
 
-/// True for line numbers with `p`, `d`, `q` or `=`, or for one `s` without flags that run a program or write a file.
+/// True if the script is one of the commands `p`, `d`, `q` or `=` with or without line numbers, or one `s` without
+/// flags that run a program or write a file.
 fn is_harmless(script: &str) -> bool {
     let command = script.trim_start_matches(|c: char| c.is_ascii_digit() || ",$ !".contains(c));
     if matches!(command, "p" | "d" | "q" | "=") {

@@ -1,7 +1,7 @@
 //! Command lines with a denied program, generated from a source of choices.
 //!
-//! A real shell runs the lines, so the pieces are harmless in any order: no absolute path, no `..`, no program that
-//! could do more than the denied one.
+//! A real shell runs the lines, so the pieces are harmless in any order. They contain no absolute path, no `..`, and no
+//! program that could do more than the denied program.
 
 /// The program that a rule denies. It exists only in the sandbox.
 pub(crate) const DENIED: &str = "erase";
@@ -129,7 +129,7 @@ const PIECES: &[&str] = &[
     "cd .",
 ];
 
-/// Lines that run the denied program if unchanged. The test makes a few changes to them.
+/// Lines that run the denied program if they are unchanged. The test makes a few changes to each of these lines.
 const FORMS: &[&str] = &[
     "erase f",
     "env erase f",
@@ -223,12 +223,13 @@ const FORMS: &[&str] = &[
     "tool -C . -c f push",
 ];
 
-/// Source of numbers below a bound, chosen by a fuzzer or from a seed. `None` if it is exhausted.
+/// Source of numbers below a bound. A fuzzer chooses the numbers, or they are computed from a seed. `None` if the
+/// source is exhausted.
 pub(crate) trait Choices {
     fn below(&mut self, bound: usize) -> Option<usize>;
 }
 
-/// Builds a command line: a form with a few changes, or only pieces.
+/// Builds a command line: one of [`FORMS`] with a few changes, or a line that consists only of pieces.
 pub(crate) fn line(choices: &mut impl Choices) -> Option<String> {
     let mut line = match choices.below(4)? {
         0 => String::new(),

@@ -1,5 +1,5 @@
 //! Property test: a line that the policy allows does not run a denied program. The test generates lines, and a real
-//! shell runs the allowed ones. The fuzz target `denied_program` runs the same check without a limit.
+//! shell runs the allowed ones. The fuzz target `denied_program` runs the same check on an unlimited number of lines.
 
 use allstop_tools::{PermissionDecision, PermissionPolicy};
 

@@ -8,7 +8,8 @@ use std::process::{Command, Stdio};
 
 use super::line::DENIED;
 
-/// Programs that a line can reach. With the words of the lines, these programs change nothing outside their folder.
+/// Programs that a line can start. The generated lines pass only arguments with which these programs change nothing
+/// outside the sandbox.
 const HARMLESS: &[&str] = &[
     "awk", "bash", "basename", "cat", "echo", "env", "expr", "false", "find", "head", "ls", "make",
     "nice", "nohup", "printf", "sed", "seq", "sh", "sort", "split", "tar", "tee", "test",
@@ -32,7 +33,8 @@ impl Sandbox {
                 symlink(found, programs.join(program)).expect("the folder is empty");
             }
         }
-        // Both scripts record their run in their working directory; `tool` does so only with its subcommand `push`.
+        // Both scripts create the file `ran` in their working directory when they run; `tool` creates the file only
+        // with its subcommand `push`.
         write_script(&programs.join(DENIED), ": > ran");
         let options =
             "while :; do case $1 in -C|-c) shift 2;; -*) shift;; *) break;; esac || exit; done";
@@ -46,7 +48,7 @@ impl Sandbox {
 
     /// True if a shell runs the denied program when it runs the line.
     pub(crate) fn runs_denied(&mut self, line: &str) -> bool {
-        // The two common implementations of `sh`.
+        // Both shells are common implementations of `sh`.
         ["sh -c", "bash --posix -c"]
             .iter()
             .any(|shell| self.runs_denied_by(shell, line))
@@ -73,7 +75,7 @@ impl Sandbox {
             .stderr(Stdio::null())
             .spawn()
             .expect("there is a shell");
-        // The read ends when the last process of the line has closed the pipe.
+        // The read ends after the last process of the line has closed the pipe.
         let mut output = Vec::new();
         let stdout = shell.stdout.take().expect("it is piped");
         stdout
