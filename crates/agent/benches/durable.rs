@@ -18,7 +18,8 @@ use tokio::runtime::Builder;
 
 /// Number of steps with a tool call in each turn. One more step gives the answer.
 const STEPS: u32 = 20;
-/// Appends per step: one before its call runs, and one with the call's end before the next model call.
+/// Number of appends per step: one append before the call runs, and one append with the end of the call before the next
+/// model call.
 const APPENDS_PER_STEP: u32 = 2;
 /// Size of a step's records as JSON.
 const RECORD: [u8; 256] = [b'x'; 256];

@@ -19,7 +19,7 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-/// Number of samples, high enough that a few outliers do not decide the p99.
+/// Number of samples, high enough that a few outliers do not determine the 99th percentile.
 const ROUNDS: usize = 2_000;
 /// Number of samples with the deaf tool. The number is low, because each sample waits for the grace.
 const DEAF_ROUNDS: usize = 300;

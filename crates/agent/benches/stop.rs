@@ -76,7 +76,7 @@ async fn bare() -> Duration {
 struct StopTimes {
     /// The request has returned: no further work starts.
     accepted: Duration,
-    /// Each run has its ending in the log and a receipt, and the stop has its receipt.
+    /// The ending of each run is in the log, each run has a receipt, and the stop has its receipt.
     all_ended: Duration,
 }
 

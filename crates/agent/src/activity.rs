@@ -1,4 +1,4 @@
-//! Activity of a turn, for the inactivity limit, and output of its calls.
+//! Activity of a turn, which the inactivity limit checks, and the output of the turn's calls.
 
 use std::collections::HashMap;
 use std::convert::Infallible;

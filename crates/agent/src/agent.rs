@@ -96,7 +96,7 @@ impl Agent {
     /// Notifies the hooks of an event outside a running turn. The verdicts of the hooks are ignored.
     ///
     /// # Cancel safety
-    /// Dropping the future does not end a hook that has begun: the scope of `cx` owns it.
+    /// Dropping the future does not end a hook that has begun, because the scope of `cx` owns the hook.
     pub async fn notify_hooks(&self, cx: &HookCx, event: &HookEvent) {
         drop(hook::call_hooks(&self.parts.hooks, cx, event).await);
     }

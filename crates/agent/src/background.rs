@@ -85,7 +85,7 @@ impl SessionBackground {
                 records.push(started(work, turn));
             }
             let end = work.end();
-            // The end of detached work is unknown here: the next start of the session determines it.
+            // The end of detached work is unknown here: the next start of the session determines the end.
             let goes_on = end.is_none() && !work.is_detached();
             records.extend(end.map(|end| SessionRecord::BackgroundEnded {
                 id: work.id.clone(),

@@ -169,7 +169,7 @@ impl RunControls {
     /// Asks a running call to continue in the background.
     ///
     /// # Errors
-    /// If there is no such call, or its tool cannot continue in the background.
+    /// If no such call is running, or if the tool of the call cannot continue in the background.
     pub fn promote(&self, id: &CallId) -> Result<(), NotPromotable> {
         let calls = self.calls.lock();
         let call = calls.get(id).filter(|call| !call.scope.is_quiet());
@@ -225,7 +225,7 @@ impl RunControls {
         let _ = self.superseded.set(policy);
     }
 
-    /// Records that an earlier stop, which has a separate receipt, ends the turn at its start.
+    /// Records that an earlier stop ends the turn at its start. The earlier stop has a separate receipt.
     pub fn set_stopped_before(&self) {
         self.stopped_before.store(true, Ordering::Relaxed);
     }

@@ -65,7 +65,7 @@ impl EndingTurn {
     pub(crate) async fn has_outcome(&self) {
         loop {
             let mut ended = std::pin::pin!(self.ended.notified());
-            // Enabled before the check, so that an outcome set after the check is noticed.
+            // The waiter is enabled before the check, so that it notices an outcome that is set after the check.
             ended.as_mut().enable();
             if self.state.lock().outcome.is_some() {
                 return;

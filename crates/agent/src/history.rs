@@ -88,7 +88,7 @@ impl RunHistory {
         }
     }
 
-    /// Takes the records of the last append, if it is known that they were not written.
+    /// Takes the records of the last append, if it is known that these records were not written.
     pub(crate) fn take_refused_records(&mut self) -> Vec<SessionRecord> {
         match self {
             Self::Logged(session) => session.take_refused_records(),

@@ -226,7 +226,7 @@ fn run_scope(
     parent.child(label, options)
 }
 
-/// Engine of the run: runs the turns in order until one does not complete.
+/// Engine of the run: runs the turns in order until a turn does not complete.
 async fn drive(
     parts: Arc<AgentParts>,
     above: Scope,

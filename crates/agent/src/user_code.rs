@@ -17,7 +17,7 @@ pub(crate) enum UserCodeResult<T> {
 /// Runs a future of the embedding program in `scope`. A stop drops the future at once.
 ///
 /// # Cancel safety
-/// Dropping this future does not end the work: the scope owns it.
+/// Dropping this future does not end the work, because the scope owns the work.
 pub(crate) async fn run<T: Send + 'static>(
     scope: &Scope,
     kind: ItemKind,

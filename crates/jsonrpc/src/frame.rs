@@ -1,8 +1,8 @@
 //! Frames: a header with the length of the body, an empty line, the body.
 //!
-//! The format is the "base protocol" of the Language Server Protocol 3.17. Header lines end with `\r\n`; a bare `\n`
-//! is accepted too. `Content-Length` is the number of bytes of the body. Other headers are ignored, so the body is read
-//! as UTF-8 for every value of `Content-Type`.
+//! The format is the "base protocol" of the Language Server Protocol 3.17. Header lines end with `\r\n`; a bare `\n` is
+//! accepted too. `Content-Length` is the number of bytes of the body. Other headers are ignored, so every body is read
+//! as UTF-8, even if `Content-Type` names a different encoding.
 
 use std::mem;
 

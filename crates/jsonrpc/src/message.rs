@@ -54,8 +54,8 @@ pub struct MalformedMessage {
     pub id: Option<RpcId>,
     /// Answer to a malformed request.
     pub error: RpcError,
-    /// True for a response: a message with a result or an error and without a method. Never answer it. Its id, if any,
-    /// belongs to a request of this side, which can be completed with `error`.
+    /// True for a response: a message with a result or an error and without a method. Never answer such a message. Its
+    /// id, if any, is the id of a request of this side, and this request can be completed with `error`.
     pub is_response: bool,
 }
 

@@ -225,7 +225,7 @@ fn deep_nesting_does_not_overflow_the_stack() {
     check("[".repeat(1_000_000), RpcError::PARSE_ERROR, None, false);
     let id = format!(r#"{{"jsonrpc":"2.0","id":{deep},"method":"m"}}"#);
     check(id, RpcError::INVALID_REQUEST, None, false);
-    // The data of an error is parsed into values, so the depth limit of the JSON library applies.
+    // The field `data` of an error is parsed into values, so the depth limit of the JSON library applies.
     let error =
         format!(r#"{{"jsonrpc":"2.0","id":1,"error":{{"code":1,"message":"","data":{deep}}}}}"#);
     check(error, RpcError::INVALID_REQUEST, Some("1"), true);

@@ -133,7 +133,7 @@ impl RunningCommand {
         self.process.handle().status().borrow().keeper_lost_note()
     }
 
-    /// Returns the descendants that still run a moment after the command's exit.
+    /// Returns the descendants that still run a short time after the command's exit.
     ///
     /// # Cancel safety
     /// Cancel safe.

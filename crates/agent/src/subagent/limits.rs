@@ -18,7 +18,8 @@ pub const STEPS_MAX_DEFAULT: u32 = 25;
 /// Limits of sub-agents: number, depth, steps and tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SubAgentLimits {
-    /// Maximum depth: at 1 sub-agents start no sub-agents, at 0 there are no sub-agents.
+    /// Maximum depth. If the maximum is 1, sub-agents cannot start sub-agents. If the maximum is 0, no sub-agents can
+    /// start.
     pub depth_max: u32,
     /// Maximum number of sub-agents that run at the same time, over all depths.
     pub running_max: u32,

@@ -4,7 +4,7 @@ use allstop_core::message::Arguments;
 
 use crate::event::AgentEvent;
 
-/// Characters per line: enough to see the topic. The whole answer follows at the end.
+/// Maximum number of characters per line, which is enough to recognise the topic. The whole answer follows at the end.
 const LINE_CHARS_MAX: usize = 160;
 
 /// Progress line of an event, if the event has one.

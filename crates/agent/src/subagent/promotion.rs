@@ -2,10 +2,10 @@
 //!
 //! The sub-agent runs in a separate scope below the call. A promotion moves that scope below the new background work,
 //! and the call returns the id of that work. The sub-agent does not notice the move. Invariants:
-//! 1. One of three events is first: the promotion, the end of the sub-agent, or a stop. If the sub-agent has ended, its
-//!    answer is returned. If a stop covers the call, the scope does not move. If the scope has moved, a stop of the
+//! 1. One of three events comes first: the promotion, the end of the sub-agent, or a stop. If the sub-agent has ended,
+//!    its answer is returned. If a stop covers the call, the scope does not move. If the scope has moved, a stop of the
 //!    call or its turn no longer reaches it.
-//! 2. Usage before the move is metered with the call, later usage with the end of the work.
+//! 2. Usage before the move is metered with the call, and later usage is metered when the work ends.
 
 use allstop_scope::{Placement, ScopeOptions};
 use allstop_tools::{CallLink, TaskCx, ToolInvocation, promote_task};

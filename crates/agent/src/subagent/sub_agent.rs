@@ -88,7 +88,7 @@ impl SubAgent {
         })
     }
 
-    /// Starts the sub-agent below `scope`. `show_line` receives its output line by line.
+    /// Starts the sub-agent below `scope`. `show_line` receives the sub-agent's output line by line.
     pub(super) fn start(
         self,
         scope: &Scope,

@@ -15,7 +15,7 @@ pub(crate) struct TurnCx<'a> {
     pub(crate) parts: &'a Arc<AgentParts>,
     /// Scope in which the run was started.
     pub(crate) above: &'a Scope,
-    /// Scope of the run, or the refusal if it could not be opened.
+    /// Scope of the run, or the refusal if this scope could not be opened.
     pub(crate) run: Result<&'a Scope, &'a NotStarted>,
     pub(crate) controls: &'a Arc<RunControls>,
     pub(crate) background: Option<&'a Arc<SessionBackground>>,

@@ -88,7 +88,8 @@ pub(crate) struct RunningTurn<'a> {
     denials: Vec<Denial>,
     /// Reason why the model ended its last answer.
     finish: FinishReason,
-    /// Receipts of calls that ended but left running work. The outcome lists that work, for every ending of the turn.
+    /// Receipts of calls that ended although some of their work still runs. The outcome of the turn lists that work,
+    /// for every kind of ending.
     leftovers: Vec<Arc<Receipt>>,
     /// Receipt of the stop that ends the turn; set when the stop begins.
     account: Option<Arc<PartReceipt>>,
@@ -200,7 +201,8 @@ async fn run_in_span(
     };
     match turn.steps(&start.input).await {
         Ok(output) => turn.commit(output).await,
-        // Boxed, like all futures that are rarely awaited: a run's task is as large as its largest future.
+        // This future is boxed, like all futures that are rarely awaited, because a run's task is as large as its
+        // largest future.
         Err(interrupt) => Box::pin(turn.end(interrupt)).await,
     }
 }

@@ -16,7 +16,8 @@ use crate::guardrail::{GuardrailStage, GuardrailVerdict};
 use crate::hook::HookEvent;
 use crate::user_code::{self, UserCodeResult};
 
-/// Tokens reserved for the answer of a call without a limit of output tokens: about a page, enough for most answers.
+/// Number of tokens that are reserved for an answer if the call has no limit of output tokens. This is about a page,
+/// enough for most answers.
 pub(super) const ANSWER_TOKENS_RESERVED: u64 = 1024;
 
 impl RunningTurn<'_> {
@@ -66,7 +67,7 @@ impl RunningTurn<'_> {
         self.finish = answer.finish;
         self.pending.push(model.record);
         if self.work.is_stopped() {
-            // The answer was complete before the stop was noticed, so it is logged, but no longer shown.
+            // The answer was complete before the stop was noticed, so the answer is logged, but no longer shown.
             self.engine.acknowledge();
             return Err(TurnInterrupt::Stopped);
         }

@@ -1,4 +1,4 @@
-//! Ends of calls in the log and in the events: exit codes, timeouts, remaining work.
+//! The end of a call in the log and in the events: exit code, timeout and remaining work.
 
 use std::sync::Arc;
 use std::time::Duration;

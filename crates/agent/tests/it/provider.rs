@@ -55,7 +55,7 @@ async fn streamed_call_is_metered_once_and_fits_its_budget() {
     assert!(!turn.usage.estimated);
     assert_eq!(budget.spent_tokens(), turn.usage.total_tokens());
 
-    // Estimate without reported usage: four bytes per token, each byte counted once.
+    // The provider reported no usage, so the usage is estimated: four bytes per token, and each byte is counted once.
     let (turn, _) = writes_a_file(done().without_usage(), None).await;
     assert_eq!(turn.stop_reason, StopReason::Completed, "{:?}", turn.cause);
     assert!(turn.usage.estimated);

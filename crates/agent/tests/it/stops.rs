@@ -77,7 +77,7 @@ async fn stop_in_mid_stream_leaves_nothing_and_the_next_message_works() {
     let json = serde_json::to_value(&receipt.items()[0]).unwrap();
     assert_eq!(json["observed_at"], "stream_chunk");
     assert_eq!(receipt.conversation(), ConversationEffect::Unchanged);
-    // "some words" has ten bytes, counted and marked as an estimate.
+    // "some words" has ten bytes. The usage is estimated from these bytes and marked as an estimate.
     assert_eq!((turn.usage.output_tokens, turn.usage.estimated), (3, true));
     assert_eq!(receipt.usage(), turn.usage);
 

@@ -1,4 +1,5 @@
-//! Tools that change while an agent runs: the declarations that the model receives, and the calls that it may make.
+//! Tools that change while an agent runs: the declarations that the model receives, and the calls that the model may
+//! make.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

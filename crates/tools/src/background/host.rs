@@ -19,13 +19,13 @@ pub const ENDED_WORKS_MAX: usize = 16;
 
 /// The owner of background work: a session, or a [`BackgroundRegistry`].
 pub trait BackgroundHost: Send + Sync + fmt::Debug {
-    /// Scope of background work: a stop of the session covers it, a stop of the turn does not.
+    /// Scope of background work. A stop of the session covers this scope, but a stop of the turn does not.
     fn scope(&self) -> Scope;
 
     /// Creates an id that no other work of the session has or has had.
     fn new_id(&self) -> BackgroundId;
 
-    /// Takes over work that runs from now on in a separate scope below [`BackgroundHost::scope`]. Must not block.
+    /// Takes over work. From now on, the work runs in a separate scope below [`BackgroundHost::scope`]. Must not block.
     fn adopt(&self, work: Arc<BackgroundWork>);
 
     /// All work in the order of its start, including ended work whose output can still be read.
@@ -40,7 +40,7 @@ pub trait BackgroundHost: Send + Sync + fmt::Debug {
 pub struct BackgroundChanges(watch::Sender<u64>);
 
 impl BackgroundChanges {
-    /// Subscribes to the counter. After a change, read the state of all work again.
+    /// Subscribes to the counter. The subscriber should read the state of all work again after each change.
     pub fn subscribe(&self) -> watch::Receiver<u64> {
         self.0.subscribe()
     }

@@ -1,5 +1,5 @@
-//! Background work: commands and tasks that outlive the call that started them, each with an id and its own scope in
-//! the session.
+//! Background work: commands and tasks that continue after the call that started them. Each unit of work has an id and
+//! a separate scope in the session.
 //!
 //! Work is either the processes of a command, which the shell hands over to the session's owner through a
 //! [`BackgroundHost`], or a task: a sub-agent that [`start_task`] runs. The handover of processes loses no output: the

@@ -172,7 +172,7 @@ impl BackgroundWork {
         self.end.get_or_init(|| end).clone()
     }
 
-    /// Waits until no part of the work runs and its output is complete, or until this process no longer watches the
+    /// Waits until no part of the work runs and the output is complete, or until this process no longer watches the
     /// work. In the second case the state is `still_running`.
     ///
     /// # Cancel safety

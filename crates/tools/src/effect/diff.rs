@@ -108,7 +108,7 @@ impl BoundedLines<'_> {
         let is_full =
             self.change.lines.len() >= self.limits.lines_max || self.bytes > self.limits.bytes_max;
         if is_full {
-            // No line is added after a gap, because it would seem to follow the lines before the gap.
+            // No line is added after a gap, because such a line would seem to follow the lines before the gap directly.
             self.bytes = usize::MAX;
             self.change.lines_left_out += 1;
         } else {

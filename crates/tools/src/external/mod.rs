@@ -9,7 +9,7 @@
 //! 1. A call is answered at most once: the answer removes its pending request.
 //! 2. An answer after the end of its call is never delivered, but counted and reported.
 //! 3. A call never waits for space in the queue: if the queue is full, the call gets an error result.
-//! 4. The handler receives a cancellation once, and only for a call that it has taken.
+//! 4. The handler receives a cancellation of a call at most once, and only if the handler has taken the call.
 
 mod call;
 mod pending;

@@ -83,7 +83,7 @@ pub struct ExternalOptions {
     /// forced. False if the handler's protocol has no message for a confirmation. A stopped call then ends immediately,
     /// and its item is `unreachable`.
     pub confirms_cancellation: bool,
-    /// Callback for late answers, on the thread that delivers them. Must not block.
+    /// Callback for late answers. The thread that delivers the answer runs the callback, so it must not block.
     pub on_late_answer: Arc<dyn Fn(LateAnswer) + Send + Sync>,
 }
 
@@ -152,7 +152,7 @@ impl ExternalHandler {
         self.requests.end(request, RequestEnd::Answered(answer))
     }
 
-    /// Confirms the end of a cancelled request: no part of it runs any more.
+    /// Confirms the end of a cancelled request: no part of the request runs any more.
     pub fn confirm_cancelled(&self, request: RequestId) -> Delivery {
         self.requests.end(request, RequestEnd::ConfirmedCancelled)
     }

@@ -198,7 +198,7 @@ mod tests {
 
     use super::*;
 
-    /// A resolved file is replaced by a link to the outside, before or after the check.
+    /// Before or after the check, a resolved file is replaced by a link to a file outside the working directory.
     #[test]
     fn link_that_replaces_a_file_is_not_followed() {
         let outside = tempfile::tempdir().unwrap();

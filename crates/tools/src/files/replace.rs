@@ -102,7 +102,7 @@ impl<'a> TemporaryFile<'a> {
         let own = fs::fstat(&self.file)?;
         if (own.st_uid, own.st_gid) != (like.st_uid, like.st_gid) {
             // Only root can change the owner. If the change fails, the write continues without the set-uid and set-gid
-            // bits, which would grant the new owner's rights.
+            // bits, because these bits would grant the rights of the new owner.
             let owner = Some(fs::Uid::from_raw(like.st_uid));
             let group = Some(fs::Gid::from_raw(like.st_gid));
             if fs::fchown(self.file.as_fd(), owner, group).is_err() {

@@ -103,7 +103,7 @@ pub(super) fn file_tool<T: FileTool>(workspace: &Arc<Workspace>) -> Arc<dyn Tool
         input_schema: schema_of::<T>(),
         effect: T::EFFECT,
         timeout: None,
-        // Two changes of the same file in one step must keep their order.
+        // Only read-only calls run in parallel, because two changes of the same file in one step must keep their order.
         parallel: T::EFFECT == Effect::ReadOnly,
         name_in_rules: None,
     };

@@ -77,8 +77,8 @@ impl Workspace {
         Ok(self)
     }
 
-    /// Excludes these files and folders under every name and link: file tools neither read nor change them. Tools that
-    /// read only names (`list`, `glob`) still show them.
+    /// Excludes these files and folders under every name and link: file tools neither read nor change these files.
+    /// Tools that read only names (`list`, `glob`) still show these names.
     #[must_use]
     pub fn reserve(mut self, paths: impl IntoIterator<Item = PathBuf>) -> Self {
         self.reserved.extend(paths);

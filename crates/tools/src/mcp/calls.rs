@@ -58,7 +58,7 @@ pub(super) struct AnsweredCall {
 pub(super) enum CallAnswer {
     Result(Box<ServerResult>),
     Error(ErrorData),
-    /// The server closed the HTTP response before an answer, and may still run the call.
+    /// The server closed the HTTP response before it sent an answer. The server may still run the call.
     Cut(Arc<str>),
     /// The connection ended before an answer.
     Ended(Arc<ConnectionEnd>),
@@ -207,7 +207,7 @@ impl OpenCalls {
         self.unsent.written().await;
     }
 
-    /// Answers every open call with the end of the connection.
+    /// Ends every open call with the end of the connection as its answer.
     pub(super) fn close(&self, ended: &Arc<ConnectionEnd>) {
         self.refuse(&ended.why);
         let open = std::mem::take(&mut self.table.lock().open);

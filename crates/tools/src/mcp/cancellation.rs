@@ -1,4 +1,4 @@
-//! Cancellation of a call: at most once, and in order.
+//! Cancellation of a call. A cancellation is sent at most once, and after the request of the call.
 //!
 //! Invariants:
 //! 1. `notifications/cancelled` is sent at most once per request, and never for a request that was answered or never
@@ -121,7 +121,7 @@ impl CallCancellation {
         self.unsent.add(sending.boxed());
     }
 
-    /// Records the server's answer, after which no cancellation is sent.
+    /// Records that the server has answered. After that, no cancellation is sent.
     pub(super) fn answered(&self) {
         let mut state = self.state.lock();
         if !matches!(*state, CancelState::Cancelled) {

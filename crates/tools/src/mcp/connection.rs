@@ -271,8 +271,8 @@ impl Drop for SentCall<'_> {
             return answered.conclude();
         }
         self.cancel.request("the call was abandoned");
-        // If the server is ended because of this call, the end of the server ends the call. Its registration stays in
-        // the table until then.
+        // If the server is ended because of this call, the end of the server ends the call. The registration of the
+        // call stays in the table until then.
         if !self.connection.end_unless_used() {
             self.abandon();
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 /// answer. The limit also ends endless output that is not a message.
 pub const MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
 
-/// Maximum size of the body of an HTTP error, in bytes: many times the usual length.
+/// Maximum size of the body of an HTTP error, in bytes: many times the usual size.
 pub(super) const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
 
 /// Maximum length of a server's name, in bytes. A server's name of this length and two underscores leave forty bytes
@@ -44,8 +44,8 @@ pub const CALLS_MAX: usize = 32;
 /// once.
 pub(super) const REQUESTS_OPEN_MAX: usize = 32;
 
-/// Interval at which the latest progress of a call is shown: as often as people can read it, independent of the
-/// server's rate.
+/// Interval at which the latest progress of a call is shown: as often as people can read it, even if the server reports
+/// progress more often.
 pub(super) const PROGRESS_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Number of bytes that are kept from the end of a server's standard error. If the server fails, these bytes show the

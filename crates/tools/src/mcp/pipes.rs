@@ -173,10 +173,10 @@ impl AsyncWrite for ServerInput {
     }
 }
 
-/// The server's standard output, bounded. The output ends at a message that is too long or must not be parsed.
+/// The server's standard output, bounded. If a message is too long or must not be parsed, the output ends.
 pub(super) struct ServerOutput {
     pipe: pipe::Receiver,
-    /// Bytes of the incomplete message, since the last line feed.
+    /// Bytes since the last line feed, which belong to an incomplete message.
     message: Vec<u8>,
     loss: ConnectionLoss,
 }

@@ -21,7 +21,8 @@ use crate::command::{RunningCommand, exit_text, read_to_end};
 /// Time limit of the wait for the exit of a server whose output has ended.
 const EXIT_WAIT: Duration = Duration::from_millis(100);
 
-/// Time limit for reading the last output after the exit. Only a remaining child process of the server can delay it.
+/// Time limit for reading the last output after the exit. Only a child process of the server that still runs can delay
+/// the read.
 const READ_WAIT: Duration = Duration::from_millis(500);
 
 pub(super) struct ServerProcess {
@@ -125,7 +126,7 @@ impl ServerProcess {
     }
 }
 
-/// Reads all output, because a full pipe would block the server, and keeps the end of it.
+/// Reads all output, because a full pipe would block the server. Keeps the end of the output.
 async fn read(reader: OutputReader, into: Arc<Mutex<Vec<u8>>>) {
     let keep = |piece: &[u8]| {
         let mut stderr = into.lock();

@@ -205,7 +205,7 @@ async fn end(
         }
     }
     if process.is_none() {
-        // The server outlives the connection, and may still run the calls.
+        // The server still runs after the end of the connection, and may still run the calls.
         drop(timeout(CLOSE_WAIT, calls.cancel_all(&ended.why)).await);
     }
     if let Some(mut service) = service {

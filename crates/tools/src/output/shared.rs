@@ -13,7 +13,7 @@ use super::bounded::snapshot::OutputPiece;
 #[derive(Debug)]
 pub(crate) struct SharedOutput {
     output: Mutex<BoundedOutput>,
-    /// Held while a piece is written, so that pieces reach the file in their order.
+    /// This lock is held while a piece is written, so that the pieces reach the file in their order.
     writing: Mutex<()>,
 }
 

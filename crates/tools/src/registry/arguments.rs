@@ -19,7 +19,7 @@ const NAME_CHARS_MAX: usize = 64;
 /// URL of the schema. The schema needs a URL because it may refer to its own parts.
 const SCHEMA_URL: &str = "allstop:/arguments";
 
-/// A compiled schema: compiled once per tool, because every call is validated.
+/// A compiled schema. Each schema is compiled only once per tool, because every call is validated.
 pub(crate) struct ArgumentCheck {
     schemas: Schemas,
     root: SchemaIndex,

@@ -51,7 +51,7 @@ impl RunningTurn<'_> {
         self.run_group(group).await
     }
 
-    /// Runs calls in parallel. Their starts are durable before the first call runs.
+    /// Runs calls in parallel. The starts of all these calls are in the log before the first call runs.
     async fn run_group(&mut self, group: Vec<AdmittedCall>) -> Result<(), TurnInterrupt> {
         if group.is_empty() {
             return Ok(());

@@ -107,7 +107,8 @@ async fn ended(
         Ok(output) if scope.is_stopped() => {
             let receipt = Box::pin(account_of_call(scope, turn)).await;
             if receipt.items().iter().all(ended_by_itself) {
-                // The work did not notice the stop and finished before it was forced, so the output is a normal result.
+                // The work did not notice the stop and finished before force was used, so the output is a normal
+                // result.
                 ToolCallEnd::Returned(output)
             } else {
                 ToolCallEnd::StoppedAlone(receipt, Some(output))
@@ -146,7 +147,8 @@ async fn account_of_call(scope: &Scope, turn: &Scope) -> Arc<Receipt> {
         return std::future::pending().await;
     }
     match scope.account(Extent::Call, Vec::new()) {
-        // Boxed, because few calls are stopped alone but every running call would reserve the space.
+        // The future is boxed, because few calls are stopped alone. Without the box, every running call would reserve
+        // space for this future.
         Some(account) => Box::pin(async move { account.receipt().await }).await,
         // A token fires only after a stop was accepted.
         None => std::future::pending().await,

@@ -9,7 +9,7 @@ use crate::hook::{self, HookCx, HookEvent, HookResult};
 use crate::outcome::TurnOutcome;
 
 /// Calls the hooks in a separate scope, because the scope of the turn is closed. A stop during the hooks has a separate
-/// receipt, and no further hook starts after it.
+/// receipt. After such a stop, no further hook starts.
 pub(super) async fn call_end_hooks(cx: TurnCx<'_>, history: &RunHistory, outcome: &TurnOutcome) {
     let Ok(run) = cx.run else { return };
     let event = HookEvent::TurnEnd {

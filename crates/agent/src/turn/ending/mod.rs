@@ -220,7 +220,7 @@ impl RunningTurn<'_> {
     }
 }
 
-/// Policy for the part of the turn that stays after the stop.
+/// Policy that determines which part of the turn stays in the conversation after the stop.
 fn stop_policy(cx: TurnCx<'_>, cause: &Cause) -> StopPolicy {
     let policy = cx.controls.stop_policy(cause);
     policy.unwrap_or(cx.parts.settings.stop_policy)

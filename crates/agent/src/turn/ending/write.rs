@@ -10,16 +10,18 @@ use crate::error::TurnError;
 use crate::history::RunHistory;
 
 /// Time limit for the ending of a stopped turn. A store that blocks longer must not block the process: the next start
-/// finds the turn open and ends it.
+/// of the session finds the turn open and ends the turn.
 ///
-/// Well below [`allstop_scope::FORCE_MAX`], so that the timeout is still reported after a tool had to be killed.
+/// The limit is well below [`allstop_scope::FORCE_MAX`], so that the timeout is still reported if a tool also had to be
+/// killed.
 const ENDING_WRITE_MAX: Duration = Duration::from_millis(800);
 
 /// Reason why an ending is not confirmed.
 pub(super) enum NotWritten {
     /// The store returned an error.
     Failed(SessionError),
-    /// The store has not answered: the ending may still be written. The session settles the append before the next one.
+    /// The store has not answered: the ending may still be written. The session settles this append before the next
+    /// append.
     NoAnswer,
 }
 

@@ -38,7 +38,7 @@ pub(super) struct CompletedAnswer {
 struct AnswerBudget {
     budget: Option<Arc<Budget>>,
     tokens: u64,
-    /// Released when the call is settled with its real usage.
+    /// Further reserved tokens. They are released when the real usage of the call is known.
     more: Vec<Reservation>,
 }
 
@@ -166,7 +166,7 @@ impl RunningTurn<'_> {
             loop {
                 let progressed = tokio::select! {
                     biased;
-                    // Polled first, so that data that arrives after a stop is not taken.
+                    // The interrupt is polled first, so that data that arrives after a stop is not taken.
                     interrupt = &mut interrupted => break Err(interrupt),
                     progressed = receiving.next() => progressed,
                 };
