@@ -1,4 +1,5 @@
-//! Messages in a cluster: any node stores them. A wake-up, stored before the message, finds a worker.
+//! Messages in a cluster. Every node can store a message. It first stores a wake-up, through which a worker finds the
+//! task.
 
 use std::sync::Arc;
 
@@ -18,7 +19,7 @@ use crate::task_stream::TaskStream;
 
 const CONTEXT_PREFIX: &str = "context/";
 
-/// Id of the task that a message starts. The same message of the same owner starts the same task on every node.
+/// Id of the task that a message starts. If an owner sends a message to several nodes, all of them compute the same id.
 fn task_of(owner: &str, message: &MessageId) -> TaskId {
     let mut hash = Sha256::new();
     hash.update(u64::try_from(owner.len()).unwrap_or(u64::MAX).to_be_bytes());
@@ -107,7 +108,8 @@ impl TaskManager {
                     let (version, task) = self.inner.stored(id).await?;
                     if let FollowUpDecision::IsRepeated = check_follow_up(&task, &request)? {
                         if task.awaits_execution {
-                            // The first wake-up may have come long before the record.
+                            // The node stored the first wake-up before the record, perhaps long before, so it may be
+                            // gone.
                             let woken = node.wake_for(id, version, self.inner.now()).await;
                             woken.map_err(TaskStoreError::from)?;
                         }
@@ -122,7 +124,8 @@ impl TaskManager {
                 }
             };
             let is_new = before.is_none();
-            // No client can name a new context before the answer, so its claim need not come first.
+            // A client learns the id of a new context only from the answer, so the claim can run in parallel to the
+            // append.
             let claimed = async {
                 match &own_context {
                     Some(context) => node.claim_context(context, &request.owner).await,
@@ -135,7 +138,7 @@ impl TaskManager {
             match stored {
                 Ok((version, task)) => {
                     node.index_now(version, &task).await.unwrap_or_else(|error| {
-                        // The worker of the task also writes the entry.
+                        // The worker that runs the task writes the entry later.
                         tracing::debug!(%error, task = %id, "the entry of a task is written later");
                     });
                     let log = Arc::clone(&self.inner.log);
@@ -150,14 +153,15 @@ impl TaskManager {
                 Err(TaskStoreError::Fenced(_)) if is_new => {
                     return self.first_of(node, id, &request).await;
                 }
-                // The task has changed since the read: the decision is repeated.
+                // The task has changed since the read: decide again.
                 Err(TaskStoreError::Fenced(_) | TaskStoreError::Illegal { .. }) => {}
                 Err(error) => return Err(error.into()),
             }
         }
     }
 
-    /// Answers a new task whose id is taken already: the same message has created the task.
+    /// Answers a request for a new task if the id of the task exists already: an earlier copy of the message has
+    /// created the task.
     async fn first_of(
         &self,
         node: &ClusterNode,
@@ -166,7 +170,7 @@ impl TaskManager {
     ) -> Result<AcceptedTask, ExecuteError> {
         let task = self.get_with_replies(&id).await?;
         debug_assert!(task.owner == request.owner, "ids are hashes");
-        // The node of the first request may have ended before its claim of the context.
+        // The node that created the task may have ended before it claimed the context.
         node.claim_context(&task.context_id, &task.owner).await?;
         self.repeated(id).await
     }
@@ -198,8 +202,8 @@ impl TaskManager {
         stored.await.unwrap_or(Err(TaskStoreError::Indeterminate))?;
         let record = stream.version();
         if record != awaited || began.elapsed() > max / 2 {
-            // A late receipt may have taken the record number of the first wake-up, or this wake-up was delivered too
-            // early again and again.
+            // A late receipt may have taken the record number that the first wake-up announces. Or the append was slow,
+            // and the first wake-up was delivered before the record too often.
             node.wake_for(id, record, self.inner.now()).await?;
         }
         let task = stream.task().ok_or(TaskStoreError::NoAnswer)?;
@@ -229,7 +233,8 @@ impl ClusterNode {
                 .put(&key, owner.as_bytes().to_vec(), Some(0), None);
             match put.await {
                 Ok(_) => return Ok(()),
-                // The next read shows the owner. If that answer is old, the read after it does.
+                // Another node was faster. The loop reads the owner again, until the read is no longer older than this
+                // conflict.
                 Err(PutError::Conflict) => tokio::task::yield_now().await,
                 Err(PutError::Unknown(error) | PutError::Failed(error)) => {
                     return Err(failed(error));

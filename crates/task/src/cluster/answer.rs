@@ -14,7 +14,7 @@ use super::node::ClusterNode;
 use super::owner_question::{AttendReply, OwnerQuestion};
 use crate::manager::ManagerInner;
 
-/// Longest time that an answer waits until an execution has read the records of other processes.
+/// Longest time that an answer waits until the execution has read records of other processes.
 const OBSERVED_MAX: Duration = Duration::from_secs(2);
 
 /// Number of questions that are answered at the same time.
@@ -48,7 +48,7 @@ impl ManagerInner {
                 if let Some(cause) = stop
                     && let Some(execution) = self.execution_here(&task)
                 {
-                    // The end of the execution contains the receipt; its engine waits for it.
+                    // The engine waits for the receipt of the stop, and writes it with the end of the execution.
                     drop(execution.stop(cause));
                 }
                 let attended = self.attend_to_question(node, &task).await;
@@ -81,7 +81,7 @@ impl ManagerInner {
     ) -> AttendReply {
         let execution = match self.execution_here(task) {
             Some(execution) => execution,
-            // A question brings no permit for an execution. The worker that asks has one.
+            // A question comes without a permit for an execution; the worker that asks has the permit.
             None => match self
                 .attend(node, task, Version(0), ClaimCapacity::None)
                 .await
@@ -93,7 +93,7 @@ impl ManagerInner {
                 _ => return AttendReply::Nothing,
             },
         };
-        // If the execution finds a stop request, the request stops it.
+        // This read finds a stop request in the log, and the request stops the execution.
         let _looked = timeout(OBSERVED_MAX, execution.look()).await;
         if execution.is_stopping() || execution.is_ending() {
             AttendReply::Observed

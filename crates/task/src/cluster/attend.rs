@@ -1,4 +1,5 @@
-//! The next step of a worker for a task: first decided without a runtime, then executed.
+//! The next step of a worker for a task: a function decides the step without a runtime, and then the worker executes
+//! it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +16,11 @@ use crate::manager::ManagerInner;
 use crate::model::Task;
 use crate::task_stream::read_task;
 
-/// Pause before the next attempt if nothing indicates the duration of the obstacle.
+/// Pause before the next attempt if the duration of the obstacle is unknown.
 pub(super) const ATTEND_PAUSE: Duration = Duration::from_secs(1);
 
-/// Maximum number of consecutive reads: leases can end, and answers can change while they are read.
+/// Maximum number of consecutive reads of a task. A repeated read is needed if the state of a lease changes after the
+/// read.
 const LOOKS_MAX: u32 = 4;
 
 /// Next step of a worker for a task.
@@ -26,17 +28,17 @@ const LOOKS_MAX: u32 = 4;
 pub(super) enum WorkerStep {
     /// The task needs no worker.
     Done,
-    /// The record of the wake-up is not stored yet, or will never be.
+    /// The record that the wake-up announces is not stored yet, and perhaps never will be.
     AwaitRecord,
-    /// Claim the task, or ask its execution here to read new records.
+    /// Claim the task. If the task has an execution in this process, ask that execution to read new records.
     Claim,
-    /// The owner may no longer exist: end its lease first.
+    /// The owner may no longer exist: end the lease of the owner first.
     EndLease { owner: WorkerId, revision: u64 },
     /// The owner has a lease: ask the owner to attend to the task.
     Ask { owner: WorkerId, left: Duration },
 }
 
-/// Decides about a task as it was read, for a wake-up about record `awaited`.
+/// Decides the next step for a task as it was read. The wake-up announces the record `awaited`.
 pub(super) fn next_step(
     task: Option<&Task>,
     version: Version,
@@ -80,24 +82,24 @@ pub(super) enum ClaimCapacity {
 /// Result of attending to a task.
 #[derive(Debug)]
 pub(super) enum StepResult {
-    /// The task needs no worker. Contains the task, if it exists.
+    /// The task needs no worker. Contains the task, if the task exists.
     Done(Option<(Version, Arc<Task>)>),
     /// The task has an execution in this process.
     Here(Arc<Execution>),
     /// A worker should attend to the task again after this time.
     Later(Duration),
-    /// The task is to run, but this worker has no free permit.
+    /// The task should run, but this worker has no free permit.
     AwaitCapacity,
     /// The owner has reached the limit of running tasks.
     AwaitSlot,
-    /// The record of the wake-up is not stored.
+    /// The record that the wake-up announces is not stored.
     AwaitRecord,
-    /// The task has ended too many processes.
+    /// The executions of the task have ended too many worker processes.
     GiveUp(Version, Arc<Task>),
 }
 
 impl ManagerInner {
-    /// Performs the next step that this worker can take for a task.
+    /// Performs the next step of this worker for a task.
     pub(super) async fn attend(
         self: &Arc<Self>,
         node: &ClusterNode,
@@ -138,8 +140,9 @@ impl ManagerInner {
                         Some(AttendReply::Observed | AttendReply::Runs) if task.is_executing => {
                             Ok(StepResult::Later(left))
                         }
-                        // The owner runs nothing of the task, so the first append decides who gets it. A missing answer
-                        // would not prove that.
+                        // The owner answered that it runs nothing of the task, so this worker may claim the task. If
+                        // several workers claim it, the first append wins. A missing answer would not prove that the
+                        // owner runs nothing.
                         Some(AttendReply::Nothing) if !task.is_executing => {
                             self.claim(node, me, version, task, capacity).await
                         }
@@ -166,7 +169,7 @@ impl ManagerInner {
         if task.is_executing && task.take_overs >= node.options.take_overs_max {
             return Ok(StepResult::GiveUp(version, Arc::clone(task)));
         }
-        // A task that only has to be stopped needs no permit and no slot.
+        // A task that must only be stopped needs no permit and no slot.
         if task.stop_requested.is_none() {
             if capacity == ClaimCapacity::None {
                 return Ok(StepResult::AwaitCapacity);

@@ -1,4 +1,4 @@
-//! Requests of clients. Each request runs to its end, whether or not its client waits for the answer.
+//! Requests of clients. Each request continues until it is complete, even if its client no longer waits for the answer.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use tokio_util::task::TaskTracker;
 
 use crate::error::ExecuteError;
 
-/// Maximum number of messages that are stored at the same time. If the store does not answer, each message waits for
-/// its timeout and occupies memory.
+/// Maximum number of messages that are stored at the same time. If the store does not answer, each message occupies
+/// memory until its timeout.
 const MESSAGES_MAX: usize = 1_024;
 
 /// Client requests in progress on a node.
 ///
-/// Stops have no limit: they are small, a timeout ends each of them, and a stop must not wait for a permit.
+/// Stops have no limit, for two reasons: a stop is small and has a timeout, and it must not wait for a permit.
 #[derive(Debug)]
 pub(crate) struct ClientRequests {
     scope: Scope,
@@ -33,13 +33,14 @@ impl ClientRequests {
         }
     }
 
-    /// Acquires the permit of a message, for as long as the message is being stored.
+    /// Acquires a permit for one message. The caller holds the permit while it stores the message.
     pub(crate) fn acquire_permit(&self) -> Result<OwnedSemaphorePermit, ExecuteError> {
         let permit = Arc::clone(&self.permits).try_acquire_owned();
         permit.map_err(|_full| ExecuteError::Full("too many messages are being stored"))
     }
 
-    /// Runs a request as work of the node. `None` if the node ends first; the request may then have taken effect.
+    /// Runs a request as work of the node. `None` if the node ends before the request is complete; the request may then
+    /// have taken effect.
     ///
     /// # Cancel safety
     /// Dropping the future does not end the request.

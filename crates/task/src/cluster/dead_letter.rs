@@ -1,4 +1,4 @@
-//! Dead letters: tasks that ended too many workers, and unreadable wake-ups.
+//! Dead letters: tasks whose executions ended too many worker processes, and unreadable wake-ups.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ const DEAD_PREFIX: &str = "dead/";
 /// A task or wake-up that was set aside, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeadLetter {
-    /// Id of the task. For an unreadable wake-up, its first characters.
+    /// Id of the task. If the wake-up is unreadable: the first characters of the wake-up.
     pub task: TaskId,
     /// Principal of the task, if it can be read.
     pub owner: Option<Arc<str>>,
@@ -28,8 +28,8 @@ pub struct DeadLetter {
 }
 
 impl ClusterNode {
-    /// Sets a task or wake-up aside. A second letter changes nothing, unless the first is from a worker that could not
-    /// read the task, and the second is from a worker that could.
+    /// Stores a dead letter for a task or a wake-up. A second letter for the same task replaces the first only in one
+    /// case: the worker of the first could not read the task, and the worker of the second could.
     pub(super) async fn set_aside(&self, letter: &DeadLetter) -> Result<(), LogError> {
         let key = format!("{DEAD_PREFIX}{}", letter.task);
         let value = serde_json::to_vec(letter).unwrap_or_default();
@@ -66,7 +66,7 @@ impl ClusterNode {
             .collect())
     }
 
-    /// Notes the new task that repeats the work. The letter expires after a day.
+    /// Adds the id of the new task to the letter. The letter then expires after a day.
     pub(crate) async fn note_again(
         &self,
         letter: &DeadLetter,

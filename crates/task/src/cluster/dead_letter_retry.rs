@@ -1,4 +1,5 @@
-//! Tasks that have ended too many workers. A worker gives them up, and a client can request to repeat their work.
+//! Tasks whose executions have ended too many worker processes. A worker gives such a task up. A client can then
+//! request a new task that repeats the work.
 
 use std::sync::Arc;
 
@@ -19,8 +20,8 @@ pub enum DeadLetterRetryError {
     /// No dead letter has this id.
     #[error("dead letter `{0}` not found")]
     NotSetAside(TaskId),
-    /// This worker cannot read the task and has set it aside. A worker that can read the task takes it without a
-    /// request.
+    /// This worker cannot read the task and has stored a dead letter for it. A worker that can read the task takes the
+    /// task without a request.
     #[error("the task `{0}` cannot be read; a worker of a newer version may run it")]
     Unreadable(TaskId),
     /// A worker still runs the task.
@@ -32,12 +33,12 @@ pub enum DeadLetterRetryError {
 }
 
 impl TaskManager {
-    /// Starts a new task with the last message of a task that was given up, in the same context and for the same owner.
-    /// A second call returns the same new task, because the id of the new message is derived from the id of the old
-    /// task.
+    /// Starts a new task with the last message of a task that was given up. The context and the owner stay the same. A
+    /// second call returns the task of the first call, because the id of the new message is derived from the id of the
+    /// old task.
     ///
     /// # Cancel safety
-    /// A dropped call may have started the new task.
+    /// If the call is dropped, it may nevertheless have started the new task.
     pub async fn retry_dead_letter(&self, id: &TaskId) -> Result<TaskId, DeadLetterRetryError> {
         let letters = self.dead_letters().await.map_err(ExecuteError::from)?;
         let letter = letters.into_iter().find(|letter| letter.task == *id);
@@ -75,7 +76,7 @@ impl TaskManager {
 }
 
 impl ManagerInner {
-    /// Fails a task whose executions have ended too many workers.
+    /// Fails a task whose executions have ended too many worker processes.
     pub(super) async fn give_up(
         &self,
         node: &ClusterNode,
@@ -94,7 +95,7 @@ impl ManagerInner {
             at: now,
             again_as: None,
         };
-        // Written first, because workers do not attend to a task after its end.
+        // The letter is written before the end of the task: after the end, no worker would write the letter.
         node.set_aside(&letter).await?;
         let mut stream = TaskStream::after(Arc::clone(&self.log), version, task);
         let end = crashed(reason.into(), Some(task.epoch), now);

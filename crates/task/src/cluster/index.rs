@@ -1,4 +1,5 @@
-//! The index of tasks, by owner, for lists. Each task has one entry, which follows its records.
+//! The index of tasks for lists, sorted by owner. Each task has one entry, which nodes update after changes of the
+//! task.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -19,13 +20,14 @@ use crate::model::Task;
 
 const INDEX_PREFIX: &str = "task/";
 
-/// Time in which changes of one task are combined into one entry. Lists may lag by this time.
+/// Time in which several changes of one task are combined into one write of its entry. Lists can be outdated by this
+/// time.
 const INDEX_DELAY: Duration = Duration::from_millis(200);
 
-/// Longest owner name, in bytes, that keys contain without a hash.
+/// Maximum length of an owner's name, in bytes, for which keys contain the name itself. A longer name is hashed.
 const OWNER_BYTES_MAX: usize = 128;
 
-/// Number of entries that are written at the same time.
+/// Maximum number of entries that are written at the same time.
 const WRITES_MAX: usize = 16;
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -34,14 +36,15 @@ struct IndexEntry {
     task: TaskSummary,
 }
 
-/// Tasks with outdated entries. Each task is in the map at most once, so the tasks of this node bound the map.
+/// Tasks with outdated entries. The map contains each task at most once, so its size is at most the number of this
+/// node's tasks.
 #[derive(Debug, Default)]
 pub(super) struct IndexWriter {
     changed: Mutex<HashMap<TaskId, IndexEntry>>,
     has_changed: Notify,
 }
 
-/// Writes the entry of a task, unless a later entry is stored.
+/// Writes the entry of a task, unless the index contains a later entry.
 async fn write(link: &dyn ClusterLink, entry: &IndexEntry) -> Result<(), LogError> {
     let key = format!(
         "{}{}",
@@ -66,13 +69,13 @@ async fn write(link: &dyn ClusterLink, entry: &IndexEntry) -> Result<(), LogErro
     }
 }
 
-/// Prefix of an owner's keys. Owners may contain any characters, and one owner may be the beginning of another. A long
-/// owner is hashed, because stores limit the length of keys.
+/// Prefix of an owner's keys. The prefix encodes the name, because a name may contain any characters, and may be the
+/// beginning of another name. A long name is hashed, because stores limit the length of keys.
 pub(super) fn owner_prefix(kind: &str, owner: &str) -> String {
     if owner.len() <= OWNER_BYTES_MAX {
         format!("{kind}{}/", hex(owner.as_bytes()))
     } else {
-        // No hexadecimal text starts with this prefix.
+        // A short name is encoded in hexadecimal, so it cannot start with `sha256-`.
         format!("{kind}sha256-{}/", hex(&Sha256::digest(owner)))
     }
 }
@@ -84,7 +87,7 @@ fn hex(bytes: &[u8]) -> String {
 }
 
 impl ClusterNode {
-    /// Notes a change of a task for its entry.
+    /// Notes that the entry of a task is outdated.
     pub(crate) fn note(&self, version: Version, task: &Task) {
         let entry = entry_of(version, task);
         self.index.changed.lock().insert(task.id.clone(), entry);
@@ -107,10 +110,11 @@ impl ClusterNode {
         }
     }
 
-    /// Writes the entries of changed tasks now. Returns false if some entries could not be written.
+    /// Writes the entries of changed tasks now. Returns false if at least one entry could not be written.
     ///
     /// # Cancel safety
-    /// A dropped call leaves entries unwritten until the tasks change again.
+    /// If the call is dropped, it does not write the remaining entries. An entry is then outdated until its task
+    /// changes again.
     pub(crate) async fn flush_index(&self) -> bool {
         let changed = std::mem::take(&mut *self.index.changed.lock());
         let failed = stream::iter(changed.into_values())
@@ -133,7 +137,8 @@ impl ClusterNode {
         false
     }
 
-    /// Returns a page of a list. Reads all entries of the owner, or of all owners.
+    /// Returns a page of a list. Reads all entries of the owner. If the filter has no owner, reads the entries of all
+    /// owners.
     pub(crate) async fn list(
         &self,
         filter: &ListFilter,

@@ -1,5 +1,5 @@
-//! Receipts of executions that this worker has lost. Each receipt is written as soon as the log accepts it, before or
-//! after the end of its task.
+//! Receipts of executions that this worker has lost with its lease. The worker writes each receipt to the log of the
+//! task as soon as the log accepts it. The task may have ended before.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,8 +15,8 @@ use crate::error::TaskStoreError;
 use crate::model::{IllegalTaskRecord, TaskRecord};
 use crate::task_stream::{TaskStream, read_task};
 
-/// Maximum number of kept receipts. A worker with the default concurrency loses 16 with a lease; this limit is a few
-/// megabytes.
+/// Maximum number of kept receipts. A worker with the default concurrency loses at most 16 executions with a lease.
+/// 1,024 receipts need a few megabytes.
 const KEPT_MAX: usize = 1_024;
 
 /// Pause after a failed write.
@@ -30,7 +30,8 @@ pub(crate) struct LateReceipts {
 }
 
 impl LateReceipts {
-    /// Keeps a late receipt of this task until it is written. Beyond the limit the oldest receipt is dropped.
+    /// Keeps a late receipt of this task until the receipt is written. If there are too many receipts, the oldest one
+    /// is dropped.
     pub(crate) fn keep(&self, task: &TaskId, late: TaskRecord) {
         let mut kept = self.kept.lock();
         kept.push_back((task.clone(), late));
@@ -50,15 +51,15 @@ impl LateReceipts {
         self.kept.lock().pop_front()
     }
 
-    /// Writes the kept receipts for as long as the future is polled. `on_written` gets each stream after its receipt is
-    /// written.
+    /// Writes the kept receipts for as long as the future is polled. Calls `on_written` with the stream of a task after
+    /// the receipt of this task is written.
     pub(super) async fn write(&self, log: &Arc<dyn Log>, on_written: impl Fn(&TaskStream)) -> ! {
         loop {
             self.has_grown.notified().await;
             while let Some((id, late)) = self.next() {
                 match write(log, &id, &late).await {
                     Ok(stream) => stream.iter().for_each(&on_written),
-                    // An earlier write was in doubt, and has stored the receipt.
+                    // An earlier attempt with an unknown outcome has stored the receipt.
                     Err(TaskStoreError::Illegal {
                         source: IllegalTaskRecord::NoReceiptAwaited(_),
                         ..

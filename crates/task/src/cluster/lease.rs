@@ -1,9 +1,10 @@
-//! Leases of workers, decided without a runtime, for the holder and for the observers.
+//! Leases of workers: decisions of the holder and of the observers, without a runtime.
 //!
-//! The holder counts from the moment before it *sent* the last confirmed renewal. It stops its work early enough that
-//! nothing of the work runs after the length of the lease. An observer counts from the moment at which it has *seen* a
-//! renewal, which is later, on its own monotonic clock. After the length of the lease the observer may end the lease.
-//! The observer replaces the renewal that it saw. This fails if the holder has renewed in between.
+//! The holder measures the lease from the moment before it *sent* the last confirmed renewal. The holder stops its work
+//! so early that none of the work still runs when the lease expires. An observer measures from the moment at which it
+//! *saw* a renewal, which is later. Each of them uses its own monotonic clock. When the lease has expired, an observer
+//! may end it: the observer replaces the renewal that it saw. The replacement fails if the holder has renewed the lease
+//! in the meantime.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,15 +17,15 @@ use tokio::time::Instant;
 /// Prefix of the keys of leases.
 pub(super) const LEASE_PREFIX: &str = "worker/";
 
-/// Number of renewals within the length of a lease.
+/// Number of renewals within the length of one lease.
 const RENEWALS: u32 = 8;
 
-/// A worker as described by its lease.
+/// Description of a worker, as stored in its lease.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct WorkerInfo {
     /// Id of the worker.
     pub id: WorkerId,
-    /// Name for people: host and process.
+    /// Name for people: host name and process id.
     pub name: Arc<str>,
     /// Length of the lease, in milliseconds.
     pub lease_ms: u64,
@@ -45,8 +46,8 @@ pub struct WorkerInfo {
 #[serde(tag = "lease", rename_all = "snake_case")]
 pub(super) enum LeaseEntry {
     Held(WorkerInfo),
-    /// The worker has returned the lease, or another worker has ended it. An ended lease never returns: its worker gets
-    /// a new id.
+    /// The worker has returned the lease, or another worker has ended it. An ended lease cannot be renewed: its worker
+    /// continues with a new id.
     Ended,
 }
 
@@ -61,7 +62,7 @@ pub(super) struct LeaseTimes {
     pub length: Duration,
     /// Time that the work of a worker needs to stop.
     pub stopping: Duration,
-    /// Time between the end of the work and the end of the lease.
+    /// Reserve between the end of the work and the expiry of the lease.
     pub margin: Duration,
 }
 
@@ -85,12 +86,12 @@ impl LeaseTimes {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct OwnLease {
     pub worker: WorkerId,
-    /// Moment before the last confirmed renewal was sent.
+    /// The moment before the worker sent the last confirmed renewal.
     pub sent_at: Instant,
 }
 
 impl OwnLease {
-    /// Moment at which the work is stopped, unless the lease is renewed before.
+    /// Moment at which the work is stopped, unless a renewal is confirmed before.
     pub(super) fn stop_at(&self, times: LeaseTimes) -> Instant {
         self.sent_at + times.stop_after()
     }
@@ -104,14 +105,14 @@ impl OwnLease {
 /// State of another worker's lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LeaseState {
-    /// The last read found no lease. Ending it succeeds only if the store has none either.
+    /// The last read found no lease. The lease can be ended only if the store has no lease for this worker either.
     Absent,
-    /// The holder renews, or the length has not passed yet.
+    /// The holder renews the lease, or the lease has not expired yet.
     Held {
-        /// Time until the lease is overdue without a further renewal.
+        /// Time until the lease expires if no renewal follows.
         left: Duration,
     },
-    /// The length has passed since this renewal was seen.
+    /// The lease has expired: its length has passed since the observer saw this renewal.
     Overdue {
         /// Revision of the renewal.
         revision: u64,
@@ -120,7 +121,7 @@ pub(super) enum LeaseState {
     Ended,
 }
 
-/// Leases as seen by this process.
+/// Leases of other workers, with the moments at which this process saw their renewals.
 #[derive(Debug)]
 pub(super) struct LeaseWatch {
     length: Duration,
@@ -137,12 +138,12 @@ enum SeenLease {
     Ended,
 }
 
-/// A lease as it was read.
+/// A lease as read from the store.
 #[derive(Debug)]
 pub(super) struct ReadLease {
     pub worker: WorkerId,
     pub revision: u64,
-    /// Length of the lease as counted by its holder. `None` if the lease has ended.
+    /// Length of the lease, as stored by its holder. `None` if the lease has ended.
     pub length: Option<Duration>,
 }
 
@@ -154,7 +155,7 @@ impl LeaseWatch {
         }
     }
 
-    /// Notes all leases as they were read. `at` is a moment after the read.
+    /// Updates the watch with all leases of one read. `at` is a moment after the read.
     pub(super) fn read(&mut self, leases: impl IntoIterator<Item = ReadLease>, at: Instant) {
         let mut before = std::mem::take(&mut self.seen);
         for ReadLease {
@@ -165,7 +166,7 @@ impl LeaseWatch {
         {
             let seen = match (before.remove(&worker), length) {
                 (Some(SeenLease::Ended), _) | (_, None) => SeenLease::Ended,
-                // An older revision comes from an older answer.
+                // The read returned an older revision than an earlier read.
                 (
                     Some(
                         held @ SeenLease::Held {
@@ -177,7 +178,7 @@ impl LeaseWatch {
                 (_, Some(length)) => SeenLease::Held {
                     revision,
                     since: at,
-                    // Workers with other settings may share the cluster for a while.
+                    // Workers with different settings may share the cluster for a while, so the longer length applies.
                     length: length.max(self.length),
                 },
             };
@@ -185,7 +186,7 @@ impl LeaseWatch {
         }
     }
 
-    /// Leases whose time has passed.
+    /// Leases that have expired.
     pub(super) fn overdue(&self, now: Instant) -> Vec<(WorkerId, u64)> {
         let overdue = self
             .seen
@@ -264,7 +265,7 @@ mod tests {
             worker: worker(),
             sent_at,
         };
-        // The fastest observer sees the renewal at the moment at which it is sent.
+        // The fastest possible observer sees a renewal at the moment at which the holder sends it.
         let mut watch = LeaseWatch::new(LENGTH);
         watch.read(held(7), sent_at);
         let stop_at = lease.stop_at(times);

@@ -1,5 +1,5 @@
-//! The lease of this worker, and the leases of others. The keeper renews the own lease, stops the work when it is lost,
-//! and gets a new one. It watches the leases of other workers.
+//! The keeper of leases. It renews the lease of this worker. If the lease is lost, the keeper stops the work and gets a
+//! new lease. It also ends expired leases of other workers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,20 +16,20 @@ use super::link::PutError;
 use super::node::{ClusterNode, ENDED_TTL, RETRY_EVERY};
 use crate::manager::ManagerInner;
 
-/// Number of unanswered renewals that are remembered. A lease has at most this many: it lasts eight renewals, at the
-/// pause after a failure.
+/// Maximum number of unconfirmed renewals that are remembered. A valid lease never has more unconfirmed renewals,
+/// because each failed renewal is followed by a pause.
 const UNCONFIRMED_MAX: u64 = 1_024;
 
-/// Pause after a renewal that conflicts with another renewal in progress.
+/// Pause after the store refused a renewal because of a conflict with an earlier renewal of this worker.
 const LATE_ANSWER: Duration = Duration::from_millis(50);
 
-/// Longest wait for the answer when a lease is returned.
+/// Longest time that a closing worker waits until the store confirms the return of its lease.
 const GIVEN_BACK_MAX: Duration = Duration::from_secs(2);
 
-/// Time for work to end by force after its lease has expired.
+/// Minimum time that forced work gets to end. It also applies if the lease has already expired.
 const FORCED_MAX: Duration = Duration::from_millis(200);
 
-/// Interval of the checks for remaining work after the loss of a lease.
+/// Interval of the checks whether work still runs after the loss of a lease.
 const STOP_CHECK_EVERY: Duration = Duration::from_millis(20);
 
 impl ManagerInner {
@@ -50,7 +50,7 @@ impl ManagerInner {
             }
             self.lose_lease(node, &id).await;
             if !*is_closing.borrow() {
-                // Not at once: the cause of the failure may last.
+                // The pause avoids a busy loop: the cause of the failure may persist.
                 let _closing = timeout(RETRY_EVERY, is_closing.wait_for(|is| *is)).await;
             }
         }
@@ -82,7 +82,8 @@ impl ManagerInner {
                 None => sent_at + node.times.length,
             };
             let value = serde_json::to_vec(&LeaseEntry::Held(info.clone())).unwrap_or_default();
-            // Without this limit the map grows for as long as there is neither a store nor a lease.
+            // Without this limit, the map would grow for as long as the store does not answer and this worker has no
+            // lease.
             unconfirmed.retain(|renewal, _| renewal + UNCONFIRMED_MAX > info.renewal);
             unconfirmed.insert(info.renewal, sent_at);
             let put = node
@@ -102,7 +103,8 @@ impl ManagerInner {
                 Ok(Err(PutError::Conflict)) => {
                     match timeout_at(stop_at, node.link().entry(&key)).await {
                         Err(_elapsed) => return,
-                        // A lease under the worker's own key belongs to this worker: the answer to a renewal was lost.
+                        // The key contains the id of this worker, so the worker wrote this lease itself, and the answer
+                        // to that write was lost.
                         Ok(Ok(Some(found))) => match serde_json::from_slice(&found.value) {
                             Ok(LeaseEntry::Held(held)) => {
                                 revision = found.revision;
@@ -114,7 +116,7 @@ impl ManagerInner {
                             }
                             _ => return,
                         },
-                        // The answer is old or missing: the next attempt decides.
+                        // The read failed or returned an old state. The next attempt decides.
                         Ok(_) => LATE_ANSWER,
                     }
                 }
@@ -134,7 +136,7 @@ impl ManagerInner {
             }
         }
         if !self.executions_of(&worker).is_empty() {
-            return; // Other workers take over these tasks only after the lease expires.
+            return; // Keep the lease: other workers may take these tasks over only after the lease has expired.
         }
         let value = serde_json::to_vec(&LeaseEntry::Ended).unwrap_or_default();
         let ended = node
@@ -147,15 +149,15 @@ impl ManagerInner {
         }
     }
 
-    /// Stops the executions of this worker, because other workers may take them over soon. This worker writes no end
-    /// for their tasks.
+    /// Stops the executions of this worker, because other workers may soon take their tasks over. This worker does not
+    /// write the ends of these tasks.
     async fn lose_lease(&self, node: &ClusterNode, worker: &WorkerId) {
         let Some(lease) = node.own_lease() else {
             return;
         };
         node.set_lease(None);
         let executions = self.executions_of(worker);
-        // A worker that closes without work has returned its lease.
+        // A closing worker without executions has returned its lease, so the lease is not lost.
         if !(executions.is_empty() && *node.is_closing.borrow()) {
             node.lost_lease(executions.len());
         }
@@ -167,10 +169,10 @@ impl ManagerInner {
         let is_late = gone_at <= Instant::now();
         for execution in &executions {
             let cause = Cause::new(CauseKind::LeaseLost).detail("the lease was not renewed");
-            // The engine of the execution waits for the receipt.
+            // The engine of the execution waits for the receipt, so the handle is not needed.
             let stop = execution.stop(cause);
             if is_late {
-                // This process was paused for longer than its lease.
+                // The lease expired long ago, for example because this process was suspended.
                 stop.force();
             }
         }

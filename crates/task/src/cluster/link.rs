@@ -9,22 +9,23 @@ use allstop_log::LogError;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 
-/// Answer of the link.
+/// Future that a method of the link returns.
 pub type LinkFuture<T> = BoxFuture<'static, T>;
 
 /// Services that the managers of a cluster share in addition to the log: entries, wake-ups and questions.
 ///
-/// **Cancel safety**, for all methods: a dropped future may have taken effect.
+/// **Cancel safety**, for all methods: if the future is dropped, the operation may nevertheless have taken effect.
 pub trait ClusterLink: Send + Sync + fmt::Debug {
-    /// Returns the present value of a key. The value may be older than a recent put.
+    /// Returns the value of a key. The answer may be older than a recent put.
     fn entry(&self, key: &str) -> LinkFuture<Result<Option<LinkEntry>, LogError>>;
 
-    /// Returns all entries whose key starts with `prefix`, which ends with a slash. The entries may be older than a
+    /// Returns all entries whose key starts with `prefix`. The prefix ends with a slash. The answer may be older than a
     /// recent put.
     fn entries(&self, prefix: &str) -> LinkFuture<Result<Vec<LinkEntry>, LogError>>;
 
-    /// Sets the value of a key if its present revision is `expected`, and returns the new revision. `Some(0)` expects
-    /// no value; `None` accepts any revision. Revisions grow. With `ttl` the entry expires after that time.
+    /// Sets the value of a key if the key has the revision `expected`, and returns the new revision. `Some(0)` means
+    /// that the key must have no value. `None` accepts any revision. Each revision of a key is greater than the
+    /// previous one. With `ttl`, the entry expires after this time.
     fn put(
         &self,
         key: &str,
@@ -33,17 +34,17 @@ pub trait ClusterLink: Send + Sync + fmt::Debug {
         ttl: Option<Duration>,
     ) -> LinkFuture<Result<u64, PutError>>;
 
-    /// Stores a wake-up. Until a worker takes it away, it may be delivered several times and in any order.
+    /// Stores a wake-up. The link may deliver the wake-up several times, and in any order, until a worker removes it.
     fn wake(&self, wake_up: Vec<u8>) -> LinkFuture<Result<(), LogError>>;
 
-    /// Returns the next free wake-up, and waits until there is one.
+    /// Returns the next wake-up that no worker holds. Waits until such a wake-up exists.
     fn next_wake_up(&self) -> LinkFuture<Result<Box<dyn HeldWakeUp>, LogError>>;
 
-    /// Returns a wake-up that is due and that no worker takes. `None` if there is none, or if a worker waits for the
-    /// next one.
+    /// Returns a wake-up that is due and that no worker holds. `None` if there is no such wake-up, or if another worker
+    /// waits in [`next_wake_up`](Self::next_wake_up).
     fn waiting_wake_up(&self) -> LinkFuture<Result<Option<Box<dyn HeldWakeUp>>, LogError>>;
 
-    /// Asks a worker. `None` if no answer comes within `max`.
+    /// Sends a question to a worker. `None` if no answer arrives within `max`.
     fn ask(
         &self,
         worker: &WorkerId,
@@ -51,41 +52,41 @@ pub trait ClusterLink: Send + Sync + fmt::Debug {
         max: Duration,
     ) -> LinkFuture<Result<Option<Vec<u8>>, LogError>>;
 
-    /// Streams the questions for a worker, from now on.
+    /// Returns the questions for a worker that arrive from now on.
     fn questions(
         &self,
         worker: &WorkerId,
     ) -> LinkFuture<Result<BoxStream<'static, AskedQuestion>, LogError>>;
 }
 
-/// A delivered wake-up. It is delivered again some seconds after the last [`hold`](Self::hold), or after the pause of
-/// [`release_after`](Self::release_after).
+/// A delivered wake-up. The link delivers the wake-up again some seconds after the last [`hold`](Self::hold). After
+/// [`release_after`](Self::release_after), the link delivers it again when the pause has passed.
 pub trait HeldWakeUp: Send + Sync {
     /// The stored bytes of the wake-up.
     fn payload(&self) -> &[u8];
 
-    /// Number of deliveries so far, including this one.
+    /// Number of deliveries of this wake-up, including the present one.
     fn deliveries(&self) -> u64;
 
-    /// Interval in which [`hold`](Self::hold) must be called to keep the wake-up from other workers.
+    /// Interval in which the worker must call [`hold`](Self::hold), so that no other worker gets the wake-up.
     fn hold_every(&self) -> Duration;
 
-    /// Keeps the wake-up from other workers.
+    /// Keeps the wake-up for this worker.
     fn hold(&self) -> LinkFuture<Result<(), LogError>>;
 
     /// Makes the wake-up available to all workers after this time.
     fn release_after(&self, pause: Duration) -> LinkFuture<Result<(), LogError>>;
 
-    /// Removes the wake-up for good.
+    /// Removes the wake-up. The link does not deliver it again.
     fn remove(&self) -> LinkFuture<Result<(), LogError>>;
 }
 
-/// Value of a key.
+/// Entry of a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LinkEntry {
     /// The key.
     pub key: Arc<str>,
-    /// Number of the last change of the key.
+    /// Revision of the entry: each change of the key has a greater number.
     pub revision: u64,
     /// The value.
     pub value: Vec<u8>,
@@ -97,7 +98,7 @@ pub enum PutError {
     /// The key has another revision.
     #[error("the entry has changed")]
     Conflict,
-    /// The value may be stored.
+    /// The value may be stored or not.
     #[error("the outcome is unknown")]
     Unknown(#[source] LogError),
     /// The value is not stored.
@@ -109,7 +110,7 @@ pub enum PutError {
 pub struct AskedQuestion {
     /// The question.
     pub question: Vec<u8>,
-    /// Sends the answer. The process that asked may have ended.
+    /// Sends the answer. The process that asked may have ended in the meantime.
     pub answer: Box<dyn FnOnce(Vec<u8>) -> LinkFuture<()> + Send + Sync>,
 }
 

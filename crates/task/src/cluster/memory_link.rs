@@ -1,4 +1,4 @@
-//! A link in memory: several managers of one process form a cluster. For tests and simulations.
+//! A link in memory, for tests and simulations. With it, several managers in one process form a cluster.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -172,7 +172,7 @@ impl ClusterLink for MemoryLink {
                 let taken = shared.queue.lock().take(Instant::now());
                 match taken {
                     Ok(queued) => {
-                        // The next taker may find a wake-up too.
+                        // Another wake-up may be available for the next taker.
                         shared.woken.notify_one();
                         let shared = Arc::clone(&shared);
                         let held = MemoryWakeUp { shared, queued };
@@ -193,7 +193,7 @@ impl ClusterLink for MemoryLink {
 
     fn waiting_wake_up(&self) -> LinkFuture<Result<Option<Box<dyn HeldWakeUp>>, LogError>> {
         let shared = Arc::clone(&self.0);
-        // Waiting takers have priority.
+        // Takers that wait in `next_wake_up` have priority.
         let taken = match shared.waiting.load(Ordering::SeqCst) {
             0 => shared.queue.lock().take(Instant::now()).ok(),
             _ => None,
@@ -218,7 +218,7 @@ impl ClusterLink for MemoryLink {
             let question = AskedQuestion {
                 question,
                 answer: Box::new(move |bytes| {
-                    // The process that asked may have ended.
+                    // The process that asked may have ended in the meantime.
                     let _unheard = answer.send(bytes);
                     ready(()).boxed()
                 }),
@@ -247,7 +247,7 @@ impl ClusterLink for MemoryLink {
 }
 
 impl MemoryWakeUp {
-    /// Changes the time of the next delivery. Fails if the wake-up was delivered again since.
+    /// Changes the time of the next delivery. Fails if the wake-up has been delivered again.
     fn again_at(&self, at: Instant) -> Result<(), LogError> {
         match self.shared.queue.lock().held.get_mut(&self.queued.number) {
             Some((again, _)) => *again = at,

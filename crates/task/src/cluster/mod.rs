@@ -1,14 +1,15 @@
-//! Several managers over one log: each of them accepts messages and stops, and each task runs on one worker.
+//! Several managers that share one log. Each manager accepts messages and stops; one worker runs each task.
 //!
-//! The log of a task is the only truth about the task. A worker owns a task through its record
-//! [`ExecutionStarted`](crate::TaskRecord::ExecutionStarted), which has the next epoch. The log refuses appends of an
-//! older owner. Everything else is a hint, or a promise of a worker about itself:
+//! The state of a task is only in its log. A worker becomes the owner of a task with a record
+//! [`ExecutionStarted`](crate::TaskRecord::ExecutionStarted). The record has the next epoch, and from then on the log
+//! refuses appends of earlier owners. Everything else is only a hint, or a promise of a worker about its own work:
 //!
-//! - A *wake-up* makes a worker read a task. It is sent before the record that it announces. A worker removes it only
-//!   after it has read that the task needs no worker.
-//! - A *lease* is the promise of a worker to stop its work by itself when it can no longer renew. Other workers end a
-//!   lease by replacing the very renewal that they saw for too long, so a worker that still renews keeps its lease.
-//! - A *question* makes the owner of a task read the task at once.
+//! - A *wake-up* makes a worker read a task. It is sent before the record that it announces. A worker removes the
+//!   wake-up only after the worker has read that the task needs no worker.
+//! - A *lease* is a promise of a worker: if the worker can no longer renew the lease, it stops its work by itself. When
+//!   another worker has seen the same renewal for too long, it ends the lease by replacing exactly this renewal. This
+//!   fails if the first worker has renewed again, so a worker that renews keeps its lease.
+//! - A *question* asks the owner of a task to read the log of the task immediately.
 
 mod accept;
 mod answer;

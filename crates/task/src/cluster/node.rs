@@ -1,4 +1,4 @@
-//! This process as a node of the cluster: its own lease, and the leases of other workers.
+//! This process as a node of the cluster. The node holds its own lease and watches the leases of other workers.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,17 +22,19 @@ use super::lease::{
 use super::link::{ClusterLink, PutError};
 use super::owner_question::{AttendReply, OwnerQuestion};
 
-/// Default length of a lease. Servers that lose their leader take up to 9 seconds to elect another one, and meanwhile
-/// no worker can renew. Stopping the work needs 3 more seconds.
+/// Default length of a lease. If the servers lose their leader, the election of another one takes up to 9 seconds, and
+/// no worker can renew its lease in this time. To stop the work takes another 3 seconds.
 const LEASE_DEFAULT: Duration = Duration::from_secs(20);
 
-/// Reserve for the stop of the work before its lease ends, in addition to grace and force.
+/// Reserve between the end of the work and the expiry of the lease. The grace and the time for force come before the
+/// reserve.
 const LEASE_MARGIN_MAX: Duration = Duration::from_secs(1);
 
 /// Pause after a failure of the store.
 pub(super) const RETRY_EVERY: Duration = Duration::from_millis(500);
 
-/// Time until an ended lease is forgotten. It exceeds the delay of any wake-up for the worker's tasks.
+/// Time after which the store forgets an ended lease. This time is longer than the delay of any wake-up for the tasks
+/// of the worker.
 pub(super) const ENDED_TTL: Duration = Duration::from_hours(24);
 
 /// Options of a manager in a cluster.
@@ -40,19 +42,20 @@ pub(super) const ENDED_TTL: Duration = Duration::from_hours(24);
 pub struct ClusterOptions {
     /// Services that the managers share.
     pub link: Arc<dyn ClusterLink>,
-    /// Maximum number of executions at the same time. With 0 the node accepts messages and stops, and runs no
+    /// Maximum number of executions at the same time. With 0, the node accepts messages and stops but runs no
     /// executions.
     pub concurrency: usize,
-    /// Time without a renewal after which other workers take over. Should be at least four times the grace plus
-    /// [`FORCE_MAX`](allstop_scope::FORCE_MAX); otherwise a short interruption stops the work.
+    /// Time without a renewal after which other workers may take tasks over. It should be at least four times the sum
+    /// of the grace and [`FORCE_MAX`](allstop_scope::FORCE_MAX). With a shorter time, a short interruption of the store
+    /// stops the work.
     pub lease: Duration,
-    /// Maximum number of take-overs of one execution. After them the execution fails, and the task is a
-    /// [`DeadLetter`](super::DeadLetter).
+    /// Maximum number of take-overs of one execution. If the last of them also ends its worker process, the execution
+    /// fails and the task becomes a [`DeadLetter`](super::DeadLetter).
     pub take_overs_max: u32,
     /// Name of the worker, for people.
     pub name: Arc<str>,
-    /// Called with each renewal of the lease. The argument is the time within which all work must end unless another
-    /// renewal follows. For work that continues while this process is paused.
+    /// Called with each renewal of the lease. The argument is the remaining time: if no other renewal follows, all work
+    /// must end within this time. The handler can pass the time to work that continues while this process is suspended.
     pub on_renewal: Option<RenewalHandler>,
     /// Called when the worker loses its lease, and when it gets a new one. The handler must not block.
     pub on_lease_change: Option<LeaseHandler>,
@@ -60,25 +63,25 @@ pub struct ClusterOptions {
     pub on_overdue: Option<Arc<dyn Fn() + Send + Sync>>,
 }
 
-/// Called with the remaining time.
+/// Called with the remaining time of the lease.
 pub type RenewalHandler = Arc<dyn Fn(Duration) + Send + Sync>;
 
 /// Change of a worker's lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LeaseChange {
-    /// The lease was not renewed in time: the running executions are stopped.
+    /// The lease was not renewed in time, so the running executions are stopped.
     Lost {
         /// Number of stopped executions.
         executions: usize,
     },
-    /// The worker has a new lease after a lost one.
+    /// The worker has a new lease after the loss of its previous lease.
     Renewed,
 }
 
 /// Called with each change of the lease.
 pub type LeaseHandler = Arc<dyn Fn(LeaseChange) + Send + Sync>;
 
-/// Default number of take-overs: a task that ends five processes in a row will probably end a sixth.
+/// Default maximum number of take-overs. A task that has ended five processes in a row would probably end a sixth.
 const TAKE_OVERS_MAX: u32 = 5;
 
 impl ClusterOptions {
@@ -114,16 +117,16 @@ pub(crate) struct ClusterNode {
     pub(super) times: LeaseTimes,
     pub(super) index: IndexWriter,
     pub(crate) late_receipts: LateReceipts,
-    /// Scope of the node's own loops, and of client requests.
+    /// Scope of the node's loops and of the requests of clients.
     pub(super) scope: Scope,
     pub(crate) requests: ClientRequests,
     watch: Mutex<LeaseWatch>,
     lease: Mutex<Option<OwnLease>>,
-    /// True from the loss of a lease until the worker has a new one.
+    /// True after the loss of a lease, until the worker has a new lease.
     has_lost_lease: AtomicBool,
     /// True after another process has asked the node to accept no more tasks.
     pub(super) is_drained: watch::Sender<bool>,
-    /// True after the node starts to return its lease and to close.
+    /// True after the node has begun to close and to return its lease.
     pub(super) is_closing: watch::Sender<bool>,
     /// True after the node has closed.
     pub(super) is_closed: watch::Sender<bool>,
@@ -156,7 +159,7 @@ impl ClusterNode {
     /// Resolves when another process has asked the node to accept no more tasks.
     pub(crate) async fn drained(&self) {
         let mut is_drained = self.is_drained.subscribe();
-        // This node keeps the sender, so the wait ends with the value.
+        // The sender is part of this node, so the wait cannot fail.
         let _set = is_drained.wait_for(|is_drained| *is_drained).await;
     }
 
@@ -166,15 +169,15 @@ impl ClusterNode {
         Ok(answer.is_some())
     }
 
-    /// Finishes the requests of clients, returns the lease, and writes the index, until `until` at most. Other workers
-    /// take over tasks that still run here after the lease expires.
+    /// Finishes the requests of clients, returns the lease, and writes the index. Waits at most until `until`. If tasks
+    /// still run here, other workers take them over after the lease has expired.
     pub(crate) async fn close(&self, until: Instant) {
         self.is_closing.send_replace(true);
         let mut is_closed = self.is_closed.subscribe();
-        // Requests continue even if their clients have disconnected by now.
+        // Requests continue even if their clients have disconnected.
         let requests_done = timeout_at(until, self.requests.done());
         let closed = async {
-            // This node keeps the sender, so the wait ends with the value.
+            // The sender is part of this node, so the wait cannot fail.
             let _closed = is_closed.wait_for(|is_closed| *is_closed).await;
         };
         let _in_time = tokio::join!(requests_done, timeout_at(until, closed));
@@ -185,7 +188,7 @@ impl ClusterNode {
         &*self.options.link
     }
 
-    /// The worker of this node, if it may start an execution now.
+    /// The worker of this node. `None` if the worker may not start an execution now.
     pub(crate) fn worker(&self) -> Option<WorkerId> {
         let lease = self.lease.lock();
         let lease = lease.as_ref()?;
@@ -209,7 +212,7 @@ impl ClusterNode {
         }
     }
 
-    /// Notes the loss of the lease, which stops this number of executions.
+    /// Notes the loss of the lease, and calls the handler with the number of stopped executions.
     pub(super) fn lost_lease(&self, executions: usize) {
         self.has_lost_lease.store(true, Ordering::Relaxed);
         self.notify_lease_change(LeaseChange::Lost { executions });
@@ -221,7 +224,7 @@ impl ClusterNode {
         }
     }
 
-    /// Reads all leases, and returns the held ones.
+    /// Reads all leases, and returns the leases that are held.
     pub(crate) async fn watch_leases(&self) -> Result<Vec<WorkerInfo>, LogError> {
         let entries = self.link().entries(LEASE_PREFIX).await?;
         let at = Instant::now();
@@ -237,7 +240,7 @@ impl ClusterNode {
                     held.push(info);
                     Some(length)
                 }
-                // A newer version wrote the entry: this version has to treat the lease as held.
+                // A newer version has written the entry. This version cannot read it and treats the lease as held.
                 Err(_) => Some(self.options.lease),
             };
             read.push(ReadLease {
@@ -263,8 +266,8 @@ impl ClusterNode {
         self.watch.lock().state(worker, Instant::now())
     }
 
-    /// Ends the lease of a worker that has not renewed since this revision; 0 stands for no lease. Returns false if the
-    /// worker has renewed.
+    /// Ends the lease of a worker whose last renewal has this revision; 0 means that there is no lease. Returns false
+    /// if the worker has renewed the lease since.
     pub(super) async fn end_lease(
         &self,
         worker: &WorkerId,

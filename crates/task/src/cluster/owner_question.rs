@@ -10,20 +10,21 @@ use serde::{Deserialize, Serialize};
 
 use super::node::ClusterNode;
 
-/// Longest wait for an answer, because the owner reads its log first.
+/// Longest wait for an answer. The owner needs time, because it reads its log before it answers.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
 
 /// A question to a worker, usually about a task that the worker owns.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(tag = "question", rename_all = "snake_case")]
 pub(super) enum OwnerQuestion {
-    /// Attend to the task: its log has a record that concerns the worker.
+    /// Attend to the task: the log has a new record that the owner of the task must read.
     Attend {
         task: TaskId,
-        /// A stop whose request could not be written between the records of the owner.
+        /// Cause of a stop. The owner stops the task even if the asking process cannot write the stop request to the
+        /// log.
         stop: Option<Cause>,
     },
-    /// Accept no more tasks, and end after the last one.
+    /// Accept no more tasks, and end after the last running task.
     Drain,
     /// List the items that a stop would find.
     Preview { task: TaskId, cause: Cause },

@@ -1,9 +1,10 @@
-//! Limit of one owner's running tasks, on all workers together.
+//! Limit for the running tasks of one owner, on all workers together.
 //!
-//! An owner has as many slots as the limit. Each slot is an entry that names a task and the worker that took the slot
-//! for the task. No worker releases a slot. Instead, a worker that needs a slot reads whether the task of each slot
-//! still runs at its worker. So a slot cannot be lost with a worker, and the log stays the only truth about a task. The
-//! entries of an owner remain stored, at most as many as the limit.
+//! The limit is the number of slots of an owner. Each slot is an entry with the id of a task and the id of the worker
+//! that took the slot for this task. No worker releases a slot. Instead, a worker that needs a slot reads the task of
+//! each slot, and checks whether the task still runs at the worker of the slot. Therefore no slot is lost if a worker
+//! ends, and the state of a task is only in its log. The entries of an owner remain stored; their number is at most the
+//! limit.
 
 use allstop_core::{TaskId, WorkerId};
 use serde::{Deserialize, Serialize};
@@ -17,8 +18,8 @@ use crate::manager::ManagerInner;
 use crate::model::Task;
 use crate::task_stream::read_task;
 
-/// Maximum number of consecutive attempts in which another worker is faster. After them the task waits for its next
-/// wake-up.
+/// Maximum number of consecutive attempts to take a slot. An attempt fails if another worker writes the slot first.
+/// After the last attempt, the task waits for its next wake-up.
 const LOOKS_MAX: usize = 3;
 
 const SLOT_PREFIX: &str = "slot/";
@@ -31,21 +32,21 @@ struct OwnerSlot {
     worker: WorkerId,
 }
 
-/// True if the slot is free for other tasks, according to its task.
+/// True if another task may take the slot, according to the state of the task that has the slot.
 fn is_left(
     slot: &OwnerSlot,
     task: Option<&Task>,
     lease_of: impl Fn(&WorkerId) -> LeaseState,
 ) -> bool {
     let Some(task) = task else {
-        return false; // A slot is taken after the record of its task, so this answer is older.
+        return false; // A worker takes a slot after the first record of the task, so a read without records is outdated.
     };
     if task.has_ended() {
         return true;
     }
     let has_ended = |worker| lease_of(worker) == LeaseState::Ended;
-    // The slot belongs to the task, whichever worker wrote it last: the worker that loses the race for the start may
-    // write the slot late.
+    // The slot belongs to the task, even if another worker wrote the slot last. If two workers race to start the task,
+    // the worker that loses may be the last to write the slot.
     if task.is_executing
         && task
             .worker
@@ -61,7 +62,8 @@ impl ManagerInner {
     /// Takes a slot of the owner for a task that this worker will run. Returns false if other tasks have all slots.
     ///
     /// # Cancel safety
-    /// A dropped future may have taken a slot. The slot is free again after the task ends or runs at another worker.
+    /// If the future is dropped, it may have taken a slot. The slot is free again after the task ends or runs at
+    /// another worker.
     pub(super) async fn take_owner_slot(
         &self,
         node: &ClusterNode,
@@ -79,8 +81,8 @@ impl ManagerInner {
         Ok(false)
     }
 
-    /// Returns true if a slot was taken, and false if other tasks have all slots. `None` if another worker was faster,
-    /// perhaps for the same task, which never has two slots.
+    /// Returns true if a slot was taken, and false if other tasks have all slots. `None` if another worker wrote the
+    /// slot first. Both workers may need the slot for the same task, and a task never has two slots.
     async fn look_for_slot(
         &self,
         node: &ClusterNode,
@@ -101,7 +103,7 @@ impl ManagerInner {
             (key, entry.map_or(0, |entry| entry.revision), slot)
         });
         let mut slots: Vec<(_, _, Option<OwnerSlot>)> = slots.collect();
-        // A task never has two slots: the task's present slot comes first, at any position.
+        // A task never has two slots. Therefore the slot that the task already has comes first, whatever its number is.
         slots.sort_by_key(|(_, _, slot)| slot.as_ref().is_none_or(|slot| slot.task != task.id));
         for (key, revision, slot) in slots {
             let is_free = match slot {
@@ -111,7 +113,8 @@ impl ManagerInner {
                             let holder = read.as_ref().map(|(_, task)| &**task);
                             is_left(&slot, holder, |worker| node.lease_state(worker))
                         }
-                        // The record is damaged, or of a later version. Only the lease of the worker can decide.
+                        // The record is damaged, or a later version wrote it. Then only the lease of the worker shows
+                        // whether the slot is free.
                         Err(TaskStoreError::Unreadable { .. } | TaskStoreError::Illegal { .. }) => {
                             node.lease_state(&slot.worker) == LeaseState::Ended
                         }
@@ -123,8 +126,8 @@ impl ManagerInner {
             if !is_free {
                 continue;
             }
-            // The task's present slot is written again too, because another worker may just be reading that the slot is
-            // free.
+            // A slot that the task already has is written again, because another worker may have read that the slot is
+            // free. The write makes the write of that worker fail.
             let value = serde_json::to_vec(&mine).unwrap_or_default();
             match node.link().put(&key, value, Some(revision), None).await {
                 Ok(_) => return Ok(Some(true)),
@@ -148,7 +151,7 @@ mod tests {
         }
     }
 
-    /// A task that runs at a worker, or waits for one.
+    /// A task that runs at this worker; without a worker, a task that waits for one.
     fn task_at(worker: Option<&str>) -> Task {
         let started = worker.map(|worker| started(1, worker));
         fold(started.as_slice()).unwrap()

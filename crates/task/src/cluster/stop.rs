@@ -1,5 +1,5 @@
-//! Stops in a cluster: the stop request is in the task's log before the owner is asked, and the receipt comes from the
-//! owner.
+//! Stops in a cluster. The node writes the stop request to the log of the task before it asks the owner. The owner
+//! creates the receipt.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,10 +22,10 @@ use crate::manager::{CancelOutcome, ManagerInner, TaskManager, end_here, outcome
 use crate::model::{Task, TaskRecord};
 use crate::task_stream::{TaskStream, tail_updates};
 
-/// Interval in which the owner is asked again.
+/// Interval after which the node asks the owner again.
 const ASK_EVERY: Duration = Duration::from_millis(500);
 
-/// Pause after an answer of the log that is older than the last version that this stop has seen.
+/// Pause after the log has returned an older version than this stop has already seen.
 const STALE_PAUSE: Duration = Duration::from_millis(50);
 
 impl TaskManager {
@@ -54,7 +54,8 @@ impl ManagerInner {
         let until = Instant::now() + max;
         let (mut progress, mut has_seen_leases) = (TaskStopProgress::default(), false);
         loop {
-            // Before any read, because a log may grow as fast as it is read, or may be unavailable.
+            // This comes before any read, because the log may not answer, or new records may arrive as fast as this
+            // process reads them.
             if let Some(execution) = self.execution_here(id) {
                 drop(execution.stop(cause.clone()).receipt().await);
                 if let Some(task) = end_here(&execution).await? {
@@ -98,7 +99,8 @@ impl ManagerInner {
                     };
                     drop(begun.receipt().await);
                     if let Some(task) = end_here(&execution).await? {
-                        // No wake-up leads to the index entry of this task if this node ends now.
+                        // This task has no wake-up. If this node ended before it writes the index entry, no other
+                        // worker would write the entry.
                         node.flush_index().await;
                         return outcome_of(task);
                     }
@@ -146,14 +148,14 @@ impl ManagerInner {
         Ok(answer.flatten())
     }
 
-    /// Waits for a record after this version, at most until the owner is asked again.
+    /// Waits for a record after this version, at most until the next question to the owner is due.
     async fn changed_after(&self, id: &TaskId, version: Version) {
         let changed = tail_updates(&*self.log, id, version, 1);
         let _changed_or_not = timeout(ASK_EVERY, changed).await;
     }
 
-    /// Writes the request, and asks the owner to read it. If the task has changed since the read, the caller reads it
-    /// again.
+    /// Writes the stop request, and asks the owner to read it. If the task has changed since it was read, the request
+    /// is not written, and the caller reads the task again.
     async fn request_stop(
         &self,
         node: &ClusterNode,
@@ -168,14 +170,15 @@ impl ManagerInner {
             at: self.now(),
         };
         let requested = if task.is_executing {
-            // A running task has a wake-up already. The owner stops the task while the request is written, so the end
-            // has the receipt in any case.
+            // A running task already has a wake-up. The question contains the cause, so the owner stops the task in
+            // parallel to the write of the request. The end of the task therefore has the receipt even if the write
+            // fails.
             let delivery = node.deliver_stop(task, Some(cause.clone()));
             tokio::join!(stream.append(vec![requested]), delivery).0
         } else {
             progress.is_woken = true;
-            // Sent for each request: the last wake-up may have announced another record, and may be gone. The new
-            // wake-up finds a worker even if both this process and the owner end.
+            // Each request needs a new wake-up: the last one may have announced another record, and may have been
+            // removed. Through the new wake-up a worker finds the request even if both this process and the owner end.
             node.append_announced(&mut stream, requested, self.now())
                 .await
         };
@@ -188,7 +191,7 @@ impl ManagerInner {
                 self.changed_after(&task.id, stream.version()).await;
                 Ok(())
             }
-            // The task has changed.
+            // The task has changed: the caller reads it again.
             Err(TaskStoreError::Fenced(_) | TaskStoreError::Illegal { .. }) => Ok(()),
             Err(error) => Err(error.into()),
         }
@@ -237,8 +240,8 @@ impl ManagerInner {
 }
 
 impl ClusterNode {
-    /// Appends a record after a wake-up that announces its number. If a late receipt takes this number, a second
-    /// wake-up announces the right one.
+    /// Sends a wake-up that announces the number of the next record, and appends the record. If a late receipt takes
+    /// this number, a second wake-up announces the actual number.
     pub(crate) async fn append_announced(
         &self,
         stream: &mut TaskStream,
@@ -271,7 +274,7 @@ impl ClusterNode {
         }
     }
 
-    /// Asks the owner to read the stop request.
+    /// Asks the owner to read the stop request in the log.
     async fn deliver_stop(&self, task: &Task, stop: Option<Cause>) -> StopDelivery {
         let Some(owner) = &task.worker else {
             return StopDelivery::NoOwner;

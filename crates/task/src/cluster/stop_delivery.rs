@@ -1,13 +1,13 @@
 //! Progress of a stop that has no receipt yet.
 
-/// Progress of a stop that has no receipt yet. The stop is durable in any case.
+/// Progress of a stop that has no receipt yet. The stop request is durable in all cases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopDelivery {
     /// The owner of the task is stopping it.
     Observed,
-    /// The owner has a lease and has not answered.
+    /// The owner has a valid lease but has not answered.
     Queued,
-    /// No worker has the task. The next worker that takes the task ends it.
+    /// No worker owns the task. The next worker that takes the task ends it.
     NoOwner,
 }
 

@@ -1,19 +1,19 @@
-//! The next step of a stop in a cluster, decided without a runtime.
+//! The next step of a stop in a cluster. The decision needs no runtime.
 
 use allstop_log::Version;
 
 use crate::model::Task;
 
-/// Progress of a stop: its previous steps and reads.
+/// Progress of a stop: the steps and reads so far.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct TaskStopProgress {
-    /// True after the stop has seen the task before its end.
+    /// True after the stop has read the task at least once before the end of the task.
     pub has_seen_it_open: bool,
     /// True after the stop has sent a wake-up.
     pub is_woken: bool,
-    /// True after the log contains this stop's request, or the request of another stop.
+    /// True after this stop or another stop has written its request to the log.
     pub has_requested: bool,
-    /// The last version that the stop has seen.
+    /// The latest version of the task that the stop has read.
     pub version: Version,
 }
 
@@ -23,7 +23,7 @@ pub(super) struct StopLook<'a> {
     /// Version at which the task was read.
     pub version: Version,
     pub task: &'a Task,
-    /// True if no worker has the task, and this process may end it.
+    /// True if no worker owns the task, and this process may end the task.
     pub can_end_here: bool,
     /// True after the timeout of the stop.
     pub is_late: bool,
@@ -32,25 +32,27 @@ pub(super) struct StopLook<'a> {
 /// Next step of a stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StopStep {
-    /// The task had ended before the stop: stop its orphaned work.
+    /// The task had ended before the stop began: stop the orphaned work of the task.
     StopLeft,
-    /// The task has ended during the stop: answer with its end.
+    /// The task has ended since the stop began: answer with this end.
     Answer,
-    /// Report the progress of the request.
+    /// The time is over, and the log contains the request: answer with the progress.
     Report,
-    /// Other writers were always first. No process remembers the stop, so the stop gives up with an error.
+    /// The time is over, and the log does not contain the request, because other writers always came first. Give up
+    /// with an error.
     GiveUp,
-    /// The answer of the log is older than a known version: read it again.
+    /// The log has returned an older version than this stop has already seen: read again.
     ReadAgain,
-    /// No worker has the task, which is at rest: end it here. If that fails, decide again.
+    /// The task is at rest and has no owner: end the task in this process. If that fails, decide again.
     EndHere,
-    /// The request is gone and the task has not ended: the canceler has refused.
+    /// The log contained the request and no longer contains it, and the task has not ended: the canceler has refused
+    /// the stop.
     Refused,
-    /// Write the request between the records of the owner, and ask the owner to stop the task.
+    /// The task runs: write the request to its log, and ask the owner to stop the task.
     RequestRunning,
-    /// Write the request to a task at rest, after a wake-up for its record.
+    /// The task is at rest: send a wake-up that announces the request, and write the request.
     RequestAtRest,
-    /// Ask the owner again, after a wake-up for the request if none may exist.
+    /// Ask the owner again. If `wakes` is true, send a wake-up first, because no wake-up may exist.
     Ask { wakes: bool },
 }
 
@@ -73,7 +75,8 @@ pub(super) fn next_stop_step(progress: &TaskStopProgress, look: StopLook<'_>) ->
     if look.version < progress.version {
         return StopStep::ReadAgain;
     }
-    // Even if the stop is already requested: ending the task here needs no worker, and all workers may be busy.
+    // This also applies if the stop is already requested. Ending the task here needs no worker, and all workers may be
+    // busy.
     if !task.is_executing && look.can_end_here {
         return StopStep::EndHere;
     }
@@ -81,8 +84,8 @@ pub(super) fn next_stop_step(progress: &TaskStopProgress, look: StopLook<'_>) ->
         (false, _) if progress.has_requested => StopStep::Refused,
         (false, true) => StopStep::RequestRunning,
         (false, false) => StopStep::RequestAtRest,
-        // A running task has a wake-up already. For a task at rest, the wake-up of the request may have been removed
-        // too early.
+        // A running task already has a wake-up. For a task at rest, a worker may have removed the wake-up before the
+        // request was stored.
         (true, is_executing) => StopStep::Ask {
             wakes: !is_executing && !progress.is_woken,
         },
@@ -148,7 +151,7 @@ mod tests {
         )
     }
 
-    /// All combinations of progress, at this version.
+    /// All combinations of progress at this version.
     fn every_progress() -> impl Iterator<Item = TaskStopProgress> {
         (0..8).map(|bits: u8| TaskStopProgress {
             has_seen_it_open: bits & 1 > 0,

@@ -1,4 +1,5 @@
-//! Wake-ups: each names a task that needs a worker, and the record that the wake-up announces.
+//! Wake-ups. Each wake-up contains the id of a task that needs a worker, and the number of the record that the wake-up
+//! announces.
 
 use std::time::Duration;
 
@@ -11,15 +12,15 @@ use serde::{Deserialize, Serialize};
 pub(super) struct WakeUp {
     /// The task.
     pub task: TaskId,
-    /// Number of the announced record, which may not be stored yet.
+    /// Number of the announced record. The record may not be stored yet.
     pub version: u64,
-    /// Time of sending, on the sender's clock.
+    /// Time at which the wake-up was sent, on the clock of the sender.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sent_at: Option<Timestamp>,
 }
 
-/// Time after which a missing record can no longer arrive. This time is much longer than the delay of any earlier write
-/// plus the difference between clocks.
+/// Time after which an announced record can no longer arrive. This time is much longer than the delay of a write plus
+/// the difference between two clocks.
 const RECORD_MAX: Duration = Duration::from_hours(2);
 
 impl WakeUp {
@@ -31,8 +32,8 @@ impl WakeUp {
         }
     }
 
-    /// True if the announced record may still arrive. The number of deliveries is a weak sign, because busy workers
-    /// return wake-ups.
+    /// True if the announced record may still arrive. The number of deliveries alone does not show this, because busy
+    /// workers return wake-ups.
     pub(super) fn awaits_record(&self, now: Timestamp) -> bool {
         let age_max = i64::try_from(RECORD_MAX.as_millis()).unwrap_or(i64::MAX);
         self.sent_at
@@ -43,7 +44,7 @@ impl WakeUp {
         serde_json::to_vec(self).unwrap_or_default()
     }
 
-    /// `None` if the bytes are not a wake-up of this program.
+    /// Decodes a wake-up. `None` if the bytes are not a wake-up of this program.
     pub(super) fn from_bytes(bytes: &[u8]) -> Option<Self> {
         serde_json::from_slice(bytes).ok()
     }

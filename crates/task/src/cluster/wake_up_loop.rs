@@ -1,4 +1,5 @@
-//! Wake-ups: one worker at a time holds a wake-up. The worker attends to the task, then removes or returns the wake-up.
+//! The loop that handles wake-ups. Only one worker at a time holds a wake-up. The worker attends to the task, and then
+//! removes or returns the wake-up.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -19,26 +20,30 @@ use crate::error::TaskStoreError;
 use crate::execution::ExecutionResult;
 use crate::manager::ManagerInner;
 
-/// Pause of a wake-up whose task this version cannot read.
+/// Time after which a wake-up is delivered again if this version cannot read its task.
 const UNREADABLE_PAUSE: Duration = Duration::from_mins(1);
 
-/// Longest pause for the record of a wake-up: the pause starts at 10 ms and doubles each time. The wake-up is removed
-/// after this number of deliveries and the hours of [`WakeUp::awaits_record`]. No earlier write can still arrive then.
+/// Longest pause before the next delivery of a wake-up whose record is missing. The pause starts at 10 ms and doubles
+/// each time. The wake-up is removed after `RECORD_DELIVERIES_MAX` deliveries and the hours of
+/// [`WakeUp::awaits_record`]. After that time, the record can no longer arrive.
 const RECORD_PAUSE_MAX: Duration = Duration::from_mins(1);
 const RECORD_DELIVERIES_MAX: u64 = 200;
 
-/// Interval in which a worker without a free permit checks for a wake-up that no other worker takes. Stopping a task or
-/// giving it up needs no permit, and all workers may be busy for hours.
+/// Interval in which a worker without a free permit checks for a wake-up that no other worker takes. A task can be
+/// stopped or given up without a permit, and all workers may be busy for hours.
 const CHECK_WITHOUT_PERMIT: Duration = Duration::from_millis(500);
 
-/// Pause of a wake-up that needs a permit. Short, because another worker may have one.
+/// Time after which a wake-up is delivered again if this worker has no free permit. The time is short, because another
+/// worker may have one.
 const PERMIT_PAUSE: Duration = Duration::from_millis(250);
 
-/// Half of the first pause of a task whose owner has no free slot. The longest pause is 64 times as long.
+/// Half of the first pause before a wake-up is delivered again if the owner of its task has no free slot. The longest
+/// pause is 64 times as long as this constant.
 const SLOT_PAUSE_MIN: Duration = Duration::from_millis(125);
 
 impl ManagerInner {
-    /// Takes as many wake-ups at a time as the worker has permits for executions, and periodically one more.
+    /// Takes wake-ups. Each of them occupies a permit for an execution. A worker without a free permit checks for one
+    /// more wake-up from time to time.
     pub(super) async fn take_wake_ups(self: &Arc<Self>, node: &Arc<ClusterNode>) {
         let permits = Arc::new(Semaphore::new(node.options.concurrency));
         let mut is_closing = node.is_closing.subscribe();
@@ -118,7 +123,7 @@ impl ManagerInner {
                     if let Err(error) = self.set_aside(node, &wake_up.task, &reason).await {
                         tracing::debug!(%error, "a dead letter is written later");
                     }
-                    // A worker of a newer version may be able to read the task.
+                    // A worker with a newer version may be able to read the task.
                     return give_back(held, UNREADABLE_PAUSE).await;
                 }
                 Err(error) => {
@@ -149,13 +154,13 @@ impl ManagerInner {
                 StepResult::Here(execution) => {
                     let permit = execution.await_release();
                     if permit.is_none() && !execution.is_ending() {
-                        // A duplicate, which needs no permit of this worker.
+                        // Another wake-up of this task already waits for the execution, so this one needs no permit.
                         return give_back(held, ATTEND_PAUSE).await;
                     }
                     while_held(held, execution.released()).await;
                     let result = execution.present_result();
                     if !matches!(result, Some(ExecutionResult::Ended(_))) {
-                        // The obstacle to the end of the task may last.
+                        // The end of the task is not stored, and the reason may persist.
                         return give_back(held, ATTEND_PAUSE).await;
                     }
                 }
@@ -187,7 +192,7 @@ impl ManagerInner {
     }
 }
 
-/// Takes the next wake-up, for a worker with a permit. A worker without a permit gets only a wake-up that no other
+/// Takes the next wake-up if the worker has a permit. A worker without a permit gets only a wake-up that no other
 /// worker takes.
 async fn next_wake_up(
     node: &ClusterNode,
@@ -200,21 +205,21 @@ async fn next_wake_up(
     }
 }
 
-/// Pause of a wake-up whose record is missing at this delivery.
+/// Pause after this delivery of a wake-up whose record is missing.
 fn record_pause(delivery: u64) -> Duration {
     let doublings = u32::try_from(delivery.min(16)).unwrap_or_default();
     let pause = Duration::from_millis(5) * 2_u32.pow(doublings);
     pause.min(RECORD_PAUSE_MAX)
 }
 
-/// Pause of a wake-up whose owner has no free slot. The pause grows with the deliveries, so that many waiting wake-ups
-/// cost little.
+/// Pause after this delivery of a wake-up if the owner of its task has no free slot. The pause grows with the number of
+/// deliveries, so that many waiting wake-ups cost little.
 fn slot_pause(delivery: u64) -> Duration {
     let doublings = u32::try_from(delivery.min(6)).unwrap_or_default();
     SLOT_PAUSE_MIN * 2_u32.pow(doublings)
 }
 
-/// Holds a wake-up until the work is done.
+/// Runs the work and holds the wake-up in the meantime.
 async fn while_held<T>(held: &dyn HeldWakeUp, work: impl Future<Output = T>) -> T {
     let mut work = std::pin::pin!(work);
     loop {
@@ -230,7 +235,7 @@ async fn while_held<T>(held: &dyn HeldWakeUp, work: impl Future<Output = T>) -> 
     }
 }
 
-/// Removes a wake-up if the steps before were successful.
+/// Removes a wake-up if `done` is a success.
 async fn settle(held: &dyn HeldWakeUp, done: Result<(), LogError>) {
     let taken = match done {
         Ok(()) => held.remove().await,

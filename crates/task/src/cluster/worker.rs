@@ -17,7 +17,7 @@ impl ClusterNode {
         work: impl Future<Output = ()> + Send + 'static,
     ) -> Result<(), NotStarted> {
         let spec = WorkSpec::new(ItemKind::Future, name);
-        // The loop belongs to the scope; nothing waits for its value.
+        // The loop is work of the scope, and no caller waits for its value.
         drop(self.scope.spawn(spec, |cx| async move {
             tokio::select! {
                 _stopped = cx.stopped_at(name) => {}
@@ -39,7 +39,7 @@ impl ManagerInner {
         }
         let (manager, own) = (Arc::clone(self), Arc::clone(node));
         let lease = WorkSpec::new(ItemKind::Future, "lease");
-        // On separate threads, because code of the executors may block its threads.
+        // This loop runs on a separate thread, because code of the executors may block the threads of the runtime.
         drop(node.scope.spawn_control(lease, |cx| async move {
             tokio::select! {
                 _stopped = cx.stopped_at("lease") => {}
