@@ -62,8 +62,8 @@ pub enum CancelError {
     /// The manager is shutting down, and the task has no execution here.
     #[error("the task manager is shutting down")]
     ShuttingDown,
-    /// The stop is durable, but its receipt does not exist yet. The task's worker did not answer in time, or the task
-    /// has no worker.
+    /// The stop request is durable, but the receipt of the stop does not exist yet: the worker of the task did not
+    /// answer in time, or the task has no worker.
     #[error("the stop of task {} is requested; its worker has not confirmed it ({})", .task.id, .delivery.as_str())]
     NotYet {
         /// The current task.
@@ -71,7 +71,7 @@ pub enum CancelError {
         /// Progress of the stop.
         delivery: StopDelivery,
     },
-    /// The work was stopped as far as its receipt describes, but the store did not confirm the end of the task.
+    /// The work was stopped, as described by the receipt, but the store did not confirm the end of the task.
     #[error(transparent)]
     Store(#[from] TaskStoreError),
 }
@@ -102,7 +102,7 @@ pub enum TaskStoreError {
     /// Another process has written to the task.
     #[error("another process has written to the task (version {0})")]
     Fenced(Version),
-    /// This worker has lost its lease. Another worker ends the task.
+    /// This worker has lost its lease. Another worker will end the task.
     #[error("this worker has lost its lease; another worker ends the task")]
     LeaseLost,
     /// Another process manages the tasks of this store.
@@ -119,7 +119,7 @@ pub enum TaskStoreError {
         #[source]
         source: Arc<TaskRecordError>,
     },
-    /// A record is not allowed after the records before it.
+    /// A record is not allowed at this position of the stream.
     #[error("record {version} of task {id} is not allowed there")]
     Illegal {
         /// The task.

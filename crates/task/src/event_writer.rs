@@ -1,4 +1,4 @@
-//! The executor's end of the event queue.
+//! Writer of an execution's events. The executor holds the sending half of the event queue.
 
 use std::fmt;
 
@@ -12,7 +12,7 @@ pub struct EventWriter {
     events: mpsc::Sender<TaskEvent>,
 }
 
-/// The execution has ended. Its events are complete, and this event was not accepted.
+/// Error: the execution has ended. The event was not accepted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the execution has ended")]
 pub struct ExecutionEnded;
@@ -24,8 +24,8 @@ impl EventWriter {
         (Self { events }, queue)
     }
 
-    /// Writes an event. Events are stored and published in the order of the calls; clients see an event after it is
-    /// durable.
+    /// Writes an event. Events are stored and published in the order of the calls. Clients receive an event only after
+    /// the event is durable.
     ///
     /// # Errors
     /// If the execution has ended. The executor should then return.

@@ -17,21 +17,21 @@ use crate::waker::TaskWaker;
 pub trait Executor: Send + Sync {
     /// Runs one execution. The executor can use [`ExecutionCx::scope`] for all work that a stop must reach.
     ///
-    /// A stop first cancels the scope, and drops the future after the grace. An executor has failed if it returns
-    /// [`ExecutorReturn::Finished`] without an event that ends the execution.
+    /// A stop first cancels the scope. After the grace, it drops the future. If an executor returns
+    /// [`ExecutorReturn::Finished`] and no event has ended the execution, the execution has failed.
     fn execute(&self, cx: ExecutionCx)
     -> BoxFuture<'static, Result<ExecutorReturn, ExecutorError>>;
 
-    /// True if an execution of this task that a crash has interrupted can be repeated from its records. Otherwise the
-    /// task ends with cause `failure`, detail `crash`.
+    /// True if this task can be executed again from its records after a crash has interrupted an execution. If false,
+    /// the task then fails with the cause `failure` and the detail `crash`.
     fn can_resume(&self, task: &Task) -> bool {
         let _ = task;
         false
     }
 
-    /// Items of work outside the execution's scope that a stop of this task would find now, also after the end of the
-    /// task. The method must not block, and omits work that takes time to find. Not called if a factory creates an
-    /// executor for each task.
+    /// Work outside the scope of the execution that a stop of this task would find now. The manager may also call this
+    /// method after the end of the task. The method must not block, so it omits work that takes time to find. If a
+    /// factory creates an executor for each task, the method is not called.
     fn preview(&self, task: &TaskId) -> Vec<ReceiptItem> {
         let _ = task;
         Vec::new()
@@ -51,11 +51,11 @@ pub struct ExecutionCx {
     pub events: EventWriter,
     /// Collects receipts that the receipt of a stop will include.
     pub receipts: PartReceipts,
-    /// W3C trace context of the work (`traceparent`). A stop does not cancel it.
+    /// W3C trace context of the work (`traceparent`). A stop does not change the trace context.
     pub trace: Option<Arc<str>>,
-    /// Continues the task later, if the execution ends with a question.
+    /// Continues the task later. Useful if the execution ends with a question.
     pub waker: TaskWaker,
-    /// True if the execution continues one that a crash has interrupted.
+    /// True if a crash has interrupted an earlier execution, and this execution continues its work.
     pub is_resumed: bool,
 }
 
@@ -64,8 +64,8 @@ pub struct ExecutionCx {
 pub enum ExecutorReturn {
     /// All events are written.
     Finished,
-    /// Other code continues with a clone of the [`EventWriter`]. All events are written when the last clone is dropped.
-    /// The limits of inactivity and of total time still apply.
+    /// Other code continues with a clone of the [`EventWriter`]. The events are complete when the last clone is
+    /// dropped. The limits for inactivity and for the total time still apply.
     ContinuesElsewhere,
 }
 
@@ -77,7 +77,7 @@ pub struct ExecutorError {
 }
 
 impl ExecutorError {
-    /// Creates an error with a message for people: lower case, no final period.
+    /// Creates an error with a message for people. The message is in lower case and has no final period.
     pub fn new(message: impl Into<Arc<str>>) -> Self {
         Self {
             message: message.into(),
@@ -85,8 +85,8 @@ impl ExecutorError {
         }
     }
 
-    /// Like [`new`](Self::new), but for work that ended with an earlier process: the cause of the task's failure has
-    /// the detail `crash`.
+    /// Like [`new`](Self::new), but for work that ended because an earlier process ended. The cause of the task's
+    /// failure then has the detail `crash`.
     pub fn of_crash(message: impl Into<Arc<str>>) -> Self {
         Self {
             is_crash: true,
@@ -94,7 +94,7 @@ impl ExecutorError {
         }
     }
 
-    /// True for work that ended with an earlier process.
+    /// True if the work ended because an earlier process ended.
     pub(crate) fn is_crash(&self) -> bool {
         self.is_crash
     }
@@ -113,22 +113,22 @@ impl fmt::Display for ExecutorError {
 
 impl std::error::Error for ExecutorError {}
 
-/// Ends a task on request, in addition to the cancelled scope: for work that a scope does not reach, and for a last
-/// event.
+/// Takes part in a stop of a task. The stop itself cancels the scope of the execution. A canceler ends work that this
+/// scope does not contain, and can write a last event.
 pub trait Canceler: Send + Sync {
-    /// Called once per stop, in a separate scope with the duration of the grace. If no executor runs, the duration is
-    /// grace plus [`FORCE_MAX`](allstop_scope::FORCE_MAX). After this time the call is dropped. The manager ends the
-    /// task if no event has ended the execution.
+    /// Called once per stop, in a separate scope. The time limit of the call is the grace; if no executor runs, it is
+    /// the grace plus [`FORCE_MAX`](allstop_scope::FORCE_MAX). After this time the call is dropped. If no event has
+    /// ended the execution by then, the manager ends the task.
     ///
     /// # Errors
-    /// If no execution runs, an error, a panic or a hang refuses the stop and leaves the task unchanged. A running
-    /// execution ends in any case.
+    /// If no execution runs and the canceler returns an error, panics or hangs, the stop is refused and the task does
+    /// not change. If an execution runs, it ends in all cases.
     fn cancel(&self, cx: CancelCx) -> BoxFuture<'static, Result<(), ExecutorError>>;
 
-    /// Stops orphaned work of an ended task. Returns the receipt of that stop, or `None` if no work remains.
+    /// Stops orphaned work of an ended task. Returns the receipt of this stop. `None` if no work remains.
     ///
     /// # Cancel safety
-    /// A stop that has begun must continue if the future is dropped.
+    /// If the future is dropped, a stop that has begun must continue.
     fn stop_orphans(
         &self,
         task: Arc<Task>,
@@ -148,7 +148,7 @@ pub struct CancelCx {
     pub cause: Cause,
     /// Scope of the canceler.
     pub scope: Scope,
-    /// Writes events of the same execution.
+    /// Writes events of the stopped execution.
     pub events: EventWriter,
     /// Collects receipts that the receipt of the stop will include.
     pub receipts: PartReceipts,
@@ -156,10 +156,11 @@ pub struct CancelCx {
 
 /// Checks each event before it is stored.
 pub trait Processor: Send + Sync {
-    /// Decides about one event. Events come one at a time, in order.
+    /// Decides about one event. The manager calls this method for one event after the other, in order.
     fn process(&self, event: TaskEvent, task: Arc<Task>) -> BoxFuture<'static, ProcessorDecision>;
 
-    /// Event that ends the execution instead of an error of the executor. `None` if the task is to fail with the error.
+    /// If the executor returns an error, the execution ends with this event. If the method returns `None`, the task
+    /// fails with the error.
     fn process_error(&self, error: &ExecutorError, task: &Task) -> Option<TaskEvent> {
         let (_, _) = (error, task);
         None
@@ -173,7 +174,7 @@ pub enum ProcessorDecision {
     Keep(TaskEvent),
     /// Store nothing.
     Drop,
-    /// Store this event instead. If it ends the execution, the execution ends.
+    /// Store this event instead. The new event alone decides whether the execution ends.
     Replace(TaskEvent),
     /// Stop the executor and fail the task with this reason.
     Fail(Arc<str>),
@@ -181,25 +182,26 @@ pub enum ProcessorDecision {
 
 /// Cleans up after an execution.
 pub trait Cleanup: Send + Sync {
-    /// Called once after each execution or stop whose parts were created, with the last stored task. If a stop waits
-    /// for the clean-up, the limit is the grace.
+    /// Called once after each execution, and after each stop, for which parts were created. The argument is the task as
+    /// last stored. If a stop waits for the clean-up, the time limit is the grace.
     ///
-    /// In a cluster, a worker that has lost its lease also calls this method, and another worker may run the task
-    /// already. Clean up the resources of this process, such as its locks and folders, and nothing that the task's next
-    /// worker uses.
+    /// In a cluster, a worker that has lost its lease also calls this method, and another worker may already run the
+    /// task. So clean up only resources of this process, for example its locks and folders. Do not clean up resources
+    /// that the next worker of the task uses.
     fn clean_up(&self, task: Arc<Task>) -> BoxFuture<'static, ()>;
 }
 
-/// Creates the parts of a task at the start of each execution.
+/// Creates the parts of a task, at the start of each execution.
 pub trait TaskPartsFactory: Send + Sync {
     /// Creates the parts.
     ///
     /// # Errors
-    /// An error fails the task. If no execution runs, the error refuses the stop.
+    /// If the factory returns an error, the task fails. If the factory was called for a stop and no execution runs, the
+    /// stop is refused with the error.
     fn create(&self, task: Arc<Task>) -> BoxFuture<'static, Result<TaskParts, ExecutorError>>;
 
-    /// Parts that all tasks share. If there are shared parts, [`create`](Self::create) is not called. Called once, when
-    /// a manager opens.
+    /// Parts that all tasks share. If this method returns parts, [`create`](Self::create) is not called. The manager
+    /// calls this method once, when it opens.
     fn shared_parts(&self) -> Option<TaskParts> {
         None
     }
@@ -219,7 +221,7 @@ pub struct TaskParts {
 }
 
 impl TaskParts {
-    /// Creates parts with only an executor.
+    /// Creates parts that contain only an executor.
     pub fn of(executor: impl Executor + 'static) -> Self {
         Self {
             executor: Arc::new(executor),

@@ -1,8 +1,9 @@
 //! Distribution of a task's records to its subscribers.
 //!
 //! Invariants:
-//! 1. A record is published when it is durable, never before.
-//! 2. Publishing never waits: a subscriber reads by its own cursor, from the window of recent records or from the log.
+//! 1. A record is published only after it is durable.
+//! 2. A publisher never waits for a subscriber. Each subscriber has its own cursor, and reads from the window of recent
+//!    records or from the log.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -13,19 +14,19 @@ use tokio::sync::Notify;
 
 use crate::model::{Task, TaskRecord};
 
-/// Number of recent records in memory. A subscriber that keeps up never has to read the log.
+/// Number of recent records in memory. A subscriber that is not far behind the writer never needs to read the log.
 const WINDOW_LEN_MAX: usize = 256;
 
 /// A durable record and its number.
 #[derive(Debug, Clone)]
 pub struct TaskUpdate {
-    /// Number of the record in the task's stream, and the cursor after this update.
+    /// Number of the record in the stream of the task. This number is also the cursor after this update.
     pub version: Version,
     /// The record.
     pub record: Arc<TaskRecord>,
 }
 
-/// Current task and recent records of one task. The writer and the subscribers of the task share the feed.
+/// The current task and its recent records. The writer and the subscribers of the task share the feed.
 #[derive(Debug, Default)]
 pub(crate) struct TaskFeed {
     state: Mutex<FeedState>,
@@ -43,19 +44,19 @@ struct FeedState {
 pub(crate) enum FeedRead {
     /// Records from the window.
     Updates(Vec<TaskUpdate>),
-    /// The window begins after the cursor: the log must be read up to this version.
+    /// The window begins after the cursor. The subscriber must read the log up to this version.
     ReadLog,
 }
 
 impl TaskFeed {
-    /// The task at its last read or write, with its version. `None` if no task was read yet.
+    /// The task as last read or written, with its version. `None` if the task was not read yet.
     pub(crate) fn current(&self) -> Option<(Version, Arc<Task>)> {
         let state = self.state.lock();
         let task = state.task.as_ref()?;
         Some((state.version, Arc::clone(task)))
     }
 
-    /// Sets the task that was read from the log, unless a later version is known.
+    /// Sets the task as it was read from the log, unless the feed has a later version.
     pub(crate) fn set_read(&self, version: Version, task: &Arc<Task>) {
         let mut state = self.state.lock();
         if state.version < version || state.task.is_none() {
@@ -67,14 +68,14 @@ impl TaskFeed {
         self.grown.notify_waiters();
     }
 
-    /// Drops the task, because the store may have more records. The next reader reads the store.
+    /// Drops the task, because the store may contain more records. The next reader then reads the store.
     pub(crate) fn forget(&self) {
         let mut state = self.state.lock();
         state.task = None;
         state.window.clear();
     }
 
-    /// Publishes durable records; `task` is the task after the last of them.
+    /// Publishes durable records. `task` is the task after the last of these records.
     pub(crate) fn publish(&self, records: Vec<TaskUpdate>, task: &Arc<Task>) {
         let mut state = self.state.lock();
         let Some(last) = records.last() else {
@@ -89,10 +90,10 @@ impl TaskFeed {
         self.grown.notify_waiters();
     }
 
-    /// Returns the records after `cursor`, and waits until there are some.
+    /// Returns the records after `cursor`. Waits until there is at least one record.
     pub(crate) async fn read_after(&self, cursor: Version) -> FeedRead {
         loop {
-            // Registered before the check, so that a record in between wakes this reader.
+            // Registered before the check: a record that is published after the check then wakes this reader.
             let grown = self.grown.notified();
             if let Some(read) = self.try_read_after(cursor) {
                 return read;

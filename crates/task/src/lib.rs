@@ -1,8 +1,9 @@
 //! Tasks: addressable, durable work that can be stopped at any moment.
 //!
 //! A [`TaskManager`] owns the tasks of one store. A message starts an execution of its task. The [`Executor`] works in
-//! a scope and writes events. Each event is a record of the task's stream, and the task is the fold of its records.
-//! Subscribers read the stream by cursor. This crate depends on neither agents nor a protocol.
+//! a scope and writes events. Each event is stored as a record of the task's stream. The state of the task is computed
+//! from its records, one after the other (a fold). Subscribers read the stream from a cursor. This crate does not
+//! depend on agents or on a protocol.
 //!
 //! # How an execution ends
 //! Every execution has one end: an event of its executor, or a record of the manager. The manager writes the record if
@@ -11,8 +12,9 @@
 //! repeats the write until the store confirms it.
 //!
 //! # Stopping
-//! [`TaskManager::cancel`] stops the execution's scope by the usual ladder and returns the receipt, whether or not the
-//! executor cooperates. The [`Canceler`] ends a task at rest; without a canceler the manager ends it at once.
+//! [`TaskManager::cancel`] stops the scope of the execution: the stop asks the work to end, waits for the grace, and
+//! then uses force. The call returns the receipt, even if the executor does not cooperate. If the task is at rest, the
+//! [`Canceler`] ends it; without a canceler the manager ends it immediately.
 
 mod cluster;
 mod error;

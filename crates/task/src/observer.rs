@@ -6,25 +6,26 @@ use allstop_core::Cause;
 
 use crate::model::Task;
 
-/// Observes the executions of a manager. The engines call these methods, so they must neither block nor panic.
+/// Observes the executions of a manager. The engines call these methods directly, so the methods must not block or
+/// panic.
 pub trait TaskObserver: Send + Sync {
     /// Called when an execution is accepted and its records are durable. `trace` is the W3C trace context
     /// (`traceparent`) of the request.
     fn accepted(&self, task: &Task, trace: Option<&str>) -> Box<dyn ExecutionObserver>;
 }
 
-/// Observes one execution. The engine drops the observer at its end. If [`ExecutionObserver::ended`] was not called,
-/// the store has not confirmed the end.
+/// Observes one execution. The engine drops the observer when the engine ends. If the engine has not called
+/// [`ExecutionObserver::ended`] by then, the store has not confirmed the end.
 pub trait ExecutionObserver: Send + Sync {
-    /// W3C trace context of the work; `None` selects the context of the request.
+    /// W3C trace context of the work. `None` means that the context of the request is used.
     fn trace(&self) -> Option<Arc<str>> {
         None
     }
 
-    /// Called when the executor starts, after the wait for a slot.
+    /// Called when the executor starts. The execution may have waited for a slot before.
     fn started(&mut self) {}
 
-    /// Called when a stop has reached the execution.
+    /// Called when a stop reaches the execution.
     fn stopping(&mut self, cause: &Cause) {
         let _ = cause;
     }

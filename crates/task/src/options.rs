@@ -11,13 +11,14 @@ use crate::observer::TaskObserver;
 /// Options of a task manager. All limits apply to one manager, unless a field states otherwise.
 #[derive(Clone)]
 pub struct TaskOptions {
-    /// Time during which a second message with the same id and owner counts as a repetition and starts nothing. `None`
-    /// means no limit. Zero disables the detection of repetitions.
+    /// Time in which a second message with the same id and owner counts as a repetition and starts nothing. `None`
+    /// means that the time is unlimited. With zero, repetitions are not detected.
     pub repetition_max: Option<Duration>,
     /// Maximum number of executions at the same time.
     pub running_max: Option<usize>,
-    /// Maximum number of executions of one owner at the same time. In a cluster the limit applies to all workers
-    /// together, if each worker has the same number here. Further tasks wait, and start in no particular order.
+    /// Maximum number of executions of one owner at the same time. In a cluster, the limit applies to all workers
+    /// together; every worker must have the same number here. Tasks beyond the limit wait, and start in no particular
+    /// order.
     pub running_per_owner_max: Option<usize>,
     /// Treatment of a request beyond a limit.
     pub when_full: WhenFull,
@@ -25,42 +26,45 @@ pub struct TaskOptions {
     pub inactivity_max: Option<Duration>,
     /// Longest duration of an execution.
     pub execution_max: Option<Duration>,
-    /// Longest duration of one call of a processor, factory, canceler or clean-up. A stop allows them the grace.
+    /// Longest duration of one call of a processor, factory, canceler or clean-up. If a stop waits for the call, the
+    /// limit is the grace of the stop.
     pub user_code_max: Duration,
-    /// Longest time that callers wait for the write of a message or of an execution's end. The manager repeats the
-    /// write itself until the write succeeds or the manager shuts down.
+    /// Longest time that a caller waits for a write: the write of a message, or the write of an execution's end. The
+    /// manager repeats the write until it succeeds or the manager shuts down.
     pub ending_write_max: Duration,
-    /// Number of events that an executor may write ahead of the store before it waits.
+    /// Number of events that can wait in the queue of an executor. If the queue is full, the executor waits for the
+    /// store.
     pub event_queue_len_max: usize,
     /// Wall-clock time, for records.
     pub now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
-    /// Called with the callback and the message of each panic in code of the embedding program.
+    /// Called after each panic in code of the embedding program, with the name of the callback and the message of the
+    /// panic.
     pub on_panic: Option<PanicHandler>,
     /// Observer of the executions.
     pub observer: Option<Arc<dyn TaskObserver>>,
 }
 
-/// Called with the callback (`executor`, `processor` …) and the message of a panic.
+/// Called with the name of a callback (`executor`, `processor` …) and the message of a panic.
 pub type PanicHandler = Arc<dyn Fn(&'static str, &str) + Send + Sync>;
 
 /// Treatment of a request beyond a limit of executions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhenFull {
-    /// Refuse the request. In a cluster the request waits nevertheless, because no node knows the executions of the
-    /// other nodes.
+    /// Refuse the request. In a cluster, the request waits instead, because no node knows the executions of all other
+    /// nodes.
     Refuse,
-    /// Accept the request, and start it when a slot is free. The manager refuses a request if this many tasks wait
-    /// already.
+    /// Accept the request, and start its execution when a slot is free. If `len_max` tasks already wait, the request is
+    /// refused.
     Queue {
         /// Maximum number of waiting tasks.
         len_max: usize,
     },
 }
 
-/// Default length of the queue: an hour of work for one machine at three tasks a second.
+/// Default length of the queue. At three tasks a second, one machine needs an hour for this number of tasks.
 const QUEUE_LEN_MAX: usize = 10_000;
 
-/// Default of [`TaskOptions::event_queue_len_max`]. One append of this many events is as fast as one of a single event.
+/// Default of [`TaskOptions::event_queue_len_max`]. An append of this many events is as fast as an append of one event.
 const EVENT_QUEUE_LEN_MAX: usize = 64;
 
 impl Default for TaskOptions {

@@ -1,4 +1,4 @@
-//! A client's view of one task: a snapshot, then each later record.
+//! The records of one task for a client: first a snapshot, then each later record.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -11,18 +11,18 @@ use crate::feed::{FeedRead, TaskFeed, TaskUpdate};
 use crate::model::Task;
 use crate::task_stream::{READ_LEN_MAX, read_updates, tail_updates};
 
-/// Reads a task's records by cursor. A slow or absent reader does not delay the executor, and a reader misses no
+/// Reads the records of a task with a cursor. A slow or absent reader does not delay the executor. No reader misses a
 /// record.
 #[derive(Debug)]
 pub struct TaskSubscription {
     task_id: TaskId,
     log: Arc<dyn Log>,
-    /// `None` if other processes may write the task: the subscription then follows the log.
+    /// `None` if other processes may write to the task. The subscription then reads the log.
     feed: Option<Arc<TaskFeed>>,
     cursor: Version,
     read: VecDeque<TaskUpdate>,
     snapshot: Option<Arc<Task>>,
-    /// Number of the last record, if the task has ended.
+    /// Number of the last record of the subscription, if no further execution is awaited.
     last: Option<Version>,
     has_ended: bool,
 }
@@ -30,8 +30,8 @@ pub struct TaskSubscription {
 /// Item of a subscription.
 #[derive(Debug, Clone)]
 pub enum SubscriptionItem {
-    /// The task at the start of the subscription, with the number of its last record. If there is a snapshot, it is the
-    /// first item.
+    /// The task at the start of the subscription, with the number of its last record. A snapshot is always the first
+    /// item.
     Snapshot(Version, Arc<Task>),
     /// A later record.
     Update(TaskUpdate),
@@ -76,7 +76,7 @@ impl TaskSubscription {
         &self.task_id
     }
 
-    /// Number of the last returned record. A later subscription can continue after this number.
+    /// Number of the last record that was returned. A later subscription can continue after this number.
     pub fn cursor(&self) -> Version {
         self.cursor
     }
@@ -84,7 +84,7 @@ impl TaskSubscription {
     /// The next item; `None` after a record that ends an execution.
     ///
     /// # Cancel safety
-    /// Cancel safe: nothing is skipped.
+    /// Cancel safe: a dropped call skips no item.
     pub async fn next(&mut self) -> Option<Result<SubscriptionItem, ReadTaskError>> {
         if let Some(task) = self.snapshot.take() {
             return Some(Ok(SubscriptionItem::Snapshot(self.cursor, task)));

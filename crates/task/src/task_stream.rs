@@ -1,4 +1,4 @@
-//! The stream of one task: its fold and its only writer.
+//! The stream of one task: the current state of the task, and the only writer of its records.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use crate::model::{Task, TaskRecord, decode, encode};
 /// Prefix of the streams of tasks.
 pub(crate) const STREAM_PREFIX: &str = "task/";
 
-/// Maximum number of records per read. This limit bounds the memory of a reader.
+/// Maximum number of records per read. This limits the memory of a reader.
 pub(crate) const READ_LEN_MAX: usize = 512;
 
 /// Name of the stream of a task.
@@ -65,7 +65,7 @@ fn decoded(
         .collect()
 }
 
-/// Folds all records of a task; `None` if there are no records.
+/// Computes a task from all its records. `None` if there are no records.
 pub(crate) async fn read_task(
     log: &dyn Log,
     id: &TaskId,
@@ -83,7 +83,7 @@ pub(crate) async fn read_task(
     }
 }
 
-/// Reads the records after a cursor. The flag is true if the log had no more records.
+/// Reads the records after a cursor. The flag is true if this read reached the end of the log.
 async fn read_batch(
     log: &dyn Log,
     id: &TaskId,
@@ -93,12 +93,12 @@ async fn read_batch(
         .read(&stream_of(id), cursor.next(), READ_LEN_MAX)
         .await?;
     let bytes: usize = read.iter().map(|(_, record)| record.len()).sum();
-    // An empty read is not the criterion: a task that grows faster than it is read never gives one.
+    // An empty read cannot be the criterion: if records arrive as fast as this process reads them, no read is empty.
     let is_last = read.len() < READ_LEN_MAX && bytes < READ_BYTES_MIN;
     Ok((decoded(id, read)?, is_last))
 }
 
-/// Returns the task from its feed, or reads it from the log and stores it in the feed.
+/// Returns the task from its feed. If the feed has no task, reads the task from the log and stores it in the feed.
 pub(crate) async fn current_task(
     log: &dyn Log,
     id: &TaskId,
@@ -126,20 +126,20 @@ fn apply(
     })
 }
 
-/// The only writer of a task. It checks records against the fold, appends them, and publishes them after they are
-/// durable.
+/// The only writer of a task. It checks each record against the state of the task, appends the record, and publishes it
+/// after it is durable.
 #[derive(Debug)]
 pub(crate) struct TaskStream {
     id: TaskId,
     writer: StreamWriter,
     task: Option<Arc<Task>>,
     unconfirmed: Option<UnconfirmedRecords>,
-    /// Version at which another writer was found. This writer then appends nothing more.
+    /// Version at which this writer has found records of another writer. From then on, this writer appends nothing.
     fenced_at: Option<Version>,
     feed: Arc<TaskFeed>,
 }
 
-/// Records of an append that is not sent or not confirmed.
+/// Records of an append that the store has not confirmed. The append may not be sent yet.
 #[derive(Debug)]
 struct UnconfirmedRecords {
     records: Vec<Arc<TaskRecord>>,
@@ -148,7 +148,7 @@ struct UnconfirmedRecords {
 }
 
 impl TaskStream {
-    /// Creates a writer of a task that is new or not read yet.
+    /// Creates a writer for a task that is new or was not read yet.
     pub(crate) fn new(log: Arc<dyn Log>, id: TaskId, feed: Arc<TaskFeed>) -> Self {
         Self {
             writer: StreamWriter::new(log, stream_of(&id), Version(0)),
@@ -160,7 +160,7 @@ impl TaskStream {
         }
     }
 
-    /// Creates a writer of a task that was read at this version.
+    /// Creates a writer for a task that was read at this version.
     pub(crate) fn after(log: Arc<dyn Log>, version: Version, task: &Arc<Task>) -> Self {
         let mut stream = Self::new(log, task.id.clone(), Arc::default());
         stream.feed.set_read(version, task);
@@ -168,7 +168,7 @@ impl TaskStream {
         stream
     }
 
-    /// Reads the task before the first append, unless the feed has it.
+    /// Reads the task before the first append, unless the feed already has the task.
     pub(crate) async fn load(&mut self) -> Result<(), TaskStoreError> {
         let log = Arc::clone(self.writer.log());
         let current = current_task(&*log, &self.id, &self.feed).await?;
@@ -176,7 +176,7 @@ impl TaskStream {
         Ok(())
     }
 
-    /// Reads the task again, for this writer and for all readers. Unconfirmed records are dropped: the log shows
+    /// Reads the task again, for this writer and for all readers. Drops the unconfirmed records, because the log shows
     /// whether they were stored.
     pub(crate) async fn reload(&mut self) -> Result<(), TaskStoreError> {
         self.feed.forget();
@@ -199,17 +199,17 @@ impl TaskStream {
         }
     }
 
-    /// True if the store may have records that this writer has not read.
+    /// True if the store may contain records that this writer has not read.
     pub(crate) fn is_behind(&self) -> bool {
         self.is_fenced() || !self.writer.is_settled()
     }
 
-    /// True if another process now writes the task.
+    /// True if another process has taken over the writing of the task.
     pub(crate) fn is_fenced(&self) -> bool {
         self.fenced_at.is_some()
     }
 
-    /// True if records wait for an answer of the store.
+    /// True if the store has not confirmed all records yet.
     pub(crate) fn has_unconfirmed(&self) -> bool {
         self.unconfirmed.is_some()
     }
@@ -232,11 +232,11 @@ impl TaskStream {
         self.task.as_ref()
     }
 
-    /// Appends records, all or nothing. Records of an unconfirmed append come first, and before them the stop requests
-    /// and late receipts of other processes.
+    /// Appends all of the records or none of them. The records of an unconfirmed append are stored first. Stop requests
+    /// and late receipts of other processes may come before these records.
     ///
     /// # Cancel safety
-    /// A dropped append may have stored its records; the next call finishes it.
+    /// If the call is dropped, its records may be stored or not. The next call completes the append.
     pub(crate) async fn append(&mut self, records: Vec<TaskRecord>) -> Result<(), TaskStoreError> {
         self.settle().await?;
         if records.is_empty() {
@@ -250,7 +250,7 @@ impl TaskStream {
         self.settle().await
     }
 
-    /// Finishes an unconfirmed append.
+    /// Completes an unconfirmed append.
     pub(crate) async fn settle(&mut self) -> Result<(), TaskStoreError> {
         self.check_fence()?;
         while let Some(unconfirmed) = &mut self.unconfirmed {
@@ -287,8 +287,8 @@ impl TaskStream {
     /// Reads records that other processes have written since the last read.
     ///
     /// # Errors
-    /// [`TaskStoreError::Fenced`] if there are records other than stop requests and late receipts. This writer then
-    /// cannot append any more.
+    /// [`TaskStoreError::Fenced`] if other processes have written more than stop requests and late receipts. This
+    /// writer then can append no more.
     pub(crate) async fn look(&mut self) -> Result<(), TaskStoreError> {
         self.settle().await?;
         self.read_new().await.map(drop)
@@ -301,7 +301,7 @@ impl TaskStream {
         }
     }
 
-    /// Drops unconfirmed records for good.
+    /// Drops the unconfirmed records, and prevents all later appends of this writer.
     fn fence(&mut self, at: Version) -> TaskStoreError {
         self.unconfirmed = None;
         self.fenced_at = Some(at);
@@ -324,12 +324,12 @@ impl TaskStream {
         }
     }
 
-    /// Reads the records of other processes up to the version of a conflict.
+    /// After a conflict, reads the records of other processes, up to the version of the conflict.
     async fn read_others(&mut self, actual: Version) -> Result<(), TaskStoreError> {
         let before = self.writer.version();
         if let Err(error) = self.read_new().await {
             return Err(match error {
-                // The records of this append are kept, because the records before them are not known yet.
+                // The unconfirmed records are kept: this writer does not yet know the records that come before them.
                 TaskStoreError::Log(_) => TaskStoreError::NoAnswer,
                 error => error,
             });
@@ -338,10 +338,10 @@ impl TaskStream {
             return Ok(());
         }
         if actual > before {
-            // The answer came from a server that does not have these records yet.
+            // The server that answered the read does not have these records yet.
             return Err(TaskStoreError::NoAnswer);
         }
-        // The stream is shorter than this writer's version: the stream was deleted, or the store has lost records.
+        // The stream is shorter than this writer expects: it was deleted, or the store has lost records.
         Err(self.fence(actual))
     }
 
@@ -371,7 +371,7 @@ impl TaskStream {
     }
 }
 
-/// Returns the answer of a store that may panic. After a panic, the write may have been stored.
+/// Calls a store that may panic. After a panic, the outcome of the write is unknown.
 async fn caught(
     write: impl Future<Output = Result<Version, StreamWriteError>>,
 ) -> Result<Version, StreamWriteError> {

@@ -1,4 +1,4 @@
-//! Handle with which an executor continues its task later.
+//! Waker of a task: an executor continues its task later with it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 /// Continues a task after the end of a future.
 pub(crate) type WakeAfter = dyn Fn(TaskId, BoxFuture<'static, ()>) + Send + Sync;
 
-/// Continues a task at rest without a message. For an executor whose work ends while the task waits for input.
+/// Continues a task at rest without a message. Useful if work of the executor ends while the task waits for input.
 #[derive(Clone)]
 pub struct TaskWaker {
     task: TaskId,
@@ -22,8 +22,8 @@ impl TaskWaker {
         Self { task, wake_after }
     }
 
-    /// Calls the executor again after the future resolves, if the task is then at rest. The execution gets the message
-    /// of the previous execution again. A stop of all tasks ends the wait.
+    /// Calls the executor again after the future resolves, if the task is at rest at that time. The new execution gets
+    /// the message of the previous execution again. If all tasks are stopped, the wait ends.
     pub fn wake_after(self, ended: impl Future<Output = ()> + Send + 'static) {
         (self.wake_after)(self.task, ended.boxed());
     }

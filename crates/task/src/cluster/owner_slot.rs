@@ -39,7 +39,7 @@ fn is_left(
     lease_of: impl Fn(&WorkerId) -> LeaseState,
 ) -> bool {
     let Some(task) = task else {
-        return false; // A worker takes a slot after the first record of the task, so a read without records is outdated.
+        return false; // A slot is taken after the first record of its task, so this read is outdated.
     };
     if task.has_ended() {
         return true;

@@ -1,4 +1,5 @@
-//! Acceptance of a message: the message is durable, refused, or in doubt until the store answers.
+//! Acceptance of a message. The result is one of three: the message is durable, or refused, or the outcome is unknown
+//! until the store answers.
 
 use std::sync::Arc;
 
@@ -22,7 +23,8 @@ impl ExecutionEngine {
         client.answer(Err(error));
     }
 
-    /// Stores the message and answers its client. `None` if the message is refused, or if the store does not answer.
+    /// Stores the message and answers its client. `None` if the store refuses the message, or if the manager shuts down
+    /// before the store answers.
     pub(super) async fn accept(
         &mut self,
         records: Vec<TaskRecord>,
@@ -37,7 +39,7 @@ impl ExecutionEngine {
                 let mut written = stream.append(records).await;
                 let mut pause = RepeatPause::default();
                 while matches!(written, Err(TaskStoreError::Indeterminate)) {
-                    // The message may be durable. Its id stays reserved until the store answers.
+                    // The message may be durable. The id of the message stays reserved until the store answers.
                     execution.finish(not_confirmed());
                     pause.wait().await;
                     written = stream.settle().await;
@@ -55,7 +57,7 @@ impl ExecutionEngine {
                         execution.finish(not_confirmed());
                     }
                     () = execution.scope.stopped(), if !is_stopped => {
-                        // The execution has started nothing yet, and starts nothing from here on.
+                        // The execution has not started any work, and will not start any from now on.
                         is_stopped = true;
                         guard.acknowledge();
                     }

@@ -1,4 +1,4 @@
-//! Answer for the client of a message that is not accepted yet.
+//! Answer for the client whose message is not accepted yet.
 
 use std::sync::Arc;
 
@@ -9,22 +9,23 @@ use tokio::sync::oneshot;
 use crate::error::ExecuteError;
 use crate::model::Task;
 
-/// Answer for the client whose message started the execution: the task after the message, and its version.
+/// Receiver of the answer for the client whose message started the execution: the task after the message, and its
+/// version.
 pub(crate) type Acceptance = oneshot::Receiver<AcceptanceResult>;
 
 type AcceptanceResult = Result<(Version, Arc<Task>), ExecuteError>;
 
 pub(super) type AcceptanceSender = oneshot::Sender<AcceptanceResult>;
 
-/// Answer for the client of a message that is not accepted yet.
+/// Answer for the client whose message is not accepted yet.
 pub(super) struct ClientAnswer {
     sender: Option<AcceptanceSender>,
-    /// Owner and id of a message to an existing task.
+    /// Owner and id of the message. `None` if the message creates the task.
     pub(super) follow_up: Option<(Arc<str>, MessageId)>,
 }
 
 impl ClientAnswer {
-    /// Creates the answer of a client, with owner and id of its message if the task already exists.
+    /// Creates the answer for a client. `follow_up` contains owner and id of the message if the task already exists.
     pub(super) fn new(sender: AcceptanceSender, follow_up: Option<(Arc<str>, MessageId)>) -> Self {
         Self {
             sender: Some(sender),
@@ -37,7 +38,7 @@ impl ClientAnswer {
         self.sender.is_none()
     }
 
-    /// Sends the answer, only once.
+    /// Sends the answer. Later calls have no effect.
     pub(super) fn answer(&mut self, result: AcceptanceResult) {
         if let Some(sender) = self.sender.take() {
             // The client may have disconnected.

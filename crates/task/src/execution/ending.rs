@@ -1,4 +1,5 @@
-//! The end of an execution: its receipt, and a write that a failing store delays but does not lose.
+//! The end of an execution: its receipt and its final write. If the store fails, the write is repeated until it
+//! succeeds.
 
 use std::sync::Arc;
 
@@ -19,15 +20,15 @@ impl Execution {
         self.result.send_replace(Some(result));
     }
 
-    /// Withdraws a result that was not final, because the store has confirmed the write in doubt.
+    /// Removes a result that was not final. The store has confirmed the write whose outcome was unknown.
     pub(super) fn withdraw_result(&self) {
         self.result.send_replace(None);
     }
 }
 
 impl ExecutionEngine {
-    /// Writes the end of the execution after the events before it, until the store has confirmed them. A stop does not
-    /// interrupt the write; a shutdown of the manager does.
+    /// Writes the events and then the end of the execution, and repeats the write until the store has confirmed all of
+    /// them. A stop does not interrupt the write, but a shutdown of the manager does.
     pub(super) async fn end(&mut self, events: Vec<TaskRecord>, end: TaskRecord) {
         let written = self.write_or_give_up(events, end).await;
         self.host.note(&self.stream);
@@ -42,7 +43,7 @@ impl ExecutionEngine {
         self.execution.finish(result);
     }
 
-    /// Writes the end. Publishes an unconfirmed result to the waiting callers if the write takes too long.
+    /// Writes the end. If the write takes too long, publishes a preliminary result for the callers that wait.
     async fn write_or_give_up(
         &mut self,
         events: Vec<TaskRecord>,
@@ -66,7 +67,7 @@ impl ExecutionEngine {
         }
     }
 
-    /// Repeats the write of the end.
+    /// Writes the end, and repeats the write after a failure.
     async fn write_end(
         &mut self,
         mut events: Vec<TaskRecord>,
@@ -90,12 +91,13 @@ impl ExecutionEngine {
                     self.forward_stop().await;
                     return Err(error);
                 }
-                // A worker of a newer version may be able to read these records and continue.
+                // This version cannot read these records. A worker with a newer version may read them and continue.
                 TaskStoreError::Illegal { .. } | TaskStoreError::Unreadable { .. } => {
                     return Err(error);
                 }
                 TaskStoreError::Log(refusal) if !events.is_empty() => {
-                    // The store may accept the end alone, which then describes the missing events.
+                    // The store refuses the events but may accept the end alone. The end then states that events are
+                    // missing.
                     events.clear();
                     end = without_events(end, &refusal);
                 }
@@ -104,7 +106,8 @@ impl ExecutionEngine {
         }
     }
 
-    /// Keeps the receipt of an execution that another worker ends, until it can be written to the task.
+    /// Another worker ends this execution. Keeps the receipt of this worker until the receipt can be written to the
+    /// task.
     fn keep_receipt(&self, end: &TaskRecord) {
         let TaskRecord::TaskEnded { ending, .. } = end else {
             return;
@@ -124,7 +127,7 @@ impl ExecutionEngine {
         }
     }
 
-    /// Passes the stop of this execution on to the worker that has taken the task over.
+    /// Another worker has taken the task over. Forwards the stop of this execution to that worker.
     async fn forward_stop(&mut self) {
         let Some(cause) = self.execution.scope.cause() else {
             return;
@@ -161,7 +164,7 @@ impl ExecutionEngine {
         }
     }
 
-    /// Makes one attempt. `is_sent` is true if the last attempt was sent and the store has not answered yet.
+    /// Makes one attempt. `is_sent` is true if the previous attempt was sent and the store has not answered it yet.
     async fn try_write_end(
         &mut self,
         events: &[TaskRecord],
@@ -169,14 +172,14 @@ impl ExecutionEngine {
         is_sent: &mut bool,
     ) -> Result<(), TaskStoreError> {
         if let Err(error) = self.stream.settle().await {
-            // After a refusal because of a conflict, the last attempt is not stored and must be repeated.
+            // A conflict means that the previous attempt was not stored. Then the attempt must be repeated.
             *is_sent &= self.stream.has_unconfirmed();
             return Err(error);
         }
         if *is_sent {
             return Ok(());
         }
-        // A task at rest, and a task whose start was not stored, gets its start record here.
+        // If the task was at rest, or if its start was not stored, the start record is written here.
         let started = (!self.is_executing()).then(|| self.started());
         let records = started.into_iter().chain(events.iter().cloned());
         let records = records.chain([end.clone()]).collect();
@@ -185,7 +188,7 @@ impl ExecutionEngine {
         written
     }
 
-    /// Ends an execution whose executor never ran, with this event or with an earlier stop.
+    /// Ends an execution whose executor never ran. The reason is this event, or a stop that came before the event.
     pub(super) async fn end_without_executor(
         &mut self,
         event: LifecycleEvent,
@@ -215,7 +218,7 @@ impl ExecutionEngine {
         }
     }
 
-    /// The receipt of the stop that covers the execution; `None` if no stop covers it.
+    /// Waits for the receipt of the stop that covers the execution. `None` if no stop covers it.
     pub(super) async fn account(&self, guard: &EngineGuard) -> Option<Arc<Receipt>> {
         let account = self.execution.scope.account(Extent::Subtree, Vec::new())?;
         guard.acknowledge();
@@ -223,7 +226,7 @@ impl ExecutionEngine {
     }
 }
 
-/// Adds to the end of a task that the store has refused its last events. A success turns into a failure.
+/// Adds an error to the end of a task: the store has refused the last events. A successful end becomes a failure.
 fn without_events(end: TaskRecord, refusal: &LogError) -> TaskRecord {
     let reason = Arc::<str>::from(format!("an event was not stored: {refusal}"));
     match end {

@@ -39,7 +39,8 @@ pub(crate) enum ExecutionJob {
         /// The message.
         message: Arc<TaskMessage>,
     },
-    /// A task as it is in its log: a crash has interrupted it, or its accepted message has not started an execution.
+    /// A task whose log is the only source: a crash has interrupted its execution, or a message was accepted and has
+    /// not started an execution.
     FromLog,
     /// A stop of a task at rest.
     Cancel(Cause),
@@ -50,12 +51,12 @@ pub(crate) struct ExecutionEngine {
     pub(super) host: Arc<dyn ExecutionHost>,
     pub(super) execution: Arc<Execution>,
     pub(super) stream: TaskStream,
-    /// Scope of the embedding program's code that runs in parallel to the executor. A stop of the task does not cover
+    /// Scope for code of the embedding program that runs in parallel to the executor. A stop of the task does not cover
     /// this scope.
     pub(super) side_scope: Scope,
     /// The task whose execution this engine takes over from another worker. `None` after its executor starts.
     pub(super) taken_over: Option<Arc<Task>>,
-    /// `None` if there is no observer, or if the execution is not accepted.
+    /// `None` if the manager has no observer, or before the execution is accepted.
     pub(super) observer: Option<Box<dyn ExecutionObserver>>,
 }
 
@@ -76,7 +77,8 @@ impl ExecutionEngine {
         }
     }
 
-    /// Runs the job to its end. `accepted` sends the answer to the client after its message is durable.
+    /// Runs the job until it is complete. `accepted` sends the answer to the client after the message of the client is
+    /// durable.
     pub(crate) async fn run(
         mut self,
         job: ExecutionJob,
@@ -96,8 +98,8 @@ impl ExecutionEngine {
         drop(guard);
         self.execution.scope.close();
         if self.stream.is_behind() && self.execution.worker.is_none() {
-            // Other processes have written, or the last append is in doubt. Readers of the feed need the records of the
-            // store.
+            // The store may contain records that this engine has not read: records of other processes, or the records
+            // of the last append. Subscribers of the feed need them too.
             let reload = AssertUnwindSafe(self.reload()).catch_unwind().await;
             if !matches!(reload, Ok(Ok(()))) {
                 tracing::warn!(task = %self.stream.id(), "the records of a task are not read again");
@@ -134,7 +136,7 @@ impl ExecutionEngine {
         }
     }
 
-    /// Reads the task, within the time limit of a write.
+    /// Reads the task. The time limit is the limit of a write.
     pub(super) async fn load(&mut self) -> Result<(), TaskStoreError> {
         let max = self.host.options().ending_write_max;
         let loaded = timeout(max, self.stream.load()).await;
@@ -147,7 +149,7 @@ impl ExecutionEngine {
         loaded.unwrap_or(Err(TaskStoreError::NoAnswer))
     }
 
-    /// Ends the task of an engine that panicked, because of a bug in the engine or in the embedding program.
+    /// Ends the task after a panic of the engine. The panic is a bug in the engine or in the embedding program.
     async fn end_after_panic(&mut self, guard: &EngineGuard) {
         let cause = || Cause::new(CauseKind::Failure).detail("the engine panicked");
         guard.acknowledge();
@@ -219,7 +221,8 @@ impl ExecutionEngine {
         }
     }
 
-    /// Stores the start of an execution that had to wait, unless a stop comes first: then its end includes the start.
+    /// Stores the start of an execution that had to wait. If a stop comes first, nothing is stored here: the end of the
+    /// execution then includes its start.
     async fn store_start(&mut self) -> Result<(), TaskStoreError> {
         self.check_lease();
         if self.execution.is_stopping() {
@@ -255,7 +258,8 @@ impl ExecutionEngine {
     ) -> Option<TaskParts> {
         let task = Arc::clone(self.stream.task()?);
         self.taken_over = task.worker.is_some().then(|| Arc::clone(&task));
-        // Before any code of the embedding program runs, so that code that ends this process is counted too.
+        // The record must be stored before any code of the embedding program runs: if this code ends the process, the
+        // take-over must be counted.
         if self.taken_over.is_some()
             && let Err(error) = self.store_start().await
         {
@@ -291,7 +295,8 @@ impl ExecutionEngine {
                 drop(slot);
                 self.end_unstarted(&error, guard).await;
             } else {
-                // This worker owns the execution already, so a stop during the pause finds it here.
+                // The start record is stored before the pause, so a stop during the pause finds the execution at this
+                // worker.
                 let take_overs = self.stream.task().map_or(0, |task| task.take_overs);
                 self.wait(sleep(take_over_pause(take_overs)), guard).await;
                 self.run_executor(&parts, slot, true, guard).await;
@@ -308,8 +313,8 @@ impl ExecutionEngine {
         Some(parts)
     }
 
-    /// Adds the previous worker to the receipt of a stop, unless the executor has started here. Returns true if there
-    /// was such a worker.
+    /// Adds an item for the previous worker to the receipt of a stop, unless the executor has started here. Returns
+    /// true if there was a previous worker.
     pub(super) fn add_lost_worker(&mut self) -> bool {
         let Some(task) = self.taken_over.take() else {
             return false;
@@ -327,8 +332,8 @@ impl ExecutionEngine {
         }
     }
 
-    /// Waits for a future until the execution is stopped. A notification to look makes the execution read stop requests
-    /// of other processes.
+    /// Waits for a future, or until the execution is stopped. If another process asks the execution to look, reads the
+    /// log, and applies a stop request that it contains.
     async fn wait<T>(&mut self, what: impl Future<Output = T>, guard: &EngineGuard) -> Option<T> {
         let execution = Arc::clone(&self.execution);
         let mut what = std::pin::pin!(what);
@@ -341,7 +346,7 @@ impl ExecutionEngine {
                 }
                 value = &mut what => return Some(value),
                 () = execution.look.notified() => {
-                    // A failed read shows again at the start of the execution.
+                    // If the store fails permanently, the start of the execution will fail too.
                     let _looked = self.stream.look().await;
                     let task = self.stream.task();
                     if let Some(cause) = task.and_then(|task| task.stop_requested.clone()) {
@@ -353,7 +358,7 @@ impl ExecutionEngine {
         }
     }
 
-    /// Calls the factory. If the task is stopped, the factory has the grace of the stop.
+    /// Calls the factory. If a stop of the task comes during the call, the factory has the grace of the stop to return.
     pub(super) async fn create_parts(
         &self,
         task: &Arc<Task>,
@@ -382,19 +387,19 @@ impl ExecutionEngine {
         }
     }
 
-    /// Calls the clean-up and drops the parts. If a stop waits, the clean-up has the grace.
+    /// Calls the clean-up and drops the parts. If a stop waits for the clean-up, the call has at most the grace.
     async fn clean_up(&self, parts: Option<TaskParts>) {
         let (Some(parts), Some(task)) = (parts, self.stream.task().map(Arc::clone)) else {
             return;
         };
         if self.host.shared_parts().is_some() && parts.cleanup.is_none() {
-            return; // The manager keeps the parts, so no destructor runs here.
+            return; // The manager keeps the shared parts, so no destructor runs here.
         }
         let cleaned = self.user_code("clean-up", move |_scope| async move {
             if let Some(cleanup) = &parts.cleanup {
                 cleanup.clean_up(task).await;
             }
-            // Dropped within the call, because the destructors are code of the embedding program too.
+            // Dropped within the call, because the destructors are also code of the embedding program.
             drop(parts);
         });
         let too_late = async {
@@ -411,7 +416,7 @@ impl ExecutionEngine {
         }
     }
 
-    /// Runs code of the embedding program in parallel to the executor, within the limit for such code.
+    /// Runs code of the embedding program in parallel to the executor, within the time limit for such code.
     pub(super) fn user_code<T, F>(
         &self,
         callback: &'static str,
@@ -424,7 +429,7 @@ impl ExecutionEngine {
         self.user_code_within(self.host.options().user_code_max, callback, make)
     }
 
-    /// Like [`user_code`](Self::user_code), but within `max` if that is shorter.
+    /// Like [`user_code`](Self::user_code), but within `max` if `max` is shorter than the limit.
     pub(super) fn user_code_within<T, F>(
         &self,
         max: Duration,
@@ -474,7 +479,7 @@ impl ExecutionEngine {
     }
 }
 
-/// Receipt for the work of the previous process: this process cannot determine its state.
+/// Creates the receipt for the work of the previous worker. This process cannot determine the state of that work.
 fn lost_worker(task: &Task, scope: &Scope, now: Timestamp) -> Arc<Receipt> {
     let id = task
         .worker
@@ -500,7 +505,7 @@ fn lost_worker(task: &Task, scope: &Scope, now: Timestamp) -> Arc<Receipt> {
     Arc::new(Receipt::of_stop(request, findings))
 }
 
-/// Wakes all waiters and frees the task at every exit of the engine, also if its runtime ends.
+/// Wakes all waiters and frees the task. This happens at every exit of the engine, even if its runtime ends.
 impl Drop for ExecutionEngine {
     fn drop(&mut self) {
         self.execution.scope.close();

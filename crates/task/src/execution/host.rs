@@ -1,4 +1,4 @@
-//! The manager as used by the engine of an execution.
+//! The interface of the manager that the engine of an execution uses.
 
 use std::sync::Arc;
 
@@ -12,45 +12,45 @@ use crate::options::TaskOptions;
 use crate::task_stream::TaskStream;
 use crate::waker::TaskWaker;
 
-/// The manager of an execution.
+/// The manager that the execution belongs to.
 pub(crate) trait ExecutionHost: Send + Sync {
     fn options(&self) -> &TaskOptions;
 
-    /// Parts that all tasks share; `None` if each task has separate parts.
+    /// Parts that all tasks share. `None` if the factory creates parts for each task.
     fn shared_parts(&self) -> Option<&TaskParts>;
 
     /// Creates the parts of a task.
     fn create_parts(&self, task: Arc<Task>)
     -> BoxFuture<'static, Result<TaskParts, ExecutorError>>;
 
-    /// Updates the task's entry after a confirmed append.
+    /// Updates the table or the index with the task, after the store has confirmed an append.
     fn note(&self, stream: &TaskStream);
 
-    /// Removes an execution that has no running work any more.
+    /// Removes an execution whose work has ended.
     fn release(&self, stream: &TaskStream);
 
-    /// Removes a message that was not accepted. If the client sends it again, the message counts as new.
+    /// Removes a message that was not accepted. If the client sends this message again, it counts as a new message.
     fn forget_message(&self, owner: &Arc<str>, message: &MessageId, of: &TaskId);
 
-    /// Gives the slot of an execution to the next one.
+    /// Releases the slot of an execution, so that the next execution of the queue can get it.
     fn release_slot(&self, owner: &Arc<str>);
 
     /// False if this worker has lost its lease.
     fn may_start(&self, worker: Option<&WorkerId>) -> bool;
 
-    /// Appends a record, and announces it to the worker that now has the task.
+    /// Appends a record, and announces the record to the worker that now owns the task.
     fn append_announced<'a>(
         &'a self,
         stream: &'a mut TaskStream,
         record: TaskRecord,
     ) -> BoxFuture<'a, Result<(), TaskStoreError>>;
 
-    /// Keeps the late receipt of an execution that another worker ends, until it can be written.
+    /// Another worker ends the execution. Keeps the late receipt of the execution until it can be written.
     fn keep_receipt(&self, task: &TaskId, late: TaskRecord);
 
     /// Creates a waker for the executor of a task.
     fn waker(self: Arc<Self>, task: &TaskId) -> TaskWaker;
 
-    /// Resolves after a shutdown. Engines then stop waiting for writes.
+    /// Resolves after the manager has shut down. Engines then no longer wait for writes.
     fn shut_down(&self) -> BoxFuture<'_, ()>;
 }

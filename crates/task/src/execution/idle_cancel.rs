@@ -1,4 +1,4 @@
-//! A stop of a task at rest: only its canceler runs.
+//! A stop of a task at rest. No executor runs, so only the canceler is called.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,11 +13,12 @@ use crate::event_writer::EventWriter;
 use crate::executor::{CancelCx, Canceler, ExecutorError, TaskParts};
 use crate::model::{Task, TaskEvent, TaskRecord};
 
-/// Maximum number of events of a canceler: a few artifacts and an end. They are kept until the canceler returns.
+/// Maximum number of events of a canceler, which usually writes a few artifacts and an end. The events are kept in
+/// memory until the canceler returns.
 const CANCELER_EVENTS_MAX: usize = 1_000;
 
 impl ExecutionEngine {
-    /// Ends a task at rest, or leaves it unchanged if its canceler refuses.
+    /// Ends a task at rest. If the canceler refuses, the task does not change.
     pub(super) async fn cancel_at_rest(
         &mut self,
         cause: Cause,
@@ -47,7 +48,8 @@ impl ExecutionEngine {
         Some(parts)
     }
 
-    /// Leaves the task unchanged. If the log contains the stop request, the refusal is appended too.
+    /// Reports the refusal of the canceler; the state of the task does not change. If the log contains the stop
+    /// request, the refusal is also appended to the log.
     async fn refuse_stop(&mut self, error: ExecutorError) {
         if self
             .stream
@@ -65,8 +67,9 @@ impl ExecutionEngine {
         self.execution.finish(ExecutionResult::Refused(error));
     }
 
-    /// Ends an execution that was stopped before its executor started. If the task was at rest before, its canceler
-    /// must end the work that still waits. The execution ends in any case.
+    /// Ends an execution that was stopped before its executor started. If the task was at rest before, work of an
+    /// earlier execution may still wait, and the canceler must end this work. The execution ends even if the canceler
+    /// refuses.
     pub(super) async fn end_before_start(&mut self, parts: &TaskParts, guard: &EngineGuard) {
         let begun = Instant::now();
         let reason = if self.add_lost_worker() {
@@ -115,8 +118,8 @@ impl ExecutionEngine {
         }
     }
 
-    /// Calls the canceler, if there is one, within the grace and the force of the stop. The canceler may need both for
-    /// the work that it stops.
+    /// Calls the canceler, if there is one. The time limit is the grace plus the time for force, because the canceler
+    /// may need both for the work that it stops.
     async fn canceler_events(
         &self,
         parts: &TaskParts,
@@ -160,7 +163,7 @@ impl ExecutionEngine {
                 answer = &mut asked => break answer,
             }
         };
-        // Other code may hold a clone of the writer.
+        // Other code may still hold a clone of the writer, so no more events are accepted.
         queue.close();
         while let Ok(event) = queue.try_recv() {
             events.push(event);

@@ -1,10 +1,10 @@
-//! Lifecycle of one execution, decided without a runtime.
+//! Lifecycle of one execution: decisions without a runtime.
 //!
 //! Invariants:
-//! 1. An execution has exactly one end. Events after the decision for this end change nothing.
-//! 2. A stop and an end by the executor race for one decision ([`CommitDecision`]); the first wins.
+//! 1. An execution has exactly one end. Events have no effect after the end is decided.
+//! 2. A stop competes with an end by the executor for one decision ([`CommitDecision`]). The first of the two wins.
 //! 3. The end of a stopped execution contains the receipt of the stop. If the executor ends the task by itself within
-//!    the grace, the executor's state counts.
+//!    the grace, the end has the state from the executor.
 
 use std::sync::Arc;
 
@@ -28,9 +28,9 @@ enum LifecyclePhase {
     Running,
     Stopping {
         cause: Cause,
-        /// Terminal event that the executor wrote before the receipt.
+        /// Terminal event that the executor wrote before the receipt was complete.
         own_end: Option<TaskEvent>,
-        /// True if an event was lost. The executor's own end then does not count.
+        /// True if an event was lost. In this case the terminal event of the executor has no effect.
         is_incomplete: bool,
         /// Failure of the executor after the stop.
         error: Option<Arc<str>>,
@@ -43,13 +43,13 @@ enum LifecyclePhase {
 pub(crate) enum LifecycleEvent {
     /// The executor or the canceler wrote an event.
     Wrote(TaskEvent),
-    /// The executor cannot write any more events.
+    /// The code of the executor has ended, so no more events can follow.
     Silent(ExecutorEnd),
     /// A processor, the factory or the store failed. The task fails with this reason.
     Failed(Arc<str>),
     /// A stop was accepted.
     Stopped(Cause),
-    /// The stop has its receipt.
+    /// The receipt of the stop is complete.
     Accounted(Arc<Receipt>),
 }
 
@@ -58,11 +58,12 @@ pub(crate) enum LifecycleEvent {
 pub(crate) enum ExecutorEnd {
     /// The executor returned, and all its event writers are dropped.
     Returned,
-    /// The executor returned an error. The number is that of the execution that it took over, if any.
+    /// The executor returned an error. If the execution was taken over from another worker, the number is the number of
+    /// the lost execution.
     Failed(ExecutorError, Option<u64>),
     /// The executor panicked.
     Panicked,
-    /// The executor's future was dropped, by force or with its runtime.
+    /// The future of the executor was dropped: a stop used force, or the runtime ended.
     Dropped,
 }
 
@@ -78,7 +79,7 @@ pub(crate) enum LifecycleEffect {
 }
 
 impl ExecutorEnd {
-    /// Creates the failure of a task whose executor ended without ending the task.
+    /// Creates the failure of a task whose executor has ended but has not ended the task.
     fn failure(&self, at: Timestamp) -> TaskRecord {
         let reason = match self {
             Self::Returned => "the executor returned without ending the task".into(),
@@ -104,7 +105,7 @@ impl Lifecycle {
     /// Handles the next event, at this time.
     pub(crate) fn handle(&mut self, event: LifecycleEvent, at: Timestamp) -> LifecycleEffect {
         match (&mut self.phase, event) {
-            // After the end; or after the executor's own end, which only waits for the receipt.
+            // The end is decided, or the executor has ended and only the receipt is missing: the event has no effect.
             (LifecyclePhase::Decided, _)
             | (
                 LifecyclePhase::Stopping {
@@ -138,7 +139,7 @@ impl Lifecycle {
                 LifecycleEffect::None
             }
             (LifecyclePhase::Stopping { own_end, .. }, LifecycleEvent::Wrote(event)) => {
-                // A stopped task cannot wait for input.
+                // A stopped task cannot enter a state in which it waits for input.
                 if own_end.is_none() && !is_input_required(&event) {
                     *own_end = Some(event);
                 }
@@ -176,7 +177,7 @@ impl Lifecycle {
         matches!(self.phase, LifecyclePhase::Stopping { .. })
     }
 
-    /// Decides for an end by the executor. Returns false if a stop was accepted before.
+    /// Tries to decide that the executor ends the execution. Returns false if a stop was accepted before.
     fn decide_end(&mut self) -> bool {
         self.phase = match self.decision.commit() {
             Ok(_permit) => LifecyclePhase::Decided,
@@ -294,8 +295,8 @@ pub(crate) fn failed(cause: Cause, error: Arc<str>, at: Timestamp) -> TaskRecord
     record
 }
 
-/// Creates the end of a task whose work ended with an earlier process. `lost_execution` is the number of a lost
-/// worker's execution.
+/// Creates the end of a task whose work ended because an earlier process ended. `lost_execution` is the number of the
+/// execution of a lost worker.
 pub(crate) fn crashed(error: Arc<str>, lost_execution: Option<u64>, at: Timestamp) -> TaskRecord {
     let crash = Cause::new(CauseKind::Failure).detail("crash");
     let mut record = failed(crash, error, at);

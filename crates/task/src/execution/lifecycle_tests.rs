@@ -1,4 +1,4 @@
-//! Any sequence of events leads to at most one end, and to a stream that every reader accepts.
+//! Any sequence of events results in at most one end, and in a stream that every reader accepts.
 
 use std::sync::Arc;
 
@@ -128,7 +128,7 @@ fn event_of(step: &Step, decision: &CommitDecision) -> Option<LifecycleEvent> {
         }
         Step::Stopped(kind) => {
             decision.stop(Cause::new(*kind));
-            // The loop does not receive a stop after a decided end.
+            // The loop receives no stop after the end is decided.
             LifecycleEvent::Stopped(decision.stopped_by()?.clone())
         }
         Step::Accounted => LifecycleEvent::Accounted(receipt()),
@@ -162,7 +162,8 @@ fn check(steps: &[Step]) {
     check_end(ends.first(), steps, &decision);
 }
 
-/// The end matches the decision: a stop wins with its receipt and its cause, or leaves no trace.
+/// The end must match the decision. If a stop wins, the end has the receipt and the cause of the stop. If the executor
+/// wins, the end contains nothing about the stop.
 fn check_end(end: Option<&TaskRecord>, steps: &[Step], decision: &CommitDecision) {
     let stopped_at = steps
         .iter()
@@ -200,7 +201,7 @@ proptest! {
     }
 }
 
-/// After a stop, a lost event invalidates the executor's own success.
+/// If an event is lost after a stop, the success that the executor wrote does not count.
 #[test]
 fn end_of_a_stopped_executor_with_a_lost_event_is_no_success() {
     let decision = Arc::new(CommitDecision::new());

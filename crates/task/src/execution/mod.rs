@@ -1,4 +1,4 @@
-//! Executions: the work for a task between two rests, from its acceptance to its end.
+//! Executions. An execution is the work of a task from one accepted message until the task is at rest or has ended.
 
 mod acceptance;
 mod client_answer;
@@ -43,18 +43,18 @@ pub(crate) struct Execution {
     part_receipts: PartReceipts,
     /// W3C trace context of the request.
     trace: Option<Arc<str>>,
-    /// Worker of a cluster that runs the execution.
+    /// Worker that runs the execution, in a cluster.
     worker: Option<WorkerId>,
     /// Notified when the engine should read the records of other processes.
     look: Notify,
-    /// Number of such reads so far.
+    /// Number of reads after such notifications.
     looks: watch::Sender<u64>,
     is_accepted: watch::Sender<bool>,
     result: watch::Sender<Option<ExecutionResult>>,
-    /// True after a caller requests a stop. The engine then shortens its work after the end.
+    /// True after a caller has requested a stop. The engine then shortens the work that follows the end.
     stop_requested: watch::Sender<bool>,
     is_released: watch::Sender<bool>,
-    /// Permit of the one wake-up that waits for the release.
+    /// Permit for a wake-up that waits for the release. Only one wake-up can hold the permit.
     awaited_by: Semaphore,
 }
 
@@ -65,7 +65,7 @@ pub(crate) enum ExecutionResult {
     Ended(Arc<Task>),
     /// The execution never began: its first records were not accepted.
     NotStarted(ExecuteError),
-    /// The canceler of a task without an executor refused.
+    /// The canceler of a task without an executor refused the stop.
     Refused(ExecutorError),
     /// The store has not confirmed the end. A later result may follow.
     NotConfirmed(TaskStoreError),
@@ -105,13 +105,13 @@ impl Execution {
         &self.scope
     }
 
-    /// Stops the execution; a second stop joins the first.
+    /// Stops the execution. A second stop joins the first.
     pub(crate) fn stop(&self, cause: Cause) -> Stop {
         self.stop_requested.send_replace(true);
         self.scope.stop(StopRequest::new(Extent::Subtree, cause))
     }
 
-    /// Makes the execution read the records of other processes. Resolves after the read, or when the execution is
+    /// Asks the engine to read the records of other processes. Resolves after the read, or when the execution is
     /// stopped.
     pub(crate) async fn look(&self) {
         let mut looks = self.looks.subscribe();
@@ -124,12 +124,12 @@ impl Execution {
         }
     }
 
-    /// Like [`look`](Self::look), but without waiting.
+    /// Like [`look`](Self::look), but does not wait.
     pub(crate) fn ask_to_look(&self) {
         self.look.notify_one();
     }
 
-    /// Worker of a cluster that runs the execution.
+    /// Worker that runs the execution, in a cluster.
     pub(crate) fn worker(&self) -> Option<&WorkerId> {
         self.worker.as_ref()
     }
@@ -158,7 +158,7 @@ impl Execution {
         let mut accepted = self.is_accepted.subscribe();
         tokio::select! {
             biased;
-            // This handle keeps the sender, so the wait ends with the value.
+            // The sender is part of this handle, so the wait cannot fail.
             _accepted = accepted.wait_for(|is_accepted| *is_accepted) => Ok(()),
             result = self.result() => match result {
                 ExecutionResult::NotStarted(error) => Err(error),
@@ -168,7 +168,7 @@ impl Execution {
         }
     }
 
-    /// Returns the result, and waits until there is one.
+    /// Waits for the result.
     pub(crate) async fn result(&self) -> ExecutionResult {
         let mut results = self.result.subscribe();
         let result = results.wait_for(Option::is_some).await;
@@ -181,23 +181,23 @@ impl Execution {
         self.result.borrow().clone()
     }
 
-    /// Resolves when a stop is requested, even if the stop comes too late.
+    /// Resolves when a stop is requested, even if the execution has already ended.
     pub(crate) async fn stop_requested(&self) {
         let mut requested = self.stop_requested.subscribe();
-        // This handle keeps the sender, so the wait ends with the value.
+        // The sender is part of this handle, so the wait cannot fail.
         let _set = requested.wait_for(|is_requested| *is_requested).await;
     }
 
-    /// Permit to wait for the release while holding a permit of the worker. `None` if another wake-up of the task waits
-    /// already.
+    /// Acquires the permit to wait for the release of this execution. The caller waits while it also holds a permit of
+    /// the worker. `None` if another wake-up of the task already waits.
     pub(crate) fn await_release(&self) -> Option<SemaphorePermit<'_>> {
         self.awaited_by.try_acquire().ok()
     }
 
-    /// Resolves when no work of the execution runs any more, and the next execution may start.
+    /// Resolves when all work of the execution has ended, so that the next execution may start.
     pub(crate) async fn released(&self) {
         let mut released = self.is_released.subscribe();
-        // This handle keeps the sender, so the wait ends with the value.
+        // The sender is part of this handle, so the wait cannot fail.
         let _ended = released.wait_for(|is_released| *is_released).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Pauses between the attempts of a write.
+//! Pauses between two attempts of a write.
 
 use std::time::Duration;
 
@@ -6,10 +6,10 @@ use tokio::time::sleep;
 
 /// First pause before a write is repeated.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
-/// Longest pause: a store that recovers is used again within a second.
+/// Longest pause. With it, writes continue within a second after the store has recovered.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
-/// Growing pause between the attempts of a write.
+/// Growing pause between two attempts of a write.
 #[derive(Debug)]
 pub(super) struct RepeatPause(Duration);
 
@@ -27,12 +27,12 @@ impl RepeatPause {
     }
 }
 
-/// Longest pause before an execution that was taken over runs again.
+/// Longest pause before the executor of a take-over starts.
 const TAKE_OVER_PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// Pause before an execution with this number of take-overs runs again. There is no pause after the first, because the
-/// execution is rarely the cause. From then on the pause is 1 s and doubles each time, because the cause may need time
-/// to pass.
+/// Pause before the executor starts, after this number of take-overs. The first take-over has no pause, because the
+/// execution is rarely the cause of the lost worker. From the second one on, the pause starts at 1 s and doubles each
+/// time, because the cause may disappear with time.
 pub(super) fn take_over_pause(take_overs: u32) -> Duration {
     match take_overs {
         0 | 1 => Duration::ZERO,

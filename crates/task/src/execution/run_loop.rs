@@ -1,9 +1,10 @@
-//! The loop of a running execution: selects one event, decides synchronously, and executes the effect.
+//! The loop of a running execution. It selects one event, decides synchronously, and executes the effect.
 //!
 //! Invariants:
-//! 1. The loop awaits only its events and an append that a stop can interrupt. Neither code of the embedding program
-//!    nor a store can delay the answer to a stop.
-//! 2. A stop ends within grace and force, even if a writer still writes events: see [`RunLoop::end_by`].
+//! 1. The loop awaits only two things: its next event, and an append that a stop can interrupt. Therefore neither code
+//!    of the embedding program nor a store can delay the answer to a stop.
+//! 2. A stop ends within the grace and the time for force, even if a writer still writes events: see
+//!    [`RunLoop::end_by`].
 
 use std::sync::Arc;
 
@@ -33,23 +34,24 @@ struct RunLoop<'a> {
     lifecycle: Lifecycle,
     executor_events: EventQueue,
     canceler_events: EventQueue,
-    /// Scope of the executor. This scope has no decision, so it can be stopped after the end of the task.
+    /// Scope of the executor. The decision about the end does not apply to this scope, so the scope can be stopped
+    /// after the end of the task.
     work_scope: Scope,
     /// `None` after the executor has ended.
     executor: Option<WorkHandle<ExecutorResult>>,
-    /// End of the executor's code. It waits until all earlier events are decided.
+    /// End of the executor's code. It is decided only after all earlier events.
     executor_end: Option<ExecutorEnd>,
-    /// The running call of the processor, if any. The next event waits for it.
+    /// The running call of the processor, if any. The loop reads no further event during the call.
     processing: Option<BoxFuture<'static, Option<LifecycleEvent>>>,
     is_stopped: bool,
     account: Option<BoxFuture<'static, Arc<Receipt>>>,
     receipt: Option<Arc<Receipt>>,
     /// The running call of the canceler, if any.
     canceling: Option<BoxFuture<'static, ()>>,
-    /// Latest time of the end of a stopped execution, even if its queues still contain events.
+    /// Time at which a stopped execution ends at the latest, even if its queues still contain events.
     end_by: Instant,
     inactive_at: Option<Instant>,
-    /// Records that wait for the previous append.
+    /// Records that are not stored yet, because the previous append is not complete.
     unstored: Vec<TaskRecord>,
     /// True if the loop should read the records of other processes.
     must_look: bool,
@@ -58,14 +60,14 @@ struct RunLoop<'a> {
 /// Events of the executor or the canceler.
 struct EventQueue {
     queue: mpsc::Receiver<TaskEvent>,
-    /// True after every writer is dropped or refused, and every event was read.
+    /// True after all events were read and no writer can add more.
     is_done: bool,
 }
 
 enum RunEvent {
     Stopped,
     TimeIsUp,
-    /// Another process has written to the task, or may have written.
+    /// Another process has written to the log of the task, or may have written.
     Look,
     Accounted(Arc<Receipt>),
     CancelerReturned,
@@ -76,7 +78,7 @@ enum RunEvent {
     Inactive,
 }
 
-/// Use of the task's stream.
+/// Use of the stream of the task.
 enum StreamStep {
     Look,
     /// Finishes the previous append.
@@ -94,8 +96,8 @@ impl EventQueue {
 }
 
 impl ExecutionEngine {
-    /// Runs the executor until the end of the execution is stored and none of its work runs any more. `slot` is `None`
-    /// if a stop came first or if the execution needs no slot.
+    /// Runs the executor until the end of the execution is stored and all of its work has ended. `slot` is `None` if a
+    /// stop came first, or if the execution needs no slot.
     pub(super) async fn run_executor(
         &mut self,
         parts: &TaskParts,
@@ -110,7 +112,7 @@ impl ExecutionEngine {
         let (writer, executor_events) = EventWriter::new(queue_len_max);
         let (_, canceler_events) = EventWriter::new(queue_len_max);
         if let Some(cause) = task.stop_requested.clone() {
-            // Another process requested the stop before this process took the task.
+            // Another process requested the stop before this process took the task over.
             drop(self.execution.stop(cause));
         }
         let started = self.start_executor(parts, task, writer, is_resumed);
@@ -155,11 +157,12 @@ impl ExecutionEngine {
 }
 
 impl RunLoop<'_> {
-    /// Runs until the end is decided. Returns the record that ends the execution; the records before it are in
-    /// `unstored`.
+    /// Runs the loop until the end of the execution is decided. Returns the record of the end. Earlier records that are
+    /// not stored yet are in `unstored`.
     async fn drive(&mut self) -> TaskRecord {
-        // One append stores all waiting events, so an executor that writes three events at once waits once. A processor
-        // receives the task after the previous event, so each event then needs a separate append.
+        // One append stores all waiting events. If the executor writes three events in quick succession, it therefore
+        // waits only once. A processor needs the task after the previous event, so with a processor each event has a
+        // separate append.
         let batch_len_max = match self.parts.processor {
             Some(_) => 0,
             None => self.engine.host.options().event_queue_len_max,
@@ -202,7 +205,7 @@ impl RunLoop<'_> {
         let inactive_at = self.inactive_at.unwrap_or_else(Instant::now);
         let (executor_events, canceler_events) =
             (&mut self.executor_events, &mut self.canceler_events);
-        // The queues come last, so that a writer that never pauses does not delay the other events.
+        // The queues come last, so that a writer without pauses does not delay the other events.
         tokio::select! {
             biased;
             () = self.engine.execution.scope.stopped(), if !is_stopped => RunEvent::Stopped,
@@ -224,7 +227,7 @@ impl RunLoop<'_> {
         }
     }
 
-    /// Handles one event. Returns the record of the end if the event decides the end.
+    /// Handles one event. Returns the record of the end if the event decides the end of the execution.
     fn handle(&mut self, event: RunEvent) -> Option<TaskRecord> {
         match event {
             RunEvent::Stopped => self.stopped(),
@@ -261,14 +264,14 @@ impl RunLoop<'_> {
                 let max = self.engine.host.options().inactivity_max;
                 let detail = format!("no event for {:?}", max.unwrap_or_default());
                 let cause = Cause::new(CauseKind::Inactivity).detail(detail);
-                // The loop receives the stop, and waits for its receipt there.
+                // The loop receives this stop as an event, and then waits for the receipt.
                 drop(self.engine.execution.stop(cause));
             }
         }
         None
     }
 
-    /// Returns the end after all earlier events were handled.
+    /// Returns the record of the end if all earlier events were handled.
     fn end_if_complete(&mut self) -> Option<TaskRecord> {
         if !self.executor_events.is_done || self.processing.is_some() {
             return None;
@@ -283,12 +286,12 @@ impl RunLoop<'_> {
             }
         }
         if !self.is_stopped {
-            // The executor has dropped its writer but still runs. Its return value follows.
+            // The executor has dropped its writer but still runs. The loop waits for its return value.
             self.executor.is_none().then_some(())?;
             return self.decide(LifecycleEvent::Silent(ExecutorEnd::Returned));
         }
         let is_quiet = self.receipt.as_ref()?.quiet();
-        // The return value of an executor that has ended arrives immediately.
+        // An executor that has ended returns its value immediately, so the loop waits for the value.
         let is_complete = self.canceler_events.is_done && !(is_quiet && self.executor.is_some());
         is_complete.then(|| self.end_with_receipt()).flatten()
     }
@@ -301,7 +304,7 @@ impl RunLoop<'_> {
 
     fn decide(&mut self, event: LifecycleEvent) -> Option<TaskRecord> {
         let event = match event {
-            // A store with such a record could not be opened again.
+            // The parser could not read such a record again.
             LifecycleEvent::Wrote(event) if is_too_deep(&event) => LifecycleEvent::Failed(
                 format!("an event has JSON of more than {NESTING_MAX} levels").into(),
             ),
@@ -316,7 +319,7 @@ impl RunLoop<'_> {
             }
             LifecycleEffect::End(record) => {
                 if is_failure {
-                    // The result of the executor no longer counts. Its end is awaited in parallel to the write.
+                    // The result of the executor has no more effect. The executor ends in parallel to the write.
                     let cause = Cause::new(CauseKind::Failure).detail("the task has failed");
                     let request = StopRequest::new(Extent::Subtree, cause);
                     drop(self.work_scope.stop(request));
@@ -338,15 +341,15 @@ impl RunLoop<'_> {
             Some(cause) => cause,
             None => return,
         };
-        // The loop receives the stop, and waits for its receipt there.
+        // The loop receives this stop as an event, and then waits for the receipt.
         drop(self.engine.execution.stop(cause));
     }
 
-    /// Appends the unstored records. A stop interrupts the wait, and so does the receipt of the stop. The next append
-    /// settles records in doubt, and the write of the end does so at the latest.
+    /// Appends the unstored records. A stop interrupts the append, and so does the receipt of the stop. The outcome of
+    /// an interrupted append is determined by the next append, or at the latest by the write of the end.
     async fn store(&mut self) -> Result<(), TaskStoreError> {
         if std::mem::take(&mut self.must_look) {
-            // A failed read is not a failure of the task: the process that asked will ask again.
+            // If the read fails, the task does not fail: the process that asked for the read will ask again.
             let _asked_again = self.unless_interrupted(StreamStep::Look).await;
         }
         if self.unstored.is_empty() {
@@ -357,7 +360,7 @@ impl RunLoop<'_> {
         }
         let records = std::mem::take(&mut self.unstored);
         if self.unless_interrupted(StreamStep::Append(records)).await? {
-            // Lists show the new state.
+            // Update the state in lists.
             self.engine.host.note(&self.engine.stream);
         }
         Ok(())
@@ -378,7 +381,7 @@ impl RunLoop<'_> {
         let (is_stopped, account) = (self.is_stopped, &mut self.account);
         tokio::select! {
             biased;
-            // Polled first, because an append that was never polled would be lost.
+            // Polled first: if the append were never polled, its records would be lost.
             written = write => written.map(|()| true),
             () = execution.scope.stopped(), if !is_stopped => Ok(false),
             receipt = pending_or(account), if is_stopped && account.is_some() => {
@@ -389,7 +392,7 @@ impl RunLoop<'_> {
         }
     }
 
-    /// Starts the processor's call about an event; `None` without a processor.
+    /// Calls the processor with an event. `None` if there is no processor.
     fn process(&self, event: &TaskEvent) -> Option<BoxFuture<'static, Option<LifecycleEvent>>> {
         let processor = Arc::clone(self.parts.processor.as_ref()?);
         let task = Arc::clone(self.engine.stream.task()?);
@@ -414,7 +417,7 @@ impl RunLoop<'_> {
         Some(event.boxed())
     }
 
-    /// Starts the processor's call about an error of the executor.
+    /// Calls the processor with an error of the executor.
     fn process_error(
         &self,
         end: &ExecutorEnd,
@@ -449,7 +452,8 @@ impl RunLoop<'_> {
             Err(WorkLost::Panicked) => ExecutorEnd::Panicked,
             Err(WorkLost::Dropped | WorkLost::NoThread) => ExecutorEnd::Dropped,
         };
-        // Events from before the executor's end come first. Other holders of its writer come too late.
+        // Events that were written before the executor ended are still read. Other holders of the writer can write no
+        // more events.
         self.executor_events.queue.close();
         self.executor_end = Some(end);
     }
@@ -471,10 +475,10 @@ impl RunLoop<'_> {
         self.call_canceler(cause);
     }
 
-    /// Calls the canceler, within the grace.
+    /// Calls the canceler. The time limit is the grace.
     fn call_canceler(&mut self, cause: Cause) {
         let canceler = self.parts.canceler.as_ref();
-        // A task that another worker takes over is not cancelled.
+        // If this worker has lost its lease, another worker takes the task over, so the canceler must not end the task.
         let canceler = canceler.filter(|_| !self.engine.execution.has_lost_lease());
         let (Some(canceler), Some(task)) = (canceler, self.engine.stream.task()) else {
             self.canceler_events.is_done = true;
@@ -513,7 +517,7 @@ impl RunLoop<'_> {
     }
 }
 
-/// Returns the future's output, and waits forever without a future.
+/// Returns the output of the future. Waits forever if there is no future.
 async fn pending_or<F: Future + Unpin>(future: &mut Option<F>) -> F::Output {
     match future {
         Some(future) => future.await,

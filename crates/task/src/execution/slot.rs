@@ -1,4 +1,4 @@
-//! Slots as guards: dropping a guard releases its slot.
+//! Guards for slots. A dropped guard releases its slot.
 
 use std::sync::{Arc, Weak};
 
@@ -12,11 +12,11 @@ pub(crate) enum SlotRequest {
     Granted(SlotGuard),
     /// The execution may start later.
     Waiting(WaitingSlot),
-    /// No slot is needed, for example by a stop of a task at rest.
+    /// No slot is needed, for example for a stop of a task at rest.
     NotNeeded,
 }
 
-/// Slot of a running execution. Dropping the guard grants the slot to the next execution.
+/// Slot of a running execution. When the guard is dropped, the next execution can get the slot.
 pub(crate) struct SlotGuard {
     host: Weak<dyn ExecutionHost>,
     owner: Arc<str>,

@@ -1,4 +1,4 @@
-//! Runs code of the embedding program. A panic, a hang or a blocked thread stays within the call.
+//! Runs code of the embedding program. If the code panics, hangs or blocks its thread, only this call fails.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -18,7 +18,7 @@ pub(crate) enum UserCodeError {
     /// The call panicked.
     #[error("panicked")]
     Panicked,
-    /// The call exceeded its limit and was stopped.
+    /// The call exceeded its time limit and was stopped.
     #[error("took too long")]
     TimedOut,
     /// A stop covers the scope of the call.
@@ -69,7 +69,7 @@ where
     }
 }
 
-/// Scope of a call. No work in this scope outlives the call, or the time limit of its caller.
+/// Scope of a call. All work in this scope ends when the call returns, or when the caller's time limit ends the call.
 struct UserCall {
     scope: Scope,
     callback: &'static str,
@@ -89,12 +89,12 @@ impl Drop for UserCall {
             let cause = Cause::new(CauseKind::Deadline).detail(format!("{} limit", self.callback));
             StopRequest::new(Extent::Subtree, cause).grace(Duration::ZERO)
         };
-        // The scope climbs the ladder even if no caller waits for the receipt.
+        // The stop continues, if necessary with force, even if no caller waits for the receipt.
         drop(self.scope.stop(request));
     }
 }
 
-/// Runs the future. A panic is reported to the handler and then continues.
+/// Runs the future. If the future panics, reports the panic to the handler, and then resumes the panic.
 pub(crate) async fn reporting_panics<T>(
     callback: &'static str,
     on_panic: Option<PanicHandler>,

@@ -1,4 +1,4 @@
-//! Start of an executor in its scope, and the end of its remaining work.
+//! Starts an executor in its scope, and ends the work that remains in this scope.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,13 +15,13 @@ use crate::event_writer::EventWriter;
 use crate::executor::{ExecutionCx, ExecutorError, ExecutorReturn, TaskParts};
 use crate::model::{MessageSender, Task, TaskMessage};
 
-/// Time for an executor to return after the end of its task, before its scope is stopped.
+/// Time in which an executor can return after the end of its task. After this time, its scope is stopped.
 const LINGER_MAX: Duration = Duration::from_secs(2);
 
 pub(super) type ExecutorResult = Result<ExecutorReturn, ExecutorError>;
 
 impl ExecutionEngine {
-    /// Starts the executor; `None` if a stop came first.
+    /// Starts the executor. `None` if a stop came first.
     pub(super) fn start_executor(
         &self,
         parts: &TaskParts,
@@ -61,15 +61,15 @@ impl ExecutionEngine {
     }
 }
 
-/// The message that the execution answers: the client's last message. Messages of an interrupted execution may follow
-/// it.
+/// The message that the execution answers: the last message from the client. In an interrupted execution, later
+/// messages of the executor may follow this message.
 pub(crate) fn last_message(task: &Task) -> Option<Arc<TaskMessage>> {
     let is_of_client = |message: &&Arc<TaskMessage>| message.role == MessageSender::User;
     let last = task.history.iter().rev().find(is_of_client);
     last.or(task.history.last()).map(Arc::clone)
 }
 
-/// Scope of an executor. No work in this scope outlives its engine.
+/// Scope of an executor. All work in this scope ends before the engine of the execution ends.
 pub(super) struct WorkScope(pub(super) Scope);
 
 impl Drop for WorkScope {
@@ -86,7 +86,8 @@ fn leftover_stop() -> StopRequest {
     StopRequest::new(Extent::Subtree, cause)
 }
 
-/// Ends the work that an executor left running after the end of its task. Without a delay if a stop waits for it.
+/// Ends the work that the executor has left running after the end of the task. If a stop waits for the execution, the
+/// executor gets no more time to return.
 pub(super) async fn end_leftover(
     work_scope: &Scope,
     executor: Option<WorkHandle<ExecutorResult>>,
@@ -94,7 +95,7 @@ pub(super) async fn end_leftover(
 ) {
     if let Some(executor) = executor {
         tokio::select! {
-            // The executor's result no longer matters.
+            // The result of the executor no longer has an effect.
             _late = tokio::time::timeout(LINGER_MAX, executor) => {}
             () = work_scope.stopped() => {}
             () = execution.stop_requested() => {}

@@ -25,7 +25,7 @@ pub struct CancelOutcome {
 }
 
 impl CancelOutcome {
-    /// True if the task had ended before, and this stop covered orphaned work of the task.
+    /// True if the task had ended before, and this stop covered the orphaned work of the task.
     pub fn covers_orphans(&self) -> bool {
         let end = self.task.ending.receipt.as_ref();
         end.is_none_or(|end| end.stop_id() != self.receipt.stop_id())
@@ -56,7 +56,7 @@ impl TaskManager {
 }
 
 impl ManagerInner {
-    /// Answers a stop of a task that has ended. For a stopped task the receipt has the id of the first stop.
+    /// Answers a stop of a task that has ended. If the task was stopped, the receipt has the id of the first stop.
     pub(crate) fn already_ended(
         &self,
         task: Arc<Task>,
@@ -69,7 +69,7 @@ impl ManagerInner {
         let mut left = Vec::new();
         if let Some(first) = &task.ending.receipt {
             info.stop_id = first.stop_id().clone();
-            // No process has observed the end of these items since.
+            // This process has not checked these items since the first stop.
             let items = first.items().iter();
             left.extend(items.filter(|item| item.state.breaks_quiet()).cloned());
         }
@@ -93,7 +93,8 @@ impl ManagerInner {
         })
     }
 
-    /// Stops the execution of a task, or starts an execution that ends the task at rest. `None` if the task has ended.
+    /// Stops the execution of a task. If the task is at rest, starts an execution that ends the task. `None` if the
+    /// task has ended.
     fn begin_stop(
         self: &Arc<Self>,
         id: &TaskId,
@@ -116,7 +117,7 @@ impl ManagerInner {
                 table.enter(id, Arc::clone(&execution));
                 let feed = table.feed(id).unwrap_or_default();
                 let job = ExecutionJob::Cancel(cause.clone());
-                // A stop has no message to accept.
+                // A stop has no message, so the answer about the acceptance is not needed.
                 drop(self.start_engine(table, scopes, id, feed, job, None));
                 execution
             }
@@ -148,8 +149,8 @@ impl ManagerInner {
     }
 }
 
-/// Waits for the end of a stopped execution in this process, and returns the ended task. `None` if the task is at rest
-/// now, or another worker was first. The stop is then decided again on the new state.
+/// Waits until a stopped execution in this process has ended, and returns the ended task. `None` if the task is at rest
+/// now, or if another worker has written to the task. The caller then decides about the stop again, with the new state.
 pub(crate) async fn end_here(execution: &Execution) -> Result<Option<Arc<Task>>, CancelError> {
     match execution.result().await {
         ExecutionResult::Ended(task) if task.has_ended() => return Ok(Some(task)),
@@ -171,7 +172,7 @@ pub(crate) fn outcome_of(task: Arc<Task>) -> Result<CancelOutcome, CancelError> 
     let was_lost = task.ending.lost_execution.is_some();
     match task.ending.receipt.clone().filter(|_| !was_lost) {
         Some(receipt) => Ok(CancelOutcome { task, receipt }),
-        // The executor, or the loss of the worker, ended the task first.
+        // The executor ended the task before the stop, or the task ended because its worker was lost.
         None => Err(CancelError::AlreadyEnded(task)),
     }
 }

@@ -1,4 +1,4 @@
-//! Coordination of the tasks of a store: by this process alone, or by all processes of a cluster.
+//! Coordination of the tasks in a store, by one process or by all processes of a cluster.
 
 use std::sync::Arc;
 
@@ -13,19 +13,19 @@ use crate::error::TaskStoreError;
 use crate::model::TaskRecord;
 use crate::task_stream::TaskStream;
 
-/// Coordination of the tasks of a store.
+/// Coordination of the tasks in a store.
 pub(crate) enum Coordinator {
-    /// By this process alone: the table contains all tasks.
+    /// This process alone manages the store. Its table contains all tasks.
     Local {
-        /// Keeps other processes from managing the tasks.
+        /// Prevents other processes from managing the tasks.
         _lock: StreamLock,
     },
-    /// By the processes of a cluster: the table contains the executions of this process.
+    /// The processes of a cluster manage the store. The table contains only the executions of this process.
     Cluster(Arc<ClusterNode>),
 }
 
 impl Coordinator {
-    /// Updates the task's entry after a confirmed append.
+    /// Updates the table or the index with the task, after the store has confirmed an append.
     pub(super) fn note(&self, table: &Mutex<TaskTable>, stream: &TaskStream) {
         match (stream.task(), self) {
             (Some(task), Self::Local { .. }) => table.lock().note(task, stream.feed()),
@@ -42,7 +42,7 @@ impl Coordinator {
         }
     }
 
-    /// Appends a record, and announces it to the worker that now has the task.
+    /// Appends a record, and announces the record to the worker that now owns the task.
     pub(super) async fn append_announced(
         &self,
         stream: &mut TaskStream,
@@ -61,14 +61,14 @@ impl Coordinator {
         }
     }
 
-    /// Finishes the work that this process does for clients and other nodes, and waits until `until` at most.
+    /// Finishes the work that this process does for clients and other nodes. Waits at most until `until`.
     pub(super) async fn close(&self, until: Instant) {
         if let Self::Cluster(node) = self {
             node.close(until).await;
         }
     }
 
-    /// Notes the new task that repeats the work of a dead letter.
+    /// Adds the id of the new task, which repeats the work, to the dead letter.
     pub(crate) async fn note_again(
         &self,
         letter: &DeadLetter,

@@ -20,20 +20,21 @@ use crate::subscription::TaskSubscription;
 pub struct TaskRequest {
     /// Principal that sends the message.
     pub owner: Arc<str>,
-    /// Task at rest to continue; `None` for a new task.
+    /// The task at rest that the message continues. `None` for a new task.
     pub task_id: Option<TaskId>,
-    /// Context of the task; `None` gives a new task a new context. A context belongs to the owner of its first task.
+    /// Context of the task. `None` means that a new task gets a new context. A context belongs to the owner of its
+    /// first task.
     pub context_id: Option<ContextId>,
-    /// The message. A repeated request with the same message id starts nothing.
+    /// The message. If a message with this id was accepted before, the request starts nothing.
     pub message: TaskMessage,
-    /// Additional fields from the request, stored with a new task.
+    /// Additional fields from the request. They are stored with a new task.
     pub metadata: JsonMap,
-    /// W3C trace context of the request (`traceparent`), for its execution.
+    /// W3C trace context of the request (`traceparent`), for the execution that it starts.
     pub trace: Option<Arc<str>>,
 }
 
 impl TaskRequest {
-    /// Context of the new task: the requested context, or a new one.
+    /// Context of the new task: the context from the request, or a new one.
     pub(crate) fn context(&self) -> ContextId {
         let new = || ContextId::new(Ulid::generate().to_string());
         self.context_id.clone().unwrap_or_else(new)
@@ -45,17 +46,17 @@ impl TaskRequest {
 pub struct AcceptedTask {
     /// The task.
     pub task_id: TaskId,
-    /// True if the message had been accepted before. Nothing new has started.
+    /// True if the message was accepted before. This request has started nothing.
     pub is_repeated: bool,
-    /// The task's events: a snapshot, then every later record.
+    /// The events of the task: first a snapshot, then every later record.
     pub subscription: TaskSubscription,
 }
 
 /// Answer of the table to a request.
 enum RequestAdmission {
-    /// The message is known. Its execution, if one runs, may not be accepted yet.
+    /// The message is known. It may have an execution, which may not be accepted yet.
     Repeated(TaskId, Option<Arc<Execution>>),
-    /// An execution is just ending: repeat the request after its release.
+    /// An execution is about to end: wait for its release, and then repeat the request.
     Wait(Arc<Execution>),
     /// The engine has started.
     Started(TaskId, Arc<TaskFeed>, Acceptance),
@@ -107,14 +108,14 @@ impl TaskManager {
 }
 
 impl ManagerInner {
-    /// Decides about a request and enters its execution, in one step under the table's lock. The engine starts
-    /// afterwards.
+    /// Decides about a request. If the request is accepted, enters its execution in the table, in the same step and
+    /// under the lock of the table. The engine starts afterwards.
     fn admit(
         self: &Arc<Self>,
         request: &TaskRequest,
         message: &Arc<TaskMessage>,
     ) -> Result<RequestAdmission, ExecuteError> {
-        // Read before the lock, because the clock is code of the embedding program.
+        // Read before the table is locked, because the clock is code of the embedding program.
         let now = self.now();
         let owner = &request.owner;
         let mut table = self.table.lock();
@@ -173,8 +174,8 @@ impl ManagerInner {
         Ok(RequestAdmission::Started(id, feed, acceptance))
     }
 
-    /// Wraps the slot, or the position in the queue, in a guard. The caller must not hold the table's lock, because
-    /// dropping the guard takes this lock.
+    /// Wraps the slot, or the position in the queue, in a guard. The caller must not hold the lock of the table,
+    /// because a dropped guard takes this lock.
     pub(super) fn slot_request(
         self: &Arc<Self>,
         answer: SlotAnswer,

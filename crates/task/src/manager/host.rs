@@ -79,7 +79,7 @@ impl ExecutionHost for ManagerInner {
     fn shut_down(&self) -> BoxFuture<'_, ()> {
         let mut is_shut_down = self.is_shut_down.subscribe();
         async move {
-            // This manager keeps the sender, so the wait ends with the value.
+            // The sender is part of this manager, so the wait cannot fail.
             let _set = is_shut_down.wait_for(|is_shut_down| *is_shut_down).await;
         }
         .boxed()

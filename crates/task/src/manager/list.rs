@@ -1,4 +1,4 @@
-//! Lists of tasks: summaries, filters and pages.
+//! Lists of tasks, with summaries, filters and pages.
 
 use std::sync::Arc;
 
@@ -18,9 +18,9 @@ pub struct TaskSummary {
     pub owner: Arc<str>,
     /// Last durable state.
     pub state: TaskState,
-    /// True from the start of an execution to the record that ends it.
+    /// True from the start of an execution until the record that ends it.
     pub is_executing: bool,
-    /// True if the executor answered with a message, so that clients see no task.
+    /// True if the executor answered with a message. Clients then do not see the task.
     pub is_reply: bool,
     /// Time of the last durable record.
     pub updated_at: Timestamp,
@@ -39,18 +39,18 @@ impl TaskSummary {
         }
     }
 
-    /// True if the task follows this position in a list.
+    /// True if the task comes after this position in a list.
     pub(crate) fn is_after(&self, position: Option<&TaskPosition>) -> bool {
         position.is_none_or(|(at, id)| (self.updated_at, &self.id) < (*at, id))
     }
 
-    /// True if only late receipts can follow.
+    /// True if the task has ended. Only late receipts can follow.
     pub fn has_ended(&self) -> bool {
         self.state.is_terminal() || self.is_reply
     }
 }
 
-/// Filter of a list. Every field that is set narrows the list.
+/// Filter of a list. A task must match every field that is set.
 #[derive(Debug, Clone, Default)]
 pub struct ListFilter {
     /// Tasks of this principal.
@@ -63,10 +63,10 @@ pub struct ListFilter {
     pub updated_after: Option<Timestamp>,
 }
 
-/// Position in a list: update time and id of the last task of a page.
+/// Position in a list: the time of the last change and the id of the last task of a page.
 pub type TaskPosition = (Timestamp, TaskId);
 
-/// Page of a list, sorted from the newest change to the oldest.
+/// Page of a list. The task with the newest change comes first.
 #[derive(Debug, Clone)]
 pub struct TaskPage {
     /// The tasks.
@@ -91,7 +91,7 @@ impl TaskPage {
 }
 
 impl ListFilter {
-    /// The owner, if no other field is set.
+    /// The owner, if the filter has no other field.
     pub(super) fn only_owner(&self) -> Option<&Arc<str>> {
         let has_more =
             self.context_id.is_some() || self.state.is_some() || self.updated_after.is_some();
@@ -135,7 +135,8 @@ mod tests {
         }
     }
 
-    /// Filters with one additional field that matches, each with a filter that has another value in that field.
+    /// Returns pairs of filters. The first filter of a pair has one more field, which matches the task. The second
+    /// filter has a value in this field that does not match.
     fn narrower() -> [(ListFilter, ListFilter); 3] {
         let after = |ms| Some(Timestamp::from_unix_ms(ms));
         let context = |id| Some(ContextId::new(id));

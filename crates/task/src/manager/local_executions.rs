@@ -1,4 +1,4 @@
-//! Executions of this process in a cluster. The process takes tasks as they are in their logs.
+//! Executions of this process in a cluster. The process takes tasks over with the state from their logs.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ impl ManagerInner {
         executions
     }
 
-    /// Number of executions in this process, and true if it accepts no more.
+    /// Number of executions in this process. The flag is true if the process accepts no more executions.
     pub(crate) fn occupancy(&self) -> (usize, bool) {
         let table = self.table.lock();
         let is_draining = table.is_draining || table.is_closed;
@@ -34,12 +34,12 @@ impl ManagerInner {
     /// Resolves when this process accepts no more executions.
     pub(crate) async fn draining(&self) {
         let mut is_draining = self.is_draining.subscribe();
-        // This manager keeps the sender, so the wait ends with the value.
+        // The sender is part of this manager, so the wait cannot fail.
         let _set = is_draining.wait_for(|is_draining| *is_draining).await;
     }
 
-    /// Takes a task that needs a worker, as it was read at this version. The log refuses the first append if the task
-    /// has changed since. If an execution of the task runs here already, that execution reads new records. `None` if
+    /// Takes a task that needs a worker. The task was read at this version; if it has changed since, the log refuses
+    /// the first append. If an execution of the task already runs here, this execution reads the new records. `None` if
     /// this process takes no more tasks.
     pub(crate) fn take(
         self: &Arc<Self>,
@@ -52,7 +52,7 @@ impl ManagerInner {
             execution.ask_to_look();
             return Some(execution);
         }
-        // The loss of a lease stops all executions in the table, so no execution may enter after the loss.
+        // The loss of a lease stops all executions in the table. So no execution may enter the table after the loss.
         if !self.coordinator.may_start(worker.as_ref()) {
             return None;
         }
@@ -69,23 +69,23 @@ impl ManagerInner {
         let (job, slot) = if let Some(cause) = stop {
             (ExecutionJob::Cancel(cause), None)
         } else {
-            // Accepted tasks are never refused, even if the queue is full.
+            // The task is already accepted, so its request must not be refused, even if the queue is full.
             let answer = table.slots.request_always(&task.owner);
             (ExecutionJob::FromLog, Some((answer, &task.owner)))
         };
         table.enter_taken(task, Arc::clone(&execution), &feed);
-        // The acceptance has no recipient: its client was answered when the message was stored.
+        // No client waits for this acceptance: the client received its answer when the message was stored.
         drop(self.start_engine(table, scopes, &task.id, feed, job, slot));
         Some(execution)
     }
 
-    /// True if this process may end a task at rest that no worker has.
+    /// True if this process may end a task that is at rest and has no owner.
     pub(crate) fn may_end(&self, id: &TaskId) -> bool {
         let table = self.table.lock();
         !table.is_closed && table.execution(id).is_none()
     }
 
-    /// Starts an execution that ends a task at rest. No worker has the task, which was read at this version.
+    /// Starts an execution that ends a task at rest. The task was read at this version and has no owner.
     pub(crate) fn stop_at_rest(
         self: &Arc<Self>,
         version: Version,
@@ -107,8 +107,8 @@ impl ManagerInner {
         Some((execution, stop))
     }
 
-    /// The items that a stop of an execution here, or of orphaned work here, would find. `None` if this process has no
-    /// work of the task.
+    /// Work that a stop would find here: the work of an execution, or orphaned work. `None` if this process has no work
+    /// of the task.
     pub(crate) fn preview_here(&self, id: &TaskId, cause: Cause) -> Option<Receipt> {
         let execution = self.execution_here(id);
         let running = execution

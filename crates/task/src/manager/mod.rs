@@ -44,7 +44,7 @@ use table::TaskTable;
 /// Manager of the tasks of one store. Clones share one manager.
 ///
 /// The manager owns every task of its store. Each task has at most one execution at a time, and each stream has one
-/// writer. A client that disconnects stops nothing.
+/// writer. A client that disconnects does not stop a task.
 #[derive(Clone)]
 pub struct TaskManager {
     pub(crate) inner: Arc<ManagerInner>,
@@ -54,7 +54,7 @@ pub(crate) struct ManagerInner {
     pub(crate) log: Arc<dyn Log>,
     pub(crate) root: Scope,
     pub(crate) factory: Arc<dyn TaskPartsFactory>,
-    /// The factory's parts, if it shares the same parts among all tasks.
+    /// The parts of the factory, if all tasks share them.
     pub(crate) shared_parts: Option<TaskParts>,
     pub(crate) options: TaskOptions,
     table: Mutex<TaskTable>,
@@ -105,10 +105,12 @@ impl ManagerInner {
         })
     }
 
-    /// Starts the engine of an execution in the table. A requested stop reaches the execution before the engine runs.
-    /// Without a slot answer the execution needs no slot. Releases the table's lock first: if the runtime has ended, it
-    /// drops the engine at once, and this drop takes the lock to remove the execution. Dropping a position in the queue
-    /// takes the lock too.
+    /// Starts the engine of an execution that is in the table. If a stop was requested, the execution receives the stop
+    /// before the engine runs. `slot` is `None` for an execution that needs no slot.
+    ///
+    /// Releases the lock of the table first, for two reasons. If the runtime has ended, the new engine is dropped
+    /// immediately, and the drop takes the lock to remove the execution. A dropped position in the queue takes the lock
+    /// too.
     fn start_engine(
         self: &Arc<Self>,
         table: MutexGuard<'_, TaskTable>,
@@ -130,13 +132,13 @@ impl ManagerInner {
         let engine =
             ExecutionEngine::new(Arc::clone(self) as _, new.execution, stream, new.side_scope);
         let (accepted_tx, accepted) = oneshot::channel();
-        // The engine belongs to its scope; nothing waits for its value.
+        // The engine is work of its scope, and no caller waits for its value.
         drop(scope.spawn_engine(engine.run(job, slot, accepted_tx)));
         accepted
     }
 }
 
-/// Scopes of an execution that is not in the table yet.
+/// The scopes of an execution that is not in the table yet.
 struct NewExecution {
     execution: Arc<Execution>,
     side_scope: Scope,

@@ -1,4 +1,4 @@
-//! Operations of the manager, by this process alone or by the processes of a cluster together.
+//! Operations of the manager. One process performs them alone, or the processes of a cluster perform them together.
 
 use std::sync::Arc;
 
@@ -28,14 +28,14 @@ impl TaskManager {
         }
     }
 
-    /// Stops a task: its execution, or the task itself if it is at rest. A second stop joins the first. If the
-    /// execution ends or rests before the stop reaches it, the stop is decided again on the new state. If the task has
-    /// ended, this stops its orphaned work.
+    /// Stops a task. If the task runs, its execution is stopped; if the task is at rest, it ends. A second stop joins
+    /// the first. If the execution has already ended or come to rest when the stop reaches it, the stop is decided
+    /// again with the new state. If the task has ended, the call stops the orphaned work of the task.
     ///
-    /// The answer comes within grace and force, plus the time for the write of the end
-    /// ([`ending_write_max`](crate::TaskOptions::ending_write_max)). A stop that is decided again takes that long once
-    /// more. [`CancelError::Store`] means that the work was stopped but the end is not confirmed; the manager repeats
-    /// the write.
+    /// The answer comes within the grace, the time for force, and the time for the write of the end
+    /// ([`ending_write_max`](crate::TaskOptions::ending_write_max)). A stop that is decided again can need this time
+    /// once more. [`CancelError::Store`] means that the work was stopped but the store has not confirmed the end. The
+    /// manager then repeats the write.
     ///
     /// # Cancel safety
     /// Dropping the future does not revoke the stop.
@@ -46,7 +46,7 @@ impl TaskManager {
         }
     }
 
-    /// The items that a stop of the task would find now.
+    /// Returns a receipt with the work that a stop of the task would find now.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -57,10 +57,12 @@ impl TaskManager {
         }
     }
 
-    /// Returns a page of at most `limit` tasks after a position. A filter by owner alone costs as much as the page.
-    /// Every other filter scans all tasks in steps, and other requests can run between the steps.
+    /// Returns a page with at most `limit` tasks after a position. If the filter contains only an owner, the cost
+    /// depends only on the page. With any other filter, the call scans all tasks in steps; other requests can run
+    /// between two steps.
     ///
-    /// In a cluster every list reads the entries of the owner, or of all owners, and may lack the latest changes.
+    /// In a cluster, the call reads all entries of the owner; if the filter has no owner, it reads the entries of all
+    /// owners. The entries may lack the latest changes.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -79,7 +81,8 @@ impl TaskManager {
         }
     }
 
-    /// Dead letters of the cluster: tasks that ended too many workers, and wake-ups that no version can read.
+    /// Dead letters of the cluster: tasks whose executions ended too many worker processes, and wake-ups that cannot be
+    /// read.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -101,8 +104,8 @@ impl TaskManager {
         }
     }
 
-    /// Resolves when another process has asked this one to accept no more tasks. Never resolves unless this process is
-    /// a worker of a cluster.
+    /// Resolves when another process has asked this process to accept no more tasks. If this process is not a worker of
+    /// a cluster, the future never resolves.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -116,7 +119,7 @@ impl TaskManager {
     /// Asks a worker of the cluster to accept no more tasks. Returns false if the worker does not answer.
     ///
     /// # Cancel safety
-    /// A dropped call may have sent the request.
+    /// If the call is dropped, it may nevertheless have sent the request.
     pub async fn drain_worker(&self, worker: &WorkerId) -> Result<bool, TaskStoreError> {
         match &self.inner.coordinator {
             Coordinator::Local { .. } => Ok(false),
@@ -126,7 +129,7 @@ impl TaskManager {
 }
 
 impl ManagerInner {
-    /// The current task, with the feed of its later records if this process writes all of them.
+    /// The current task. If this process writes all records of the task, also returns the feed of the later records.
     pub(super) async fn current(
         &self,
         id: &TaskId,

@@ -1,4 +1,4 @@
-//! Stops of orphaned work, which outlives its task.
+//! Stops of orphaned work: work that still runs after its task has ended.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -13,7 +13,8 @@ use crate::execution::user_code;
 use crate::model::Task;
 
 impl ManagerInner {
-    /// Asks the canceler in this process to stop orphaned work of an ended task. `None` if no such work is here.
+    /// Asks the canceler in this process to stop orphaned work of an ended task. `None` if this process has no such
+    /// work.
     pub(crate) async fn stop_orphans_here(
         &self,
         task: &Arc<Task>,

@@ -1,4 +1,4 @@
-//! Reading tasks: one, many, and their events.
+//! Reads one task, lists of tasks, and events of a task.
 
 use std::sync::Arc;
 
@@ -13,12 +13,12 @@ use crate::model::Task;
 use crate::subscription::TaskSubscription;
 use crate::task_stream::{current_task, read_task};
 
-/// Number of tasks that a list scans while it holds the lock of the table. This takes a tenth of a millisecond, during
-/// which messages wait.
+/// Number of tasks that a list scans while it holds the lock of the table. Such a scan takes a tenth of a millisecond,
+/// and new messages wait during this time.
 const SCAN_LEN_MAX: usize = 512;
 
 impl TaskManager {
-    /// The task with this id. If its executor answered with a message, the task counts as not found.
+    /// The task with this id. A task whose executor answered with a message counts as not found.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -48,9 +48,9 @@ impl TaskManager {
         Ok(version)
     }
 
-    /// Subscribes to the events of a task. `from` is the number of the last event that the client has. Without it, the
-    /// subscription begins with a snapshot. The subscription ends after a record that ends an execution, and waits
-    /// while the task is at rest.
+    /// Subscribes to the events of a task. `from` is the number of the last event that the client has. Without `from`,
+    /// the subscription begins with a snapshot. The subscription ends after a record that ends an execution. If the
+    /// task is at rest, the subscription waits for the next execution.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -62,8 +62,8 @@ impl TaskManager {
         self.subscription(id, from, Task::has_ended).await
     }
 
-    /// Like [`subscribe`](Self::subscribe), but for the present or last execution: the subscription does not wait for a
-    /// task at rest.
+    /// Like [`subscribe`](Self::subscribe), but for the current or the last execution. If the task is at rest, this
+    /// subscription does not wait for the next execution.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -120,7 +120,7 @@ impl ManagerInner {
         limit: usize,
     ) -> TaskPage {
         let known_total = self.table.lock().known_total(filter);
-        // The total is counted from the newest task on, so without a known total the scan starts there.
+        // If the total is not known, the scan must count all tasks, so it starts at the newest task.
         let mut position = known_total.and(after.cloned());
         let (mut tasks, mut counted) = (Vec::new(), 0);
         loop {

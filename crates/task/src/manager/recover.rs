@@ -1,4 +1,4 @@
-//! Opens a store: loads every task, and continues or ends each interrupted task.
+//! Opens a store. Loads every task, and continues or ends each interrupted execution.
 
 use std::sync::Arc;
 
@@ -20,10 +20,11 @@ use crate::model::{MessageSender, Task, TaskMessage};
 use crate::options::TaskOptions;
 use crate::task_stream::{STREAM_PREFIX, read_task};
 
-/// Stream whose lock the manager of the store's tasks holds.
+/// Name of the stream whose lock the manager holds. Only the holder of this lock may manage the tasks of the store.
 const MANAGER_STREAM: &str = "tasks";
 
-/// Maximum number of tasks that are read at the same time. The number keeps a store busy and bounds the memory.
+/// Maximum number of tasks that are read at the same time. This number is high enough to keep a store busy, and limits
+/// the memory.
 const READS_MAX: usize = 16;
 
 impl TaskManager {
@@ -31,7 +32,7 @@ impl TaskManager {
     /// scopes below `root`.
     ///
     /// # Cancel safety
-    /// Dropping the future opens nothing.
+    /// If the future is dropped, nothing is opened.
     ///
     /// # Errors
     /// If another process manages the tasks of the store, or a task cannot be read.
@@ -46,7 +47,7 @@ impl TaskManager {
             LockAttempt::HeldBy(owner) => return Err(TaskStoreError::InUse(owner)),
         };
         let mut table = TaskTable::new(ExecutionSlots::new(&options));
-        // Only interrupted tasks are kept: all tasks together may exceed the memory of the machine.
+        // Only interrupted tasks stay in memory, because all tasks together may need more memory than the machine has.
         let mut interrupted = Vec::new();
         let mut reads = Box::pin(read_all(&log).await?);
         while let Some((version, task)) = reads.try_next().await? {
@@ -74,22 +75,23 @@ impl TaskManager {
 impl ManagerInner {
     fn continue_after_crash(self: &Arc<Self>, task: &Task, feed: Arc<TaskFeed>) {
         let mut table = self.table.lock();
-        // A stopped root starts no execution; the next opening finds the task again.
+        // If the root scope is stopped, no execution starts. The next manager that opens the store finds the task
+        // again.
         let Ok(scopes) = self.new_execution(&task.id, task.trace.clone(), None) else {
             return;
         };
-        // Accepted tasks are never refused, even if the queue is full.
+        // The task is already accepted, so its request must not be refused, even if the queue is full.
         let answer = table.slots.request_always(&task.owner);
         table.enter(&task.id, Arc::clone(&scopes.execution));
         let (job, slot) = (ExecutionJob::FromLog, Some((answer, &task.owner)));
-        // The acceptance has no recipient: its client was answered before the crash.
+        // No client waits for this acceptance: the client received its answer before the crash.
         drop(self.start_engine(table, scopes, &task.id, feed, job, slot));
     }
 }
 
 impl TaskManager {
-    /// Joins the managers of a cluster. Work runs in scopes below `root`. Opening reads no tasks, because each task
-    /// that needs a worker has a wake-up.
+    /// Joins a cluster of managers. Work runs in scopes below `root`. No task is read here, because each task that
+    /// needs a worker has a wake-up.
     ///
     /// # Errors
     /// If `root` is stopped.
@@ -102,7 +104,7 @@ impl TaskManager {
     ) -> Result<Self, NotStarted> {
         let scope = root.child("cluster", ScopeOptions::default())?;
         let node = Arc::new(ClusterNode::new(cluster, scope));
-        // The limit per owner applies to all workers together.
+        // In a cluster, the limit per owner applies to all workers together, and owner slots enforce it.
         let of_this_worker = TaskOptions {
             running_per_owner_max: None,
             ..options.clone()
@@ -115,7 +117,7 @@ impl TaskManager {
     }
 }
 
-/// Reads all tasks of the store as a stream.
+/// Reads all tasks of the store, and returns them as a stream.
 async fn read_all(
     log: &Arc<dyn Log>,
 ) -> Result<impl Stream<Item = Result<(Version, Arc<Task>), TaskStoreError>>, TaskStoreError> {

@@ -17,19 +17,19 @@ use crate::execution::{Execution, ExecutionResult};
 pub struct ShutdownReport {
     /// Receipt of each execution that was stopped.
     pub receipts: Vec<Arc<Receipt>>,
-    /// Executions whose end was not stored within the time.
+    /// Number of executions whose end was not stored in time.
     pub not_stored: usize,
 }
 
 impl ShutdownReport {
-    /// Number of executions that the shutdown stopped. The other executions had ended already, and waited for the
+    /// Number of executions that the shutdown stopped. All other executions had already ended, and only waited for the
     /// store.
     pub fn stopped(&self) -> usize {
         let stopped = |receipt: &&Arc<Receipt>| receipt.outcome().is_none();
         self.receipts.iter().filter(stopped).count()
     }
 
-    /// Number of executions with work that still runs. An engine that waits for the store does not count.
+    /// Number of executions whose work still runs. An engine that only waits for the store does not count as work.
     pub fn left_running(&self) -> usize {
         let runs = |item: &ReceiptItem| {
             item.kind != ItemKind::Engine
@@ -42,7 +42,8 @@ impl ShutdownReport {
 }
 
 impl TaskManager {
-    /// Accepts no more messages, and waits until no execution runs or waits for a slot. Stops are still accepted.
+    /// Accepts no more messages. Waits until no execution runs and no execution waits for a slot. Stops are still
+    /// accepted.
     ///
     /// # Cancel safety
     /// Dropping the future does not end the drain.
@@ -52,8 +53,8 @@ impl TaskManager {
         }
     }
 
-    /// Resolves when another process has asked this one to accept no more tasks, and none is left here. Never resolves
-    /// unless this process is a worker of a cluster.
+    /// Resolves when another process has asked this process to accept no more tasks, and no execution is left here. If
+    /// this process is not a worker of a cluster, the future never resolves.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -62,9 +63,9 @@ impl TaskManager {
         self.drain().await;
     }
 
-    /// Accepts no more messages, and stops every execution with cause `shutdown`. Then waits at most `within` for the
-    /// receipts, for the writes of the ends and, in a cluster, for messages and stops in progress.
-    ///
+    /// Accepts no more messages, and stops every execution with the cause `shutdown`. Then waits, for at most `within`,
+    /// for the receipts and for the writes of the ends. In a cluster, it also waits for messages and stops that are in
+    /// progress.
     /// # Cancel safety
     /// Dropping the future does not revoke the shutdown.
     pub async fn shutdown(&self, within: Duration, detail: &'static str) -> ShutdownReport {
@@ -79,7 +80,8 @@ impl TaskManager {
         let stopping = executions.into_iter().map(|execution| {
             let stop = execution.stop(cause.clone());
             async move {
-                // After its end an execution is cleaned up, and the store may still confirm a write that was in doubt.
+                // After the end of an execution, its clean-up runs, and the store may still confirm a write whose
+                // outcome was unknown.
                 let _in_time = timeout_at(until, execution.released()).await;
                 let is_stored = matches!(
                     execution.present_result(),
@@ -93,7 +95,7 @@ impl TaskManager {
                 (receipt, is_stored)
             }
         });
-        // Collected first, so that every stop begins before the first wait.
+        // Collected first: every stop begins before the first wait.
         let stopping: Vec<_> = stopping.collect();
         let ended = join_all(stopping).await;
         self.inner.coordinator.close(until).await;
@@ -106,7 +108,7 @@ impl TaskManager {
 }
 
 impl ManagerInner {
-    /// Stops accepting messages and tasks. Returns the executions in this process.
+    /// Makes this process accept no more messages and tasks. Returns its executions.
     pub(crate) fn stop_taking(&self) -> Vec<Arc<Execution>> {
         let mut table = self.table.lock();
         table.is_draining = true;

@@ -1,8 +1,9 @@
-//! Limits of executions: globally and per owner, with a queue.
+//! Limits for executions: a global limit, a limit per owner, and a queue.
 //!
 //! Invariants:
-//! 1. A refused or abandoned request leaves every counter as it was.
-//! 2. Waiting requests start in order. A request whose owner is at the limit does not block later requests.
+//! 1. A request that is refused or abandoned changes no counter.
+//! 2. Waiting requests start in order, with one exception: a request whose owner has reached its limit does not block
+//!    later requests.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use tokio::sync::oneshot;
 
 use crate::options::{TaskOptions, WhenFull};
 
-/// Counters of running executions, and the queue of waiting ones.
+/// Numbers of running executions, and the queue of waiting requests.
 #[derive(Debug)]
 pub(crate) struct ExecutionSlots {
     running_max: Option<usize>,
@@ -28,12 +29,12 @@ struct WaitingRequest {
     grant: oneshot::Sender<()>,
 }
 
-/// Answer to a request.
+/// Answer to a request for a slot.
 #[derive(Debug)]
 pub(crate) enum SlotAnswer {
     /// The slot is taken.
     Granted,
-    /// The slot is granted later, through the receiver.
+    /// The slot will be granted later, through the receiver.
     Waiting(oneshot::Receiver<()>),
     /// Refused, with the reason.
     Full(&'static str),
@@ -51,7 +52,7 @@ impl ExecutionSlots {
         }
     }
 
-    /// Takes a slot for this owner, or a position in the queue if the queue has room.
+    /// Takes a slot for this owner. If no slot is free, takes a position in the queue, unless the queue is full.
     pub(crate) fn request(&mut self, owner: &Arc<str>) -> SlotAnswer {
         let Some(limit) = self.limit_reached(owner) else {
             return self.request_always(owner);
@@ -68,7 +69,7 @@ impl ExecutionSlots {
         self.request_always(owner)
     }
 
-    /// Takes a slot for this owner, or a position in the queue even if the queue is full.
+    /// Takes a slot for this owner. If no slot is free, takes a position in the queue, even if the queue is full.
     pub(crate) fn request_always(&mut self, owner: &Arc<str>) -> SlotAnswer {
         if self.limit_reached(owner).is_none() {
             self.take(owner);
@@ -91,7 +92,8 @@ impl ExecutionSlots {
                 self.running_by_owner.remove(owner);
             }
         }
-        // Requests that cannot start go back in their order. If no owner is at the limit, the loop reads only the front.
+        // Requests that cannot start return to the queue in their order. If no owner has reached its limit, the loop
+        // reads only requests that start.
         let mut passed = Vec::new();
         while self.running_max.is_none_or(|max| self.running < max)
             && let Some(request) = self.waiting.pop_front()
@@ -112,7 +114,7 @@ impl ExecutionSlots {
         *self.running_by_owner.entry(Arc::clone(owner)).or_default() += 1;
     }
 
-    /// The limit that this owner has reached.
+    /// The limit that this owner has reached, or the global limit. `None` if a slot is free.
     fn limit_reached(&self, owner: &Arc<str>) -> Option<&'static str> {
         let of_owner = self.running_by_owner.get(owner).copied().unwrap_or(0);
         if self.running_max.is_some_and(|max| self.running >= max) {

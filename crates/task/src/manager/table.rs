@@ -1,9 +1,11 @@
-//! Table of all tasks, in memory and under one short lock. No decision about a request reads the log.
+//! Table of all tasks, in memory, with one lock that is held only for a short time. Decisions about requests do not
+//! read the log.
 //!
 //! Invariants:
-//! 1. A task has at most one execution. The execution is in the table from before its first record until after its
-//!    last.
-//! 2. One step decides whether a message or a stop may start an execution, and enters this execution.
+//! 1. A task has at most one execution. The execution enters the table before its first record, and leaves the table
+//!    after its last record.
+//! 2. The decision that a message or a stop may start an execution, and the entry of this execution in the table, are
+//!    one step under the lock.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
@@ -20,11 +22,11 @@ use crate::model::Task;
 #[derive(Debug)]
 pub(crate) struct TaskTable {
     tasks: HashMap<TaskId, TaskEntry>,
-    /// Sorted by time of the last record: lists begin with the newest task.
+    /// Sorted by the time of the last record. Lists begin with the newest task.
     by_time: BTreeSet<(Timestamp, TaskId)>,
-    /// Number of the tasks that an owner can list.
+    /// Number of tasks in the lists of each owner.
     listed: HashMap<Arc<str>, usize>,
-    /// Accepted messages, by owner. A repeated message starts nothing.
+    /// Accepted messages, by owner and id. A repeated message starts nothing.
     by_message: HashMap<(Arc<str>, MessageId), (TaskId, Timestamp)>,
     /// Owner of each context: the owner of its first task.
     contexts: HashMap<ContextId, Arc<str>>,
@@ -36,7 +38,7 @@ pub(crate) struct TaskTable {
 
 #[derive(Debug)]
 struct TaskEntry {
-    /// `None` until the first record is durable.
+    /// Summary of the task. `None` until the first record is durable.
     summary: Option<TaskSummary>,
     owner: Arc<str>,
     message: MessageId,
@@ -44,7 +46,7 @@ struct TaskEntry {
     feed: Weak<TaskFeed>,
 }
 
-/// State of a task for a stop.
+/// State of a task, as far as a stop needs it.
 pub(crate) enum TaskToStop {
     Running(Arc<Execution>),
     AtRest,
@@ -65,7 +67,8 @@ impl TaskTable {
         }
     }
 
-    /// The task that this owner's message has started or reached, unless that was before `since`.
+    /// The task that this message of the owner has started or continued. `None` if the message was accepted at or
+    /// before `since`.
     pub(crate) fn task_of_message(
         &self,
         owner: &Arc<str>,
@@ -111,7 +114,7 @@ impl TaskTable {
         self.remember_message(owner, message, id, at);
     }
 
-    /// Enters the execution of a task that this process has taken in a cluster.
+    /// Enters the execution of a task that this process has taken over, in a cluster.
     pub(crate) fn enter_taken(
         &mut self,
         task: &Task,
@@ -129,7 +132,7 @@ impl TaskTable {
     }
 
     /// Checks whether a message may start an execution of an existing task. Returns `Ok(Some(_))` if an execution is
-    /// just ending: the caller waits for its release and checks again.
+    /// about to end: the caller then waits for its release and checks again.
     pub(crate) fn check_message(
         &self,
         id: &TaskId,
@@ -155,7 +158,8 @@ impl TaskTable {
             });
         }
         if summary.is_executing {
-            // Another process runs the task, or the end is not durable. A stop ends the task.
+            // Another process runs the task, or the end of the last execution is not durable. A stop can still end the
+            // task.
             return Err(ExecuteError::ExecutionInProgress(id.clone()));
         }
         if context.is_some_and(|context| *context != summary.context_id) {
@@ -205,13 +209,13 @@ impl TaskTable {
         })
     }
 
-    /// True if the task is at rest without an execution here, and executions may start.
+    /// True if three conditions are met: the task is at rest, it has no execution here, and executions may start.
     pub(crate) fn may_wake(&self, id: &TaskId) -> bool {
         let rests = self.summary(id).is_some_and(|task| !task.is_executing);
         rests && !self.is_closed && !self.is_draining
     }
 
-    /// Updates the entry of a task from its fold.
+    /// Updates the entry of a task.
     pub(crate) fn note(&mut self, task: &Task, feed: &Arc<TaskFeed>) {
         let summary = TaskSummary::of(task);
         let entry = self
@@ -256,7 +260,7 @@ impl TaskTable {
         }
     }
 
-    /// The feed of a task: the feed in use, or a new one. `None` if the task does not exist.
+    /// The feed of a task. If no feed is in use, creates one. `None` if the task does not exist.
     pub(crate) fn feed(&mut self, id: &TaskId) -> Option<Arc<TaskFeed>> {
         let entry = self.tasks.get_mut(id)?;
         Some(entry.feed.upgrade().unwrap_or_else(|| {
@@ -266,7 +270,7 @@ impl TaskTable {
         }))
     }
 
-    /// The present execution of a task.
+    /// The current execution of a task.
     pub(crate) fn execution(&self, id: &TaskId) -> Option<Arc<Execution>> {
         self.tasks.get(id)?.execution.clone()
     }
@@ -281,7 +285,7 @@ impl TaskTable {
         Some(self.listed.get(owner).copied().unwrap_or(0))
     }
 
-    /// Tasks that are older than a position, from the newest to the oldest.
+    /// Tasks that come after a position, from the newest change to the oldest.
     pub(crate) fn newest_first(
         &self,
         before: Option<&(Timestamp, TaskId)>,

@@ -10,9 +10,9 @@ use super::table::TaskToStop;
 use crate::cluster::ClusterNode;
 use crate::execution::{Execution, ExecutionJob};
 
-/// Decision of the table about a wake.
+/// Decision of the table about a request to continue a task.
 pub(super) enum WakeAdmission {
-    /// The task runs: check again after the end of this execution.
+    /// An execution of the task runs: wait for its release, and check again.
     Behind(Arc<Execution>),
     /// The task continues now, has ended, or cannot continue.
     Done,
@@ -81,7 +81,8 @@ impl ManagerInner {
         table.enter(id, Arc::clone(&scopes.execution));
         let feed = table.feed(id).unwrap_or_default();
         let job = ExecutionJob::FromLog;
-        // The work has ended, so the execution needs no slot. The acceptance has no recipient.
+        // The work that the task waited for has ended, so the execution needs no slot. No client waits for the
+        // acceptance.
         drop(self.start_engine(table, scopes, id, feed, job, None));
         WakeAdmission::Done
     }

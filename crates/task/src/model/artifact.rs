@@ -9,7 +9,7 @@ use super::message::{JsonMap, MessagePart};
 /// Result of a task.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Artifact {
-    /// Id, unique in its task.
+    /// Id, unique within the task.
     pub id: Arc<str>,
     /// Name, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -32,7 +32,8 @@ pub struct Artifact {
 pub struct ArtifactUpdate {
     /// The artifact, or the parts to add.
     pub artifact: Arc<Artifact>,
-    /// True if the parts are added to the artifact with this id. Otherwise this artifact replaces the existing one.
+    /// True if the parts are added to the existing artifact with this id. If false, the artifact replaces the existing
+    /// one.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub append: bool,
     /// True if this is the last update of the artifact.

@@ -5,8 +5,8 @@ use serde::{Deserialize, Serialize};
 
 use super::record::TaskRecord;
 
-/// Newest format version that this code writes and reads. Raise the number if an old reader would misread a new record,
-/// but not for optional fields.
+/// Newest format version. This code writes it, and reads all versions up to it. Increase the number if an old reader
+/// would misread a new record. New optional fields do not need a new number.
 const FORMAT: u32 = 2;
 
 /// Reason why a record cannot be read.

@@ -15,21 +15,21 @@ pub enum TaskEvent {
     Status(StatusUpdate),
     /// An artifact is new or has more parts.
     Artifact(ArtifactUpdate),
-    /// The answer is a message, and clients have no task to follow. This event ends the execution.
+    /// The answer is a message instead of a task, so clients have no task to follow. This event ends the execution.
     Reply(Arc<TaskMessage>),
-    /// The work was stopped elsewhere, not through the task. This event ends the execution.
+    /// The work was stopped by another system and not through the task. This event ends the execution.
     Stopped(StoppedWork),
 }
 
-/// Work of a task that was stopped elsewhere. The task ends in the state of the receipt's cause, and stores the
-/// receipt.
+/// Work of a task that another system has stopped. The cause in the receipt determines the final state of the task,
+/// which also stores the receipt.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoppedWork {
     /// Receipt of the stop.
     pub receipt: Arc<Receipt>,
-    /// Message about the end.
+    /// Message about the end of the task.
     pub message: Option<Arc<TaskMessage>>,
-    /// Error, for people.
+    /// Error text for people.
     pub error: Option<Arc<str>>,
 }
 
@@ -68,7 +68,7 @@ impl TaskEvent {
         Self::Artifact(artifact.into())
     }
 
-    /// True if nothing follows this event in its execution.
+    /// True if this is the last event of its execution.
     pub fn ends_execution(&self) -> bool {
         match self {
             Self::Status(update) => update.state.ends_execution(),

@@ -1,9 +1,9 @@
-//! Executions that their workers have lost, and late receipts of these executions.
+//! Lost executions: executions whose workers have lost their leases. Also the late receipts of these executions.
 //!
 //! Invariants:
-//! 1. Each late receipt comes from the worker that ran the execution, at most once per execution.
-//! 2. A late receipt becomes the receipt of the task's end only if the end names that execution and has no receipt. A
-//!    later execution has its own receipt.
+//! 1. Each late receipt comes from the worker that ran the execution. An execution has at most one late receipt.
+//! 2. A late receipt becomes the receipt of the task's end under two conditions: the end contains the number of this
+//!    execution, and the end has no receipt. A later execution has its own receipt.
 
 use std::sync::Arc;
 
@@ -11,21 +11,21 @@ use allstop_core::{Receipt, WorkerId};
 
 use super::task::Task;
 
-/// Execution that its worker has lost: another worker took it over, or the cluster gave it up.
+/// A lost execution: another worker has taken it over, or the cluster has given it up.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LostExecution {
     /// Number of the execution.
     pub epoch: u64,
     /// Worker of the execution.
     pub worker: WorkerId,
-    /// Receipt of the stop by which the worker ended the execution. `None` if the worker has not written a receipt; the
-    /// worker may no longer exist.
+    /// Receipt of the stop with which the worker ended the execution. `None` if the worker has not written a receipt,
+    /// for example because the worker no longer exists.
     pub receipt: Option<Arc<Receipt>>,
 }
 
 impl Task {
-    /// True if this worker may write the receipt of this execution. The late receipt of a running execution also marks
-    /// it as lost.
+    /// True if this worker may write a late receipt for this execution. A late receipt for a running execution also
+    /// marks the execution as lost.
     pub(crate) fn awaits_receipt(&self, epoch: u64, worker: &WorkerId) -> bool {
         match self.lost.iter().find(|lost| lost.epoch == epoch) {
             Some(lost) => lost.worker == *worker && lost.receipt.is_none(),
@@ -35,8 +35,8 @@ impl Task {
         }
     }
 
-    /// Notes that the present execution is lost. An execution without a worker belonged to a process that has ended, so
-    /// it has no entry.
+    /// Notes that the current execution is lost. If the execution has no worker, it belonged to a process that has
+    /// ended, so no entry is added.
     pub(super) fn lose_execution(&mut self) {
         let is_known = self
             .lost
@@ -61,7 +61,8 @@ impl Task {
         self.complete_ending();
     }
 
-    /// Adds the receipt of the lost execution to an end that names the execution and has no receipt.
+    /// If the end of the task names the lost execution and has no receipt, adds the receipt of this execution to the
+    /// end.
     pub(super) fn complete_ending(&mut self) {
         let Some(epoch) = self.ending.lost_execution else {
             return;
@@ -117,7 +118,7 @@ mod tests {
             vec![a.clone(), b.clone(), lost.clone(), late(1, "a")],
             vec![a.clone(), b.clone(), late(1, "a"), lost.clone()],
             vec![a.clone(), late(1, "a"), b.clone(), lost.clone()],
-            // A dead letter: no other execution has started.
+            // The task became a dead letter: no other execution has started.
             vec![a.clone(), lost.clone(), late(1, "a")],
             vec![a.clone(), late(1, "a"), lost.clone()],
         ] {

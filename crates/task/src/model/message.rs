@@ -11,7 +11,7 @@ pub type JsonMap = serde_json::Map<String, serde_json::Value>;
 /// Message to or from an executor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TaskMessage {
-    /// Id from the sender. A second message with the same id starts nothing new.
+    /// Id, chosen by the sender. A second message with this id starts nothing.
     pub id: MessageId,
     /// Sender.
     pub role: MessageSender,
@@ -23,7 +23,7 @@ pub struct TaskMessage {
     /// URIs of the protocol extensions that the message uses.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub extensions: Vec<Arc<str>>,
-    /// Other tasks that the message refers to.
+    /// Other tasks to which the message refers.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub reference_task_ids: Vec<TaskId>,
 }

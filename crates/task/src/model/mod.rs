@@ -1,4 +1,5 @@
-//! Tasks as data: messages, artifacts, states, events, records and their fold.
+//! Data of tasks: messages, artifacts, states, events and records. Applying the records in order (a fold) gives the
+//! task.
 
 mod artifact;
 mod codec;

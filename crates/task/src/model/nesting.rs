@@ -1,15 +1,15 @@
-//! Nesting limit for JSON from executors: a stored value must be readable again.
+//! Limit for the nesting of JSON from executors. Every stored value must be readable again.
 
 use serde_json::Value;
 
 use super::event::TaskEvent;
 use super::message::{JsonMap, MessagePart, PartContent, TaskMessage};
 
-/// Deepest nesting of a JSON value. The parser reads 128 levels. A value is at most six levels deep in a record, and at
-/// most ten in an answer of a protocol.
+/// Maximum nesting of a JSON value. The parser reads 128 levels. A record adds at most six levels around a value, and
+/// an answer of a protocol adds at most ten.
 pub(crate) const NESTING_MAX: usize = 100;
 
-/// True if an event contains a value that is nested too deeply to be read again.
+/// True if the nesting of a value in the event is too deep for the parser.
 pub(crate) fn is_too_deep(event: &TaskEvent) -> bool {
     match event {
         TaskEvent::Status(update) => {
@@ -39,7 +39,7 @@ fn has_deep_field(map: &JsonMap) -> bool {
     map.values().any(|value| exceeds(value, NESTING_MAX - 1))
 }
 
-/// True if a value has more than this number of levels. The search goes no deeper, so the recursion is bounded.
+/// True if a value has more than this number of levels. The search stops at this number, so the recursion is limited.
 fn exceeds(value: &Value, levels: usize) -> bool {
     let Some(below) = levels.checked_sub(1) else {
         return value.is_array() || value.is_object();

@@ -43,30 +43,30 @@ pub enum TaskRecord {
         /// Time of the request.
         at: Timestamp,
     },
-    /// A process runs the task from this record on. During an execution, the record means that another process takes
-    /// the execution over.
+    /// From this record on, a process runs the task. If the record comes during an execution, another process takes the
+    /// execution over.
     ExecutionStarted {
-        /// Number of the execution: 1, 2, 3 … An older execution cannot append any more.
+        /// Number of the execution: 1, 2, 3 … After this record, an execution with a smaller number cannot append.
         epoch: u64,
         /// The process.
         process: ProcessIdentity,
-        /// The worker of a cluster; `None` if its process manages the store alone.
+        /// The worker, in a cluster. `None` if the process manages the store alone.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         worker: Option<WorkerId>,
         /// Time of the start.
         at: Timestamp,
     },
-    /// A client requests a stop of the task. The owner of the task, which may be another process, stops and ends the
-    /// task.
+    /// A client requests a stop of the task. The owner of the task, perhaps in another process, then stops the
+    /// execution and ends the task.
     StopRequested {
         /// Cause of the stop.
         cause: Cause,
         /// Time of the request.
         at: Timestamp,
     },
-    /// The canceler of the task at rest refused the stop. The task returns to its state before the request.
+    /// The task was at rest, and its canceler refused the stop. The task returns to its state before the request.
     StopRefused {
-        /// The reason, for people.
+        /// The reason for the refusal, for people.
         reason: Arc<str>,
         /// Time of the refusal.
         at: Timestamp,
@@ -100,26 +100,26 @@ pub enum TaskRecord {
         /// Additional fields from the executor.
         #[serde(default, skip_serializing_if = "JsonMap::is_empty")]
         metadata: JsonMap,
-        /// The reason, if the executor did not end the task by itself.
+        /// The reason for the end, if the executor did not end the task by itself.
         #[serde(default)]
         ending: TaskEnding,
     },
-    /// The receipt of a [`LostExecution`](super::LostExecution). Its worker writes the receipt as soon as the worker
-    /// can write again. This record may follow the end of the task. It does not change the state, but it completes an
-    /// end that names this execution.
+    /// The receipt of a [`LostExecution`](super::LostExecution). The worker of the execution writes the receipt as soon
+    /// as it can write again, perhaps after the end of the task. This record does not change the state of the task. If
+    /// the end of the task names this execution, the record adds the receipt to the end.
     LateReceipt {
         /// Number of the execution.
         epoch: u64,
         /// Worker of the execution.
         worker: WorkerId,
-        /// Receipt of the stop by which the worker ended the execution.
+        /// Receipt of the stop with which the worker ended the execution.
         receipt: Arc<Receipt>,
         /// Time of the record, on the clock of that worker.
         at: Timestamp,
     },
 }
 
-/// Reason of an end that the executor did not choose.
+/// Reason for an end that the executor did not choose.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct TaskEnding {
     /// Cause of the stop or failure.
@@ -137,7 +137,8 @@ pub struct TaskEnding {
 }
 
 impl TaskRecord {
-    /// True if the record changes the task as clients see it, and therefore increments its generation.
+    /// True if the record changes the part of the task that clients see. Such a record increments the generation of the
+    /// task.
     pub fn changes_task(&self) -> bool {
         !matches!(
             self,
@@ -145,7 +146,7 @@ impl TaskRecord {
         )
     }
 
-    /// True if any process may write the record between records of the task's owner.
+    /// True if the record may come from any process, between two records of the task's owner.
     pub(crate) fn is_of_others(&self) -> bool {
         matches!(self, Self::StopRequested { .. } | Self::LateReceipt { .. })
     }
@@ -165,7 +166,7 @@ impl TaskRecord {
         }
     }
 
-    /// True if no record of the same execution follows.
+    /// True if this is the last record of its execution.
     pub fn ends_execution(&self) -> bool {
         match self {
             Self::Replied { .. } | Self::TaskEnded { .. } => true,

@@ -18,7 +18,7 @@ pub enum TaskState {
     Working,
     /// The execution has ended, and the task waits for a message.
     InputRequired,
-    /// The executor waits for credentials from outside.
+    /// The executor waits for credentials that another system provides.
     AuthRequired,
     /// Ended with success.
     Completed,
@@ -39,17 +39,17 @@ impl TaskState {
         )
     }
 
-    /// True if this state ends the execution: every terminal state, and `input_required`.
+    /// True if this state ends the execution. This applies to every terminal state and to `input_required`.
     pub fn ends_execution(self) -> bool {
         self.is_terminal() || self == Self::InputRequired
     }
 
-    /// True if this state answers a waiting client: nothing more follows without an action of the client.
+    /// True if a waiting client gets its answer in this state: the task makes no progress until the client acts.
     pub fn answers_client(self) -> bool {
         self.ends_execution() || self == Self::AuthRequired
     }
 
-    /// Terminal state of a task that was stopped with this kind of cause.
+    /// Terminal state of a task after a stop with this kind of cause.
     pub fn after_stop(cause: CauseKind) -> Self {
         match cause {
             CauseKind::User

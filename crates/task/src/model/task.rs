@@ -1,10 +1,11 @@
-//! A task: the fold of its records.
+//! A task, computed from its records one after the other (a fold).
 //!
 //! Invariants:
-//! 1. The first record creates the task; no other record does.
-//! 2. Only late receipts may follow a terminal record. They do not change the state, and a late event is illegal.
+//! 1. The first record, and only the first record, creates the task.
+//! 2. Only late receipts may follow a terminal record. They do not change the state. An event after a terminal record
+//!    is illegal.
 //! 3. Events belong to an execution. They are illegal between the end of one execution and the start of the next.
-//! 4. Epochs of executions grow by one.
+//! 4. Each execution has the epoch of the previous execution plus one.
 
 use std::sync::Arc;
 
@@ -16,7 +17,7 @@ use super::message::{JsonMap, TaskMessage};
 use super::record::{TaskEnding, TaskRecord};
 use super::status::{TaskState, TaskStatus};
 
-/// A task as the fold of its records.
+/// A task, computed from its records.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Task {
     /// Id of the task.
@@ -29,7 +30,7 @@ pub struct Task {
     pub status: TaskStatus,
     /// Artifacts, in the order of their first update.
     pub artifacts: Vec<Arc<Artifact>>,
-    /// Messages of the client, and messages of earlier states.
+    /// Messages from the client, and messages of earlier states.
     pub history: Vec<Arc<TaskMessage>>,
     /// Additional fields from the request.
     pub metadata: JsonMap,
@@ -39,23 +40,24 @@ pub struct Task {
     pub generation: u64,
     /// Number of the last execution; 0 before the first.
     pub epoch: u64,
-    /// True from the start of an execution to the record that ends it.
+    /// True from the start of an execution until the record that ends it.
     pub is_executing: bool,
-    /// True if a message was accepted and its execution has not started yet.
+    /// True if a message was accepted and the execution for this message has not started yet.
     pub awaits_execution: bool,
     /// W3C trace context (`traceparent`) of the last request, for the executions that answer it.
     pub trace: Option<Arc<str>>,
     /// Worker of the last execution, in a cluster.
     pub worker: Option<WorkerId>,
-    /// Number of consecutive take-overs: executions that another process continued because their process had ended.
+    /// Number of consecutive take-overs. A take-over is an execution that another process continued because the process
+    /// of the execution had ended.
     pub take_overs: u32,
-    /// Executions that their workers have lost, oldest first.
+    /// Executions whose workers have lost their leases, oldest first.
     pub lost: Vec<LostExecution>,
-    /// Cause of the first requested stop that the task's end has not answered yet.
+    /// Cause of the first stop request that is still open.
     pub stop_requested: Option<Cause>,
-    /// The answer, if the executor answered with a message. Clients then see no task.
+    /// The answer, if the executor answered with a message. Clients then do not see the task.
     pub reply: Option<Arc<TaskMessage>>,
-    /// Reason of the end, if the executor did not choose it.
+    /// Reason for the end, if the executor did not choose the end.
     pub ending: TaskEnding,
     /// Time of the first record.
     pub created_at: Timestamp,
@@ -63,7 +65,7 @@ pub struct Task {
     pub updated_at: Timestamp,
 }
 
-/// Record that is not allowed after the records before it.
+/// Error: a record is not allowed after the records before it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum IllegalTaskRecord {
     /// The stream does not begin with `task_created`.
@@ -75,19 +77,19 @@ pub enum IllegalTaskRecord {
     /// A record follows the end of the task.
     #[error("the task has ended ({0})")]
     AfterEnd(TaskState),
-    /// An event or an end is outside of an execution.
+    /// An event or an end comes while no execution runs.
     #[error("no execution of the task runs")]
     NotExecuting,
-    /// A message arrives during an execution.
+    /// A message comes during an execution.
     #[error("execution {0} of the task runs")]
     Executing(u64),
     /// A message follows a stop request.
     #[error("the task is being stopped")]
     Stopping,
-    /// A refusal has no matching stop request, or an execution runs.
+    /// A refusal comes without a matching stop request, or during an execution.
     #[error("no stop can be refused there")]
     NothingToRefuse,
-    /// The number of an execution is not the next number.
+    /// The number of an execution is not the number of the previous execution plus one.
     #[error("execution {actual} follows execution {last}")]
     WrongEpoch {
         /// Number of the last execution.
@@ -95,19 +97,20 @@ pub enum IllegalTaskRecord {
         /// Number in the record.
         actual: u64,
     },
-    /// The execution was not lost, another worker ran it, or it already has a receipt.
+    /// A late receipt is not expected: the execution is not lost, another worker ran the execution, or the execution
+    /// already has a receipt.
     #[error("no receipt of execution {0} is awaited from this worker")]
     NoReceiptAwaited(u64),
-    /// A record that is not an end has a terminal state, or an end has no terminal state.
+    /// The state does not match the record: only the end of a task may have a terminal state, and it must have one.
     #[error("the record does not suit the state {0}")]
     WrongState(TaskState),
 }
 
 impl Task {
-    /// Applies the next record to a task; `None` is the task before its first record.
+    /// Applies the next record to a task. Before the first record, the task is `None`.
     ///
     /// # Errors
-    /// If the record is not allowed there. The task is then unchanged.
+    /// If the record is not allowed after the records before it. The task then does not change.
     pub fn apply(
         task: &mut Option<Arc<Self>>,
         record: &TaskRecord,
@@ -164,7 +167,7 @@ impl Task {
         })
     }
 
-    /// True if only late receipts can follow.
+    /// True if the task has ended. Only late receipts can follow.
     pub fn has_ended(&self) -> bool {
         self.status.state.is_terminal() || self.reply.is_some()
     }
@@ -221,7 +224,7 @@ impl Task {
                 self.trace.clone_from(trace);
                 self.archive_status_message();
                 self.history.push(Arc::clone(message));
-                // The message answers the question of the last state: the task no longer waits for its client.
+                // The message answers the question of the last state, so the task no longer waits for its client.
                 self.status = TaskStatus {
                     state: TaskState::Submitted,
                     message: None,
