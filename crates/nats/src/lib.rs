@@ -1,15 +1,16 @@
 //! The log on NATS JetStream: several machines share one store.
 //!
-//! [`NatsLog`] keeps all streams of the log in one stream of JetStream, each under a separate subject. An append is one
-//! message with all its records. JetStream accepts the message only if the append expects the last message of its
-//! subject. So at most one of two writers wins, even if their information is outdated.
+//! [`NatsLog`] keeps all streams of the log in one stream of JetStream. Each stream of the log has a separate subject.
+//! An append is one message that contains all of its records. JetStream accepts the message only if the append expects
+//! the actual last message of the subject. So at most one of two writers succeeds, even if their information is
+//! outdated.
 //!
-//! The durability depends on the servers: an acknowledged append is on a quorum of the replicas. The append survives a
-//! power loss of all replicas only with `sync_interval: always` in their configuration.
+//! The servers determine the durability. An acknowledged append is stored on a quorum of the replicas. After a power
+//! loss of all replicas, the append is certain to survive only if their configuration contains `sync_interval: always`.
 
 //!
-//! Without the feature `client`, the crate contains only the options and the errors. Opening the log then fails with
-//! [`ConnectError::NotBuilt`].
+//! Without the feature `client`, the crate contains only the options and the errors. An attempt to open the log then
+//! fails with [`ConnectError::NotBuilt`].
 
 mod connect_error;
 mod options;

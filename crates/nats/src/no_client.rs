@@ -1,4 +1,4 @@
-//! The log without the feature `client`, which cannot be opened.
+//! The log without the feature `client`. This log cannot be opened.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use tokio::sync::watch;
 use crate::connect_error::ConnectError;
 use crate::options::NatsOptions;
 
-/// Log without the feature `client`: no value exists, because the log cannot be opened.
+/// The log without the feature `client`. No value of this type exists, because the log cannot be opened.
 #[derive(Debug, Clone)]
 pub enum AbsentNatsLog {}
 
@@ -21,12 +21,12 @@ impl AbsentNatsLog {
         Err(ConnectError::NotBuilt)
     }
 
-    /// The log, for code that is independent of the store.
+    /// The log as a trait object, for code that is independent of the store.
     pub fn as_log(&self) -> Arc<dyn Log> {
         match *self {}
     }
 
-    /// The link between a cluster's managers.
+    /// The link between the managers of a cluster.
     pub async fn link(&self) -> Result<Arc<dyn ClusterLink>, ConnectError> {
         match *self {}
     }

@@ -8,30 +8,30 @@ use std::time::Duration;
 const PREFIX: &str = "allstop";
 
 /// Default time after which a lock expires if its process ends without releasing it. The time is longer than the
-/// interval between two renewals plus the election of a new leader, so that the loss of a server loses no lock.
+/// interval between two renewals plus an election of a new leader. Therefore no lock expires if one server is lost.
 const LOCK_TTL: Duration = Duration::from_secs(20);
 
-/// Default time limit for repeats of an unanswered request. Servers that lose their leader without notice elect
-/// another one in 4 to 9 seconds.
+/// Default time in which an unanswered request is repeated. If servers lose their leader suddenly, they elect another
+/// one after 4 to 9 seconds.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
 
 /// Options of a [`NatsLog`](crate::NatsLog).
 #[derive(Clone, PartialEq, Eq)]
 pub struct NatsOptions {
-    /// Servers as `nats://HOST:PORT`, separated by commas. The URLs may contain a user and a password.
+    /// Addresses of the servers as `nats://HOST:PORT`, separated by commas. The URLs may contain a user and a password.
     pub servers: String,
     /// File with the credentials of a user (JWT and key).
     pub credentials: Option<PathBuf>,
-    /// File with certificates of trusted authorities, in addition to those of the system.
+    /// File with certificates of trusted authorities, in addition to the certificates of the system.
     pub authorities: Option<PathBuf>,
-    /// Prefix of the names of streams and subjects. Logs with different prefixes can share servers.
+    /// Prefix for the names of streams and subjects. Several logs with different prefixes can use the same servers.
     pub prefix: String,
-    /// Copies of each record, on as many servers: 1, 3 or 5. Takes effect only for a new store.
+    /// Number of copies of each record, each on another server: 1, 3 or 5. A change has an effect only for a new store.
     pub replicas: usize,
-    /// Time after which a lock expires if its process ends without releasing it, in whole seconds.
+    /// Time after which a lock expires if its process ends without releasing it. The time is in whole seconds.
     pub lock_ttl: Duration,
-    /// Time limit for repeats of an unanswered request, including a change of the leader. An append that has to search
-    /// for its own message takes at most twice as long.
+    /// Time in which an unanswered request is repeated. The servers may change their leader in this time. If an append
+    /// must search for its own message, it takes at most twice as long.
     pub answer_max: Duration,
 }
 
@@ -51,7 +51,7 @@ impl NatsOptions {
 }
 
 impl NatsOptions {
-    /// Addresses of the servers for people, without users and passwords.
+    /// Addresses of the servers for people. Users and passwords are omitted.
     pub fn addresses(&self) -> String {
         let servers = self.servers.split(',').map(|server| {
             let (scheme, rest) = server.split_once("://").unwrap_or(("nats", server));

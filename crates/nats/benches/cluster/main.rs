@@ -1,8 +1,9 @@
-//! Tasks over NATS: a stop that crosses nodes, and the throughput of short tasks. The baselines are the servers' times
-//! for the same appends and questions, measured in the same run. Nodes are managers in this process with separate
-//! connections. Every server syncs each append.
+//! Benchmark of tasks over NATS: a stop whose task runs on another node, and the throughput of short tasks. The
+//! baseline is the time that the servers need for an equal number of appends and questions without tasks, in the same
+//! run. The nodes are managers in this process with separate connections. Every server syncs each append to its disk.
 //!
-//! `cargo bench -p allstop-nats --bench cluster`; `SERVERS=3` replicates three times (1 by default).
+//! `cargo bench -p allstop-nats --bench cluster`; with `SERVERS=3` there are three servers and three replicas (default:
+//! 1).
 
 mod nodes;
 mod raw;

@@ -22,7 +22,7 @@ pub(crate) struct Servers {
     pub replicas: usize,
 }
 
-/// Executor that completes at once, or waits for its stop and sends the time of the stop.
+/// Executor that either completes immediately, or waits for its stop and sends the time of the stop.
 #[derive(Clone)]
 pub(crate) struct BenchExecutor {
     pub stopped: mpsc::Sender<(TaskId, Instant)>,
@@ -55,7 +55,7 @@ impl Servers {
         self.url.split(',').collect()
     }
 
-    /// Creates a node that runs this number of executions at a time.
+    /// Creates a node that runs at most this number of executions at the same time.
     pub(crate) async fn node(&self, executor: &BenchExecutor, concurrency: usize) -> TaskManager {
         let scope = Scope::root("node", RootOptions::current());
         let mut options = NatsOptions::new(self.url.as_str());

@@ -1,5 +1,5 @@
-//! The servers alone: durable appends under the same condition as a task's appends, and a question to another
-//! connection.
+//! Measures the servers without tasks: durable appends with the same condition as the appends of a task, and a question
+//! to another connection.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -10,13 +10,13 @@ use tokio::task::JoinSet;
 
 use crate::nodes::Servers;
 
-/// Body with about the size of a task's records.
+/// Body whose size is about the size of a task's records.
 const BODY: &[u8] = &[b'x'; 300];
 
 pub(crate) struct RawServers {
     client: async_nats::Client,
     jetstream: jetstream::Context,
-    /// Subject of this instance alone.
+    /// Subject that only this instance uses.
     subject: String,
     appends: AtomicU64,
     /// Dropped with this instance.
@@ -63,7 +63,7 @@ impl RawServers {
         }
     }
 
-    /// Appends to new streams of this many records each, one record after another.
+    /// Creates this number of streams, and appends this number of records to each of them, one record after another.
     pub(crate) async fn append(&self, streams: u64, records: u64) {
         let first = self.appends.fetch_add(streams, Ordering::Relaxed);
         let (jetstream, subject) = (&self.jetstream, &self.subject);

@@ -1,5 +1,5 @@
-//! Tasks that complete at once, on one worker and on two. The baseline is the same number of appends by the servers
-//! alone.
+//! Tasks that complete immediately, on one worker and on two workers. The baseline is an equal number of appends
+//! without tasks.
 
 use std::time::Instant;
 
@@ -12,7 +12,8 @@ use tokio::sync::mpsc;
 use crate::nodes::{BenchExecutor, Servers, request, until};
 use crate::raw::RawServers;
 
-/// Number of tasks that clients wait for at the same time, and number of executions of all workers together.
+/// Number of tasks that clients wait for at the same time. Also the number of executions that all workers together can
+/// run.
 pub(crate) const AT_A_TIME: usize = 16;
 const TASKS: u64 = 200;
 const ROUNDS: usize = 10;
@@ -68,7 +69,7 @@ pub(crate) fn measure(suite: &mut BenchSuite, runtime: &Runtime, servers: &Serve
     }
 }
 
-/// Sends all tasks, and waits for their ends.
+/// Sends all tasks, and waits until they have ended.
 async fn run(front: &TaskManager, name: &str) {
     let all = (0..TASKS).map(|number| async move {
         let accepted = front.execute(request(&format!("{name} {number}"))).await;

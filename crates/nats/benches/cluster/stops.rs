@@ -1,4 +1,4 @@
-//! A stop whose owner is another node. The stop request is durable before the owner is asked.
+//! A stop of a task that another node owns. The stop request is durable before the node asks the owner.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use crate::nodes::{BenchExecutor, Servers, request, until};
 use crate::raw::RawServers;
 
 const ROUNDS: usize = 300;
-/// Highest ratio to one durable append plus one question.
+/// Maximum ratio of the median: the time of a stop, divided by the time of one durable append and one question.
 const MEDIAN_RATIO_MAX: f64 = 2.0;
 const P99_RATIO_MAX: f64 = 4.0;
 

@@ -1,4 +1,4 @@
-//! The final check of the soak: compares the log with the acknowledged tasks and with the ledger.
+//! The final check of the soak test: compares the log with the acknowledged tasks and with the ledger.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -16,7 +16,8 @@ use super::nodes::open_log;
 
 const TASK_STREAMS: &str = "task/";
 
-/// Time within which the workers remove the last wake-ups. A wake-up that was delivered twice returns after a lease.
+/// Time in which the workers must remove the last wake-ups. If a second worker gets a wake-up of a running task, this
+/// wake-up is delivered again only after a lease.
 const WAKE_UPS_MAX: Duration = Duration::from_mins(1);
 
 /// Interval of the checks for wake-ups.
@@ -28,7 +29,7 @@ struct AccountedTask {
     records: Vec<TaskRecord>,
 }
 
-/// Waits until the workers have removed every wake-up. Returns the number of remaining wake-ups.
+/// Waits until the workers have removed every wake-up, or the time is over. Returns the number of remaining wake-ups.
 pub(crate) async fn wake_ups_left(servers: &str) -> u64 {
     let servers: Vec<_> = servers.split(',').collect();
     let client = async_nats::connect(servers).await.expect("servers");
@@ -132,7 +133,7 @@ fn print(clients: &Clients<'_>, tasks: &BTreeMap<TaskId, AccountedTask>, book: &
 }
 
 impl AccountedTask {
-    /// Starts of the executions, with their times.
+    /// Numbers of the executions, with the times of their starts.
     fn starts(&self) -> Vec<(u64, Timestamp)> {
         let starts = self.records.iter().filter_map(|record| match record {
             TaskRecord::ExecutionStarted { epoch, at, .. } => Some((*epoch, *at)),
@@ -141,7 +142,7 @@ impl AccountedTask {
         starts.collect()
     }
 
-    /// The last record, except receipts of lost executions, which may follow the end.
+    /// The last record. Receipts of lost executions do not count, because they may follow the end of the task.
     fn last(&self) -> Option<&TaskRecord> {
         let is_late = |record: &&TaskRecord| matches!(record, TaskRecord::LateReceipt { .. });
         self.records.iter().rev().find(|record| !is_late(record))
@@ -154,7 +155,7 @@ impl AccountedTask {
         }
     }
 
-    /// Reason of a failure, for people.
+    /// Reason why the task failed, for people.
     fn failure(&self) -> Option<String> {
         let Some(TaskRecord::TaskEnded { status, ending, .. }) = self.last() else {
             return None;
@@ -210,7 +211,8 @@ impl AccountedTask {
         }
     }
 
-    /// Checks that no effect of an execution was accepted after the start of the next execution, or after the end.
+    /// Checks that the ledger accepted no effect of an execution after the next execution had started or the task had
+    /// ended.
     fn check_fence(&self, id: &TaskId, entries: &[LedgerEntry], wrong: &mut impl FnMut(String)) {
         let end = self.last().map(TaskRecord::at);
         let starts = self.starts();

@@ -20,7 +20,7 @@ use super::nodes::FrontEnd;
 use super::options::SoakOptions;
 use super::plan::SoakPlan;
 
-/// Time within which each task must end in spite of the faults.
+/// Time in which each task must end, even with the faults.
 const TASK_MAX: Duration = Duration::from_mins(4);
 
 /// Pause after a failed request.
@@ -33,7 +33,7 @@ pub(crate) struct SentSoakTask {
     pub plan: SoakPlan,
 }
 
-/// Numbers of failed requests, and of answers to the stops.
+/// Counts failed requests, and the answers to stops by kind.
 #[derive(Debug, Default)]
 pub(crate) struct ClientCounts {
     pub failed_sends: AtomicUsize,
@@ -51,7 +51,7 @@ pub(crate) struct Clients<'a> {
     managers: [TaskManager; 2],
     ledger: &'a Ledger,
     next: AtomicUsize,
-    /// Number of tasks that may begin.
+    /// Number of tasks that the clients may start so far.
     pub allowed: watch::Sender<usize>,
     pub done: watch::Sender<usize>,
     pub sent: Mutex<Vec<SentSoakTask>>,
@@ -149,7 +149,7 @@ impl<'a> Clients<'a> {
         }
     }
 
-    /// Repeats the request, with the same message, until it is acknowledged.
+    /// Sends the request, and repeats it with an unchanged message until it is acknowledged.
     async fn send(&self, manager: &TaskManager, request: &TaskRequest) -> AcceptedTask {
         loop {
             match manager.execute(request.clone()).await {
@@ -160,7 +160,7 @@ impl<'a> Clients<'a> {
         }
     }
 
-    /// Repeats the stop until its answer is final.
+    /// Sends the stop, and repeats it until the answer is final.
     async fn stop(&self, manager: &TaskManager, id: &TaskId) {
         let until = Instant::now() + TASK_MAX / 2;
         while Instant::now() < until {

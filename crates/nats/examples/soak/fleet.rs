@@ -11,10 +11,10 @@ use tokio::process::{Child, Command};
 
 use super::options::WorkerOptions;
 
-/// Interval of the checks for workers that have ended by themselves.
+/// Interval of the checks for workers that have exited by themselves.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
-/// Time within which the workers must end after the soak.
+/// Time in which the workers must exit after the soak test.
 const END_MAX: Duration = Duration::from_secs(15);
 
 #[derive(Debug)]
@@ -28,7 +28,7 @@ pub(crate) struct Fleet {
 #[derive(Debug, Default)]
 struct FleetCounts {
     started: usize,
-    /// Number of workers that ended without being killed.
+    /// Number of workers that exited by themselves and were not killed.
     ended_alone: usize,
 }
 
@@ -62,7 +62,8 @@ impl Fleet {
         self.workers.lock().iter().filter_map(Child::id).collect()
     }
 
-    /// Starts another worker for each that ends, forever. A worker ends if it must stop work that cannot be stopped.
+    /// Replaces each worker that exits, and never returns. A worker exits by itself if it must stop work but cannot end
+    /// it.
     pub(crate) async fn keep_up(&self) -> ! {
         let mut looks = tokio::time::interval(LOOK_EVERY);
         loop {
@@ -91,7 +92,7 @@ impl Fleet {
         pause(pid, time).await;
     }
 
-    /// Ends the workers, and returns the number of workers that did not end within [`END_MAX`].
+    /// Ends the workers. Returns the number of workers that did not exit within [`END_MAX`].
     pub(crate) async fn end(self) -> usize {
         let counts = self.counts.into_inner();
         let (started, alone) = (counts.started, counts.ended_alone);
@@ -107,7 +108,7 @@ impl Fleet {
     }
 }
 
-/// Stops a process for this time with SIGSTOP.
+/// Suspends a process with SIGSTOP for this time.
 pub(crate) async fn pause(pid: Option<u32>, time: Duration) {
     let pid = pid.and_then(|pid| Pid::from_raw(pid.cast_signed()));
     let Some(pid) = pid else { return };

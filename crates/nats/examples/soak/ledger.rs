@@ -1,5 +1,5 @@
-//! The tool that receives the side effects of the tasks. It accepts an effect only from the execution that owns the
-//! task.
+//! The tool that receives the side effects of the tasks. The tool accepts an effect only from the execution that owns
+//! the task.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,11 +25,11 @@ pub(crate) struct LedgerEntry {
     pub is_accepted: bool,
 }
 
-/// All received questions, by task, in order.
+/// All received questions of each task, in order.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LedgerBook {
     pub entries: BTreeMap<TaskId, Vec<LedgerEntry>>,
-    /// Tasks whose stop was answered with a quiet receipt, with the time of the answer.
+    /// Tasks with a stop whose answer was a quiet receipt, with the time of this answer.
     pub quiet: BTreeMap<TaskId, Timestamp>,
     pub violations: Vec<String>,
 }
@@ -52,7 +52,7 @@ impl Ledger {
         }
     }
 
-    /// Answers forever.
+    /// Answers questions, and never returns.
     pub(crate) async fn serve(&self, listener: TcpListener) -> ! {
         let mut answers = FuturesUnordered::new();
         loop {
@@ -93,8 +93,8 @@ impl Ledger {
             .await
     }
 
-    /// True if the log shows, after the arrival of the question, that this very execution runs. While the log is
-    /// unavailable, the ledger accepts no effect.
+    /// Reads the log after the question has arrived. True if the log shows that the execution of the question owns the
+    /// task. If the log is not available, the ledger accepts no effect.
     async fn is_owner(&self, question: &LedgerQuestion) -> bool {
         let task = self.manager.get(&question.task).await;
         let is_owner = task.is_ok_and(|task| task.is_executing && task.epoch == question.epoch);
@@ -108,7 +108,7 @@ impl Ledger {
         is_owner && is_newest
     }
 
-    /// Checks that the processes of earlier executions are dead when an execution begins.
+    /// At the start of an execution, checks that the processes of earlier executions have ended.
     fn check_earlier_children(&self, question: &LedgerQuestion) {
         let children = children_of(&question.task).into_iter();
         for epoch in children.filter(|epoch| *epoch < question.epoch) {
@@ -119,7 +119,7 @@ impl Ledger {
         }
     }
 
-    /// Notes a quiet receipt, and checks that no child process is alive.
+    /// Notes a quiet receipt, and checks that no child process of the task still runs.
     pub(crate) fn quiet_receipt(&self, task: &TaskId) {
         for epoch in children_of(task) {
             self.violation(format!(
@@ -142,7 +142,7 @@ impl Ledger {
     }
 }
 
-/// Executions of a task that have a child process now.
+/// Numbers of the executions of a task that have a child process now.
 fn children_of(task: &TaskId) -> Vec<u64> {
     let name = format!("{CHILD} {task} ");
     let all = all_processes().into_iter();
@@ -156,7 +156,7 @@ fn children_of(task: &TaskId) -> Vec<u64> {
 /// Child processes of all tasks.
 pub(crate) fn all_children() -> usize {
     let all = all_processes().into_iter();
-    // The command line of a child's shell has the name before two words; that of this program does not.
+    // The command line of a child contains `CHILD`, but the command line of this program does not.
     all.filter(|member| member.command_line.contains(CHILD))
         .count()
 }

@@ -1,4 +1,4 @@
-//! Questions of the executions to the ledger, one line of JSON each.
+//! Questions of the executions to the ledger. Each question is one line of JSON.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ pub(crate) struct LedgerQuestion {
     pub epoch: u64,
     /// Pid of the worker.
     pub pid: u32,
-    /// Number of the step; `None` at the start of the execution.
+    /// Number of the step. `None` for the question at the start of an execution.
     pub step: Option<u32>,
 }
 

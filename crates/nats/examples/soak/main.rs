@@ -1,11 +1,11 @@
-//! Soak of a cluster. Workers and servers are killed and paused while tasks run and are stopped. Then a final check
-//! compares all results.
+//! Soak test of a cluster. Workers and servers are killed and suspended while tasks run and are stopped. At the end, a
+//! check compares the log with the results that the clients and the ledger saw.
 //!
 //! `cargo run --release -p allstop-nats --example soak -- --help`
 //!
-//! Each task sends its side effects to a ledger. The ledger implements fencing: it reads in the log whether the
-//! requesting execution still owns the task. So the ledger refuses and counts every effect of a worker that has lost
-//! its task.
+//! Each task sends its side effects to a ledger. The ledger implements fencing: for each effect, it reads in the log
+//! whether the execution that sent the effect still owns the task. If a worker has lost its task, the ledger therefore
+//! refuses every further effect of this worker, and counts it.
 
 #![expect(
     clippy::print_stdout,
@@ -117,7 +117,7 @@ async fn run(options: SoakOptions) -> ExitCode {
     for violation in &violations {
         println!("VIOLATION: {violation}");
     }
-    // Kept for inspection.
+    // The files are kept for a later inspection.
     println!("the files stay: {}", folder.keep().display());
     ExitCode::FAILURE
 }

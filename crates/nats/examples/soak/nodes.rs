@@ -17,7 +17,7 @@ pub(crate) async fn open_log(servers: &str, scope: &Scope) -> NatsLog {
     NatsLog::open(options, scope).await.expect("servers")
 }
 
-/// Joins the cluster through this log.
+/// Joins the cluster with this log.
 pub(crate) async fn join(
     log: NatsLog,
     scope: Scope,

@@ -1,4 +1,4 @@
-//! Work of one task, chosen by its client.
+//! Work of one task. The client of the task chooses this work.
 
 use std::time::Duration;
 
@@ -6,16 +6,16 @@ use allstop_task::model::JsonMap;
 use allstop_testkit::Random;
 use serde::{Deserialize, Serialize};
 
-/// Field of the request with the plan.
+/// Name of the request's field that contains the plan.
 const FIELD: &str = "plan";
 
-/// Steps of a task, each with one side effect.
+/// Steps of a task. Each step has one side effect.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct SoakPlan {
     pub steps: u32,
-    /// Time before each side effect.
+    /// Time that a step waits before its side effect.
     pub step_ms: u64,
-    /// True if a side effect must not happen twice. The task is then not repeated after a crash.
+    /// True if a side effect must not happen twice. Such a task is not repeated after a crash.
     pub is_irreversible: bool,
     /// True if a child process that ignores SIGTERM runs in parallel to the steps.
     pub has_child: bool,

@@ -1,4 +1,4 @@
-//! A progress line with the memory and the connections of all parts.
+//! Prints progress lines, with the memory and the connections of all parts.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use super::fleet::Fleet;
 
 const REPORT_EVERY: Duration = Duration::from_secs(10);
 
-/// Reports forever.
+/// Prints the progress, and never returns.
 pub(crate) async fn report(
     clients: &Clients<'_>,
     fleet: &Fleet,
@@ -22,7 +22,7 @@ pub(crate) async fn report(
     loop {
         reports.tick().await;
         let workers: Vec<_> = fleet.pids().into_iter().map(resident_mib).collect();
-        // A paused server does not answer.
+        // A suspended server does not answer, so the call may block.
         let connections = tokio::task::block_in_place(|| {
             let servers = servers.lock();
             let all = servers.servers.iter().map(NatsServer::connections);
@@ -37,7 +37,7 @@ pub(crate) async fn report(
     }
 }
 
-/// Resident memory; 0 if the process has ended.
+/// Resident memory in MiB. 0 if the process has ended.
 fn resident_mib(pid: u32) -> u64 {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));

@@ -1,4 +1,4 @@
-//! Executor of the soak's tasks.
+//! Executor of the tasks in the soak test.
 
 use std::net::SocketAddr;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use futures::future::BoxFuture;
 use super::ledger_client::{LedgerQuestion, ask};
 use super::plan::SoakPlan;
 
-/// Name of the child processes. Task and epoch follow the name on the command line.
+/// Name on the command lines of the child processes. The id of the task and the epoch follow the name.
 pub(crate) const CHILD: &str = "soak-child";
 
-/// Environment of the work on a worker.
+/// Objects that the work of a task uses on its worker.
 #[derive(Debug, Clone)]
 pub(crate) struct WorkPlace {
     pub ledger: SocketAddr,
@@ -70,7 +70,7 @@ async fn work(place: &WorkPlace, cx: &ExecutionCx) -> Result<(), ExecutorError> 
         }
         effect(place.ledger, cx, Some(step)).await?;
     }
-    // The stop of the execution's scope ends the child.
+    // The child belongs to the scope of the execution, and ends when this scope is stopped.
     write(cx, TaskState::Completed).await
 }
 

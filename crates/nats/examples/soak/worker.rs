@@ -1,4 +1,4 @@
-//! A worker in a separate process. The worker ends with its standard input.
+//! A worker in a separate process. The worker exits when its standard input ends.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use super::nodes::{join, open_log};
 use super::options::WorkerOptions;
 use super::work::{SoakExecutor, WorkPlace};
 
-/// Tasks that a worker runs at the same time.
+/// Number of tasks that a worker runs at the same time.
 const CONCURRENCY: usize = 16;
 
 const GRACE: Duration = Duration::from_millis(500);
@@ -52,7 +52,7 @@ pub(crate) async fn run(options: WorkerOptions) -> ExitCode {
     });
     let manager = manager.await;
     let mut nothing = Vec::new();
-    // An error ends the wait too.
+    // An error of the read also ends the wait.
     drop(tokio::io::stdin().read_to_end(&mut nothing).await);
     let report = manager.shutdown(GRACE * 10, "the soak is over");
     drop(report.await);

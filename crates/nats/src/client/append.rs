@@ -1,4 +1,5 @@
-//! The append: one message, accepted only if the last message of its subject is the expected one.
+//! Append of records. An append is one message. The servers accept it only if the last message of the subject is the
+//! message that the append expects.
 
 use std::time::Duration;
 
@@ -12,25 +13,26 @@ use crate::client::errors::{NotPublished, RequestFailure};
 use crate::client::positions::Position;
 use crate::client::store::NatsStore;
 
-/// Bytes of a message that are reserved for headers.
+/// Number of bytes of a message that are reserved for headers.
 const HEADERS_BYTES: usize = 4_096;
 
-/// Largest piece of a long body. Many messages of this size do not delay the short messages of other appends.
+/// Maximum size of one piece of a long body. Even many messages of this size do not delay the short messages of other
+/// appends.
 const PIECE_BYTES_MAX: usize = 512 << 10;
 
 /// Next step of an append.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum AppendStep {
-    /// Publish after this position.
+    /// Publish the message after this position.
     Publish(Position),
-    /// The append is already stored; this is its version.
+    /// The append is already stored. The value is the version after this append.
     Repeated(Version),
-    /// Other writers have appended.
+    /// Other writers have appended records.
     Conflict { actual: Version },
 }
 
-/// Decides an append. `last` is the end of the stream. If the stream is longer than expected, `holder` is the append
-/// with the first record after the expected version.
+/// Decides the next step of an append. `last` is the end of the stream. If the stream is longer than expected, `holder`
+/// is the append that contains the first record after the expected version.
 pub(crate) fn decide(
     expected: Version,
     id: AppendId,
@@ -61,11 +63,12 @@ impl NatsStore {
         Self::check_name(stream)?;
         let mut attempts = Attempts::within(self.options.answer_max);
         let mut pieces = Pieces::default();
-        // True after the servers may have stored the append. A later failure then no longer proves that it is not
-        // stored.
+        // True if the servers may have stored the append. In this case, a later failure does not prove that the append
+        // is not stored.
         let mut may_be_written = false;
         let mut known = self.positions.at(stream, expected);
-        // This version was confirmed once, so an earlier end comes from a deposed leader.
+        // The servers have confirmed the expected version once. If a server reports an earlier end, its data is
+        // outdated.
         let is_confirmed = known.is_some() && expected > Version(0);
         loop {
             let step = match known.take() {
@@ -85,7 +88,7 @@ impl NatsStore {
                     return Err(AppendError::Conflict { actual });
                 }
                 Ok(AppendStep::Publish(position)) if records.is_empty() => {
-                    // A known position may be outdated.
+                    // The known position may be outdated, so read the actual end.
                     let actual = self.end(stream).await?.position.version;
                     if actual == position.version {
                         return Ok(actual);
@@ -121,8 +124,8 @@ impl NatsStore {
             };
             return Err(match error {
                 Some(error) if !may_be_written => error.into(),
-                // Also reached if other appends blocked the subject the whole time. A repetition of the append decides
-                // it.
+                // Also reached if other appends blocked the subject until the time was over. A repetition of this
+                // append will show whether it is stored.
                 _ => AppendError::Indeterminate,
             });
         }
@@ -181,7 +184,7 @@ impl NatsStore {
         })
     }
 
-    /// Publishes the remaining pieces.
+    /// Publishes the pieces of the body that are not published yet.
     async fn publish_pieces(
         &self,
         stream: &StreamName,
@@ -191,7 +194,8 @@ impl NatsStore {
     ) -> Result<(), NotPublished> {
         let piece_len = PIECE_BYTES_MAX.min(self.payload_max().saturating_sub(HEADERS_BYTES));
         if (pieces.deletion_sequence, pieces.piece_len) != (deletion_sequence, piece_len) {
-            // The stream was deleted and created again, or another server accepts only shorter messages.
+            // The stream was deleted and created again, or the connection is now to a server that accepts only shorter
+            // messages.
             self.remove(std::mem::take(pieces)).await;
             (pieces.deletion_sequence, pieces.piece_len) = (deletion_sequence, piece_len);
         }
@@ -199,7 +203,8 @@ impl NatsStore {
             let message = PublishMessage::build().payload(body.slice_ref(piece));
             let subject = self.piece_subject(stream, deletion_sequence);
             let sequence = self.publish_message(subject, message).await;
-            // A duplicate piece is harmless, because no message refers to the first copy.
+            // After an unknown outcome, the piece is published again. A duplicate piece is harmless, because no message
+            // refers to it.
             pieces.sequences.push(sequence.map_err(|error| match error {
                 NotPublished::Unknown(error) => {
                     NotPublished::Failed(RequestFailure::Passing(error))
@@ -210,7 +215,8 @@ impl NatsStore {
         Ok(())
     }
 
-    /// Removes pieces that no message refers to. Pieces that cannot be removed are deleted with their stream.
+    /// Removes pieces that no message refers to. If a piece cannot be removed, it is deleted together with its stream
+    /// later.
     async fn remove(&self, pieces: Pieces) {
         for sequence in pieces.sequences {
             let removed = self.records.delete_message(sequence);
@@ -258,10 +264,10 @@ mod tests {
             actual: Version(version),
         };
         assert_eq!(decided(3, at(3, 90), None), AppendStep::Publish(at(3, 90)));
-        // Beyond the end of the stream.
+        // The expected version is after the end of the stream.
         assert_eq!(decided(4, at(3, 90), None), conflict(3));
         assert_eq!(decided(u64::MAX, at(3, 90), None), conflict(3));
-        // Already stored, with or without later messages.
+        // The append is already stored. Later messages may follow.
         assert_eq!(
             decided(3, at(5, 91), Some(head(7, 4, 2))),
             AppendStep::Repeated(Version(5))
@@ -270,7 +276,7 @@ mod tests {
             decided(3, at(9, 99), Some(head(7, 4, 2))),
             AppendStep::Repeated(Version(5))
         );
-        // Stored by other writers, or with the same id at another version.
+        // The records were stored by other writers, or by an append with this id at another version.
         assert_eq!(decided(3, at(5, 91), Some(head(8, 4, 2))), conflict(5));
         assert_eq!(decided(4, at(5, 91), Some(head(7, 4, 2))), conflict(5));
     }

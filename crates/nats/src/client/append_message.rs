@@ -1,15 +1,15 @@
-//! Messages of JetStream under the subject of a log stream: appends, and the mark of a deletion.
+//! JetStream messages under the subject of a log stream. A message is either an append or the mark of a deletion.
 //!
-//! Headers describe a message, so that a conflict is decided without its body. The body contains the records, each
-//! after its length. If such a body would exceed the servers' limit, the body instead contains the sequence numbers of
-//! the messages with its pieces.
+//! The headers describe the append, so that a conflict can be decided without the body. The body contains the records;
+//! the length of each record precedes the record. If the body would exceed the size limit of the servers, it is stored
+//! in pieces. The body of the append then contains the sequence numbers of the messages with the pieces.
 
 use allstop_log::{AppendId, RecordBytes, Version};
 use async_nats::HeaderMap;
 use async_nats::header::NATS_ROLLUP;
 use bytes::{Buf as _, BufMut as _, Bytes, BytesMut};
 
-/// Version of this format. Readers refuse a higher version.
+/// Version of this format. Readers refuse messages with a higher version.
 const FORMAT: u64 = 1;
 
 const FORMAT_HEADER: &str = "Allstop-Format";
@@ -17,19 +17,19 @@ const APPEND_HEADER: &str = "Allstop-Append";
 const FIRST_HEADER: &str = "Allstop-First";
 const COUNT_HEADER: &str = "Allstop-Count";
 const DELETION_HEADER: &str = "Allstop-Birth";
-/// Set if the body contains the numbers of the pieces.
+/// Header that is present if the body contains the sequence numbers of the pieces.
 const PIECES_HEADER: &str = "Allstop-Pieces";
-/// Set in the mark of a deletion.
+/// Header that is present in the mark of a deletion.
 const DELETED_HEADER: &str = "Allstop-Deleted";
 
-/// Bytes of the length before each record.
+/// Number of bytes for the length before each record.
 const LEN_BYTES: usize = 4;
 
 /// Headers of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MessageHead {
     Append(AppendHead),
-    /// The stream was deleted at this message, and is empty.
+    /// The stream was deleted with this message. A stream that ends with it is empty.
     Deletion,
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn deletion_headers() -> HeaderMap {
     headers
 }
 
-/// Append in a message.
+/// Description of an append, stored in the headers of its message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct AppendHead {
     pub id: AppendId,
@@ -59,8 +59,8 @@ pub(crate) struct AppendHead {
     pub first: Version,
     /// Number of records, at least 1.
     pub count: u64,
-    /// Sequence number of the deletion after which the stream began; 0 without a deletion. The subject of the pieces
-    /// contains this number.
+    /// Sequence number of the deletion after which the present stream began. 0 if the stream was never deleted. The
+    /// subject of the pieces contains this number.
     pub deletion_sequence: u64,
     pub is_in_pieces: bool,
 }
@@ -71,18 +71,18 @@ pub(crate) enum BadMessage {
     /// A newer version has written the message.
     #[error("the message was written by a newer version")]
     Newer,
-    /// The message has another origin, or is damaged.
+    /// Another program has written the message, or the message is damaged.
     #[error("the message is damaged")]
     Damaged,
 }
 
 impl AppendHead {
-    /// Number of the last record, which is the version of the stream after this append.
+    /// Number of the last record. This is also the version of the stream after this append.
     pub(crate) fn last(&self) -> Version {
         Version(self.first.0 + self.count - 1)
     }
 
-    /// True if the append contains this record.
+    /// True if the append contains the record with this number.
     pub(crate) fn holds(&self, number: Version) -> bool {
         self.first <= number && number <= self.last()
     }
@@ -127,8 +127,8 @@ pub(crate) fn body_of(records: &[RecordBytes]) -> Bytes {
     let len = records.iter().map(|record| LEN_BYTES + record.len()).sum();
     let mut body = BytesMut::with_capacity(len);
     for record in records {
-        // The length always fits: no store accepts a record of 4 GiB, because messages of the servers are smaller, and
-        // all pieces belong to one body.
+        // The length always fits in 32 bits. No store accepts a record of 4 GiB, because messages of the servers are
+        // shorter, and all pieces together are one body.
         body.put_u32_le(u32::try_from(record.len()).unwrap_or(u32::MAX));
         body.extend_from_slice(record);
     }

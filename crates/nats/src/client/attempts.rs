@@ -1,4 +1,4 @@
-//! Attempts of one request, up to its time limit.
+//! Attempts of one request until its time limit.
 
 use std::time::Duration;
 
@@ -8,7 +8,7 @@ use tokio::time::{Instant, sleep};
 const PAUSE_MIN: Duration = Duration::from_millis(2);
 const PAUSE_MAX: Duration = Duration::from_millis(200);
 
-/// Pauses between the attempts of one request, and the end of its time limit.
+/// Pauses between the attempts of one request, and the time at which the attempts end.
 #[derive(Debug)]
 pub(crate) struct Attempts {
     until: Instant,

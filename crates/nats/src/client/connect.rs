@@ -1,4 +1,4 @@
-//! The connection to the servers, and the two streams of JetStream.
+//! Connects to the servers, and opens the two streams of JetStream.
 
 use std::time::Duration;
 
@@ -17,10 +17,10 @@ use crate::options::NatsOptions;
 /// Timeout of the connection.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
-/// Number of appends that can wait for their answer. Later appends wait for them.
+/// Maximum number of appends that wait for their answers. Further appends wait until one of them is answered.
 const APPENDS_MAX: usize = 4_096;
 
-/// Connects, and creates missing streams.
+/// Connects to the servers, and creates streams that do not exist.
 pub(crate) async fn connect(options: NatsOptions) -> Result<NatsStore, ConnectError> {
     let disconnections = watch::Sender::default();
     let is_connected = watch::Sender::new(true);
@@ -83,7 +83,7 @@ async fn connection(
             }
             std::future::ready(())
         });
-    // The connection creates its own TLS settings, which need the crypto provider of the process.
+    // The NATS client creates its own TLS settings, and needs the crypto provider of the process for them.
     let _first_is_kept = rustls::crypto::ring::default_provider().install_default();
     if let Some(path) = &options.credentials {
         let with_credentials = connect.credentials_file(path).await;
@@ -103,7 +103,7 @@ async fn connection(
         .map(|server| server.trim().parse());
     let servers: Result<Vec<ServerAddr>, _> = servers.collect();
     let servers = servers.map_err(|error| unreachable(&error))?;
-    // The connection itself does not use the user and the password in the URLs.
+    // The NATS client itself ignores the user and the password in the URLs.
     let named = servers.iter().find(|server| server.has_user_pass());
     if let Some((user, password)) = named.and_then(|server| {
         let password = server.password().unwrap_or_default();
@@ -147,7 +147,8 @@ fn locks_config(options: &NatsOptions) -> Config {
     }
 }
 
-/// Common configuration of the streams. No message is ever dropped to make room: a full store refuses new messages.
+/// Configuration that all streams share. The servers never drop a message to make room: a full store refuses new
+/// messages.
 pub(crate) fn common(options: &NatsOptions) -> Config {
     Config {
         num_replicas: options.replicas,
@@ -156,7 +157,8 @@ pub(crate) fn common(options: &NatsOptions) -> Config {
     }
 }
 
-/// Opens or creates a stream. Servers that were just started first elect their leader.
+/// Opens or creates a stream. Servers that were just started may first need to elect a leader, so the request is
+/// repeated.
 pub(crate) async fn stream(
     context: &Context,
     config: Config,
@@ -180,7 +182,7 @@ pub(crate) async fn stream(
                         reason: server.to_string(),
                     });
                 }
-                // The error may be temporary: a group that was just started may be incomplete.
+                // The error may be temporary: directly after a start, not all servers of the group may be connected.
                 _ => {}
             }
         }
@@ -190,7 +192,7 @@ pub(crate) async fn stream(
     }
 }
 
-/// True if the found stream drops no messages that the wanted stream keeps.
+/// True if the existing stream drops no message that the wanted configuration would keep.
 fn keeps_all(found: &Config, wanted: &Config) -> bool {
     found.discard == wanted.discard
         && found.max_age.is_zero()

@@ -14,7 +14,7 @@ use crate::client::append_message::BadMessage;
 /// Failure of one request.
 #[derive(Debug, Clone)]
 pub(crate) enum RequestFailure {
-    /// A later attempt may succeed: no leader, no connection, or no answer.
+    /// A later attempt may succeed: there was no leader, no connection, or no answer.
     Passing(LogError),
     /// No later attempt can succeed.
     Lasting(LogError),
@@ -31,7 +31,7 @@ impl RequestFailure {
 /// Failure of a publication.
 #[derive(Debug)]
 pub(crate) enum NotPublished {
-    /// The subject has another last message, or another append to the subject is in progress.
+    /// The last message of the subject is not the expected one, or another append to the subject is in progress.
     WrongPosition,
     /// The servers may have stored the message.
     Unknown(LogError),
@@ -49,7 +49,7 @@ impl NotPublished {
     }
 }
 
-/// Place for an error message.
+/// Text for an error message that names the failed operation.
 pub(crate) fn place(what: &str) -> Arc<str> {
     format!("NATS, {what}").into()
 }
@@ -61,7 +61,7 @@ pub(crate) fn unreachable(
     LogError::new(LogErrorKind::Unreachable, place(what)).caused_by(error)
 }
 
-/// Error of a request whose connection was lost before the answer.
+/// Error of a request whose connection was lost before the answer came.
 pub(crate) fn disconnected(what: &str) -> LogError {
     LogError::new(LogErrorKind::Unreachable, place(what))
 }
@@ -74,7 +74,7 @@ pub(crate) fn of_message(error: BadMessage, sequence: u64) -> LogError {
     LogError::new(kind, place(&format!("message {sequence}"))).caused_by(error)
 }
 
-/// Failure of a read; `None` if the message does not exist.
+/// Failure of a read. `None` if the message does not exist.
 pub(crate) fn of_read(error: RawMessageError) -> Option<RequestFailure> {
     match error.kind() {
         RawMessageErrorKind::NoMessageFound => None,
@@ -87,8 +87,8 @@ pub(crate) fn of_read(error: RawMessageError) -> Option<RequestFailure> {
     }
 }
 
-/// Failure of a publication. Only an error from before the storing of a message proves that the message is not stored.
-/// Servers also answer with an error if they fail after their group has agreed on the message.
+/// Failure of a publication. The message is certainly not stored only if the error arose before the servers store a
+/// message. Servers also return errors that arise after their group has agreed on the message.
 pub(crate) fn of_publish(error: PublishError, replicas: usize) -> NotPublished {
     let server = error.source();
     if let Some(server) = server.and_then(|source| source.downcast_ref::<ServerError>()) {
@@ -102,7 +102,7 @@ pub(crate) fn of_publish(error: PublishError, replicas: usize) -> NotPublished {
         };
     }
     match error.kind() {
-        // No server accepts the subject now: the stream has no leader.
+        // No server accepts the subject at this time, because the stream has no leader.
         PublishErrorKind::StreamNotFound => {
             NotPublished::Failed(RequestFailure::Passing(unreachable("publish", error)))
         }
@@ -110,7 +110,7 @@ pub(crate) fn of_publish(error: PublishError, replicas: usize) -> NotPublished {
     }
 }
 
-/// Failure of a publication that was not passed to the connection.
+/// Failure of a publication that the client did not pass to the connection.
 pub(crate) fn of_unsent(error: PublishError) -> NotPublished {
     NotPublished::Failed(match error.kind() {
         PublishErrorKind::TimedOut | PublishErrorKind::MaxAckPending => {
@@ -122,7 +122,7 @@ pub(crate) fn of_unsent(error: PublishError) -> NotPublished {
     })
 }
 
-/// Refusals that come before a message is stored.
+/// Errors that the servers return before they store a message.
 const BEFORE_STORED: [ErrorCode; 6] = [
     ErrorCode::STREAM_MESSAGE_EXCEEDS_MAXIMUM,
     ErrorCode::STREAM_SEALED,
@@ -132,7 +132,7 @@ const BEFORE_STORED: [ErrorCode; 6] = [
     ErrorCode::JETSTREAM_NOT_ENABLED_FOR_ACCOUNT,
 ];
 
-/// Refusals for lack of space.
+/// Errors that the servers return if there is no space.
 const FULL: [ErrorCode; 4] = [
     ErrorCode::INSUFFICIENT_RESOURCES,
     ErrorCode::STORAGE_RESOURCES_EXCEEDED,
@@ -140,7 +140,8 @@ const FULL: [ErrorCode; 4] = [
     ErrorCode::ACCOUNT_RESOURCES_EXCEEDED,
 ];
 
-/// True if the error reports another last message, or an undecided append to the same subject.
+/// True if the last message of the subject is not the expected one, or if the servers have not decided another append
+/// to this subject.
 fn is_wrong_position(error: &ServerError) -> bool {
     [
         ErrorCode::STREAM_WRONG_LAST_SEQUENCE,
@@ -150,7 +151,7 @@ fn is_wrong_position(error: &ServerError) -> bool {
     .contains(&error.error_code())
 }
 
-/// HTTP-like status of a server that cannot answer now.
+/// Status code of a server that cannot answer at this time. The codes are like the codes of HTTP.
 const UNAVAILABLE: usize = 503;
 
 fn of_server(what: &str, error: &ServerError) -> RequestFailure {

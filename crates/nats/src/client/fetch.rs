@@ -1,4 +1,4 @@
-//! Reads messages from the leader of the stream, because a replica may lag.
+//! Reads messages. The leader of the stream answers, because the data of a replica may be outdated.
 
 use allstop_log::{LogError, LogErrorKind, RecordBytes, StreamName, Version};
 use async_nats::jetstream::message::StreamMessage;
@@ -11,10 +11,10 @@ use crate::client::errors::{self, RequestFailure, place};
 use crate::client::positions::Position;
 use crate::client::store::NatsStore;
 
-/// Number of bytes of records after which a read returns.
+/// If a read has returned this number of bytes of records, it ends.
 const READ_BYTES_MAX: usize = 8 << 20;
 
-/// Message with an append.
+/// A message that contains an append.
 #[derive(Debug)]
 pub(crate) struct StoredAppend {
     pub head: AppendHead,
@@ -22,7 +22,7 @@ pub(crate) struct StoredAppend {
     body: Bytes,
 }
 
-/// Message under the subject of a stream.
+/// A message under the subject of a stream.
 #[derive(Debug)]
 enum Stored {
     Append(StoredAppend),
@@ -34,7 +34,7 @@ enum Stored {
 #[derive(Debug)]
 pub(crate) struct FoundEnd {
     pub position: Position,
-    /// The last append; `None` if the stream is empty.
+    /// The last append. `None` if the stream is empty.
     pub append: Option<StoredAppend>,
 }
 
@@ -93,7 +93,7 @@ impl NatsStore {
         })
     }
 
-    /// Returns the first append of a stream at or after this sequence number of JetStream.
+    /// Returns the first append of a stream whose sequence number in JetStream is this number or a later one.
     pub(crate) async fn next(
         &self,
         stream: &StreamName,
@@ -109,7 +109,7 @@ impl NatsStore {
             match message.await?.map(Stored::of).transpose()? {
                 None => return Ok(None),
                 Some(Stored::Append(append)) => return Ok(Some(append)),
-                // Each further deletion has a higher sequence number, so the loop ends.
+                // Each further deletion has a greater sequence number, so the loop ends.
                 Some(Stored::Deletion(deletion)) => sequence = deletion + 1,
             }
         }
@@ -143,7 +143,7 @@ impl NatsStore {
         }
     }
 
-    /// Reads the records of an append; `None` if the stream was deleted meanwhile.
+    /// Reads the records of an append. `None` if the stream was deleted in the meantime.
     async fn records(&self, append: &StoredAppend) -> Result<Option<Vec<RecordBytes>>, LogError> {
         let damaged = |error| errors::of_message(error, append.sequence);
         let mut body = append.body.clone();
@@ -168,7 +168,7 @@ impl NatsStore {
         records.map(Some).map_err(damaged)
     }
 
-    /// Finds the append that contains this record; `None` if there is none yet.
+    /// Finds the append that contains this record. `None` if this record does not exist yet.
     pub(crate) async fn holding(
         &self,
         stream: &StreamName,
@@ -180,14 +180,14 @@ impl NatsStore {
             match &found {
                 Some(append) if append.head.holds(number) => return Ok(found),
                 None => return Ok(None),
-                // The position belonged to a deleted stream.
+                // The position belongs to an earlier stream of this name, which was deleted.
                 Some(_) => self.positions.forget(stream),
             }
         }
         self.search(stream, number).await
     }
 
-    /// Binary search in the messages: record numbers grow with the sequence numbers.
+    /// Finds the append with a binary search: later messages contain records with greater numbers.
     async fn search(
         &self,
         stream: &StreamName,
@@ -202,7 +202,7 @@ impl NatsStore {
         if last.head.holds(number) {
             return Ok(Some(last));
         }
-        // The append is at or after `low`, and before `high`.
+        // The sequence number of the append is at least `low` and less than `high`.
         let (mut low, mut high) = (1, last.sequence);
         while low < high {
             let middle = low + (high - low) / 2;
@@ -212,7 +212,7 @@ impl NatsStore {
                 _ => high = middle,
             }
         }
-        // The stream was deleted meanwhile.
+        // The stream was deleted in the meantime.
         Ok(None)
     }
 
@@ -248,7 +248,8 @@ impl NatsStore {
             }
             let expected = append.head.last().next();
             next = self.next(stream, append.sequence + 1).await?;
-            // If the stream was deleted and created again, the next call reads the new stream.
+            // If the stream was deleted and created again, this read ends here, and the next call of `read` reads the
+            // new stream.
             next = next.filter(|append| append.head.first == expected);
         }
         Ok(read)

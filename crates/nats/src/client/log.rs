@@ -28,36 +28,36 @@ pub struct NatsLog {
 }
 
 impl NatsLog {
-    /// Connects to the servers and opens the log. Creates a new log if none exists. Work in `scope` renews the locks of
-    /// the process; a stop of that scope releases them.
+    /// Connects to the servers and opens the log. If no log exists, creates one. Work in `scope` renews the locks of
+    /// this process; when that scope is stopped, the locks are released.
     ///
     /// # Cancel safety
-    /// Dropping the future opens nothing.
+    /// If the future is dropped, no log is opened.
     pub async fn open(options: NatsOptions, scope: &Scope) -> Result<Self, ConnectError> {
         let store = Arc::new(connect(options).await?);
         let (keeper, presence) = Presence::new(Arc::clone(&store));
         let spec = WorkSpec::new(ItemKind::Future, "presence at NATS");
         let kept = scope.spawn(spec, |cx| keeper.run(cx));
-        // The work belongs to the scope; nothing waits for its value.
+        // The renewal is work of the scope, and no caller waits for its value.
         drop(kept.map_err(|_stopped| ConnectError::Stopping)?);
         Ok(Self { store, presence })
     }
 
-    /// Opens the link between a cluster's managers, on the same servers.
+    /// Opens the link between the managers of a cluster, on the servers of the log.
     ///
     /// # Cancel safety
-    /// Dropping the future opens nothing.
+    /// If the future is dropped, no link is opened.
     pub async fn link(&self) -> Result<Arc<dyn ClusterLink>, ConnectError> {
         let link = NatsLink::open(Arc::clone(&self.store)).await?;
         Ok(Arc::new(link))
     }
 
-    /// The log, for code that is independent of the store.
+    /// The log as a trait object, for code that is independent of the store.
     pub fn as_log(&self) -> Arc<dyn Log> {
         Arc::new(self.clone())
     }
 
-    /// True while the process is connected to a server. A lost connection is restored automatically.
+    /// True while the process is connected to a server. The client restores a lost connection automatically.
     pub fn connection(&self) -> watch::Receiver<bool> {
         self.store.is_connected.subscribe()
     }
@@ -119,8 +119,9 @@ impl Log for NatsLog {
         })
     }
 
-    /// Always false: only the presence of the holder on the servers decides. A worker whose presence has expired,
-    /// because it was paused or disconnected, may still run on this machine, but holds no lock any more.
+    /// Always false, because only the presence of the holder on the servers decides who holds a lock. If a worker was
+    /// suspended or disconnected, its presence may have expired. Such a worker may still run on this machine but holds
+    /// no lock.
     fn is_other_process_running(
         &self,
         _owner: &ProcessIdentity,
@@ -137,7 +138,7 @@ impl Log for NatsLog {
         })
     }
 
-    /// Releases all locks. Otherwise they expire after [`NatsOptions::lock_ttl`].
+    /// Releases all locks. Without this call, they expire after [`NatsOptions::lock_ttl`].
     fn close(&self) -> LogFuture<()> {
         let presence = self.presence.clone();
         LogFuture::waiting(async move { presence.close().await })

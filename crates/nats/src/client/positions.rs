@@ -1,6 +1,7 @@
-//! Known positions of streams: each maps a version to its sequence number in JetStream.
+//! Known positions of streams. A position gives the sequence number in JetStream for a version of a stream.
 //!
-//! The positions save a request to the servers and decide nothing: JetStream refuses an append with a wrong position.
+//! The positions only save requests to the servers. A wrong position does no harm, because JetStream refuses an append
+//! after it.
 
 use allstop_log::{StreamName, Version};
 use hashlink::LruCache;
@@ -9,19 +10,19 @@ use parking_lot::Mutex;
 /// Number of streams whose positions are remembered.
 const STREAMS_MAX: usize = 10_000;
 
-/// Last message of a version.
+/// Position of a version: the message with the last record of this version.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Position {
     pub version: Version,
-    /// Sequence number of the message with the version's last record. For version 0, the number of the deletion before
-    /// it, or 0.
+    /// Sequence number of the message that contains the last record of the version. For version 0, the sequence number
+    /// of the deletion before the stream, or 0.
     pub sequence: u64,
-    /// Sequence number of the deletion after which the stream began; 0 without a deletion.
+    /// Sequence number of the deletion after which the present stream began. 0 if the stream was never deleted.
     pub deletion_sequence: u64,
 }
 
 impl Position {
-    /// The position before the first record of a stream that was never deleted.
+    /// The position before the first record of a stream without earlier deletions.
     pub(crate) const START: Self = Self {
         version: Version(0),
         sequence: 0,
@@ -29,7 +30,7 @@ impl Position {
     };
 }
 
-/// Last positions of a writer and of a reader.
+/// The last positions of the writer and of the reader of a stream.
 #[derive(Debug, Clone, Copy)]
 struct StreamPositions {
     written: Position,
@@ -43,8 +44,8 @@ impl Positions {
         Self(Mutex::new(LruCache::new(STREAMS_MAX)))
     }
 
-    /// The position of this version, if it is known. The position of version 0 is a guess, because few streams were
-    /// ever deleted.
+    /// The position of this version, if it is known. For version 0 the method guesses that the stream was never
+    /// deleted, because few streams are.
     pub(crate) fn at(&self, stream: &StreamName, version: Version) -> Option<Position> {
         if version == Version(0) {
             return Some(Position::START);
@@ -64,7 +65,7 @@ impl Positions {
         self.note(stream, |known| known.read = position);
     }
 
-    /// Forgets a stream whose positions may belong to a deleted predecessor.
+    /// Forgets the positions of a stream. They may belong to an earlier stream of this name, which was deleted.
     pub(crate) fn forget(&self, stream: &StreamName) {
         self.0.lock().remove(stream);
     }

@@ -1,9 +1,12 @@
-//! The presence of this process, which keeps its locks valid, and the requests for locks.
+//! Handles the requests for locks, and keeps the presence of this process on the servers. The locks of the process are
+//! valid while it is present.
 //!
-//! The process renews one message with a time to live, independent of the number of its locks. If the process ends
-//! without releasing its locks, the servers drop the message, and the locks expire.
+//! The presence is one message with a time to live, for all locks of the process together. The process renews this
+//! message. If the process ends without releasing its locks, the servers drop the message after this time, and the
+//! locks expire.
 //!
-//! A lock only names the process that should work. The expected version of an append alone separates two writers.
+//! A lock is only a hint which process should work. Two writers are separated only by the expected version of each
+//! append.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -21,16 +24,16 @@ use crate::client::errors::{self, place};
 use crate::client::store::NatsStore;
 use crate::client::stream_lock::{LockTaken, body_of};
 
-/// Number of renewals within the time to live: two of them may fail.
+/// Number of renewals within the time to live. Two consecutive renewals may fail.
 const RENEWALS: u32 = 3;
 
-/// Pause before a failed renewal is repeated.
+/// Pause after a failed renewal, before the next attempt.
 const RETRY_EVERY: Duration = Duration::from_millis(200);
 
-/// Timeout for the release of all locks at the end of the process.
+/// Time limit for the release of all locks at the end of the process.
 const RELEASE_MAX: Duration = Duration::from_secs(1);
 
-/// Request to the presence.
+/// Request to the task that keeps the presence.
 #[derive(Debug)]
 pub(crate) enum PresenceRequest {
     Lock(StreamName, oneshot::Sender<Result<LockAttempt, LogError>>),
@@ -38,12 +41,13 @@ pub(crate) enum PresenceRequest {
         StreamName,
         oneshot::Sender<Result<Option<ProcessIdentity>, LogError>>,
     ),
-    /// Releases the lock with this number.
+    /// Releases the lock whose message has this sequence number.
     Release(StreamName, u64),
     Close(oneshot::Sender<()>),
 }
 
-/// Sends requests. The channel is unbounded, because a drop cannot wait. Each held lock causes one release request.
+/// Sends requests. The channel is unbounded, because the drop of a lock cannot wait. Each held lock causes one such
+/// request.
 #[derive(Debug, Clone)]
 pub(crate) struct PresenceHandle(mpsc::UnboundedSender<PresenceRequest>);
 
@@ -63,26 +67,26 @@ impl PresenceHandle {
     pub(crate) async fn close(&self) {
         let (sender, closed) = oneshot::channel();
         if self.0.send(PresenceRequest::Close(sender)).is_ok() {
-            // An error means that the presence has ended.
+            // An error means that the presence has already ended.
             closed.await.unwrap_or_default();
         }
     }
 }
 
-/// Presence of this process on the servers. It ends after the last handle and the last lock are dropped.
+/// Presence of this process on the servers. The presence ends after the last handle and the last lock were dropped.
 pub(crate) struct Presence {
     store: Arc<NatsStore>,
     id: String,
     queue: mpsc::UnboundedReceiver<PresenceRequest>,
-    /// Handle for the locks, which send their release.
+    /// Handle that each lock uses to send its release.
     handle: mpsc::WeakUnboundedSender<PresenceRequest>,
-    /// Held locks, with the sequence numbers of their messages.
+    /// Held locks: each stream with the sequence number of the lock's message.
     held: HashMap<StreamName, u64>,
-    /// Streams that may have a lock of this process without a holder.
+    /// Streams for which the servers may still store a lock of this process that no code holds.
     leftover: HashSet<StreamName>,
-    /// Time of the next renewal. `None` before the first.
+    /// Time of the next renewal. `None` before the first renewal.
     renew_at: Option<Instant>,
-    /// True while renewals fail.
+    /// True while the renewals fail.
     is_late: bool,
 }
 
@@ -109,10 +113,10 @@ impl Presence {
         (presence, PresenceHandle(requests))
     }
 
-    /// Serves requests until the log is closed or its scope is stopped.
+    /// Handles requests until the log is closed or its scope is stopped.
     pub(crate) async fn run(mut self, cx: WorkCx) {
         loop {
-            // Without a lock the presence needs no renewal.
+            // If the process has no lock, the presence needs no renewal.
             let has_any = !(self.held.is_empty() && self.leftover.is_empty());
             let is_needed = self.renew_at.is_some() && has_any;
             let renew_at = self.renew_at.unwrap_or_else(Instant::now);
@@ -140,12 +144,12 @@ impl Presence {
         }
     }
 
-    /// Longest time for one request, so that the renewals continue.
+    /// Maximum duration of one request. With this limit, requests do not delay the renewals for too long.
     fn step_max(&self) -> Duration {
         self.store.lock_ttl() / RENEWALS
     }
 
-    /// Answers a request. If the requester no longer waits, its lock is released at once.
+    /// Answers a request. If the caller no longer waits for a lock, the lock is released immediately.
     async fn serve(&mut self, request: PresenceRequest) {
         let max = self.step_max();
         match request {
@@ -162,7 +166,7 @@ impl Presence {
                 drop(answer.send(owner));
             }
             PresenceRequest::Release(stream, sequence) => {
-                // Another number means that the lock was lost and then taken again.
+                // If the number differs, the lock was lost, and was then taken again.
                 if self.held.get(&stream) == Some(&sequence) {
                     self.held.remove(&stream);
                     self.leftover.insert(stream);
@@ -174,7 +178,7 @@ impl Presence {
     }
 
     async fn lock(&mut self, stream: &StreamName) -> Result<LockAttempt, LogError> {
-        // Renewed first, because a lock without a presence is not valid.
+        // The presence is renewed first, because a lock is valid only with a presence.
         if self.renew_at.is_none_or(|at| at <= Instant::now()) {
             self.renew().await?;
         }
@@ -183,7 +187,7 @@ impl Presence {
         };
         let is_held = self.held.contains_key(stream);
         if !is_held {
-            // Registered until the answer is known.
+            // Registered as left over until the answer shows whether the lock is taken.
             self.leftover.insert(stream.clone());
         }
         let taken = self.store.take_lock(stream, &self.id, is_held).await?;
@@ -194,7 +198,7 @@ impl Presence {
                 self.held.insert(stream.clone(), sequence);
                 let name = stream.clone();
                 let release = move || {
-                    // Sending fails only after the presence has ended; the lock is then gone too.
+                    // Sending fails only if the presence has ended. In that case, the lock no longer exists either.
                     let release = handle.send(PresenceRequest::Release(name, sequence));
                     release.unwrap_or_default();
                 };
@@ -229,15 +233,15 @@ impl Presence {
             let ttl = self.store.lock_ttl();
             PublishMessage::build().payload(body.clone()).ttl(ttl)
         };
-        // A duplicate presence has the same content.
+        // A second presence message would have the same content, so a repeated publication is harmless.
         let subject = self.store.presence_subject(&self.id);
         self.store.publish_repeatable(subject, message).await?;
-        // Counts from the request, because the servers start to count later.
+        // The time is counted from the start of the request. The servers start to count later.
         self.renew_at = Some(began + self.step_max());
         Ok(())
     }
 
-    /// Removes the locks of failed releases, for as long as the servers answer.
+    /// Removes locks whose release has failed. Ends at the first lock for which the servers do not answer.
     async fn remove_leftover(&mut self) {
         let max = self.step_max();
         let leftover: Vec<_> = self.leftover.iter().cloned().collect();
@@ -250,14 +254,14 @@ impl Presence {
         }
     }
 
-    /// Releases all locks and the presence, if the servers answer.
+    /// Releases all locks and removes the presence, if the servers answer.
     async fn release_all(&mut self) {
         self.leftover
             .extend(self.held.drain().map(|(stream, _)| stream));
         let has_presence = self.renew_at.take().is_some();
         let releases = async {
             if has_presence {
-                // Removed first, because without a presence no lock is valid.
+                // The presence is removed first: without it, all locks are invalid, even if a later removal fails.
                 self.store.remove_presence(&self.id).await?;
             }
             self.remove_leftover().await;
@@ -269,7 +273,7 @@ impl Presence {
     }
 }
 
-/// True if a stop came before the end of the work.
+/// True if a stop came before the work was complete.
 async fn is_cut_short(cx: &WorkCx, work: impl Future<Output = ()>) -> bool {
     tokio::select! {
         biased;

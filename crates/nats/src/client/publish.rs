@@ -11,7 +11,7 @@ impl NatsStore {
     /// Publishes a message, and returns its sequence number.
     ///
     /// # Cancel safety
-    /// A dropped publication may have been stored.
+    /// If the future is dropped, the message may be stored or not.
     pub(crate) async fn publish_message(
         &self,
         subject: String,
@@ -27,10 +27,11 @@ impl NatsStore {
         }
     }
 
-    /// Publishes a message that may be stored twice, until the servers confirm it.
+    /// Publishes a message, and repeats the publication until the servers confirm it. The message may then be stored
+    /// twice.
     ///
     /// # Cancel safety
-    /// A dropped publication may have been stored.
+    /// If the future is dropped, the message may be stored or not.
     pub(crate) async fn publish_repeatable(
         &self,
         subject: String,

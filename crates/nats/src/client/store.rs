@@ -1,4 +1,4 @@
-//! The servers as a store: the connection, the two streams of JetStream, and the names in them.
+//! Access to the servers: the connection, the two streams of JetStream, and the names in these streams.
 
 use std::time::Duration;
 
@@ -15,19 +15,19 @@ use crate::client::positions::Positions;
 use crate::client::subject::tokens_of;
 use crate::options::NatsOptions;
 
-/// Timeout of one answer. An unanswered request is repeated.
+/// Timeout of one answer. After it, the request is repeated.
 pub(crate) const REQUEST_MAX: Duration = Duration::from_secs(1);
 
-/// Longest stream name in a subject, in bytes. The servers accept lines of 4,096 bytes.
+/// Maximum length of a stream's name in a subject, in bytes. The servers accept lines of 4,096 bytes.
 const TOKENS_BYTES_MAX: usize = 1_024;
 
 pub(crate) struct NatsStore {
     pub options: NatsOptions,
     pub client: Client,
     pub context: Context,
-    /// Stream with all records.
+    /// Stream that contains all records.
     pub records: Stream,
-    /// Stream with processes and locks.
+    /// Stream that contains the presences of processes, and the locks.
     pub locks: Stream,
     pub positions: Positions,
     /// Number of disconnections so far.
@@ -37,19 +37,19 @@ pub(crate) struct NatsStore {
 }
 
 impl NatsStore {
-    /// Returns the answer to a request. `None` if no answer can come any more; the servers may have received the
+    /// Returns the answer to a request. `None` if an answer can no longer come; the servers may have received the
     /// request.
     pub(crate) async fn answer<T>(&self, request: impl IntoFuture<Output = T>) -> Option<T> {
         let mut disconnections = self.disconnections.subscribe();
         tokio::select! {
             biased;
             answer = timeout(REQUEST_MAX, request.into_future()) => answer.ok(),
-            // This store keeps the sender, so the wait ends with a change.
+            // The sender is part of this store, so the wait ends only with a change.
             _changed = disconnections.changed() => None,
         }
     }
 
-    /// Checks the connection. Without a connection the client would keep a request and send it much later.
+    /// Checks that a connection exists. Without a connection, the client would keep the request and send it much later.
     pub(crate) fn check_connection(&self) -> Result<(), RequestFailure> {
         match self.client.connection_state() {
             State::Connected => Ok(()),
@@ -59,7 +59,8 @@ impl NatsStore {
         }
     }
 
-    /// Checks that a stream's name fits into a subject. A longer name would end the connection for all requests.
+    /// Checks that the name of a stream fits into a subject. The servers would close the connection for a longer name,
+    /// and all requests would fail.
     pub(crate) fn check_name(stream: &StreamName) -> Result<(), LogError> {
         if tokens_of(stream).len() <= TOKENS_BYTES_MAX {
             return Ok(());
@@ -68,7 +69,7 @@ impl NatsStore {
         Err(LogError::new(LogErrorKind::Io, errors::place(&place)))
     }
 
-    /// The lock's time to live, rounded up to whole seconds as the servers require.
+    /// Time to live of a lock, rounded up to whole seconds. The servers accept only whole seconds.
     pub(crate) fn lock_ttl(&self) -> Duration {
         let ttl = self.options.lock_ttl;
         let part = u64::from(ttl.subsec_nanos() > 0);
@@ -79,8 +80,8 @@ impl NatsStore {
         format!("{}.{}", self.log_root(), tokens_of(stream))
     }
 
-    /// Subject of the pieces of long appends. A stream that is created again has another such subject, so that the
-    /// deletion of its predecessor never removes its pieces.
+    /// Subject of the pieces of long appends. If a stream is deleted and created again, the new stream has another
+    /// subject for its pieces. Therefore a deletion of the old stream never removes pieces of the new one.
     pub(crate) fn piece_subject(&self, stream: &StreamName, deletion_sequence: u64) -> String {
         format!(
             "{}.piece.{deletion_sequence}.{}",
@@ -101,7 +102,7 @@ impl NatsStore {
         format!("{}.log", self.options.prefix)
     }
 
-    /// Largest message that the present server accepts, in bytes.
+    /// Size of the largest message that the connected server accepts, in bytes.
     pub(crate) fn payload_max(&self) -> usize {
         self.client.server_info().max_payload
     }

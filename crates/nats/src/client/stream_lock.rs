@@ -1,4 +1,5 @@
-//! Locks of streams. A lock is a message that names its process, and is valid while that process is present.
+//! Locks of streams. A lock is a message with the process that holds the lock. The lock is valid while this process is
+//! present.
 
 use allstop_core::process::ProcessIdentity;
 use allstop_log::{LogError, LogErrorKind, StreamName};
@@ -10,7 +11,7 @@ use crate::client::attempts::Attempts;
 use crate::client::errors::{self, NotPublished, place};
 use crate::client::store::NatsStore;
 
-/// Body of a lock, and of a presence.
+/// Body of a lock's message and of a presence's message.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct LockHolder {
     /// Id of the presence.
@@ -21,19 +22,19 @@ pub(crate) struct LockHolder {
 /// Answer to a request for a lock.
 #[derive(Debug)]
 pub(crate) enum LockTaken {
-    /// The lock is taken; this is the sequence number of its message.
+    /// The lock is taken. The value is the sequence number of the lock's message.
     Taken(u64),
     HeldBy(ProcessIdentity),
 }
 
-/// Present lock of a stream.
+/// The lock message that a stream has at present.
 struct PresentLock {
     holder: LockHolder,
     sequence: u64,
 }
 
 impl NatsStore {
-    /// Takes a lock for this process. `is_held` is true if this process already has the lock.
+    /// Takes a lock for this process. `is_held` is true if the process already holds this lock.
     pub(crate) async fn take_lock(
         &self,
         stream: &StreamName,
@@ -56,7 +57,8 @@ impl NatsStore {
             let sent = self.publish_message(self.lock_subject(stream), message);
             let error = match sent.await {
                 Ok(sequence) => return Ok(LockTaken::Taken(sequence)),
-                // Another process was faster, or this process itself, if an answer was lost.
+                // Another process was faster. Or an earlier attempt of this process was stored, and its answer was
+                // lost.
                 Err(NotPublished::WrongPosition) => None,
                 Err(error) => Some(error.into_error()),
             };
@@ -81,8 +83,8 @@ impl NatsStore {
         Ok(counts.then_some(lock.holder.process))
     }
 
-    /// True if the holder of this lock is present. A lock of this process is valid only while the process holds it;
-    /// otherwise it is left over from a failed release.
+    /// True if this lock is valid. A lock of another process is valid while that process is present. A lock of this
+    /// process is valid only if code of the process holds it; if not, an earlier release has failed.
     async fn counts(
         &self,
         lock: &PresentLock,
@@ -100,8 +102,8 @@ impl NatsStore {
         Ok(found.await?.is_some())
     }
 
-    /// Removes a lock of this process that has no holder any more. A failed release or an unanswered request leaves
-    /// such a lock.
+    /// Removes a lock of this process that no code holds. Such a lock remains after a failed release, or after a
+    /// request without an answer.
     pub(crate) async fn remove_lock(
         &self,
         stream: &StreamName,
@@ -111,14 +113,15 @@ impl NatsStore {
         let Some(lock) = lock.filter(|lock| lock.holder.presence == presence) else {
             return Ok(());
         };
-        // Deletes by sequence number, because a later lock of another process has another number.
+        // The deletion names a sequence number. If another process has taken the lock since, its message has another
+        // number and stays.
         let removed = self.answer(self.locks.delete_message(lock.sequence)).await;
         let removed = removed.ok_or_else(|| errors::disconnected("release"))?;
         removed.map_err(|error| errors::unreachable("release", error))?;
         Ok(())
     }
 
-    /// Removes the presence of this process. None of its locks is valid any more.
+    /// Removes the presence of this process. Afterwards all locks of the process are invalid.
     pub(crate) async fn remove_presence(&self, presence: &str) -> Result<(), LogError> {
         let subject = self.presence_subject(presence);
         let purged = self.answer(self.locks.purge().filter(subject)).await;
@@ -146,7 +149,7 @@ impl NatsStore {
     }
 }
 
-/// Creates a body that names this process.
+/// Creates the body of a message that identifies this process.
 pub(crate) fn body_of(presence: &str) -> Result<Vec<u8>, LogError> {
     let holder = LockHolder {
         presence: presence.to_owned(),

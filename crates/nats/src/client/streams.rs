@@ -11,12 +11,12 @@ use crate::client::errors::{self, NotPublished, RequestFailure};
 use crate::client::store::NatsStore;
 use crate::client::subject::{filter_of, name_of};
 
-/// Number of parallel requests while streams are listed.
+/// Number of parallel requests while the streams are listed.
 const LIST_QUESTIONS_MAX: usize = 64;
 
 impl NatsStore {
-    /// Lists the names below a root that start with a prefix, from the subjects of a stream. Repeats the request until
-    /// the servers answer.
+    /// Lists names that start with a prefix. The names come from the subjects below a root in a JetStream stream.
+    /// Repeats the request until the servers answer.
     pub(crate) async fn names(
         &self,
         messages: &Stream,
@@ -56,7 +56,7 @@ impl NatsStore {
         let listed = stream::iter(names)
             .map(|name| async move {
                 let end = self.end(&name).await?;
-                // A deleted stream has no append.
+                // A deleted stream has no append, so it is not listed.
                 Ok::<_, LogError>(end.append.map(|last| (name, last.head.last())))
             })
             .buffer_unordered(LIST_QUESTIONS_MAX)
@@ -66,8 +66,9 @@ impl NatsStore {
         Ok(listed)
     }
 
-    /// Deletes a stream: a mark replaces the messages of the stream, if its last message has not changed since the
-    /// read. So a late deletion does not remove messages that others have written meanwhile.
+    /// Deletes a stream: the mark of a deletion replaces all messages of the stream. The servers accept the mark only
+    /// if the last message of the stream has not changed since it was read. Therefore a late deletion never removes
+    /// messages that other writers have added in the meantime.
     pub(crate) async fn delete(&self, stream: &StreamName) -> Result<(), LogError> {
         Self::check_name(stream)?;
         let mut attempts = Attempts::within(self.options.answer_max);
@@ -99,7 +100,7 @@ impl NatsStore {
         Ok(())
     }
 
-    /// Deletes the pieces of a deleted stream. No message refers to pieces that remain.
+    /// Deletes the pieces of a deleted stream. If some pieces remain, no message refers to them.
     async fn delete_pieces(&self, stream: &StreamName, deletion_sequence: u64) {
         let pieces = self.piece_subject(stream, deletion_sequence);
         let purged = self.answer(self.records.purge().filter(pieces)).await;

@@ -1,8 +1,8 @@
-//! Names of log streams as subjects of NATS.
+//! Converts the names of log streams to NATS subjects, and back.
 //!
-//! Each segment of a name between slashes is one token of the subject, so that a wildcard can list all streams of a
-//! kind. A character that a token cannot contain is written as `=` and two hexadecimal digits. An empty segment is a
-//! single `=`.
+//! Slashes divide a name into segments. Each segment is one token of the subject, so that a wildcard can list all
+//! streams of one kind. If a character is not allowed in a token, it is written as `=` and two hexadecimal digits. An
+//! empty segment is written as a single `=`.
 
 use allstop_log::StreamName;
 
@@ -29,12 +29,12 @@ pub(crate) fn tokens_of(name: &StreamName) -> String {
     tokens
 }
 
-/// Converts tokens to their name; `None` if no name has these tokens.
+/// Converts tokens to the name that they encode. `None` if no name has these tokens.
 pub(crate) fn name_of(tokens: &str) -> Option<StreamName> {
     let segments = tokens.split('.').map(segment_of);
     let segments = segments.collect::<Option<Vec<String>>>()?;
     let name = StreamName::new(segments.join("/"));
-    // Accepts only the form that `tokens_of` writes. Otherwise two subjects would have one name.
+    // Accepts only tokens that `tokens_of` would write. Without this check, two subjects could have one name.
     (tokens_of(&name) == tokens).then_some(name)
 }
 
@@ -60,7 +60,7 @@ fn digit(character: u8) -> Option<u8> {
     u8::try_from(value).ok()
 }
 
-/// Returns a filter that covers the subjects of all names with this prefix, and few others.
+/// Returns a filter for subjects. The filter matches all names with this prefix, and only a few other names.
 pub(crate) fn filter_of(root: &str, prefix: &str) -> String {
     match prefix.rsplit_once('/') {
         Some((folder, _)) => format!("{root}.{}.>", tokens_of(&StreamName::new(folder))),

@@ -9,31 +9,31 @@ use tokio::time::{sleep, timeout};
 use crate::client::errors;
 use crate::client::store::NatsStore;
 
-/// First pause after a message on the stream's subject, because subscribers receive a message before a quorum stores
-/// it. Each further pause is twice as long.
+/// First pause after a message on the subject of the stream. The pause is needed because subscribers receive a message
+/// before a quorum has stored it. Each further pause is twice as long.
 const PAUSE_MIN: Duration = Duration::from_millis(1);
 
-/// Longest pause. It limits the delay of a message that was lost during a reconnection.
+/// Longest pause. If a message is lost during a reconnection, the tail is delayed by at most this time.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 impl NatsStore {
     /// Implements [`Log::tail`](allstop_log::Log::tail).
     ///
-    /// A message on the subject of the stream is only a hint that there may be more records; the leader decides. So a
-    /// tail costs the servers a subscription, but no consumer with separate state.
+    /// A message on the subject of the stream is only a hint that more records may exist; the answer of the leader
+    /// decides. Therefore a tail needs only a subscription on the servers, and no consumer with separate state.
     pub(crate) async fn tail(
         &self,
         stream: &StreamName,
         from: Version,
         limit: usize,
     ) -> Result<Vec<(Version, RecordBytes)>, LogError> {
-        // Subscribed before the read, so that a message in between gives a hint.
+        // Subscribed before the read: a message that comes between the subscription and the read is then not missed.
         Self::check_name(stream)?;
         let hints = self.client.subscribe(self.subject(stream));
         let hints = timeout(self.options.answer_max, hints).await;
         let hints = hints.map_err(|_elapsed| errors::disconnected("subscribe"))?;
         let mut hints = hints.map_err(|error| errors::unreachable("subscribe", error))?;
-        // Short at first, because the servers need time to exchange the subscription.
+        // The first pauses are short, because a new subscription is not known to all servers at once.
         let mut pause = PAUSE_MIN;
         loop {
             let records = self.read(stream, from, limit).await?;
@@ -45,7 +45,7 @@ impl NatsStore {
                     pause = PAUSE_MIN;
                     sleep(pause).await;
                 }
-                // The connection was closed for good; the next read reports it.
+                // The connection was closed permanently. The next read reports this error.
                 Ok(None) => sleep(pause).await,
                 Err(_elapsed) => pause = (pause * 2).min(PAUSE_MAX),
             }

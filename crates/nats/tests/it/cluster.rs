@@ -1,4 +1,4 @@
-//! Managers of tasks on real servers, each with a separate connection.
+//! Several managers of tasks with real servers. Each manager has a separate connection.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,10 +21,10 @@ use tokio::time::timeout;
 
 use crate::support::{open, scope};
 
-/// Longest wait in these tests.
+/// Maximum duration of a wait in these tests.
 const SOON: Duration = Duration::from_secs(30);
 
-/// Executor that completes at once, or works until it is stopped, depending on its message.
+/// Executor that completes immediately, or works until it is stopped. The message decides which.
 #[derive(Clone)]
 struct Obedient;
 
@@ -83,7 +83,8 @@ fn request(message: &str) -> TaskRequest {
     }
 }
 
-/// A message to one node runs on the other node, a stop to one node reaches the other, and both list the same tasks.
+/// A message to one node runs on the other node, and a stop at one node reaches the other. Both nodes list the same
+/// tasks.
 async fn tasks_cross_nodes(url: String, replicas: usize) {
     let front = node(url.clone(), replicas, 0).await;
     let worker = node(url, replicas, 8).await;

@@ -1,4 +1,4 @@
-//! The conformance tests of every log, on one server and on three.
+//! The conformance tests that every log must pass, with one server and with three servers.
 
 use crate::support::{on_one_server, on_three_servers};
 

@@ -1,4 +1,4 @@
-//! Connections with a file of credentials, as servers with accounts require.
+//! Connections with a credentials file. Servers with accounts require such a file.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ use tempfile::TempDir;
 
 use crate::support::scope;
 
-/// A JWT as the servers require: signed with an nkey, about the key of its subject.
+/// Creates a JWT in the format of the servers: `issuer` signs it with an nkey, and it describes the key `subject`.
 fn token(issuer: &KeyPair, subject: &KeyPair, claims: &Value) -> String {
     let payload = json!({
         "iat": 1_700_000_000,
@@ -41,7 +41,7 @@ fn user_file(account: &KeyPair) -> String {
     )
 }
 
-/// Configuration of a server that trusts this account.
+/// Configuration of a server that accepts users of this account.
 fn accounts(account: &KeyPair) -> String {
     let (operator, system) = (KeyPair::new_operator(), KeyPair::new_account());
     let mut limits = json!({

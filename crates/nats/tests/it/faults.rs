@@ -1,4 +1,4 @@
-//! Servers that fail, and unsuitable servers.
+//! Servers that fail, and servers that are not suitable.
 
 use std::time::Duration;
 
@@ -15,14 +15,14 @@ use tokio::net::{TcpListener, TcpStream};
 use crate::support::{on_one_server, on_three_servers, open, scope};
 
 const APPENDS: u64 = 400;
-/// Maximum number of attempts of one append. Each waits for the timeout of the options.
+/// Maximum number of attempts of one append. Each attempt takes at most the time limit of the options.
 const TRIES_MAX: usize = 10;
 
 fn text(number: u64) -> RecordBytes {
     number.to_string().into()
 }
 
-/// Appends a record until the log has confirmed it.
+/// Appends a record, and repeats the append until the log has confirmed it.
 async fn append_surely(log: &dyn Log, stream: &StreamName, number: u64) {
     for _ in 0..TRIES_MAX {
         let id = AppendId(u128::from(number));
@@ -48,7 +48,8 @@ async fn appends_go_on_while_servers_of_a_group_are_killed() {
     let (log, mut kept) = on_three_servers().await;
     let stream = StreamName::new("s");
     for number in 0..APPENDS {
-        // Each server is killed once, so that one of them is the leader; never two at a time.
+        // Each server is killed once, so the leader is killed at least once. Two servers are never killed at the same
+        // time.
         let killed = usize::try_from(number / 100).unwrap();
         match (number % 100, kept.servers.servers.get_mut(killed)) {
             (50, Some(server)) => server.kill(),
@@ -84,7 +85,7 @@ async fn server_that_stays_away_is_an_error_in_time() {
     let stream = StreamName::new("s");
     let read = log.read(&stream, Version(1), 1).await.unwrap_err();
     assert_eq!(read.kind(), LogErrorKind::Unreachable, "{read}");
-    // The connection may have accepted the append, and sends it after the server returns.
+    // The NATS client may have accepted the append, and may send it after the server is available again.
     let append = log.append(&stream, Version(0), AppendId(0), vec![text(0)]);
     match append.await.unwrap_err() {
         AppendError::Indeterminate => {}
@@ -107,7 +108,7 @@ async fn lists_wait_for_a_server_that_comes_back() {
     kept.servers.kill();
     let lists = async { tokio::join!(log.list(""), link.entries("k/")) };
     let mut lists = std::pin::pin!(lists);
-    // The lists find no server.
+    // At this time, the lists cannot reach a server.
     let early = tokio::time::timeout(Duration::from_millis(300), &mut lists).await;
     assert!(early.is_err(), "{early:?}");
     kept.servers.restart();
@@ -122,7 +123,7 @@ async fn other_connections_see_what_was_appended() {
     let other = open(kept.servers.url(), 1).await;
     let stream = StreamName::new("s");
     for number in 0..APPENDS {
-        // Each log has cached positions that the other log has since moved.
+        // Each log has cached positions, which the appends of the other log have made outdated.
         let (writer, reader) = if number % 2 == 0 {
             (&log, &other)
         } else {
@@ -131,7 +132,7 @@ async fn other_connections_see_what_was_appended() {
         append_surely(writer, &stream, number).await;
         let found = reader.read(&stream, Version(number + 1), 5).await.unwrap();
         assert_eq!(found, [(Version(number + 1), text(number))]);
-        // Repeats the append over the other connection.
+        // Repeats the append through the other connection.
         append_surely(reader, &stream, number).await;
     }
     assert_complete(&log, &stream).await;
@@ -142,7 +143,8 @@ async fn other_connections_see_what_was_appended() {
     }
 }
 
-/// Long records are stored in pieces. A deletion must not remove the pieces of the next stream with this name.
+/// Long records are stored in pieces. If a stream is deleted and created again, the deletion must not remove pieces of
+/// the new stream.
 #[tokio::test]
 async fn streams_of_one_name_keep_their_long_records_apart() {
     let (log, kept) = on_one_server().await;
@@ -150,7 +152,8 @@ async fn streams_of_one_name_keep_their_long_records_apart() {
     let stream = StreamName::new("s");
     let filled = |fill: u8| RecordBytes::from(vec![fill; 2_500_000]);
     for round in 1..=3 {
-        // The logs alternate, so that each has cached positions of a stream that the other has deleted.
+        // The two logs take turns. Therefore each of them has cached positions of a stream that the other log has
+        // deleted.
         let (first, second) = if round % 2 == 0 {
             (&log, &beside)
         } else {
@@ -210,7 +213,7 @@ async fn more_copies_than_servers_are_refused_with_the_reason() {
     );
 }
 
-/// Greets one client as a server of this version, and answers its pings.
+/// Greets one client like a server of this version, and answers the client's pings.
 async fn greet(client: TcpStream, version: &str, jetstream: bool) {
     let info = format!(
         r#"INFO {{"server_id":"x","server_name":"x","version":"{version}","proto":1,"host":"127.0.0.1","port":4222,"headers":true,"max_payload":1048576,"jetstream":{jetstream}}}"#

@@ -1,4 +1,4 @@
-//! Locks between processes.
+//! Locks that several processes want to take.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,10 +43,10 @@ async fn lock_is_for_one_process_and_goes_back() {
     assert!(try_lock(&other).await.is_none());
     assert!(try_lock(&one).await.is_none(), "it is held here");
     drop(lock);
-    // Another process sees the release on the servers a moment later.
+    // Another process sees the release with a short delay.
     let lock = lock_within(&other, Duration::from_secs(5)).await.unwrap();
     assert!(try_lock(&one).await.is_none());
-    // A process that ends regularly releases its locks.
+    // A process that closes the log releases its locks.
     other.close().await;
     assert!(try_lock(&one).await.is_some());
     drop(lock);
@@ -68,8 +68,8 @@ async fn stopped_scope_gives_locks_back() {
     drop(lock);
 }
 
-/// Regression test: the first presence of a process failed at once while the stream accepted no message, as happens
-/// without a leader.
+/// Regression test. The first presence of a process failed immediately if the stream accepted no message at that time,
+/// for example because it had no leader.
 #[tokio::test]
 async fn lock_waits_for_the_stream_of_locks() {
     let (log, kept) = on_one_server().await;
@@ -80,7 +80,7 @@ async fn lock_waits_for_the_stream_of_locks() {
     let config = locks.cached_info().config.clone();
     context.delete_stream(name).await.unwrap();
     let comes_back = async {
-        // The stream is unavailable for this time.
+        // The stream is not available during this time.
         tokio::time::sleep(Duration::from_millis(300)).await;
         context.create_stream(config).await.unwrap();
     };
@@ -95,7 +95,7 @@ async fn release_without_a_server_is_made_up_for() {
     let log = open_with_short_ttl(&server.url()).await;
     let lock = try_lock(&log).await.unwrap();
     server.kill();
-    // Requests fail within the limit even while renewals fail.
+    // Requests fail within their time limit, even while the renewals also fail.
     let began = Instant::now();
     log.try_lock(&StreamName::new("t")).await.unwrap_err();
     log.lock_owner(&StreamName::new("s")).await.unwrap_err();
@@ -127,16 +127,16 @@ fn lock_of_a_process_that_was_killed_passes_on() {
         let log = open_with_short_ttl(&server.url()).await;
         try_lock(&log).await.unwrap()
     });
-    // The lock is renewed, so it outlasts its time to live.
+    // The lock is renewed, so it is held for longer than its time to live.
     assert!(survivor.block_on(lock_within(&other, TTL * 2)).is_none());
-    // The runtime ends without releasing the lock, like a killed process.
+    // The runtime ends without releasing the lock, as if the process had been killed.
     victim.shutdown_background();
     let passed_on = survivor.block_on(lock_within(&other, TTL * 3));
     assert!(passed_on.is_some(), "it passes on when it expires");
     drop(lock);
 }
 
-/// The record of an open turn names a living process: a paused worker whose presence has expired.
+/// A worker is suspended until its presence has expired. The record of its open turn then still names a living process.
 #[tokio::test]
 async fn living_process_without_presence_holds_no_session() {
     let (log, _kept) = on_one_server().await;

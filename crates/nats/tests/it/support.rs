@@ -1,11 +1,11 @@
-//! Logs on separate servers.
+//! Logs that run on separate servers.
 
 use allstop_nats::{NatsLog, NatsOptions};
 use allstop_scope::{RootOptions, Scope};
 use allstop_testkit::nats_server::{NatsCluster, NatsServer};
 use tempfile::TempDir;
 
-/// Servers and folder of a log, in the order in which they end.
+/// Servers and folder of a log. They end in the order of the fields.
 pub(crate) struct Kept<S> {
     pub servers: S,
     _folder: TempDir,

@@ -1,4 +1,4 @@
-//! Entries of the link: each is the only message of a subject.
+//! Entries of the link. Each entry is the only message of its subject.
 
 use std::time::Duration;
 
@@ -39,7 +39,7 @@ impl LinkParts {
         }))
     }
 
-    /// Lists the subjects with one request, and reads each value with a separate one.
+    /// Lists the subjects with one request, and reads each value with a separate request.
     pub(super) async fn entries(&self, prefix: &str) -> Result<Vec<LinkEntry>, LogError> {
         let keys = self
             .store

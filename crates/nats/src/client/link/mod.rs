@@ -1,8 +1,9 @@
-//! The link between a cluster's managers: entries, wake-ups and questions.
+//! The link between the managers of a cluster: entries, wake-ups and questions.
 //!
-//! - An *entry* is the only message of a subject in a stream of JetStream. A change names the message that it replaces.
-//! - *Wake-ups* are a work queue of JetStream with one consumer, which all workers share.
-//! - *Questions* are requests of NATS; the servers store nothing of them.
+//! - An *entry* is the only message of a subject in a stream of JetStream. A change of an entry contains the sequence
+//!   number of the message that the change replaces.
+//! - *Wake-ups* are in a work queue of JetStream. All workers share the one consumer of the queue.
+//! - *Questions* are requests of NATS. The servers do not store them.
 
 mod entries;
 mod questions;
@@ -26,7 +27,7 @@ use crate::client::store::NatsStore;
 use crate::connect_error::ConnectError;
 use crate::options::NatsOptions;
 
-/// The link between a cluster's managers, on the servers of their log.
+/// The link between the managers of a cluster, on the servers that also store the log.
 pub(crate) struct NatsLink {
     shared: Arc<LinkParts>,
 }
@@ -38,7 +39,7 @@ pub(crate) struct LinkParts {
 }
 
 impl NatsLink {
-    /// Creates the streams and the consumer if they are missing.
+    /// Opens the streams and the consumer, and creates them if they do not exist.
     pub(crate) async fn open(store: Arc<NatsStore>) -> Result<Self, ConnectError> {
         let options = &store.options;
         let mut attempts = Attempts::within(options.answer_max);

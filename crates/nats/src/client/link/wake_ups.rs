@@ -1,4 +1,4 @@
-//! Wake-ups: a work queue, and one durable consumer that all workers share.
+//! Wake-ups: a work queue with one durable consumer that all workers share.
 
 use std::time::Duration;
 
@@ -21,21 +21,21 @@ use crate::options::NatsOptions;
 
 const CONSUMER: &str = "workers";
 
-/// Time after which a wake-up is delivered to another worker if its worker no longer holds it.
+/// If a worker no longer holds a wake-up, the servers deliver it to another worker after this time.
 const HELD: Duration = Duration::from_secs(10);
 
-/// Maximum number of wake-ups that all workers together hold: each running task holds one.
+/// Maximum number of wake-ups that all workers together hold. Each running task needs one held wake-up.
 const HELD_MAX: i64 = 1_000_000;
 
-/// Lifetime of a request for a wake-up at the servers. A longer wait repeats the request, because a restarted
-/// server has no memory of it.
+/// Time for which the servers keep a request for a wake-up. A longer wait sends the request again, because a server
+/// loses its requests when it restarts.
 const ASKED: Duration = Duration::from_secs(5);
 
 pub(super) fn subject(options: &NatsOptions) -> String {
     format!("{}.wake-up", options.prefix)
 }
 
-/// Opens or creates the consumer. A new stream first elects its leader.
+/// Opens or creates the consumer. A new stream may first need to elect its leader, so the request is repeated.
 pub(super) async fn consumer(
     queue: &Stream,
     attempts: &mut Attempts,
@@ -78,7 +78,7 @@ impl LinkParts {
             let messages = timeout(REQUEST_MAX, fetch.messages()).await;
             let messages = messages.map_err(|_elapsed| errors::disconnected("wake-ups"))?;
             let mut messages = messages.map_err(failed)?;
-            // The servers end the request; if they are unreachable, the timeout ends it.
+            // The servers end the request after `ASKED`. If they cannot be reached, the timeout ends the request.
             match timeout(ASKED + REQUEST_MAX, messages.next()).await {
                 Ok(Some(Ok(message))) => return Ok(Box::new(NatsWakeUp(message))),
                 Ok(Some(Err(error))) => {
@@ -91,11 +91,11 @@ impl LinkParts {
     }
 }
 
-/// Time within which the servers answer that no wake-up waits.
+/// Time in which the servers answer that no wake-up waits.
 const ANSWERED: Duration = Duration::from_secs(1);
 
 impl LinkParts {
-    /// Servers give wake-ups to waiting workers first; this method finds a remaining one.
+    /// Returns a wake-up that no worker waits for. The servers first give wake-ups to workers that wait.
     pub(super) async fn waiting_wake_up(&self) -> Result<Option<Box<dyn HeldWakeUp>>, LogError> {
         self.store
             .check_connection()
@@ -137,7 +137,8 @@ impl HeldWakeUp for NatsWakeUp {
     }
 
     fn deliveries(&self) -> u64 {
-        // A message whose reply subject cannot be parsed counts as its first delivery: it is delivered again.
+        // If the information about the delivery cannot be parsed, this counts as the first delivery. The message is
+        // delivered again, so the error has no lasting effect.
         let info = self.0.info().ok();
         info.and_then(|info| u64::try_from(info.delivered).ok())
             .unwrap_or(1)
