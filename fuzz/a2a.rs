@@ -1,4 +1,4 @@
-//! Router of all bindings over a manager in memory, and its answers.
+//! Router of all bindings over a manager in memory, and the answers of this router.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,10 +22,11 @@ use futures::future::BoxFuture;
 use http_body_util::BodyExt as _;
 use tower::ServiceExt as _;
 
-/// Time after which a request counts as hanging; no executor here waits.
+/// Time after which a request counts as hanging. In this target, no executor waits.
 const ANSWER_MAX: Duration = Duration::from_mins(10);
 
-/// Agent that ends at once with a question, a message, an error or an echo, depending on the text of the message.
+/// Agent that ends immediately. The text of the message decides whether the agent writes a question, a message, an
+/// error or an echo.
 struct QuickAgent;
 
 impl Executor for QuickAgent {
@@ -60,7 +61,8 @@ impl Executor for QuickAgent {
     }
 }
 
-/// Creates a router of all bindings. With `push`, clients can configure webhooks, but no delivery is ever sent.
+/// Creates a router of all bindings. With `push`, clients can configure webhooks, but the router never sends a
+/// delivery.
 pub(crate) async fn router(push: Option<PushOptions>) -> Router {
     let log: Arc<dyn Log> = Arc::new(MemoryLog::new());
     let root = Scope::root("fuzz", RootOptions::current());
@@ -76,7 +78,7 @@ pub(crate) async fn router(push: Option<PushOptions>) -> Router {
     let mut service = A2aService::new(manager.clone());
     if let Some(options) = push {
         let options = PushOptions {
-            // The fuzzer finds addresses of real machines, so nothing may be sent.
+            // The fuzzer may find addresses of real machines, so no delivery may be sent.
             running_max: 0,
             ..options
         };
@@ -101,12 +103,12 @@ pub(crate) struct WholeAnswer {
     pub(crate) headers: HeaderMap,
     pub(crate) body: Vec<u8>,
     pub(crate) trailers: Option<HeaderMap>,
-    /// True for a stream that has not ended.
+    /// True for a stream that had not ended when the reading stopped.
     pub(crate) is_open: bool,
 }
 
 /// Sends a request and reads its complete answer within the time limit. Only a subscription may stay open, because its
-/// task may wait for its client. Its answer contains the bytes so far.
+/// task may wait for its client. The answer of an open subscription contains the bytes so far.
 pub(crate) async fn answer(router: &Router, request: Request<Body>) -> WholeAnswer {
     let (parts, body) = request.into_parts();
     let body = body.collect().await.expect("a body in memory").to_bytes();
@@ -114,7 +116,7 @@ pub(crate) async fn answer(router: &Router, request: Request<Body>) -> WholeAnsw
         text.windows(9)
             .any(|at| at.eq_ignore_ascii_case(b"subscribe"))
     };
-    // With escapes, the name of a method has many forms.
+    // JSON can spell the name of a method with escapes, so a body with a backslash may also be a subscription.
     let may_stay_open =
         mentions(parts.uri.path().as_bytes()) || mentions(&body) || body.contains(&b'\\');
     let request = Request::from_parts(parts, Body::from(body));
@@ -147,7 +149,7 @@ pub(crate) async fn answer(router: &Router, request: Request<Body>) -> WholeAnsw
     }
 }
 
-/// Runtime with paused time, so that a hanging request is found at once.
+/// Runtime with a paused clock: a request that hangs is found without a real wait.
 pub(crate) fn runtime() -> tokio::runtime::Runtime {
     tokio::runtime::Builder::new_current_thread()
         .enable_all()

@@ -1,4 +1,4 @@
-//! Decision of a policy about a shell command.
+//! The decision of a policy about a shell command.
 
 use std::cell::OnceCell;
 use std::sync::Arc;

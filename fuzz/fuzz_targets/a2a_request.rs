@@ -1,8 +1,9 @@
-//! Any requests to the router of all bindings. Each gets a complete, well-formed answer, and never a server failure.
+//! Any requests to the router of all bindings. Each request must get a complete, well-formed answer that is not a
+//! server failure.
 //!
 //! The input consists of requests, separated by lines of `---`. Each request has the form of HTTP/1.1: a line with
-//! method and path, headers, an empty line, and the body. The method `GRPC` sends the body as one message to the method
-//! in the path. `$TASK` is the id of the first task in an answer.
+//! method and path, headers, an empty line, and the body. If the method is `GRPC`, the body is sent as one message to
+//! the gRPC method in the path. `$TASK` stands for the id of the first task that an answer contained.
 #![no_main]
 
 use axum::body::Body;
@@ -19,7 +20,7 @@ use a2a::{WholeAnswer, answer, router, runtime};
 const REQUESTS_MAX: usize = 8;
 /// JSON-RPC code of a server failure. This store and this agent never fail.
 const INTERNAL_ERROR: i64 = -32603;
-/// gRPC codes of a server failure: `UNKNOWN`, `INTERNAL`.
+/// gRPC status codes for a server failure: `UNKNOWN` and `INTERNAL`.
 const GRPC_FAILURES: [&str; 2] = ["2", "13"];
 
 fuzz_target!(|bytes: &[u8]| {
@@ -126,7 +127,7 @@ fn check(kind: &AnswerKind, answer: &WholeAnswer) {
     let content_type = content_type.and_then(|v| v.to_str().ok()).unwrap_or("");
     if let AnswerKind::Grpc = kind {
         if answer.is_open {
-            return; // The status comes at the end of the stream.
+            return; // The status comes only at the end of the stream.
         }
         let code = |headers: &axum::http::HeaderMap| headers.get("grpc-status").cloned();
         let code = answer
@@ -138,7 +139,7 @@ fn check(kind: &AnswerKind, answer: &WholeAnswer) {
         let code = code.to_str().expect("a number");
         let headers = &answer.headers;
         let message = headers.get("grpc-message").and_then(|v| v.to_str().ok());
-        // gRPC uses this status for an unreadable message.
+        // gRPC also uses this status for a message that cannot be read.
         let is_unreadable =
             message.is_some_and(|message| message.starts_with("failed%20to%20decode"));
         let is_failure = GRPC_FAILURES.contains(&code) && !is_unreadable;
@@ -174,7 +175,7 @@ fn check(kind: &AnswerKind, answer: &WholeAnswer) {
     }
 }
 
-/// Id of a task in an answer of JSON-RPC or HTTP+JSON.
+/// Id of the task in an answer of JSON-RPC or HTTP+JSON.
 fn task_named_in(body: &[u8]) -> Option<String> {
     let answer: Value = serde_json::from_slice(body).ok()?;
     let result = answer.get("result").unwrap_or(&answer);

@@ -1,7 +1,8 @@
-//! Any key set, token and token file: no panic. Only signed tokens and tokens with a listed hash are accepted.
+//! Any key set, token and token file must not cause a panic. Only signed tokens and tokens with a listed hash are
+//! accepted.
 //!
-//! The first byte selects the input: a token for a fixed key set, a key set with a token after an empty line, or a
-//! token file.
+//! The first byte selects the kind of input. There are three kinds: a token for a fixed key set; a key set, an empty
+//! line and a token; or a token file.
 #![no_main]
 
 use std::cell::OnceCell;
@@ -29,7 +30,8 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// Headers with these bytes as `authorization`, and with these bytes as its token.
+/// Creates headers. In one variant, these bytes are the whole value of `authorization`; in another one, they are only
+/// its token.
 fn headers(token: &[u8]) -> Vec<HeaderMap> {
     let values = [token.to_vec(), [b"Bearer ", token].concat()];
     let values = values
@@ -65,7 +67,7 @@ fn any_key_set(bytes: &[u8]) {
     };
     let authenticator = JwtAuthenticator::new(keys, "https://issuer.example", "allstop");
     for headers in headers(token) {
-        // A fuzzer cannot create a signature, and a secret in a key set is not a key.
+        // The fuzzer cannot create a valid signature. A secret key in a key set does not count as a key.
         let accepted = authenticator.authenticate(&headers);
         assert!(accepted.is_err(), "nobody signed this: {accepted:?}");
     }
@@ -78,7 +80,7 @@ fn any_token_file(bytes: &[u8]) {
     let Ok(file) = TokenFile::open(&path) else {
         return;
     };
-    // Names and hashes are not tokens, and neither is an empty token.
+    // A name in the token file is not a token; a hash and an empty text are no tokens either.
     let text = String::from_utf8_lossy(bytes);
     for token in text.split_whitespace().chain([""]) {
         for headers in headers(token.as_bytes()) {

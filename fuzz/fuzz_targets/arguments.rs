@@ -1,4 +1,4 @@
-//! Any arguments for the built-in tools: accepted, or refused with a short error.
+//! Any arguments for the built-in tools: a tool accepts the arguments, or refuses them with a short error.
 #![no_main]
 
 use std::cell::OnceCell;
@@ -13,7 +13,7 @@ use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
-/// Longest error: a longer one floods the context of the model.
+/// Maximum length of an error. A longer error would fill too much of the model's context.
 const ERROR_BYTES_MAX: usize = 4_096;
 
 #[derive(Debug, Arbitrary)]
@@ -32,19 +32,19 @@ enum Json<'a> {
     Text(&'a str),
     List(Vec<Json<'a>>),
     Object(Vec<(Name<'a>, Json<'a>)>),
-    /// JSON text as written by a model.
+    /// JSON text in the form in which a model writes it.
     Parsed(&'a str),
 }
 
 #[derive(Debug, Arbitrary)]
 enum Name<'a> {
-    /// A field of the tool.
+    /// The name of a field that the tool has.
     Known(u8),
     Other(&'a str),
 }
 
 impl Json<'_> {
-    /// Converts to JSON; `fields` are the tool's fields.
+    /// Converts the value to JSON. `fields` are the fields of the tool.
     fn into_value(self, fields: &[&String]) -> Value {
         match self {
             Self::Null => Value::Null,
@@ -106,7 +106,7 @@ fn all_tools() -> (ToolRegistry, tokio::runtime::Runtime) {
     let scope = Scope::root("session", RootOptions::current());
     drop(entered);
     let host: Arc<dyn BackgroundHost> = Arc::new(BackgroundRegistry::new(scope));
-    // No tool runs here, so these folders are neither read nor written.
+    // The target runs no tool, so it neither reads nor writes these folders.
     let workspace = Arc::new(Workspace::new("/").expect("the root is there"));
     let shell = ShellConfig::new("/", Arc::new(OutputFolder::new("/nowhere")));
     let mut registry = ToolRegistry::new();

@@ -1,4 +1,5 @@
-//! Any text as a configuration: refused with a one-line error with its position, or parsed; then it round-trips.
+//! Any text as a configuration. The parser refuses the text with an error of one line that contains the position, or it
+//! parses the text. A parsed configuration must round-trip.
 #![no_main]
 
 use std::path::Path;

@@ -1,4 +1,5 @@
-//! Any command line with a denied program: if the policy allows it, a real shell does not run that program.
+//! Any command line, and a denied program. If the policy allows the line, a real shell that runs the line must not run
+//! this program.
 #![no_main]
 
 use std::cell::RefCell;
@@ -24,7 +25,7 @@ impl line::Choices for Unstructured<'_> {
     }
 }
 
-/// The sandbox and its folder, which is removed at the end of the thread.
+/// The sandbox and its folder. The folder is removed at the end of the thread.
 struct Place {
     sandbox: sandbox::Sandbox,
     folder: PathBuf,
@@ -44,7 +45,7 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        // After a failure the folder stays in the temporary folder.
+        // If the removal fails, the folder stays in the temporary folder of the system.
         drop(std::fs::remove_dir_all(&self.folder));
     }
 }

@@ -1,5 +1,5 @@
-//! Any records in the fold of a session. Each record is applied, or refused without a change, and the invariants of the
-//! engine hold.
+//! Any records as the log of a session. The engine applies each record, or refuses it and does not change the state.
+//! The invariants of the engine must hold after each record.
 #![no_main]
 
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
 use serde_json::json;
 
-/// Maximum number of records of a session: enough for a few turns, and few enough for a quick run.
+/// Maximum number of records of a session. This is enough for a few turns, and few enough for a quick run.
 const RECORDS_MAX: usize = 64;
 
-/// A record in a few bytes. Numbers and ids are small, so that they often match.
+/// A record that needs only a few bytes of input. Numbers and ids are small, so that they often match.
 #[derive(Debug, Clone, Copy, Arbitrary)]
 enum Event {
     Opened,
@@ -64,7 +64,7 @@ enum Background {
     Ended,
 }
 
-/// Number of a turn, mostly the legal one.
+/// Number of a turn. In most cases it is the number that is legal at this point.
 #[derive(Debug, Clone, Copy, Arbitrary)]
 enum Turn {
     Current,
@@ -124,7 +124,7 @@ fn check_step(before: &SessionState, now: &SessionState) {
     for (turn, number) in now.turns().iter().zip(1..) {
         assert_eq!(turn.turn, TurnNumber(number));
     }
-    // An ended turn never changes.
+    // A turn that has ended never changes again.
     let old = before
         .turns()
         .iter()
@@ -139,7 +139,7 @@ fn check_step(before: &SessionState, now: &SessionState) {
     }
 }
 
-/// Checks that a crash in this state is recovered exactly once.
+/// Checks a crash in this state: it must be recovered, and only once.
 fn check_recovery(state: &SessionState) {
     let at = Timestamp::from_unix_ms(1);
     let records = state.recovery_records(at);

@@ -1,8 +1,9 @@
-//! Any bytes as a stream of JSON-RPC frames. Any chunks decode to the same bodies as a simple decoder gives, none
-//! longer than the limit. A message has the values of its fields and is written again without a change, or is refused
-//! with an answer.
+//! Any bytes as a stream of JSON-RPC frames. The decoder must return the same bodies as a simple decoder, whatever the
+//! sizes of the chunks are. No body is longer than the limit. A parsed message has the values of its fields, and
+//! writing it again changes nothing. A message that cannot be parsed is refused with an answer.
 //!
-//! The input starts with four sizes of chunks, which repeat, and the number of the limits. The stream follows.
+//! The first four bytes of the input are the sizes of chunks, which repeat. The next byte selects the limits. The
+//! stream follows.
 #![no_main]
 
 use std::collections::BTreeMap;
@@ -14,7 +15,7 @@ use allstop_jsonrpc::{
 use libfuzzer_sys::fuzz_target;
 use serde_json::value::RawValue;
 
-/// Small, so that inputs reach the limits.
+/// The limits are small, so that short inputs can exceed them.
 const LIMITS: [FrameLimits; 4] = [
     limits(128, 1024),
     limits(32, 4096),
@@ -22,10 +23,11 @@ const LIMITS: [FrameLimits; 4] = [
     limits(0, 0),
 ];
 
-/// A chunk with this size or more is combined with the next one; its length is the size minus this number.
+/// Smallest size byte of a chunk that is combined with the next chunk. The length of such a chunk is the size byte
+/// minus this number.
 const LAZY: u8 = 128;
 
-/// Fields of a message. If a field is repeated, the last value counts.
+/// Fields of a message. If a field is repeated, its last value counts.
 type Fields = BTreeMap<String, Box<RawValue>>;
 
 const fn limits(header_bytes_max: usize, body_bytes_max: usize) -> FrameLimits {
@@ -71,11 +73,12 @@ enum StreamEnd {
     /// The stream ended between two frames.
     Boundary,
     InFrame,
-    /// An error of this kind came before the end of the stream.
+    /// An error of this kind occurred before the end of the stream.
     Failed(std::mem::Discriminant<FrameError>),
 }
 
-/// Bodies of all frames, from chunks whose sizes repeat; without sizes there is one chunk.
+/// Decodes the stream in chunks with these sizes, which repeat, and returns the bodies of all frames. Without sizes,
+/// the whole stream is one chunk.
 fn decode(stream: &[u8], sizes: &[u8], limits: FrameLimits) -> (Vec<Vec<u8>>, StreamEnd) {
     let mut decoder = FrameDecoder::new(limits);
     let mut bodies = Vec::new();
@@ -116,7 +119,7 @@ fn decode(stream: &[u8], sizes: &[u8], limits: FrameLimits) -> (Vec<Vec<u8>>, St
     }
 }
 
-/// Like [`decode`], but from the whole stream, line by line.
+/// Like [`decode`], but reads the whole stream line by line.
 fn decode_simply(stream: &[u8], limits: FrameLimits) -> (Vec<Vec<u8>>, StreamEnd) {
     let mut bodies = Vec::new();
     let mut rest = stream;
@@ -135,7 +138,7 @@ fn decode_simply(stream: &[u8], limits: FrameLimits) -> (Vec<Vec<u8>>, StreamEnd
     (bodies, StreamEnd::Boundary)
 }
 
-/// Length of the body, and the bytes after the header.
+/// Length of the body, and the bytes that follow the header.
 fn header_simply(
     stream: &[u8],
     FrameLimits {
@@ -185,7 +188,7 @@ fn header_simply(
     }
 }
 
-/// Checks that the message has the text of its fields.
+/// Checks that the values of the message are the values of the fields in the JSON text.
 fn check_fields(message: &IncomingMessage, body: &[u8]) {
     let fields: Fields = serde_json::from_slice(body).expect("an object");
     let raw = |name: &str| fields.get(name).map(|value| value.get());
@@ -230,7 +233,7 @@ fn check_error(error: &RpcError, sent: &str) {
         .as_ref()
         .map_or("null".to_owned(), ToString::to_string);
     assert_eq!(data == "null", sent_data == "null");
-    // A value inside a string stays a string.
+    // A value that looks like JSON but stands inside a string must stay a string.
     assert!(
         depth(&data) <= depth(sent_data),
         "{sent_data} was read as {data}"
@@ -274,7 +277,7 @@ fn check_message(message: &IncomingMessage) {
     };
     let written = written.expect("what was read can be written");
     let again = IncomingMessage::parse(&written).expect("what was written can be read");
-    // The text has every field, and raw JSON as it was written.
+    // The debug text contains every field, and raw JSON exactly as written.
     assert_eq!(format!("{again:?}"), format!("{message:?}"));
 }
 
@@ -286,7 +289,7 @@ fn check_refusal(malformed: &MalformedMessage, body: &[u8]) {
         assert!(is_json);
     } else {
         assert_eq!(code, RpcError::PARSE_ERROR);
-        // A name with half a surrogate pair is unreadable JSON.
+        // A field name that contains only half of a surrogate pair is not readable JSON.
         assert!(fields.is_none());
         assert_eq!((&malformed.id, malformed.is_response), (&None, false));
     }

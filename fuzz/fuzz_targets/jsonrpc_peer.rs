@@ -1,5 +1,6 @@
-//! Any steps of the two sides of a JSON-RPC connection, whose bytes arrive in any pieces. Every request gets exactly
-//! one answer, its own. Refusals and limits match a simple model of the tables.
+//! Any steps of the two sides of a JSON-RPC connection. The bytes between the sides may arrive in any pieces. Every
+//! request must get exactly one answer: the answer to this request. The refusals and the limits must match a simple
+//! model of the tables.
 #![no_main]
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
@@ -16,7 +17,7 @@ use futures::FutureExt as _;
 use libfuzzer_sys::fuzz_target;
 use serde_json::value::RawValue;
 
-/// Maximum number of steps in one input: enough for a few full tables, and few enough for a quick run.
+/// Maximum number of steps in one input. This is enough to fill the tables a few times, and few enough for a quick run.
 const STEPS_MAX: usize = 256;
 /// The sender may send more requests than the receiver accepts, so that some are refused.
 const OUTGOING_MAX: usize = 5;
@@ -26,7 +27,7 @@ const LIMITS: FrameLimits = FrameLimits {
     body_bytes_max: 1024,
 };
 
-/// Ids of requests without a table entry; some equal ids in the table.
+/// Ids of requests that have no entry in the table of their sender. Some of these ids are equal to ids in the table.
 const IDS: [&str; 7] = ["1", "2", "3", "1.0", "\"1\"", "\"\\u0031\"", "1e0"];
 
 /// Bodies that are refused. The last three are responses.
@@ -45,13 +46,13 @@ const FORGED: &str = "\"forged\"";
 #[derive(Debug, Clone, Copy, Arbitrary)]
 enum Step {
     Begin(Wish),
-    /// A request without an entry in the table of its sender.
+    /// A request that has no entry in the table of its sender.
     Stray {
         id: u8,
         wish: Wish,
     },
     Notify,
-    /// An answer without a request, or before the real answer.
+    /// An answer that has no request, or that comes before the real answer.
     Forge {
         id: u8,
         is_error: bool,
@@ -89,7 +90,7 @@ struct Side {
     waiting: Vec<(RpcId, PendingResponse)>,
     /// Bytes for the other side.
     sent: VecDeque<u8>,
-    // Fields of the model.
+    // Fields of the simple model:
     last_id: u64,
     is_closed: bool,
     pending: BTreeSet<String>,
@@ -317,7 +318,7 @@ impl Side {
         }
     }
 
-    /// Writes the next queued answer. Returns false if none is queued.
+    /// Writes the next queued answer. Returns false if no answer is queued.
     fn write_answer(&mut self) -> bool {
         let answer = self.queue.lock().expect("no panic").pop_front();
         let Some(answer) = answer else {
@@ -359,7 +360,7 @@ impl Side {
         }
     }
 
-    /// Checks that every sent request has an outcome.
+    /// Checks that every request that was sent has an outcome.
     fn finish(mut self) {
         self.check();
         assert!(self.decoder.is_at_boundary());

@@ -1,4 +1,4 @@
-//! Any rule and any command: no panic, and only commands within the allow rules are allowed.
+//! Any rule and any command must not cause a panic. Only commands that the allow rules cover are allowed.
 #![no_main]
 
 use allstop_tools::permission::PermissionRule;
@@ -28,16 +28,16 @@ fuzz_target!(|input: Input<'_>| {
     let git = policy(&["shell:git"], &[], &["shell:rm"]);
     let answer = decide(&git, command);
     if answer == PermissionDecision::Allow {
-        // The line contains only git commands. It stays allowed with another git command, and not with any other
-        // command.
+        // The line contains only git commands. If another git command is added, the line stays allowed. If any other
+        // command is added, the line is no longer allowed.
         for (more, allowed) in [("; git status", true), ("; ls", false), (" | sh", false)] {
             let longer = decide(&git, &format!("{command}{more}"));
             assert_eq!(longer == PermissionDecision::Allow, allowed, "{more}");
         }
-        // A rule about another command changes nothing.
+        // A rule about another command must not change the decision.
         let other = decide(&policy(&[], &[], &["shell:ls"]), command);
         assert_eq!(other, decide(&PermissionPolicy::default(), command));
-        // A stricter rule about the command wins, in every form.
+        // A stricter rule about the command always has priority.
         for stricter in [
             policy(&["shell"], &["shell:git"], &[]),
             policy(&["shell"], &[], &["shell:git"]),
@@ -52,7 +52,8 @@ fuzz_target!(|input: Input<'_>| {
             question.text
         );
     }
-    // A denied command after any other line is never allowed, unless that line continues. The policy denies it or asks.
+    // If a denied command follows any other line, it must not be allowed: the policy denies it or asks. The exception
+    // is a line that continues on the next line.
     if command.ends_with('\\') {
         return;
     }

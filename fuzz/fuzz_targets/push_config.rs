@@ -1,5 +1,5 @@
-//! Any text as a webhook, or as the parameters of an operation on configurations. An accepted URL contains no address
-//! of a private network, and is returned unchanged. No error contains a secret.
+//! Any text as a webhook, or as the parameters of an operation on webhook configurations. A URL that is accepted
+//! contains no address of a private network, and is returned unchanged. No error contains a secret.
 #![no_main]
 
 use std::net::{Ipv4Addr, Ipv6Addr};
@@ -22,7 +22,7 @@ const METHODS: [&str; 4] = [
     "ListTaskPushNotificationConfigs",
     "DeleteTaskPushNotificationConfig",
 ];
-/// Token of every webhook here. No error may contain the token.
+/// Token of every webhook in this target. No error may contain this token.
 const SECRET: &str = "hunter2-hunter2";
 
 struct Service {
@@ -32,7 +32,7 @@ struct Service {
 }
 
 fuzz_target!(|bytes: &[u8]| {
-    // One service for all inputs, because creating the HTTP client of the deliveries is slow.
+    // All inputs share one service, because it takes long to create the HTTP client for the deliveries.
     thread_local!(static SERVICE: Service = service());
     let Some((kind, text)) = bytes.split_first() else {
         return;
@@ -106,7 +106,7 @@ async fn check_url(service: &Service, url: &str) {
     );
     match parsed.host().expect("a host") {
         Host::Ipv4(address) => assert!(is_public_v4(address), "{address}"),
-        // A public IPv4 address in IPv6 form.
+        // A public IPv4 address that is written as an IPv6 address.
         Host::Ipv6(address) if address.to_ipv4_mapped().is_some_and(is_public_v4) => {}
         Host::Ipv6(address) => {
             assert_eq!(
@@ -125,7 +125,7 @@ async fn check_url(service: &Service, url: &str) {
         Host::Domain(name) => {
             let name = name.trim_end_matches('.');
             assert!(!name.eq_ignore_ascii_case("localhost"), "{parsed}");
-            // A resolver could parse such a name as an address.
+            // A resolver could interpret such a name as an address.
             assert!(name.parse::<Ipv4Addr>().is_err(), "{parsed}");
         }
     }

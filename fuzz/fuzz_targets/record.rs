@@ -1,11 +1,12 @@
-//! Any bytes as a log record: refused with a reason, or decoded; then the record round-trips.
+//! Any bytes as a log record. The decoder refuses them with a reason, or decodes them. A decoded record must
+//! round-trip.
 #![no_main]
 
 use allstop_log::session::{decode, encode};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    // The bytes are refused, or have an unknown optional type.
+    // The bytes are refused, or they are a record of an unknown optional type.
     let Ok(Some(record)) = decode(bytes) else {
         return;
     };

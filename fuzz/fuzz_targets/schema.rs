@@ -1,4 +1,5 @@
-//! Any schema of a tool, as from a program or a server, and any arguments: `schema`, a line feed, `arguments`.
+//! Any schema of a tool, as a program or a server might send it, and any arguments. The input is `schema`, a line feed,
+//! and `arguments`.
 #![no_main]
 
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use futures::future::BoxFuture;
 use libfuzzer_sys::fuzz_target;
 use serde_json::Value;
 
-/// A tool with a specification only.
+/// A tool that has only a specification and does nothing.
 #[derive(Debug)]
 struct Declared(ToolSpec);
 

@@ -1,6 +1,7 @@
-//! Any text as a script: refused with its position, or played for several turns, to an end and without a panic.
+//! Any text as a script for the model. The parser refuses the text with the position of the error, or the script plays
+//! several turns and ends without a panic.
 //!
-//! Time is paused, so a script may wait for a hundred years. A script that hangs on purpose is dropped.
+//! The clock is paused, so a script may wait for a hundred years. If a script hangs on purpose, its call is dropped.
 #![no_main]
 
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use futures::StreamExt as _;
 use libfuzzer_sys::fuzz_target;
 use tokio::time::timeout;
 
-/// Model calls per script: a few turns of a few steps.
+/// Model calls for each script: enough for a few turns of a few steps.
 const CALLS_MAX: usize = 6;
 /// Time after which a call counts as hanging.
 const PATIENCE: Duration = Duration::from_hours(1);
@@ -32,10 +33,10 @@ fuzz_target!(|text: &str| {
         .build()
         .expect("a runtime without drivers can be built");
     runtime.block_on(async {
-        // The whole script is the message, so that `when` probably matches a word in it.
+        // The text of the script is also the message, so that `when` probably matches a word in it.
         let mut messages = vec![Arc::new(Message::user(text))];
         for _ in 0..CALLS_MAX {
-            // A hanging call is dropped, as by a stop.
+            // A call that hangs is dropped, as a stop would do.
             let answered = timeout(PATIENCE, play(&model, &messages)).await;
             if !answered.unwrap_or(true) {
                 return;
@@ -48,7 +49,7 @@ fuzz_target!(|text: &str| {
     });
 });
 
-/// Plays one reply. Returns false if the script has none.
+/// Plays one reply. Returns false if the script has no reply for these messages.
 async fn play(model: &ScriptedModel, messages: &[Arc<Message>]) -> bool {
     let stream = match model.stream(ModelRequest::new(messages.to_vec())).await {
         Ok(stream) => stream,

@@ -1,6 +1,6 @@
-//! Any bytes as the stream of a task, one record per line. A manager opens the store, or refuses it with a reason. A
-//! task that the manager returns is the fold of its records and has one end for each start, and each record
-//! round-trips.
+//! Any bytes as the stream of a task, one record per line. A manager opens the store, or refuses it with a reason. If
+//! the manager returns a task, the task must match its records, and there must be one end for each start. Each readable
+//! record must round-trip.
 #![no_main]
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use allstop_task::{
 use futures::future::BoxFuture;
 use libfuzzer_sys::fuzz_target;
 
-/// Stream of the task.
+/// Name of the task's stream.
 const STREAM: &str = "task/t";
 /// Time after which a call counts as hanging.
 const PATIENCE: Duration = Duration::from_hours(1);
@@ -55,7 +55,7 @@ fuzz_target!(|bytes: &[u8]| {
     });
 });
 
-/// Checks that a readable record round-trips.
+/// Checks that a record round-trips if it is readable.
 fn check_record(bytes: &[u8]) {
     let Ok(record) = serde_json::from_slice::<TaskRecord>(bytes) else {
         return;
@@ -90,7 +90,7 @@ async fn check_stream(records: Vec<RecordBytes>) {
     let records = log.read(&stream, Version(1), 10_000).await;
     for (_, bytes) in records.expect("it reads") {
         let record: TaskRecord = serde_json::from_slice(&bytes).expect("a shown record");
-        // An execution that takes another one over shares one end with it.
+        // If an execution takes another one over, the two have one end together.
         let is_new = !task
             .as_ref()
             .is_some_and(|task: &Arc<Task>| task.is_executing);

@@ -1,4 +1,4 @@
-//! `cargo xtask bench`: runs all benchmarks of the workspace and lists the missed goals.
+//! `cargo xtask bench`: runs all benchmarks of the workspace, and lists the goals that were missed.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::Stdio;
@@ -9,7 +9,7 @@ use crate::workspace;
 
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     let mut cargo = workspace::cargo();
-    // Only benchmark targets: otherwise cargo would also start the tests of every library.
+    // Only benchmark targets. Without this argument, cargo would also start the tests of every library.
     cargo.args(["bench", "--no-fail-fast", "--bench", "*"]);
     if !args.iter().any(|arg| arg == "-p") {
         cargo.arg("--workspace");
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Rows with a verdict, as printed by `allstop-bench`.
+/// Rows that contain a verdict, as printed by `allstop-bench`.
 #[derive(Debug, Default)]
 struct Verdicts {
     met: usize,

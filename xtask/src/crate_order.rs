@@ -1,6 +1,6 @@
-//! Order of the crates: a crate depends only on crates below it.
+//! Order of the crates. A crate may depend only on crates that come before it in this order.
 //!
-//! Reads `cargo metadata`, so a wrong dependency fails as soon as it is added.
+//! Reads the output of `cargo metadata`, so a wrong dependency fails as soon as it is added.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +9,8 @@ use serde_json::Value;
 
 use crate::{exec, workspace};
 
-/// Crates from the bottom up: each may depend only on crates before it. Includes planned crates; a crate that is
-/// missing here cannot be added.
+/// The order of the crates. Each crate may depend only on crates before it in this list. The list also contains planned
+/// crates. If a new crate is missing in this list, the check fails.
 const ORDER: [&str; 24] = [
     "core",
     "process",
@@ -41,10 +41,10 @@ const ORDER: [&str; 24] = [
 /// Crates that the tests and benchmarks of every crate may use.
 const FOR_TESTS: [&str; 2] = ["bench", "testkit"];
 
-/// Protocols. They never depend on each other, so each can be removed alone.
+/// Protocols. Protocols never depend on each other, so each of them can be removed alone.
 const PROTOCOLS: [&str; 3] = ["a2a", "copilot", "acp"];
 
-/// Crates that the core must not depend on, even indirectly: it does no I/O and never awaits.
+/// Crates that the core must not use, directly or indirectly, because the core does no I/O and never awaits.
 const NOT_IN_CORE: [&str; 4] = ["tokio", "mio", "futures-util", "hyper"];
 
 pub(crate) fn check() -> anyhow::Result<()> {
@@ -68,7 +68,8 @@ pub(crate) fn check() -> anyhow::Result<()> {
     )
 }
 
-/// Dependencies of the members on crates at their own level or above, each as a sentence.
+/// Returns the wrong dependencies of the members, each as a sentence: dependencies on a crate that does not come before
+/// the member in the order.
 fn wrong_dependencies(metadata: &Value) -> anyhow::Result<Vec<String>> {
     let packages = metadata["packages"]
         .as_array()
@@ -80,7 +81,7 @@ fn wrong_dependencies(metadata: &Value) -> anyhow::Result<Vec<String>> {
             .as_str()
             .context("a package without a name")?;
         if name == "xtask" {
-            // xtask is outside the order: it is built first and uses no crate of the workspace.
+            // `xtask` is not in the order: it is built first, and uses no other crate of the workspace.
             wrong.extend(
                 ours(package, |_| true)?
                     .into_iter()
@@ -94,7 +95,7 @@ fn wrong_dependencies(metadata: &Value) -> anyhow::Result<Vec<String>> {
             continue;
         };
         seen += 1;
-        // Tests may use the crates for tests and all crates below their own, but no other crate above it.
+        // Tests may use two kinds of crates: the crates for tests, and crates that come before the tested crate.
         for to in ours(package, |kind| kind == Some("dev"))? {
             let above = self::level(&to).is_none_or(|target| target >= level);
             if above && !FOR_TESTS.contains(&to.as_str()) {
@@ -115,7 +116,7 @@ fn wrong_dependencies(metadata: &Value) -> anyhow::Result<Vec<String>> {
     Ok(wrong)
 }
 
-/// Short names of this workspace's crates that a package depends on, by kind of dependency.
+/// Short names of the workspace crates on which a package depends, for some kinds of dependencies.
 fn ours(
     package: &Value,
     wanted: impl Fn(Option<&str>) -> bool,
@@ -135,7 +136,8 @@ fn level(short: &str) -> Option<usize> {
     ORDER.iter().position(|name| *name == short)
 }
 
-/// `tree` has one library per line, as printed by `cargo tree --format={lib}`.
+/// Returns the wrong libraries below the core. `tree` has one library per line, as printed by `cargo tree
+/// --format={lib}`.
 fn wrong_below_core(tree: &str) -> anyhow::Result<Vec<String>> {
     let below: BTreeSet<&str> = tree.lines().map(str::trim).collect();
     if !below.contains("allstop_core") {
@@ -154,7 +156,7 @@ mod tests {
 
     use super::*;
 
-    /// A crate's name with its dependencies, each as (name, kind).
+    /// The name of a crate, and its dependencies, each as a pair of name and kind.
     type Crate<'a> = (&'a str, &'a [(&'a str, Option<&'a str>)]);
 
     /// Output of `cargo metadata` for these crates.

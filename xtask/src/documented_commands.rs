@@ -8,7 +8,7 @@ use anyhow::bail;
 use crate::documents::{self, code};
 use crate::{SUBCOMMANDS, exec};
 
-/// Checks every `cargo xtask WORD`, including those in prose.
+/// Checks every `cargo xtask WORD` in the documents, also outside of code.
 pub(crate) fn check_xtask() -> anyhow::Result<()> {
     documents::report(|text, _| {
         let unknown = xtask_words(text).filter(|word| !SUBCOMMANDS.contains(word));
@@ -18,26 +18,26 @@ pub(crate) fn check_xtask() -> anyhow::Result<()> {
     })
 }
 
-/// Runs the built binary with `--help` for every subcommand in the documents' code blocks.
+/// Runs the built binary with `--help` for every subcommand that occurs in a code block of a document.
 pub(crate) fn check_allstop(binary: &Path) -> anyhow::Result<()> {
     if !binary.exists() {
         bail!("{} was not built", binary.display());
     }
     documents::report(|text, _| {
         let unknown = code(text).filter_map(allstop_word).filter(|word| {
-            // The error message of the binary goes to standard error, for the reader.
+            // If the binary prints an error message, it goes to standard error and the user can read it.
             exec::output(Command::new(binary).args([word, "--help"])).is_err()
         });
         unknown.map(|word| format!("no `allstop {word}`")).collect()
     })
 }
 
-/// The word after each `cargo xtask`.
+/// The words that follow `cargo xtask`.
 fn xtask_words(text: &str) -> impl Iterator<Item = &str> {
     text.split("cargo xtask ").skip(1).filter_map(word)
 }
 
-/// The subcommand of `allstop` in a terminal line.
+/// The subcommand of `allstop` in a line of terminal input.
 fn allstop_word(line: &str) -> Option<&str> {
     let line = line.trim_start().trim_start_matches("$ ");
     let arguments = if line.starts_with("cargo run ") {

@@ -7,7 +7,8 @@ use anyhow::{Context as _, bail};
 
 use crate::{exec, workspace};
 
-/// Fails with the complaints about all documents. `complaints` gets the text and the folder of a document.
+/// Collects the complaints about all documents, and fails if there are any. `complaints` receives the text and the
+/// folder of a document.
 pub(crate) fn report(complaints: impl Fn(&str, &Path) -> Vec<String>) -> anyhow::Result<()> {
     let root = workspace::root();
     let mut all = Vec::new();
@@ -28,7 +29,7 @@ pub(crate) fn report(complaints: impl Fn(&str, &Path) -> Vec<String>) -> anyhow:
     bail!("{}", all.join("\n"))
 }
 
-/// Documents that are tracked or not ignored: without the build folder and temporary files of an editor.
+/// Documents that git tracks or does not ignore. This excludes the build folder and temporary files of an editor.
 fn list() -> anyhow::Result<Vec<PathBuf>> {
     let root = workspace::root();
     let listed = exec::output(Command::new("git").current_dir(root).args([
@@ -64,7 +65,7 @@ pub(crate) fn code(text: &str) -> impl Iterator<Item = &str> {
     lines(text).filter_map(|(_, line, code)| code.then_some(line))
 }
 
-/// Each line with its number, and true if it is code. The fences are left out.
+/// Each line with its number. The flag is true if the line is code. The lines of the fences are left out.
 fn lines(text: &str) -> impl Iterator<Item = (usize, &str, bool)> {
     let mut fenced = false;
     (1..).zip(text.lines()).filter_map(move |(number, line)| {

@@ -1,4 +1,4 @@
-//! Runs programs as steps: each step is announced and timed, and a failure ends the run.
+//! Runs programs as steps. Each step is announced and timed. If a step fails, the whole run ends.
 
 use std::process::{Command, Stdio};
 use std::time::Instant;
@@ -23,7 +23,7 @@ pub(crate) fn step(name: &str, command: &mut Command) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Runs a check in Rust as a step.
+/// Runs a check that is Rust code, as a step.
 pub(crate) fn check(name: &str, check: impl FnOnce() -> anyhow::Result<()>) -> anyhow::Result<()> {
     println!("── {name}");
     check().with_context(|| name.to_owned())?;

@@ -1,7 +1,8 @@
-//! `cargo xtask explore`: the long form of the exploration, with process kills, a soak test, and a table of the
-//! checks.
+//! `cargo xtask explore`: runs the long form of the exploration. It includes killed processes, a soak test, and a table
+//! of the checks.
 //!
-//! The program is an example of the test kit, and parses its own arguments; this command builds and starts it.
+//! The exploration is an example program of the test kit, and parses its own arguments. This command only builds and
+//! starts the program.
 
 use std::process::{ExitCode, Stdio};
 
@@ -11,7 +12,8 @@ use crate::workspace;
 
 /// Runs the program and returns its exit code: 0, 1 or 2.
 pub(crate) fn run(args: &[String]) -> anyhow::Result<ExitCode> {
-    // Optimised: the long form has hundreds of thousands of runs, so the build time is small.
+    // Built with optimisation: the long form has hundreds of thousands of runs, so the time of the build does not
+    // matter.
     let status = workspace::cargo()
         .args(["run", "--release", "--package", "allstop-testkit"])
         .args(["--example", "explore", "--"])

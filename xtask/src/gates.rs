@@ -1,4 +1,4 @@
-//! `cargo xtask gates`: all checks of the source except tests, cheapest first.
+//! `cargo xtask gates`: all checks of the source except tests. The fastest checks run first.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -38,13 +38,14 @@ pub(crate) fn run() -> anyhow::Result<()> {
         "docs",
         unlinked("doc")
             .args(["--no-deps", "--document-private-items"])
-            // With examples, Cargo enables the features that development dependencies need, as clippy does. Without them,
-            // Cargo would check the dependencies again.
+            // With `--examples`, Cargo enables the features that development dependencies need. Clippy has already
+            // checked the dependencies with these features. Without the flag, Cargo would check the dependencies again.
             .args(["--lib", "--examples"])
-            // All binaries except the fuzz targets.
+            // All binaries, but not the fuzz targets.
             .args(["--bin", "allstop*", "--bin", "xtask"])
             .env("RUSTDOCFLAGS", "-D warnings")
-            // `cargo clippy` sets these variables, too. With equal values, Cargo reuses the crates that clippy has checked.
+            // `cargo clippy` also sets these variables. If their values are equal, Cargo reuses the crates that clippy
+            // has checked.
             .env("RUSTC_WORKSPACE_WRAPPER", clippy_driver()?)
             .env(
                 "CLIPPY_ARGS",
@@ -53,7 +54,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     )
 }
 
-/// A command over the whole workspace that links nothing.
+/// A Cargo command for the whole workspace. The command links no programs.
 fn unlinked(command: &str) -> Command {
     let mut cargo = workspace::cargo();
     cargo

@@ -1,4 +1,5 @@
-//! Checks the relative links of the documents, and the source files that ARCHITECTURE.md names in code font.
+//! Checks the relative links of all documents. Also checks that the source files exist that ARCHITECTURE.md names in
+//! code font.
 
 use std::path::Path;
 
@@ -24,8 +25,8 @@ pub(crate) fn check() -> anyhow::Result<()> {
     })
 }
 
-/// Files in code font, such as `scope/src/barrier.rs`, that do not exist below `crates`. A name without a folder
-/// belongs to the last folder named before it.
+/// Names of files in code font, such as `scope/src/barrier.rs`, that do not exist below `crates`. If a name has no
+/// folder, the file belongs to the last folder that the text names before it.
 fn missing_files<'a>(map: &'a str, crates: &Path) -> Vec<&'a str> {
     let in_code_font = prose(map).flat_map(|line| line.split('`').skip(1).step_by(2));
     in_code_font
@@ -35,7 +36,7 @@ fn missing_files<'a>(map: &'a str, crates: &Path) -> Vec<&'a str> {
         .collect()
 }
 
-/// Relative links of a document in `folder` to a missing file or heading.
+/// Relative links of a document in `folder` whose file or heading does not exist.
 fn dead_links(text: &str, folder: &Path) -> Vec<String> {
     links(text)
         .filter(|link| !link.contains("://") && !link.starts_with("mailto:"))
@@ -51,7 +52,7 @@ fn dead_links(text: &str, folder: &Path) -> Vec<String> {
                 } else {
                     std::fs::read_to_string(&target)
                 };
-                // A fragment is a heading only in a document; in code it is a line.
+                // A fragment names a heading only if the target is a document. In a source file, it names a line.
                 !path.is_empty() && target.extension() != Some("md".as_ref())
                     || other.is_ok_and(|other| {
                         prose(&other).any(|line| slug(line).as_deref() == Some(heading))
@@ -81,7 +82,7 @@ fn links(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Fragment of a heading in the form of common renderers; `None` for other lines.
+/// Fragment with which common renderers link to a heading. `None` if the line is not a heading.
 fn slug(line: &str) -> Option<String> {
     let title = line
         .strip_prefix('#')?

@@ -1,7 +1,8 @@
 //! `cargo xtask`: all commands for developers.
 //!
-//! One file per subcommand, each with a `run`. [`exec`] starts programs, and [`workspace`] returns paths. Kept small
-//! and with few dependencies, because xtask is built before anything else.
+//! There is one file per subcommand, and each of these files has a function `run`. [`exec`] starts programs, and
+//! [`workspace`] returns paths. The program is small and has few dependencies, because it is built before everything
+//! else.
 #![expect(
     clippy::print_stdout,
     clippy::print_stderr,
@@ -57,7 +58,7 @@ Needed on the machine: Rust, and Python 3 with pip. With Node and npm, MCP is te
 and A2A with its client for JavaScript.
 ";
 
-/// The subcommands, for the check that the documents name only commands that exist.
+/// The subcommands. A check compares them with the commands in the documents.
 const SUBCOMMANDS: [&str; 11] = [
     "test", "gates", "sources", "language", "texts", "minimal", "parts", "explore", "bench",
     "mutants", "help",

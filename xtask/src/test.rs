@@ -1,6 +1,6 @@
-//! `cargo xtask test`: everything that must pass before a commit is merged.
+//! `cargo xtask test`: all checks and tests that must pass before a commit is merged.
 //!
-//! There is one build profile. The tests run last, so that the run ends with their summary.
+//! All of them use one build profile. The tests run last, so that their summary is at the end of the output.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +10,7 @@ use anyhow::Context as _;
 
 use crate::{documented_commands, exec, gates, parts, workspace};
 
-/// Concurrent tests for each core. Most tests wait for processes and grace periods.
+/// Number of concurrent tests per core. It is more than one because most tests wait for processes and grace periods.
 const TESTS_PER_CORE: usize = 2;
 
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
@@ -20,7 +20,7 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     }
     parts::fetch_for_tests()?;
     let mut tests = nextest_run(&nextest);
-    // Without a package argument, Cargo would choose the package of the binary.
+    // If no package is named, Cargo would choose only the package of the binary.
     let names_package = |arg: &String| {
         arg.starts_with("-p") || arg.starts_with("--package") || arg == "--workspace"
     };
@@ -31,13 +31,13 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
 }
 
 fn run_all(nextest: &Path) -> anyhow::Result<()> {
-    // Parts are downloaded while the gates compile.
+    // The external parts are downloaded while the gates compile.
     thread::scope(|scope| {
         let parts = scope.spawn(parts::fetch_for_tests);
         gates::run()?;
         parts.join().expect("fetching does not panic")
     })?;
-    // Only the gates compile the examples.
+    // The examples are compiled only by the gates.
     let whole = ["--workspace", "--all-features"];
     let tests = || {
         let mut tests = nextest_run(nextest);

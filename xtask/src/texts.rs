@@ -1,7 +1,8 @@
-//! `cargo xtask texts`: all that the program prints, in one listing, to be read from start to end.
+//! `cargo xtask texts`: prints all texts of the program in one listing, so that a person can read them from start to
+//! end.
 //!
-//! The listing has the help of each command, the texts in the sources (errors, hints, questions, progress), and the
-//! snapshots of tests (receipts, views, tables).
+//! The listing contains the help of each command; the texts in the sources (errors, hints, questions, progress); and
+//! the snapshots of tests (receipts, views, tables).
 
 use std::path::Path;
 use std::process::Command;
@@ -12,10 +13,10 @@ use syn::visit::{self, Visit};
 use crate::sources::{SourceFile, is_for_tests, parse, read};
 use crate::{exec, workspace};
 
-/// Crates with texts for developers alone.
+/// Crates whose texts only developers see.
 const FOR_DEVELOPERS: [&str; 3] = ["crates/bench/", "crates/testkit/", "xtask/"];
 
-/// Attributes whose texts are not printed.
+/// Attributes whose texts the program does not print.
 const NOT_PRINTED: [&str; 4] = ["doc", "expect", "allow", "cfg"];
 
 pub(crate) fn run() -> anyhow::Result<()> {
@@ -45,13 +46,13 @@ fn print_help(binary: &Path, command: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The subcommands that a help text lists, without `help`.
+/// The subcommands in a help text, without `help`.
 fn subcommands(help: &str) -> impl Iterator<Item = &str> {
     let list = help
         .split_once("\nCommands:\n")
         .map_or("", |(_, list)| list);
     let rows = list.lines().take_while(|row| row.starts_with("  "));
-    // A continued description is indented further.
+    // The second line of a long description has a larger indent.
     let names = rows.filter_map(|row| row.strip_prefix("  ").filter(|row| !row.starts_with(' ')));
     names
         .filter_map(|row| row.split_whitespace().next())
@@ -75,7 +76,7 @@ fn print_texts(file: &SourceFile) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// String literals of at least two words, with the numbers of their lines.
+/// String literals that have at least two words, with the numbers of their lines.
 #[derive(Default)]
 struct Texts(Vec<(usize, String)>);
 

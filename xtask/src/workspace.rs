@@ -9,20 +9,20 @@ use serde_json::Value;
 
 use crate::exec;
 
-/// Folder of the workspace's `Cargo.toml`.
+/// Folder with the `Cargo.toml` of the workspace.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .expect("xtask lies in a folder of the workspace")
 }
 
-/// `cargo metadata` of the members only, without dependencies.
+/// The output of `cargo metadata`, with the members of the workspace but without other dependencies.
 pub(crate) fn metadata() -> anyhow::Result<Value> {
     let text = exec::output(cargo().args(["metadata", "--no-deps", "--format-version=1"]))?;
     serde_json::from_str(&text).context("cargo metadata printed no JSON")
 }
 
-/// Build folder, as configured by the caller. Cached, because Cargo needs a quarter of a second for the answer.
+/// Build folder, as configured by the caller. The answer is cached, because Cargo needs a quarter of a second for it.
 pub(crate) fn target_dir() -> anyhow::Result<PathBuf> {
     static ANSWER: OnceLock<PathBuf> = OnceLock::new();
     if let Some(folder) = ANSWER.get() {
@@ -34,7 +34,7 @@ pub(crate) fn target_dir() -> anyhow::Result<PathBuf> {
     Ok(ANSWER.get_or_init(|| folder.into()).clone())
 }
 
-/// A `cargo` command in the workspace's root.
+/// A `cargo` command that runs in the root of the workspace.
 pub(crate) fn cargo() -> Command {
     let mut cargo = Command::new("cargo");
     cargo.current_dir(root());

@@ -1,4 +1,4 @@
-//! Language of comments and documents: phrases, the length of sentences, spelling.
+//! Checks of the language in comments and documents: phrases, the length of sentences, and spelling.
 
 use std::process::Command;
 
@@ -13,7 +13,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     let typos = parts::TOOLS.fetch()?.join("bin/typos");
     exec::step(
         "spelling",
-        // Its word list is `typos.toml`.
+        // The list of allowed words is in `typos.toml`.
         Command::new(typos).current_dir(workspace::root()),
     )
 }

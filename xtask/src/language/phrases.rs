@@ -1,6 +1,6 @@
-//! Phrases that make a sentence hard to read, in comments and documents: a limit on their rate.
+//! Phrases that make a sentence hard to read. This check limits how often they occur in comments and documents.
 //!
-//! In the comments of nextest, helix and uv, each phrase occurs at most 1.8 times in 1,000 lines.
+//! In the comments of nextest, helix and uv, each of these phrases occurs at most 1.8 times in 1,000 lines.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -11,10 +11,10 @@ use regex::Regex;
 use crate::documents;
 use crate::sources::read;
 
-/// Occurrences of a phrase in 1,000 lines.
+/// Maximum number of occurrences of one phrase in 1,000 lines.
 const RATE_MAX: usize = 2;
 
-/// Places of a phrase that a failure lists.
+/// Maximum number of places that a failure lists for one phrase.
 const PLACES_SHOWN: usize = 20;
 
 /// Phrase that makes a sentence hard to read.
@@ -89,12 +89,12 @@ static COMPILED: LazyLock<Vec<Regex>> = LazyLock::new(|| {
 
 /// A line of text with its place.
 struct Line {
-    /// Path and number of the line.
+    /// Path of the file and number of the line.
     place: String,
     text: String,
 }
 
-/// Checks the rate of each phrase, in comments and in prose.
+/// Checks how often each phrase occurs, separately for comments and for prose.
 pub(super) fn check() -> anyhow::Result<()> {
     let sources = read("*.rs")?;
     let comments = sources
@@ -165,7 +165,7 @@ mod tests {
         frequent("lines of prose", &prose(Path::new("a.md"), text)).len()
     }
 
-    /// A complaint is a line for the phrase, and a line for each place.
+    /// The complaint about a phrase has one line for the phrase and one line for each place.
     #[test]
     fn frequent_phrase_is_found() {
         assert_eq!(in_comments("/// What is left.\nfn left() {}\n"), 2);

@@ -1,8 +1,8 @@
-//! `cargo xtask mutants`: builds small mistakes (mutants) into the code, and names the mutants that no test catches.
+//! `cargo xtask mutants`: adds small mistakes (mutants) to the code, and lists the mutants that no test detects.
 //!
-//! cargo-mutants makes the mutants, in a copy of the sources (`target/mutants/tree`). The copy keeps its build folder, so
-//! each mutant compiles few crates. The tests of a mutant's crate run first. The tests of the dependents run only for the
-//! mutants that survive.
+//! The program cargo-mutants creates the mutants, in a copy of the sources (`target/mutants/tree`). The copy keeps its
+//! build folder, so only a few crates must be compiled for each mutant. For each mutant, the tests of its crate run
+//! first. If they do not detect the mutant, the tests of the crates that depend on this crate run too.
 
 mod options;
 mod outcomes;
@@ -23,10 +23,10 @@ use packages::Packages;
 
 const VERSION: &str = "27.1.0";
 
-/// Shortest time limit of one test run. With a shorter one, slow runs would count as caught mutants.
+/// Minimum time limit of one test run. With a shorter limit, a slow run would count as a detected mutant.
 const TESTS_MIN_S: u32 = 120;
 
-/// Seeds of each simulation of a cluster. The full number takes a minute for each mutant.
+/// Number of seeds for each simulation of a cluster. The usual number would take a minute for each mutant.
 const SEEDS: &str = "500";
 
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
@@ -39,7 +39,7 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     };
     let folder = workspace::target_dir()?.join("mutants");
     std::fs::create_dir_all(&folder).context("cannot create the folder of the mutants")?;
-    // A second run would undo the mutants of the first one.
+    // A second run at the same time would undo the mutants of the first run.
     let lock = File::create(folder.join(".lock")).context("cannot create the lock file")?;
     lock.try_lock()
         .context("another `cargo xtask mutants` runs in this build folder")?;
@@ -113,11 +113,11 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
 
 struct MutantsTool {
     program: PathBuf,
-    /// Lock of the folder.
+    /// Lock of the folder with the copy.
     lock: File,
     sources: PathBuf,
     folder: PathBuf,
-    /// Arguments that choose the lines.
+    /// Arguments that select the lines to mutate.
     chosen: Vec<String>,
     end: Instant,
 }
@@ -128,7 +128,7 @@ impl MutantsTool {
         reason = "cargo-mutants starts `cargo nextest` from the path"
     )]
     fn command(&self) -> anyhow::Result<Command> {
-        // At the limit, cargo-mutants ends its tests and restores the file.
+        // When the time limit is reached, cargo-mutants ends its tests and restores the changed file.
         let left = self.end.saturating_duration_since(Instant::now());
         let mut command = Command::new("timeout");
         command
@@ -142,12 +142,12 @@ impl MutantsTool {
         command
             .current_dir(&self.sources)
             .env("PATH", path)
-            // The copy has its own build folder: no mutant gets into the programs of the user.
+            // The copy has a separate build folder, so no mutant gets into the programs of the user.
             .env("CARGO_TARGET_DIR", self.sources.join("target"))
             .env("ALLSTOP_CLUSTER_SEEDS", SEEDS)
-            // At the time limit, cargo-mutants would print a backtrace.
+            // Otherwise cargo-mutants would print a backtrace when the time limit is reached.
             .env("RUST_BACKTRACE", "0")
-            // Each mutant links faster, and there are no backtraces.
+            // Without debug information, each mutant is linked faster. The missing backtraces are not needed.
             .env("CARGO_PROFILE_DEV_DEBUG", "0")
             .args(["mutants", "--workspace"])
             .args(&self.chosen);
@@ -158,15 +158,15 @@ impl MutantsTool {
         Instant::now() >= self.end
     }
 
-    /// Packages with their numbers of mutants.
+    /// Packages, each with its number of mutants.
     fn count_mutants(&self) -> anyhow::Result<Vec<(String, usize)>> {
         let list = exec::output(self.command()?.args(["--list", "--json"]))?;
         packages::count(&list)
     }
 
-    /// Runs the tests of these packages for each mutant of a package, until the time limit.
+    /// Runs the tests of these packages for each mutant of a package, until the time limit is reached.
     ///
-    /// `only_survivors` skips the mutants that the previous round has caught or could not compile.
+    /// With `only_survivors`, skips mutants that the previous round has detected or could not compile.
     fn try_out(
         &self,
         package: &str,
@@ -187,11 +187,12 @@ impl MutantsTool {
             command.arg("--iterate");
         }
         let status = command
-            // The lock lasts as long as cargo-mutants, even if this program is killed.
+            // The child process inherits the lock: the lock is held until cargo-mutants ends, even if this program is
+            // killed.
             .stdin(self.lock.try_clone().context("cannot share the lock")?)
             .status()
             .context("cannot start cargo-mutants")?;
-        // 2: some survived, 3: some timed out, 124: the time limit of the run.
+        // The codes mean: 2: some mutants survived; 3: some timed out; 124: the time limit of the run was reached.
         if matches!(status.code(), Some(0 | 2 | 3 | 124)) {
             return Ok(());
         }
@@ -199,7 +200,7 @@ impl MutantsTool {
     }
 }
 
-/// Installs cargo-mutants into the build folder, if it is missing.
+/// Installs cargo-mutants into the build folder, if it is not installed.
 fn install() -> anyhow::Result<PathBuf> {
     let root = workspace::target_dir()?.join("parts/cargo-mutants");
     exec::step(

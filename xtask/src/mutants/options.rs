@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-/// Files with access checks. No mutant may survive in them.
+/// Files that contain access checks. In these files, no mutant may survive.
 const ACCESS: [&str; 25] = [
     "crates/a2a/src/access/*.rs",
     "crates/a2a/src/localhost.rs",
@@ -43,7 +43,7 @@ Builds small mistakes (mutants) into the code, one at a time, and names the muta
 REVISION covers crates/*/src; name new files to git first (git add -N). The first run also compiles cargo-mutants, before the
 time counts, and the tests. Exit code 1: a mutant survived, or was not tried.";
 
-/// Lines to mutate.
+/// Selects the lines to mutate.
 pub(super) enum Lines {
     ChangedSince(String),
     Files(Vec<String>),

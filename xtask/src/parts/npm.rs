@@ -11,7 +11,7 @@ use crate::exec;
 /// Oldest Node version that all packages support.
 const NODE_MIN: u32 = 20;
 
-/// Reason why npm cannot install parts, if any.
+/// Reason why npm cannot install parts. `None` if it can.
 pub(super) fn missing() -> Option<String> {
     let Some(node) = version("node") else {
         return Some("`node` is not installed".to_owned());
@@ -26,8 +26,8 @@ pub(super) fn missing() -> Option<String> {
     }
 }
 
-/// Installs the packages of the lock file with their hashes, from the package index that npm is configured for. Runs
-/// no fetched code.
+/// Installs the packages of the lock file, and checks their hashes. The packages come from the package index in the
+/// configuration of npm. No fetched code runs during the installation.
 pub(super) fn install(
     name: &str,
     sources: &[PathBuf],
@@ -44,7 +44,7 @@ pub(super) fn install(
         "--no-audit",
         "--no-fund",
         "--no-update-notifier",
-        // A short timeout for machines without a network.
+        // Fails fast on machines without a network.
         "--fetch-retries=1",
         "--fetch-timeout=60000",
     ];
@@ -52,7 +52,7 @@ pub(super) fn install(
     npm.current_dir(into)
         .args(["ci", "--silent"])
         .args(options)
-        // A personal configuration must not change the target folder.
+        // The user's own configuration must not change the target folder.
         .env_remove("npm_config_prefix")
         .env("npm_config_global", "false");
     exec::step(&format!("fetch {name}"), &mut npm).with_context(|| {

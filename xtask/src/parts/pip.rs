@@ -42,12 +42,13 @@ pub(super) fn install(
 
 fn python() -> Command {
     let mut python = Command::new("python3");
-    // An activated environment or a personal configuration must not change the target folder.
+    // Neither an activated environment nor the user's own configuration may change the target folder.
     python
         .env_remove("PIP_TARGET")
         .env_remove("PIP_USER")
         .env_remove("PIP_PREFIX")
-        // Silences a warning of root about system packages, which stay unchanged. Older versions of pip lack the flag.
+        // If the user is root, pip warns about a change of system packages. The warning is wrong here. Older versions
+        // of pip do not have the flag for it, so this is a variable.
         .env("PIP_ROOT_USER_ACTION", "ignore");
     python
 }

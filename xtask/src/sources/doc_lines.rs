@@ -1,10 +1,10 @@
-//! Checks that doc comments begin with a noun or with a verb, never with a bare clause.
+//! Checks that each doc comment begins with a noun or a verb, and never with a bare clause.
 
 use anyhow::bail;
 
 use super::{SourceFile, read};
 
-/// First words of a clause that describes a thing instead of naming it.
+/// First words of clauses. A doc comment must name a thing, but such a clause only describes it.
 const CLAUSES: [&str; 12] = [
     "What", "Whatever", "Who", "Whoever", "Whose", "Whom", "How", "Whether", "Where", "Why",
     "Which", "That",

@@ -1,4 +1,4 @@
-//! Checks that at most three files of a crate import each other in a cycle.
+//! Checks the cycles of imports in a crate: at most three files may be in one cycle.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use anyhow::bail;
 use super::imports::{self, Imports};
 use crate::workspace;
 
-/// Files that one cycle of imports may have: a parent and two children can belong together.
+/// Maximum number of files in one cycle. A parent and two children may belong together.
 const FILES_MAX: usize = 3;
 
 pub(super) fn check() -> anyhow::Result<()> {
@@ -49,7 +49,7 @@ fn find_cycles(imports: &Imports) -> Vec<BTreeSet<&Path>> {
     cycles.into_iter().collect()
 }
 
-/// Every file that a file imports, directly or through others.
+/// Every file that a file imports, directly or through other files.
 fn reached<'a>(imports: &'a Imports, from: &'a Path) -> BTreeSet<&'a Path> {
     let mut reached = BTreeSet::new();
     let mut next = vec![from];
@@ -64,7 +64,7 @@ fn reached<'a>(imports: &'a Imports, from: &'a Path) -> BTreeSet<&'a Path> {
     reached
 }
 
-/// Prints a line for each file, with the files of the cycle that it imports.
+/// Describes a cycle. There is one line for each of its files, with the files of the cycle that this file imports.
 fn shown(root: &Path, imports: &Imports, cycle: &BTreeSet<&Path>) -> String {
     let name = |file: &Path| {
         file.strip_prefix(root)

@@ -1,7 +1,7 @@
-//! Modules of one crate, and the files that each of them imports from.
+//! Modules of one crate, each with the files from which it imports names.
 //!
-//! Follows `mod` declarations from the crate's root, and skips modules that only tests have. Follows re-exports to the
-//! file that defines a name. Ignores paths inside macros.
+//! The analysis starts at the root of the crate and follows `mod` declarations. It skips modules that only tests use. A
+//! re-exported name leads to the file that defines the name. Paths inside macros are ignored.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
@@ -11,16 +11,16 @@ use syn::visit::{self, Visit};
 
 use super::{is_for_tests, parse};
 
-/// Re-exports followed for one name before the resolution gives up.
+/// Maximum number of re-exports that are followed for one name.
 const REEXPORTS_MAX: usize = 16;
 
-/// Files of a crate, each with the files it imports from.
+/// Files of a crate. Each file has the set of files from which it imports names.
 pub(super) type Imports = BTreeMap<PathBuf, BTreeSet<PathBuf>>;
 
-/// Path of a module or a name from the crate's root.
+/// Path of a module or of a name, from the root of the crate.
 type Names = Vec<String>;
 
-/// Reads a crate's imports, beginning at `root` (its `lib.rs` or `main.rs`).
+/// Reads the imports of a crate. `root` is its `lib.rs` or `main.rs`.
 pub(super) fn of_crate(root: &Path) -> anyhow::Result<Imports> {
     let mut modules = Modules::default();
     let folder = root.parent().context("a crate's root lies in a folder")?;
@@ -36,15 +36,16 @@ struct Modules {
 struct Module {
     file: PathBuf,
     uses: Vec<Import>,
-    /// Paths of several names in code. A path that begins with another crate or with a type resolves to no file.
+    /// Paths in code that consist of several names. If such a path begins with another crate or with a type, it leads
+    /// to no file.
     paths: Vec<Names>,
 }
 
 /// One name that a `use` brings into a module.
 struct Import {
-    /// The path as written, without the `*` of a glob.
+    /// The path as written. The `*` of a glob is left out.
     path: Names,
-    /// The name in the module; none for a glob.
+    /// The name in the module. `None` for a glob.
     name: Option<String>,
     public: bool,
 }
@@ -57,7 +58,7 @@ impl Modules {
         self.add_items(path, file, folder, &parsed.items)
     }
 
-    /// Adds a module and its child modules; the files of the children are in `folder`.
+    /// Adds a module and its child modules. The files of the children are in `folder`.
     fn add_items(
         &mut self,
         path: Names,
@@ -72,7 +73,7 @@ impl Modules {
         };
         for item in items {
             match item {
-                // A `path` attribute names another platform's file of a module that exists already.
+                // A module with a `path` attribute is the variant of an existing module for another platform.
                 syn::Item::Mod(child) if is_for_tests(&child.attrs) || has_path(&child.attrs) => {}
                 syn::Item::Mod(child) => {
                     let name = child.ident.to_string();
@@ -95,7 +96,8 @@ impl Modules {
         let mut imports = Imports::new();
         for (path, module) in &self.by_path {
             let from = imports.entry(module.file.clone()).or_default();
-            // A module that re-exports names of its children is a facade, not a user of them.
+            // If a module re-exports a name of a child, this does not count as an import: the module does not use the
+            // name.
             let used = module.uses.iter().filter(|import| !import.public);
             let paths = used.map(|import| &import.path).chain(&module.paths);
             let files = paths.filter_map(|written| self.file_of(path, written, REEXPORTS_MAX));
@@ -104,7 +106,8 @@ impl Modules {
         imports
     }
 
-    /// The file that defines a path written in the module `at`; `None` for a path of another crate.
+    /// The file that defines a path. The path was written in the module `at`. `None` if the path belongs to another
+    /// crate.
     fn file_of(&self, at: &[String], written: &[String], reexports: usize) -> Option<&PathBuf> {
         let (mut module, rest) = self.start(at, written)?;
         for (index, name) in rest.iter().enumerate() {
@@ -137,7 +140,7 @@ impl Modules {
         self.file_of(module, &target, reexports)
     }
 
-    /// The module where a written path begins, and the remaining names.
+    /// The module in which a written path begins, and the remaining names of the path.
     fn start<'a>(&self, at: &[String], written: &'a [String]) -> Option<(Names, &'a [String])> {
         let mut module = at.to_vec();
         let mut rest = written;
@@ -200,11 +203,11 @@ impl<'ast> Visit<'ast> for CodeImports<'_> {
     }
 
     fn visit_visibility(&mut self, _: &'ast syn::Visibility) {
-        // `pub(in crate::a)` uses nothing of `a`.
+        // `pub(in crate::a)` does not import from `a`.
     }
 
     fn visit_item_mod(&mut self, _: &'ast syn::ItemMod) {
-        // Modules inside of functions are not followed.
+        // Modules inside functions are ignored.
     }
 }
 

@@ -1,6 +1,6 @@
 //! Checks of the Rust sources: type names, doc lines and import cycles.
 //!
-//! Each check reads the tracked files alone, so that its result is the same on every machine.
+//! Each check reads only tracked files. Therefore its result does not depend on the machine.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +14,7 @@ mod import_cycles;
 mod imports;
 mod type_names;
 
-/// Runs all three checks, so that one run reports all complaints.
+/// Runs all three checks, even if one of them fails. So one run reports all complaints.
 pub(crate) fn run() -> anyhow::Result<()> {
     let checks = [
         (
@@ -37,13 +37,13 @@ pub(crate) fn run() -> anyhow::Result<()> {
     bail!("failed: {}", failed.join(", "))
 }
 
-/// A file of the repository, by its path from the root.
+/// A file of the repository. Its path starts at the root of the repository.
 pub(crate) struct SourceFile {
     pub(crate) path: PathBuf,
     pub(crate) text: String,
 }
 
-/// Reads every tracked file that matches a git pathspec.
+/// Reads every tracked file that matches a pathspec of git.
 pub(crate) fn read(pathspec: &str) -> anyhow::Result<Vec<SourceFile>> {
     let root = workspace::root();
     let listed = exec::output(Command::new("git").current_dir(root).args([
@@ -56,7 +56,7 @@ pub(crate) fn read(pathspec: &str) -> anyhow::Result<Vec<SourceFile>> {
     let mut files = Vec::new();
     for path in listed.lines().map(PathBuf::from) {
         let whole = root.join(&path);
-        // A file that was deleted but not committed is still in the index.
+        // The index of git still contains a file that was deleted, until the deletion is committed.
         if whole.exists() {
             let text = std::fs::read_to_string(&whole)
                 .with_context(|| format!("cannot read {}", whole.display()))?;
@@ -69,12 +69,12 @@ pub(crate) fn read(pathspec: &str) -> anyhow::Result<Vec<SourceFile>> {
     Ok(files)
 }
 
-/// Parses a file's text.
+/// Parses the text of a file.
 pub(crate) fn parse(path: &Path, text: &str) -> anyhow::Result<syn::File> {
     syn::parse_file(text).with_context(|| format!("cannot parse {}", path.display()))
 }
 
-/// True for an item that is compiled for tests alone.
+/// True for an item that is compiled only for tests.
 pub(crate) fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("cfg")

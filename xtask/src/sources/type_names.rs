@@ -1,4 +1,4 @@
-//! One type name stands for one type in the whole workspace.
+//! Checks that no two types in the workspace have the same name.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use syn::visit::{self, Visit};
 
 use super::{is_for_tests, parse, read};
 
-/// Names that may stand for several types, each with its reason.
+/// Names that several types may have, each with the reason.
 const EXCEPTIONS: [(&str, &str); 0] = [];
 
 pub(super) fn check() -> anyhow::Result<()> {
@@ -41,7 +41,7 @@ fn ambiguous(places: &BTreeMap<String, Vec<String>>) -> Vec<String> {
         .collect()
 }
 
-/// Names of the structs, enums and traits of a file, with their lines; unit tests are left out.
+/// Names of the structs, enums and traits in a file, with their lines. Unit tests are left out.
 #[derive(Default)]
 struct TypeNames {
     found: Vec<(String, usize)>,

@@ -1,4 +1,4 @@
-//! Parts that block their thread: nothing can force them, and no stop waits for them.
+//! Parts that block their thread. Force cannot end such a part, so a stop must not wait for it.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,7 +19,8 @@ use crate::support::{follow_up, request, user};
 
 /// Grace of these tests.
 const GRACE: Duration = Duration::from_millis(100);
-/// Grace and force, with a reserve for a shared machine. A block lasts as long as the test.
+/// The grace plus the time for force, with a reserve for a busy machine. A blocked thread stays blocked until the end
+/// of the test.
 const STOP_MAX: Duration = Duration::from_millis(1_500);
 
 /// Blocks threads until the test is over.
@@ -41,7 +42,7 @@ impl Block {
     }
 }
 
-/// The part that blocks.
+/// The part that blocks its thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Part {
     Executor,
@@ -67,7 +68,7 @@ impl Blocking {
     }
 }
 
-/// Blocks in its drop, which runs when the executor's future is dropped.
+/// Blocks its thread when it is dropped. It is dropped together with the executor's future.
 struct BlocksInDrop(Blocking);
 
 impl Drop for BlocksInDrop {
@@ -158,7 +159,7 @@ async fn stop_in_time(manager: &TaskManager, id: &TaskId, part: Part) {
         Err(CancelError::AlreadyEnded(task)) => panic!("{part:?}: {:?}", task.status),
         Err(other) => panic!("{part:?}: {other}"),
     }
-    // A message to the task is answered as well.
+    // A later message to the task also gets an answer.
     let sent = tokio::time::timeout(STOP_MAX, manager.execute(follow_up("late", id))).await;
     assert!(sent.expect("it answers").is_err(), "{part:?}: it has ended");
 }
@@ -172,7 +173,7 @@ fn blocked_thread_delays_no_stop() {
             .build()
             .expect("a runtime")
     };
-    // The engine has a separate thread, as the options of the root recommend.
+    // The engine has a separate runtime and thread, as the documentation of the root's options recommends.
     let (control, work) = (runtime(1), runtime(3));
     control.block_on(async {
         for part in [

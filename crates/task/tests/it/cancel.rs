@@ -1,4 +1,4 @@
-//! Stops of running tasks, of tasks at rest, and of executions that are just ending.
+//! Stops of running tasks, of tasks at rest, and of executions that are about to end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +20,7 @@ use crate::support::{
     three_events, user, wait_until, writes,
 };
 
-/// Canceler that counts its calls, writes an event, and may refuse.
+/// Canceler that counts its calls and writes an event. It can also refuse.
 #[derive(Clone, Default)]
 struct ScriptedCanceler {
     calls: Arc<AtomicUsize>,
@@ -84,7 +84,7 @@ async fn running_execution_is_stopped_with_a_receipt() {
     );
 }
 
-/// G3: an executor that ignores the stop.
+/// G3: the executor ignores the stop.
 #[tokio::test(start_paused = true)]
 async fn g3_deaf_executor_is_dropped_after_the_grace() {
     let executor = endless(true);
@@ -203,7 +203,7 @@ async fn concurrent_stops_of_a_task_at_rest_share_their_result() {
     assert_eq!(canceler.calls.load(Ordering::SeqCst), 1);
 }
 
-/// In a cluster two nodes can each store a request.
+/// In a cluster, two nodes can each store a stop request for one task.
 #[test]
 fn second_stop_request_keeps_the_first_cause() {
     let at = SystemTime::now().into();
@@ -243,7 +243,7 @@ async fn refused_stop_leaves_the_task_as_it_was() {
     let refused = manager.cancel(&accepted.task_id, user()).await.unwrap_err();
     assert!(matches!(refused, CancelError::Refused(_)));
     let mut after = Task::clone(&*manager.get(&accepted.task_id).await.unwrap());
-    // In a cluster the stop and its refusal are records, which change only the update time.
+    // In a cluster, the stop and its refusal are records. They change only the update time of the task.
     after.updated_at = before.updated_at;
     assert_eq!(after, *before);
     let mut second = manager
@@ -266,7 +266,7 @@ async fn stop_that_loses_against_input_required_is_decided_again() {
             .write(TaskEvent::state(TaskState::InputRequired))
             .await
             .unwrap();
-        // The executor is dropped only after its task is at rest, so the stop finds an execution that is just ending.
+        // The executor returns only after its task is at rest. So the stop finds an execution that is about to end.
         cx.events.closed().await;
         Ok(ExecutorReturn::Finished)
     });
@@ -312,7 +312,8 @@ async fn preview_stops_nothing() {
     let _outcome = manager.cancel(&accepted.task_id, user()).await.unwrap();
 }
 
-/// A stop at every moment of a short execution: either the stop or the execution wins, and the task has one end.
+/// A stop at every moment of a short execution. Either the stop or the execution wins, and in both cases the task has
+/// one end.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn stop_races_the_end() {
     let executor = three_events();

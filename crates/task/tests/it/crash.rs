@@ -12,8 +12,8 @@ use crate::support::{
     ScriptedExecutor, ended, endless, follow_up, manager_over, request, root, three_events, writes,
 };
 
-/// Runs a future in a separate runtime, and drops the runtime with all remaining work. In the log this looks like a
-/// crash.
+/// Runs a future in a separate runtime. Then drops the runtime with all remaining work. The resulting log looks like
+/// the log of a crashed process.
 fn crash_after<T>(life: impl Future<Output = T>) -> T {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
@@ -29,7 +29,7 @@ fn one_slot() -> TaskOptions {
     }
 }
 
-/// Tasks of a process that crashed: one was running, and one was waiting for its slot.
+/// Tasks of a process that has crashed: one task was running, and the other was waiting for a slot.
 fn crashed(log: &Arc<dyn Log>) -> [TaskId; 2] {
     let log = Arc::clone(log);
     crash_after(async move {
@@ -37,7 +37,7 @@ fn crashed(log: &Arc<dyn Log>) -> [TaskId; 2] {
         let manager = manager_over(log, TaskParts::of(executor.clone()), one_slot()).await;
         let mut first = manager.execute(request("m1")).await.expect("it works");
         executor.started().await;
-        // The snapshot and `working`: both are durable.
+        // After the snapshot and `working`, both records are durable.
         first
             .subscription
             .next()
@@ -76,7 +76,7 @@ fn interrupted_task_ends_and_waiting_task_runs() {
                 assert_eq!(cause.detail.as_deref(), Some("crash"));
             }
         }
-        // A repeated message from before the crash starts nothing.
+        // The message was accepted before the crash, so a repetition starts nothing.
         assert!(manager.execute(request("m1")).await.unwrap().is_repeated);
     });
 }

@@ -1,4 +1,4 @@
-//! A crash at every append: for each possible log, the next manager ends every task once.
+//! A crash after every append. For each possible log, the next manager must end every task exactly once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,7 +16,8 @@ use crate::support::{
 };
 use futures::FutureExt as _;
 
-/// Executor of two executions: first a question, then work until the task is stopped or complete.
+/// Executor for two executions. The first execution asks a question. The second one works until the task is stopped or
+/// complete.
 fn two_executions() -> ScriptedExecutor {
     ScriptedExecutor::new(|cx| async move {
         let says = |id: &str| TaskMessage::text(id, MessageSender::Agent, "so far");
@@ -38,7 +39,7 @@ fn two_executions() -> ScriptedExecutor {
             if cx.events.write(event).await.is_err() {
                 break;
             }
-            // The pause gives each event a separate append.
+            // Because of the pause, each event needs a separate append.
             tokio::time::sleep(Duration::from_millis(5)).await;
         }
         Ok(ExecutorReturn::Finished)
@@ -75,7 +76,7 @@ async fn whole_lives() -> Vec<(TaskId, Vec<RecordBytes>)> {
     lives
 }
 
-/// The log of a process that crashed after this number of records of the task.
+/// The log of a process that has crashed after it wrote these records of the task.
 async fn log_after(id: &TaskId, records: &[RecordBytes]) -> Arc<MemoryLog> {
     let log = Arc::new(MemoryLog::new());
     let stream = StreamName::new(format!("task/{id}"));
@@ -96,7 +97,7 @@ pub(crate) async fn fold(log: &dyn Log, id: &TaskId) -> (Arc<Task>, usize, usize
         let mut json: serde_json::Value = serde_json::from_slice(&bytes).expect("it works");
         drop(json.as_object_mut().expect("it works").remove("v"));
         let record: TaskRecord = serde_json::from_value(json).expect("it works");
-        // An execution that takes another one over shares one end with it.
+        // If an execution takes another one over, the two have one end together.
         let is_new = !task
             .as_ref()
             .is_some_and(|task: &Arc<Task>| task.is_executing);
@@ -108,7 +109,7 @@ pub(crate) async fn fold(log: &dyn Log, id: &TaskId) -> (Arc<Task>, usize, usize
     (task.expect("a task"), starts, ends)
 }
 
-/// Waits until the task is at rest or has ended, and then ends it.
+/// Waits until the task is at rest or has ended. If it is at rest, ends it.
 async fn settle(manager: &TaskManager, executor: &ScriptedExecutor, id: &TaskId) {
     wait_until("it rests", || {
         let page = manager
@@ -141,7 +142,7 @@ async fn every_prefix_of_a_log_is_ended_once() {
                 let parts = TaskParts::of(executor.clone());
                 let options = TaskOptions::default();
                 let manager = manager_over(log.clone(), parts, options).await;
-                // A subscriber follows from the beginning of the log, across the crash.
+                // The subscriber starts before the first record, and reads through the crash.
                 let mut follower = manager.subscribe(&id, Some(Version(0))).await.unwrap();
                 settle(&manager, &executor, &id).await;
                 let (task, starts, ends) = fold(&*log, &id).await;
@@ -150,7 +151,8 @@ async fn every_prefix_of_a_log_is_ended_once() {
                 assert_eq!(starts, ends, "{what}");
                 assert_eq!(executor.live(), 0, "{what}");
                 assert_eq!(manager.get(&id).await.unwrap(), task, "{what}");
-                // The subscriber gets each record once: its stream stops after the end of each execution.
+                // The subscriber gets each record once. Its subscription ends after each execution, so it subscribes
+                // again.
                 let mut last = Version(0);
                 while !rest(&mut follower).await.is_empty() {
                     assert!(follower.cursor() > last, "{what}");
@@ -165,7 +167,7 @@ async fn every_prefix_of_a_log_is_ended_once() {
     }
 }
 
-/// The process crashes repeatedly while it recovers from a crash.
+/// The process crashes again and again while it recovers from a crash.
 #[tokio::test(start_paused = true)]
 async fn crashes_during_recovery_end_the_task_once() {
     for (id, records) in whole_lives().await {
@@ -173,7 +175,7 @@ async fn crashes_during_recovery_end_the_task_once() {
             let log = log_after(&id, records.get(..cut).expect("a prefix")).await;
             for pause_ms in [0, 1, 6, 11] {
                 let (log, id) = (log.clone(), id.clone());
-                // Each process run has a separate runtime. Dropping the runtime ends all of its work.
+                // Each run of the process has a separate runtime. When the runtime is dropped, all of its work ends.
                 let life = move || {
                     let runtime = tokio::runtime::Builder::new_current_thread()
                         .enable_all()

@@ -1,4 +1,4 @@
-//! Executions from a message to an end.
+//! Executions, each from its message to its end.
 
 use futures::FutureExt as _;
 use std::collections::HashSet;
@@ -34,7 +34,7 @@ async fn execution_runs_from_message_to_end() {
     assert_eq!(task.status.state, TaskState::Completed);
     assert_eq!(task.artifacts[0].as_ref(), &Artifact::text("answer", "42"));
     assert_eq!(task.ending.cause, None);
-    // created, working, artifact, completed
+    // The four records: created, working, artifact, completed.
     assert_eq!(task.generation, 4);
     assert_eq!(executor.live(), 0);
 }
@@ -55,7 +55,7 @@ async fn every_subscriber_gets_every_event() {
     let accepted = manager.execute(request("m1")).await.unwrap();
     let mut readers = Vec::new();
     for _ in 0..20 {
-        // From the acceptance on, a reader misses no record, however late it begins.
+        // A subscriber that starts at the acceptance misses no record, even if it reads late.
         let from = Some(accepted.subscription.cursor());
         readers.push(manager.subscribe(&accepted.task_id, from).await.unwrap());
     }
@@ -100,7 +100,7 @@ async fn message_continues_a_task_that_waits_for_input() {
         rest(&mut first.subscription).await,
         ["snapshot submitted", "input_required"]
     );
-    // Immediately after the end of the first execution: a message waits for an execution that is just ending.
+    // The first execution has just written its end and may still run, so the message may have to wait for its release.
     let mut second = manager
         .execute(follow_up("m2", &first.task_id))
         .await
@@ -141,7 +141,7 @@ async fn message_of_another_context_is_refused() {
     ended(&manager, &mut accepted).await;
     let mut wrong = follow_up("m2", &accepted.task_id);
     wrong.context_id = Some("another".into());
-    // The message waits for an execution that is just ending; then the context decides.
+    // The message waits until the first execution has ended. After that, it is refused because of its context.
     let refused = manager.execute(wrong).await;
     assert!(matches!(
         refused.unwrap_err(),
@@ -164,7 +164,7 @@ async fn context_belongs_to_the_owner_of_its_first_task() {
     let manager = open().await;
     let first = manager.execute(in_context("m1", "alice"));
     let refused = manager.execute(in_context("m2", "bob"));
-    // The owner is known even before the first record of the context is durable.
+    // The owner of the context is known even before the first record of the context is durable.
     let (first, refused) = tokio::join!(first, refused);
     assert!(matches!(
         refused.unwrap_err(),
@@ -213,13 +213,13 @@ async fn repeated_message_starts_nothing_new() {
         .await
         .unwrap();
     assert_eq!(page.total, 1);
-    // Message ids are separate for each owner.
+    // Each owner has separate message ids.
     let mut other = request("m1");
     other.owner = "bob".into();
     assert!(!manager.execute(other).await.unwrap().is_repeated);
 }
 
-/// Found by fuzzing: the subscription of a repeated message waited for the next execution of the task.
+/// Found by fuzzing: the subscription of a repeated message waited for another execution of the task.
 #[tokio::test(start_paused = true)]
 async fn repeated_message_of_a_task_that_waits_for_its_client_ends() {
     let executor = writes(TaskEvent::state(TaskState::InputRequired));
@@ -258,7 +258,7 @@ async fn reply_without_a_task_is_in_no_list() {
             .total,
         0
     );
-    // A second reader of the same message still gets the answer.
+    // A second subscriber of the message still gets the answer.
     let mut again = manager.execute(request("m1")).await.unwrap();
     let item = again.subscription.next().await.unwrap().unwrap();
     let allstop_task::SubscriptionItem::Snapshot(_, task) = item else {
@@ -274,7 +274,8 @@ async fn client_that_goes_away_stops_nothing() {
     {
         let sending = manager.execute(request("m1"));
         let mut sending = std::pin::pin!(sending);
-        // Polled once and dropped: the request is decided, and its caller has disconnected.
+        // The request is polled once and then dropped: the manager has decided about it, and its caller has
+        // disconnected.
         assert!(futures::poll!(&mut sending).is_pending());
     }
     let mut again = manager.execute(request("m1")).await.unwrap();
@@ -323,7 +324,7 @@ async fn list_has_pages_and_filters() {
     assert_eq!(manager.list(&filter, None, 3).await.unwrap().total, 0);
 }
 
-/// Long lists are scanned in steps. Pages and totals equal those of a single scan.
+/// Long lists are scanned in several steps. Their pages and totals must be equal to the results of a single scan.
 #[tokio::test(start_paused = true)]
 async fn long_list_is_complete() {
     const TASKS: usize = 1_100;

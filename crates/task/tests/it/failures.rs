@@ -1,4 +1,4 @@
-//! Failures of executors, processors, factories, clean-ups and the store. Each leads to one defined record.
+//! Failures of executors, processors, factories, clean-ups and the store. Each failure results in one defined record.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -24,7 +24,7 @@ use crate::support::{
     start, three_events, user, wait_until, writes,
 };
 
-/// Runs one task to its end, and returns it with the executor's error.
+/// Runs one task until it has failed. Returns the task with the error of its executor.
 async fn failed(executor: &ScriptedExecutor, options: TaskOptions) -> Arc<Task> {
     let manager = manager(TaskParts::of(executor.clone()), options).await;
     let mut accepted = manager.execute(request("m1")).await.expect("it works");
@@ -67,7 +67,7 @@ async fn panic_of_the_executor_fails_the_task_and_is_reported() {
     assert_eq!(*panics.lock(), ["executor: division by zero"]);
 }
 
-/// The closure that creates the future panics before there is a future.
+/// The executor panics in `execute`, before it returns a future.
 #[tokio::test(start_paused = true)]
 async fn panic_before_the_first_poll_fails_the_task() {
     struct Panicking;
@@ -85,7 +85,7 @@ async fn panic_before_the_first_poll_fails_the_task() {
     assert_eq!(error_of(&task), "the executor panicked");
 }
 
-/// G2: the executor returns without an event that ends the task.
+/// G2: the executor returns and has written no event that ends the task.
 #[tokio::test(start_paused = true)]
 async fn g2_executor_that_returns_early_fails_the_task() {
     let executor = writes(TaskEvent::state(TaskState::Working));
@@ -144,7 +144,7 @@ async fn silent_executor_is_stopped_for_inactivity() {
         inactivity_max: Some(Duration::from_secs(5)),
         ..TaskOptions::default()
     };
-    // A deaf executor still ends within grace and force.
+    // An executor that ignores the stop still ends within the grace and the time for force.
     let executor = endless(true);
     let began = Instant::now();
     let task = failed(&executor, options).await;
@@ -209,7 +209,7 @@ async fn deadline_of_an_execution_ends_it() {
     assert!(task.ending.receipt.as_ref().unwrap().cancel_observed());
 }
 
-/// Processor of a closure.
+/// Processor that calls a closure.
 struct ScriptedProcessor<D, E> {
     decide: D,
     on_error: E,
@@ -297,7 +297,7 @@ async fn processor_changes_drops_and_ends() {
         ["snapshot submitted", "artifact redacted", "ended completed"]
     );
 
-    // A replaced event ends an execution while its executor continues to work.
+    // The processor replaces an event with a final event. The executor still works when this event ends the execution.
     let executor = endless(true);
     let parts = processing(&executor, |_| {
         decided(ProcessorDecision::Replace(TaskEvent::state(
@@ -392,7 +392,7 @@ async fn g10_failing_clean_up_leaves_the_result_and_the_manager() {
         let manager = manager(parts, TaskOptions::default()).await;
         let mut first = manager.execute(request("m1")).await.unwrap();
         let task = ended(&manager, &mut first).await;
-        // A message waits for the clean-up, and is accepted after it.
+        // The message waits for the clean-up, and is then accepted.
         let mut second = manager.execute(follow_up("m2", &task.id)).await.unwrap();
         ended(&manager, &mut second).await;
         let _outcome = manager.cancel(&task.id, user()).await.unwrap();
@@ -425,7 +425,7 @@ async fn store_that_refuses_the_first_record_refuses_the_message() {
         0
     );
     log.heal();
-    // The refused message counts as new.
+    // The refused message is not remembered, so it counts as a new message.
     let mut accepted = manager.execute(request("m1")).await.unwrap();
     assert!(!accepted.is_repeated);
     assert_eq!(
@@ -456,7 +456,7 @@ async fn store_that_refuses_an_event_fails_the_task() {
     wait_until("the executor is gone", || executor.live() == 0).await;
 }
 
-/// G4: the write of the end fails for a while. The task does not stay `working` forever.
+/// G4: the write of the end fails for a while. The task must not stay `working` forever.
 #[tokio::test(start_paused = true)]
 async fn g4_end_is_written_when_the_store_is_back() {
     for fault in [LogFault::Refuse, LogFault::LoseAnswer] {
@@ -478,8 +478,8 @@ async fn g4_end_is_written_when_the_store_is_back() {
     }
 }
 
-/// An executor that returns the data of its client. A record with deeper nesting than the parser's limit would make the
-/// whole store unreadable for the next opening.
+/// The executor returns data of its client. If a record were nested more deeply than the parser allows, the next
+/// manager could not open the store.
 #[tokio::test(start_paused = true)]
 async fn event_that_could_not_be_read_again_fails_the_task() {
     for (levels, state) in [(100, TaskState::Completed), (101, TaskState::Failed)] {
@@ -499,7 +499,7 @@ async fn event_that_could_not_be_read_again_fails_the_task() {
         let mut accepted = manager.execute(request("m1")).await.unwrap();
         let task = ended(&manager, &mut accepted).await;
         assert_eq!(task.status.state, state, "{levels} levels");
-        // Another process opens a copy of the store.
+        // A second manager opens a copy of the store, as another process would.
         let (copy, stream) = (
             MemoryLog::new(),
             StreamName::new(format!("task/{}", task.id)),

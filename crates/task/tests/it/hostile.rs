@@ -1,4 +1,4 @@
-//! Parts that hang, panic or write forever. A stop still answers in time, and the task ends.
+//! Parts that hang, panic or write forever. A stop must still be answered in time, and the task must end.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -22,7 +22,7 @@ use crate::support::{
     request, rest, start, user, wait_until, writes,
 };
 
-/// Grace and force of the tests' scopes, with a little room for the scheduler.
+/// The grace and the time for force of the tests' scopes, with a small reserve for the scheduler.
 const STOP_MAX: Duration = Duration::from_millis(3_100);
 
 /// Canceler that never returns.
@@ -38,7 +38,7 @@ impl Canceler for HangingCanceler {
     }
 }
 
-/// Processor that needs this time for an event.
+/// Processor that takes this time for each event.
 struct SlowProcessor(Duration);
 
 impl Processor for SlowProcessor {
@@ -52,7 +52,7 @@ impl Processor for SlowProcessor {
     }
 }
 
-/// Factory that hangs after a number of successful calls.
+/// Factory that hangs after this number of successful calls.
 struct HangingFactory {
     parts: TaskParts,
     calls_left: AtomicUsize,
@@ -117,7 +117,7 @@ async fn hanging_canceler_refuses_a_stop_at_rest_in_time() {
     let refused = manager.cancel(&accepted.task_id, user()).await.unwrap_err();
     assert!(matches!(refused, CancelError::Refused(_)), "{refused}");
     assert!(began.elapsed() <= STOP_MAX, "{:?}", began.elapsed());
-    // The task is unchanged.
+    // The task has not changed.
     let mut again = manager
         .execute(follow_up("m2", &accepted.task_id))
         .await
@@ -137,7 +137,7 @@ async fn hanging_factory_does_not_delay_a_stop() {
     assert_eq!(outcome.task.status.state, TaskState::Canceled);
     assert!(outcome.receipt.quiet(), "{:?}", outcome.receipt);
 
-    // A task at rest.
+    // Now a task at rest.
     let executor = writes(TaskEvent::state(TaskState::InputRequired));
     let manager = manager_with(HangingFactory::after(1, TaskParts::of(executor))).await;
     let mut accepted = manager.execute(request("m1")).await.unwrap();
@@ -178,8 +178,8 @@ async fn slow_processor_does_not_delay_a_stop() {
     }
 }
 
-/// An executor that leaks its event writer to a scope that no stop covers. The leaked writer writes as fast as
-/// possible.
+/// The executor passes a clone of its event writer to a scope that no stop covers. There, the clone is used to write as
+/// fast as possible.
 fn leaking(end: ExecutorReturn, after: Duration) -> ScriptedExecutor {
     ScriptedExecutor::new(move |cx| async move {
         let events = cx.events.clone();
@@ -228,7 +228,7 @@ async fn endless_writer_does_not_keep_an_execution() {
     }
 }
 
-/// The executor drops its event writer at once and continues to work. Its canceler is called nevertheless.
+/// The executor drops its event writer immediately and continues to work. The canceler must be called nevertheless.
 #[tokio::test(start_paused = true)]
 async fn canceler_is_called_though_no_writer_is_left() {
     let executor = ScriptedExecutor::new(|cx| async move {
@@ -249,7 +249,8 @@ async fn canceler_is_called_though_no_writer_is_left() {
     assert_eq!(calls.load(Ordering::SeqCst), 1);
 }
 
-/// Events after the executor's own end are not stored, whether or not the execution is stopped.
+/// The executor writes its end and then more events. These events are not stored, even if the execution is being
+/// stopped.
 #[tokio::test(start_paused = true)]
 async fn events_after_the_end_are_dropped_during_a_stop() {
     let executor = ScriptedExecutor::new(|cx| async move {
@@ -291,7 +292,7 @@ async fn hanging_clean_up_does_not_delay_a_stop_or_a_shutdown() {
     rest(&mut accepted.subscription).await;
     let began = Instant::now();
     let outcome = first.cancel(&accepted.task_id, user()).await.unwrap();
-    // The stop is decided twice: once on the execution that is just ending, once on the task at rest.
+    // The stop may be decided twice: first for the execution that is about to end, and then for the task at rest.
     assert!(began.elapsed() <= 2 * STOP_MAX, "{:?}", began.elapsed());
     assert_eq!(outcome.task.status.state, TaskState::Canceled);
 
@@ -302,7 +303,8 @@ async fn hanging_clean_up_does_not_delay_a_stop_or_a_shutdown() {
     assert_eq!(report.not_stored, 0, "the end was durable before");
 }
 
-/// Parts whose drop panics. They are dropped with the execution, and the task is free for the next execution.
+/// Parts that panic when they are dropped. They are dropped with the execution, and afterwards the next execution can
+/// start.
 #[tokio::test(start_paused = true)]
 async fn parts_that_panic_in_their_drop_leave_the_task_free() {
     struct Bomb;
@@ -342,7 +344,7 @@ async fn parts_that_panic_in_their_drop_leave_the_task_free() {
     let _outcome = manager.cancel(&accepted.task_id, user()).await.unwrap();
 }
 
-/// The clock and other code of the embedding program may call the manager.
+/// The clock and other code of the embedding program may call the manager without a deadlock.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn clock_may_read_the_manager() {
     let slot = Arc::new(OnceLock::<TaskManager>::new());
@@ -363,7 +365,7 @@ async fn clock_may_read_the_manager() {
     ended(&manager, &mut accepted).await;
 }
 
-/// An executor that stops its own task and waits for the receipt, and an executor that sends a message to its own task.
+/// Two executors: one stops its own task and waits for the receipt, and one sends a message to its own task.
 #[tokio::test(start_paused = true)]
 async fn executor_may_stop_its_own_task() {
     let slot = Arc::new(OnceLock::<TaskManager>::new());
@@ -403,7 +405,7 @@ async fn event_queue_of_no_length_still_works() {
     assert_eq!(task.status.state, TaskState::Completed);
 }
 
-/// The control runtime ends without a shutdown. Callers that wait on another runtime get an answer.
+/// The runtime of the manager ends without a shutdown. Callers that wait on another runtime still get an answer.
 #[test]
 fn end_of_the_control_runtime_wakes_all_waiters() {
     let runtime = || {
@@ -446,7 +448,7 @@ fn end_of_the_control_runtime_wakes_all_waiters() {
     });
 }
 
-/// A resumed execution answers the message of the client, not a message of the executor.
+/// A resumed execution answers the message of the client, even if a message of the executor follows it.
 #[test]
 fn resumed_execution_answers_the_message_of_the_client() {
     use allstop_task::model::MessageSender;
@@ -494,7 +496,7 @@ fn resumed_execution_answers_the_message_of_the_client() {
         let manager = store.manager(parts, TaskOptions::default()).await;
         wait_until("it ran", || executor.live() == 0 && !seen.lock().is_empty()).await;
         assert_eq!(*seen.lock(), "m1");
-        // A message of the client may have the same id as a message of an executor.
+        // A client may choose an id that a message of the executor already has.
         let sent = manager.execute(request("s1")).await.unwrap();
         assert!(!sent.is_repeated);
         assert_ne!(sent.task_id, id);

@@ -1,4 +1,4 @@
-//! Limits of executions, and the shutdown.
+//! Limits for executions, and the shutdown of a manager.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ async fn queued_task_starts_when_a_slot_is_free() {
     let waiting = manager.get(&second.task_id).await.unwrap();
     assert_eq!(waiting.status.state, TaskState::Submitted);
     assert_eq!(executor.live(), 1);
-    // A waiting task can be stopped. Its position in the queue is then free.
+    // A waiting task can be stopped. Afterwards its position in the queue is free.
     let outcome = manager.cancel(&second.task_id, user()).await.unwrap();
     assert_eq!(outcome.task.status.state, TaskState::Canceled);
     assert!(outcome.receipt.quiet());
@@ -50,7 +50,7 @@ async fn task_at_rest_holds_no_slot() {
             .await
             .unwrap();
         ended(&manager, &mut accepted).await;
-        // The slot is released shortly after the event.
+        // The slot is released a short time after the event.
         wait_until("it rests", || executor.live() == 0).await;
         tokio::task::yield_now().await;
     }
@@ -86,7 +86,7 @@ async fn shutdown_stops_everything_in_time() {
                 task.ending.cause.as_ref().unwrap().kind,
                 CauseKind::Shutdown
             );
-            // A stop of a stopped task returns its receipt; nothing new is written.
+            // If the task is already stopped, a second stop returns the receipt of the first one, and writes nothing.
             let again = manager.cancel(&task.id, user()).await;
             assert!(!matches!(again, Err(CancelError::Store(_))));
         }

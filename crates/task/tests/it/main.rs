@@ -1,4 +1,4 @@
-//! Tests of tasks through their manager, from the side of clients and executors.
+//! Tests of tasks through the manager, from the point of view of clients and executors.
 
 mod blocking;
 mod cancel;

@@ -1,4 +1,4 @@
-//! Managers that own their store alone.
+//! Managers that own their stores alone.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use allstop_task::{TaskManager, TaskOptions, TaskPartsFactory};
 
 use crate::support::root;
 
-/// Store of the managers' tasks.
+/// Store for the tasks of a manager.
 pub(crate) struct TestStore {
     log: Arc<dyn Log>,
 }

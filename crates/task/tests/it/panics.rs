@@ -1,4 +1,4 @@
-//! A store or an executor that panics: every task ends, and every stop answers.
+//! A store or an executor that panics. Every task must end, and every stop must get an answer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -19,7 +19,7 @@ use crate::support::{
     ScriptedExecutor, ended, endless, manager_over, request, start, user, writes,
 };
 
-/// A log that panics at its next appends and reads, as often as the counters allow.
+/// A log whose next appends and reads panic. The counters contain the numbers of panics.
 #[derive(Debug)]
 struct PanickingLog {
     inner: MemoryLog,
@@ -109,7 +109,7 @@ async fn panic_of_the_store_leaves_no_task() {
         let task = ended(&manager, &mut accepted).await;
         assert!(task.has_ended(), "{}", task.status.state);
 
-        // A task at rest, with a read that panics.
+        // A task at rest. The read of this task panics.
         let executor = writes(TaskEvent::state(TaskState::InputRequired));
         let parts = TaskParts::of(executor.clone());
         let log = Arc::new(PanickingLog {
@@ -131,7 +131,7 @@ async fn panic_of_the_store_leaves_no_task() {
     }
 }
 
-/// An executor whose `can_resume` panics cannot resume: the task ends at once.
+/// If `can_resume` panics, the execution cannot be resumed, and the task ends immediately.
 #[tokio::test(start_paused = true)]
 async fn panicking_can_resume_ends_the_task() {
     struct Panicking(ScriptedExecutor);

@@ -1,7 +1,8 @@
-//! A seeded random driver that combines executors, stops, messages, store faults and disconnecting clients.
+//! A random test with a seed. It combines executors, stops, messages, failures of the store, and clients that
+//! disconnect.
 //!
-//! `ALLSTOP_TASK_SEED` repeats a run; the message of a failure contains the seed. Threads determine the order of
-//! events, so a repetition reproduces a failure often, but not always.
+//! `ALLSTOP_TASK_SEED` repeats a run; the message of a failed run contains the seed. The order of events also depends
+//! on the threads. So a repetition often shows the failure again, but not always.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -27,13 +28,14 @@ use tokio::time::{sleep, timeout};
 
 use crate::support::{ExecutorResult, ScriptedExecutor, request, user};
 
-/// Minimum time of a run: a few seconds, so that every run of the tests can include it.
+/// Minimum duration of a run. It is only a few seconds, so that the run can be part of every test run.
 const RUN_MIN: Duration = Duration::from_secs(4);
 /// Number of clients in a round.
 const CLIENTS: u64 = 24;
 /// Grace of the tests' scopes.
 const GRACE: Duration = Duration::from_millis(40);
-/// Grace, force and the write of the end, with a reserve for a shared machine. A longer wait counts as a hang.
+/// The grace, the time for force and the write of the end, with a reserve for a busy machine. If an answer takes
+/// longer, it counts as a hang.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
 
 /// Random numbers from a seed.
@@ -45,7 +47,7 @@ impl Dice {
         Self(Arc::new(AtomicU64::new(seed)))
     }
 
-    /// Returns a number below `sides`.
+    /// Returns a random number from 0 to `sides` - 1.
     fn roll(&self, sides: u64) -> u64 {
         // SplitMix64.
         let mut z = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);
@@ -63,10 +65,10 @@ impl Dice {
     }
 }
 
-/// Number of live executors, by task.
+/// Number of running executors for each task.
 type LiveByTask = Arc<Mutex<HashMap<TaskId, usize>>>;
 
-/// A live executor of a task.
+/// A running executor of a task.
 struct Live(LiveByTask, TaskId);
 
 impl Live {
@@ -112,21 +114,21 @@ async fn random_executor(dice: Dice, cx: ExecutionCx) -> ExecutorResult {
         }
         7 => return Err(ExecutorError::new("no such city")),
         8 => panic!("an executor of the test panics"),
-        // A deaf executor.
+        // An executor that ignores stops.
         9 => std::future::pending().await,
         10 => {
             cx.scope.stopped_at("waiting").await;
             dice.pause().await;
             write(&cx, TaskEvent::state(TaskState::Completed)).await;
         }
-        // The executor writes after its end, and lingers.
+        // The executor writes another event after its end, and returns later.
         11 => {
             write(&cx, TaskEvent::state(TaskState::InputRequired)).await;
             write(&cx, TaskEvent::state(TaskState::Completed)).await;
             cx.events.closed().await;
             dice.pause().await;
         }
-        // A helper continues to write after the executor returns.
+        // A helper continues to write events after the executor has returned.
         12 => {
             let (events, heirs) = (cx.events.clone(), dice.clone());
             let spec = WorkSpec::new(ItemKind::Future, "heir");
@@ -234,7 +236,7 @@ fn options(dice: &Dice) -> TaskOptions {
     }
 }
 
-/// One client: sends, repeats, stops, follows, and sometimes disconnects.
+/// One client. It sends, repeats and stops tasks, follows their events, and sometimes disconnects.
 async fn client(
     dice: Dice,
     manager: TaskManager,
@@ -303,7 +305,7 @@ async fn client(
     }
 }
 
-/// Disturbs the store while the clients work, and heals it.
+/// Causes failures of the store while the clients work, and then ends all failures.
 async fn disturb(dice: Dice, log: Arc<FaultyLog>) {
     let types = [
         "task_created",
@@ -329,7 +331,7 @@ async fn disturb(dice: Dice, log: Arc<FaultyLog>) {
     log.release().await;
 }
 
-/// Checks that the records of a task are legal, that each execution has one end, and that no execution is open.
+/// Checks three properties of a task: its records are legal, each execution has one end, and no execution is open.
 async fn check_stream(log: &dyn Log, id: &str) {
     let stream = StreamName::new(id);
     let records = log
@@ -399,9 +401,10 @@ async fn round(seed: u64) {
             .await
             .unwrap_or_else(|lost| panic!("a client: {lost}; seed {seed}"));
     }
-    // Releases an append that a fault still held when the faults ended.
+    // If a fault still delays an append, it is released now.
     log.release().await;
-    // Stops everything, one by one or by the shutdown. A message whose write was in doubt may arrive only now.
+    // Stops all tasks, one by one or through the shutdown. If the outcome of a message's write was unknown, the message
+    // may become durable only now.
     if dice.roll(2) == 0 {
         stop_all(&manager, seed).await;
         check_slots(&manager, running_max, seed).await;
@@ -447,7 +450,7 @@ async fn stop_all(manager: &TaskManager, seed: u64) {
             match stopped {
                 Ok(outcome) => assert!(outcome.receipt.quiet(), "{:?}", outcome.receipt),
                 Err(CancelError::AlreadyEnded(_) | CancelError::Refused(_)) => {}
-                // The write was in doubt, and is repeated shortly.
+                // The outcome of the write was unknown. The manager repeats the write soon.
                 Err(CancelError::Store(_)) => sleep(Duration::from_millis(20)).await,
                 Err(other) => panic!("{other}; seed {seed}"),
             }
@@ -455,7 +458,7 @@ async fn stop_all(manager: &TaskManager, seed: u64) {
     }
 }
 
-/// Checks that every slot is free again: as many new tasks run at once as at the beginning.
+/// Checks that every slot is free again: the maximum number of new tasks can run at the same time, as at the beginning.
 async fn check_slots(manager: &TaskManager, running_max: Option<usize>, seed: u64) {
     let mut started = Vec::new();
     for number in 0..running_max.unwrap_or(0) {
@@ -465,7 +468,7 @@ async fn check_slots(manager: &TaskManager, running_max: Option<usize>, seed: u6
         };
         let began = Instant::now();
         let accepted = loop {
-            // A slot is released shortly after the end.
+            // A slot is released a short time after the end of its execution.
             match manager.execute(sent.clone()).await {
                 Ok(accepted) => break accepted,
                 Err(error) => assert!(began.elapsed() < ANSWER_MAX, "{error}; seed {seed}"),
@@ -486,7 +489,8 @@ async fn check_slots(manager: &TaskManager, running_max: Option<usize>, seed: u6
     stop_all(manager, seed).await;
 }
 
-/// Stops tasks of the round whose message became durable only now. They would occupy the slots forever.
+/// Stops tasks of this round whose messages became durable only now. If they were not stopped, they would occupy their
+/// slots forever.
 async fn stop_late(manager: &TaskManager) {
     let page = manager
         .list(&ListFilter::default(), None, 10_000)
@@ -495,7 +499,7 @@ async fn stop_late(manager: &TaskManager) {
     let is_late = |task: &&TaskSummary| !task.has_ended() && !task.owner.starts_with("checker");
     let late = page.tasks.iter().filter(is_late);
     let stops = late.map(|task| manager.cancel(&task.id, user()));
-    // A failed stop is repeated in the next round, or the task still occupies the slot.
+    // If a stop fails and the task still occupies its slot, the next round repeats the stop.
     drop(futures::future::join_all(stops).await);
 }
 

@@ -1,5 +1,5 @@
-//! Requests that a manager refuses if it owns its store alone. A node of a cluster does not refuse them: there tasks
-//! wait, and a node may not know of a stop yet.
+//! Requests that a manager refuses if it owns its store alone. A node of a cluster does not refuse them, for two
+//! reasons: tasks wait in a cluster, and a node may not know of a stop yet.
 
 use allstop_task::{ExecuteError, TaskOptions, TaskParts, TaskRequest, WhenFull};
 
@@ -34,12 +34,12 @@ async fn limits_refuse_and_are_given_back() {
     assert!(matches!(refused, ExecuteError::Full("too many tasks run")));
     let _outcome = manager.cancel(&first.task_id, user()).await.unwrap();
     wait_until("the slot is free", || executor.live() == 1).await;
-    // The refused message left no trace, so its id is free.
+    // The refused message is not stored, so its id can be used again.
     let again = manager.execute(of_owner("alice", "m2")).await.unwrap();
     assert!(!again.is_repeated);
 }
 
-/// In a cluster the refusal may report a running execution instead.
+/// In a cluster, the refusal may instead report that an execution runs.
 #[tokio::test(start_paused = true)]
 async fn message_during_a_stop_is_refused() {
     let executor = endless(true);

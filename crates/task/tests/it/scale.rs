@@ -1,4 +1,4 @@
-//! Many tasks: their memory is freed after their end, and the next task takes no longer.
+//! Many tasks. Their memory is freed after they have ended, and a new task does not take longer than the first ones.
 
 mod alone {
     use futures::FutureExt as _;
@@ -19,7 +19,7 @@ mod alone {
 
     type Seen = Arc<Mutex<Vec<Weak<Artifact>>>>;
 
-    /// Executor of one artifact. `seen` keeps a weak reference to the artifact.
+    /// Executor that writes one artifact. `seen` keeps a weak reference to the artifact.
     fn remembered(seen: &Seen) -> ScriptedExecutor {
         let seen = Arc::clone(seen);
         ScriptedExecutor::new(move |cx| {
@@ -58,7 +58,7 @@ mod alone {
         began.elapsed()
     }
 
-    /// Time of the fastest of several lists with a short page.
+    /// Time to get a short page of a list. The list is read several times, and the fastest time counts.
     fn page_time(manager: &TaskManager, owner: Option<&str>) -> Duration {
         let filter = ListFilter {
             owner: owner.map(Into::into),
@@ -99,7 +99,7 @@ mod alone {
         wait_until("the memory is free", || is_freed(&seen)).await;
     }
 
-    /// All tasks at once with one slot: a queue of ten thousand.
+    /// All tasks are sent at the same time, and there is one slot. So the queue contains ten thousand tasks.
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn ten_thousand_waiting_tasks_run_one_by_one() {
         let seen = Seen::default();

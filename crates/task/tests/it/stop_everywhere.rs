@@ -1,9 +1,10 @@
-//! A stop at every moment of a task: every millisecond of its work, and every turn of the runtime within it.
+//! A stop at every moment of a task: at every millisecond of its work, and at every turn of the runtime within this
+//! millisecond.
 //!
-//! The explorer of the test kit drives agents and sessions: its stop points are in their parts, and its checkers read
-//! their records. A manager has other records, so this test repeats the idea with the manager's records. The run is
-//! deterministic (one thread, paused time). The test repeats the run with the stop one turn later, until the stop comes
-//! after the end.
+//! The explorer of the test kit cannot test a manager: it runs agents and sessions, and its checkers read their
+//! records. This test applies the same idea to the records of a manager. A run is deterministic, because it has one
+//! thread and a paused clock. The test repeats the run, and each time the stop comes one turn later, until the stop
+//! comes after the end.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -25,11 +26,11 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::crash_everywhere::fold;
 use crate::support::{ScriptedExecutor, request, user, wait_until};
 
-/// Longest work in these tests, with the time after its end, in milliseconds.
+/// Duration of the longest work in these tests and of a short time after its end, in milliseconds.
 const TIMES_MS: u64 = 6;
-/// Turns of the runtime at one time: more than any work here needs to become idle.
+/// Number of runtime turns that are tried at each millisecond. No work in these tests needs more turns to become idle.
 const TURNS: usize = 24;
-/// Grace and force of a stop, plus the time of the writes after it.
+/// The grace and the time for force, plus the time of the writes that follow.
 const ANSWER_MAX: Duration = Duration::from_secs(4);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -38,7 +39,7 @@ enum StopKind {
     /// Two cancels at the same time.
     CancelTwice,
     Shutdown,
-    /// A cancel, and a shutdown one turn later.
+    /// A cancel, and one turn later a shutdown.
     CancelThenShutdown,
 }
 
@@ -49,7 +50,8 @@ const STOPS: [StopKind; 4] = [
     StopKind::CancelThenShutdown,
 ];
 
-/// An executor of three events, a millisecond each, with a helper below it. A deaf executor never ends.
+/// An executor that writes three events, one after each millisecond, and starts a helper in its scope. If it is deaf,
+/// it ignores the stop and never ends.
 fn three_steps(is_deaf: bool) -> ScriptedExecutor {
     ScriptedExecutor::new(move |cx| async move {
         let spec = WorkSpec::new(ItemKind::Future, "helper");
@@ -76,7 +78,7 @@ fn three_steps(is_deaf: bool) -> ScriptedExecutor {
     })
 }
 
-/// Log, scope, executor and manager of one run.
+/// The log, the scope, the executor and the manager of one run.
 struct Stage {
     log: Arc<MemoryLog>,
     root: Scope,
@@ -184,7 +186,7 @@ impl Stage {
         }
     }
 
-    /// Checks that no work runs, and that each start has one end. Returns the end.
+    /// Checks that no work runs any more, and that there is one end for each start. Returns the end.
     async fn check_end(self, case: &str) -> (TaskState, Option<CauseKind>) {
         let id = self.id();
         self.shut_down(case).await;
@@ -235,7 +237,7 @@ async fn stop_at_every_moment_has_one_end_and_a_true_receipt() {
             }
         }
     }
-    // The moments are before, during and after the work.
+    // There must be many stops before or during the work, and many after it.
     assert!(
         completed > 100 && stopped > 100,
         "{completed} and {stopped}"
@@ -266,7 +268,7 @@ async fn deadline_at_every_moment_has_one_end() {
     }
 }
 
-/// Canceler of a task at rest.
+/// Canceler for a task at rest.
 #[derive(Debug, Clone, Copy)]
 enum RestCanceler {
     Agrees,
@@ -294,7 +296,7 @@ impl Canceler for RestCanceler {
     }
 }
 
-/// A second stop at every moment of the first stop, for a task that waits for its client.
+/// A second stop comes at every moment of the first stop. The task waits for its client.
 #[tokio::test(start_paused = true)]
 async fn stop_of_a_task_at_rest_is_joined_at_every_moment() {
     use RestCanceler::{Agrees, Hangs, Refuses, WritesTheEnd};

@@ -1,5 +1,5 @@
-//! A store that refuses, stalls, loses its answer, or has a second writer. No task stays `working`, no execution starts
-//! twice, and every stop answers.
+//! A store that refuses or delays writes, loses answers, or has a second writer. No task may stay `working`, no
+//! execution may start twice, and every stop must get an answer.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ use crate::support::{
     user, wait_until, writes,
 };
 
-/// Grace, force and the longest wait for the write of an end.
+/// The grace, the time for force, and the longest wait for the write of an end.
 const STOP_AND_WRITE_MAX: Duration = Duration::from_millis(13_200);
 
 fn faulty() -> Arc<FaultyLog> {
@@ -119,7 +119,7 @@ async fn stop_answers_while_the_store_holds_the_end() {
     assert!(began.elapsed() <= Duration::from_millis(1_100));
     assert_eq!(report.not_stored, 1);
     log.release().await;
-    // The late write is the only end.
+    // The late write is the only end in the log.
     let types = types_of(&*log, &accepted.task_id).await;
     assert_eq!(types.iter().filter(|word| *word == "task_ended").count(), 1);
 }
@@ -190,7 +190,7 @@ async fn stop_at_rest_is_written_once_whatever_the_store_refuses() {
         assert_eq!(outcome.task.status.state, TaskState::Canceled);
         assert_eq!(canceler.0.load(Ordering::SeqCst), 1, "{fault:?}");
 
-        // A permanent fault: the stop reports it within the limit.
+        // The failure is permanent, so the stop must report it within the limit.
         let mut second = manager.execute(request("m2")).await.unwrap();
         ended(&manager, &mut second).await;
         log.fail_all(fault);
@@ -234,8 +234,8 @@ async fn refused_follow_up_can_be_sent_again() {
     assert_eq!(ended(&manager, &mut again).await.epoch, 2);
 }
 
-/// The client repeats a message whose answer was lost. The message starts one task with one execution, also after a
-/// crash.
+/// The answer to a message is lost, and the client sends the message again. The message must start only one task and
+/// one execution, even after a crash.
 #[tokio::test(start_paused = true)]
 async fn message_with_a_lost_answer_starts_once() {
     let log = faulty();
@@ -260,7 +260,7 @@ async fn follow_up_with_a_lost_answer_runs_once() {
     let manager = over(&log, TaskParts::of(executor.clone())).await;
     let mut accepted = manager.execute(request("m1")).await.unwrap();
     ended(&manager, &mut accepted).await;
-    // A subscriber keeps the task in memory.
+    // This subscriber keeps the task in memory.
     let _follower = manager.subscribe(&accepted.task_id, None).await.unwrap();
     log.fail_at("message_received", LogFault::LoseAnswer);
     let lost = manager.execute(follow_up("m2", &accepted.task_id)).await;
@@ -300,7 +300,7 @@ async fn queued_task_whose_start_is_not_stored_ends() {
         log.fail_at("execution_started", fault);
         let _outcome = manager.cancel(&first.task_id, user()).await.unwrap();
         tokio::time::sleep(Duration::from_secs(1)).await;
-        // No work of the task runs. Its slot is free at the latest when its end is stored.
+        // No work of the task runs. When its end is stored, its slot is free at the latest.
         if fault == LogFault::Hold {
             let began = Instant::now();
             let stopped = manager.cancel(&second.task_id, user()).await;
@@ -314,7 +314,7 @@ async fn queued_task_whose_start_is_not_stored_ends() {
         log.release().await;
         tokio::time::sleep(Duration::from_secs(5)).await;
         if executor.live() == 1 {
-            // The append succeeded although its answer was lost, so the task runs.
+            // The append was stored although its answer was lost, so the task runs.
             let _outcome = manager.cancel(&second.task_id, user()).await.unwrap();
         }
         let task = ended(&manager, &mut second).await;
@@ -325,7 +325,7 @@ async fn queued_task_whose_start_is_not_stored_ends() {
     }
 }
 
-/// The event and the end are one append, and the store always refuses the event.
+/// One append contains both the event and the end, and the store always refuses the event.
 #[tokio::test(start_paused = true)]
 async fn event_that_is_refused_with_its_end_fails_the_task() {
     let log = faulty();
@@ -338,7 +338,7 @@ async fn event_that_is_refused_with_its_end_fails_the_task() {
     let error = error_of(&task);
     assert!(error.starts_with("an event was not stored"), "{error}");
 
-    // The same fault under a stop: the end keeps the receipt.
+    // The same failure occurs during a stop. The end must still contain the receipt.
     let executor = ScriptedExecutor::new(|cx| async move {
         cx.scope.stopped_at("waiting").await;
         for event in [
@@ -360,7 +360,7 @@ async fn event_that_is_refused_with_its_end_fails_the_task() {
     assert!(error.starts_with("an event was not stored"), "{error}");
 }
 
-/// The executor occupies the slot; the write of its end does not.
+/// A running executor occupies the slot, but the write of its end does not.
 #[tokio::test(start_paused = true)]
 async fn slot_is_free_though_the_end_is_not_stored() {
     let log = faulty();
@@ -389,7 +389,8 @@ impl Canceler for HangingCanceler {
     }
 }
 
-/// A shutdown while an acceptance, a running task, a waiting task and a stop at rest are in progress.
+/// A shutdown during four kinds of work: the acceptance of a message, a running task, a waiting task, and a stop of a
+/// task at rest.
 #[tokio::test(start_paused = true)]
 async fn shutdown_is_in_time_whatever_is_under_way() {
     let log = faulty();
@@ -451,7 +452,7 @@ async fn shutdown_is_in_time_whatever_is_under_way() {
     assert!(accepting.expect("it answers").is_err());
 }
 
-/// Appends without the manager's knowledge.
+/// Appends records to the log, without the manager.
 async fn intrude(log: &dyn Log, id: &allstop_core::TaskId, types: &[&str]) {
     let stream = StreamName::new(format!("task/{id}"));
     let (_, version) = log
@@ -490,7 +491,7 @@ async fn second_writer_stops_the_executor_and_frees_the_task() {
         let id = accepted.task_id.clone();
         intrude(&*log, &id, types).await;
         wait_until("the executor is gone", || executor.live() == 0).await;
-        // A subscriber from before the intrusion receives the records of the other writer.
+        // A subscriber that started before this append receives the records of the other writer.
         let mut words = Vec::new();
         for _ in 0..=types.len() {
             let item = tokio::time::timeout(Duration::from_secs(9), accepted.subscription.next());
@@ -533,7 +534,7 @@ async fn subscription_after_the_last_record_ends() {
     }
 }
 
-/// Interrupted tasks wait for a slot like other tasks, even if the manager refuses new tasks.
+/// Interrupted tasks wait for a slot like other tasks, even if the limit makes the manager refuse new tasks.
 #[tokio::test(start_paused = true)]
 async fn recovery_keeps_the_limits() {
     let options = || TaskOptions {

@@ -1,4 +1,4 @@
-//! Subscribers: stalled, late, repeated, and of tasks at rest.
+//! Subscribers that do not read, that start late or several times, and that subscribe to a task at rest.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::support::{
     ScriptedExecutor, ended, follow_up, manager_of, request, rest, three_events, user, writes,
 };
 
-/// Executor that writes this number of events, then an end.
+/// Executor that writes this number of events, and then an end.
 fn chatty(events: usize) -> ScriptedExecutor {
     ScriptedExecutor::new(move |cx| async move {
         for number in 0..events {
@@ -28,7 +28,7 @@ fn chatty(events: usize) -> ScriptedExecutor {
     })
 }
 
-/// G1: subscribers that never read, and one that reads.
+/// G1: several subscribers never read, and one subscriber reads.
 #[tokio::test(start_paused = true)]
 async fn g1_stalled_subscriber_costs_nobody_anything() {
     let executor = chatty(2_000);
@@ -45,11 +45,11 @@ async fn g1_stalled_subscriber_costs_nobody_anything() {
         .await
         .unwrap();
     assert_eq!(words.last().unwrap(), "ended completed");
-    // Other tasks continue as well.
+    // Other tasks can also continue.
     let mut other = manager.execute(request("m2")).await.unwrap();
     ended(&manager, &mut other).await;
-    // A stalled subscriber that starts to read misses no record: the log contains the records that the window has
-    // dropped.
+    // When a subscriber that was too slow reads again, it misses no record: the log contains the records that the
+    // window no longer contains.
     let late = rest(&mut stalled.swap_remove(0)).await;
     let artifacts = late
         .iter()
@@ -110,14 +110,14 @@ async fn g5_task_at_rest_can_be_followed() {
         .await
         .unwrap();
     assert_eq!(rest(&mut follower).await, ["message", "input_required"]);
-    // A stop also ends the subscription.
+    // A stop also ends this subscription.
     let mut follower = manager.subscribe(&accepted.task_id, None).await.unwrap();
     let _outcome = manager.cancel(&accepted.task_id, user()).await.unwrap();
     let words = rest(&mut follower).await;
     assert_eq!(words.last().unwrap(), "ended canceled");
 }
 
-/// G6: the subscription of an ended task returns the last state, and then ends.
+/// G6: the subscription of an ended task returns the last state and then ends.
 #[tokio::test(start_paused = true)]
 async fn g6_ended_task_gives_its_snapshot_only() {
     let executor = three_events();

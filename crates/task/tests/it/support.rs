@@ -1,4 +1,4 @@
-//! Executors that follow a script, and a manager over a log in memory.
+//! Executors that follow a script, and a manager with a log in memory.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -21,10 +21,10 @@ pub(crate) use crate::opening::TestStore;
 
 pub(crate) type ExecutorResult = Result<ExecutorReturn, ExecutorError>;
 
-/// Longest time of a wait in these tests.
+/// Maximum duration of a wait in these tests.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
-/// Executor of a closure. It counts its live futures, so that a test can check for remaining work.
+/// Executor that calls a closure. It counts its futures that still exist, so that a test can check for remaining work.
 #[derive(Clone)]
 pub(crate) struct ScriptedExecutor {
     run: Arc<dyn Fn(ExecutionCx) -> BoxFuture<'static, ExecutorResult> + Send + Sync>,
@@ -59,7 +59,7 @@ impl ScriptedExecutor {
         self
     }
 
-    /// Number of executors that run now.
+    /// Number of executors that run at present.
     pub(crate) fn live(&self) -> usize {
         self.live.load(Ordering::SeqCst)
     }
@@ -89,7 +89,7 @@ impl Executor for ScriptedExecutor {
     }
 }
 
-/// Executor that works until it is stopped, and ignores the stop if it is deaf.
+/// Executor that works until it is stopped. If `is_deaf` is true, it ignores the stop.
 pub(crate) fn endless(is_deaf: bool) -> ScriptedExecutor {
     ScriptedExecutor::new(move |cx| async move {
         cx.events
@@ -118,7 +118,7 @@ pub(crate) fn three_events() -> ScriptedExecutor {
     })
 }
 
-/// Executor that writes one event and returns.
+/// Executor that writes one event and then returns.
 pub(crate) fn writes(event: TaskEvent) -> ScriptedExecutor {
     ScriptedExecutor::new(move |cx| {
         let event = event.clone();
@@ -178,8 +178,8 @@ pub(crate) async fn start(manager: &TaskManager, executor: &ScriptedExecutor) ->
     accepted
 }
 
-/// Collects all remaining items of a subscription, one word each, without the starts of executions. In a cluster a
-/// worker starts an execution some time after the answer to its request.
+/// Collects all remaining items of a subscription, each as a short text. The starts of executions are left out, because
+/// in a cluster a worker starts an execution some time after the answer to its request.
 pub(crate) async fn rest(subscription: &mut TaskSubscription) -> Vec<String> {
     let mut words = Vec::new();
     while let Some(item) = tokio::time::timeout(SOON, subscription.next())
@@ -211,13 +211,13 @@ fn word_of(record: &Record) -> Option<String> {
     })
 }
 
-/// Returns the task after the end of its execution.
+/// Waits for the end of the execution, and returns the task.
 pub(crate) async fn ended(manager: &TaskManager, accepted: &mut AcceptedTask) -> Arc<Task> {
     rest(&mut accepted.subscription).await;
     manager.get(&accepted.task_id).await.expect("it is stored")
 }
 
-/// Waits until a condition holds, and yields to the runtime between the checks.
+/// Waits until a condition holds. Between two checks, other work of the runtime can continue.
 pub(crate) async fn wait_until(what: &str, condition: impl Fn() -> bool) {
     let waited = tokio::time::timeout(SOON, async {
         while !condition() {

@@ -1,4 +1,4 @@
-//! The tests of a manager that owns its store alone, repeated with the manager of a cluster.
+//! Repeats the tests of a manager that owns its store alone. Here, the manager is a node of a cluster.
 
 #[path = "../it/cancel.rs"]
 mod cancel;

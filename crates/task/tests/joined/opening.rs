@@ -1,4 +1,4 @@
-//! Managers that are the only node of a cluster.
+//! Managers, each of which is the only node of a cluster.
 
 use std::future::{Ready, ready};
 use std::sync::Arc;
@@ -11,13 +11,13 @@ use allstop_task::{
 
 use crate::support::root;
 
-/// More than any of the tests needs.
+/// A number of permits that no test exceeds.
 const CONCURRENCY: usize = 1_000;
 
-/// Short, because tests wait for the end of the lease of a lost node.
+/// The lease is short, because some tests wait until the lease of a lost node expires.
 const LEASE: Duration = Duration::from_secs(5);
 
-/// Store of the managers' tasks.
+/// Store for the tasks of a manager.
 pub(crate) struct TestStore {
     log: Arc<dyn Log>,
     link: Arc<MemoryLink>,

@@ -17,7 +17,8 @@ use crate::support::{
 
 const SHUTDOWN_MAX: Duration = Duration::from_secs(5);
 
-/// Rests at the first run, and works for ten minutes at the second. `most` counts the largest number of parallel runs.
+/// At its first run, the executor asks a question. At its second run, it works for ten minutes. `most` contains the
+/// maximum number of parallel runs.
 fn rests_then_works(most: &Arc<AtomicUsize>) -> ScriptedExecutor {
     let (live, most) = (Arc::new(AtomicUsize::new(0)), Arc::clone(most));
     ScriptedExecutor::new(move |cx: ExecutionCx| {
@@ -38,7 +39,7 @@ fn rests_then_works(most: &Arc<AtomicUsize>) -> ScriptedExecutor {
     })
 }
 
-/// A worker with the options of the command line: as many tasks run as there are permits, and the others wait.
+/// A worker with the options of the command line. The number of permits limits the running tasks; all other tasks wait.
 fn worker_of(cluster: &Cluster, executor: &ScriptedExecutor, places: usize) -> Node {
     let options = TaskOptions {
         running_max: Some(places),
@@ -71,7 +72,7 @@ async fn follow_ups_run_at_workers_with_a_free_permit() {
     sleep(Duration::from_secs(30)).await;
     assert_eq!(of_owner.load(Ordering::SeqCst), 1);
     assert_eq!(of_others.load(Ordering::SeqCst), 9);
-    // A shutdown therefore stops the one task that runs there, and no other task.
+    // Only one task runs on this worker, so a shutdown of the worker stops only this task.
     let report = owner.manager.shutdown(SHUTDOWN_MAX, "test").await;
     assert_eq!(report.receipts.len(), 1);
 }
@@ -109,7 +110,8 @@ async fn worker_without_a_permit_still_stops_tasks() {
     assert_eq!(busy.live(), 1);
 }
 
-/// A task that needs a permit goes to a worker that has one, although workers without a permit look at wake-ups too.
+/// A task that needs a permit goes to a worker with a free permit. Workers without a permit also read wake-ups, but
+/// must not delay the task.
 #[tokio::test(start_paused = true)]
 async fn task_passes_busy_workers_by() {
     let cluster = Cluster::new();

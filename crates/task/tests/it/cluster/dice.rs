@@ -14,7 +14,7 @@ impl Dice {
         )))
     }
 
-    /// Returns a number below `sides`.
+    /// Returns a random number from 0 to `sides` - 1.
     pub(crate) fn roll(&self, sides: u64) -> u64 {
         // SplitMix64.
         let mut z = self.0.fetch_add(0x9e37_79b9_7f4a_7c15, Ordering::Relaxed);

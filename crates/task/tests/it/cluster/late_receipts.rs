@@ -1,4 +1,4 @@
-//! Receipts of workers that have lost their lease. The worker writes them when it can write again.
+//! Receipts of workers that have lost their lease. A worker writes such a receipt as soon as it can write again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use super::line::{Line, LineState};
 use super::support::{Cluster, LEASE, Node, task_when};
 use crate::support::{ScriptedExecutor, endless, start, user, wait_until};
 
-/// A worker whose line is cut while it runs a task.
+/// A worker that runs a task while its line is cut.
 struct CutWorker {
     cluster: Cluster,
     front: Node,
@@ -41,7 +41,7 @@ impl CutWorker {
         task_when(&self.front, &self.task, Task::has_ended).await
     }
 
-    /// Reopens the line, and returns the task after the worker has written its receipt.
+    /// Reopens the line, and waits until the worker has written its receipt. Returns the task.
     async fn has_delivered(&self) -> Arc<Task> {
         self.worker.line.set(LineState::Open);
         let is_there = |lost: &LostExecution| lost.receipt.is_some();
@@ -49,7 +49,7 @@ impl CutWorker {
         task_when(&self.front, &self.task, delivered).await
     }
 
-    /// Types of the records after a version.
+    /// Types of the records that follow a version.
     async fn records_after(&self, version: Version) -> Vec<String> {
         let stream = StreamName::new(format!("task/{}", self.task));
         let read = self.cluster.log.read(&stream, version.next(), 100).await;
@@ -76,7 +76,7 @@ async fn receipt_of_a_lost_worker_becomes_the_receipt_of_the_end() {
     let receipt = after.ending.receipt.as_ref().expect("the worker lives");
     assert_eq!(receipt.cause().kind, CauseKind::LeaseLost);
     assert!(receipt.quiet() && receipt.items().len() == 1, "{receipt:?}");
-    // The rest of the task is unchanged, and no further record follows.
+    // Except for the receipt, the task is unchanged, and no further record follows.
     assert_eq!((&after.status, after.epoch), (&before.status, before.epoch));
     assert_eq!(after.ending.cause, before.ending.cause);
     assert_eq!(after.ending.error, before.ending.error);
@@ -84,7 +84,8 @@ async fn receipt_of_a_lost_worker_becomes_the_receipt_of_the_end() {
     assert_eq!(cut.records_after(end).await, ["late_receipt"]);
     let answer = cut.front.manager.cancel(&cut.task, user()).await;
     assert!(answer.is_err(), "a stop that came too late: {answer:?}");
-    // A client that has the end gets the record after it, and then its subscription ends.
+    // A client that has read everything up to the end also gets the record with the receipt. Then its subscription
+    // ends.
     let events = cut.front.manager.subscribe(&cut.task, Some(end)).await;
     assert_eq!(
         crate::support::rest(&mut events.unwrap()).await,
@@ -97,7 +98,7 @@ async fn receipt_that_comes_before_the_end_belongs_to_it() {
     let executor = endless(false);
     let cut = CutWorker::new(&executor).await;
     wait_until("its work is stopped", || executor.live() == 0).await;
-    // This worker's process takes the task again, after its own receipt.
+    // The process of this worker takes the task over again, and its own receipt comes before that.
     let before = cut.has_delivered().await;
     assert!(before.is_executing && before.ending.receipt.is_none());
     let after = cut.has_ended().await;
@@ -105,7 +106,7 @@ async fn receipt_that_comes_before_the_end_belongs_to_it() {
     assert_eq!((after.status.state, after.epoch), (TaskState::Failed, 2));
 }
 
-/// Like an agent, which can look for an answer but cannot repeat a turn.
+/// The second executor behaves like an agent: it can find out what happened to a turn, but cannot repeat the turn.
 #[tokio::test(start_paused = true)]
 async fn receipt_belongs_to_an_end_by_an_executor_that_cannot_go_on() {
     let first = endless(false);
@@ -129,7 +130,7 @@ async fn late_receipt_is_not_that_of_a_task_that_runs_again() {
     let _other = cut.cluster.worker(&executor);
     executor.started().await;
     let running = cut.has_delivered().await;
-    // The record of another worker does not disturb the owner of the task.
+    // A record from another worker must not disturb the worker that owns the task.
     sleep(LEASE).await;
     assert_eq!((executor.live(), running.epoch), (1, 2));
     assert!(running.is_executing && running.ending.receipt.is_none());
@@ -144,7 +145,7 @@ async fn late_receipt_does_not_replace_the_receipt_of_a_stop() {
     let executor = endless(false);
     let cut = CutWorker::new(&executor).await;
     let _other = cut.cluster.worker(&executor);
-    // Requested while the worker is unreachable.
+    // The stop is requested while the worker cannot be reached.
     drop(cut.front.manager.cancel(&cut.task, user()).await);
     let before = cut.has_ended().await;
     assert_eq!(before.status.state, TaskState::Canceled);
@@ -158,7 +159,7 @@ async fn late_receipt_does_not_replace_the_receipt_of_a_stop() {
 async fn receipt_of_a_stop_in_vain_is_delivered() {
     let executor = endless(false);
     let cut = CutWorker::new(&executor).await;
-    // The worker stops the task itself, but cannot write the end.
+    // The worker stops the task by itself but cannot write the end.
     let stopping = cut.worker.manager.cancel(&cut.task, user());
     let (stopped, _other) = tokio::join!(stopping, async {
         wait_until("its work is stopped", || executor.live() == 0).await;

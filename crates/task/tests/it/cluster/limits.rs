@@ -1,4 +1,4 @@
-//! The limit of one owner's tasks, on all workers together.
+//! The limit for the tasks of one owner, on all workers together.
 
 use std::time::Duration;
 
@@ -14,7 +14,7 @@ use super::line::{Line, LineState};
 use super::support::{Cluster, LEASE, Node, task_when};
 use crate::support::{ScriptedExecutor, endless, request, user, wait_until};
 
-/// Far longer than the longest pause of a waiting task.
+/// A time that is much longer than the longest pause of a waiting task.
 const WHILE: Duration = Duration::from_mins(1);
 
 fn limited(cluster: &Cluster, executor: &ScriptedExecutor, max: usize) -> Node {
@@ -47,11 +47,11 @@ async fn limit_of_an_owner_counts_on_all_workers() {
     wait_until("two run", || executor.live() == 2).await;
     sleep(WHILE).await;
     assert_eq!(executor.live(), 2);
-    // Another owner does not wait for the slots of this owner.
+    // The tasks of another owner do not wait for the slots of this owner.
     let of_bob = send(&front, "bob", "b").await;
     task_when(&front, &of_bob, |task| task.is_executing).await;
     assert_eq!(executor.live(), 3);
-    // A stop needs no slot, and frees one.
+    // A stop needs no slot. When the task has ended, its slot is free.
     for task in tasks {
         let outcome = front.manager.cancel(&task, user()).await.unwrap();
         assert_eq!(outcome.task.status.state, TaskState::Canceled);
@@ -105,7 +105,7 @@ async fn slots_of_a_killed_worker_are_free_after_its_lease() {
     sleep(WHILE).await;
     assert!(!front.manager.get(&waiting).await.unwrap().is_executing);
     first.kill().await;
-    // The task cannot be resumed, so it ends. Then the other task runs.
+    // The task cannot be resumed, so it ends, and its slot is free for the other task.
     let lost = task_when(&front, &lost, Task::has_ended).await;
     assert_eq!(lost.status.state, TaskState::Failed);
     sleep(LEASE + WHILE).await;
@@ -134,7 +134,7 @@ async fn messages_that_wait_for_the_store_are_limited() {
     assert!(futures::poll!(waiting.next()).is_pending());
     let beyond = front.manager.execute(request("beyond")).await;
     assert!(matches!(beyond, Err(ExecuteError::Full(_))), "{beyond:?}");
-    // A stop needs no permit: it fails because the store fails.
+    // A stop needs no permit, so the error comes only from the store.
     let stopped = front.manager.cancel(&"t".into(), user()).await;
     assert!(matches!(stopped, Err(CancelError::Store(_))), "{stopped:?}");
     while let Some(answer) = waiting.next().await {

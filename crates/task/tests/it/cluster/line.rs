@@ -1,5 +1,5 @@
-//! The connection between a node and the shared services. It can be slow, lose answers, be cut, and end with its
-//! process.
+//! The connection between a node and the shared services. The connection can be slow, lose answers, be cut, or end
+//! together with the process of the node.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -20,20 +20,20 @@ use tokio::time::{sleep, timeout};
 use crate::cluster::dice::Dice;
 use crate::cluster::seeded_bug::SeededBug;
 
-/// Time after which a request over a cut line fails.
+/// Time after which a request fails if the line is cut.
 const REQUEST_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum LineState {
     Open,
     Cut,
-    /// Requests arrive, and their answers are lost.
+    /// Requests arrive, but their answers are lost.
     Unheard,
-    /// Requests arrive, and their answers are held until the state changes.
+    /// Requests arrive, but their answers wait until the state of the line changes.
     LateAnswers,
-    /// Reads work, and writes fail.
+    /// Reads succeed and writes fail.
     ReadOnly,
-    /// The process has ended or is paused: no answer arrives any more.
+    /// The process has ended or is suspended, so it receives no more answers.
     Dead,
 }
 
@@ -41,11 +41,11 @@ pub(crate) enum LineState {
 #[derive(Debug, Clone)]
 pub(crate) struct Line {
     state: Arc<watch::Sender<LineState>>,
-    /// Source of delays and lost answers; `None` for a perfect line.
+    /// Source of random delays and losses. `None` for a line without failures.
     dice: Option<Dice>,
     /// Delay in each direction.
     delay: Duration,
-    /// Seeded bug of the node's process.
+    /// Seeded bug in the process of the node.
     bug: Option<SeededBug>,
 }
 
@@ -75,7 +75,7 @@ impl Line {
         *self.state.borrow() == LineState::Open
     }
 
-    /// Transmits a request or an answer in one direction. Returns false if it is lost.
+    /// Transmits a request or an answer in one direction. Returns false if the line loses it.
     async fn pass(&self) -> bool {
         if let Some(dice) = &self.dice {
             match dice.roll(40) {
@@ -102,13 +102,13 @@ impl Line {
     /// Waits until answers can pass.
     async fn answers_pass(&self) {
         let mut state = self.state.subscribe();
-        // This line keeps the sender, so the wait ends with the state.
+        // The sender is part of this line, so the wait ends only with a change of the state.
         let _changed = state
             .wait_for(|state| *state != LineState::LateAnswers)
             .await;
     }
 
-    /// Sends a request that changes something. The request or its answer may be lost.
+    /// Sends a request that changes data. The line may lose the request or its answer.
     async fn request<T>(&self, request: impl Future<Output = T>) -> Result<T, Lost> {
         if !self.pass().await {
             return Err(Lost::Request);
@@ -151,7 +151,7 @@ impl Line {
         }
     }
 
-    /// Changes the leases of others as the bug does.
+    /// Changes the leases of other workers, as this node would see them with its bug.
     async fn misjudge(&self, link: &dyn ClusterLink, leases: &mut [LinkEntry]) {
         match (self.bug, &self.dice) {
             (Some(SeededBug::AckAsOwnership), _) => {
@@ -162,7 +162,7 @@ impl Line {
             (Some(SeededBug::WallClockExpiry), Some(dice)) if dice.roll(10) == 0 => {
                 for lease in leases {
                     let revision = Some(lease.revision);
-                    // The worker renews the lease, or the lease has ended.
+                    // The put fails if the worker has renewed the lease or if the lease has ended.
                     let _ended = link.put(&lease.key, ENDED.to_vec(), revision, None).await;
                 }
             }
@@ -171,11 +171,11 @@ impl Line {
     }
 }
 
-/// Key prefix and value in the format of the nodes.
+/// Prefix of the keys of leases, and the value of an ended lease, in the format of the nodes.
 const LEASES: &str = "worker/";
 const ENDED: &[u8] = br#"{"lease":"ended"}"#;
 
-/// True if the encoded record is of this type.
+/// True if the encoded record has this type.
 fn is(record: &RecordBytes, kind: &str) -> bool {
     record.starts_with(format!("{{\"v\":1,\"type\":\"{kind}\"").as_bytes())
 }
@@ -325,7 +325,7 @@ impl ClusterLink for LineLink {
         let (shared, line) = (Arc::clone(&self.link), self.line.clone());
         async move {
             if line.dice.as_ref().is_some_and(|dice| dice.roll(10) == 0) {
-                // Sent twice, as if a client repeated a request after a lost answer.
+                // The wake-up is sent twice, as if a client had repeated its request after a lost answer.
                 line.read(async { shared.wake(wake_up.clone()).await })
                     .await?;
             }
@@ -377,7 +377,7 @@ impl ClusterLink for LineLink {
         let (questions, line) = (self.link.questions(worker), self.line.clone());
         async move {
             let questions = questions.await?;
-            // A question over a closed line is lost.
+            // Questions are lost while the line is not open.
             let heard = questions.filter(move |_| std::future::ready(line.is_open()));
             Ok(heard.boxed())
         }

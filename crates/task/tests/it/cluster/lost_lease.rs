@@ -18,19 +18,20 @@ use super::line::{Line, LineLink, LineLog, LineState};
 use super::support::{Cluster, LEASE};
 use crate::support::{ScriptedExecutor, endless, request, start, user, wait_until};
 
-/// Lease length at which the answer to a renewal can be later than the time that a worker needs to stop its work.
+/// Length of a lease for two tests. It is so long that the answer to a renewal can arrive after the time that a worker
+/// needs to stop its work.
 const LONG_LEASE: Duration = Duration::from_secs(20);
 
-/// Calls of a worker's handlers.
+/// Calls of the handlers of a worker.
 #[derive(Debug, Clone, Default)]
 struct HandlerCalls {
     overdue: Arc<AtomicUsize>,
     lease_changes: Arc<Mutex<Vec<LeaseChange>>>,
-    /// Remaining time at each renewal.
+    /// Remaining time, as reported at each renewal.
     renewals: Arc<Mutex<Vec<Duration>>>,
 }
 
-/// A worker on this line that records the calls of its handlers.
+/// Creates a worker with this line. The worker records the calls of its handlers.
 fn noting_worker(
     cluster: &Cluster,
     line: &Line,
@@ -71,7 +72,7 @@ fn noting_worker(
 async fn process_ends_only_if_its_work_cannot_be_stopped_in_time() {
     for is_stuck in [false, true] {
         let (cluster, line) = (Cluster::new(), Line::new(None));
-        // The acknowledgement of an engine cannot be forced.
+        // The scope cannot force the acknowledgement of an engine, so the work never becomes quiet.
         let engines = Arc::new(Mutex::new(Vec::<EngineGuard>::new()));
         let kept = Arc::clone(&engines);
         let executor = ScriptedExecutor::new(move |cx: ExecutionCx| {
@@ -102,7 +103,7 @@ async fn process_ends_only_if_its_work_cannot_be_stopped_in_time() {
     }
 }
 
-/// The process pauses at each moment of a claim, for longer than its lease, and then continues.
+/// The process is suspended at each moment of a claim, for longer than its lease, and then continues.
 #[tokio::test(start_paused = true)]
 async fn nothing_starts_under_a_lease_that_ran_out_during_a_pause() {
     let line_delay = Duration::from_millis(20);
@@ -122,7 +123,7 @@ async fn nothing_starts_under_a_lease_that_ran_out_during_a_pause() {
         let parts = TaskParts::of(executor.clone());
         let worker = cluster.node_at(line, parts, 8, TaskOptions::default());
         let front = cluster.front_end();
-        // The worker has its lease by then.
+        // By this time, the worker has its lease.
         sleep(Duration::from_secs(1)).await;
         let before = front.manager.workers().await.unwrap();
         front.manager.execute(request("m1")).await.unwrap();
@@ -140,7 +141,8 @@ async fn nothing_starts_under_a_lease_that_ran_out_during_a_pause() {
     }
 }
 
-/// The work of a lost lease stops before the lease ends, so the same process can take the task again.
+/// After the loss of a lease, the work stops before the lease expires. Therefore the same process can take the task
+/// over again.
 #[tokio::test(start_paused = true)]
 async fn worker_that_lost_its_lease_gets_another_one() {
     let (cluster, line) = (Cluster::new(), Line::new(None));
@@ -162,21 +164,21 @@ async fn worker_that_lost_its_lease_gets_another_one() {
     assert_eq!(executor.live(), 0);
 }
 
-/// A worker whose renewal has reached the servers, and whose answers are late or lost.
+/// A worker whose renewal has reached the servers. The answer to the renewal is late or lost.
 struct LateWorker {
     cluster: Cluster,
     line: Line,
     executor: ScriptedExecutor,
     calls: HandlerCalls,
-    /// Moment at which the worker sent the renewal.
+    /// Moment at which the worker has sent the renewal.
     sent_at: Instant,
 }
 
 impl LateWorker {
-    /// Starts a task on the worker. Sets the state of the line before the renewal.
+    /// Starts a task on the worker. Then sets the state of the line, and waits for the next renewal.
     async fn start(state: LineState) -> Self {
         let (cluster, line) = (Cluster::new(), Line::new(None));
-        // The executor ends by force, which is as late as possible.
+        // Only force can end this executor, so it ends as late as possible.
         let executor = endless(true).resumable();
         let (manager, calls) = noting_worker(&cluster, &line, LONG_LEASE, &executor);
         start(&manager, &executor).await;
@@ -192,7 +194,8 @@ impl LateWorker {
         }
     }
 
-    /// Cuts the line after the worker knows of its renewal. The work must end before another worker takes the task.
+    /// Cuts the line after the worker has learned that its renewal was successful. The work must end before another
+    /// worker takes the task over.
     async fn check(self) {
         let renewals = || self.calls.renewals.lock().clone();
         let known = renewals().len();
@@ -210,14 +213,14 @@ impl LateWorker {
     }
 }
 
-/// Revisions of all leases.
+/// Revisions of all leases in the store.
 fn revisions(cluster: &Cluster) -> Vec<u64> {
     let leases = cluster.link.entries("worker/").now_or_never();
     let leases = leases.expect("it never waits").expect("memory");
     leases.iter().map(|lease| lease.revision).collect()
 }
 
-/// A lease that counts from the answer would outlast the time that other workers wait.
+/// If the lease were measured from the answer, it would last longer than the time that other workers wait.
 #[tokio::test(start_paused = true)]
 async fn lease_counts_from_the_request_of_its_renewal() {
     let worker = LateWorker::start(LineState::LateAnswers).await;
@@ -226,7 +229,7 @@ async fn lease_counts_from_the_request_of_its_renewal() {
     worker.check().await;
 }
 
-/// The worker finds its renewal in the entry, because the next renewal conflicts with it.
+/// The next renewal conflicts with the stored one. Then the worker reads the entry, and finds its own renewal there.
 #[tokio::test(start_paused = true)]
 async fn lease_counts_from_the_request_of_a_renewal_without_an_answer() {
     let worker = LateWorker::start(LineState::Unheard).await;

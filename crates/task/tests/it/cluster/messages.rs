@@ -1,4 +1,4 @@
-//! Messages to any node, while another node runs the task.
+//! Messages to any node while another node runs the task.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ async fn front_end_takes_a_message_and_a_worker_runs_it() {
     let task = ended(&front.manager, &mut accepted).await;
     assert_eq!(task.status.state, TaskState::Completed);
     assert!(task.worker.is_some() && task.epoch == 1);
-    // Every node returns all events, from any version.
+    // Every node can return all events, starting after any version.
     let mut events = worker
         .manager
         .subscribe(&task.id, Some(allstop_log::Version(1)))
@@ -157,7 +157,7 @@ async fn clients_that_go_away_take_nothing_back() {
     assert_eq!(task.status.state, TaskState::Canceled);
 }
 
-/// Starts a request whose client disconnects.
+/// Starts a request, and drops it as if its client had disconnected.
 async fn asked<T>(request: impl Future<Output = T>) {
     let mut request = std::pin::pin!(request);
     assert!(futures::poll!(&mut request).is_pending());

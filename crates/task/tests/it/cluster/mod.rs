@@ -1,4 +1,4 @@
-//! Several managers over one log.
+//! Tests with several managers that share one log.
 
 mod busy_workers;
 mod dice;

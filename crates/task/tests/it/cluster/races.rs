@@ -1,4 +1,4 @@
-//! Moments at which a node's information is outdated.
+//! Moments at which the information of a node is outdated.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -23,7 +23,7 @@ fn worker_at(cluster: &Cluster, line: &Line, executor: &ScriptedExecutor) -> Nod
     cluster.node_at(line.clone(), parts, 8, TaskOptions::default())
 }
 
-/// Executor that first asks a question, then answers each further message. Counts its runs.
+/// Executor that asks a question at its first run, and answers each later message. Also returns the number of its runs.
 fn asks_first() -> (ScriptedExecutor, Arc<AtomicUsize>) {
     let runs = Arc::new(AtomicUsize::new(0));
     let count = Arc::clone(&runs);
@@ -38,7 +38,7 @@ fn asks_first() -> (ScriptedExecutor, Arc<AtomicUsize>) {
     (executor, runs)
 }
 
-/// A worker that does not answer may have started the message.
+/// A worker that does not answer may have started the execution of the message, so no other worker may start it.
 #[tokio::test(start_paused = true)]
 async fn silence_of_an_owner_is_not_idleness() {
     let cluster = Cluster::new();
@@ -65,7 +65,7 @@ async fn silence_of_an_owner_is_not_idleness() {
     assert_eq!(runs.load(Ordering::SeqCst), 2);
 }
 
-/// The owner has stopped its work, but another worker took over before the owner could write the end.
+/// The owner has stopped its work. Before it can write the end, another worker takes the task over.
 #[tokio::test(start_paused = true)]
 async fn stop_that_its_owner_could_not_store_reaches_the_successor() {
     let cluster = Cluster::new();
@@ -91,7 +91,7 @@ async fn stop_that_its_owner_could_not_store_reaches_the_successor() {
     assert_eq!(executor.live(), 0);
 }
 
-/// The log has always grown past the version at which the requester read it.
+/// The log always has new records since the node that stops the task has read it.
 #[tokio::test(start_paused = true)]
 async fn owner_that_writes_all_the_time_can_be_stopped() {
     let cluster = Cluster::new();
@@ -107,7 +107,7 @@ async fn owner_that_writes_all_the_time_can_be_stopped() {
         Ok(ExecutorReturn::Finished)
     });
     let _worker = cluster.worker(&executor);
-    // The delay lasts as long as twenty writes of the owner.
+    // In this time, the owner writes twenty records.
     let line = Line::new(None).slowed(Duration::from_millis(10));
     let nothing = TaskParts::of(endless(false));
     let front = cluster.node_at(line, nothing, 0, TaskOptions::default());
@@ -126,7 +126,7 @@ async fn lease_outlives_answers_that_are_lost() {
     let accepted = start(&front.manager, &executor).await;
     let before = front.manager.workers().await.unwrap();
     line.set(LineState::Unheard);
-    // The time of two renewals.
+    // The time in which a worker renews its lease twice.
     sleep(LEASE / 4).await;
     line.set(LineState::Open);
     sleep(3 * LEASE).await;
@@ -136,7 +136,7 @@ async fn lease_outlives_answers_that_are_lost() {
     assert_eq!((task.epoch, executor.live()), (1, 1));
 }
 
-/// Loses all wake-ups so far, as if each had arrived long before its record.
+/// Removes all wake-ups, as if each of them had been delivered long before its record.
 async fn lose_wake_ups(cluster: &Cluster) {
     while cluster.link.wake_ups() > 0 {
         let held = cluster.link.next_wake_up().await.expect("there is one");
@@ -164,7 +164,8 @@ async fn message_that_is_sent_again_wakes_a_worker_again() {
     assert_eq!(task.status.state, TaskState::Completed);
 }
 
-/// The answer to the write of a rest is lost. The retry must not write the rest again.
+/// The executor writes `input_required`, and the answer to this append is lost. The retry must not append the record
+/// again.
 #[tokio::test(start_paused = true)]
 async fn rest_with_a_lost_answer_is_written_once() {
     let cluster = Cluster::new();
@@ -184,7 +185,7 @@ async fn rest_with_a_lost_answer_is_written_once() {
     let is_at_rest = |task: &Task| task.status.state == TaskState::InputRequired;
     task_when(&front, &accepted.task_id, is_at_rest).await;
     line.set(LineState::Open);
-    // The wake-up is removed after the worker knows that the task is at rest.
+    // The worker removes the wake-up after it has read that the task is at rest.
     wait_until("it knows", || cluster.link.wake_ups() == 0).await;
     let stream = StreamName::new(format!("task/{}", accepted.task_id));
     let records = cluster.log.read(&stream, allstop_log::Version(1), 100);
@@ -196,7 +197,8 @@ async fn rest_with_a_lost_answer_is_written_once() {
     assert_eq!(starts_and_rests.count(), 2, "{records:?}");
 }
 
-/// No process remembers the request, so the answer does not report a stop as requested.
+/// The request is not in the log, and no process would repeat it. So the answer must not report that the stop is
+/// requested.
 #[tokio::test(start_paused = true)]
 async fn stop_that_cannot_be_written_is_not_promised() {
     let cluster = Cluster::new();
@@ -230,7 +232,7 @@ async fn repeated_wake_up_takes_one_permit() {
     assert_eq!(executor.live(), 2);
 }
 
-/// A worker of a newer version may be able to read the task.
+/// This version cannot read the task, but a worker of a newer version may be able to.
 #[tokio::test(start_paused = true)]
 async fn unreadable_task_is_listed_and_keeps_its_wake_up() {
     let cluster = Cluster::new();

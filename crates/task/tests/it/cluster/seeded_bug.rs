@@ -1,14 +1,15 @@
-//! Bugs that the simulation must find. Each removes one rule of the cluster.
+//! Bugs that the simulation must find. Each bug removes one rule of the cluster.
 
 /// A rule that the nodes violate.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SeededBug {
-    /// The log accepts every append, even if others have written since the writer's last read.
+    /// The log accepts every append, even if other processes have written since the last read of the writer.
     SkippedFence,
-    /// Leases end by the time of day, which jumps.
+    /// Leases expire by the time of day, and this time jumps.
     WallClockExpiry,
-    /// A worker treats a wake-up as the right to run the task: it counts every lease of others as ended.
+    /// A worker that has a wake-up assumes that it may run the task: it treats the leases of all other workers as
+    /// ended.
     AckAsOwnership,
-    /// A claim neither reads a stop request nor fails because of one.
+    /// A worker that claims a task does not check for a stop request.
     IntentNotChecked,
 }

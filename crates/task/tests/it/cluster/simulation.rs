@@ -1,9 +1,10 @@
-//! A cluster in simulated time, with slow and lossy lines, partitions, crashes and clocks that disagree.
+//! A cluster in simulated time, with slow lines that lose messages, partitions, crashes and clocks that differ.
 //!
-//! Safety always holds: a task never runs twice at a time, it has one end, and after a quiet receipt none of its work
-//! runs. Liveness holds after the faults end: every accepted task ends or rests, and every stop is answered.
+//! Safety holds at any time: a task never runs twice at the same time, it has one end, and after a quiet receipt none
+//! of its work runs. Liveness holds after the end of the faults: every accepted task ends or comes to rest, and every
+//! stop gets an answer.
 //!
-//! `ALLSTOP_CLUSTER_SEED` repeats one seed, `ALLSTOP_CLUSTER_SEEDS` is the number of seeds of each test.
+//! `ALLSTOP_CLUSTER_SEED` repeats one seed. `ALLSTOP_CLUSTER_SEEDS` sets the number of seeds for each test.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,18 +26,18 @@ use super::seeded_bug::SeededBug;
 use super::support::{Cluster, Node};
 use crate::support::{ExecutorResult, ScriptedExecutor, follow_up, request, user};
 
-/// Number of seeds of each of the two tests.
+/// Number of seeds for each of the two tests.
 const SEEDS: u64 = 5_000;
-/// Number of seeds within which a seeded bug must show.
+/// Number of seeds in which the simulation must find a seeded bug.
 const SEEDS_OF_A_BUG: u64 = 150;
 /// Duration of the faults.
 const FAULTS: Duration = Duration::from_secs(45);
-/// Time within which all work completes after the faults: several leases, one after another.
+/// Time in which all work must complete after the end of the faults. It is long enough for several leases in sequence.
 const SETTLED_WITHIN: Duration = Duration::from_secs(150);
 const WORKERS: usize = 3;
 const CLIENTS: u64 = 6;
 
-/// Work of the executors, and violations of the rules.
+/// Work of the executors, and violations of the rules that the simulation has found.
 #[derive(Debug, Clone, Default)]
 struct Ledger(Arc<Mutex<Books>>);
 
@@ -44,7 +45,7 @@ struct Ledger(Arc<Mutex<Books>>);
 struct Books {
     live: HashMap<TaskId, u32>,
     violations: Vec<String>,
-    /// Last failure of each client, for the report about a client that waits forever.
+    /// Last failure of each client. The report shows it if the client waits forever.
     failures: HashMap<u64, String>,
 }
 
@@ -62,7 +63,7 @@ impl Ledger {
     }
 }
 
-/// A live executor.
+/// A running executor. The ledger counts it until this value is dropped.
 struct Live(Ledger, TaskId);
 
 impl Live {
@@ -112,7 +113,7 @@ async fn work(dice: Dice, ledger: Ledger, log: Arc<MemoryLog>, cx: ExecutionCx) 
     Ok(ExecutorReturn::Finished)
 }
 
-/// True if a stop was requested before this execution was written, and not refused since.
+/// True if the log contains a stop request before the start of this execution, and no refusal of the request.
 async fn starts_after_a_stop(log: &MemoryLog, task: &Task) -> bool {
     let stream = StreamName::new(format!("task/{}", task.id));
     let records = log.read(&stream, Version(1), 10_000).await;
@@ -147,7 +148,7 @@ impl Simulation {
         } else {
             executor
         };
-        // Clocks that differ by minutes, and jump.
+        // The clocks of the nodes differ by minutes, and they jump.
         let (dice, origin) = (self.dice.clone(), self.dice.roll(1_000_000));
         let now = move || {
             let jump = if dice.roll(20) == 0 {
@@ -166,7 +167,7 @@ impl Simulation {
             .node_at(line, TaskParts::of(executor), concurrency, options)
     }
 
-    /// Kills workers and cuts lines until the time is over. Then all faults end.
+    /// Kills workers and cuts lines until the time is over. After that, there are no more faults.
     async fn faults(&self, workers: &mut [Node], fronts: &[Node]) {
         let until = Instant::now() + FAULTS;
         while Instant::now() < until {
@@ -199,7 +200,7 @@ impl Simulation {
         let id = loop {
             match node().execute(message.clone()).await {
                 Ok(accepted) => break accepted.task_id,
-                // The message may be stored: the client sends it again.
+                // The message may be stored or not, so the client sends it again.
                 Err(failure) => {
                     self.ledger.failed(number, format!("execute: {failure:?}"));
                     sleep(Duration::from_millis(500)).await;
@@ -222,7 +223,7 @@ impl Simulation {
         Some(id)
     }
 
-    /// Stops a task, with as many attempts as necessary.
+    /// Stops a task. Repeats the attempt as often as necessary.
     async fn stop(&self, client: u64, node: &TaskManager, id: &TaskId) {
         loop {
             match timeout(Duration::from_mins(1), node.cancel(id, user())).await {
@@ -296,8 +297,8 @@ impl Simulation {
         })
     }
 
-    /// Checks that a task has at most one end, followed only by receipts of lost executions. The fold refuses other
-    /// streams, so the check reads the raw stream.
+    /// Checks that a task has at most one end, and that only receipts of lost executions follow it. The check reads the
+    /// raw records, because the manager would refuse to read other streams.
     async fn check_records(&self, id: &TaskId) {
         let stream = StreamName::new(format!("task/{id}"));
         let records = self.cluster.log.read(&stream, Version(1), 10_000).await;
@@ -317,7 +318,7 @@ impl Simulation {
 }
 
 fn simulate(seed: u64, bug: Option<SeededBug>) -> Vec<String> {
-    // Without I/O, because its system calls would take a fifth of the time.
+    // Runtime without I/O, because the system calls for I/O would take a fifth of the time.
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .start_paused(true)
@@ -339,9 +340,9 @@ fn number(variable: &str) -> Option<u64> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// The cluster is always safe, and completes all work after the faults end.
+/// The cluster is safe at any time, and completes all work after the end of the faults.
 ///
-/// Two tests use two cores. The process id selects their seeds.
+/// There are two tests, so that they use two cores. The process id selects their seeds.
 mod cluster_is_safe_always {
     #[test]
     fn in_half_of_the_seeds() {
@@ -354,7 +355,8 @@ mod cluster_is_safe_always {
     }
 }
 
-/// The wake-up for a message was removed, because a late receipt had taken the number of its record.
+/// In this seed, the wake-up for a message was removed: a late receipt had taken the record number that the wake-up
+/// announced.
 #[test]
 fn cluster_completes_the_work_of_a_seed_that_failed() {
     let violations = simulate(33_755_763_050, None);
@@ -362,7 +364,7 @@ fn cluster_completes_the_work_of_a_seed_that_failed() {
 }
 
 fn check_seeds(offset: u64) {
-    // These tests use a core for a minute. With a low priority they do not delay tests that measure time.
+    // These tests use one core each for a minute. The low priority prevents delays of tests that measure time.
     rustix::process::nice(19).expect("a process may lower its priority");
     let count = number("ALLSTOP_CLUSTER_SEEDS").unwrap_or(SEEDS);
     let first = (u64::from(std::process::id()) << 20) + offset;

@@ -1,5 +1,5 @@
-//! Stops from any node, of tasks that have no owner yet, are being claimed, run on another node, rest, or have lost
-//! their worker.
+//! Stops from any node. The stopped task has no owner yet, is being claimed, runs on another node, is at rest, or has
+//! lost its worker.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -78,14 +78,15 @@ async fn stop_before_any_worker_has_the_task_ends_it_for_all() {
     assert_eq!(task.epoch, 1, "no worker has run it");
 }
 
-/// The stop comes after every possible number of turns of the runtime after the message, so also during the claim.
+/// The stop comes a number of runtime turns after the message. The test tries every number, so the stop also comes
+/// during the claim.
 #[tokio::test(start_paused = true)]
 async fn stop_at_every_moment_of_a_claim_ends_the_task_once() {
     for turns in 0..120 {
         let cluster = Cluster::new();
         let (front, executor) = (cluster.front_end(), endless(false));
         let worker = cluster.worker(&executor);
-        // The worker has its lease by then.
+        // By this time, the worker has its lease.
         tokio::time::sleep(Duration::from_secs(1)).await;
         let mut accepted = front.manager.execute(request("m1")).await.unwrap();
         for _ in 0..turns {
@@ -154,7 +155,7 @@ async fn stop_of_a_lost_worker_is_kept_and_its_receipt_claims_nothing() {
     let worker = cluster.worker(&executor);
     let accepted = start(&front.manager, &executor).await;
     let id = accepted.task_id.clone();
-    // Written for a second worker, which finds the request after the end of the lease.
+    // The request is written to the log. A second worker finds it after the lease of the first one has expired.
     worker.kill().await;
     let answer = front.manager.cancel(&id, user()).await;
     let Err(CancelError::NotYet { delivery, .. }) = answer else {
@@ -237,7 +238,7 @@ async fn preview_comes_from_the_owner() {
     assert_eq!(still_there, 1);
 }
 
-/// A canceler that answers a stop of orphaned work with this receipt, or panics.
+/// A canceler that answers a stop of orphaned work with this receipt. Without a receipt, it panics.
 struct LeavesWork(Option<Arc<Receipt>>);
 
 impl Canceler for LeavesWork {
@@ -267,7 +268,7 @@ async fn work_that_outlives_its_task_is_stopped_by_its_worker() {
         let task = ended(&front.manager, &mut accepted).await;
         assert_eq!(task.status.state, TaskState::Completed);
         for node in [&front, &worker] {
-            // The worker answers that its executor lists no work.
+            // The worker answers. Its executor lists no work.
             let preview = node.manager.preview(&task.id, user()).await.unwrap();
             assert_eq!(preview.outcome(), Some(NothingToStop::AlreadyEnded));
             match (node.manager.cancel(&task.id, user()).await, &left) {

@@ -1,4 +1,4 @@
-//! Failures of the store at one moment, while another process writes.
+//! The store fails at a certain moment, while another process also writes.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -33,7 +33,7 @@ async fn version_of(cluster: &Cluster, id: &TaskId) -> Version {
     records.last().map_or(Version(0), |(version, _)| *version)
 }
 
-/// A stop request comes before the end. Then one read and one append fail.
+/// Another process writes a stop request just before the end is written. Then one read and one append fail.
 #[tokio::test(start_paused = true)]
 async fn end_refused_after_a_conflict_is_written_again() {
     let cluster = Cluster::new();
@@ -57,7 +57,7 @@ async fn end_refused_after_a_conflict_is_written_again() {
                 sleep(Duration::from_millis(1)).await;
             }
         };
-        // A stop continues without its client.
+        // A stop continues even if its client no longer waits.
         tokio::select! {
             _answer = stopping => {}
             () = requested => {}
@@ -71,7 +71,7 @@ async fn end_refused_after_a_conflict_is_written_again() {
     assert_eq!((task.status.state, task.epoch), (TaskState::Completed, 1));
 }
 
-/// The wake-up of the first attempt is gone before the second attempt is written. The owner is lost afterwards.
+/// The wake-up of the first attempt is removed before the second attempt is stored. Afterwards the owner is lost.
 #[tokio::test(start_paused = true)]
 async fn each_attempt_at_a_stop_at_rest_has_a_wake_up() {
     let (cluster, executor) = (Cluster::new(), rests());
@@ -98,7 +98,7 @@ async fn each_attempt_at_a_stop_at_rest_has_a_wake_up() {
     assert_eq!(task.status.state, TaskState::Canceled);
 }
 
-/// A factory that ends its process.
+/// A factory that kills its process.
 struct KillingFactory(Line, Arc<AtomicUsize>);
 
 impl TaskPartsFactory for KillingFactory {
@@ -128,7 +128,8 @@ async fn task_whose_factory_ends_its_workers_is_given_up() {
     assert_eq!(front.manager.dead_letters().await.unwrap().len(), 1);
 }
 
-/// In an upgrade, an old worker sets a task aside that newer workers give up later.
+/// During an upgrade, an old worker writes a dead letter for a task that it cannot read. Newer workers later give up
+/// the task.
 #[tokio::test(start_paused = true)]
 async fn letter_of_a_worker_that_could_not_read_gives_way() {
     let cluster = Cluster::new();
@@ -165,7 +166,7 @@ async fn letter_of_a_worker_that_could_not_read_gives_way() {
     assert!(again.is_ok(), "{again:?}");
 }
 
-/// Waits longer than the pause of an unreadable task, and than the pauses between take-overs.
+/// Waits for longer than two pauses: the pause of an unreadable task and the pause between two take-overs.
 async fn executor_started(executor: &ScriptedExecutor) {
     for _ in 0..10 {
         if timeout(Duration::from_secs(15), executor.started())
@@ -204,7 +205,7 @@ async fn record_of_a_newer_version_releases_the_worker() {
     assert!(drained.is_ok(), "its engine never ends");
 }
 
-/// No wake-up leads to the task, so nothing would correct its entry.
+/// The task has no wake-up. If its index entry were not written, no worker would correct it.
 #[tokio::test(start_paused = true)]
 async fn index_entry_outlives_the_node_that_ended_the_task() {
     for is_killed in [true, false] {

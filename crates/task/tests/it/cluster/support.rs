@@ -1,4 +1,4 @@
-//! Nodes of a cluster in one process, over a log and a link in memory.
+//! Nodes of a cluster in one process. They share a log and a link in memory.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::cluster::line::{Line, LineLink, LineLog, LineState};
 use crate::cluster::trap::{Trap, TrapLog};
 use crate::support::{SOON, ScriptedExecutor, user};
 
-/// Lease of the tests, longer than the grace of a stop.
+/// Length of a lease in the tests. It is longer than the grace of a stop.
 pub(crate) const LEASE: Duration = Duration::from_secs(6);
 
 /// Log and link that the nodes share.
@@ -111,7 +111,7 @@ impl Cluster {
 }
 
 impl Node {
-    /// Ends the node like `kill -9`: it returns nothing, and writes nothing more.
+    /// Ends the node as `kill -9` would end it: the node does not return its lease, and writes nothing more.
     pub(crate) async fn kill(self) {
         self.line.set(LineState::Dead);
         let all = allstop_core::Extent::Process;

@@ -1,4 +1,4 @@
-//! Workers that end, pause, or lose their connection.
+//! Workers that end, are suspended, or lose their connection.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use tokio::time::{Instant, sleep};
 use super::support::{Cluster, LEASE, task_when};
 use crate::support::{ScriptedExecutor, endless, start, user};
 
-/// Executor that waits at its first run, and completes when it is resumed.
+/// Executor that waits at its first run. When it is resumed, it completes the task.
 fn completes_when_resumed() -> ScriptedExecutor {
     ScriptedExecutor::new(|cx: ExecutionCx| async move {
         if !cx.is_resumed {
@@ -103,7 +103,7 @@ async fn task_that_ends_worker_after_worker_becomes_a_dead_letter() {
     assert_eq!(task.lost.len(), 6);
     let letters = front.manager.dead_letters().await.unwrap();
     assert_eq!((letters.len(), &letters[0].task), (1, &task.id));
-    // The work is repeated once, as a separate task.
+    // A new task repeats the work once.
     let again = front.manager.retry_dead_letter(&task.id).await.unwrap();
     executor.started().await;
     assert_eq!(

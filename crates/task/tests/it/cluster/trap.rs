@@ -1,4 +1,4 @@
-//! A log with a trap at one append: other work happens before the append, and the store fails afterwards.
+//! A log with a trap at one append. Other work happens before this append, and after it the store fails.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,23 +13,23 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
-/// Record of a version that this version cannot read.
+/// A record of a newer version, which this version cannot read.
 pub(crate) const NEWER_RECORD: &[u8] = br#"{"v":3,"type":"task_forked"}"#;
 
-/// Work of another process.
+/// Work of another process, done just before the append.
 type Meanwhile = Box<dyn FnOnce() -> BoxFuture<'static, ()> + Send>;
 
 /// Trap at one append. Clones share one trap.
 #[derive(Clone, Default)]
 pub(crate) struct Trap {
-    /// Type of the record whose first append triggers the trap.
+    /// Type of a record. The first append of such a record triggers the trap.
     at: &'static str,
     meanwhile: Arc<Mutex<Option<Meanwhile>>>,
-    /// Number of reads and appends that fail after the trap.
+    /// Number of reads, and number of appends, that fail after the trap was triggered.
     failures: (usize, usize),
     failing_reads: Arc<AtomicUsize>,
     failing_appends: Arc<AtomicUsize>,
-    /// True if the last record of every read is of a newer version.
+    /// True if every read ends with a record of a newer version.
     pub(crate) reads_newer: Arc<AtomicBool>,
 }
 
@@ -41,7 +41,7 @@ impl Trap {
         }
     }
 
-    /// Makes this number of reads and appends fail after the trap.
+    /// Makes these numbers of reads and appends fail after the trap was triggered.
     pub(crate) fn failing(self, reads: usize, appends: usize) -> Self {
         Self {
             failures: (reads, appends),
@@ -58,7 +58,7 @@ impl Trap {
     }
 }
 
-/// The log with a trap.
+/// A log that contains the trap.
 #[derive(Clone)]
 pub(crate) struct TrapLog {
     pub(crate) log: Arc<dyn Log>,
@@ -75,7 +75,7 @@ fn failure() -> LogError {
     LogError::new(LogErrorKind::Unreachable, "trap")
 }
 
-/// Uses up one of the remaining failures. Returns false if none remains.
+/// Uses one of the remaining failures. Returns false if no failure remains.
 fn fails(left: &AtomicUsize) -> bool {
     let one_less = |left: usize| left.checked_sub(1);
     left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, one_less)
