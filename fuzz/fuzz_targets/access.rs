@@ -30,8 +30,8 @@ fuzz_target!(|bytes: &[u8]| {
     }
 });
 
-/// Creates headers. In one variant, these bytes are the whole value of `authorization`; in another one, they are only
-/// its token.
+/// Creates headers. There are two variants: `token` is the whole value of `authorization`, or it follows the word
+/// `Bearer`.
 fn headers(token: &[u8]) -> Vec<HeaderMap> {
     let values = [token.to_vec(), [b"Bearer ", token].concat()];
     let values = values

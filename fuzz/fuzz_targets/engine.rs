@@ -64,7 +64,7 @@ enum Background {
     Ended,
 }
 
-/// Number of a turn. In most cases it is the number that is legal at this point.
+/// Number of a turn. Most values stand for the legal number.
 #[derive(Debug, Clone, Copy, Arbitrary)]
 enum Turn {
     Current,

@@ -126,8 +126,8 @@ fn apply(
     })
 }
 
-/// The only writer of a task. It checks each record against the state of the task, appends the record, and publishes it
-/// after it is durable.
+/// The only writer of a task. The writer checks each record against the state of the task and appends the record.
+/// Durable records are then published.
 #[derive(Debug)]
 pub(crate) struct TaskStream {
     id: TaskId,
@@ -329,7 +329,7 @@ impl TaskStream {
         let before = self.writer.version();
         if let Err(error) = self.read_new().await {
             return Err(match error {
-                // The unconfirmed records are kept: this writer does not yet know the records that come before them.
+                // The unconfirmed records are kept: the writer does not know all earlier records yet.
                 TaskStoreError::Log(_) => TaskStoreError::NoAnswer,
                 error => error,
             });

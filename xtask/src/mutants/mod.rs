@@ -2,7 +2,7 @@
 //!
 //! The program cargo-mutants creates the mutants, in a copy of the sources (`target/mutants/tree`). The copy keeps its
 //! build folder, so only a few crates must be compiled for each mutant. For each mutant, the tests of its crate run
-//! first. If they do not detect the mutant, the tests of the crates that depend on this crate run too.
+//! first. If these tests do not detect the mutant, the tests of all dependent crates run too.
 
 mod options;
 mod outcomes;

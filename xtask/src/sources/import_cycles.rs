@@ -64,7 +64,7 @@ fn reached<'a>(imports: &'a Imports, from: &'a Path) -> BTreeSet<&'a Path> {
     reached
 }
 
-/// Describes a cycle. There is one line for each of its files, with the files of the cycle that this file imports.
+/// Describes a cycle. Each file of the cycle has one line, with its imports that belong to the cycle.
 fn shown(root: &Path, imports: &Imports, cycle: &BTreeSet<&Path>) -> String {
     let name = |file: &Path| {
         file.strip_prefix(root)

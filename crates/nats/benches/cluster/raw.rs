@@ -63,7 +63,7 @@ impl RawServers {
         }
     }
 
-    /// Creates this number of streams, and appends this number of records to each of them, one record after another.
+    /// Creates this number of streams, and appends `records` records to each of them, one after another.
     pub(crate) async fn append(&self, streams: u64, records: u64) {
         let first = self.appends.fetch_add(streams, Ordering::Relaxed);
         let (jetstream, subject) = (&self.jetstream, &self.subject);

@@ -5,7 +5,7 @@
 //!
 //! Each task sends its side effects to a ledger. The ledger implements fencing: for each effect, it reads in the log
 //! whether the execution that sent the effect still owns the task. If a worker has lost its task, the ledger therefore
-//! refuses every further effect of this worker, and counts it.
+//! refuses and counts every further effect of this worker.
 
 #![expect(
     clippy::print_stdout,

@@ -32,7 +32,7 @@ pub(crate) async fn join(
     joined.expect("its scope is open")
 }
 
-/// A node that accepts messages and stops, and runs no executions.
+/// A node that accepts messages and stop requests but runs no executions.
 #[derive(Debug)]
 pub(crate) struct FrontEnd {
     pub manager: TaskManager,

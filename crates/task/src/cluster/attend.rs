@@ -19,8 +19,8 @@ use crate::task_stream::read_task;
 /// Pause before the next attempt if the duration of the obstacle is unknown.
 pub(super) const ATTEND_PAUSE: Duration = Duration::from_secs(1);
 
-/// Maximum number of consecutive reads of a task. A repeated read is needed if the state of a lease changes after the
-/// read.
+/// Maximum number of consecutive reads of a task. After an attempt to end the owner's lease, the worker reads the task
+/// again.
 const LOOKS_MAX: u32 = 4;
 
 /// Next step of a worker for a task.
@@ -90,7 +90,7 @@ pub(super) enum StepResult {
     Later(Duration),
     /// The task should run, but this worker has no free permit.
     AwaitCapacity,
-    /// The owner has reached the limit of running tasks.
+    /// The principal of the task has reached its limit of running tasks.
     AwaitSlot,
     /// The record that the wake-up announces is not stored.
     AwaitRecord,

@@ -103,8 +103,8 @@ impl ManagerInner {
                 Ok(Err(PutError::Conflict)) => {
                     match timeout_at(stop_at, node.link().entry(&key)).await {
                         Err(_elapsed) => return,
-                        // The key contains the id of this worker, so the worker wrote this lease itself, and the answer
-                        // to that write was lost.
+                        // The key contains the id of this worker, so no other worker wrote the lease. The answer to an
+                        // earlier renewal was lost.
                         Ok(Ok(Some(found))) => match serde_json::from_slice(&found.value) {
                             Ok(LeaseEntry::Held(held)) => {
                                 revision = found.revision;

@@ -1,14 +1,14 @@
-//! Several managers that share one log. Each manager accepts messages and stops; one worker runs each task.
+//! Several managers that share one log. Each manager accepts messages and stop requests; one worker runs each task.
 //!
 //! The state of a task is only in its log. A worker becomes the owner of a task with a record
 //! [`ExecutionStarted`](crate::TaskRecord::ExecutionStarted). The record has the next epoch, and from then on the log
 //! refuses appends of earlier owners. Everything else is only a hint, or a promise of a worker about its own work:
 //!
-//! - A *wake-up* makes a worker read a task. It is sent before the record that it announces. A worker removes the
-//!   wake-up only after the worker has read that the task needs no worker.
+//! - A *wake-up* makes a worker read a task. Each wake-up announces a record, and is sent before this record is stored.
+//!   A worker removes a wake-up only after the log shows that the task needs no worker.
 //! - A *lease* is a promise of a worker: if the worker can no longer renew the lease, it stops its work by itself. When
-//!   another worker has seen the same renewal for too long, it ends the lease by replacing exactly this renewal. This
-//!   fails if the first worker has renewed again, so a worker that renews keeps its lease.
+//!   another worker has seen the same renewal for too long, it ends the lease by replacing exactly this renewal. The
+//!   replacement fails if the first worker has renewed in the meantime. Therefore a worker that renews keeps its lease.
 //! - A *question* asks the owner of a task to read the log of the task immediately.
 
 mod accept;

@@ -42,7 +42,7 @@ pub(super) const ENDED_TTL: Duration = Duration::from_hours(24);
 pub struct ClusterOptions {
     /// Services that the managers share.
     pub link: Arc<dyn ClusterLink>,
-    /// Maximum number of executions at the same time. With 0, the node accepts messages and stops but runs no
+    /// Maximum number of executions at the same time. With 0, the node accepts messages and stop requests but runs no
     /// executions.
     pub concurrency: usize,
     /// Time without a renewal after which other workers may take tasks over. It should be at least four times the sum

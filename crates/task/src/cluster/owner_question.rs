@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::node::ClusterNode;
 
-/// Longest wait for an answer. The owner needs time, because it reads its log before it answers.
+/// Longest wait for an answer. The owner reads the log of the task before it answers, and this takes time.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
 
 /// A question to a worker, usually about a task that the worker owns.

@@ -1,4 +1,5 @@
-//! Limit for the running tasks of one owner, on all workers together.
+//! Limit for the running tasks of one owner, on all workers together. In this file, the owner of a task is its
+//! principal and not its worker.
 //!
 //! The limit is the number of slots of an owner. Each slot is an entry with the id of a task and the id of the worker
 //! that took the slot for this task. No worker releases a slot. Instead, a worker that needs a slot reads the task of
@@ -151,7 +152,7 @@ mod tests {
         }
     }
 
-    /// A task that runs at this worker; without a worker, a task that waits for one.
+    /// Creates a task that runs at this worker. With `None`, the task waits for a worker.
     fn task_at(worker: Option<&str>) -> Task {
         let started = worker.map(|worker| started(1, worker));
         fold(started.as_slice()).unwrap()

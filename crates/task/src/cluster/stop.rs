@@ -54,8 +54,8 @@ impl ManagerInner {
         let until = Instant::now() + max;
         let (mut progress, mut has_seen_leases) = (TaskStopProgress::default(), false);
         loop {
-            // This comes before any read, because the log may not answer, or new records may arrive as fast as this
-            // process reads them.
+            // An execution in this process is stopped before the log is read: the log may not answer, or may grow as
+            // fast as this process reads.
             if let Some(execution) = self.execution_here(id) {
                 drop(execution.stop(cause.clone()).receipt().await);
                 if let Some(task) = end_here(&execution).await? {

@@ -42,8 +42,8 @@ const PERMIT_PAUSE: Duration = Duration::from_millis(250);
 const SLOT_PAUSE_MIN: Duration = Duration::from_millis(125);
 
 impl ManagerInner {
-    /// Takes wake-ups. Each of them occupies a permit for an execution. A worker without a free permit checks for one
-    /// more wake-up from time to time.
+    /// Takes wake-ups. Each of them occupies a permit for an execution. A worker without a free permit only checks,
+    /// from time to time, for a wake-up that no other worker takes.
     pub(super) async fn take_wake_ups(self: &Arc<Self>, node: &Arc<ClusterNode>) {
         let permits = Arc::new(Semaphore::new(node.options.concurrency));
         let mut is_closing = node.is_closing.subscribe();

@@ -105,7 +105,8 @@ impl Lifecycle {
     /// Handles the next event, at this time.
     pub(crate) fn handle(&mut self, event: LifecycleEvent, at: Timestamp) -> LifecycleEffect {
         match (&mut self.phase, event) {
-            // The end is decided, or the executor has ended and only the receipt is missing: the event has no effect.
+            // The end is decided, or the executor has written its end and only the receipt is missing: the event has no
+            // effect.
             (LifecyclePhase::Decided, _)
             | (
                 LifecyclePhase::Stopping {

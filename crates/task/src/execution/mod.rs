@@ -1,4 +1,4 @@
-//! Executions. An execution is the work of a task from one accepted message until the task is at rest or has ended.
+//! Executions. An execution is the work for a task from an accepted request until the task is at rest or has ended.
 
 mod acceptance;
 mod client_answer;

@@ -5,8 +5,9 @@ use serde::{Deserialize, Serialize};
 
 use super::record::TaskRecord;
 
-/// Newest format version. This code writes it, and reads all versions up to it. Increase the number if an old reader
-/// would misread a new record. New optional fields do not need a new number.
+/// Newest format version. This program reads all versions up to it. Each record is written in the lowest version that
+/// contains this type of record. Increase the number if an old reader would misread a new record. New optional fields
+/// do not need a new number.
 const FORMAT: u32 = 2;
 
 /// Reason why a record cannot be read.

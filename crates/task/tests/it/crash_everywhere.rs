@@ -76,7 +76,7 @@ async fn whole_lives() -> Vec<(TaskId, Vec<RecordBytes>)> {
     lives
 }
 
-/// The log of a process that has crashed after it wrote these records of the task.
+/// The log of a process that wrote these records of the task and then crashed.
 async fn log_after(id: &TaskId, records: &[RecordBytes]) -> Arc<MemoryLog> {
     let log = Arc::new(MemoryLog::new());
     let stream = StreamName::new(format!("task/{id}"));

@@ -141,7 +141,7 @@ async fn message_of_another_context_is_refused() {
     ended(&manager, &mut accepted).await;
     let mut wrong = follow_up("m2", &accepted.task_id);
     wrong.context_id = Some("another".into());
-    // The message waits until the first execution has ended. After that, it is refused because of its context.
+    // The message waits until the first execution has ended. Then the message is refused because of its context.
     let refused = manager.execute(wrong).await;
     assert!(matches!(
         refused.unwrap_err(),

@@ -489,7 +489,7 @@ async fn check_slots(manager: &TaskManager, running_max: Option<usize>, seed: u6
     stop_all(manager, seed).await;
 }
 
-/// Stops tasks of this round whose messages became durable only now. If they were not stopped, they would occupy their
+/// Stops tasks of this round whose messages became durable only now. Without these stops, the tasks would occupy their
 /// slots forever.
 async fn stop_late(manager: &TaskManager) {
     let page = manager

@@ -1,4 +1,4 @@
-//! Requests that a manager refuses if it owns its store alone. A node of a cluster does not refuse them, for two
+//! Requests that are refused by a manager that owns its store alone. A node of a cluster does not refuse them, for two
 //! reasons: tasks wait in a cluster, and a node may not know of a stop yet.
 
 use allstop_task::{ExecuteError, TaskOptions, TaskParts, TaskRequest, WhenFull};

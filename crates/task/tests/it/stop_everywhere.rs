@@ -1,10 +1,10 @@
 //! A stop at every moment of a task: at every millisecond of its work, and at every turn of the runtime within this
 //! millisecond.
 //!
-//! The explorer of the test kit cannot test a manager: it runs agents and sessions, and its checkers read their
-//! records. This test applies the same idea to the records of a manager. A run is deterministic, because it has one
-//! thread and a paused clock. The test repeats the run, and each time the stop comes one turn later, until the stop
-//! comes after the end.
+//! The explorer of the test kit cannot test a manager: the explorer runs agents and sessions, and its checkers read the
+//! records of sessions. This test applies the same idea to the records of a manager. A run is deterministic, because it
+//! has one thread and a paused clock. The test repeats the run, and each time the stop comes one turn later, until the
+//! stop comes after the end.
 
 use std::sync::Arc;
 use std::time::Duration;

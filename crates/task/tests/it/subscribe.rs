@@ -1,4 +1,5 @@
-//! Subscribers that do not read, that start late or several times, and that subscribe to a task at rest.
+//! Subscribers in special situations: some do not read, some start late or several times, and some subscribe to a task
+//! at rest.
 
 use std::time::Duration;
 

@@ -24,7 +24,7 @@ pub(crate) type ExecutorResult = Result<ExecutorReturn, ExecutorError>;
 /// Maximum duration of a wait in these tests.
 pub(crate) const SOON: Duration = Duration::from_secs(20);
 
-/// Executor that calls a closure. It counts its futures that still exist, so that a test can check for remaining work.
+/// Executor that calls a closure. The executor counts its live futures, so a test can check for remaining work.
 #[derive(Clone)]
 pub(crate) struct ScriptedExecutor {
     run: Arc<dyn Fn(ExecutionCx) -> BoxFuture<'static, ExecutorResult> + Send + Sync>,

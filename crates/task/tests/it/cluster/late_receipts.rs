@@ -98,7 +98,7 @@ async fn receipt_that_comes_before_the_end_belongs_to_it() {
     let executor = endless(false);
     let cut = CutWorker::new(&executor).await;
     wait_until("its work is stopped", || executor.live() == 0).await;
-    // The process of this worker takes the task over again, and its own receipt comes before that.
+    // The process of this worker first writes its receipt, and then takes the task over again.
     let before = cut.has_delivered().await;
     assert!(before.is_executing && before.ending.receipt.is_none());
     let after = cut.has_ended().await;

@@ -18,7 +18,7 @@ use super::line::{Line, LineLink, LineLog, LineState};
 use super::support::{Cluster, LEASE};
 use crate::support::{ScriptedExecutor, endless, request, start, user, wait_until};
 
-/// Length of a lease for two tests. It is so long that the answer to a renewal can arrive after the time that a worker
+/// Length of a lease for two tests. With this length, the answer to a renewal can be later than the time that a worker
 /// needs to stop its work.
 const LONG_LEASE: Duration = Duration::from_secs(20);
 

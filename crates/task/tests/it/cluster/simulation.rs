@@ -297,8 +297,8 @@ impl Simulation {
         })
     }
 
-    /// Checks that a task has at most one end, and that only receipts of lost executions follow it. The check reads the
-    /// raw records, because the manager would refuse to read other streams.
+    /// Checks that a task has at most one end, and that only receipts of lost executions follow this end. The check
+    /// reads the raw records, because the manager would refuse to read other streams.
     async fn check_records(&self, id: &TaskId) {
         let stream = StreamName::new(format!("task/{id}"));
         let records = self.cluster.log.read(&stream, Version(1), 10_000).await;
