@@ -66,6 +66,7 @@ impl TaskManager {
     /// Accepts no more messages, and stops every execution with the cause `shutdown`. Then waits, for at most `within`,
     /// for the receipts and for the writes of the ends. In a cluster, the call also waits for unfinished requests of
     /// clients.
+    ///
     /// # Cancel safety
     /// Dropping the future does not revoke the shutdown.
     pub async fn shutdown(&self, within: Duration, detail: &'static str) -> ShutdownReport {
