@@ -1,5 +1,5 @@
-//! A log whose appends fail or wait on demand, with points at each append: before it, when it is durable and not yet
-//! answered, and after the answer.
+//! A log whose appends fail or wait on demand. Each append has three points: before the append, when the append is
+//! durable but not yet answered, and after the answer.
 
 use std::sync::Arc;
 
@@ -18,15 +18,15 @@ use crate::stage::{INSIDE, PartWatch};
 /// Fault of an append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LogFault {
-    /// The store is full: it writes nothing, and reports that.
+    /// The store is full: it writes nothing, and returns an error.
     Refuse,
-    /// The store stalls: it writes and answers nothing before [`FaultyLog::release`].
+    /// The store stalls: it writes nothing and gives no answer until [`FaultyLog::release`] is called.
     Hold,
-    /// The append is written, and the answer is lost.
+    /// The store writes the append, but its answer is lost.
     LoseAnswer,
 }
 
-/// A log that fails chosen appends.
+/// A log in which chosen appends fail.
 #[derive(Debug)]
 pub struct FaultyLog {
     inner: Arc<dyn Log>,
@@ -39,13 +39,13 @@ pub struct FaultyLog {
 
 #[derive(Debug, Clone, Copy)]
 struct ArmedFault {
-    /// Applies only to appends with a record of this type; `None` for all appends.
+    /// The fault applies only to appends with a record of this type; `None` for all appends.
     record_type: Option<&'static str>,
     fault: LogFault,
     once: bool,
 }
 
-/// An append, as requested.
+/// An append as the caller requested it.
 #[derive(Debug)]
 struct LogAppend {
     stream: StreamName,
@@ -54,7 +54,7 @@ struct LogAppend {
     records: Vec<RecordBytes>,
 }
 
-/// An append that the store has accepted and not written. It will be written even if the caller no longer waits.
+/// An append that the store has accepted but not written. The store will write it even if the caller no longer waits.
 #[derive(Debug)]
 struct HeldAppend {
     append: LogAppend,
@@ -62,7 +62,7 @@ struct HeldAppend {
 }
 
 impl FaultyLog {
-    /// Creates a log over this one, without a fault.
+    /// Creates a log without a fault that passes its calls to `inner`.
     pub fn new(inner: Arc<dyn Log>) -> Self {
         Self {
             inner,
@@ -82,8 +82,8 @@ impl FaultyLog {
         }
     }
 
-    /// Creates a log over this one whose answers are available at once: the thread blocks until the inner log answers.
-    /// Otherwise paused time would advance during the wait.
+    /// Creates a log that passes its calls to `inner` and whose answers are available at once: the thread blocks until
+    /// the inner log answers. Without this, paused time would advance during the wait.
     pub(crate) fn immediate(inner: Arc<dyn Log>) -> Self {
         Self {
             is_immediate: true,
@@ -91,17 +91,18 @@ impl FaultyLog {
         }
     }
 
-    /// Fails each append that contains a record of this type (`turn_committed`), until [`FaultyLog::heal`].
+    /// From now on each append fails that contains a record of this type (for example `turn_committed`), until
+    /// [`FaultyLog::heal`] is called.
     pub fn fail_at(&self, record_type: &'static str, fault: LogFault) {
         self.arm(Some(record_type), fault, false);
     }
 
-    /// Fails each append from the next one on.
+    /// From now on each append fails.
     pub fn fail_all(&self, fault: LogFault) {
         self.arm(None, fault, false);
     }
 
-    /// Fails only the next append.
+    /// Only the next append fails.
     pub fn fail_once(&self, fault: LogFault) {
         self.arm(None, fault, true);
     }
@@ -114,7 +115,7 @@ impl FaultyLog {
         });
     }
 
-    /// The answer of the inner log. Blocks until it is available if this log is immediate.
+    /// The answer of the inner log. If this log is immediate, this function blocks until the answer is available.
     fn forward<T: Send + 'static>(&self, answer: LogFuture<T>) -> LogFuture<T> {
         if self.is_immediate {
             return LogFuture::ready(block_on(answer));
@@ -122,7 +123,7 @@ impl FaultyLog {
         answer
     }
 
-    /// Removes the fault. Held appends stay held.
+    /// Removes the fault. Appends that are already held stay held.
     pub fn heal(&self) {
         *self.armed.lock() = None;
     }
@@ -146,7 +147,7 @@ impl FaultyLog {
     /// Removes the fault, writes the held appends in order, and answers the callers that still wait.
     ///
     /// # Cancel safety
-    /// Not cancel safe: appends that are not written when the future is dropped are never written.
+    /// Not cancel safe: if the future is dropped, the appends that are not yet written are never written.
     pub async fn release(&self) {
         self.heal();
         let held = std::mem::take(&mut *self.held.lock());
@@ -160,8 +161,8 @@ impl FaultyLog {
         }
     }
 
-    /// Removes the fault, and drops the held appends: they are never written. The callers that still wait get an
-    /// unknown outcome.
+    /// Removes the fault and drops the held appends, which are then never written. Callers that still wait receive the
+    /// error that the result of the append is unknown.
     pub(crate) fn forget(&self) {
         self.heal();
         for HeldAppend { answer, .. } in std::mem::take(&mut *self.held.lock()) {
@@ -188,7 +189,7 @@ impl FaultyLog {
         Some(fault)
     }
 
-    /// Answer to an append with this fault.
+    /// Answer to an append to which this fault applies.
     fn fail(&self, fault: LogFault, append: LogAppend) -> LogFuture<Result<Version, AppendError>> {
         let answer = match fault {
             LogFault::Refuse => {
@@ -232,15 +233,15 @@ impl LogAppend {
     }
 }
 
-/// An append that works, with its points.
+/// Performs an append without a fault, and reports its points.
 async fn watched(
     watch: PartWatch,
     subject: Arc<str>,
     inner: Arc<dyn Log>,
     append: LogAppend,
 ) -> Result<Version, AppendError> {
-    // If the future is dropped at the first sleep, the append never happens; at the second sleep, it has happened. A
-    // log promises only that it is one of the two.
+    // If the future is dropped at the first sleep, the append never happens. If the future is dropped at the second
+    // sleep, the append has happened. A log promises only that one of these two cases is true.
     tokio::time::sleep(INSIDE).await;
     let answer = append.on(&*inner).await;
     note_durable(&watch, &answer);
@@ -266,7 +267,8 @@ impl Log for FaultyLog {
                 .points
                 .reach(Moment::Before, APPEND, Arc::clone(subject));
         }
-        // Read the fault after the point, so that a fault that is set at the point applies to this append.
+        // Read the fault only after the point, so that a fault that an action sets at this point applies to this
+        // append.
         let fault = self.fault_of(&records);
         let append = LogAppend {
             stream: stream.clone(),
@@ -324,8 +326,8 @@ impl Log for FaultyLog {
     }
 }
 
-/// The types of the records. Each record has its type near its beginning. Decoding whole records would take longer than
-/// the run.
+/// The types of the records. The type stands near the beginning of each record. Decoding whole records would take
+/// longer than the run itself.
 fn names(records: &[RecordBytes]) -> String {
     let names: Vec<&str> = records
         .iter()

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
-/// Finds a part in the build folder that this program was built into.
+/// Finds a part in the build folder that contains this program.
 ///
-/// The path of the program leads to the folder without the environment. So this works for every profile and for another
-/// `CARGO_TARGET_DIR`.
+/// The folder is found from the path of the program, not from the environment. So this function works for every profile
+/// and every `CARGO_TARGET_DIR`.
 ///
 /// # Panics
 /// Panics if the part was never fetched.

@@ -1,4 +1,4 @@
-//! Parts for tests of stoppable code: tools made of closures, a fake provider, a real local model.
+//! Parts for tests of stoppable code: tools made of closures, a fake provider, and a real local model.
 //!
 //! To test your tool at every moment at which it can be stopped, start with [`assert_stop_safe!`] and the [`guide`];
 //! for a whole agent, start with [`explore::explore`].
@@ -24,7 +24,7 @@ mod stop_safe;
 mod tool_fn;
 mod violation;
 
-/// Exploration of stops: a scenario, stopped at every point by every method.
+/// Exploration of stops: stops a scenario at every point with every method.
 pub mod explore {
     pub use crate::drive::by_kill::explore_kills;
     pub use crate::drive::by_point::{Exploration, explore};

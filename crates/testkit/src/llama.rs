@@ -1,8 +1,8 @@
 //! A real language model, served by llama.cpp on a loopback port.
 //!
-//! For tests that need real streaming and a real stop: the server's own CPU time shows a closed connection, and no
-//! bookkeeping of the test can fake that. The model is tiny (135 million parameters, about 70 tokens a second on one
-//! thread): good for streams, not for decisions.
+//! Use it in tests that need real streaming and a real stop. After a connection is closed, the CPU time of the server
+//! stops growing, and no bookkeeping of the test can fake that. The model is tiny (135 million parameters, about 70
+//! tokens a second on one thread): its streams are useful, but its decisions are not.
 //!
 //! `cargo xtask parts` fetches the part (`cargo xtask test` runs that first). Without the part, [`LlamaServer::start`]
 //! panics with a message. A test never skips because a part is missing.
@@ -21,18 +21,18 @@ use std::{fs, io};
 
 use crate::installed_part::folder_of;
 
-/// Time without activity after which the server counts as idle: three of the kernel's 10 ms clock ticks. A decoding
-/// thread shows activity in at least two of them.
+/// If the server shows no activity for this time, it counts as idle. The time is three of the kernel's 10 ms clock
+/// ticks, and a thread that decodes tokens shows activity in at least two of them.
 const IDLE_WINDOW: Duration = Duration::from_millis(30);
 
-/// Interval between two samples of activity: short enough to see a runnable thread several times in a window, and long
-/// enough to leave the cores to the measured server.
+/// Interval between two samples of activity. It is short enough to see a runnable thread several times in one window,
+/// and long enough to leave the CPU cores to the measured server.
 const SAMPLE_EVERY: Duration = Duration::from_millis(3);
 
 /// The kernel's unit of CPU time in `/proc/<pid>/stat`: always 100 per second for user space.
 const CLOCK_TICK: Duration = Duration::from_millis(10);
 
-/// A running server, killed on drop.
+/// A running server. It is killed when this value is dropped.
 ///
 /// The server also ends when this process ends in any other way, because its standard input closes.
 #[derive(Debug)]
@@ -43,12 +43,12 @@ pub struct LlamaServer {
 }
 
 impl LlamaServer {
-    /// The name that the server gives its model.
+    /// The name of the model in the server.
     pub const MODEL: &str = "smollm2";
 
-    /// Starts a server and waits until it answers: about a second.
+    /// Starts a server and waits until it answers, which takes about a second.
     ///
-    /// Blocks the thread while it waits. The server itself gives up after a minute.
+    /// Blocks the thread while it waits. If the server is not ready after a minute, the server itself exits.
     ///
     /// # Panics
     /// Panics if the part was never fetched, if Python cannot be started, or if the server does not become ready. In
@@ -94,7 +94,8 @@ impl LlamaServer {
     pub fn cpu_time(&self) -> io::Result<Duration> {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid()))?;
         let fields = fields_after_name(&stat);
-        // Fields 14 and 15 of proc(5), utime and stime. The name is field 2, so the first field here has number 3.
+        // The fields 14 and 15 of proc(5) are utime and stime. This list starts after the name, which is field 2, so
+        // its first element is field 3.
         let ticks: u32 = fields
             .iter()
             .skip(11)
@@ -104,14 +105,14 @@ impl LlamaServer {
         Ok(CLOCK_TICK * ticks)
     }
 
-    /// Waits until the server has been idle for a moment. Returns the time from now to its last activity, or `None` if
-    /// it was still active when `limit` had passed.
+    /// Waits until the server has been idle for a moment. Returns the time from the call of this function to the last
+    /// activity of the server, or `None` if the server was still active when `limit` had passed.
     ///
-    /// Idle means that its CPU time does not grow *and* that none of its threads waits for a core. On a busy machine
-    /// the first condition alone would only show that other processes used the cores.
+    /// Idle means that the CPU time of the server does not grow *and* that none of its threads waits for a core. On a
+    /// busy machine, the first condition alone could only mean that other processes used the cores.
     ///
     /// # Cancel safety
-    /// Cancel safe: it only reads.
+    /// Cancel safe: the function only reads.
     pub async fn idle_after(&self, limit: Duration) -> io::Result<Option<Duration>> {
         let begin = Instant::now();
         let mut last_active = begin;
@@ -146,13 +147,13 @@ impl LlamaServer {
 
 impl Drop for LlamaServer {
     fn drop(&mut self) {
-        // Both calls fail only if the child has been reaped, and only this value can do that.
+        // Both calls fail only if the child has already been reaped, and no other code can reap it.
         self.child.kill().unwrap_or_default();
         self.child.wait().map(drop).unwrap_or_default();
     }
 }
 
-/// The fields of a `stat` file after the process's name. The name may itself contain blanks.
+/// The fields of a `stat` file that follow the name of the process. The name itself can contain blanks.
 fn fields_after_name(stat: &str) -> Vec<&str> {
     stat.rsplit_once(')')
         .map_or_else(Vec::new, |(_, rest)| rest.split_whitespace().collect())
@@ -170,7 +171,7 @@ mod tests {
         assert_eq!(fields.get(11..13), Some(&["12", "3"][..]));
     }
 
-    /// These tests measure time, so no other test runs at the same time (see `.config/nextest.toml`).
+    /// These tests measure time, so no other test may run at the same time (see `.config/nextest.toml`).
     mod alone {
         use std::io::{Read as _, Write as _};
         use std::net::TcpStream;

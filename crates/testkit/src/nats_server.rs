@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 use crate::installed_part::folder_of;
 use crate::own_loopback::free_addresses;
 
-/// Maximum time until servers are ready. One server takes 50 ms, three take half a second.
+/// Maximum time until servers are ready. One server takes 50 ms, and three servers take half a second.
 const START_MAX: Duration = Duration::from_secs(30);
 
 /// Interval between two checks of a starting server.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// One server, killed on drop.
+/// One server. It is killed when this value is dropped.
 #[derive(Debug)]
 #[must_use = "dropping the server kills it"]
 pub struct NatsServer {
@@ -30,7 +30,7 @@ pub struct NatsServer {
     folder: PathBuf,
 }
 
-/// Servers that replicate each other, killed on drop.
+/// Servers that replicate each other. They are killed when this value is dropped.
 #[derive(Debug)]
 #[must_use = "dropping the servers kills them"]
 pub struct NatsCluster {
@@ -39,7 +39,7 @@ pub struct NatsCluster {
 }
 
 impl NatsServer {
-    /// Starts a single server, with its store in this folder, and waits until it answers.
+    /// Starts a single server that stores its data in this folder, and waits until the server answers.
     ///
     /// # Panics
     /// Panics if the part was never fetched, or if the server does not become ready. In the second case the server's
@@ -48,10 +48,10 @@ impl NatsServer {
         Self::start_with(folder, "")
     }
 
-    /// Starts a server with further lines of configuration.
+    /// Starts a server with more lines of configuration.
     ///
     /// # Panics
-    /// As for [`NatsServer::start`].
+    /// Panics in the same cases as [`NatsServer::start`].
     pub fn start_with(folder: impl Into<PathBuf>, configuration: &str) -> Self {
         let server = Self::spawn(folder.into(), free_addresses(), configuration, &[]);
         server.wait_until_ready();
@@ -66,7 +66,7 @@ impl NatsServer {
     ) -> Self {
         fs::create_dir_all(&folder).expect("the folder can be made");
         let config = folder.join("server.conf");
-        // Acknowledged data also survives a loss of power.
+        // With `sync_interval: always`, acknowledged data also survives a power failure.
         let store = folder.join("store").display().to_string();
         let text =
             format!("jetstream {{ store_dir: {store:?}, sync_interval: always }}\n{configuration}");
@@ -95,14 +95,14 @@ impl NatsServer {
         format!("nats://{}", self.client)
     }
 
-    /// Kills the server, as if its machine had failed.
+    /// Kills the server, as if the machine of the server had failed.
     pub fn kill(&mut self) {
-        // Both calls fail only if the server has been reaped, and only this value can do that.
+        // Both calls fail only if the server has already been reaped, and no other code can reap it.
         self.child.kill().unwrap_or_default();
         self.child.wait().map(drop).unwrap_or_default();
     }
 
-    /// Starts a killed server again, with its store, and waits until it answers.
+    /// Starts a killed server again with the same store, and waits until the server answers.
     pub fn restart(&mut self) {
         self.kill();
         self.child = run(&self.arguments);
@@ -130,7 +130,7 @@ impl NatsServer {
         }
     }
 
-    /// Number of client connections of the server; `None` if it does not answer.
+    /// Number of client connections of the server; `None` if the server does not answer.
     pub fn connections(&self) -> Option<u64> {
         let answer = self.ask_monitor("/varz")?;
         let (_, behind) = answer.split_once("\"connections\":")?;
@@ -139,7 +139,8 @@ impl NatsServer {
         number[..end].parse().ok()
     }
 
-    /// Queries the monitor. Its answer covers JetStream and, in a group, the leader.
+    /// Queries the server's monitoring port. The answer shows whether JetStream works and, in a cluster, whether there
+    /// is a leader.
     fn is_ready(&self) -> bool {
         let answer = self.ask_monitor("/healthz");
         answer.is_some_and(|answer| answer.contains("\"status\":\"ok\""))
@@ -166,10 +167,10 @@ impl Drop for NatsServer {
 }
 
 impl NatsCluster {
-    /// Starts three servers that form a cluster, with their stores in this folder, and waits until they answer.
+    /// Starts three servers that form a cluster and store their data in this folder, and waits until they answer.
     ///
     /// # Panics
-    /// As for [`NatsServer::start`].
+    /// Panics in the same cases as [`NatsServer::start`].
     pub fn start(folder: impl Into<PathBuf>) -> Self {
         let folder = folder.into();
         let addresses = free_addresses::<9>();

@@ -1,17 +1,17 @@
-//! Loopback addresses for servers that start after their port was chosen.
+//! Loopback addresses for servers that start some time after their port was chosen.
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
-/// Addresses on this process's own host of `127.0.0.0/8`, with free ports that differ from each other.
+/// Addresses of this process's own host in `127.0.0.0/8`. Their ports are free and differ from each other.
 ///
-/// A port of `127.0.0.1` that was free a moment ago may belong to a connection of another program now. No other
-/// process uses this host, so these ports stay free until their servers start, and while a killed server is away. The
-/// exception is a program that listens on all addresses (0.0.0.0).
+/// A port of `127.0.0.1` that was free a moment ago may be in use by another program now. No other process uses the
+/// host of this process, so these ports stay free until their servers start, and also after a server was killed. There
+/// is one exception: a program that listens on all addresses (0.0.0.0) can still take such a port.
 ///
 /// # Panics
-/// If no port can be bound.
+/// Panics if no port can be bound.
 pub fn free_addresses<const N: usize>() -> [SocketAddr; N] {
-    // The ports differ because all listeners exist together.
+    // The ports differ because all listeners exist at the same time.
     let listeners = [(); N]
         .map(|()| TcpListener::bind((own_host(), 0)).expect("a loopback address can be bound"));
     listeners.map(|listener| listener.local_addr().expect("it is bound"))
@@ -22,11 +22,11 @@ pub fn free_addresses<const N: usize>() -> [SocketAddr; N] {
 #[cfg(target_os = "linux")]
 pub fn own_host() -> Ipv4Addr {
     let [_, high, middle, low] = std::process::id().to_be_bytes();
-    // Above 127.63, which programs use by hand: 127.0.0.1, 127.0.1.1, 127.0.0.53.
+    // These addresses are above 127.63. People use lower addresses by hand: 127.0.0.1, 127.0.1.1, 127.0.0.53.
     Ipv4Addr::new(127, 64 + high, middle, low)
 }
 
-/// The loopback host. Other systems than Linux bind only 127.0.0.1, so a port may be taken before its server starts.
+/// The loopback host. Systems other than Linux bind only 127.0.0.1, so a port may be taken before its server starts.
 #[cfg(not(target_os = "linux"))]
 pub fn own_host() -> Ipv4Addr {
     Ipv4Addr::LOCALHOST
@@ -41,7 +41,8 @@ mod tests {
     #[test]
     fn released_port_is_free_although_a_connection_has_its_number() {
         let [address] = free_addresses();
-        // A listener and a connection at 127.0.0.1 use the same port number. They would block a server at 127.0.0.1.
+        // This listener and this connection at 127.0.0.1 use the same port number. They would block a server at
+        // 127.0.0.1, but not at this address.
         let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, address.port())).unwrap();
         let _connection = TcpStream::connect(taken.local_addr().unwrap()).unwrap();
         TcpListener::bind(address).unwrap();

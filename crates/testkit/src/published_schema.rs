@@ -1,18 +1,18 @@
-//! The published JSON schemas, against which tests validate the output for scripts.
+//! The published JSON schemas. Tests check with them the output that scripts read.
 
 use std::fmt;
 
 use boon::{Compiler, SchemaIndex, Schemas};
 use serde_json::Value;
 
-/// A compiled schema of the folder `schemas`, or a definition in one.
+/// A compiled schema of the folder `schemas`, or one definition in such a schema.
 pub struct PublishedSchema {
     schemas: Schemas,
     root: SchemaIndex,
 }
 
 impl PublishedSchema {
-    /// Compiles `schemas/NAME.schema.json`, with the files that it refers to.
+    /// Compiles `schemas/NAME.schema.json` and the files that the schema refers to.
     ///
     /// # Panics
     /// Panics if the schema does not exist or is invalid.

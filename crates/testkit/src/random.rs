@@ -1,14 +1,14 @@
-//! Seeded random moments, reproducible.
+//! Random moments from a seed, which can be repeated.
 
 use std::time::{Duration, SystemTime};
 
-/// Environment variable with a seed, which repeats the same random moments.
+/// Environment variable with a seed. The same seed gives the same random moments.
 pub(crate) const SEED_VARIABLE: &str = "ALLSTOP_EXPLORE_SEED";
 
-/// The seed in [`SEED_VARIABLE`], or a new one at each call.
+/// The seed in [`SEED_VARIABLE`]. If the variable is not set, a new seed at each call.
 ///
 /// # Panics
-/// Panics if the variable is not a number, because another seed than the requested one would test something else.
+/// Panics if the variable is not a number, because a test with another seed would not test the requested case.
 pub(crate) fn seed() -> u64 {
     #[expect(
         clippy::disallowed_methods,
@@ -30,7 +30,7 @@ pub(crate) fn seed() -> u64 {
 pub struct Random(u64);
 
 impl Random {
-    /// The numbers of this seed.
+    /// Creates the numbers of this seed.
     pub fn new(seed: u64) -> Self {
         Self(seed)
     }

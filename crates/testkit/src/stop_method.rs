@@ -1,4 +1,4 @@
-//! Methods to stop a run.
+//! Methods of stopping a run.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 use allstop_core::{CauseKind, Extent};
 use allstop_session::FollowUp;
 
-/// Method to stop a run at a point.
+/// Method of stopping a run at a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopMethod {
     /// One stop of this extent with this cause.
@@ -15,22 +15,22 @@ pub enum StopMethod {
     Drop,
     /// A deadline that passes at this moment of the paused clock.
     Deadline,
-    /// A user's stop of the turn, and a second one this many points later. The driver by moment counts milliseconds
-    /// instead.
+    /// A user stops the turn, and stops it again this number of points later. In the driver by moment, the number is in
+    /// milliseconds.
     Again(u32),
-    /// A user's stop of the turn, and this many points later a stop of the whole process.
+    /// A user stops the turn. This number of points later, a stop covers the whole process.
     Wider(u32),
-    /// A user's stop of the turn, and this many points later a stop that does not wait for the grace.
+    /// A user stops the turn. This number of points later comes a stop that does not wait for the grace.
     Force(u32),
-    /// The store fails, from the append at this point on.
+    /// The store fails, beginning with the append at this point.
     Store(StoreFault),
-    /// A further message under this policy. Only for sessions, like the next two methods.
+    /// A user sends another message under this policy. Only for sessions, like the next two methods.
     Send(FollowUp),
     /// The session is closed.
     Close,
     /// The last turn is undone.
     Undo,
-    /// `kill -9` of the process that runs the scenario on a store on disk.
+    /// `kill -9` of the process that runs the scenario with a store on disk.
     Kill,
 }
 
@@ -49,7 +49,7 @@ pub const CAUSES: [CauseKind; 11] = [
     CauseKind::Failure,
 ];
 
-/// Every extent. Only a session has background work in its extents.
+/// Every extent. Only the extents of a session can contain background work.
 const EXTENTS: [Extent; 6] = [
     Extent::Call,
     Extent::Turn,
@@ -60,10 +60,10 @@ const EXTENTS: [Extent; 6] = [
 ];
 
 impl StopMethod {
-    /// The most common stop: the user's, of the turn.
+    /// The most common stop: a user stops the turn.
     pub const USER: Self = Self::Stop(Extent::Turn, CauseKind::User);
 
-    /// Every method; second stops come `after` points later.
+    /// Every method. A second stop comes `after` points after the first stop.
     fn all(after: u32) -> impl Iterator<Item = Self> {
         let stops = EXTENTS
             .into_iter()
@@ -83,7 +83,7 @@ impl StopMethod {
         stops.chain(others).chain(faults).chain(sends)
     }
 
-    /// Describes the method, for a reader who sees its name for the first time.
+    /// Describes the method for a reader who sees the name of the method for the first time.
     pub(crate) fn describe(self) -> String {
         match self {
             Self::Stop(Extent::Turn, CauseKind::User) => "a user stops the turn".to_owned(),
@@ -107,7 +107,7 @@ impl StopMethod {
         }
     }
 
-    /// Distance of the second stop in points; `None` if the method has only one.
+    /// Distance of the second stop in points; `None` if the method has only one stop.
     pub(crate) fn second_after(self) -> Option<u32> {
         match self {
             Self::Again(after) | Self::Wider(after) | Self::Force(after) => Some(after),
@@ -134,21 +134,22 @@ impl fmt::Display for StopMethod {
     }
 }
 
-/// Fault of the store, from a chosen append on.
+/// Fault of the store, beginning with a chosen append.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StoreFault {
-    /// The store refuses this append, and works again.
+    /// The store refuses this append, and then works again.
     RefusesOnce,
-    /// The store refuses this append and all later ones, like a full disk.
+    /// The store refuses this append and all later appends, as if the disk were full.
     Refuses,
-    /// Like `Refuses`, but a user also stops the turn at that moment.
+    /// Like `Refuses`, but a user also stops the turn at the same moment.
     RefusesAtStop,
     /// The store does not answer, and a user stops the turn. After the time limit of the stop, the store writes and
     /// answers.
     AnswersLate,
-    /// Like `AnswersLate`, but the ending of the stopped turn is late instead of this append.
+    /// Like `AnswersLate`, but the store delays the ending of the stopped turn instead of this append.
     EndsLate,
-    /// Like `AnswersLate`, but the store then has written nothing, and callers that still wait get an unknown outcome.
+    /// Like `AnswersLate`, but the store has then written nothing. Callers that still wait get the error that the
+    /// result is unknown.
     Forgets,
 }
 
@@ -163,7 +164,7 @@ impl StoreFault {
         Self::Forgets,
     ];
 
-    /// True if the store gives no answer for a while.
+    /// True if the store gives no answer for some time.
     pub(crate) fn stalls(self) -> bool {
         matches!(self, Self::AnswersLate | Self::EndsLate | Self::Forgets)
     }
@@ -215,7 +216,7 @@ impl FromStr for StopMethod {
     type Err = UnknownStopMethod;
 
     fn from_str(text: &str) -> Result<Self, UnknownStopMethod> {
-        // Only methods with a second stop have a number.
+        // Only methods with a second stop contain a number.
         let after = text
             .split_once('+')
             .and_then(|(_, after)| after.parse().ok());

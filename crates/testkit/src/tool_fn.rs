@@ -27,7 +27,7 @@ pub struct ToolFn {
 }
 
 impl ToolFn {
-    /// A tool with this name. The closure returns its result.
+    /// A tool with this name. The closure returns the result of the tool.
     pub fn new<F>(name: &str, body: impl Fn(ToolInvocation) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = String> + Send + 'static,
@@ -35,7 +35,7 @@ impl ToolFn {
         Self::fallible(name, move |call| body(call).map(Ok))
     }
 
-    /// A tool with this name that may fail.
+    /// A tool with this name whose closure may return an error.
     pub fn fallible<F>(
         name: &str,
         body: impl Fn(ToolInvocation) -> F + Send + Sync + 'static,
@@ -84,7 +84,7 @@ impl ToolFn {
         self
     }
 
-    /// Excludes parallel calls.
+    /// Forbids parallel calls.
     #[must_use]
     pub fn alone(mut self) -> Self {
         self.spec.parallel = false;

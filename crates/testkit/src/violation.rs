@@ -1,4 +1,4 @@
-//! Violations: the broken promise, and the class of failure that users meet.
+//! Violations: each names the broken promise, and the class of the failure that users notice.
 
 use std::fmt;
 
@@ -11,7 +11,7 @@ pub enum Invariant {
     NoHalfTurn,
     /// 3. No claim beyond the verified facts.
     NoClaimBeyondVerified,
-    /// 4. No acknowledgement that reads back its own flag.
+    /// 4. No acknowledgement without the engine.
     NoSelfAcknowledgement,
     /// 5. No start after the stop barrier.
     NoStartAfterBarrier,
@@ -50,34 +50,34 @@ impl fmt::Display for Invariant {
     }
 }
 
-/// Classes of failure that users meet if a promise is broken. They occur in other systems.
+/// Classes of failures that users notice if a promise is broken. Such failures occur in other systems.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FailureClass {
-    /// A history that no provider accepts.
+    /// A conversation that no provider accepts.
     CorruptHistory = 1,
     /// Processes and tasks that continue to run.
     OrphanWork,
-    /// The signal does not reach the running work.
+    /// A signal that does not reach the running work.
     SignalMissesLeaf,
-    /// The stop is lost in a race.
+    /// A stop that is lost in a race.
     LostStop,
     /// Work or a commit after the stop.
     WorkAfterStop,
-    /// The receipt reports a false fact.
+    /// A receipt that reports a false fact.
     FalseReceipt,
-    /// Output or usage is lost.
+    /// Output or usage that is lost.
     LostBill,
-    /// Too much or too little is stopped, or idle is reported too early.
+    /// A stop that covers too much or too little work, or a session that reports idle too early.
     WrongExtent,
-    /// A side effect happens twice.
+    /// A side effect that happens twice.
     RepeatedEffect,
-    /// A reply comes twice or too late.
+    /// A reply that comes twice or too late.
     StaleReply,
-    /// An answer never comes.
+    /// An answer that never comes.
     Hang,
-    /// More is spent than the budget allows.
+    /// A run that spends more than the budget allows.
     Overspent,
-    /// The cause is lost.
+    /// A cause that is lost.
     LostCause,
 }
 
@@ -109,8 +109,8 @@ pub struct Violation {
     pub checker: &'static str,
     /// Promise that is broken.
     pub invariant: Invariant,
-    /// Class of failure that users meet.
+    /// Class of failure that users notice.
     pub class: FailureClass,
-    /// Description of the difference between promise and observation.
+    /// Description of the difference between the promise and the observation.
     pub what: String,
 }

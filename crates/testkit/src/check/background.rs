@@ -8,8 +8,8 @@ use allstop_session::{BackgroundItem, SessionEventKind as K};
 
 use crate::observe::{ObservedWork, Order, RunObservation};
 
-/// Checks that each piece of background work starts once and ends at most once, in this order. Returns the work without
-/// an end, except for detached work, which may outlive its session.
+/// Checks that each piece of background work starts once, and afterwards ends at most once. Returns the work that has
+/// no end. Detached work is not in the result, because it may outlive its session.
 ///
 /// # Errors
 /// Returns a description of the first violation.
@@ -42,7 +42,7 @@ pub(crate) fn background(records: &[R]) -> Result<Vec<String>, String> {
 pub(super) fn background_ends_once(run: &RunObservation) -> Result<(), String> {
     let records = &run.records_after_next;
     let open = background(records)?;
-    // A run without a session does not record the ends of its background work; the system around it does.
+    // A run without a session does not record the ends of its background work; the program that started the run does.
     let is_session = |record: &R| {
         matches!(
             record,
@@ -61,7 +61,7 @@ pub(super) fn background_ends_once(run: &RunObservation) -> Result<(), String> {
     ))
 }
 
-/// Idle is reported when no turn is open and nothing attached runs (invariant 3).
+/// The session reports idle only if no turn is open and no attached work runs (invariant 3).
 pub(super) fn idle_is_true(run: &RunObservation) -> Result<(), String> {
     let Some(session) = &run.session else {
         return Ok(());
@@ -97,7 +97,7 @@ pub(super) fn idle_is_true(run: &RunObservation) -> Result<(), String> {
     Ok(())
 }
 
-/// Every background work that lives is named.
+/// Checks that the report names all background work that is alive.
 fn all_named(run: &RunObservation, at: Order, named: &[BackgroundItem]) -> Result<(), String> {
     let lives = |work: &&ObservedWork| work.kind == ItemKind::Background && work.was_alive(at);
     let unnamed = run.notes.work.iter().filter(lives).find(|work| {

@@ -1,4 +1,4 @@
-//! Tool calls: they are recorded before they run, run once, and end as the log records it.
+//! Tool calls: each call is recorded before it runs, runs only once, and ends with the outcome in the log.
 
 use std::collections::BTreeSet;
 
@@ -9,8 +9,8 @@ use allstop_core::record::{CallOutcome, SessionRecord as R};
 
 use crate::observe::{CallEnding, ObservedWork, RunObservation};
 
-/// A tool starts only after its start is durable in the log, because a crash must not lose a possible effect (invariant
-/// 10).
+/// A tool starts only after the record of its start is durable in the log. Otherwise a crash could lose the only trace
+/// of the call's effect (invariant 10).
 pub(super) fn start_is_durable(run: &RunObservation) -> Result<(), String> {
     for work in run.calls() {
         let durable = run.notes.durable(work.began);
@@ -82,8 +82,8 @@ pub(super) fn no_call_repeats(run: &RunObservation) -> Result<(), String> {
     Ok(())
 }
 
-/// The outcome of a tool call in the log fits its future and its scope: the call's own time limit gives `timed_out`, a
-/// stop `stopped`, a result `succeeded`. The live event has the same outcome.
+/// The outcome of a tool call in the log agrees with the real end of the call: `timed_out` after the call's own time
+/// limit, `stopped` after a stop, `succeeded` after a result. The live event has the same outcome.
 pub(super) fn outcome_fits(run: &RunObservation) -> Result<(), String> {
     let endings = &run.notes.call_endings;
     let committed: BTreeSet<_> = run
@@ -102,8 +102,8 @@ pub(super) fn outcome_fits(run: &RunObservation) -> Result<(), String> {
             continue;
         };
         let mut of_call = endings.iter().filter(|ending| *ending.id == *id.as_str());
-        // Sub-agents count their calls from one, too. If two calls have the same id, the record does not identify its
-        // call.
+        // Sub-agents also number their calls from one. If two calls have the same id, a record does not show which of
+        // the two calls it is about.
         let (Some(ending), None) = (of_call.next(), of_call.next()) else {
             continue;
         };
@@ -126,8 +126,8 @@ pub(super) fn outcome_fits(run: &RunObservation) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that an outcome fits the real end of a call. In a committed turn, only a stop of the call itself can have
-/// stopped it.
+/// Checks that an outcome agrees with the real end of a call. In a committed turn, a call can be `stopped` only if the
+/// stop was a stop of this single call.
 fn fits(
     outcome: CallOutcome,
     ending: &CallEnding,
@@ -140,8 +140,8 @@ fn fits(
         (Stopped, Some(CauseKind::Deadline)) if in_a_committed_turn => {
             Err("its own limit of time ended it")
         }
-        // A limit among the arguments ends the work that the call started, and the call returns an error. The outcome
-        // is `timed_out` even if a stop arrives at that moment.
+        // The arguments of a call can set a time limit for the work that the call starts. When this limit ends the
+        // work, the call returns an error. The outcome is then `timed_out`, even if a stop arrives at the same moment.
         (TimedOut, _) if ending.succeeded == Some(false) => Ok(()),
         (TimedOut, cause) if cause != Some(CauseKind::Deadline) => {
             Err("no limit of time had passed")
@@ -153,7 +153,7 @@ fn fits(
     }
 }
 
-/// A call that is stopped according to a receipt has no result: a late result is dropped (invariant 6).
+/// If a receipt reports a call as stopped, the call has no result, because a late result is dropped (invariant 6).
 pub(super) fn no_late_result(run: &RunObservation) -> Result<(), String> {
     for record in &run.records {
         let R::TurnStopped {

@@ -11,13 +11,13 @@ use allstop_core::{Extent, MessageId, Receipt, StopReason, TurnNumber};
 use super::conversation_of;
 use crate::observe::{NEXT_MESSAGE, Order, RunObservation};
 
-/// Claim of an outcome about its turn, with its moment.
+/// Claim that an outcome makes about its turn, and the moment of the claim.
 struct TurnClaim<'a> {
     turn: TurnNumber,
     message: Option<&'a MessageId>,
     reason: StopReason,
     error: Option<&'a TurnError>,
-    /// True if the turn claims that the store has answered.
+    /// True if the claim is that the store has answered.
     is_ending_known: bool,
     receipt: Option<&'a Receipt>,
     at: Order,
@@ -58,8 +58,8 @@ pub(super) fn claims_are_confirmed(run: &RunObservation) -> Result<(), String> {
     Ok(())
 }
 
-/// The ending of the turn that a claim is about. If no record of a turn was written, the next turn has the same number,
-/// so the message identifies the turn.
+/// The ending of the turn that a claim is about. If the store has written no record of a turn, the next turn gets the
+/// same number. Therefore the message identifies the turn.
 fn ending_of<'a>(records: &'a [R], claim: &TurnClaim<'_>) -> Option<&'a R> {
     let start = start_of(records, claim)?;
     let ends = |record: &&R| matches!(record, R::TurnCommitted { turn, .. } | R::TurnStopped { turn, .. } if *turn == claim.turn);
@@ -89,7 +89,7 @@ fn is_commit(ending: Option<&R>) -> bool {
     matches!(ending, Some(R::TurnCommitted { .. }))
 }
 
-/// Effect of an ending on the conversation, if it is not a commit.
+/// Effect on the conversation of an ending that is not a commit.
 fn effect_of(ending: Option<&R>) -> ConversationEffect {
     match ending {
         Some(R::TurnStopped { kept, .. }) if !kept.is_empty() => {
@@ -132,7 +132,8 @@ fn outcome_is_true(run: &RunObservation, claim: &TurnClaim<'_>) -> Result<(), St
     }
 }
 
-/// A receipt reports the effect on the conversation that the log has in the end, or that the effect is not known yet.
+/// A receipt reports one of two things: the effect on the conversation that the log finally has, or that this effect is
+/// not known yet.
 fn effect_is_true(
     run: &RunObservation,
     claim: &TurnClaim<'_>,
@@ -156,8 +157,8 @@ fn effect_is_true(
     }
 }
 
-/// A published conversation is the one before the turn. If the store has confirmed the turn's ending, it is the one
-/// after the turn.
+/// If the store has confirmed the ending of the turn, the published conversation is the conversation after the turn.
+/// Otherwise it is the conversation before the turn.
 fn conversation_is_true(
     run: &RunObservation,
     claim: &TurnClaim<'_>,
@@ -180,8 +181,8 @@ fn conversation_is_true(
     ))
 }
 
-/// Checks the receipts of a session's stops of this turn. A receipt is about this turn if its stop id is that of the
-/// outcome's receipt.
+/// Checks the receipts of a session's stops that stopped this turn. A receipt is about this turn if it has the same
+/// stop id as the receipt in the outcome.
 fn stops_are_true(run: &RunObservation, claim: &TurnClaim<'_>) -> Result<(), String> {
     let Some(own) = claim.receipt else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Conversations: whole turns, in an order that a provider accepts.
+//! Conversations: they consist of whole turns, in an order that a provider accepts.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use crate::observe::{RunObservation, WitnessedAnswer};
 
 /// The conversation that results from these records, in the order of the records.
 ///
-/// This function is written separately from the engine's fold, so that the same mistake cannot be in both.
+/// This function shares no code with the engine's fold, so that one mistake cannot be in both.
 pub fn conversation_of(records: &[R]) -> Vec<Arc<Message>> {
     let mut said: Vec<(Option<TurnNumber>, Arc<Message>)> = Vec::new();
     for record in records {
@@ -44,7 +44,7 @@ pub fn conversation_of(records: &[R]) -> Vec<Arc<Message>> {
     said.into_iter().map(|(_, message)| message).collect()
 }
 
-/// The conversation is unchanged, or contains a turn completely (invariant 2).
+/// A turn is either completely in the conversation, or leaves the conversation unchanged (invariant 2).
 pub(super) fn turns_are_whole(run: &RunObservation) -> Result<(), String> {
     let mut input: Option<&Arc<str>> = None;
     for record in &run.records {
@@ -81,10 +81,10 @@ pub(super) fn turns_are_whole(run: &RunObservation) -> Result<(), String> {
     }
 }
 
-/// A committed turn equals the same turn in the run without the stop. In a session, other messages may have been sent
-/// in between.
+/// A committed turn equals the same turn in the run without the stop. In a session, the user may have sent other
+/// messages between the turns.
 fn as_without_the_stop(committed: &R, run: &RunObservation) -> Result<(), String> {
-    // Without a known point of the stop, no two runs are equal.
+    // If the point of the stop is not known, no two runs are equal.
     let (Some(_), R::TurnCommitted { turn, messages, .. }) = (run.point, committed) else {
         return Ok(());
     };
@@ -93,7 +93,7 @@ fn as_without_the_stop(committed: &R, run: &RunObservation) -> Result<(), String
         matches!(record, R::TurnCommitted { turn: other, messages: others, .. }
             if other == turn && others == messages)
     });
-    // The stop of a single call changes the content of its turn, and nothing else may change it.
+    // The stop of a single call changes the content of its turn. Nothing else may change this content.
     let only_calls = run.disturbance().is_none() && !run.stops.is_empty();
     if same || only_calls || run.session.is_some() {
         return Ok(());
@@ -128,9 +128,9 @@ fn kept_whole(kept: &[Arc<Message>], input: Option<&Arc<str>>) -> Result<(), Str
     }
 }
 
-/// Each answer in the conversation was complete: a partial answer is dropped together with its calls.
+/// Each answer in the conversation was received completely. A partial answer is dropped together with its tool calls.
 fn said_whole(messages: &[Arc<Message>], run: &RunObservation) -> Result<(), String> {
-    // A killed run equals the undisturbed one up to its end.
+    // A killed run equals the undisturbed run until the kill.
     let seen = if run.is_witnessed {
         run
     } else {
@@ -144,7 +144,7 @@ fn said_whole(messages: &[Arc<Message>], run: &RunObservation) -> Result<(), Str
         let Message::Assistant { text, tool_calls } = &**message else {
             continue;
         };
-        // An engine may give calls other ids, so that they are unique.
+        // An engine may replace the ids of calls to make them unique.
         let is_this = |answer: &WitnessedAnswer| {
             let mut calls = answer.calls.iter().zip(tool_calls);
             *answer.text == **text
@@ -161,7 +161,7 @@ fn said_whole(messages: &[Arc<Message>], run: &RunObservation) -> Result<(), Str
 fn begins_with(messages: &[Arc<Message>], input: Option<&Arc<str>>) -> Result<(), String> {
     match messages.first().map(AsRef::as_ref) {
         Some(Message::User { text }) if Some(text) == input => Ok(()),
-        // No message started this turn: background work did. User messages may have been added to the turn since.
+        // Background work started this turn, not a message. Since then, user messages may have been added to the turn.
         Some(Message::Assistant { .. } | Message::StopMarker { .. } | Message::User { .. })
             if input.is_none() =>
         {
@@ -174,7 +174,7 @@ fn begins_with(messages: &[Arc<Message>], input: Option<&Arc<str>>) -> Result<()
 /// Checks that a provider would accept these messages: each message with tool calls is followed by exactly one result
 /// for each call, and the conversation has no other results.
 ///
-/// This function is written separately from the engine, so that the same mistake cannot be in both.
+/// This function shares no code with the engine, so that one mistake cannot be in both.
 ///
 /// # Errors
 /// Returns a description of the first violation.
@@ -204,7 +204,7 @@ pub fn history(messages: &[Arc<Message>]) -> Result<(), String> {
     all_answered(&open, messages.len() + 1)
 }
 
-/// Requests to the model have exactly one result for each tool call, in place (invariant 7).
+/// In each request to the model, every tool call has exactly one result, at the correct position (invariant 7).
 pub(super) fn requests_are_valid(run: &RunObservation) -> Result<(), String> {
     for (number, request) in run.notes.requests.iter().enumerate() {
         history(request).map_err(|wrong| format!("request {}: {wrong}", number + 1))?;

@@ -1,4 +1,4 @@
-//! No event is shown, and no piece is received, after its time.
+//! No event is shown, and no piece of an answer is received, too late.
 
 use allstop_agent::AgentEvent as E;
 use allstop_core::{Extent, TurnNumber};
@@ -7,8 +7,8 @@ use allstop_session::{SessionEvent, SessionEventKind as K};
 use super::messages::superseder;
 use crate::observe::{ObservedStop, RunObservation};
 
-/// No event is shown after its time (invariant 6): no part of an answer after the stop, no event of a turn after its
-/// end.
+/// No event is shown too late (invariant 6): no part of an answer after the stop, and no event of a turn after the end
+/// of the turn.
 pub(super) fn nothing_late_is_shown(run: &RunObservation) -> Result<(), String> {
     let accepted = run.disturbance().and_then(|stop| stop.accepted);
     let (mut running, mut heard) = (false, false);
@@ -21,8 +21,8 @@ pub(super) fn nothing_late_is_shown(run: &RunObservation) -> Result<(), String> 
             E::TurnEnded { .. } => running = false,
             E::StopHeard { .. } if heard => return Err("a stop is heard twice".to_owned()),
             E::StopHeard { .. } => heard = true,
-            // A call that ended before the stop reached it still reports its result. The output of a command that is
-            // being stopped is not part of an answer.
+            // A call that ended before the stop reached it still reports its result. The output of a command during its
+            // stop is not part of an answer.
             E::ToolFinished { .. } | E::ToolOutput { .. } | E::ToolProgress { .. } => {}
             _ if heard => return Err(format!("after the stop was heard: {}", name())),
             E::TextDelta { .. } | E::ReasoningDelta { .. } | E::StepAnswered { .. }
@@ -39,10 +39,10 @@ pub(super) fn nothing_late_is_shown(run: &RunObservation) -> Result<(), String> 
     Ok(())
 }
 
-/// Number of pieces of an answer that may already be under way when the stop is accepted.
+/// Number of pieces of an answer that may already have been sent, but not received, when the stop is accepted.
 const ON_ITS_WAY_MAX: usize = 1;
 
-/// After a stop no further part of a model's answer is received, because each received part is paid for (invariant 11).
+/// After a stop, no more parts of a model's answer are received, because each received part costs money (invariant 11).
 pub(super) fn nothing_late_is_received(run: &RunObservation) -> Result<(), String> {
     if run.nothing_to_do() {
         return Ok(());
@@ -87,7 +87,7 @@ pub(super) fn nothing_stale_is_shown(run: &RunObservation) -> Result<(), String>
         if let K::Live(E::TurnStarted { turn, .. }) = &event.kind {
             newest = *turn;
         }
-        // A stop does not undo an ending that was already under way.
+        // If the ending of the turn was already under way, a later stop does not undo it.
         if let K::Live(E::TurnEnded { .. }) = &event.kind {
             stopped = None;
         }

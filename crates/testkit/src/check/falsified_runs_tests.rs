@@ -1,4 +1,5 @@
-//! Observations of real runs with one fact falsified by hand. Each checker must find its own falsified fact.
+//! Observations of real runs in which a test has falsified one fact. Each checker must find the fact that was falsified
+//! for it.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -26,17 +27,18 @@ use crate::stop_method::StopMethod;
 /// Run whose observation is falsified.
 enum FalsifiedRun {
     Whole(&'static str),
-    /// Stopped at this point.
+    /// Run that is stopped at this point.
     Disturbed(&'static str, u32, StopMethod),
-    /// Stopped at this point by its user, with an observation of a machine on which nothing runs.
+    /// Run that its user stops at this point. The observation also has a snapshot of a machine on which no process
+    /// runs.
     WithSnapshot(&'static str, u32),
-    /// Killed in its middle.
+    /// Run that is killed in the middle.
     Killed(&'static str),
 }
 
 use FalsifiedRun::{Disturbed, Killed, Whole, WithSnapshot};
 
-/// The checker, the run, and the change that falsifies the observation.
+/// A checker, a run, and the change that falsifies the observation of the run.
 type Row = (&'static str, FalsifiedRun, fn(&mut RunObservation));
 
 const ROWS: [Row; 27] = [
@@ -197,7 +199,7 @@ fn outcome(left: &mut RunObservation, number: usize) -> &mut MessageOutcome {
     Arc::make_mut(outcome)
 }
 
-/// Messages that the first stopped turn left.
+/// Messages that the first stopped turn kept in the conversation.
 fn kept(left: &mut RunObservation) -> &mut Vec<Arc<Message>> {
     let stopped = left.records.iter_mut().find_map(|record| match record {
         R::TurnStopped { kept, .. } => Some(kept),
@@ -206,7 +208,7 @@ fn kept(left: &mut RunObservation) -> &mut Vec<Arc<Message>> {
     stopped.expect("a turn was stopped")
 }
 
-/// Adds work that begins at this time and never ends.
+/// Adds work that begins at this position in the order of the notes, and never ends.
 fn live(left: &mut RunObservation, kind: ItemKind, began: u64) {
     left.notes.work.push(ObservedWork {
         kind,
@@ -256,7 +258,8 @@ fn disturbed(scenario: &Scenario, point: u32, method: StopMethod) -> RunObservat
     played.expect("it can be done there")
 }
 
-/// Returns the observation as if the process had been killed when its last tool, or its last turn, had begun.
+/// Returns the observation as if the process had been killed just after the start of its last tool, or of its last
+/// turn.
 fn killed(whole: RunObservation) -> RunObservation {
     let is_start = |record: &R| matches!(record, R::TurnStarted { .. });
     let last = whole.points.iter().rposition(|point| match point.moment {

@@ -1,11 +1,12 @@
-//! No stopped work remains: in the scopes, on the machine, or at the other end of a connection.
+//! No stopped work remains: in the scopes, on the machine, or at the server of a connection.
 
 use allstop_core::Extent;
 use allstop_core::receipt::ItemKind;
 
 use crate::observe::RunObservation;
 
-/// Nothing lives on after the final stop: no task, no scope with work, no process, and none of the parts (invariant 1).
+/// After the final stop nothing is alive: no task, no scope with work, no process, and no part of the agent (invariant
+/// 1).
 pub(super) fn nothing_lives_on(run: &RunObservation) -> Result<(), String> {
     let mut left = run.work_left.clone();
     let living = run.notes.work.iter().filter(|work| work.ended.is_none());
@@ -25,7 +26,7 @@ pub(super) fn nothing_lives_on(run: &RunObservation) -> Result<(), String> {
     ))
 }
 
-/// No real process remains that the run started outside its scope, with `std::process` (invariant 1).
+/// After the run, no real process remains that the run started outside its scope with `std::process` (invariant 1).
 pub(super) fn no_child_is_left(run: &RunObservation) -> Result<(), String> {
     if run.processes_left.is_empty() {
         return Ok(());
@@ -37,11 +38,11 @@ pub(super) fn no_child_is_left(run: &RunObservation) -> Result<(), String> {
     ))
 }
 
-/// No work that a quiet receipt covers still runs, and a receipt is quiet if no process runs. A stop of a turn may
-/// leave background work running if its receipt names the work.
+/// If a receipt is quiet, no work that it covers still runs. If no process runs, the receipt is quiet. A stop of a turn
+/// may leave background work running if the receipt names this work.
 pub(super) fn quiet_is_quiet(run: &RunObservation) -> Result<(), String> {
     for snapshot in &run.snapshots {
-        // The receipt of a stop whose target had already ended makes no claim about running work.
+        // If the target of a stop had already ended, the receipt makes no claim about running work.
         let Some(receipt) = snapshot
             .receipt
             .as_ref()
@@ -74,7 +75,7 @@ pub(super) fn quiet_is_quiet(run: &RunObservation) -> Result<(), String> {
     Ok(())
 }
 
-/// A model call that is stopped according to a receipt has no open connection at the server.
+/// If a receipt reports a model call as stopped, the call has no open connection at the server.
 pub(super) fn stopped_calls_are_closed(run: &RunObservation) -> Result<(), String> {
     match run
         .snapshots

@@ -11,8 +11,8 @@ use allstop_session::{Admission, FollowUp};
 use super::record_facts::{ending, without_run_specific_fields};
 use crate::observe::{DeliveredOutcome, RunObservation, SentMessage, SessionObservation};
 
-/// Returns the message that a record puts into a turn, and the turn. The message either started the turn or was added
-/// to it while it ran.
+/// Returns the message that a record puts into a turn, and the turn. Either the message started the turn, or it was
+/// added to the turn while the turn ran.
 fn placed(record: &R) -> Option<(&MessageId, TurnNumber)> {
     match record {
         R::TurnStarted { turn, message, .. } => Some((message.as_ref()?, *turn)),
@@ -64,7 +64,7 @@ pub(super) fn one_outcome_each(run: &RunObservation) -> Result<(), String> {
     Ok(())
 }
 
-/// The ending in the log equals the reported outcome.
+/// Checks that the ending in the log equals the reported outcome.
 fn ended_as(records: &[R], turn: TurnNumber, said: (StopReason, &str)) -> Result<(), String> {
     let ending = records.iter().find_map(|record| {
         let (_, reason) = ending(record).filter(|(of, _)| *of == turn)?;
@@ -83,7 +83,7 @@ fn ended_as(records: &[R], turn: TurnNumber, said: (StopReason, &str)) -> Result
     Err(format!("it ended with {ending:?}, and {said:?} was told"))
 }
 
-/// The log contains everything that was delivered before the kill: each record, and the outcome of each message
+/// The log contains every fact that was delivered before the kill: each record, and the outcome of each message
 /// (invariants 2 and 3).
 pub(super) fn delivered_facts_are_logged(run: &RunObservation) -> Result<(), String> {
     let Some(delivered) = &run.delivered_facts else {
@@ -124,7 +124,8 @@ fn outcome_is_logged(records: &[R], delivered: &DeliveredOutcome) -> Result<(), 
     let ending = endings.find(|(turn, _)| Some(*turn) == delivered.turn);
     let fits = match ending {
         Some((_, reason)) => delivered.is(reason),
-        // A message without a turn has no ending in the log. An ending that waits for its store may be written later.
+        // A message without a turn has no ending in the log. If an ending waits for its store, the ending may be
+        // written later.
         None => delivered.turn.is_none() || delivered.may_be_recovered,
     };
     if !fits {
@@ -153,7 +154,7 @@ pub(super) fn superseder<'a>(
     })
 }
 
-/// True if the turn's commit was sent to the log before that point, so that a later stop does not change it.
+/// True if the commit of the turn was sent to the log before this point, so that a later stop does not change the turn.
 pub(super) fn was_committed(run: &RunObservation, turn: TurnNumber, before: u32) -> bool {
     let mut commits = run
         .records
@@ -164,7 +165,8 @@ pub(super) fn was_committed(run: &RunObservation, turn: TurnNumber, before: u32)
     point.is_some_and(|point| point.number <= before)
 }
 
-/// A superseded message is not answered. Its policy decides whether its text stays in the conversation (invariant 2).
+/// A superseded message is not answered. The follow-up policy decides whether the text of the message stays in the
+/// conversation (invariant 2).
 pub(super) fn superseded_is_unanswered(run: &RunObservation) -> Result<(), String> {
     let Some(session) = &run.session else {
         return Ok(());
@@ -217,7 +219,8 @@ fn check_kept_messages(
     }
 }
 
-/// A message is not answered if its turn was stopped according to a receipt. Its cause is that of one of the stops.
+/// If a receipt reports the turn of a message as stopped, the message is not answered. Its cause is the cause of one of
+/// the stops.
 pub(super) fn stays_stopped(run: &RunObservation) -> Result<(), String> {
     let Some(session) = &run.session else {
         return Ok(());
@@ -258,7 +261,7 @@ pub(super) fn stays_stopped(run: &RunObservation) -> Result<(), String> {
     Ok(())
 }
 
-/// After a stop of the session or the process, no work begins in it until it is opened again.
+/// After a stop of the session or of the process, no work begins in the session until the session is opened again.
 pub(super) fn nothing_begins(run: &RunObservation) -> Result<(), String> {
     if run.session.is_none() {
         return Ok(());
@@ -280,7 +283,7 @@ pub(super) fn nothing_begins(run: &RunObservation) -> Result<(), String> {
     }
 }
 
-/// The log undoes exactly the turns that the session reported as undone, each once (invariant 2).
+/// The log undoes exactly the turns that the session reported as undone, and each of them once (invariant 2).
 pub(super) fn undone_once(run: &RunObservation) -> Result<(), String> {
     let Some(session) = &run.session else {
         return Ok(());
@@ -299,13 +302,13 @@ pub(super) fn undone_once(run: &RunObservation) -> Result<(), String> {
     ))
 }
 
-/// A waiter that leaves stops nothing: the run is the same without the waiter (invariant 12).
+/// When a waiter leaves, nothing is stopped: the run is the same as a run without the waiter (invariant 12).
 pub(super) fn waiter_stops_nothing(run: &RunObservation) -> Result<(), String> {
     let mut sent = run.session.iter().flat_map(|session| &session.sent);
     if !sent.any(|sent| sent.waiter_gone) || !run.stops.is_empty() {
         return Ok(());
     }
-    // Without the waiter the run is over earlier, so its last records may be missing. No record may differ.
+    // The run without the waiter ends earlier, so its last records may be missing. But no record may differ.
     let mut both = run.records.iter().zip(&run.undisturbed().records);
     match both.position(|(here, there)| {
         without_run_specific_fields(here) != without_run_specific_fields(there)

@@ -1,6 +1,6 @@
-//! Checkers: rules that hold after a stop at any point. Each rule comes from an invariant of the design, which it
-//! names. You can apply some of them to your own records or messages. Every driver applies all of them to its
-//! observations.
+//! Checkers: rules that hold after a stop at any point. Each checker names the invariant of the design from which its
+//! rule comes. Every driver applies all checkers to its observations. You can apply some of them to your own records or
+//! messages.
 
 mod background;
 mod calls;
@@ -34,14 +34,14 @@ pub struct Checker {
     pub name: &'static str,
     /// Promise that the checker verifies.
     pub invariant: Invariant,
-    /// Class of failure that users meet if the promise is broken.
+    /// Class of the failure that users notice if the promise is broken.
     pub class: FailureClass,
     needs: EvidenceKind,
     judge: fn(&RunObservation) -> Result<(), String>,
 }
 
-/// Every checker. The first violations in this order explain a broken run best.
-#[rustfmt::skip] // A row each.
+/// All checkers. If several find violations, the first violation in this order explains the broken run best.
+#[rustfmt::skip] // One row for each checker.
 pub static CHECKERS: [Checker; 43] = [
     rule("killed", I::NoHalfTurn, F::CorruptHistory, E::Kill, records::was_killed),
     rule("repeatable", I::NoClaimBeyondVerified, F::FalseReceipt, E::Witness, records::is_repeatable),
@@ -104,8 +104,8 @@ const fn rule(
     }
 }
 
-/// Rules that need the endings and the usage in the log, which are missing if the store has failed. For such runs, the
-/// checker `confirmed` has the rules.
+/// Rules that need the endings and the usage in the log. If the store has failed, the log does not have them. The
+/// checker `confirmed` then contains the rules that apply.
 const NEED_THE_STORE: [&str; 7] = [
     "true_idle",
     "stopped_message",

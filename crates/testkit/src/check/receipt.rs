@@ -1,4 +1,5 @@
-//! Receipts are true: work that they report as ended has ended, and they contain all work that ran.
+//! Receipts are true: if a receipt reports work as ended, the work has ended, and the receipt contains all work that
+//! ran.
 
 use allstop_core::receipt::{EndMethod, ItemKind, ItemState, NotStoppedReason, ReceiptItem};
 use allstop_core::record::{SessionRecord as R, StartedCallKind};
@@ -12,13 +13,14 @@ fn is_about(item: &ReceiptItem, work: &ObservedWork) -> bool {
     item.kind == work.kind
         && match work.kind {
             ItemKind::ToolCall | ItemKind::Background => item.id == work.id,
-            // A question is observed under its call's id, but receipts contain the id of the question itself.
+            // The test observes a question under the id of its call, but a receipt contains the id of the question
+            // itself.
             ItemKind::ModelCall | ItemKind::Permission => true,
             _ => item.name == work.id,
         }
 }
 
-/// True if a stop of this extent covers this work. The processes of a call are covered by their call.
+/// True if a stop of this extent covers this work. The processes of a call count as part of the call.
 fn covers(asked: &ObservedStop, receipt: &Receipt, work: &ObservedWork) -> bool {
     match asked.extent {
         Extent::Subtree => false,
@@ -29,7 +31,7 @@ fn covers(asked: &ObservedStop, receipt: &Receipt, work: &ObservedWork) -> bool 
 }
 
 /// All work that a stop covers. A session continues after a stop, so work that began after the stop belongs to the next
-/// message.
+/// message, and is not covered.
 pub(super) fn covered<'a>(
     run: &'a RunObservation,
     asked: &ObservedStop,
@@ -41,8 +43,8 @@ pub(super) fn covered<'a>(
     })
 }
 
-/// True if an item reports that its work runs or may run. Reads the name of the state, not the engine's own judgement
-/// of it.
+/// True if an item reports that its work runs or may run. This function reads only the name of the state, because it
+/// does not rely on the engine's own evaluation of the state.
 pub(super) fn reports_running(item: &ReceiptItem) -> bool {
     matches!(
         item.state.as_str(),
@@ -125,7 +127,8 @@ fn effect_of(run: &RunObservation, item: &ReceiptItem) -> Option<Effect> {
     })
 }
 
-/// An item that is stopped has evidence for that. An item with an unknown effect names the effect of a repeat.
+/// If an item is stopped, it has evidence for that. If the effect of an item is unknown, the item names the effect that
+/// a repeat of the call would have.
 fn check_evidence(item: &ReceiptItem, effect: Option<Effect>) -> Result<(), String> {
     match &item.state {
         ItemState::Stopped { evidence, .. }
@@ -136,7 +139,7 @@ fn check_evidence(item: &ReceiptItem, effect: Option<Effect>) -> Result<(), Stri
                 item.name
             ))
         }
-        // The end of a process is verified. The effect of a request by a dropped future is not.
+        // The end of a process can be verified. The effect of a request whose future was dropped cannot be verified.
         ItemState::Stopped {
             how: EndMethod::Dropped,
             ..
@@ -154,8 +157,8 @@ fn check_evidence(item: &ReceiptItem, effect: Option<Effect>) -> Result<(), Stri
     }
 }
 
-/// Concurrent stops of one target get the same receipt. A stop of an ended target gets the id of the stop that ended
-/// it.
+/// Concurrent stops of the same target get the same receipt. A stop of a target that has already ended gets the id of
+/// the stop that ended the target.
 pub(super) fn one_stop_one_receipt(run: &RunObservation) -> Result<(), String> {
     let mut of_turn = run
         .stops
@@ -178,7 +181,7 @@ pub(super) fn one_stop_one_receipt(run: &RunObservation) -> Result<(), String> {
     Ok(())
 }
 
-/// A stop of a turn does not end background work, and its receipt names the work.
+/// A stop of a turn does not end background work, and the receipt of the stop names this work.
 pub(super) fn nothing_outside_the_extent(run: &RunObservation) -> Result<(), String> {
     let is_narrow = |asked: &ObservedStop| matches!(asked.extent, Extent::Turn | Extent::Call);
     if run.caller_gone.is_some() || run.deadline.is_some() || !run.stops.iter().all(is_narrow) {

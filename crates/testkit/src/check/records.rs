@@ -1,4 +1,4 @@
-//! The log: one ending for each start, complete, and sufficient for a continuation.
+//! The log: each start has one ending, no record is missing, and a session can continue from the log.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,8 +10,8 @@ use super::conversation::conversation_of;
 use super::record_facts::{ending, without_run_specific_fields};
 use crate::observe::{APPEND, Moment, Point, RunObservation};
 
-/// Checks that turns follow one another, and that each has one ending with no later record of the turn. Each call
-/// starts once and ends at most once, and no call of an ended turn is open.
+/// Checks the order of turns and calls. Turns follow one another. Each turn has one ending, and the turn has no record
+/// after its ending. Each call starts once and ends at most once. When a turn ends, none of its calls is open.
 ///
 /// # Errors
 /// Returns a description of the first violation.
@@ -39,7 +39,7 @@ pub fn endings(records: &[R]) -> Result<(), String> {
                 turn
             }
             R::CallFinished { turn, id, .. } => {
-                // A call that was denied or rejected has no start.
+                // A call that was denied or rejected has no record of a start.
                 if calls.insert(id.clone(), false) == Some(false) {
                     return Err(format!("call {id} ends twice"));
                 }
@@ -67,12 +67,12 @@ pub fn endings(records: &[R]) -> Result<(), String> {
     Ok(())
 }
 
-/// Every turn and every call that started has one ending, and no later record of it follows (invariant 6).
+/// Every started turn and every started call has one ending, and no record of it follows the ending (invariant 6).
 pub(super) fn one_ending_each(run: &RunObservation) -> Result<(), String> {
     endings(&run.records_after_next)
 }
 
-/// Number of records that were durable after these points.
+/// Number of records that these points report as durable.
 pub(super) fn appended(points: &[Point]) -> usize {
     let appends = points
         .iter()
@@ -80,8 +80,8 @@ pub(super) fn appended(points: &[Point]) -> usize {
     appends.map(|point| point.subject.split('+').count()).sum()
 }
 
-/// The log holds every record that it has confirmed (invariant 2). After `kill -9` it holds exactly the records that
-/// were appended until then, as in the undisturbed run.
+/// The log contains every record that it has confirmed (invariant 2). After `kill -9` it contains exactly the records
+/// that were appended before the kill. They equal the records of the undisturbed run.
 pub(super) fn log_is_complete(run: &RunObservation) -> Result<(), String> {
     let records = &run.records;
     if run.is_witnessed {
@@ -110,11 +110,11 @@ pub(super) fn log_is_complete(run: &RunObservation) -> Result<(), String> {
     }
 }
 
-/// Number of last records after which the log is cut if the run has no undisturbed run. The cost of each cut grows with
-/// the number of records.
+/// Number of records at the end of the log after which a check cuts the log, if no undisturbed run is known. The number
+/// is limited because the cost of each cut grows with the number of records.
 const CUTS_MAX: usize = 160;
 
-/// Applies records to a state. An error gives the position of its record in the whole log.
+/// Applies records to a state. An error names the position of the failed record in the whole log.
 fn apply(state: &mut SessionState, records: &[R], behind: usize) -> Result<(), String> {
     for (number, record) in records.iter().enumerate() {
         state
@@ -124,8 +124,8 @@ fn apply(state: &mut SessionState, records: &[R], behind: usize) -> Result<(), S
     Ok(())
 }
 
-/// Cuts the log after each record, as a crash would, and recovers. Checks that the conversation has exactly the ended
-/// turns, that the open turn is ended once, and that a second recovery has nothing to do.
+/// Cuts the log after each record, as a crash would, and recovers the session each time. Checks that the conversation
+/// has exactly the ended turns, that recovery ends the open turn once, and that a second recovery has nothing to do.
 ///
 /// # Errors
 /// Returns a description of the first violation.
@@ -133,7 +133,8 @@ pub fn recovers_from_everywhere(records: &[R]) -> Result<(), String> {
     recovers_after(records, 0)
 }
 
-/// Like [`recovers_from_everywhere`], but skips the cuts after fewer than `from` records, which are already checked.
+/// Like [`recovers_from_everywhere`], but skips cuts that keep fewer than `from` records, because these cuts are
+/// already checked.
 fn recovers_after(records: &[R], from: usize) -> Result<(), String> {
     let (checked, unchecked) = records.split_at(from.min(records.len()));
     let mut state = SessionState::default();
@@ -166,12 +167,12 @@ fn recovers_after(records: &[R], from: usize) -> Result<(), String> {
     Ok(())
 }
 
-/// Every prefix of the log is sufficient to restore the session, so that it can continue after a crash (invariant 2).
+/// A session can be restored from every prefix of the log, so that it can continue after a crash (invariant 2).
 pub(super) fn recovers(run: &RunObservation) -> Result<(), String> {
     let undisturbed = run.undisturbed();
     let mut folded = SessionState::default();
     apply(&mut folded, &run.folded_records(), 0)?;
-    // A session without its lease no longer writes, and need not know the content of the log.
+    // A session that has lost its lease writes nothing more, and need not know the content of the log.
     let lease_lost = run
         .disturbance()
         .is_some_and(|stop| stop.cause.kind == CauseKind::LeaseLost);
@@ -186,7 +187,8 @@ pub(super) fn recovers(run: &RunObservation) -> Result<(), String> {
     }
     resumed_after_the_kill(run)?;
     let (records, known) = (&run.records_after_next, &undisturbed.records_after_next);
-    // The check of the undisturbed run has already covered the records that both runs share.
+    // This run and the undisturbed run share their first records. The check of the undisturbed run has already covered
+    // these records.
     let same = records.iter().zip(known).take_while(|(a, b)| a == b);
     let from = if run.undisturbed.is_none() {
         records.len().saturating_sub(CUTS_MAX)
@@ -196,7 +198,8 @@ pub(super) fn recovers(run: &RunObservation) -> Result<(), String> {
     recovers_after(records, from)
 }
 
-/// Resuming the session of a killed process ends its open turn with a crash, and does not change the existing records.
+/// When the session of a killed process is resumed, the session ends its open turn with a crash, and does not change
+/// the existing records.
 fn resumed_after_the_kill(run: &RunObservation) -> Result<(), String> {
     let Some(kill) = &run.kill else {
         return Ok(());
@@ -222,7 +225,7 @@ fn resumed_after_the_kill(run: &RunObservation) -> Result<(), String> {
     }
 }
 
-/// A process that was to be killed was killed, and its store can be read and resumed (invariant 2).
+/// If a process was to be killed, it was killed, and its store can be read and resumed (invariant 2).
 pub(super) fn was_killed(run: &RunObservation) -> Result<(), String> {
     let kill = run.kill.as_ref();
     match kill.and_then(|kill| kill.failure.clone()) {
@@ -231,9 +234,11 @@ pub(super) fn was_killed(run: &RunObservation) -> Result<(), String> {
     }
 }
 
-/// Up to the point of the stop, a run equals the undisturbed one. Otherwise the numbers of points have no meaning.
+/// Up to the point of the stop, a run equals the undisturbed run. Otherwise the numbers of the points would mean
+/// nothing.
 pub(super) fn is_repeatable(run: &RunObservation) -> Result<(), String> {
-    // A deadline is a timer, whose task is also polled.
+    // A deadline uses a timer. The task of the timer is polled too, so the polls differ from those of the undisturbed
+    // run.
     let (Some(point), None) = (run.point, run.deadline) else {
         return Ok(());
     };

@@ -12,7 +12,7 @@ use super::receipt::{covered, in_extent, reports_running};
 use super::record_facts::ending;
 use crate::observe::{ObservedStop, RunObservation, StopAnswer};
 
-/// Every waiting caller gets an answer, within grace and force (invariant 1).
+/// Every caller that waits for a stop gets an answer within the grace and the time for force (invariant 1).
 pub(super) fn every_stop_is_answered(run: &RunObservation) -> Result<(), String> {
     if run.hung {
         let waits = run
@@ -32,7 +32,7 @@ pub(super) fn every_stop_is_answered(run: &RunObservation) -> Result<(), String>
     }
     if let Some(stop) = run.disturbance() {
         let took = run.over_at.saturating_sub(stop.at);
-        // The ending is written after the receipt is created. The limit includes both.
+        // The turn's ending is written after the receipt is created. The limit covers both.
         if took > run.answered_within {
             return Err(format!("the run went on for {took:?} after its stop"));
         }
@@ -57,7 +57,8 @@ pub(super) fn nothing_starts_after_stop(run: &RunObservation) -> Result<(), Stri
     }
 }
 
-/// Number of commits: those sent to the log if the run was witnessed, otherwise those in the log.
+/// Number of commits. If the parts noted their work, these are the commits that were sent to the log. Otherwise they
+/// are the commits in the log.
 fn commits_of(run: &RunObservation) -> usize {
     if run.is_witnessed {
         return run.commits().count();
@@ -83,8 +84,8 @@ pub(super) fn no_commit_after_a_stop(run: &RunObservation) -> Result<(), String>
     }
 }
 
-/// A stop that found something to stop ends the run. The last turn of the run is then a stopped one, unless the run had
-/// committed all of its turns, or had lost its lease.
+/// If a stop finds something to stop, it ends the run. The last turn of the run is then a stopped turn. There are two
+/// exceptions: the run had committed all of its turns, or had lost its lease.
 pub(super) fn no_stop_is_lost(run: &RunObservation) -> Result<(), String> {
     let Some(stop) = run.disturbance() else {
         return Ok(());
@@ -107,7 +108,7 @@ pub(super) fn no_stop_is_lost(run: &RunObservation) -> Result<(), String> {
     ))
 }
 
-/// The ending of the last turn that was stopped.
+/// Cause and reason in the ending of the last stopped turn.
 fn stopped(records: &[R]) -> Option<(&Cause, StopReason)> {
     records.iter().rev().find_map(|record| match record {
         R::TurnStopped { cause, reason, .. } => Some((cause, *reason)),
@@ -115,12 +116,12 @@ fn stopped(records: &[R]) -> Option<(&Cause, StopReason)> {
     })
 }
 
-/// The first cause wins everywhere and decides the reason (invariant 12).
+/// The first cause is used everywhere, and decides the stop reason (invariant 12).
 pub(super) fn first_cause_wins(run: &RunObservation) -> Result<(), String> {
     let Some(stop) = run.disturbance() else {
         return Ok(());
     };
-    // The scenario may end by itself with another cause, which may have been first.
+    // The scenario may end by itself with another cause, and that cause may have been first.
     let own = stopped(&run.undisturbed().records).map(|(cause, _)| cause.kind);
     receipt_causes_fit(run, own)?;
     for turn in run.turns.iter().flatten() {
@@ -159,7 +160,8 @@ pub(super) fn first_cause_wins(run: &RunObservation) -> Result<(), String> {
     Ok(())
 }
 
-/// The cause in a receipt is that of its stop, or of the stop that it joined: an earlier one, or the run's own.
+/// The cause in a receipt is the cause of its stop, or the cause of another stop that its stop joined. The other stop
+/// is an earlier one, or a stop by the run itself.
 fn receipt_causes_fit(run: &RunObservation, own: Option<CauseKind>) -> Result<(), String> {
     let mut asked_so_far = Vec::new();
     for asked in &run.stops {
@@ -178,8 +180,8 @@ fn receipt_causes_fit(run: &RunObservation, own: Option<CauseKind>) -> Result<()
     Ok(())
 }
 
-/// The receipts of the requested stops that found something to stop, each with the time that it took, and the receipts
-/// of turns that were stopped from outside.
+/// Two kinds of receipts: the receipts of the requested stops that found something to stop, each with the time that the
+/// stop took; and the receipts of turns that were stopped from outside.
 fn receipts(run: &RunObservation) -> impl Iterator<Item = (&Receipt, Duration)> {
     let asked = run.stops.iter().filter_map(|asked| {
         let answer = asked.answer.as_ref()?;
@@ -195,7 +197,7 @@ fn receipts(run: &RunObservation) -> impl Iterator<Item = (&Receipt, Duration)> 
         .filter(|(receipt, _)| receipt.outcome().is_none())
 }
 
-/// Every engine that a stop covers has acknowledged the stop by the end of the ladder.
+/// When the last step of a stop is over, every engine that the stop covers has acknowledged the stop.
 pub(super) fn engine_has_acknowledged(run: &RunObservation) -> Result<(), String> {
     let deaf = |item: &&ReceiptItem| {
         item.kind == ItemKind::Engine
@@ -212,7 +214,7 @@ pub(super) fn engine_has_acknowledged(run: &RunObservation) -> Result<(), String
     Ok(())
 }
 
-/// A receipt reports work in its extent as running only after the time for force has passed.
+/// A receipt reports work in its extent as running only if the time for force has passed.
 pub(super) fn force_time_is_used(run: &RunObservation) -> Result<(), String> {
     let runs = |item: &&ReceiptItem| {
         matches!(&item.state, ItemState::StillRunning { why }
@@ -228,8 +230,8 @@ pub(super) fn force_time_is_used(run: &RunObservation) -> Result<(), String> {
     Ok(())
 }
 
-/// `cancel_observed` is true to the facts: the engine had acknowledged the stop, and no work that the stop covers still
-/// ran.
+/// If a receipt has `cancel_observed`, the facts agree: the engine had acknowledged the stop, and no work that the stop
+/// covers still ran.
 pub(super) fn cancel_was_observed(run: &RunObservation) -> Result<(), String> {
     for (asked, answer) in run.answers() {
         let receipt = &answer.receipt;

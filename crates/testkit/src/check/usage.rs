@@ -6,7 +6,7 @@ use allstop_core::{CauseKind, Usage};
 
 use crate::observe::{ObservedWork, RunObservation};
 
-/// Usage of the calls and the background work of these records: the metered ledger.
+/// Usage of the calls and of the background work in these records. This is the content of the metered ledger.
 pub fn metered(records: &[R]) -> Usage {
     let mut sum = Usage::default();
     for record in records {
@@ -38,7 +38,7 @@ pub(super) fn nothing_is_lost(run: &RunObservation) -> Result<(), String> {
     ledgers_agree(run, metered)
 }
 
-/// The usage in the session's ledgers and in the outcomes of its turns equals the usage in the log.
+/// The usage in the session's ledgers and in the outcomes of the session's turns equals the usage in the log.
 fn ledgers_agree(run: &RunObservation, metered: Usage) -> Result<(), String> {
     let reported = run.turns.iter().flatten().map(|turn| turn.usage);
     if let Some(reported) = reported.reduce(|sum, usage| sum + usage)
@@ -86,13 +86,13 @@ pub(super) fn nothing_starts_beyond_the_budget(run: &RunObservation) -> Result<(
     no_model_call_starts_without_tokens(run)
 }
 
-/// True if the session belongs to a successor, so that the rest of its usage is not written.
+/// True if another owner has taken over the session, so that this process does not write the rest of the usage.
 fn has_lost_lease(run: &RunObservation) -> bool {
     let stop = run.disturbance();
     stop.is_some_and(|stop| stop.cause.kind == CauseKind::LeaseLost)
 }
 
-/// No model call starts once the calls before it have used all tokens of the budget.
+/// After the earlier calls have used all tokens of the budget, no model call starts.
 fn no_model_call_starts_without_tokens(run: &RunObservation) -> Result<(), String> {
     let budget = run.settings.budget.as_ref();
     let Some(tokens_max) = budget.and_then(|budget| budget.limits().tokens_max) else {
@@ -118,7 +118,7 @@ fn no_model_call_starts_without_tokens(run: &RunObservation) -> Result<(), Strin
     Ok(())
 }
 
-/// The number of tools that ran plus the number of started model calls is within the budget of calls.
+/// The number of tools that ran plus the number of started model calls does not exceed the budget of calls.
 fn calls_are_within_the_budget(run: &RunObservation) -> Result<(), String> {
     let budget = run.settings.budget.as_ref();
     let Some(calls_max) = budget.and_then(|budget| budget.limits().calls_max) else {

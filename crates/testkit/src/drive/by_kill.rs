@@ -1,7 +1,8 @@
-//! Driver by kill (`kill -9`): a separate process plays the scenario on a store on disk and kills itself at the point.
-//! The process that started it then examines the store.
+//! Driver by kill (`kill -9`): a separate process plays the scenario with a store on disk, and kills itself at the
+//! chosen point. The process that started it then examines the store.
 //!
-//! A killed run equals the undisturbed one up to its point, so the expected records in the store are known exactly.
+//! A killed run equals the undisturbed run up to the point of the kill, so the expected records in the store are known
+//! exactly.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -20,16 +21,17 @@ use crate::report::{self, CaseName, CheckReport, Failure, VARIABLE};
 use crate::stage::Scenario;
 use crate::stop_method::StopMethod;
 
-/// Environment variable with the folder of the store, for a process that is to kill itself.
+/// Environment variable with the folder of the store. It is set only for a process that is to kill itself.
 const STORE_VARIABLE: &str = "ALLSTOP_EXPLORE_STORE";
 
-/// Maximum bytes of a process's output in the report, if the process was not killed as expected.
+/// Maximum number of bytes of a process's output in the report. The report contains output only if the process was not
+/// killed as expected.
 const SAID_BYTES_MAX: usize = 2000;
 
 /// Kills a process at every semantic point of a scenario, and checks the store that each process leaves on disk. If the
-/// scenario has more than `kills_max` such points, uses that many, spread evenly over the run. `again` creates the
-/// command that starts this exploration in a new process: in a test, the test binary with the test's own name. In that
-/// new process this function does not return.
+/// scenario has more than `kills_max` such points, the function uses only `kills_max` of them, spread evenly over the
+/// run. `again` creates the command that starts this exploration in a new process. In a test, this is the test binary
+/// with the name of the test. In the new process this function does not return.
 ///
 /// # Panics
 /// Panics if no process can be started, or no folder can be created for a store.
@@ -90,7 +92,7 @@ fn spread(points: &[Point], len_max: usize) -> Vec<&Point> {
         .collect()
 }
 
-/// Runs one process that is killed, and observes it by the store that it leaves.
+/// Runs one process that is killed, and creates an observation from the store that remains.
 fn kill_at(
     scenario: &Scenario,
     undisturbed: &Arc<RunObservation>,
@@ -146,7 +148,7 @@ fn examine_store(
     let (state, recovered) = (resumed.state().clone(), resumed.recovered().to_vec());
     drop(resumed);
     let next = play_next(scenario, &(Arc::new(FaultyLog::immediate(store)) as _));
-    // A killed run equals the undisturbed one up to its point.
+    // A killed run equals the undisturbed run up to the point of the kill.
     let passed = undisturbed.points.iter().take(point as usize + 1);
     Ok(RunObservation {
         undisturbed: Some(Arc::clone(undisturbed)),
@@ -168,7 +170,7 @@ fn examine_store(
     })
 }
 
-/// Plays the scenario on the store from the environment variable, up to the point at which this process kills itself.
+/// Plays the scenario with the store from the environment variable, up to the point at which this process kills itself.
 ///
 /// # Panics
 /// Panics if the run does not reach the point, or if the environment names no store.
@@ -185,7 +187,7 @@ fn play_in_this_process(scenario: &Scenario, point: u32) -> ! {
     panic!("the scenario was over before point {point}");
 }
 
-/// Folder of the store on which this process plays until it is killed; `None` if this process is not to be killed.
+/// Folder of the store with which this process plays until it is killed; `None` if this process is not to be killed.
 fn store_folder() -> Option<PathBuf> {
     #[expect(
         clippy::disallowed_methods,

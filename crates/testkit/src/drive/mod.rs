@@ -1,5 +1,4 @@
-//! Drivers: each plays runs, stops them, and passes its observations to the checkers. The drivers do not contain the
-//! rules.
+//! Drivers: each driver plays runs, stops them, and passes its observations to the checkers. Drivers contain no rules.
 
 pub mod by_kill;
 pub mod by_moment;
@@ -14,7 +13,7 @@ use allstop_log::{Log, Version};
 /// Reads every record of a session.
 ///
 /// # Panics
-/// Panics if the log cannot be read, or contains records of another kind.
+/// Panics if the log cannot be read, or if it contains records that are not session records.
 async fn read_all(log: &dyn Log, session: &SessionId) -> Vec<SessionRecord> {
     read_on(log, session, Vec::new()).await
 }

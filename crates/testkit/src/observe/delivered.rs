@@ -1,4 +1,4 @@
-//! Facts that were delivered to the user of a session. The log must contain each delivered fact.
+//! Facts that were delivered to the user of a session. Each of these facts must also be in the log.
 
 use std::fs::{self, File};
 use std::io::Write as _;
@@ -24,16 +24,16 @@ pub struct DeliveredFacts {
 pub struct DeliveredOutcome {
     /// The message.
     pub message: MessageId,
-    /// The message that the outcome itself names.
+    /// Id of the message that is inside the outcome.
     pub named: Option<MessageId>,
-    /// Number of the message's turn; `None` if it has no turn.
+    /// Number of the turn that contains the message; `None` if no turn contains it.
     pub turn: Option<TurnNumber>,
     /// Ending of that turn, in the form of [`StopReason::as_str`].
     pub reason: String,
-    /// The answer; empty if the notes of a process do not contain it.
+    /// The answer; empty if the observation comes from the journal of a process, which does not contain answers.
     pub output: String,
-    /// True if recovery may have written the ending in place of the turn: the clock jumped by hours, longer than an
-    /// ending waits for its store.
+    /// True if recovery may have written the ending instead of the turn. In this case the clock has jumped by hours,
+    /// which is longer than an ending waits for its store.
     pub may_be_recovered: bool,
 }
 
@@ -50,14 +50,15 @@ impl DeliveredOutcome {
         }
     }
 
-    /// True if a turn with this ending fits the delivered outcome.
+    /// True if a turn with this ending agrees with the delivered outcome.
     pub(crate) fn is(&self, reason: StopReason) -> bool {
         let recovered = self.may_be_recovered && reason == StopReason::Error;
         recovered || self.reason == reason.as_str()
     }
 }
 
-/// File next to the store, for a process that may be killed. Each line is one write, so a kill loses no line.
+/// File next to the store, for a process that may be killed. The process writes each line with one call, so a kill
+/// loses no complete line.
 #[derive(Debug)]
 pub(crate) struct DeliveryJournal(File);
 
@@ -68,12 +69,13 @@ impl DeliveryJournal {
         Self(File::create(folder.join(FILE)).expect("a file beside the store"))
     }
 
-    /// Notes that the subscriber received this record.
+    /// Writes that the subscriber received this record.
     pub(crate) fn record(&self, version: Version) {
         self.write(&format!("record {}\n", version.0));
     }
 
-    /// Notes the outcome of a message. Skips a message without a turn, because it has no trace in a store.
+    /// Writes the outcome of a message. A message without a turn is skipped, because a store contains nothing about
+    /// such a message.
     pub(crate) fn outcome(&self, message: &MessageId, outcome: &MessageOutcome) {
         if let Some(turn) = outcome.turn {
             let reason = outcome.stop_reason.as_str();
@@ -87,7 +89,7 @@ impl DeliveryJournal {
             .expect("a disk with room for a line");
     }
 
-    /// Reads the notes of a process; empty if the process wrote none.
+    /// Reads the journal of a process; empty if the process wrote no journal.
     ///
     /// # Errors
     /// Returns an error that quotes an invalid line.

@@ -1,4 +1,5 @@
-//! Facts of a run: its stops, the machine, and the session as its user and its subscriber observed it.
+//! Facts of a run: the stops, the state of the machine, and the events of the session that reached its user and its
+//! subscriber.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,11 +19,11 @@ pub struct ObservedStop {
     pub cause: Cause,
     /// Point at which the stop was requested.
     pub point: u32,
-    /// Moment of its acceptance: from then on no work in its extent starts.
+    /// Moment at which the stop was accepted. After this moment no work in the extent starts.
     pub accepted: Order,
     /// Time of the acceptance on the clock of the run.
     pub at: Duration,
-    /// Answer; `None` before it arrives.
+    /// Answer to the stop; `None` before the answer arrives.
     pub answer: Option<StopAnswer>,
 }
 
@@ -31,20 +32,20 @@ pub struct ObservedStop {
 pub struct StopAnswer {
     /// The receipt.
     pub receipt: Arc<Receipt>,
-    /// Moment from which the receipt was available.
+    /// Moment at which the receipt became available.
     pub order: Order,
     /// Time of the answer on the clock of the run.
     pub at: Duration,
 }
 
-/// First stop of a turn from outside, by any method.
+/// First stop of a turn that came from outside, by any method.
 #[derive(Debug, Clone)]
 pub struct Disturbance {
     /// Cause of the stop.
     pub cause: Cause,
     /// Point at which the stop came; `None` for a deadline.
     pub point: Option<u32>,
-    /// Moment of its acceptance; `None` for a deadline.
+    /// Moment at which the stop was accepted; `None` for a deadline.
     pub accepted: Option<Order>,
     /// Time of the stop on the clock of the run.
     pub at: Duration,
@@ -61,7 +62,7 @@ pub struct MachineSnapshot {
     pub running: Vec<String>,
     /// Command lines of the processes of background work.
     pub background: Vec<String>,
-    /// Number of connections that the server still saw open, of a model call that is stopped according to the receipt.
+    /// Number of open connections that the server still saw for a model call that the receipt reports as stopped.
     pub connections: usize,
 }
 
@@ -81,7 +82,7 @@ pub struct SentMessage {
     pub id: Option<MessageId>,
     /// Text of the message.
     pub text: Arc<str>,
-    /// Policy for the messages before it.
+    /// Policy for the messages that were sent before this message.
     pub policy: FollowUp,
     /// Moment at which sending returned.
     pub order: Order,
@@ -89,11 +90,11 @@ pub struct SentMessage {
     pub point: u32,
     /// First answer to the message; `None` if only a waiter received it.
     pub admission: Result<Option<Admission>, SendError>,
-    /// Outcome of the message, and the moment at which it was known.
+    /// Outcome of the message, and the moment at which the user received it.
     pub outcome: Option<(Order, Arc<MessageOutcome>)>,
-    /// Answer to the waiter for idle, and its moment.
+    /// Answer to the waiter that waits until the session is idle, and the moment of the answer.
     pub waited: Option<(Order, WaitResult)>,
-    /// True if its waiter left, so that the outcome was not delivered.
+    /// True if the waiter for this message left, so that its outcome was not delivered.
     pub waiter_gone: bool,
 }
 
@@ -106,7 +107,7 @@ pub struct SessionObservation {
     pub events: Vec<(Order, SessionEvent)>,
     /// Turns that were reported as undone.
     pub undone: Vec<TurnNumber>,
-    /// Committed conversation according to the session's own handle; `None` if the session could not be opened.
+    /// Committed conversation that the session's handle returned; `None` if the session could not be opened.
     pub history: Option<Arc<Conversation>>,
 }
 

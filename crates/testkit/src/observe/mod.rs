@@ -1,4 +1,4 @@
-//! Observation of one run: all facts that a checker may need, from any driver.
+//! Observation of one run: all facts that a checker may need. Every driver creates such observations.
 
 mod delivered;
 mod facts;
@@ -37,24 +37,25 @@ pub const NEXT_MESSAGE: &str = "the next message";
 /// Maximum time that a stop may take on a paused clock.
 pub(crate) const ANSWERED_WITHIN: Duration = GRACE_DEFAULT.saturating_add(FORCE_MAX);
 
-/// Kind of evidence that an observation can contain. A checker applies if the observation has its kind of evidence.
+/// Kind of evidence that an observation can contain. A checker applies if the observation contains the evidence that
+/// the checker needs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum EvidenceKind {
     /// Records of the log.
     Records,
-    /// The run was observed to its end: its stops and their answers, and its outcome.
+    /// The run was observed to its end: the stops, their answers, and the outcome of the run.
     Run,
     /// Points that the run passed.
     Points,
-    /// Parts that noted their work, in one order.
+    /// The notes of the parts about their work, in one common order.
     Witness,
-    /// A session's user and subscriber, in the order of the witness.
+    /// The observations of a session's user and subscriber, in the same order as the notes of the parts.
     Session,
     /// Records and outcomes that were delivered to the user.
     Delivered,
-    /// Tool calls that ran: seen by the parts, or by their effects outside the process.
+    /// Tool calls that ran. The parts saw the calls, or the calls had effects outside the process.
     Calls,
-    /// A message was sent after the run.
+    /// The result of the message that was sent after the run.
     Next,
     /// A killed process.
     Kill,
@@ -65,7 +66,7 @@ pub enum EvidenceKind {
 /// Observation of one run.
 #[derive(Debug, Clone, Default)]
 pub struct RunObservation {
-    /// Run of the same case without a stop. `None` if this run is that run, or if no two runs are equal.
+    /// Run of the same case without a stop. `None` if this run itself has no stop, or if no two runs are equal.
     pub undisturbed: Option<Arc<RunObservation>>,
     /// Point at which the driver stopped the run.
     pub point: Option<u32>,
@@ -79,19 +80,19 @@ pub struct RunObservation {
     pub settings: Settings,
     /// Requested stops, in order.
     pub stops: Vec<ObservedStop>,
-    /// Stop of all work, after the next message.
+    /// The final stop of all work, which comes after the next message.
     pub last_stop: Option<ObservedStop>,
     /// Maximum time that a stop may take.
     pub answered_within: Duration,
-    /// Moment at which the caller left; `None` if it stayed.
+    /// Moment at which the caller left; `None` if the caller stayed.
     pub caller_gone: Option<Disturbance>,
     /// Fault of the store, if it had one.
     pub store_fault: Option<StoreFault>,
-    /// Deadline that was set from outside.
+    /// Deadline that the driver set from outside.
     pub deadline: Option<Duration>,
     /// Outcome of each turn; `None` if no caller received the outcomes.
     pub turns: Option<Vec<TurnOutcome>>,
-    /// End of the run.
+    /// Position of the end of the run in the order of the notes.
     pub over: Order,
     /// Time of the end on the clock of the run.
     pub over_at: Duration,
@@ -105,11 +106,11 @@ pub struct RunObservation {
     pub state: Option<SessionState>,
     /// Notes of the parts.
     pub notes: WitnessNotes,
-    /// Usage that the model had reported when the run was over.
+    /// Usage that the model had reported before the run was over.
     pub delivered: Usage,
-    /// Reserved tokens of the budget when the run was over.
+    /// Tokens of the budget that were still reserved when the run was over.
     pub reserved_tokens: u64,
-    /// Ending of the message after the run.
+    /// Ending of the message that was sent after the run.
     pub next: Option<StopReason>,
     /// Required ending of that message; `None` if any ending is allowed.
     pub next_must: Option<StopReason>,
@@ -119,9 +120,9 @@ pub struct RunObservation {
     pub tasks_left: usize,
     /// Work, processes, files and connections that remained after the final stop.
     pub work_left: Vec<String>,
-    /// Real processes that the run started outside its scopes, and that had to be killed: `4711 (sleep)`.
+    /// Real processes that the run started outside its scopes, and that had to be killed, in the form `4711 (sleep)`.
     pub processes_left: Vec<String>,
-    /// Findings of the scenario's own checks.
+    /// Violations that the scenario's own checks found.
     pub own: Vec<Violation>,
     /// Observations of a session's user and subscriber; `None` if the run had no session.
     pub session: Option<SessionObservation>,
@@ -129,7 +130,7 @@ pub struct RunObservation {
     pub delivered_facts: Option<DeliveredFacts>,
     /// Observations of the machine, one for each receipt.
     pub snapshots: Vec<MachineSnapshot>,
-    /// Effects of calls outside the process, in order.
+    /// Effects that calls had outside the process, in order.
     pub effects: Vec<CallEffect>,
     /// The kill; `None` if the process was not killed.
     pub kill: Option<ObservedKill>,
@@ -138,19 +139,19 @@ pub struct RunObservation {
 /// Kill of the process that played the run.
 #[derive(Debug, Clone, Default)]
 pub struct ObservedKill {
-    /// Records that resuming the session added to those of the killed process.
+    /// Records that were added when the session of the killed process was resumed.
     pub recovered: Vec<SessionRecord>,
-    /// Reason why the observation is missing: the process was not killed, or its store cannot be read.
+    /// Reason why there is no observation: the process was not killed, or its store cannot be read.
     pub failure: Option<String>,
 }
 
 impl RunObservation {
-    /// Run of the same case without a stop, which may be this run.
+    /// Run of the same case without a stop. If this run has no stop, returns this run.
     pub fn undisturbed(&self) -> &Self {
         self.undisturbed.as_deref().unwrap_or(self)
     }
 
-    /// True if the observation has this kind of evidence.
+    /// True if the observation contains this kind of evidence.
     pub fn has(&self, evidence: EvidenceKind) -> bool {
         let kill = self.kill.as_ref();
         let has_failed = kill.is_some_and(|kill| kill.failure.is_some());
@@ -168,13 +169,13 @@ impl RunObservation {
         }
     }
 
-    /// Policy for the messages of a stopped turn; `None` in a session, where messages decide it, too.
+    /// Policy for the messages of a stopped turn. `None` in a session, because there the messages also have a policy.
     pub(crate) fn stop_policy(&self) -> Option<StopPolicy> {
         let is_run = self.is_followed && self.session.is_none();
         is_run.then_some(self.settings.stop_policy)
     }
 
-    /// Records of which `state` is the fold; after a kill, including those of the recovery.
+    /// Records whose fold is `state`. After a kill they include the records that the recovery added.
     pub(crate) fn folded_records(&self) -> Cow<'_, [SessionRecord]> {
         match &self.kill {
             Some(kill) => [self.records.as_slice(), &kill.recovered].concat().into(),
@@ -187,7 +188,7 @@ impl RunObservation {
         self.store_fault.is_none_or(|fault| !fault.stalls())
     }
 
-    /// The requested stops, and the last one.
+    /// The requested stops, and the final stop.
     pub(crate) fn all_stops(&self) -> impl Iterator<Item = &ObservedStop> {
         self.stops.iter().chain(&self.last_stop)
     }
@@ -199,8 +200,8 @@ impl RunObservation {
             .filter(|(_, answer)| answer.receipt.outcome().is_none())
     }
 
-    /// The points at which commits were sent to the log. The decision happens just before, and no point lies between
-    /// the two.
+    /// The points at which commits were sent to the log. The agent decides on the commit just before, and there is no
+    /// point between the decision and the sending.
     pub(crate) fn commits(&self) -> impl Iterator<Item = &Point> {
         let is_commit =
             |point: &&Point| point.is_append() && point.subject.contains("turn_committed");
@@ -213,15 +214,15 @@ impl RunObservation {
         self.notes.work.iter().filter(is_call)
     }
 
-    /// True if the answer to a stop of more than a call reported that everything had already ended.
+    /// True if a stop found that everything had already ended. A stop of a single call does not count.
     pub fn nothing_to_do(&self) -> bool {
-        // Only the first stop counts: a second one finds nothing because the first one did its work.
+        // Only the first stop counts. A second stop finds nothing to stop if the first stop has ended everything.
         let first = self.stops.iter().find(|stop| stop.extent != Extent::Call);
         let answer = first.and_then(|stop| stop.answer.as_ref());
         answer.is_some_and(|answer| answer.receipt.outcome() == Some(NothingToStop::AlreadyEnded))
     }
 
-    /// The first stop from outside that ends the run. `None` for a session, because it continues after a stop.
+    /// The first stop from outside that ends the run. `None` for a session, because a session continues after a stop.
     pub fn disturbance(&self) -> Option<Disturbance> {
         if self.session.is_some() {
             return None;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-/// Position of a point relative to the work that it is about.
+/// Position of a point relative to the work that the point belongs to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Moment {
     /// Before the work.
@@ -33,11 +33,11 @@ pub(crate) const RECORD: &str = "record";
 /// One moment of a run.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Point {
-    /// Number of the point in the run: 0 is before the start.
+    /// Number of the point in the run. Point 0 is before the start of the run.
     pub number: u32,
-    /// Name of the work at the point: `tool`, `log_append`, `poll`.
+    /// Name of the work at the point, for example `tool`, `log_append` or `poll`.
     pub event: &'static str,
-    /// Object of the work: a call's id, the types of the records.
+    /// Object of the work, for example the id of a call or the types of the records.
     pub subject: Arc<str>,
     /// Before, inside or after.
     pub moment: Moment,
@@ -46,17 +46,17 @@ pub struct Point {
 }
 
 impl Point {
-    /// True if the point is an event in itself: not a poll, and not the report of an event elsewhere.
+    /// True if the point is an event in itself, so neither a poll nor the report of an event from another place.
     pub(crate) fn is_apart(&self) -> bool {
         !matches!(self.event, POLL | EVENT | RECORD)
     }
 
-    /// True if an append is about to be sent to the store.
+    /// True if the point comes just before an append is sent to the store.
     pub(crate) fn is_append(&self) -> bool {
         self.event == APPEND && self.moment == Moment::Before
     }
 
-    /// True if the point has a meaning, which a poll has not.
+    /// True if the point has a meaning. A poll has none.
     pub fn is_semantic(&self) -> bool {
         self.event != POLL
     }
@@ -91,8 +91,8 @@ impl fmt::Debug for Point {
 /// Action at a point.
 type Act = Box<dyn FnOnce() + Send>;
 
-/// The points of one run. Counts them as they are reached, and runs the actions of the chosen ones. Clones share the
-/// state.
+/// The points of one run. This type counts the points when they are reached, and runs the actions of the chosen points.
+/// Clones share the state.
 #[derive(Clone)]
 pub struct Points {
     state: Arc<Mutex<PointsState>>,
@@ -106,7 +106,7 @@ struct PointsState {
 }
 
 impl Points {
-    /// Creates a counter without points. Points count only after [`Points::open`].
+    /// Creates a counter without points. Points are counted only after [`Points::open`].
     pub(crate) fn new() -> Self {
         Self {
             state: Arc::new(Mutex::new(PointsState {
@@ -137,7 +137,7 @@ impl Points {
         self.state.lock().acts.push((number, Box::new(act)));
     }
 
-    /// Reports that a point is reached. Runs all actions for this point before it returns.
+    /// Records that the run has reached a point. Runs all actions of this point before it returns.
     pub fn reach(&self, moment: Moment, event: &'static str, subject: impl Into<Arc<str>>) {
         let due = {
             let mut state = self.state.lock();
@@ -160,7 +160,7 @@ impl Points {
             state.acts = later;
             due
         };
-        // The lock is released first, because the actions may reach points themselves.
+        // Release the lock first, because the actions may also reach points.
         for (_, act) in due {
             act();
         }

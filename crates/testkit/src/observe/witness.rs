@@ -1,7 +1,8 @@
-//! Witness of a run: the parts themselves note their work, so the notes do not depend on reports about them.
+//! Witness of a run. The parts themselves record their work in notes, so the notes do not depend on the reports of the
+//! tested engine.
 //!
-//! All notes have one order: a number that grows with each note. So a checker can find out which work was alive when a
-//! receipt was delivered, and whether work began after a stop was accepted.
+//! All notes have one common order: a number that grows with each note. So a checker can find out which work was alive
+//! when a receipt was delivered, and whether work began after a stop was accepted.
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,21 +21,21 @@ pub type Order = u64;
 pub struct ObservedWork {
     /// Kind of work.
     pub kind: ItemKind,
-    /// Its identity: a call's id, a hook's name, a process's marker.
+    /// Identity of the work: a call's id, a hook's name, or a process's marker.
     pub id: Arc<str>,
-    /// Position of its begin.
+    /// Position in the order of the notes at which the work began.
     pub began: Order,
-    /// Position of its end; `None` if it still runs.
+    /// Position at which the work ended; `None` if the work still runs.
     pub ended: Option<Order>,
 }
 
 impl ObservedWork {
-    /// True if the work belongs to the turn, not to the background.
+    /// True if the work belongs to the turn and does not run in the background.
     pub fn is_foreground(&self) -> bool {
         self.kind != ItemKind::Background
     }
 
-    /// True if the work ran at this position.
+    /// True if the work ran at this position in the order.
     pub fn was_alive(&self, at: Order) -> bool {
         self.began <= at && self.ended.is_none_or(|ended| ended > at)
     }
@@ -46,14 +47,14 @@ impl fmt::Display for ObservedWork {
     }
 }
 
-/// The end of a tool call, seen by the tool.
+/// The end of a tool call, as the tool saw it.
 #[derive(Debug, Clone)]
 pub struct CallEnding {
     /// The call's id.
     pub id: Arc<str>,
     /// True if the call returned a result, false if it returned an error; `None` if it was dropped or panicked.
     pub succeeded: Option<bool>,
-    /// Cause of the stop of its scope; `None` if the scope was not stopped by then.
+    /// Cause of the stop of the call's scope; `None` if the scope was not stopped before the call ended.
     pub cause: Option<CauseKind>,
 }
 
@@ -75,15 +76,15 @@ pub struct WitnessNotes {
     pub events: Vec<(Order, AgentEvent)>,
     /// Messages of each request to the model, including the requests for the next message.
     pub requests: Vec<Vec<Arc<Message>>>,
-    /// Usage that the model reported and that was received.
+    /// Usage that the model reported and that the agent received.
     pub delivered: Usage,
-    /// Positions at which the pieces of a model's answers arrived.
+    /// Positions in the order at which the pieces of a model's answers arrived.
     pub received: Vec<Order>,
     /// The complete answers of models.
     pub answers: Vec<WitnessedAnswer>,
     /// The ends of the tool calls.
     pub call_endings: Vec<CallEnding>,
-    /// Numbers of durable records of the session, each with the position from which it holds.
+    /// Each entry has the number of durable records of the session, and the position from which this number is valid.
     pub durable: Vec<(Order, u64)>,
 }
 
@@ -118,7 +119,7 @@ impl RunWitness {
         state.now
     }
 
-    /// Notes that work begins. The work ends when the guard is dropped.
+    /// Records that work begins. The work ends when the guard is dropped.
     pub fn begin(&self, kind: ItemKind, id: impl Into<Arc<str>>) -> WorkGuard {
         let began = self.now();
         let mut state = self.state.lock();
@@ -135,7 +136,8 @@ impl RunWitness {
         }
     }
 
-    /// Notes that a tool call begins. Keeps its scope until the call ends, so that the call can be stopped alone.
+    /// Records that a tool call begins. Keeps the scope of the call until the call ends, so that a test can stop only
+    /// this call.
     pub(crate) fn begin_call(&self, id: &str, scope: &Scope) -> WorkGuard {
         let guard = self.begin(ItemKind::ToolCall, id);
         self.state.lock().calls.push((guard.at, scope.clone()));
@@ -150,7 +152,7 @@ impl RunWitness {
         Some((work.id.as_ref().into(), scope.clone()))
     }
 
-    /// Notes an event at the next position.
+    /// Records an event at the next position.
     pub(crate) fn note(&self, note: impl FnOnce(&mut WitnessNotes, Order)) {
         let now = self.now();
         note(&mut self.state.lock().notes, now);
@@ -182,7 +184,7 @@ impl Drop for WorkGuard {
             .partition::<Vec<_>, _>(|(at, _)| *at == self.at);
         state.calls = running;
         drop(state);
-        // The lock is released first, because dropping the last handle of a scope does further work.
+        // Release the lock first, because dropping the last handle of a scope does more work.
         drop(over);
     }
 }

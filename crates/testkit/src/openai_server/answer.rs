@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-/// Answer to one request. The builder methods add its parts in the order of sending.
+/// Answer to one request. The builder methods add the parts of the answer in the order in which the server sends them.
 #[derive(Debug, Clone)]
 #[must_use = "a server gives it"]
 pub struct ServerAnswer {
     pub(super) status: u16,
     pub(super) headers: Vec<(String, String)>,
-    /// Body that is sent in one piece with its length, instead of a stream.
+    /// Body that the server sends in one piece with its length, instead of a stream.
     pub(super) body: Option<Vec<u8>>,
     pub(super) stall_before_headers: bool,
     pub(super) delay: Duration,
@@ -26,19 +26,19 @@ pub(super) enum AnswerPiece {
     Event(String),
     /// Bytes of the body as they are.
     Raw(Vec<u8>),
-    /// These bytes of the body, repeated as fast as the client takes them.
+    /// These bytes of the body, repeated as fast as the client reads them.
     Forever(Vec<u8>),
     Wait(Duration),
     /// Waits until the client closes the connection.
     Stall,
-    /// The connection is closed here.
+    /// Closes the connection here.
     Cut,
-    /// The body ends here, without the end marker.
+    /// Ends the body here, without the end marker.
     End,
 }
 
 impl ServerAnswer {
-    /// An empty answer: a stream with only an end.
+    /// An empty answer: a stream that contains only an end.
     pub fn stream() -> Self {
         Self {
             status: 200,
@@ -53,12 +53,12 @@ impl ServerAnswer {
         }
     }
 
-    /// An answer with this text, word by word, with the usage and the end marker.
+    /// An answer with this text, sent word by word, followed by the usage and the end marker.
     pub fn text(text: &str) -> Self {
         text.split_inclusive(' ').fold(Self::stream(), Self::chunk)
     }
 
-    /// An answer with this status and an error object, like those of providers.
+    /// An answer with this status and an error object, as providers send it.
     pub fn status(status: u16) -> Self {
         let body = json!({"error": {"message": format!("status {status} as told"), "code": null}});
         Self::page(status, "application/json", body.to_string())
@@ -73,7 +73,7 @@ impl ServerAnswer {
         )
     }
 
-    /// An answer with any body, with its length.
+    /// An answer with any body and the length of the body.
     pub fn page(status: u16, content_type: &str, body: impl Into<Vec<u8>>) -> Self {
         Self {
             status,

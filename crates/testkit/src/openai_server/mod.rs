@@ -1,7 +1,7 @@
-//! A server that behaves like an OpenAI-compatible one, and misbehaves on request.
+//! A server that behaves like an OpenAI-compatible server, and misbehaves on request.
 //!
-//! The server runs on a separate thread, so it serves synchronous tests, asynchronous tests and child processes. Every
-//! request is kept, and the close of each connection is noticed.
+//! The server runs on a separate thread, so synchronous tests, asynchronous tests and child processes can use it. The
+//! server keeps every request, and records when each connection is closed.
 //!
 //! ```
 //! use allstop_testkit::openai_server::{ServerAnswer, OpenAiServer};
@@ -33,7 +33,7 @@ use wire::accept;
 /// A request as it was received.
 #[derive(Debug, Clone)]
 pub struct Received {
-    /// Number of its connection, from 0.
+    /// Number of the connection on which the request arrived, from 0.
     pub connection: usize,
     /// Request line without the version: `POST /v1/chat/completions`.
     pub line: String,
@@ -63,9 +63,10 @@ impl Received {
 pub struct ServerView {
     /// Every request, in order of arrival.
     pub requests: Vec<Received>,
-    /// Every connection, in order of arrival, with the time at which the client closed it; `None` while it is open.
+    /// Every connection in order of arrival: the time at which the client closed the connection, or `None` while it is
+    /// open.
     pub connections: Vec<Option<Instant>>,
-    /// Number of pieces of answers that were written, over all requests.
+    /// Number of written pieces of answers, for all requests together.
     pub pieces_sent: usize,
 }
 
@@ -81,7 +82,7 @@ impl ServerView {
 
 type Decide = dyn Fn(usize, &Received) -> ServerAnswer + Send + Sync;
 
-/// The server. Dropping it closes everything.
+/// The server. Dropping this value closes everything.
 #[must_use = "dropping the server ends it"]
 pub struct OpenAiServer {
     address: SocketAddr,
@@ -90,8 +91,8 @@ pub struct OpenAiServer {
 }
 
 impl OpenAiServer {
-    /// Starts a server with these answers, in the order of the requests. The last answer is repeated for each further
-    /// request.
+    /// Starts a server with these answers, in the order of the requests. After the last answer, the server repeats it
+    /// for each further request.
     ///
     /// # Panics
     /// Panics if the list is empty, or if no port is free.
@@ -104,7 +105,7 @@ impl OpenAiServer {
         Self::deciding(move |number, _| answers[number.min(last)].clone())
     }
 
-    /// Starts a server that decides each answer from the request and its number, from 0.
+    /// Starts a server whose closure chooses each answer. The arguments are the request and its number, from 0.
     ///
     /// # Panics
     /// Panics if no port is free.
@@ -153,13 +154,13 @@ impl OpenAiServer {
         self.seen.borrow().requests.clone()
     }
 
-    /// Waits until the view of the server fulfils the condition, and returns that view.
+    /// Waits until the view of the server meets the condition, and returns that view.
     ///
     /// # Errors
-    /// Returns the view at the limit if the condition is not fulfilled in time.
+    /// Returns the view at the time limit if the condition is not met in time.
     ///
     /// # Cancel safety
-    /// Cancel safe: it only reads.
+    /// Cancel safe: the function only reads.
     pub async fn wait_until(
         &self,
         limit: Duration,
@@ -175,7 +176,7 @@ impl OpenAiServer {
     /// Like [`OpenAiServer::wait_until`], but for a test without a runtime.
     ///
     /// # Errors
-    /// Returns the view at the limit if the condition is not fulfilled in time.
+    /// Returns the view at the time limit if the condition is not met in time.
     ///
     /// # Panics
     /// Panics inside a runtime.
@@ -195,7 +196,7 @@ impl OpenAiServer {
 impl Drop for OpenAiServer {
     fn drop(&mut self) {
         if let Some(runtime) = self.runtime.take() {
-            // A server may be dropped inside another runtime, which must not wait for this one.
+            // A test may drop the server inside another runtime, and that runtime must not wait for this one.
             runtime.shutdown_background();
         }
     }

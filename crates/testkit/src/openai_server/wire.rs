@@ -1,4 +1,4 @@
-//! The protocol on the wire, written by hand, because the server must be able to misbehave at every byte.
+//! The HTTP protocol, written by hand, because the server must be able to misbehave at every byte.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,9 +13,11 @@ use tokio::task::JoinSet;
 use super::answer::{AnswerPiece, ServerAnswer};
 use super::{Decide, Received, ServerView};
 
-/// Maximum length of a request's head: far beyond the heads of clients, so that garbage ends.
+/// Maximum length of a request's head. Real clients send much shorter heads, so a longer head is garbage and ends the
+/// connection.
 const HEAD_BYTES_MAX: usize = 64 * 1024;
-/// Length of the repeated chunk in a body without end: large enough that the server is never the slower side.
+/// Length of the chunk that an endless body repeats. The chunk is large enough that the client is always slower than
+/// the server.
 const FOREVER_CHUNK_BYTES: usize = 64 * 1024;
 
 pub(super) async fn accept(
@@ -33,7 +35,7 @@ pub(super) async fn accept(
         });
         let (seen, decide) = (Arc::clone(&seen), Arc::clone(&decide));
         connections.spawn(async move {
-            // An error here means that the client has closed the connection, which is noted next.
+            // An error means that the client has closed the connection. The next lines record that.
             drop(serve(socket, number, &seen, &*decide).await);
             seen.send_modify(|seen| seen.connections[number] = Some(Instant::now()));
         });
@@ -62,7 +64,7 @@ async fn serve(
             sent = send(&answer, &mut write, seen) => if sent? == SentAnswer::Cut {
                 return Ok(());
             },
-            // A client sends nothing before the answer is complete, so a read that returns means that it has closed the
+            // A client sends nothing before the answer is complete. So if a read returns, the client has closed the
             // connection.
             closed = gone(&mut read) => return closed,
         }

@@ -1,4 +1,4 @@
-//! Name of one case, which repeats a failure: `scenario/point/method`.
+//! Name of one case: `scenario/point/method`. With this name a failure can be repeated.
 
 use std::fmt;
 use std::io::Write as _;
@@ -6,7 +6,7 @@ use std::str::FromStr;
 
 use crate::stop_method::{StopMethod, UnknownStopMethod};
 
-/// Environment variable that makes an exploration run only one case: `ALLSTOP_EXPLORE=parallel_tools/34/turn:user`.
+/// Environment variable that limits an exploration to one case: `ALLSTOP_EXPLORE=parallel_tools/34/turn:user`.
 pub const VARIABLE: &str = "ALLSTOP_EXPLORE";
 
 /// One case.
@@ -55,10 +55,10 @@ impl FromStr for CaseName {
     }
 }
 
-/// The case that the environment asks for; `None` if the variable is not set.
+/// The case that the environment variable names; `None` if the variable is not set.
 ///
 /// # Panics
-/// Panics if the variable does not name a case, because running everything instead would hide the mistake.
+/// Panics if the variable does not name a case. An exploration of all cases would hide the mistake.
 pub(crate) fn asked_for() -> Option<CaseName> {
     #[expect(
         clippy::disallowed_methods,
@@ -71,12 +71,13 @@ pub(crate) fn asked_for() -> Option<CaseName> {
     }
 }
 
-/// True if this scenario is to be explored: the environment asks for no case, or for a case of this scenario.
+/// True if this scenario is to be explored: the environment names no case, or a case of this scenario.
 pub(crate) fn is_asked_for(scenario: &str) -> bool {
     asked_for().is_none_or(|case| case.scenario == scenario)
 }
 
-/// Prints on standard error that a scenario was skipped, so that it does not look like a clean one.
+/// Prints on standard error that a scenario was skipped. Otherwise a skipped scenario would look like a scenario
+/// without failures.
 pub(crate) fn print_skipped(scenario: &str) {
     let said = format!("{scenario}: skipped, because {VARIABLE} asks for another case\n");
     // Ignores a failed write.

@@ -1,4 +1,4 @@
-//! A case with broken promises, for people: the violations, the points, and the command that repeats the case.
+//! A case with broken promises, as text for people: the violations, the points, and the command that repeats the case.
 
 use std::fmt;
 
@@ -7,23 +7,25 @@ use crate::check::CHECKERS;
 use crate::observe::Point;
 use crate::violation::Violation;
 
-/// Number of points before the failure in the report: enough to see which step of the turn it is.
+/// Number of points before the failure that the report shows. This is enough to see the step of the turn.
 const POINTS_BEFORE: usize = 16;
 
-/// Number of points after the failure in the report: enough for the ladder of a stop and the ending of the turn.
+/// Number of points after the failure that the report shows. This is enough to see all steps of the stop and the ending
+/// of the turn.
 const POINTS_AFTER: usize = 24;
 
 /// A case with broken promises.
 #[derive(Debug, Clone, Default)]
 pub struct Failure {
-    /// The case, which repeats the failure; `None` if the scenario is broken without a stop.
+    /// The case with which the failure can be repeated; `None` if the scenario is broken even without a stop.
     pub case: Option<CaseName>,
     /// Promises that were broken.
     pub violations: Vec<Violation>,
     pub(super) point: Option<Point>,
     /// The points around the failure.
     points: Vec<Point>,
-    /// Place of a failure that does not belong to a point, and the variable that repeats it.
+    /// For a failure that does not belong to a point: the place of the failure, and the variable that repeats the
+    /// failure.
     moment: Option<(String, String)>,
 }
 
@@ -57,7 +59,7 @@ impl Failure {
         }
     }
 
-    /// A failure at a random moment. `replay` is the variable with its value that repeats the failure.
+    /// A failure at a random moment. `replay` is the variable, with its value, that repeats the failure.
     pub(crate) fn of_moment(place: String, replay: String, violations: Vec<Violation>) -> Self {
         Self {
             moment: Some((place, replay)),
@@ -66,7 +68,7 @@ impl Failure {
         }
     }
 
-    /// Mark of the point of the stop, or of the second stop.
+    /// Mark that the report shows at a point: the point of the stop, or the point of the second stop.
     fn mark(&self, point: &Point) -> Option<&'static str> {
         let (first, method) = (self.point.as_ref()?, self.case.as_ref()?.method);
         let later = point.number.checked_sub(first.number)?;
@@ -77,7 +79,8 @@ impl Failure {
         }
     }
 
-    /// Writes the points around the failure. Consecutive polls share one line, because a single poll has no meaning.
+    /// Writes the points around the failure. Polls that follow each other share one line, because a single poll has no
+    /// meaning.
     fn write_points(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let is_poll = |point: &Point| !point.is_semantic() && self.mark(point).is_none();
         for row in self.points.chunk_by(|a, b| is_poll(a) && is_poll(b)) {
@@ -94,7 +97,7 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The broken rule comes first, because it explains the rest.
+        // The broken rule comes first, because it explains the other lines.
         for Violation {
             checker,
             invariant,

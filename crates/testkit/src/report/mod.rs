@@ -1,4 +1,5 @@
-//! Report of a driver: counts by point, by method and by checker, and each failure with the line that replays it.
+//! Report of a driver: the number of cases by point, by method and by checker, and each failure with the command that
+//! repeats it.
 
 mod case_name;
 mod failure;
@@ -17,7 +18,8 @@ use crate::observe::RunObservation;
 use crate::stop_method::StopMethod;
 use crate::violation::Violation;
 
-/// Maximum number of points that the report lists per checker. The report shows one case of each checker in full.
+/// Maximum number of points that the report lists for each checker. The report shows only one case of each checker in
+/// full.
 const POINTS_NAMED_MAX: usize = 12;
 
 /// Counts and failures of one driver in one scenario.
@@ -28,24 +30,24 @@ pub struct CheckReport {
     pub scenario: Arc<str>,
     /// Number of the scenario's points.
     pub points: usize,
-    /// Number of cases that were run. A case is a point and a method to stop there.
+    /// Number of cases that were run. A case is a point and a method of a stop.
     pub cases: usize,
-    /// Cases at each kind of point.
+    /// Number of cases at each kind of point.
     pub cases_at: BTreeMap<&'static str, usize>,
-    /// Cases by each method.
+    /// Number of cases with each method.
     pub cases_by: BTreeMap<String, usize>,
     /// Number of observations that each checker has judged, by the checker's name.
     pub checks: BTreeMap<&'static str, usize>,
-    /// Further figures of the driver, by name.
+    /// More figures of the driver, by name.
     pub figures: BTreeMap<&'static str, u64>,
-    /// Further lines of the driver.
+    /// More lines of the driver.
     pub notes: Vec<String>,
     /// The cases with broken promises.
     pub failures: Vec<Failure>,
 }
 
 impl CheckReport {
-    /// Report of a scenario that is broken without a stop.
+    /// Report of a scenario that is broken even without a stop.
     pub(crate) fn of_undisturbed(
         scenario: &Arc<str>,
         undisturbed: &RunObservation,
@@ -73,7 +75,7 @@ impl CheckReport {
         *self.cases_by.entry(kind.to_owned()).or_default() += 1;
     }
 
-    /// Counts the checkers that judge this observation.
+    /// Counts this observation for each checker that applies to it.
     pub(crate) fn checked(&mut self, observation: &RunObservation) {
         for checker in CHECKERS
             .iter()
@@ -97,7 +99,7 @@ impl CheckReport {
     /// Prints the number of explored cases.
     ///
     /// # Panics
-    /// Panics if a promise was broken. The message has the first cases, and the command that repeats each of them.
+    /// Panics if a promise was broken. The message contains the first cases, and the command that repeats each of them.
     #[expect(
         clippy::print_stdout,
         reason = "a test says how much it has looked at, where tests say things"
@@ -146,7 +148,7 @@ impl fmt::Display for CheckReport {
         for note in &self.notes {
             writeln!(f, "{note}")?;
         }
-        // The first violation of a case explains it best; most others follow from it.
+        // The first violation of a case explains the case best, because most other violations follow from it.
         let mut by_checker = BTreeMap::<_, Vec<_>>::new();
         for failure in failures {
             let first = failure.violations.first();
@@ -163,7 +165,7 @@ impl fmt::Display for CheckReport {
                     counted(failures.len())
                 )?;
             }
-            // A failure with the simplest method of a stop is the clearest.
+            // A failure with the simplest method of a stop is the easiest to understand.
             let plain = failures.iter().find(|failure| {
                 failure
                     .case

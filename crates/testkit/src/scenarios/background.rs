@@ -1,4 +1,4 @@
-//! Sessions with a shell, whose commands outlive their turns.
+//! Sessions with a shell whose commands outlive their turns.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use super::sessions::{is_session_idle, is_tool};
 use crate::Behaviour;
 use crate::explore::{RunStage, Scenario, ScriptedUser, Setup};
 
-/// Maximum wait of a user: longer than any work that ends.
+/// Maximum time that a user waits: longer than all work that ends by itself.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(super) fn all() -> [Scenario; 5] {
@@ -61,11 +61,11 @@ fn is_woken(event: &SessionEvent) -> bool {
     is_end && event.message.is_none()
 }
 
-/// Moves all running calls to the background, after they have begun and can be asked.
+/// Moves all running calls to the background, as soon as the calls have begun and accept the request.
 pub(super) async fn promote(session: &Session) {
     sleep(Duration::from_millis(5)).await;
     for call in session.running_calls() {
-        // The call may have ended.
+        // The call may have ended before this request.
         let _ = session.promote(&call);
     }
 }

@@ -1,4 +1,4 @@
-//! A model for sessions. Its answer depends only on the newest user text, so that earlier stops do not change it.
+//! A model for sessions. Each answer depends only on the newest user text, so earlier stops do not change it.
 
 use std::sync::Arc;
 
@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 
 use crate::explore::RunStage;
 
-/// Table of replies, one per step, for a message that contains this text.
+/// Table of replies: if the message contains this text, the model gives these replies, one for each step.
 pub(super) type ReplyTable = Vec<(&'static str, Vec<Reply>)>;
 
 /// Answers according to the newest user text.
@@ -26,18 +26,18 @@ impl ConversationModel {
         let otherwise = Reply::text("As you").and_text(" say.").usage(3, 2);
         Arc::new(Self {
             lines: lines.collect(),
-            // A message that is added to a running turn is answered in one of the turn's later steps.
+            // A message that is added to a running turn gets its answer in one of the later steps of this turn.
             otherwise: ScriptedModel::in_order_of_calls(vec![otherwise; OTHERWISE_MAX]),
         })
     }
 }
 
-/// An agent that answers in a session.
+/// An agent for a session, whose model answers from this table.
 pub(super) fn answerer(stage: &RunStage, lines: ReplyTable) -> AgentBuilder {
     Agent::builder(stage.watch_model(ConversationModel::new(lines)))
 }
 
-/// Number of answers: more than any run has turns.
+/// Number of answers: larger than the number of turns of any run.
 const OTHERWISE_MAX: usize = 64;
 
 impl Model for ConversationModel {

@@ -1,4 +1,4 @@
-//! Sessions whose work is done elsewhere: by a handler at the other end of a channel, or by sub-agents.
+//! Sessions that delegate work: to a handler at the other end of a channel, or to sub-agents.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use super::conversation_model::{ConversationModel, ReplyTable, answerer};
 use super::sessions::{is_session_idle, is_tool};
 use crate::explore::{RunStage, Scenario, ScriptedUser};
 
-/// Maximum wait of a handler for a request. A stop may have prevented the request.
+/// Maximum time that a handler waits for a request. A stop may have prevented the request.
 const REQUEST_WITHIN: Duration = Duration::from_mins(1);
 
 pub(super) fn all() -> [Scenario; 4] {
@@ -33,16 +33,16 @@ pub(super) fn all() -> [Scenario; 4] {
     ]
 }
 
-/// Place of a sub-agent's work.
+/// Place where the work of a sub-agent runs.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum SubAgentPlacement {
     Foreground,
     Background,
-    /// In the foreground at first, and then in the background.
+    /// First in the foreground, and then in the background.
     Promoted,
 }
 
-/// A call that is cancelled while its handler works. The handler still answers, too late.
+/// A call that is cancelled while its handler works. The handler still answers, but the answer comes too late.
 fn external_tool() -> Scenario {
     Scenario::new("session/external_tool", |stage| {
         let spec = ToolSpec {
@@ -97,7 +97,7 @@ async fn handle_late(user: ScriptedUser, mut requests: ExternalRequests) {
     user.until(is_session_idle).await;
 }
 
-/// An agent that delegates a part of its work to a sub-agent, and either waits for it or continues.
+/// An agent that delegates a part of its work to a sub-agent. The agent either waits for the sub-agent or continues.
 fn sub_agent(name: &str, place: SubAgentPlacement) -> Scenario {
     Scenario::new(name, move |stage| {
         let script = move |user: ScriptedUser| async move {
@@ -157,8 +157,8 @@ fn delegating(stage: &RunStage, place: SubAgentPlacement) -> Arc<dyn Model> {
     }
 }
 
-/// Watches all model calls except those of the part in the background. Those belong to no turn, and would be mistaken
-/// for calls of the running turn.
+/// Watches all model calls except the calls of the sub-agent in the background. Those calls belong to no turn, and a
+/// checker would treat them as calls of the running turn.
 #[derive(Debug)]
 struct ForegroundOnlyModel {
     watched: Arc<dyn Model>,

@@ -1,4 +1,4 @@
-//! Gates between the model and the world: questions, hooks, guardrails.
+//! Gates between the model and the outside world: questions, hooks and guardrails.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -53,7 +53,7 @@ pub(super) fn all() -> [Scenario; 6] {
     ]
 }
 
-/// An agent that calls the tool `post` and then reports that.
+/// An agent that calls the tool `post` and then reports that it has done so.
 fn posting(stage: &RunStage) -> AgentBuilder {
     let replies = vec![
         Reply::text("").call("post", json!({})).usage(8, 4),
@@ -85,7 +85,7 @@ impl Prompter for DelayedPrompter {
 
 #[derive(Debug)]
 struct ScriptedHook {
-    /// Moment at which the hook returns its verdict; `None` for all moments.
+    /// Moment of the hook at which it returns its verdict; `None` for all moments.
     moment: Option<&'static str>,
     verdict: HookVerdict,
 }

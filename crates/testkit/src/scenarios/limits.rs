@@ -1,4 +1,4 @@
-//! Runs that a limit ends or almost ends.
+//! Runs that end because of a limit, or that almost reach a limit.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::explore::{RunStage, Scenario};
 
 pub(super) fn all() -> [Scenario; 7] {
     [
-        // The second answer exceeds the budget, and so does the next message.
+        // The second answer exceeds the budget. The next message exceeds the budget too.
         Scenario::new("budget_edge", |stage| {
             let settings = Settings {
                 budget: Some(Budget::of_tokens(700)),
@@ -39,7 +39,7 @@ pub(super) fn all() -> [Scenario; 7] {
             };
             stage.agent(busy(stage).settings(settings), "Work.")
         }),
-        // Two calls exceed their own time limits. One reacts to the stop, the other must be dropped. The turn
+        // Two calls exceed their own time limits. One tool reacts to the stop, and the other must be dropped. The turn
         // continues.
         Scenario::new("tool_timeout", |stage| {
             let both = Reply::text("").call("listens", json!({}));
@@ -75,7 +75,7 @@ pub(super) fn all() -> [Scenario; 7] {
             ];
             let settings = Settings {
                 deadlines: Deadlines {
-                    // The deadline passes in the third turn's tool.
+                    // The deadline passes while the tool of the third turn runs.
                     run: Some(Duration::from_secs(5)),
                     ..Deadlines::default()
                 },

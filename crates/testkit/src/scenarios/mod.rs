@@ -1,4 +1,4 @@
-//! Scenarios of Allstop's own agent, which are explored at every change. Read them as examples.
+//! Scenarios of Allstop's own agent. The tests explore them at every change. You can also read them as examples.
 
 mod background;
 mod conversation_model;
@@ -39,7 +39,7 @@ pub fn everything() -> Vec<Scenario> {
 mod tests {
     use crate::drive::by_point::undisturbed;
 
-    /// Word in the name of a scenario, and the record that its log must contain.
+    /// A word in the name of a scenario, and the record that the log of this scenario must contain.
     const DONE: [(&str, &str); 5] = [
         ("background", "background_started"),
         ("promote", "background_started"),
@@ -48,7 +48,7 @@ mod tests {
         ("interrupt", "turn_stopped"),
     ];
 
-    /// A scenario that does not do what its name promises leaves that feature unexplored.
+    /// If a scenario does not do the thing that its name promises, no test explores that thing.
     #[test]
     fn scenarios_do_as_their_names_promise() {
         for scenario in super::sessions() {

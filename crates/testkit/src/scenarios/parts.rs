@@ -9,7 +9,7 @@ use tokio::time::sleep;
 use crate::ToolFn;
 use crate::explore::RunStage;
 
-/// An agent that gives these replies, one per step, and has these tools.
+/// An agent with these tools, whose model gives these replies, one for each step.
 pub(super) fn agent<const N: usize>(
     stage: &RunStage,
     replies: Vec<Reply>,
@@ -24,7 +24,7 @@ pub(super) fn answering(name: &str, answer: &'static str) -> ToolFn {
     ToolFn::new(name, move |_| async move { answer.to_owned() })
 }
 
-/// A tool that takes this long and ignores a stop.
+/// A tool that takes this time and ignores a stop.
 pub(crate) fn deaf(name: &str, takes: Duration, answer: &'static str) -> ToolFn {
     ToolFn::new(name, move |_| async move {
         sleep(takes).await;
@@ -32,7 +32,7 @@ pub(crate) fn deaf(name: &str, takes: Duration, answer: &'static str) -> ToolFn 
     })
 }
 
-/// A tool that takes this long and reacts to a stop.
+/// A tool that takes this time and reacts to a stop.
 pub(crate) fn listening(name: &str, takes: Duration, answer: &'static str) -> ToolFn {
     ToolFn::new(name, move |call| async move {
         tokio::select! {

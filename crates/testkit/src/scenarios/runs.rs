@@ -1,4 +1,4 @@
-//! Runs of turns: answers, parallel tools, commands on simulated processes, failing models.
+//! Runs of turns: answers, parallel tools, commands with simulated processes, and models that fail.
 
 use std::time::Duration;
 
@@ -87,7 +87,7 @@ pub(super) fn all() -> [Scenario; 10] {
         Scenario::new("background_shell", |stage| {
             let server = Behaviour::server("listening\n");
             stage.system().program("npm run dev", server);
-            // This program ends, and leaves a watcher that does not end.
+            // This program ends, but the watcher that it has started does not end.
             let leaves = Behaviour {
                 children: vec![("watcher".to_owned(), Behaviour::server(""))],
                 ..Behaviour::default()
@@ -110,7 +110,8 @@ fn shelling(stage: &RunStage, replies: Vec<Reply>, prompt: &str) -> Setup {
     stage.agent(agent.tools(stage.tools([stage.shell()])), prompt)
 }
 
-/// Two parallel tools: one reacts to a stop, the other ignores it and takes a while. Then a single tool, and an answer.
+/// Two tools run in parallel: one reacts to a stop, and the other ignores a stop and takes a while. Then a single tool
+/// runs, and the model answers.
 fn parallel_tools(name: &str, stop_policy: StopPolicy) -> Scenario {
     Scenario::new(name, move |stage| {
         let both = Reply::text("I look.").call("listens", json!({}));

@@ -1,4 +1,4 @@
-//! Sessions as people use them: overlapping messages, work in the background, and resumed sessions.
+//! Sessions as people use them: messages that overlap, work in the background, and resumed sessions.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -156,7 +156,7 @@ fn worker(stage: &RunStage) -> AgentBuilder {
     answerer(stage, lines).tools(stage.tools([stage.tool(work)]))
 }
 
-/// Records of a process that was killed during a tool call.
+/// The records of a process that was killed during a tool call.
 fn crashed() -> Vec<SessionRecord> {
     let (turn, at) = (TurnNumber(1), Timestamp::from_unix_ms(0));
     let call = |id: &str, name: &str, kind| SessionRecord::CallStarted {

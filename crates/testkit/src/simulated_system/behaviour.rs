@@ -1,4 +1,4 @@
-//! Behaviour of a simulated process, alone and under signals, and the resulting events.
+//! Behaviour of a simulated process with and without signals, and the events that result.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,18 +6,21 @@ use std::time::Duration;
 use allstop_process::{ExitInfo, ProcessSignal};
 use tokio::time::Instant;
 
-/// Behaviour of a process. The default prints nothing and exits with 0 at once.
+/// Behaviour of a process. By default, the process prints nothing and exits immediately with code 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Behaviour {
-    /// Printed texts, each with its time after the start, in the order of time.
+    /// Printed texts in the order of time. Each text has its time after the start of the process.
     pub prints: Vec<(Duration, String)>,
-    /// Time after its start at which the process exits by itself, with the code; `None` if it never does.
+    /// Time after the start at which the process exits by itself, and its exit code; `None` if the process never exits
+    /// by itself.
     pub exits: Option<(Duration, i32)>,
-    /// Time from the first SIGTERM to the end of the process, which prints until then; `None` if it ignores SIGTERM.
+    /// Time from the first SIGTERM to the end of the process. The process prints its texts during this time. `None` if
+    /// the process ignores SIGTERM.
     pub term_takes: Option<Duration>,
-    /// Time from SIGKILL to the end of the process, in which it prints nothing.
+    /// Time from SIGKILL to the end of the process. The process prints nothing during this time.
     pub kill_takes: Duration,
-    /// Processes that the process starts at once, by their command lines. They continue after its end.
+    /// Processes that the process starts immediately, with their command lines. They continue after the process has
+    /// ended.
     pub children: Vec<(String, Behaviour)>,
 }
 
@@ -34,7 +37,7 @@ impl Default for Behaviour {
 }
 
 impl Behaviour {
-    /// A server: prints this text at once, and runs until it is stopped.
+    /// A server: it prints this text immediately, and runs until it is stopped.
     pub fn server(output: &str) -> Self {
         Self {
             prints: vec![(Duration::ZERO, output.to_owned())],
@@ -60,9 +63,9 @@ pub struct SystemEvent {
 /// Kinds of events of a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum SystemEventKind {
-    /// The tree was started. The caller has no handle yet.
+    /// The tree was started, but the caller has no handle yet.
     Started {
-        /// The main process.
+        /// Pid of the main process.
         pid: u32,
     },
     /// A member printed.
@@ -78,7 +81,7 @@ pub enum SystemEventKind {
     Ended {
         /// Pid of the member.
         pid: u32,
-        /// True for the main process.
+        /// True if the member is the main process.
         is_main: bool,
         /// Exit code or signal.
         exit: ExitInfo,

@@ -1,5 +1,6 @@
-//! A system of simulated processes: the behaviour of each command is set beforehand, and its state can be read at any
-//! moment. The system contains nothing real: it uses only tokio's time, and two equal runs have equal histories.
+//! A system of simulated processes. A test sets the behaviour of each command beforehand, and can read the state of the
+//! system at any moment. The system contains nothing real. It uses only tokio's clock, and two equal runs have equal
+//! histories.
 //!
 //! ```
 //! use std::time::Duration;
@@ -34,7 +35,7 @@ use tokio::time::Instant;
 pub use behaviour::{Behaviour, SystemEvent, SystemEventKind};
 use tree::{SystemTree, TreeState};
 
-/// The first pid. Pids count up from here, and look like real ones.
+/// The first pid. The following pids count up from here. They look like real pids.
 const FIRST_PID: u32 = 1001;
 
 type Observer = Arc<dyn Fn(&SystemEvent) + Send + Sync>;
@@ -56,22 +57,22 @@ struct SystemState {
     history: Vec<SystemEvent>,
 }
 
-/// A started tree, in its state at the time of the call.
+/// A tree that was started, in its state at the time of the call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TreeView {
     /// Number of the tree. Trees count from 1 in the order of their starts.
     pub number: usize,
-    /// The command, as given to the shell.
+    /// The command that was given to the shell.
     pub command: Arc<str>,
-    /// The marker of its call.
+    /// The marker of the call that started the tree.
     pub marker: Arc<str>,
-    /// Members that live now.
+    /// Members that are alive at the time of the call.
     pub living: Vec<TreeMember>,
 }
 
 impl SimulatedSystem {
-    /// A system without processes, in which every command prints nothing and exits with 0 at once. Create it inside the
-    /// runtime whose time it uses.
+    /// A system without processes. By default, every command prints nothing and exits immediately with code 0. Create
+    /// the system inside the runtime whose clock it uses.
     #[expect(clippy::new_without_default, reason = "it reads the clock")]
     pub fn new() -> Self {
         Self(Arc::new(SystemInner {
@@ -86,14 +87,14 @@ impl SimulatedSystem {
         }))
     }
 
-    /// Sets the behaviour of a command: the text after `sh -c`, or else the program and its arguments separated by
-    /// spaces. Trees that were already started keep their behaviour.
+    /// Sets the behaviour of a command. `command` is the text after `sh -c`, or, if there is no shell, the program and
+    /// its arguments separated by spaces. Trees that were already started keep their behaviour.
     pub fn program(&self, command: &str, behaviour: Behaviour) {
         let mut state = self.0.state.lock();
         state.programs.insert(command.to_owned(), behaviour);
     }
 
-    /// Gives each later tree a keeper, so that it can be detached. The keeper's own end is not simulated.
+    /// Gives each later tree a keeper, so that the tree can be detached. The end of the keeper itself is not simulated.
     pub fn keep(&self) {
         self.0.state.lock().has_keepers = true;
     }
@@ -103,13 +104,13 @@ impl SimulatedSystem {
         ContainmentChoice::Custom(Arc::new(self.clone()))
     }
 
-    /// Sets the observer of all events. It is called synchronously, after an event has happened here and before any
-    /// other code can know of it. It may stop scopes and query this system.
+    /// Sets the observer of all events. The system calls the observer synchronously: after the event has happened, but
+    /// before any other code can notice the event. The observer may stop scopes and query this system.
     pub fn observe(&self, observer: impl Fn(&SystemEvent) + Send + Sync + 'static) {
         *self.0.observer.lock() = Some(Arc::new(observer));
     }
 
-    /// All trees that were ever started, in that order.
+    /// All trees that were ever started, in the order of their starts.
     pub fn started(&self) -> Vec<TreeView> {
         let (state, now) = (self.0.state.lock(), Instant::now());
         let trees = state.trees.iter().enumerate();
@@ -118,20 +119,20 @@ impl SimulatedSystem {
             .collect()
     }
 
-    /// The trees with a living member, watched or not.
+    /// The trees with a living member, even if no driver watches the tree.
     pub fn running(&self) -> Vec<TreeView> {
         let mut trees = self.started();
         trees.retain(|tree| !tree.living.is_empty());
         trees
     }
 
-    /// All events so far, including signals, but without the end of a tree whose driver was dropped or that was
-    /// detached.
+    /// All events so far, including signals. If the driver of a tree was dropped, or if the tree was detached, the end
+    /// of the tree is missing.
     pub fn history(&self) -> Vec<SystemEvent> {
         self.0.state.lock().history.clone()
     }
 
-    /// Adds an event to the history and calls the observer, with no lock held.
+    /// Adds an event to the history and calls the observer. This function holds no lock during the call.
     fn happened(&self, tree: usize, kind: SystemEventKind) {
         let event = {
             let mut state = self.0.state.lock();
@@ -197,7 +198,7 @@ fn command_line_of(spec: &ProcessSpec) -> String {
     words.join(" ")
 }
 
-/// An identity with an impossible boot id, so that it is never mistaken for a process of this machine.
+/// An identity with an impossible boot id, so that no code takes it for a process of this machine.
 fn identity(pid: u32) -> ProcessIdentity {
     ProcessIdentity {
         pid,

@@ -1,4 +1,4 @@
-//! A pipe without a kernel. It has no limit, so no member ever waits for its reader.
+//! A pipe that does not use the kernel. The pipe has no size limit, so no member ever waits for the reader.
 
 use std::collections::VecDeque;
 use std::io;
@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use allstop_process::OutputSource;
 use parking_lot::Mutex;
 
-/// A pipe without a kernel. It has one reader.
+/// A pipe that does not use the kernel. It has one reader.
 #[derive(Debug, Clone, Default)]
 pub(super) struct MemoryPipe(Arc<Mutex<PipeState>>);
 

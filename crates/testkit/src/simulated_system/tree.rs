@@ -1,4 +1,4 @@
-//! One simulated tree. Its living members depend only on behaviour, signals and time, whether or not a driver is
+//! One simulated tree. Which members are alive depends only on behaviour, signals and time, even if no driver is
 //! polled. The driver only reports the events.
 
 use std::path::Path;
@@ -27,9 +27,9 @@ const SIGKILL: i32 = 9;
 pub(super) struct TreeState {
     pub(super) command: Arc<str>,
     marker: Arc<str>,
-    /// The processes, main process first.
+    /// The processes. The main process is the first one.
     processes: Vec<SimulatedProcess>,
-    /// Wakes the driver, because its next event may come sooner.
+    /// Wakes the driver after a signal, because the next event may now come sooner.
     signalled: Arc<Notify>,
     keeper: Option<u32>,
     is_detached: bool,
@@ -39,12 +39,13 @@ struct SimulatedProcess {
     pid: u32,
     command_line: String,
     prints: Vec<(Instant, String)>,
-    /// Number of reported prints.
+    /// Number of prints that were reported.
     printed: usize,
-    /// Time at which a signal ends its printing: at the end of the process, or at once if it was killed.
+    /// Time after which the process prints nothing because of a signal. This is the end of the process, or, after a
+    /// kill, the time of the kill.
     silent_from: Option<Instant>,
     ends: Option<(Instant, ExitInfo)>,
-    /// True if its end was reported.
+    /// True if the end of the process was reported.
     ended: bool,
     term_takes: Option<Duration>,
     kill_takes: Duration,
@@ -124,7 +125,8 @@ impl TreeState {
         delivered
     }
 
-    /// Takes the earliest unreported event. Events at the same time are ordered: prints before ends, then by pid.
+    /// Takes the earliest event that was not yet reported. If several events have the same time, prints come before
+    /// ends, and then lower pids come first.
     fn step(&mut self, now: Instant) -> TreeStep {
         let is_over = self.processes.iter().all(|process| process.ended);
         let processes = self.processes.iter_mut();
@@ -183,7 +185,7 @@ impl SimulatedProcess {
         self.silent_from = self.silent_from.into_iter().chain(silent).min();
     }
 
-    /// Time of the next event, and true if that event is the end.
+    /// Time of the next event, and true if this event is the end of the process.
     fn next(&self) -> Option<(Instant, bool)> {
         let end = self.ends.map(|(at, _)| at);
         let silent = |at: Instant| {
@@ -214,10 +216,9 @@ impl SimulatedProcess {
     }
 }
 
-/// One contained tree of a system, with the ordinary handle, driver and reader, but without a real process.
-///
-/// The tree replaces `group_and_marker`, and makes the same claims. They depend on the simulation, as those of the real
-/// implementation depend on `/proc`.
+/// One contained tree of a simulated system. It has the ordinary handle, driver and reader, but no real process.
+/// The tree takes the place of `group_and_marker`, and makes the same claims about processes. The claims come from the
+/// simulation. In the real implementation they come from `/proc`.
 #[derive(Clone)]
 pub(super) struct SystemTree {
     system: SimulatedSystem,
@@ -227,7 +228,7 @@ pub(super) struct SystemTree {
 }
 
 impl SystemTree {
-    /// Starts a tree under a driver.
+    /// Starts a tree and its driver.
     pub(super) fn contain(
         system: SimulatedSystem,
         index: usize,
@@ -244,7 +245,7 @@ impl SystemTree {
         status.started(identity(tree.with(|tree| tree.main_pid())));
         let pipe = MemoryPipe::default();
         let output = pipe.clone();
-        // Created here, because the driver may be dropped before its first poll.
+        // Created before the future, because the driver may be dropped before its first poll.
         let watch = KillOnLoss(tree.clone());
         let driver = ProcessDriver::new(async move {
             tokio::select! {
@@ -350,7 +351,7 @@ impl TreeContainment for SystemTree {
     }
 }
 
-/// Kills a tree whose driver is dropped, unless the tree was detached. Has no effect if no member is left.
+/// Kills a tree when its driver is dropped, unless the tree was detached. If no member is alive, nothing happens.
 struct KillOnLoss(SystemTree);
 
 impl Drop for KillOnLoss {

@@ -1,9 +1,9 @@
-//! A deterministic runtime: one thread, paused time, and a call of the main future between any two polls of tasks.
+//! A deterministic runtime with one thread and a paused clock. It polls the main future between any two polls of tasks.
 //!
-//! The scheduler checks for external events after every poll of a task, and finds the main future woken each time. If
-//! the main future were always woken, the thread would never sleep, and the paused clock would never advance. Therefore
-//! a sentinel exists: a task that the main future wakes, and that does no work. If the sentinel is the next task to
-//! run, no other task was waiting. Then the main future is not woken until the thread has slept.
+//! The scheduler checks for external events after every poll of a task, and each time it finds that the main future was
+//! woken. If the main future were always woken, the thread would never sleep, and the paused clock would never advance.
+//! Therefore the main future wakes a sentinel: a task that does no work. If the sentinel is the next task to run, no
+//! other task was waiting. In this case, nothing wakes the main future until the thread has slept.
 
 use std::future::Future;
 use std::pin::pin;
@@ -14,15 +14,15 @@ use std::task::Poll;
 use futures::task::AtomicWaker;
 use tokio::runtime::{Builder, Handle, Runtime};
 
-/// Number of tasks that are alive as long as the runtime is: the sentinel.
+/// Number of tasks that live as long as the runtime: only the sentinel.
 pub(crate) const OWN_TASKS: usize = 1;
 
-/// Shows the main future whether a task was polled, or time passed, since its last poll.
+/// Shows the main future whether a task was polled or time has passed since the previous poll of the main future.
 #[derive(Clone, Default)]
 pub(crate) struct Tick(Arc<AtomicBool>);
 
 impl Tick {
-    /// True if a task was polled or time passed since the last poll.
+    /// True if a task was polled or time has passed since the previous poll of the main future.
     pub(crate) fn is_one(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -34,14 +34,14 @@ struct Sentinel {
     ran: AtomicBool,
 }
 
-/// Runs a future to its end. The future is polled after each poll of any task.
+/// Runs a future to its end, and polls it after each poll of any task.
 ///
 /// # Panics
 /// Panics if the system provides no runtime.
 pub(crate) fn run<T, F: Future<Output = T>>(make: impl FnOnce(Tick) -> F) -> T {
     let asleep = Arc::new(AtomicWaker::new());
     let (tick, sentinel) = (Tick::default(), Arc::new(Sentinel::default()));
-    // The sentinel is queued for its first poll, like every new task.
+    // The sentinel is already queued for its first poll, as every new task is.
     let (mut queued, mut queued_just_now) = (true, false);
     runtime(&asleep).block_on(async {
         stand_guard(Arc::clone(&sentinel));

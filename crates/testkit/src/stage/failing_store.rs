@@ -1,4 +1,4 @@
-//! The store of a run, which fails at a chosen append.
+//! The store of a run. It fails at a chosen append.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -21,7 +21,7 @@ const STALLS_FOR: Duration = GRACE_DEFAULT
     .saturating_add(FORCE_MAX)
     .saturating_add(Duration::from_millis(100));
 
-/// The store of a run. It works until `fail` is called, and works again after the time limit of a stop.
+/// The store of a run. It works until `fail` is called. It works again after the time limit of a stop.
 #[derive(Debug)]
 pub(crate) struct FailingStore {
     /// The log for the run.
@@ -32,7 +32,7 @@ pub(crate) struct FailingStore {
 #[derive(Debug)]
 struct Stalled {
     until: Pin<Box<Sleep>>,
-    /// True if the stall ends with the write of the held appends.
+    /// True if the store writes the held appends at the end of the stall.
     writes: bool,
 }
 
@@ -45,7 +45,7 @@ impl FailingStore {
         })
     }
 
-    /// Fails from the next append on.
+    /// All appends from now on fail with this fault.
     pub(crate) fn fail(&self, fault: StoreFault) {
         let log = &self.log;
         match fault {
@@ -62,7 +62,7 @@ impl FailingStore {
         }
     }
 
-    /// Ends a stall whose time is over. Returns true if no stall continues.
+    /// Ends a stall if the time of the stall is over. Returns true if no stall is left.
     pub(crate) fn poll_recovered(&self, cx: &mut Context<'_>) -> bool {
         let mut stalled = self.stalled.lock();
         let Some(Stalled { until, writes }) = &mut *stalled else {
@@ -83,7 +83,7 @@ impl FailingStore {
         true
     }
 
-    /// Opens a session on the store. A stall of the store can end while the opening waits.
+    /// Opens a session with this store. A stall of the store can end while the session waits to open.
     pub(crate) async fn beside<F: Future>(&self, opening: F) -> F::Output {
         let mut opening = pin!(opening);
         poll_fn(|cx| {

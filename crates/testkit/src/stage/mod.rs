@@ -1,4 +1,5 @@
-//! The stage of a run on paused time: provides the parts of an agent, with points in them.
+//! Provides the parts of an agent for a run on a paused clock. Each part has points: moments at which the explorer can
+//! stop the run.
 
 mod child_processes;
 pub(crate) mod clockwork;
@@ -42,7 +43,7 @@ use processes::Processes;
 use scenario_checks::ScenarioChecks;
 
 /// Stage on which a scenario builds a new agent for each run. Parts from the stage have points before, inside and after
-/// their work; other parts are explored only at the polls around it.
+/// their work. Other parts are explored only before and after each of their polls.
 ///
 /// Clones share the stage.
 #[derive(Debug, Clone)]
@@ -57,7 +58,7 @@ pub struct RunStage {
 }
 
 impl RunStage {
-    /// Call it in the runtime of the run.
+    /// Call this function in the runtime of the run.
     pub(crate) fn new(log: Arc<dyn Log>) -> Self {
         let watch = PartWatch::new();
         let (root, session) = scopes();
@@ -75,12 +76,12 @@ impl RunStage {
         }
     }
 
-    /// A model that gives these replies, one per step.
+    /// A model that gives these replies, one for each step.
     pub fn model(&self, replies: Vec<Reply>) -> Arc<dyn Model> {
         self.watch_model(Arc::new(ScriptedModel::new(replies)))
     }
 
-    /// Wraps your model. The model must wait only for tokio's timers.
+    /// Adds points to your model. The model may wait only for tokio's timers.
     pub fn watch_model(&self, inner: Arc<dyn Model>) -> Arc<dyn Model> {
         self.watch.part(inner)
     }
@@ -95,7 +96,7 @@ impl RunStage {
         self.watch.part(inner)
     }
 
-    /// Tools, as a registry.
+    /// Creates a registry with these tools.
     ///
     /// # Panics
     /// Panics if two tools have the same name.
@@ -107,7 +108,7 @@ impl RunStage {
         registry
     }
 
-    /// The shell tool, whose commands are programs of [`RunStage::system`]. Commands that outlive their call are
+    /// The shell tool. Its commands are programs of [`RunStage::system`]. A command that outlives its call is
     /// background work of the session.
     pub fn shell(&self) -> Arc<dyn Tool> {
         self.shell_of(&self.background)
@@ -115,7 +116,7 @@ impl RunStage {
 
     /// The shell tool of a session that has its own background work.
     pub fn shell_of(&self, background: &Arc<SessionBackground>) -> Arc<dyn Tool> {
-        // Output is kept only in memory, because the names of files would differ from run to run.
+        // Output is kept only in memory, because the names of files would be different in each run.
         let nowhere = Arc::new(OutputFolder::new("/dev/null/output"));
         let config = ShellConfig {
             containment: self.system().containment(),
@@ -124,7 +125,7 @@ impl RunStage {
         self.tool(ShellTool::new(config, Arc::clone(background) as _))
     }
 
-    /// The system that runs the shell's commands. Set the behaviour of each command there.
+    /// The simulated system that runs the shell's commands. Set the behaviour of each command there.
     pub fn system(&self) -> &SimulatedSystem {
         self.processes.system()
     }
@@ -144,24 +145,24 @@ impl RunStage {
         self.watch_prompter(Arc::new(inner))
     }
 
-    /// Like [`RunStage::prompter`], but for a shared prompter, such as that of a session, which sends the questions to
-    /// subscribers.
+    /// Like [`RunStage::prompter`], but for a shared prompter. An example is the prompter of a session, which sends the
+    /// questions to subscribers.
     pub fn watch_prompter(&self, inner: Arc<dyn Prompter>) -> Arc<dyn Prompter> {
         self.watch.part(inner)
     }
 
-    /// An agent to explore. Its clock is also a point, which comes before each record is created.
+    /// An agent to explore. The agent reads its clock before it creates a record, and each reading is a point.
     pub fn agent(&self, agent: AgentBuilder, prompt: &str) -> Setup {
         Setup::new(self.build(agent), prompt)
     }
 
-    /// The agent of a session, with its clock as a point.
+    /// The agent of a session. Each reading of its clock is a point.
     pub fn build(&self, agent: AgentBuilder) -> Agent {
         agent.clock(self.clock()).build()
     }
 
-    /// A session to explore: the script of its user, and the builder of its agent, which is called whenever the session
-    /// is opened.
+    /// A session to explore. It consists of the script of its user and the builder of its agent. The builder is called
+    /// whenever the session is opened.
     pub fn session<F>(
         &self,
         script: impl Fn(ScriptedUser) -> F + Send + Sync + 'static,
@@ -173,7 +174,7 @@ impl RunStage {
         Setup::of_session(SessionPlay::new(self, script, agent))
     }
 
-    /// The clock of records. Each reading is a point, and returns the same time.
+    /// The clock that gives records their time. Each reading is a point, and every reading returns the same time.
     fn clock(&self) -> Arc<dyn Fn() -> Timestamp + Send + Sync> {
         let points = self.watch.points.clone();
         Arc::new(move || {
@@ -187,9 +188,9 @@ impl RunStage {
         &self.background
     }
 
-    /// A check of yours: whether the effects of this run outside the process are either complete or absent. The check
-    /// runs when the run is over and every stop has its answer, and again at the very end, because the effects must
-    /// stay as they are.
+    /// Adds your check. It verifies that the effects of this run outside the process are complete, or do not exist. The
+    /// check runs when the run is over and every stop has its answer. It runs again at the very end, because the
+    /// effects must not change any more.
     pub fn check(
         &self,
         name: &'static str,
@@ -199,7 +200,7 @@ impl RunStage {
         self.own.add(name, promise, check);
     }
 
-    /// A point of yours. A stop at this point happens before this method returns.
+    /// Adds a point. If the explorer stops the run at this point, the stop happens before this method returns.
     pub fn reach(&self, moment: Moment, event: &'static str) {
         self.watch.points.reach(moment, event, "");
     }
@@ -209,7 +210,8 @@ impl RunStage {
         &self.watch.witness
     }
 
-    /// The notes of the run after its end: processes that are gone have ended, and background work has its id.
+    /// The notes of the run, completed after its end. A process that no longer exists is noted as ended, and background
+    /// work gets its id.
     pub(crate) fn notes(&self, works: &[Arc<BackgroundWork>]) -> WitnessNotes {
         self.processes.end_unwatched();
         let mut notes = self.watch.witness.notes();
@@ -217,7 +219,7 @@ impl RunStage {
         notes
     }
 
-    /// Creates the stops of this run, without any stop yet.
+    /// Creates an empty list of the stops of this run.
     pub(crate) fn planned_stops(&self) -> PlannedStops {
         PlannedStops::new(&self.watch, &self.store)
     }

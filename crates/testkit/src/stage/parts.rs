@@ -1,7 +1,8 @@
-//! The parts of an agent, each with a point before, inside and after its work. The parts note in the [`RunWitness`]
-//! which work really runs.
+//! The parts of an agent. Each part has a point before, inside and after its work. The parts record in the
+//! [`RunWitness`] which work really runs.
 //!
-//! Inside means a moment in which the part waits: a millisecond of the paused clock, which takes no real time.
+//! The point inside the work is a moment at which the part waits. The wait takes a millisecond of the paused clock, and
+//! no real time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,10 +23,10 @@ use futures::{StreamExt as _, stream};
 
 use crate::observe::{CallEnding, Moment, NEXT_MESSAGE, Points, RunWitness, WitnessedAnswer};
 
-/// Wait of a part that otherwise waits for nothing.
+/// Time that a part waits inside its work if it has nothing else to wait for.
 pub(crate) const INSIDE: Duration = Duration::from_millis(1);
 
-/// Points and witness, in which a part notes its work.
+/// Points and witness in which a part records its work.
 #[derive(Debug, Clone)]
 pub(crate) struct PartWatch {
     pub(crate) points: Points,
@@ -40,7 +41,7 @@ impl PartWatch {
         }
     }
 
-    /// Runs one piece of a part's work, with its three points.
+    /// Runs one piece of a part's work, with the three points of this piece.
     async fn around<T>(
         &self,
         event: &'static str,
@@ -58,7 +59,7 @@ impl PartWatch {
     }
 }
 
-/// A part, with the points and the witness for its notes.
+/// A part, together with the points and the witness in which it records its work.
 #[derive(Debug)]
 pub(crate) struct Watched<T: ?Sized> {
     inner: Arc<T>,
@@ -117,7 +118,8 @@ impl Model for Watched<dyn Model> {
     }
 }
 
-/// True if the last user message is the one after the explored ones. It is answered without the scenario's own model.
+/// True if the last user message is the message after the explored messages. The scenario's own model does not answer
+/// this message.
 fn asks_for_the_next(messages: &[Arc<Message>]) -> bool {
     let newest = messages.iter().rev().find_map(|message| match &**message {
         Message::User { text } => Some(text),

@@ -1,4 +1,4 @@
-//! Stops of a run: planned for its points, requested there, and answered.
+//! Stops of a run. They are planned for points of the run, requested at these points, and then answered.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -21,19 +21,19 @@ pub(crate) type StopReceipt = BoxFuture<'static, Arc<Receipt>>;
 pub(crate) trait StoppableRun: Send + Sync + 'static {
     fn stops(&self) -> &PlannedStops;
 
-    /// Notes the shown events before an action.
+    /// Records the events that were shown before the action.
     fn look_first(&self) {}
 
-    /// Performs the action of this method at one point. Returns false if the run has no target for it.
+    /// Performs the action of this method at one point. Returns false if the run has no target for the action.
     fn act(&self, method: StopMethod) -> bool;
 }
 
-/// Stops of one run, with their answers.
+/// Stops of one run, with the answers.
 pub(crate) struct PlannedStops {
     watch: PartWatch,
     store: Arc<FailingStore>,
     asked: Mutex<Vec<(ObservedStop, Option<StopReceipt>)>>,
-    /// Number of planned actions that are not done.
+    /// Number of planned actions that are not yet done.
     left: AtomicUsize,
     impossible: AtomicBool,
 }
@@ -49,14 +49,14 @@ impl PlannedStops {
         }
     }
 
-    /// Requests a stop and notes it. Returns false if the stop has no target.
+    /// Requests a stop and records it. Returns false if the stop has no target.
     pub(crate) fn ask(
         &self,
         extent: Extent,
         cause: Cause,
         stop: impl FnOnce() -> Option<StopReceipt>,
     ) -> bool {
-        // The stop is noted first, because it can reach points at which another stop is requested.
+        // Record the stop before the request, because this stop can reach points at which another stop is requested.
         let place = self.asked.lock().len();
         let asked = ObservedStop {
             extent,
@@ -103,7 +103,7 @@ impl PlannedStops {
         asked.iter().map(|(asked, _)| asked.clone()).collect()
     }
 
-    /// True if a planned action was impossible, so that the rest of the run has no use.
+    /// True if a planned action was impossible, so that the rest of the run is useless.
     pub(crate) fn is_impossible(&self) -> bool {
         self.impossible.load(Ordering::Relaxed)
     }
@@ -120,7 +120,7 @@ impl PlannedStops {
     }
 }
 
-/// Plans a stop: the actions of the method, at their points.
+/// Plans a stop: adds the actions of the method to their points.
 pub(crate) fn plan<R: StoppableRun>(run: &Arc<R>, point: u32, method: StopMethod) {
     use StopMethod as M;
     let second = match method {

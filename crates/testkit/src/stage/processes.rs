@@ -1,4 +1,4 @@
-//! The simulated processes of a run: points at their events, and notes of their beginnings and ends.
+//! The simulated processes of a run. Their events are points, and their beginnings and ends are recorded in the notes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -49,7 +49,8 @@ impl Processes {
         &self.system
     }
 
-    /// Marks the noted processes that were background work: a tree that was handed over gets the id of its work.
+    /// Marks the recorded processes that were background work: a tree that became background work gets the id of this
+    /// work.
     pub(crate) fn name_background(
         &self,
         works: &[Arc<BackgroundWork>],
@@ -72,7 +73,8 @@ impl Processes {
         }
     }
 
-    /// Ends the notes of trees that have ended without a watcher, so that only running trees remain.
+    /// Ends the notes of trees that have ended while no driver watched them. Then only running trees remain in the
+    /// list.
     pub(crate) fn end_unwatched(&self) {
         let running = self.system.running();
         self.alive

@@ -1,4 +1,4 @@
-//! A scenario: builds the subject of an exploration again for each run.
+//! A scenario. It builds the subject of an exploration again for each run.
 
 use std::fmt;
 use std::sync::Arc;
@@ -67,7 +67,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// This subject with one message. Use [`RunStage::agent`] for an agent.
+    /// A subject and one message. For an agent, use [`RunStage::agent`] instead.
     pub fn new(subject: impl Subject + 'static, prompt: &str) -> Self {
         Self {
             play: Played::Run {
@@ -85,7 +85,7 @@ impl Setup {
         }
     }
 
-    /// Changes the options of the session. The explorer still sets its clock and its ids.
+    /// Changes the options of the session. The explorer then sets the clock and the ids of the session itself.
     ///
     /// # Panics
     /// Panics if the subject is not a session.
@@ -97,7 +97,7 @@ impl Setup {
         self
     }
 
-    /// Sets the records in the log of the session when it is opened, as an earlier process may have left them.
+    /// Sets records that are in the log before the session is opened, as if an earlier process had left them.
     ///
     /// # Panics
     /// Panics if the subject is not a session.
@@ -109,7 +109,7 @@ impl Setup {
         self
     }
 
-    /// Adds a further message to the run, with a separate turn.
+    /// Adds another message to the run. The message gets a separate turn.
     pub fn and_prompt(mut self, prompt: &str) -> Self {
         if let Played::Run { prompts, .. } = &mut self.play {
             prompts.push(prompt.into());
@@ -117,7 +117,7 @@ impl Setup {
         self
     }
 
-    /// Allows any ending of the next message, because a limit of the session is reached.
+    /// Allows any ending of the next message, because the session has reached a limit.
     pub fn next_may_be_refused(mut self) -> Self {
         self.next_ends = None;
         self

@@ -1,4 +1,5 @@
-//! Checks of a scenario itself: whether the effects of its parts outside the process are complete or absent.
+//! Checks of a scenario itself: they verify that the effects of its parts outside the process are complete, or do not
+//! exist.
 
 use std::fmt;
 use std::sync::Arc;
@@ -36,14 +37,14 @@ impl ScenarioChecks {
         });
     }
 
-    /// Runs the checks after every stop has its answer.
+    /// Runs the checks when every stop has its answer.
     pub(crate) fn run(&self) -> Vec<Violation> {
         let mut found = Vec::new();
         self.run_for("", &mut found);
         found
     }
 
-    /// Runs the checks at the very end, and adds the violations that are new since then.
+    /// Runs the checks again at the very end, and adds the violations that were not found before.
     pub(crate) fn run_again(&self, known: &mut Vec<Violation>) {
         self.run_for("whole when the stop was answered, and not later: ", known);
     }

@@ -1,4 +1,5 @@
-//! Session to explore: its agent, its options, and the script of its user, who sends messages, waits and looks.
+//! Session to explore: its agent, its options, and the script of its user. The user sends messages, waits, and looks at
+//! events.
 
 use std::fmt;
 use std::sync::Arc;
@@ -47,7 +48,7 @@ impl SessionPlay {
     {
         let messages = Arc::new(AtomicU64::new(0));
         let newest = Arc::clone(&messages);
-        // A new id is not a point, because the session requests it under its own lock.
+        // The creation of an id is not a point, because the session holds its lock at that time.
         let new_message_id =
             move || MessageId::new(format!("m_{}", newest.fetch_add(1, Ordering::Relaxed) + 1));
         Self {
@@ -79,7 +80,7 @@ impl SessionPlay {
     }
 }
 
-/// Builds the agent whenever the session is opened.
+/// Builds the agent each time the session is opened.
 pub(crate) struct ScenarioAgents {
     stage: RunStage,
     build: Box<Build>,
@@ -87,7 +88,7 @@ pub(crate) struct ScenarioAgents {
 }
 
 impl ScenarioAgents {
-    /// All background work of the session, from every opening.
+    /// All background work that the session has had since it was first opened.
     pub(crate) fn works(&self) -> Vec<Arc<BackgroundWork>> {
         let opened = self.opened.lock();
         opened.iter().flat_map(|opened| opened.works()).collect()
@@ -112,7 +113,7 @@ impl AgentSource for ScenarioAgents {
     }
 }
 
-/// Maximum wait of a user for an event that a stop may have prevented.
+/// Maximum time that a user waits for an event. A stop may have prevented the event.
 const LOOKS_FOR: Duration = Duration::from_mins(2);
 
 /// The user of an explored session. Clones share the user.
@@ -123,41 +124,41 @@ pub struct ScriptedUser {
 }
 
 impl ScriptedUser {
-    /// The session, for actions other than messages.
+    /// The session. Use it for actions other than sending messages.
     pub fn session(&self) -> &Session {
         &self.session
     }
 
-    /// Sends a message. `None` if it was not accepted.
+    /// Sends a message. `None` if the session did not accept the message.
     pub fn send(&self, message: impl Into<NewMessage>) -> Option<MessageHandle> {
         self.live.send(&self.session, message.into())
     }
 
-    /// Sends a message and waits for its outcome. `None` if it was not accepted.
+    /// Sends a message and waits for its outcome. `None` if the session did not accept the message.
     ///
     /// # Cancel safety
-    /// Cancel safe: dropping it stops nothing.
+    /// Cancel safe: if the future is dropped, nothing is stopped.
     pub async fn ask(&self, message: impl Into<NewMessage>) -> Option<Arc<MessageOutcome>> {
         Some(self.send(message)?.outcome().await)
     }
 
-    /// Sends a message and waits until the session is idle. `None` if the message was not accepted, or if the explorer
-    /// removed the waiter.
+    /// Sends a message and waits until the session is idle. `None` if the session did not accept the message, or if the
+    /// explorer removed the waiter.
     ///
     /// # Cancel safety
-    /// Cancel safe: dropping it stops nothing.
+    /// Cancel safe: if the future is dropped, nothing is stopped.
     pub async fn send_and_wait(
         &self,
         message: impl Into<NewMessage>,
         limit: Duration,
     ) -> Option<WaitResult> {
         let waiter = self.live.wait(&self.session, message.into(), limit);
-        // No waker is needed: the explorer polls its user after every event.
+        // No waker is needed, because the explorer polls its user after every event.
         std::future::poll_fn(|_| self.live.waited(waiter)).await
     }
 
-    /// Waits until the subscriber has received such an event. Returns false if the event does not come within two
-    /// minutes, for example because a stop prevented it.
+    /// Waits until the subscriber has received an event for which `wanted` returns true. Returns false if no such event
+    /// arrives within two minutes, for example because a stop prevented it.
     ///
     /// # Cancel safety
     /// Cancel safe.

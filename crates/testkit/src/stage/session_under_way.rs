@@ -1,4 +1,5 @@
-//! A running session: messages and waiters of its user, events of its subscriber, and all its stoppable work.
+//! A running session: the messages and waiters of its user, the events of its subscriber, and all work that can be
+//! stopped.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -27,11 +28,11 @@ type Undoing = BoxFuture<'static, Option<TurnNumber>>;
 #[derive(Default)]
 struct SessionRunState {
     session: Option<Session>,
-    /// The first stop, which a later action can force.
+    /// The first stop. A later action can make it use force.
     first_stop: Option<SessionStop>,
     sent: Vec<(SentMessage, Option<MessageHandle>)>,
     waiters: Vec<IdleWaiter>,
-    /// Turns to undo: the answers, or the pending requests.
+    /// Turns to undo. Each entry has the answer, or the request that has no answer yet.
     undone: Vec<(Option<TurnNumber>, Option<Undoing>)>,
     seen: Vec<(u64, SessionEvent)>,
 }
@@ -87,7 +88,7 @@ fn noop() -> Context<'static> {
     Context::from_waker(std::task::Waker::noop())
 }
 
-/// Text of the message that is sent under each policy while another message is answered.
+/// Text of the message that the driver sends, under each policy, while the session answers another message.
 pub const FOLLOW_UP: &str = "the follow-up";
 
 /// A user who sent a message and waits until the session is idle.
@@ -214,7 +215,7 @@ impl SessionUnderWay {
         }
     }
 
-    /// Polls everything that the user waits for.
+    /// Polls everything for which the user waits.
     pub(crate) fn poll_all(&self, cx: &mut Context<'_>) {
         self.drain(cx);
         self.stops.poll_answers(cx);

@@ -12,14 +12,14 @@ use allstop_scope::{Scope, StopRequest, WorkLost};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
-/// Work for a subject, with everything that it needs.
+/// Work for a subject, with everything that the subject needs for it.
 #[derive(Debug)]
 pub struct SubjectPlay {
     /// Scope of the run. The subject starts all its work below this scope.
     pub scope: Scope,
     /// The session, open for writing.
     pub session: SessionWriter,
-    /// The user's messages, one per turn.
+    /// The user's messages. Each message gets a turn.
     pub prompts: Vec<Arc<str>>,
     /// Observer of the events.
     pub events: EventSink,
@@ -36,7 +36,7 @@ pub trait Subject: Send + Sync {
     fn settings(&self) -> &Settings;
 }
 
-/// A running run. Dropping it simulates a caller that leaves.
+/// A run of a subject that has started. Dropping it simulates a caller that leaves.
 pub trait RunningSubject: Send {
     /// Stops the running turn and the run. After this method has returned, no work of the run starts.
     fn stop(&self, order: StopRequest) -> BoxFuture<'static, Arc<Receipt>>;
@@ -73,7 +73,7 @@ impl RunningSubject for Run {
     }
 
     fn poll_outcome(&mut self, cx: &mut Context<'_>) -> Poll<Result<RunOutcome, WorkLost>> {
-        // Waiting is cancel safe: a new future continues where the last one was dropped.
+        // Waiting is cancel safe: a new future continues where the previous future was dropped.
         Box::pin(self.wait()).poll_unpin(cx)
     }
 }

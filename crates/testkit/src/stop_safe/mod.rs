@@ -1,4 +1,4 @@
-//! [`assert_stop_safe!`](crate::assert_stop_safe): a tool, stopped at every point of one call by every method.
+//! [`assert_stop_safe!`](crate::assert_stop_safe): stops one call of a tool at every point with every method.
 
 mod observed;
 mod real_time_limit;
@@ -18,10 +18,10 @@ use crate::report::{CheckReport, is_asked_for};
 use crate::stage::{RunStage, Scenario, clockwork};
 use observed::{Observed, ObservedOutcome};
 
-/// Maximum characters of the input in the name of a scenario.
+/// Maximum number of characters of the input that the name of a scenario contains.
 const INPUT_IN_NAME_MAX: usize = 60;
 
-/// Explores one call of a tool, and panics with a report if a stop at any point breaks a promise.
+/// Explores one call of a tool. If a stop at any point breaks a promise, panics with a report.
 ///
 /// ```
 /// use allstop_testkit::{ToolFn, assert_stop_safe};
@@ -38,9 +38,9 @@ const INPUT_IN_NAME_MAX: usize = 60;
 /// assert_stop_safe!(look_up(), {"word": "stop"});
 /// ```
 ///
-/// The first argument is an expression that creates the tool. It is evaluated for each run. Use a closure that takes
-/// the run's [`RunStage`] and returns the tool if a run needs more, such as a separate folder, a check of the effects
-/// there, or simulated processes:
+/// The first argument is an expression that creates the tool. The macro evaluates the expression for each run. If a run
+/// needs more than the tool, write a closure that takes the [`RunStage`] of the run and returns the tool. Examples are
+/// a separate folder, a check of the effects in this folder, or simulated processes:
 ///
 /// ```
 /// # use allstop_testkit::{ToolFn, assert_stop_safe};
@@ -67,12 +67,12 @@ const INPUT_IN_NAME_MAX: usize = 60;
 ///
 /// The second argument is the input of the call, in the syntax of `serde_json::json!`.
 ///
-/// With `may_be_dropped` as a third argument, the tool may ignore a stop: it may be dropped when the grace is over. Use
-/// it only for tools that wait and do nothing else. Each stop takes the whole grace, and if the tool's effect may not
-/// be repeated, the user is informed that its outcome is unknown.
+/// With `may_be_dropped` as a third argument, the tool may ignore a stop, and is dropped when the grace is over. Use
+/// this argument only for tools that wait and do nothing else. Each stop of such a tool takes the whole grace. If it is
+/// not safe to repeat the effect of the tool, the user sees that the outcome is unknown.
 ///
-/// [`StopSafe`] does the same without the panic, if you want only the report. [The guide](crate::guide) describes the
-/// checks, and the limits of the exploration.
+/// If you want only the report and no panic, use [`StopSafe`]. [The guide](crate::guide) describes the checks, and the
+/// limits of the exploration.
 #[macro_export]
 macro_rules! assert_stop_safe {
     ($(move)? |$stage:ident| $tool:expr, $input:tt $(, $option:ident)? $(,)?) => {
@@ -108,7 +108,7 @@ pub struct StopSafe {
 }
 
 impl StopSafe {
-    /// Explores a tool, created for each run, that is called once with this input.
+    /// Explores a tool that is created for each run and called once with this input.
     pub fn new<T: Tool + 'static>(
         make: impl Fn(&RunStage) -> T + Send + Sync + 'static,
         input: Value,
@@ -129,22 +129,22 @@ impl StopSafe {
     /// Runs the exploration.
     ///
     /// # Panics
-    /// Panics if the input does not fit the tool's schema, if a run does not end in real time because the tool blocks
-    /// its thread, or if the call differs from run to run.
+    /// Panics if the input does not match the tool's schema, if a run does not end in real time because the tool blocks
+    /// its thread, or if two runs of the call differ.
     #[track_caller]
     pub fn explore(self) -> CheckReport {
         real_time_limit::run_within_limit(move |run_begins| {
             let scenario = self.scenario(run_begins);
             if is_asked_for(scenario.name()) {
-                // A tool that is broken without a stop gets a separate report, because its failures are unrelated to
-                // stops.
+                // If a tool is broken even without a stop, its report contains only that, because such failures have
+                // nothing to do with stops.
                 let undisturbed = undisturbed(&scenario);
                 let mut violations = check::check(&undisturbed);
                 if violations
                     .first()
                     .is_some_and(|first| first.checker == observed::ENDS)
                 {
-                    // All other violations follow from this one.
+                    // All other violations are consequences of this one.
                     violations.truncate(1);
                 }
                 if !violations.is_empty() {
@@ -159,7 +159,7 @@ impl StopSafe {
         let name = self.name();
         Scenario::new(name, move |stage| {
             run_begins();
-            // This check comes first, because it explains the findings of the tool's own checks.
+            // This check comes first, because it explains the violations that the tool's own checks find.
             let seen = ObservedOutcome::checked(stage, self.may_be_dropped);
             let tool = (self.make)(stage);
             let call = Reply::text("").call(&*tool.spec().name, self.input.clone());
@@ -169,10 +169,11 @@ impl StopSafe {
         })
     }
 
-    /// Name such as `save({"text":"hello"})`. It is equal in each run of the tests, wherever the test is.
+    /// Name such as `save({"text":"hello"})`. The name is the same in each run of the tests, and does not depend on the
+    /// place of the test.
     ///
     /// # Panics
-    /// Panics if the input does not fit the tool's schema, because the tool would not be called.
+    /// Panics if the input does not match the tool's schema, because the agent would not call the tool.
     fn name(&self) -> String {
         let tool =
             clockwork::run(|_| async { (self.make)(&RunStage::new(Arc::new(MemoryLog::new()))) });

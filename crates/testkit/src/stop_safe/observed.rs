@@ -1,4 +1,4 @@
-//! Outcome of the tool's own future: it returned, failed, panicked, or had to be dropped.
+//! Outcome of the tool's own future: the future returned, failed, panicked, or had to be dropped.
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, resume_unwind};
@@ -21,8 +21,9 @@ pub(super) const ENDS: &str = "tool_ends";
 /// Name of the check that a call observes a stop.
 const OBSERVES_STOP: &str = "tool_observes_stop";
 
-/// Maximum delay between the acceptance of a stop and its arrival in the tool. A watched call begins a little after its
-/// start, so that it can be stopped in between.
+/// Maximum delay between the moment at which a stop is accepted and the moment at which it reaches the tool. The delay
+/// exists because the stage waits briefly between the start of a call and the first poll of the tool, so that a stop
+/// can come in between.
 const ARRIVES_LATE_MAX: Duration = Duration::from_millis(10);
 
 /// Outcome of the call of one run.
@@ -38,7 +39,7 @@ enum FutureOutcome {
     /// The call failed without a stop.
     Failed(String),
     Panicked(String),
-    /// The call was dropped this long after the stop; `None` if it was not stopped.
+    /// The call was dropped at this time after the stop; `None` if the call was not stopped.
     Dropped(Option<Duration>),
 }
 
@@ -63,7 +64,7 @@ impl ObservedOutcome {
         seen
     }
 
-    /// A call without a stop returns a result, and no call panics.
+    /// Checks that a call without a stop returns a result, and that no call panics.
     fn ends(&self) -> Result<(), String> {
         match &*self.0.lock() {
             FutureOutcome::Running => Err(
@@ -80,7 +81,7 @@ impl ObservedOutcome {
         }
     }
 
-    /// A call returns within the grace after a stop.
+    /// Checks that a call returns within the grace after a stop.
     fn returns_after_stop(&self) -> Result<(), String> {
         match &*self.0.lock() {
             FutureOutcome::Dropped(Some(after)) if *after + ARRIVES_LATE_MAX >= GRACE_DEFAULT => {
@@ -95,7 +96,7 @@ impl ObservedOutcome {
     }
 }
 
-/// Tokio panics if the runtime has no I/O. Explains this panic.
+/// Tokio panics if code uses I/O and the runtime has no I/O driver. Returns a text that explains this panic.
 fn why_no_io(said: &str) -> &'static str {
     let io = ["IO is disabled", "enable_io", "no reactor", "signal driver"];
     if io.iter().any(|words| said.contains(words)) {
@@ -119,7 +120,7 @@ impl Observed {
     }
 }
 
-/// Dropped with the call's future.
+/// Guard that is dropped together with the future of the call.
 struct RunningToolCall<'a> {
     seen: &'a ObservedOutcome,
     asked: Option<Instant>,

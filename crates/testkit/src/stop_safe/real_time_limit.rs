@@ -1,15 +1,15 @@
-//! Limit in real time. Paused time never passes for a tool that blocks its thread, so another thread watches in real
-//! time.
+//! Limit in real time. If a tool blocks its thread, the paused clock never advances. Therefore another thread checks
+//! the real time.
 
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use crate::report::CheckReport;
 
-/// Limit of one run in real time. A run of a tool that waits for nothing real takes one or two milliseconds.
+/// Limit of one run in real time. If a tool waits for nothing real, its run takes one or two milliseconds.
 const RUN_TAKES_MAX: Duration = Duration::from_secs(20);
 
-/// Explores on a separate thread. `explore` gets a function that it must call at the beginning of each run.
+/// Runs an exploration on a separate thread. `explore` gets a function that it must call at the beginning of each run.
 ///
 /// # Panics
 /// Panics if a run does not end, if the system provides no thread, or if `explore` panics.
@@ -22,8 +22,8 @@ pub(super) fn run_within_limit(
         // A closed channel means that the watcher no longer waits.
         let _ = begins.send(());
     });
-    // The thread has the name of the test, so that its output is attributed to the test. The thread is joined, unless
-    // the tool blocks it for ever.
+    // The thread has the name of the test, so that the test harness attributes its output to the test. This function
+    // joins the thread, unless the tool blocks the thread for ever.
     let name = std::thread::current()
         .name()
         .unwrap_or("explorer")

@@ -1,5 +1,6 @@
-//! Driver by moment: stops of real parts at random moments: processes of a shell, sockets of a server, a store on disk,
-//! threads and the real clock. It finds errors that paused time cannot show. A seed repeats the moments.
+//! Driver by moment: stops real parts at random moments. The parts are processes of a shell, sockets of a server, a
+//! store on disk, threads and the real clock. This driver finds errors that cannot occur on a paused clock. A run with
+//! the same seed uses the same moments.
 //!
 //! Each run has two turns with parallel commands, a command that ignores SIGTERM, and a command in the background.
 //! Undisturbed runs are measured first, so that the moments are spread over the whole run.
@@ -23,13 +24,13 @@ use crate::report::{CheckReport, Failure};
 use crate::stop_method::StopMethod;
 use round::{PlannedRound, play};
 
-/// Number of parallel runs. They mostly wait, and a stop must also work on a busy machine.
+/// Number of runs at the same time. Runs mostly wait, and a stop must also work on a busy machine.
 const SIDE_BY_SIDE: u32 = 4;
 
-/// Number of undisturbed runs that are measured. The first one also warms up the machine.
+/// Number of undisturbed runs that are measured. The first run also fills the caches of the machine.
 const MEASURED: u32 = 3;
 
-/// Maximum time between a stop and the second stop: longer than the grace of these runs.
+/// Maximum time between the first and the second stop of a run: longer than the grace of these runs.
 const SECOND_WITHIN_MS: u64 = 150;
 
 /// Stops at random moments.
@@ -50,7 +51,7 @@ impl RandomStops {
         }
     }
 
-    /// Stops this many runs, some of them in parallel.
+    /// Performs this number of runs and stops each of them. Some of them run at the same time.
     ///
     /// # Panics
     /// Panics if the system provides no folder, port, store or thread, or if a run without a stop is broken.
@@ -94,7 +95,7 @@ impl RandomStops {
     /// The round with this number. Its moment and method do not depend on the number of rounds.
     fn planned(&self, number: u32, length: Duration) -> PlannedRound {
         let mut random = Random::new(self.seed.wrapping_add(u64::from(number)));
-        // Some stops come just after the end.
+        // Some stops come just after the end of the run.
         let moment = random.before(length * 21 / 20);
         let method = method(&mut random);
         let stop_policy = match random.below(2) {
@@ -127,7 +128,7 @@ fn method(random: &mut Random) -> StopMethod {
     }
 }
 
-/// Returns the shortest of several runs without a stop.
+/// Plays several runs without a stop, and returns the shortest of them.
 fn undisturbed() -> RunObservation {
     let runs = (0..MEASURED).map(|_| {
         let observation = play(&PlannedRound {

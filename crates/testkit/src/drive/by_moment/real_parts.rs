@@ -1,5 +1,5 @@
-//! The real parts of one run, which are not shared: a server, a store and processes. Also observes the machine that
-//! they run on.
+//! The real parts of one run: a server, a store and processes. Runs do not share these parts. This module also observes
+//! the machine on which the parts run.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +22,8 @@ use super::round::SLACK;
 use crate::observe::{CallEffect, MachineSnapshot, NEXT_MESSAGE};
 use crate::openai_server::{OpenAiServer, Received, ServerAnswer};
 
-/// Grace of these runs: long enough for a command that handles SIGTERM, shorter than a command that ignores it.
+/// Grace of these runs: long enough for a command that reacts to SIGTERM, and shorter than the run time of a command
+/// that ignores SIGTERM.
 pub(super) const GRACE: Duration = Duration::from_millis(60);
 
 /// Time between two pieces of an answer.
@@ -34,7 +35,7 @@ pub(super) const PROMPTS: [&str; 2] = ["Do it.", "And again."];
 /// Command that runs in the background and does not end by itself.
 pub(super) const BACKGROUND: &str = "sleep 600";
 
-/// The real parts of one run. Dropping it removes its folder and closes its server.
+/// The real parts of one run. When this value is dropped, the folder of the run is removed and the server is closed.
 #[derive(Debug)]
 pub(super) struct RealParts {
     folder: TempDir,
@@ -55,7 +56,7 @@ impl RealParts {
         self.folder.path()
     }
 
-    /// Mark that distinguishes the processes of this run from all others.
+    /// Value of the environment variable [`MARK`] that distinguishes the processes of this run from all others.
     pub(super) fn mark(&self) -> String {
         self.folder().to_string_lossy().into_owned()
     }
@@ -111,7 +112,7 @@ impl RealParts {
             .collect()
     }
 
-    /// Requests that the server received: calls and their results in the form of the wire.
+    /// Requests that the server received: tool calls and their results, as they were sent over the network.
     pub(super) fn requests(&self) -> Vec<Vec<Arc<Message>>> {
         let requests = self.server.requests();
         let messages = |request: &Received| request.messages().iter().map(from_wire).collect();
@@ -119,7 +120,8 @@ impl RealParts {
     }
 }
 
-/// Converts a message of the wire, as far as the order of calls and results requires it.
+/// Converts a message of a received request. Keeps only the content that is needed to check the order of calls and
+/// results.
 fn from_wire(message: &Value) -> Arc<Message> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let content = text(&message["content"]).into();
@@ -145,13 +147,13 @@ fn from_wire(message: &Value) -> Arc<Message> {
     })
 }
 
-/// A folder in memory if the system has one. If other programs keep a disk busy for a second, a turn correctly reports
-/// that its store has not answered, and the run shows nothing else.
+/// A folder in memory if the system has one. On a disk that other programs keep busy for a second, a turn correctly
+/// reports that its store has not answered. Such a run would show nothing else.
 fn folder() -> std::io::Result<TempDir> {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())
 }
 
-/// The answer to a request. The number of the step is the number of answers since the user's last message.
+/// The answer to a request. The step of the turn is the number of answers since the user's last message.
 fn answer(request: &Received) -> ServerAnswer {
     let messages = request.messages();
     let is_user = |message: &Value| message["role"] == "user";
@@ -159,7 +161,7 @@ fn answer(request: &Received) -> ServerAnswer {
     let (before, turn) = messages.split_at(last_user);
     let answered = turn.iter().filter(|message| message["role"] == "assistant");
     let step = answered.count();
-    // Ids differ from turn to turn, like those of providers.
+    // Ids differ from turn to turn, as the ids of providers do.
     let number = before.iter().filter(|message| is_user(message)).count();
     let id = |call: u32| format!("call_{number}_{step}_{call}");
     let text = turn.first().map(|message| message["content"].to_string());
@@ -176,7 +178,7 @@ fn answer(request: &Received) -> ServerAnswer {
         0 => {
             let answer = ServerAnswer::text("I do two things, side by side.").every(PIECE);
             let answer = shell(answer, 1, "sleep 0.04", false);
-            // The child of this command holds its output open, and both ignore SIGTERM.
+            // The child of this command keeps the output of the command open. Both processes ignore SIGTERM.
             shell(
                 answer,
                 2,
@@ -206,10 +208,10 @@ pub(super) fn now() -> Timestamp {
     SystemTime::now().into()
 }
 
-/// Environment variable that marks the processes of one run and all processes that they start.
+/// Name of the environment variable that marks the processes of one run, and all processes that they start.
 pub(super) const MARK: &str = "ALLSTOP_EXPLORE_RUN";
 
-/// Observes processes and connections when the answer to a stop has arrived.
+/// Observes the processes and connections after the answer to a stop has arrived.
 pub(super) async fn observe_machine(
     parts: &RealParts,
     extent: Extent,
@@ -220,12 +222,13 @@ pub(super) async fn observe_machine(
         .partition(|line| line.contains(BACKGROUND));
     let items = receipt.iter().flat_map(|receipt| receipt.items());
     let closed_a_connection = items.into_iter().any(|item| match &item.state {
-        // If the call was not sent yet, its connection may still exist, unused since the last call.
+        // If the call was not sent yet, its connection may still be open, because the connection has been idle since
+        // the previous call.
         ItemState::Stopped { evidence, .. } => evidence.proof() == Some(EndProof::SocketClosed),
         _ => false,
     });
     let connections = if closed_a_connection {
-        // The other end notices the closed connection a moment later.
+        // The server notices the closed connection a moment later.
         let seen = parts
             .server
             .wait_until(SLACK, |seen| seen.open() == 0)
@@ -243,7 +246,8 @@ pub(super) async fn observe_machine(
     }
 }
 
-/// The command lines of the living processes with this mark. A zombie has no environment.
+/// The command lines of the living processes with this mark. A zombie is not in the list, because it has no
+/// environment.
 pub(super) fn running(mark: &str) -> Vec<String> {
     let wanted = format!("{MARK}={mark}");
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -256,13 +260,13 @@ pub(super) fn running(mark: &str) -> Vec<String> {
         .filter_map(|entry| {
             let line = fs::read(entry.path().join("cmdline")).ok()?;
             let line = String::from_utf8_lossy(&line).replace('\0', " ");
-            // A process that ends between the two reads has no command line.
+            // A process can end after its environment was read. Then it has no command line.
             (!line.is_empty()).then(|| line.trim_end().to_owned())
         })
         .collect()
 }
 
-/// The files below this folder that this process holds open.
+/// The files below this folder that the current process holds open.
 pub(super) fn open_files(folder: &Path) -> Vec<String> {
     let entries = fs::read_dir("/proc/self/fd")
         .into_iter()

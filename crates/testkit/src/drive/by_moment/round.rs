@@ -1,4 +1,4 @@
-//! One run on real parts that is stopped at one moment, and the observation of its remains.
+//! One run with real parts that is stopped at one moment, and the observation of everything that remains.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -26,7 +26,8 @@ use crate::stop_method::StopMethod;
 /// Plan of a run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PlannedRound {
-    /// Moment and method of the stop. A second stop comes as many milliseconds later as the method gives.
+    /// Moment and method of the stop. If the method has a second stop, the method contains the milliseconds between
+    /// both.
     pub(super) stop: Option<(Duration, StopMethod)>,
     pub(super) stop_policy: StopPolicy,
 }
@@ -79,7 +80,7 @@ struct AnsweredStops<'a> {
 }
 
 impl AnsweredStops<'_> {
-    /// Stops the run at its moment, or drops it, so that its caller is gone.
+    /// Stops the run at the planned moment, or drops the future of the run, so that the run has no caller any more.
     async fn disturb(
         &mut self,
         run: &mut Option<Run>,
@@ -255,7 +256,7 @@ async fn run(parts: &RealParts, planned: PlannedRound) -> RunObservation {
     }
 }
 
-/// Extra time for a machine that does many other things at once.
+/// Extra time for a machine that is busy with other programs.
 pub(super) const SLACK: Duration = Duration::from_secs(2);
 
 /// Maximum time from a stop to its answer.
@@ -267,7 +268,7 @@ const HANGS_AFTER: Duration = Duration::from_secs(30);
 /// Interval between two checks of a condition that sends no event.
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
-/// The outcome, if the caller still waits for it; an error if the run does not end in time.
+/// Waits for the outcome of the run. `None` if the caller no longer waits; an error if the run does not end in time.
 pub(super) async fn outcome(
     run: Option<Run>,
     log: &Arc<dyn Log>,
@@ -276,7 +277,7 @@ pub(super) async fn outcome(
         let outcome = timeout(HANGS_AFTER, run.finish()).await;
         return outcome.map_err(drop)?.map(Some).map_err(drop);
     }
-    // An engine whose caller is gone unlocks the session when it has ended.
+    // If the caller of an engine is gone, the engine unlocks the session after its own end.
     let began = Instant::now();
     while began.elapsed() < ANSWERED_WITHIN {
         if let Ok(LockAttempt::Locked(_)) = log.try_lock(&stream_of(&session_id())).await {

@@ -1,5 +1,5 @@
-//! One run of a scenario, undisturbed or stopped at one point by one method; then the next message, and the observation
-//! of the remains.
+//! One run of a scenario, undisturbed or stopped at one point by one method. After the run, the driver sends the next
+//! message and observes everything that remains.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -30,11 +30,11 @@ use crate::stop_method::StopMethod;
 pub(crate) struct Case<'a> {
     pub(crate) scenario: &'a Scenario,
     pub(crate) log: Arc<dyn Log>,
-    /// Number of the point and method of the stop, if the run is stopped.
+    /// If the run is stopped: the number of the point, and the method of the stop.
     pub(crate) stop: Option<(u32, StopMethod)>,
     /// Journal for the process that examines the store after a kill.
     pub(crate) journal: Option<Arc<DeliveryJournal>>,
-    /// Run without a stop, if it is known.
+    /// Run of the same case without a stop, if that run is known.
     pub(crate) undisturbed: Option<Arc<RunObservation>>,
 }
 
@@ -79,13 +79,14 @@ pub(crate) fn play_next(scenario: &Scenario, log: &Arc<dyn Log>) -> Option<StopR
     })
 }
 
-/// Maximum polls of a run. The longest run takes a few thousand polls; a run that reaches this number spins.
+/// Maximum number of polls of a run. The longest run needs a few thousand polls, so a run that reaches this number is
+/// in an endless loop.
 const POLLS_MAX: usize = 200_000;
 
-/// Watches the run after each poll of any task, until the run is over and every stop has its answer. Returns true if
-/// that never happens, or if a planned action is impossible.
+/// Observes the run after each poll of any task, until the run is over and every stop has its answer. Returns true if
+/// the run or a stop never ends, or if a planned action is impossible.
 ///
-/// Calls `is_over` until it returns true, and `is_answered` from then on.
+/// Calls `is_over` until `is_over` returns true, and from then on calls `is_answered`.
 pub(super) async fn watch<R: StoppableRun>(
     run: &R,
     stage: &RunStage,
@@ -106,7 +107,7 @@ pub(super) async fn watch<R: StoppableRun>(
         run.stops().poll_answers(cx);
         if !over && is_over(cx) {
             over = true;
-            // A stop can also come after the end.
+            // A stop can also come after the end of the run.
             stage.watch.points.reach(Moment::After, "run", "");
         }
         run.stops().poll_answers(cx);
@@ -122,22 +123,23 @@ pub(super) async fn watch<R: StoppableRun>(
     .await
 }
 
-/// Time limit of a run on the paused clock. No run that ends takes as long, so a run that reaches the limit hangs.
+/// Time limit of a run on the paused clock. Every run that ends is shorter, so a run that reaches the limit hangs.
 pub(super) const HANGS_AFTER: Duration = Duration::from_hours(12);
 
-/// The paused clock advances only when no task has work. After this time all pending work has been done.
+/// The paused clock advances only if no task has work. So all pending work is done when this time has passed.
 const SETTLES: Duration = Duration::from_millis(1);
 
 pub(crate) fn session_id() -> SessionId {
     "explored".into()
 }
 
-/// The wall-clock time of all records, which has no meaning in these runs.
+/// The wall-clock time of all records. Wall-clock time has no meaning in these runs.
 pub(super) fn made_at() -> Timestamp {
     Timestamp::from_unix_ms(0)
 }
 
-/// Sends the next message to the run's history; if the history is gone, resumes the session from the log.
+/// Sends the next message to the history of the run. If the history no longer exists, resumes the session from the log
+/// first.
 pub(super) async fn next_of_run(
     subject: &dyn Subject,
     history: Option<RunHistory>,
@@ -170,7 +172,7 @@ pub(super) async fn next_of_run(
     .await
 }
 
-/// Sends the next message to the session; if the session is closed, resumes it from the log.
+/// Sends the next message to the session. If the session is closed, resumes the session from the log first.
 pub(super) async fn next_of_session(
     session: Option<&Session>,
     sessions: impl FnOnce() -> Sessions,
@@ -190,7 +192,7 @@ pub(super) async fn next_of_session(
     Some(outcome.stop_reason)
 }
 
-/// Observation of a run that is over, before the next message.
+/// Observation of a finished run, before the next message is sent.
 pub(super) fn observed(
     stage: &RunStage,
     stops: &PlannedStops,
@@ -212,7 +214,7 @@ pub(super) fn observed(
     }
 }
 
-/// Stops everything below these roots, and records the remaining work.
+/// Stops everything below these root scopes, and records the remaining work.
 pub(super) async fn finish(
     observed: &mut RunObservation,
     stage: &RunStage,
@@ -241,13 +243,13 @@ async fn leave(root: Scope) -> (usize, Vec<String>) {
     (tasks_now().await, work_left)
 }
 
-/// Number of tasks that live although no scope has work: they were spawned outside of all scopes.
+/// Number of tasks that are alive although no scope has work. These tasks were spawned outside of all scopes.
 pub(super) async fn tasks_loose(root: &Scope) -> usize {
     let tasks = tasks_now().await;
     if root.running().is_empty() { tasks } else { 0 }
 }
 
-/// Number of tasks that still wait when no task has work.
+/// Number of tasks that are still waiting at a moment when no task has work.
 async fn tasks_now() -> usize {
     sleep(SETTLES).await;
     let metrics = tokio::runtime::Handle::current().metrics();

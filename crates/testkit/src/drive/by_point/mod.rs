@@ -1,4 +1,4 @@
-//! Driver by point: runs a scenario once for its points, and then once for each point and each method to stop there.
+//! Driver by point: runs a scenario once to find its points, and then once for each point and each method of a stop.
 
 mod case;
 mod session;
@@ -19,28 +19,28 @@ use crate::report::{self, CaseName, CheckReport, Failure, VARIABLE};
 use crate::stage::Scenario;
 use crate::stop_method::{CAUSES, StopMethod, StoreFault};
 
-/// Distances of a second stop, in points: at once, in the middle of the first stop's ladder, when the ending is
-/// written, and after that.
+/// Distances between the first and a second stop, in points. The second stop comes immediately, in the middle of the
+/// first stop, while the ending is written, or after that.
 const SECOND_AFTER: [u32; 4] = [1, 3, 7, 12];
 
-/// Number of neighbouring points among which the rarer methods are divided.
+/// Number of neighbouring points that share the rarer methods: each of these points tries a part of them.
 const RARE_WAYS_SHARED_BY: usize = 2;
 
-/// Number of rarer methods at a point that only reports an event elsewhere.
+/// Number of rarer methods at a point that only reports an event from another place.
 const RARE_WAYS_BETWEEN: usize = 2;
 
-/// Numbers of common and rarer methods at a point of a session that is an event in itself.
+/// Number of common methods and number of rarer methods at a point of a session that is an event in itself.
 const SESSION_WAYS_APART: (usize, usize) = (5, 2);
 
-/// Numbers of common and rarer methods at all other points of a session.
+/// Number of common methods and number of rarer methods at all other points of a session.
 const SESSION_WAYS_BETWEEN: (usize, usize) = (1, 1);
 
 /// Advice for a scenario whose runs differ.
 const ALL_THE_SAME: &str = "Whatever differs from run to run cannot be explored: threads (tokio::fs and spawn_blocking \
      have some), real time, random numbers, the order of a HashMap";
 
-/// Explores a scenario: runs it once undisturbed for its points, and then once for each point and each method to stop
-/// there.
+/// Explores a scenario: runs the scenario once undisturbed to find its points, and then once for each point and each
+/// method of a stop.
 ///
 /// ```
 /// use allstop_agent::Agent;
@@ -55,7 +55,7 @@ const ALL_THE_SAME: &str = "Whatever differs from run to run cannot be explored:
 /// ```
 ///
 /// # Panics
-/// Panics if the scenario differs from run to run, so that its points have no meaning.
+/// Panics if two runs of the scenario differ, because the numbers of its points then have no meaning.
 pub fn explore(scenario: &Scenario) -> CheckReport {
     Exploration::of(scenario).run()
 }
@@ -70,7 +70,7 @@ pub struct Exploration<'a> {
 }
 
 impl<'a> Exploration<'a> {
-    /// Explores this scenario in the form that is fast enough for every run of the tests.
+    /// Explores this scenario in the short form, which is fast enough for every run of the tests.
     pub fn of(scenario: &'a Scenario) -> Self {
         Self {
             scenario,
@@ -79,13 +79,14 @@ impl<'a> Exploration<'a> {
         }
     }
 
-    /// Selects the long form: every method at the polls, too, and a second stop at each point after the first.
+    /// Selects the long form: it uses every method also at the polls, and a second stop at each point after the first
+    /// stop.
     pub fn dense(mut self) -> Self {
         self.dense = true;
         self
     }
 
-    /// Uses only this method, at each point.
+    /// Uses only this method at each point.
     pub fn only(mut self, method: StopMethod) -> Self {
         self.only = Some(method);
         self
@@ -94,7 +95,7 @@ impl<'a> Exploration<'a> {
     /// Runs the exploration.
     ///
     /// # Panics
-    /// Panics if the scenario differs from run to run, or if the environment names an invalid case.
+    /// Panics if two runs of the scenario differ, or if the environment names an invalid case.
     pub fn run(self) -> CheckReport {
         if let Some(case) = report::asked_for() {
             return self.run_only(&case);
@@ -113,7 +114,7 @@ impl<'a> Exploration<'a> {
 
     fn run_only(&self, case: &CaseName) -> CheckReport {
         let name = self.scenario.name();
-        // The function `explore_kills` explores kills.
+        // Cases with a kill belong to the function `explore_kills`.
         if !report::is_asked_for(name) || case.method == StopMethod::Kill {
             report::print_skipped(name);
             return CheckReport::new(name, 0);
@@ -186,7 +187,7 @@ impl<'a> Exploration<'a> {
         methods
     }
 
-    /// Methods that are tried at a point of a run, except for faults of the store.
+    /// Methods that are tried at a point of a run, without the faults of the store.
     fn of_run(&self, point: &Point, undisturbed: &RunObservation) -> Vec<StopMethod> {
         let common = [
             StopMethod::Drop,
@@ -225,7 +226,7 @@ impl<'a> Exploration<'a> {
                     StopMethod::Force(after),
                 ]
             }));
-        // Each point gets another share of the methods, so that neighbouring points together try all of them.
+        // Each point gets a different part of the methods, so that neighbouring points together try all of them.
         let every = match (self.dense, point.is_apart(), point.is_semantic()) {
             (true, ..) => 1,
             (_, true, _) => RARE_WAYS_SHARED_BY,
@@ -234,15 +235,15 @@ impl<'a> Exploration<'a> {
             _ => return methods,
         };
         methods.extend(rare.skip(point.number as usize % every).step_by(every));
-        // A second run with the same method would add no information.
+        // A second run with the same method would find nothing new.
         let mut seen = BTreeSet::new();
         methods.retain(|method| seen.insert(method.to_string()));
         methods
     }
 }
 
-/// Methods that are tried at a point of a session: all methods in the dense form, otherwise a share of them, so that
-/// neighbouring points together try all of them.
+/// Methods that are tried at a point of a session. The dense form tries all methods. The other form tries a part of the
+/// methods at each point, so that neighbouring points together try all of them.
 fn of_session(point: &Point, dense: bool) -> Vec<StopMethod> {
     let user = |extent| StopMethod::Stop(extent, CauseKind::User);
     let often = [
@@ -257,7 +258,8 @@ fn of_session(point: &Point, dense: bool) -> Vec<StopMethod> {
         StopMethod::Close,
         user(Extent::Subtree),
     ];
-    // A session never receives a lost lease as a cause, because its successor runs in a separate process.
+    // A session in this process never has a lost lease as the cause of a stop, because its successor runs in a separate
+    // process.
     let causes = CAUSES
         .into_iter()
         .filter(|cause| *cause != CauseKind::LeaseLost);
@@ -290,7 +292,7 @@ fn of_session(point: &Point, dense: bool) -> Vec<StopMethod> {
     often.chain(rare).copied().collect()
 }
 
-/// Runs a scenario twice without a stop, and checks that both runs are equal.
+/// Plays a scenario twice without a stop, and checks that both runs are equal.
 ///
 /// # Panics
 /// Panics if the runs differ.

@@ -16,7 +16,7 @@ use crate::observe::{Moment, RunObservation};
 use crate::stage::clockwork::Tick;
 use crate::stage::{RunStage, ScriptedUser, SessionPlay, StoppableRun as _, plan, scopes};
 
-/// Time that is longer than any work that the owner does by itself after a turn.
+/// A time that is longer than all work that the owner of the session does by itself after a turn.
 const SETTLES: Duration = Duration::from_millis(200);
 
 /// Number that is higher than the number of messages in any scenario.
@@ -41,7 +41,7 @@ pub(super) async fn run_session(
         let source = Arc::clone(&play.source) as _;
         Sessions::new(Arc::clone(&log), root, source, play.options.clone())
     };
-    // Opening fails only if the root was already stopped.
+    // Opening a session fails only if the root scope was already stopped.
     let opening = sessions(stage.root.clone());
     let session = stage.store.beside(opening.resume(session_id()));
     let session = session.await.ok();
@@ -77,7 +77,7 @@ pub(super) async fn run_session(
     }
     stage.store.log.heal();
     if !hung {
-        // Work that follows a turn by itself runs during this sleep.
+        // During this sleep, work runs that the session starts by itself after a turn.
         sleep(SETTLES).await;
     }
     live.poll_all(&mut Context::from_waker(std::task::Waker::noop()));

@@ -74,8 +74,8 @@ pub(super) async fn run_turns(
     .await;
     let (outcome, over, over_at) =
         ended.unwrap_or_else(|| (None, stage.witness().now(), stage.watch.points.elapsed()));
-    // A run that predicts that it cannot finish in time ends before its deadline. The deadline has then stopped
-    // nothing.
+    // If a run predicts that it cannot finish in time, it ends before its deadline. In this case the deadline has
+    // stopped nothing.
     let in_time = deadline.is_none_or(|deadline| over_at >= deadline);
     stage.watch.points.close();
     if !live.stops().applied() || !in_time {
@@ -98,7 +98,7 @@ pub(super) async fn run_turns(
         caller_gone: live.caller_gone(),
         deadline,
         turns,
-        // The first record opens the session.
+        // The first record opens the session, and comes before the first point.
         records_before: 1,
         records: read_all(&*case.log, &session_id()).await,
         state: held,
@@ -107,8 +107,8 @@ pub(super) async fn run_turns(
     };
     observed.tasks_left = tasks_loose(&stage.root).await;
     if !hung {
-        // A session without its lease no longer exists in this process. Its successor begins with the content of the
-        // log.
+        // A session without its lease no longer exists in this process. The successor of the session begins with the
+        // content of the log.
         let lease_lost = matches!(
             case.stop,
             Some((_, StopMethod::Stop(_, CauseKind::LeaseLost)))
@@ -124,7 +124,7 @@ pub(super) async fn run_turns(
     Some(observed)
 }
 
-/// The scope of the run, with a deadline if a deadline is the method of the stop.
+/// The scope of the run. If the method of the stop is a deadline, the scope has this deadline.
 fn below(session: &Scope, stage: &RunStage, deadline: Option<Duration>) -> Scope {
     let Some(after) = deadline else {
         return session.clone();
@@ -145,7 +145,7 @@ fn below(session: &Scope, stage: &RunStage, deadline: Option<Duration>) -> Scope
         .unwrap_or_else(|_| session.clone())
 }
 
-/// Makes a point of every live event.
+/// Makes each live event a point.
 fn observer(stage: &RunStage) -> EventSink {
     let (points, witness) = (stage.watch.points.clone(), stage.witness().clone());
     EventSink::observer(move |event| {
@@ -154,7 +154,8 @@ fn observer(stage: &RunStage) -> EventSink {
     })
 }
 
-/// True if the session has no owner any more: an engine whose caller is gone unlocks it when it has ended.
+/// True if the session has no owner any more. If the caller of an engine is gone, the engine unlocks the session after
+/// its own end.
 fn is_free(log: &dyn Log, cx: &mut Context<'_>) -> bool {
     let mut owner = log.lock_owner(&stream_of(&session_id()));
     matches!(
@@ -185,7 +186,7 @@ fn event_name(event: &allstop_agent::AgentEvent) -> &'static str {
     }
 }
 
-/// A run of turns under way.
+/// A run of turns that has started.
 struct RunUnderWay {
     witness: RunWitness,
     points: Points,
@@ -217,7 +218,7 @@ impl RunUnderWay {
         *self.run.lock() = Some(run);
     }
 
-    /// Notes that the run is over, so that later stops come too late.
+    /// Records that the run is over, so that a later stop finds nothing to stop.
     fn is_over(&self) {
         self.over.store(true, Ordering::Relaxed);
     }
@@ -227,7 +228,7 @@ impl RunUnderWay {
         let Some(running) = &mut *run else {
             return Poll::Pending;
         };
-        // The run stays in place, because a stop of an ended run is possible, too.
+        // Keep the ended run, because a stop of an ended run is also possible.
         running.poll_outcome(cx).map(Result::ok)
     }
 
@@ -248,8 +249,7 @@ impl RunUnderWay {
         match order.extent {
             Extent::Call => Some(of_scope(&self.witness.running_call()?.1, order)),
             Extent::Turn => {
-                // The lock is released first: a stop can reach points, and the actions at those points may need the
-                // lock.
+                // Release the lock first: a stop can reach points, and the actions at these points may need the lock.
                 let run = self.run.lock().take()?;
                 let answer = run.stop(order.bystander(&self.background));
                 self.run.lock().get_or_insert(run);

@@ -14,7 +14,7 @@ use super::parts::KINDS;
 use super::process_run::SoakSession;
 use super::session_removal::is_quiet;
 
-/// Maximum wait for the owner's work between two turns.
+/// Maximum time to wait between two turns for work that the owner of the session does.
 const PATIENCE: Duration = Duration::from_mins(20);
 
 impl SoakState {
@@ -24,7 +24,7 @@ impl SoakState {
         let what = match self.random.below(100) {
             0..45 => self.send(number, opened),
             45..58 => self.stop(number, &session).await,
-            // This action is frequent, because parallel calls are rare.
+            // This action has a large share, because it needs parallel calls, and these are rare.
             58..66 => self.cancel_one_of_several(&session).await,
             66..70 => self.undo(&session).await,
             70..73 => self.compact(&session).await,
@@ -93,7 +93,8 @@ impl SoakState {
         format!("stop {target:?} and wait")
     }
 
-    /// Cancels one of several parallel calls. The other calls continue, and the receipt contains nothing else.
+    /// Cancels one of several parallel calls. The other calls continue, and the receipt contains only the cancelled
+    /// call.
     async fn cancel_one_of_several(&mut self, session: &Session) -> String {
         let calls = session.running_calls();
         if calls.len() < 2 {
@@ -141,7 +142,7 @@ impl SoakState {
         let Some(work) = self.one_of(running_commands(session)) else {
             return "nothing to let go".to_owned();
         };
-        // Detaching waits for the running turn, which may wait for a person.
+        // The call of `detach` waits for the running turn, and this turn may wait for a person.
         match timeout(Duration::from_mins(1), session.detach(&work)).await {
             Ok(Ok(())) => {
                 *self.figure("commands detached") += 1;
@@ -161,7 +162,7 @@ impl SoakState {
 
     async fn undo(&mut self, session: &Session) -> String {
         let undoing = session.undo();
-        // The undo waits for running work, which may wait for a person.
+        // The undo waits for running work, and this work may wait for a person.
         match timeout(Duration::from_secs(20), undoing).await {
             Ok(Ok(turn)) => {
                 *self.figure("turns undone") += 1;
@@ -192,13 +193,13 @@ impl SoakState {
             } else {
                 PermissionAnswer::deny()
             };
-            // A stop may have ended the question first.
+            // A stop may have ended the question before this answer.
             let _taken = session.answer(&open.id, answer);
         }
         format!("answer {} questions: {allowed}", questions.len())
     }
 
-    /// Lets time pass: usually so little that the next action falls into a turn, and sometimes hours at once.
+    /// Lets time pass: usually so little that the next action occurs during a turn, but sometimes hours at once.
     async fn pass(&mut self) {
         match self.random.below(100) {
             0 => {

@@ -1,9 +1,11 @@
-//! Days of sessions in minutes: many sessions in one store, with random messages under random policies, stops of random
-//! targets, background work, sleeps, crashes and jumps of the clock. The soak uses paused time and a printed seed.
+//! Simulates days of sessions in minutes: many sessions in one store, with random messages under random policies, stops
+//! of random targets, background work, sleeps, crashes and jumps of the clock. The soak runs on a paused clock, and
+//! prints the seed that repeats it.
 //!
-//! The soak is a series of process runs. Each process run is a separate runtime with the scopes of one process. It ends
-//! by closing everything, or by a crash: the runtime is dropped at that moment. The next process run continues with the
-//! same store. Long sessions are checked, removed and replaced by new ones, so that memory must not grow.
+//! The soak is a series of process runs. Each process run is a separate runtime with the scopes of one process. A
+//! process run ends in one of two ways: it closes everything, or it crashes, which means that the runtime is dropped at
+//! that moment. The next process run continues with the same store. Long sessions are checked, removed and replaced by
+//! new ones, so memory must not grow.
 
 mod act;
 mod parts;
@@ -20,7 +22,7 @@ use crate::random;
 use crate::report::CheckReport;
 use state::{SoakState, resident_kb};
 
-/// Fraction of a soak after which all one-time allocations have been made: one part in this many.
+/// Number of equal parts of a soak. After the first part, all one-time allocations have been made.
 const WARM_UP_PART: u64 = 4;
 
 /// Length of a soak.
@@ -33,7 +35,7 @@ pub enum SoakLength {
 }
 
 impl SoakLength {
-    /// Progress, in parts of [`WARM_UP_PART`]. The soak is over when all parts are done.
+    /// Number of finished parts. The soak is over when all [`WARM_UP_PART`] parts are finished.
     fn part(self, actions: u64, began: Instant) -> u64 {
         match self {
             Self::Actions(all) => actions * WARM_UP_PART / all.max(1),
@@ -45,7 +47,7 @@ impl SoakLength {
     }
 }
 
-/// Days of sessions in minutes.
+/// Soak of many sessions: days of use in minutes.
 #[derive(Debug)]
 #[must_use = "call run"]
 pub struct Soak {
@@ -63,7 +65,8 @@ impl Soak {
         }
     }
 
-    /// Runs the soak. The figures of the report count all actions and their costs.
+    /// Runs the soak. The figures of the report contain the number of actions and the records and memory that they
+    /// need.
     ///
     /// # Panics
     /// Panics if the system provides no runtime.
@@ -90,7 +93,7 @@ impl Soak {
                 *state.figure("crashes") += 1;
                 state.did("crash".to_owned());
             }
-            // Running work is interrupted at an arbitrary point.
+            // Dropping the runtime interrupts the running work at an arbitrary point.
             drop(runtime);
             let how = if crashes { "crashed" } else { "ended" };
             let holders = Arc::strong_count(&state.log) - 1;

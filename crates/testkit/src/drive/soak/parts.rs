@@ -51,7 +51,7 @@ pub(super) fn sessions(state: &mut SoakState, root: &Scope) -> Sessions {
         new_message_id: Arc::new(state.new_message_id()),
         ..SessionOptions::default()
     };
-    // The log waits at its points, so that a crash can fall into an append.
+    // The log waits at its points, so that a crash can occur in the middle of an append.
     let log = FaultyLog::watched(Arc::clone(&state.log) as _, PartWatch::new());
     let outputs = tempfile::tempdir().expect("a temporary folder");
     let source = Arc::new(SoakAgents { system, outputs });
@@ -120,7 +120,7 @@ pub(super) const KINDS: [(&str, u64); 10] = [
     ("delegate", 2),
 ];
 
-/// Answers a message. For example, `work 250` calls the tool `work`, 250 ms after the first text.
+/// Answers a message according to its text. For example, `work 250` calls the tool `work` 250 ms after the first text.
 #[derive(Debug)]
 pub(super) struct SoakModel;
 
@@ -171,8 +171,8 @@ fn answer(messages: &[Arc<Message>]) -> Reply {
         "build" => shell("make", true),
         "serve" => shell("npm run dev", true),
         "both" => return said.call("work", json!({})).call("deaf", json!({})),
-        // These messages start sub-agents: either two in parallel, of which one starts a command in the background, or
-        // a single one in the background.
+        // These messages start sub-agents. Either two sub-agents run in parallel, and one of them starts a command in
+        // the background; or a single sub-agent runs in the background.
         "divide" => {
             let first = json!({"prompt": format!("both {ms}")});
             let second = json!({"prompt": format!("build {ms}")});

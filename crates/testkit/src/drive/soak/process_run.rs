@@ -1,4 +1,4 @@
-//! One process run: a process with all its sessions, from its start to its end.
+//! One process run: a simulated process with all its sessions, from its start to its end.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -21,13 +21,14 @@ const ACTIONS_PER_PROCESS_RUN: u64 = 300;
 /// Number of messages after which a session is checked, removed, and replaced by a new one.
 const MESSAGES_PER_SESSION: u64 = 24;
 
-/// Time limit for the end of stopped work.
+/// Time limit in which stopped work must end.
 const ENDS_WITHIN: Duration = Duration::from_secs(30);
 
 /// A session in a process run.
 pub(super) struct SoakSession {
     pub(super) session: Session,
-    /// Messages without a known outcome, each with the number of clock jumps at the time of sending.
+    /// Messages without a known outcome. Each has the number of clock jumps that had occurred when the message was
+    /// sent.
     pub(super) sent: Vec<(u64, MessageHandle)>,
     /// Subscriber that reads at intervals, and must receive every durable record.
     reader: Subscription,
@@ -135,7 +136,7 @@ pub(super) fn collect(state: &mut SoakState, number: usize, opened: &mut SoakSes
     }
 }
 
-/// Ends a process run in order: closes everything, and checks that every message has its outcome.
+/// Ends a process run without a crash: closes everything, and checks that every message has its outcome.
 async fn end(state: &mut SoakState, opened: Vec<SoakSession>, sessions: &Sessions, root: &Scope) {
     for (number, mut session) in opened.into_iter().enumerate() {
         let closed = timeout(ENDS_WITHIN, session.session.close()).await;

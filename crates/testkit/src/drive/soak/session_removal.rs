@@ -1,5 +1,5 @@
-//! A session across process runs: the facts that were delivered to its users, and its check and removal when it is
-//! long.
+//! A session that exists across process runs: the facts that were delivered to its users, and the check and removal of
+//! the session when it is long.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::check::background;
 use crate::drive::read_all;
 use crate::observe::{DeliveredFacts, DeliveredOutcome, RunObservation};
 
-/// A session across process runs.
+/// A session that exists across process runs.
 #[derive(Debug)]
 pub(super) struct KeptSession {
     pub(super) id: SessionId,
@@ -35,7 +35,7 @@ impl KeptSession {
         }
     }
 
-    /// Stores the outcome of a message. If the clock jumped by hours since the message was sent, recovery may have
+    /// Stores the outcome of a message. If the clock has jumped by hours since the message was sent, recovery may have
     /// written the ending.
     pub(super) fn came_to(&mut self, id: &MessageId, outcome: &MessageOutcome, has_jumped: bool) {
         self.delivered.outcomes.push(DeliveredOutcome {
@@ -47,7 +47,7 @@ impl KeptSession {
     /// Observation of the closed session, from its log.
     pub(super) fn observe(self, records: Vec<SessionRecord>) -> RunObservation {
         RunObservation {
-            // `None` if the records cannot be folded; the checkers report that.
+            // `None` if the records cannot be folded. The checkers report such records.
             state: SessionState::fold(&records).ok(),
             records_after_next: records.clone(),
             records,
@@ -67,8 +67,8 @@ pub(super) async fn check_and_replace(state: &mut SoakState, number: usize, sess
     let log = Arc::clone(&state.log);
     let mut records = read_all(&*log, &old.id).await;
     if background(&records).is_ok_and(|open| !open.is_empty()) {
-        // A crashed process run has left open background work. A session records the end of such work at its first use,
-        // and this session was not used since.
+        // A process run that crashed leaves background work that has no end in the log. A session records the end of
+        // such work when the session is first used, and this session was not used since the crash.
         match sessions.resume(old.id.clone()).await {
             Ok(session) => {
                 let _too_short_or_not = session.compact().await;
@@ -88,8 +88,8 @@ pub(super) async fn check_and_replace(state: &mut SoakState, number: usize, sess
     }
 }
 
-/// True if all work that the receipt covers has ended. Commands that were detached during the stop are excepted: they
-/// continue, and the receipt names them.
+/// True if all work that the receipt covers has ended. Commands that were detached during the stop are an exception:
+/// they continue, and the receipt names them.
 pub(super) async fn is_quiet(state: &SoakState, number: usize, receipt: &Receipt) -> bool {
     if receipt.quiet() || receipt.outcome().is_some() {
         return true;

@@ -16,12 +16,12 @@ use crate::report::{CheckReport, Failure};
 /// Number of sessions at any time.
 const SESSIONS: u64 = 12;
 
-/// Maximum records per message, including all records around it. A turn of three steps with two calls has a dozen
-/// records.
+/// Maximum number of records per message. This number includes all records of the session that do not belong to a turn.
+/// A turn of three steps with two calls has a dozen records.
 const RECORDS_A_MESSAGE_MAX: u64 = 16;
 
-/// Maximum memory in bytes that may remain per message. All data of a message is removed sooner or later, so more
-/// growth is a leak.
+/// Maximum memory in bytes that may remain per message. All data of a message is removed sooner or later, so growth
+/// above this limit is a leak.
 const BYTES_A_MESSAGE_MAX: u64 = 32;
 
 /// Memory in kB that the allocator may keep.
@@ -35,7 +35,7 @@ pub(super) struct SoakState {
     seed: u64,
     pub(super) random: Random,
     pub(super) log: Arc<MemoryLog>,
-    /// The clock of the scopes of a process run. Each scope holds a reference to it.
+    /// The clock of all scopes of a process run. Each scope holds a reference to this clock.
     pub(super) clock: Arc<AtomicI64>,
     pub(super) sessions: Vec<KeptSession>,
     /// Number of sessions created so far.
@@ -119,8 +119,8 @@ impl SoakState {
         self.report.figure(what)
     }
 
-    /// Checks that records and memory are in proportion to the messages. `warm` is the memory in kB and the number of
-    /// messages after all one-time allocations.
+    /// Checks that the number of records and the memory are in proportion to the number of messages. `warm` is the
+    /// memory in kB and the number of messages at the time when all one-time allocations were complete.
     pub(super) fn check_growth(&mut self, warm: Option<(u64, u64)>) {
         let (records, messages) = (
             *self.figure("records"),
