@@ -1,5 +1,5 @@
-//! The long form of the exploration, with a table at the end. `cargo xtask explore` runs it, and `--help` describes its
-//! options.
+//! The long form of the exploration, which prints a table at the end. `cargo xtask explore` runs it, and `--help`
+//! describes its options.
 
 mod options;
 mod output;
@@ -18,7 +18,7 @@ use options::{Asked, HELP, Options};
 use output::{StandardOutput, print_error};
 use table::Table;
 
-/// Exit code for invalid arguments, or for results that could not be printed.
+/// Exit code if the arguments are invalid, or if the results could not be printed.
 const NOT_DONE: u8 = 2;
 
 fn main() -> ExitCode {
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
         return code;
     };
     print_error(format_args!("cannot write to standard output: {lost}"));
-    // A broken promise decides the exit code, even if the report could not be printed.
+    // If a promise was broken, this decides the exit code, even if the report could not be printed.
     if code == ExitCode::FAILURE {
         code
     } else {
@@ -52,8 +52,8 @@ fn main() -> ExitCode {
     }
 }
 
-/// Explores the requested scenarios, one per core, and prints the results. Starts no further scenario after standard
-/// output is lost.
+/// Explores the requested scenarios, one on each CPU core, and prints the results. After standard output is lost,
+/// starts no more scenarios.
 fn explore(options: &Options, output: &StandardOutput) -> ExitCode {
     let began = Instant::now();
     let cores = std::thread::available_parallelism().map_or(1, usize::from);

@@ -32,16 +32,16 @@ output is closed or full.
 #[derive(Debug, Default)]
 pub(crate) struct Options {
     pub(crate) scenarios: Vec<Scenario>,
-    /// True to explore stops in this process.
+    /// True if this process is to explore stops.
     pub(crate) stops: bool,
     pub(crate) kill: bool,
     pub(crate) quick: bool,
     pub(crate) real: u32,
-    /// Minutes of real time.
+    /// Duration of the soak in minutes of real time.
     pub(crate) soak: u64,
 }
 
-/// Request of the command line.
+/// The request that the command line contains.
 #[derive(Debug)]
 pub(crate) enum Asked {
     Help,
@@ -98,7 +98,7 @@ pub(crate) fn read(args: impl IntoIterator<Item = String>) -> Result<Asked, Stri
     Ok(Asked::Explore(options))
 }
 
-/// The one case that the environment variable asks for; `None` if it is not set.
+/// The one case that the environment variable names; `None` if the variable is not set.
 fn case_from_environment() -> Result<Option<CaseName>, String> {
     #[expect(
         clippy::disallowed_methods,
@@ -111,7 +111,7 @@ fn case_from_environment() -> Result<Option<CaseName>, String> {
     case.map_err(|wrong| format!("{VARIABLE}: {wrong}"))
 }
 
-/// The scenarios of this name.
+/// The scenarios with this name.
 fn named(name: &str) -> Result<Vec<Scenario>, String> {
     let mut scenarios = scenarios::everything();
     if name != "all" {

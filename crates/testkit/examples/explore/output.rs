@@ -1,13 +1,13 @@
-//! Standard output, which may be closed or full. A reader that closes it ends the exploration.
+//! Standard output, which may be closed or full. If its reader closes it, the exploration ends.
 
 use std::fmt::Display;
 use std::io::{self, Write as _};
 use std::sync::Mutex;
 
-/// Standard output, with its first error.
+/// Standard output, and the first error of a write.
 #[derive(Debug, Default)]
 pub(crate) struct StandardOutput {
-    /// Reason why no further output can be written.
+    /// Reason why no more output can be written.
     lost: Mutex<Option<io::Error>>,
 }
 
@@ -26,7 +26,7 @@ impl StandardOutput {
         self.lost.lock().expect("nothing panics in here").is_some()
     }
 
-    /// Takes the reason of the failed write, once.
+    /// Takes the error of the failed write. Later calls return `None`.
     pub(crate) fn take_error(&self) -> Option<io::Error> {
         self.lost.lock().expect("nothing panics in here").take()
     }

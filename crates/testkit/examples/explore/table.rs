@@ -1,4 +1,4 @@
-//! Table of checks and failures, by promise, by failure class, by point and by method.
+//! Table of checks and failures, grouped by promise, by failure class, by point and by method.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};

@@ -1,5 +1,5 @@
-//! Allstop's own agent and its sessions, stopped at every point by every method. Each scenario is a separate test, so
-//! that they run in parallel.
+//! Stops Allstop's own agent and its sessions at every point with every method. Each scenario is a separate test, so
+//! that the scenarios run in parallel.
 
 use allstop_testkit::explore::explore;
 use allstop_testkit::scenarios;

@@ -1,4 +1,5 @@
-//! The guide to testing stops agrees with the code: its checkers, its methods to stop, and the figures of its example.
+//! Checks that the guide to testing stops agrees with the code. It compares the checkers, the methods of a stop, and
+//! the figures of the guide's example.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +13,7 @@ use tokio::time::sleep;
 
 const GUIDE: &str = include_str!("../../../../docs/testing-stops.md");
 
-/// The guide has a row for each checker, with its promise, and no other row.
+/// The guide has a row with the promise of each checker, and no other row.
 #[test]
 fn guide_names_every_checker() {
     // Only this table has three columns.
@@ -27,7 +28,7 @@ fn guide_names_every_checker() {
     assert_eq!(documented, checked.collect());
 }
 
-/// The guide's example, with its bug.
+/// The example from the guide, including its bug.
 fn save() -> CheckReport {
     let example = StopSafe::new(
         |stage| {
@@ -94,7 +95,8 @@ fn guide_names_every_stop_method() {
         );
     }
     for way in save().cases_by.into_keys() {
-        // The guide must have an example of a stop for each extent or cause, and every other method.
+        // For each extent and each cause, the guide must have at least one example of a stop. It must also name every
+        // other method.
         let kind = way.split(':').next().unwrap_or_default();
         let is_documented = documented.iter().any(|name| name.starts_with(kind));
         assert!(

@@ -1,6 +1,6 @@
-//! Real processes, sockets and a store, stopped at random moments.
+//! Stops real processes, sockets and a store at random moments.
 
-/// Here receipts claim that all work has ended in time. Parallel tests could delay that work.
+/// In this test, receipts report that all work has ended in time. Tests that run in parallel could delay that work.
 mod alone {
     use allstop_testkit::drive::by_moment::RandomStops;
 

@@ -1,4 +1,4 @@
-//! `assert_stop_safe!`: the tools that it accepts, and its reports about the others.
+//! `assert_stop_safe!`: the tools that it accepts, and its reports about all other tools.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +42,7 @@ fn a_tool_that_spawns_outside_its_scope_is_caught() {
     assert_eq!(report.caught_by(), ["leftovers"], "{report}");
 }
 
-/// A process that Allstop does not know is found, ended and reaped. No other process is touched.
+/// The test kit finds, ends and reaps a process that Allstop does not know. It does not touch any other process.
 #[cfg(target_os = "linux")]
 #[test]
 fn process_that_is_started_and_forgotten_is_caught() {
@@ -67,7 +67,7 @@ fn process_that_is_started_and_forgotten_is_caught() {
     let mut started = std::mem::take(&mut *started.lock());
     assert!(!started.is_empty());
     for child in &mut started {
-        // The child was reaped, so this process has no such child any more.
+        // The child was reaped, so this process no longer has such a child.
         assert!(child.try_wait().is_err(), "{child:?} is left");
     }
     assert!(beside.try_wait().unwrap().is_none(), "not the tool's");
@@ -101,7 +101,7 @@ fn own_check_catches_half_finished_work() {
     assert!(report.cases > 100, "{report}");
 }
 
-/// Report of a tool that is broken without a stop.
+/// Report of a tool that is broken even without a stop.
 fn wrong_by_itself(tool: impl Fn(&RunStage) -> ToolFn + Send + Sync + 'static) -> String {
     let report = explored(tool);
     assert_eq!(report.caught_by(), ["tool_ends"], "{report}");

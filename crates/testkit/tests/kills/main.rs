@@ -1,5 +1,5 @@
-//! Allstop's own agent, killed by `kill -9` at points of every scenario, one test per scenario. The process that
-//! started the killed one checks its store on disk.
+//! Kills Allstop's own agent with `kill -9` at points of every scenario. Each scenario is one test. The process that
+//! started the killed process checks the store on disk.
 
 use std::process::Command;
 
@@ -7,8 +7,8 @@ use allstop_testkit::explore::explore_kills;
 use allstop_testkit::scenarios;
 use libtest_mimic::{Arguments, Trial};
 
-/// Number of killed processes per scenario. A process takes about 50 ms, and about forty scenarios exist. `cargo xtask
-/// explore --kill` kills a process at every point.
+/// Number of killed processes for each scenario. A process takes about 50 ms, and there are about forty scenarios.
+/// `cargo xtask explore --kill` kills a process at every point.
 const KILLS_MAX: usize = 8;
 
 fn main() {

@@ -1,4 +1,5 @@
-//! The seeded bugs: for each, a description, the class of failure for users, and the checker that must find it.
+//! The seeded bugs. For each bug: a description, the class of the failure for users, and the checker that must find the
+//! bug.
 
 use allstop_core::{CauseKind, Extent};
 use allstop_testkit::check::FailureClass;
@@ -6,26 +7,26 @@ use allstop_testkit::explore::{StopMethod, StoreFault};
 
 use crate::scenario::Setting;
 
-/// A bug that occurs in agents, seeded into the sloppy engine.
+/// A bug that occurs in real agents. The tests seed it into the sloppy engine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bug {
     /// The commit checks for a stop, waits, and then commits without another check.
     CommitBesideStop,
-    /// Under `keep`, calls without a result stay without one.
+    /// Under `keep`, calls that have no result do not get one.
     MissingResult,
-    /// A call of an answer that was cut is kept, and gets a result.
+    /// A call in an answer that was cut off is kept, and gets a result.
     HalfCallAnswered,
-    /// Under `rollback`, the user's message stays.
+    /// Under `rollback`, the user's message stays in the conversation.
     HalfTurnLeft,
-    /// The ends of open calls are written after the turn's ending.
+    /// The ends of open calls are written after the ending of the turn.
     AppendAfterEnding,
     /// If the caller leaves, no ending is written.
     NoEnding,
-    /// The stop is answered as soon as the token has fired.
+    /// The stop is answered as soon as the token is cancelled.
     PrematureQuiet,
-    /// The stop is answered at once, with the work that runs at that moment.
+    /// The stop is answered immediately, and the receipt contains the work that runs at that moment.
     GivesUpAtOnce,
-    /// A dropped call is reported as stopped, although it may have had an effect outside.
+    /// A dropped call is reported as stopped, although it may have had an effect outside the process.
     DroppedIsStopped,
     /// The engine ends without an acknowledgement of the stop.
     NeverAcknowledges,
@@ -33,27 +34,27 @@ pub(crate) enum Bug {
     LostWakeUp,
     /// The engine waits for the result of a dropped call.
     WaitsForTheDropped,
-    /// A stopped run leaves its engine busy, so that the next run waits for it.
+    /// After a stop, the engine stays marked as busy, so that the next run waits for it for ever.
     BusyForEver,
     /// Two stops of the same turn get different receipts.
     TwoReceipts,
-    /// Tools run in tasks that no scope accounts for.
+    /// Tools run in tasks that no scope knows.
     LeakedChild,
-    /// A stopped turn leaves a helper, a real process.
+    /// A stopped turn leaves a helper process running. The helper is a real process.
     ForgottenProcess,
-    /// Tools run in the session's scope, where the turn's stop does not reach them.
+    /// Tools run in the scope of the session, which the stop of a turn does not reach.
     SignalMissesLeaf,
     /// The usage of a stopped call is lost.
     UsageReset,
     /// The usage of a model call is written only after its tools have ended.
     BillAtTheEnd,
-    /// After a stop the answer is received to its end.
+    /// After a stop, the engine continues to receive the answer until the end of the answer.
     AnswerDrained,
-    /// After a stop the answer is shown to its end.
+    /// After a stop, the engine continues to show the answer until the end of the answer.
     AnswerShownAfterStop,
-    /// A result that comes after the engine received the stop is accepted.
+    /// A result is accepted although it arrives after the engine has received the stop.
     LateResultTaken,
-    /// A tool that is refused in the stopped turn starts in the session's scope instead.
+    /// If the stopped turn refuses to start a tool, the tool starts in the scope of the session instead.
     StartBehindBarrier,
     /// A stop before the start of the turn is lost.
     StopBeforeStart,
@@ -67,28 +68,29 @@ pub(crate) enum Bug {
     StartNotDurable,
     /// The reservation of a stopped call is not released.
     KeptReservation,
-    /// Tool calls do not count towards the budget.
+    /// Tool calls do not count against the budget.
     CallsBesideBudget,
-    /// The tokens of an answer do not count towards the budget.
+    /// The tokens of an answer do not count against the budget.
     TokensBesideBudget,
-    /// The engine acknowledges a stop by the flag that the stop itself has set.
+    /// The engine reports a stop as acknowledged because of the flag that the stop itself has set.
     ObservedByFlag,
     /// A stopped call is reported as timed out.
     StoppedIsTimedOut,
     /// A commit is published although the store refused it.
     PublishedUnwritten,
-    /// An ending that may still be written is reported as unchanged.
+    /// An ending that may still be written is reported as if the conversation were unchanged.
     UnknownIsUnchanged,
 }
 
-/// Expected finding of a bug.
+/// The expected result of the exploration of a bug.
 pub(crate) struct Expected {
     pub(crate) class: FailureClass,
     /// The checker that must find the bug.
     pub(crate) checker: &'static str,
-    /// The smallest setting in which the bug shows.
+    /// The smallest setting in which the bug has an effect.
     pub(crate) setting: Setting,
-    /// The only method that the test explores. Other methods also show most bugs, but take more time.
+    /// The only method that the test explores. Most bugs also have an effect with other methods, but these take more
+    /// time.
     pub(crate) method: StopMethod,
 }
 

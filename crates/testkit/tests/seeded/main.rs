@@ -1,6 +1,6 @@
-//! Proves that the checkers find bugs: explores an engine with seeded bugs. Each bug must be found, and by the checker
-//! for it. Without a bug, no checker may report a violation. That also shows that the exploration works for engines
-//! other than Allstop's own.
+//! Proves that the checkers find bugs: explores an engine with seeded bugs. The checker that belongs to a bug must find
+//! it. Without a bug, no checker may report a violation. The test also shows that the exploration works for engines
+//! other than Allstop's own engine.
 
 mod bug;
 mod engine;
@@ -52,8 +52,8 @@ fn is_caught(bug: Bug) -> Result<(), Failed> {
     Err(format!("{bug:?} was not caught by {checker}\n{report}").into())
 }
 
-/// A row of the table: bug, class, number of broken cases, the first of them, and the checkers with the number of their
-/// findings.
+/// A row of the table: the bug, the failure class, the number of broken cases, the first broken case, and the checkers
+/// with their numbers of violations.
 fn row(bug: Bug, class: FailureClass, report: &CheckReport) -> String {
     let (broken, cases) = (report.failures.len(), report.cases);
     let first = report.failures.iter().find_map(|found| found.case.as_ref());
@@ -70,7 +70,8 @@ fn row(bug: Bug, class: FailureClass, report: &CheckReport) -> String {
     format!("{bug:<21} {class:<34} {broken:>4} of {cases:<5} {first:<48} {by}")
 }
 
-/// Each class of failure has a bug. A test in `check` verifies that each checker has a bug or a falsified observation.
+/// Checks that each failure class has a bug. A test in `check` verifies that each checker has a bug or a falsified
+/// observation.
 fn complete() -> Result<(), Failed> {
     let classes: BTreeSet<_> = BUGS.iter().map(|bug| bug.expected().class).collect();
     if classes.len() != FailureClass::LostCause as usize {

@@ -1,4 +1,4 @@
-//! Settings of the sloppy engine. They are small, because each is explored again for each bug.
+//! Settings of the sloppy engine. They are small, because the test explores each setting again for each bug.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,23 +17,25 @@ use tokio::time::sleep;
 use crate::bug::Bug;
 use crate::engine::Engine;
 
-/// Length of the tool that ignores a stop: longer than any grace, and longer than the time for remaining work to end.
+/// Run time of the tool that ignores a stop. It is longer than any grace, and longer than the time in which remaining
+/// work must end.
 const DEAF_FOR: Duration = Duration::from_hours(1);
 
-/// Calls of the budget in [`Setting::Budget`]: one model call and two tool calls.
+/// Number of calls in the budget of [`Setting::Budget`]: one model call and two tool calls.
 const CALLS_MAX: u64 = 3;
 
-/// Tokens of the budget in [`Setting::Tokens`]: the reservation of one call, which the first answer uses up.
+/// Number of tokens in the budget of [`Setting::Tokens`]. One call reserves all of them, and the first answer uses them
+/// up.
 const TOKENS_MAX: u64 = 100;
 
-/// Setting in which a bug shows.
+/// Setting in which a bug has an effect.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Setting {
     /// An answer in two pieces.
     Answer,
-    /// Two parallel tools, one of which reacts to a stop, and an answer.
+    /// Two parallel tools and then an answer. One of the tools reacts to a stop.
     Tools,
-    /// Like `Tools`, but a stopped turn is kept.
+    /// Like `Tools`, but the messages of a stopped turn are kept.
     Kept,
     /// A tool that starts background work.
     Background,

@@ -1,4 +1,4 @@
-//! Days of sessions in seconds, in a separate process, because the test also checks the memory of the process.
+//! Days of sessions in seconds. The test runs in a separate process, because it also checks the memory of the process.
 
 use allstop_testkit::drive::soak::{Soak, SoakLength};
 

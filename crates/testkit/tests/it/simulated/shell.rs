@@ -1,4 +1,4 @@
-//! The real shell tool over a simulated system, on paused time. Two runs have equal traces.
+//! The real shell tool with a simulated system and a paused clock. Two runs have equal traces.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -62,7 +62,7 @@ impl Session {
     }
 }
 
-/// A server that ignores SIGTERM, as a child of a shell that does not ignore it.
+/// A server that ignores SIGTERM. It is the child of a shell that does not ignore SIGTERM.
 fn stubborn_server() -> Behaviour {
     let server = Behaviour {
         prints: vec![(ms(30), "listening\n".into())],

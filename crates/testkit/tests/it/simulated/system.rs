@@ -1,4 +1,4 @@
-//! Simulated processes in a scope: the effect of a stop, and the system's reports of it.
+//! Simulated processes in a scope: the effect of a stop, and the events that the system reports.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,7 +44,7 @@ fn stop(scope: &Scope) -> Stop {
     ))
 }
 
-/// Method by which the only item was stopped, and the elapsed milliseconds.
+/// Method that ended the only item, and the elapsed milliseconds.
 fn stopped(receipt: &Receipt) -> (EndMethod, f64) {
     assert!(receipt.quiet(), "{receipt:?}");
     let [item] = receipt.items() else {
@@ -196,7 +196,7 @@ fn a_descendant_outlives_main_and_is_in_the_stop() {
         system.program("leave", behaviour);
         let (process, mut output) = spawn(&scope, &system, "leave");
         assert_eq!(process.exited().await.unwrap(), ExitInfo::Code(7));
-        // Output that is printed after the end was seen comes from a descendant.
+        // Output that arrives after the end of the main process was reported comes from a descendant.
         let mut buffer = [0; 2];
         assert_eq!(output.read(&mut buffer).await.unwrap(), 2);
         assert_eq!(&buffer, b"ab");
@@ -220,12 +220,12 @@ fn a_stop_at_any_event_of_a_tree_leaves_nothing() {
     assert_eq!(of_all.len(), 7, "{of_all:#?}");
     for event in 0..of_all.len() {
         let seen = explore_events(Some(event));
-        // Up to this event both runs are equal.
+        // Both runs are equal up to this event.
         assert_eq!(seen[..=event], of_all[..=event], "stopped at {event}");
     }
 }
 
-/// Runs a tree and stops its scope at the moment of this event, counted from 0. Returns the events.
+/// Runs a tree, and stops its scope when the event with this number happens, counted from 0. Returns the events.
 fn explore_events(stop_at: Option<usize>) -> Vec<SystemEventKind> {
     on_paused_time(async {
         let (scope, system) = (root(), SimulatedSystem::new());
@@ -273,7 +273,7 @@ fn explore_events(stop_at: Option<usize>) -> Vec<SystemEventKind> {
 
 #[test]
 fn a_stop_in_the_launch_comes_before_any_output() {
-    // The first event is the start: the scope has no handle yet, and the driver has not been polled.
+    // The first event is the start. At this moment the scope has no handle yet, and the driver has not been polled.
     let seen = explore_events(Some(0));
     assert!(matches!(seen[0], SystemEventKind::Started { .. }));
     let is_output = |event: &SystemEventKind| matches!(event, SystemEventKind::Printed { .. });

@@ -1,4 +1,4 @@
-//! The ending of a turn by a stop: the account, the kept messages, and the single record.
+//! The ending of a turn by a stop: the account of the stop, the kept messages, and the only record of the ending.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -17,7 +17,8 @@ use super::turn::{Interrupt, Turn, now};
 use crate::bug::Bug;
 
 impl Turn<'_> {
-    /// The account of the stop that covers the turn. It is created once, while the work that it must list still exists.
+    /// The account of the stop that covers the turn. It is created only once, while the work that the account must list
+    /// still exists.
     pub(super) fn account(&mut self, own: Option<Cause>) -> Option<Arc<PartReceipt>> {
         if self.account.is_none() {
             let cause = self.scope.cause().or(own)?;
@@ -36,7 +37,7 @@ impl Turn<'_> {
         self.account.clone()
     }
 
-    /// Acknowledges the stop for the engine.
+    /// Acknowledges the stop on behalf of the engine.
     pub(super) fn acknowledge(&self) {
         if !self.has(Bug::NeverAcknowledges) {
             self.engine.acknowledge();
@@ -58,7 +59,7 @@ impl Turn<'_> {
         if self.has(Bug::BackgroundKilled)
             && let Some(background) = &self.cx.background
         {
-            // The seeded bug: to leave no work, the engine also stops background work.
+            // The seeded bug: in order to leave no work, the engine also stops background work.
             let cause = Cause::new(CauseKind::Parent);
             let order = StopRequest::new(Extent::TurnAndBackground, cause);
             drop(background.scope().stop(order).receipt().await);
@@ -113,7 +114,7 @@ impl Turn<'_> {
             self.pending.append(&mut ends);
             self.pending.push(ending);
         }
-        // After a lost lease, the stream belongs to another owner.
+        // After a lost lease, another owner has the stream, so the ending is not written.
         let nobody_reads_it = self.has(Bug::NoEnding) && cause.kind == CauseKind::Disconnect;
         let written = if cause.kind != CauseKind::LeaseLost && !nobody_reads_it {
             self.write_ending().await
@@ -121,7 +122,7 @@ impl Turn<'_> {
             Ok(())
         };
         self.scope.close();
-        // The seeded bug: an unwritten ending counts as no change.
+        // The seeded bug: an ending that may not be written counts as no change.
         let may_be = written == Err(Unwritten::MayBe) && !self.has(Bug::UnknownIsUnchanged);
         let receipt = match (receipt, written) {
             (Some(receipt), Err(_)) => {

@@ -1,5 +1,5 @@
-//! Journal of the engine. It writes to the session, which refuses illegal records, and then writes refused records
-//! directly to the log.
+//! Journal of the engine. It writes records with the session, which refuses illegal records. The journal then writes
+//! the refused records directly to the log.
 
 use allstop_agent::RunHistory;
 use allstop_core::TurnNumber;
@@ -8,7 +8,7 @@ use allstop_core::turn::Conversation;
 use allstop_log::session::{encode, stream_of};
 use allstop_log::{AppendIds, RecordBytes, SessionError, SessionWriter, Version};
 
-/// Reason why it is not certain that records are written.
+/// Reason why the records may not be written.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Unwritten {
     /// The store refused the records.
@@ -19,7 +19,7 @@ pub(super) enum Unwritten {
 
 pub(super) struct Journal {
     session: SessionWriter,
-    /// Version of the log, once records were written past the session.
+    /// Version of the log after records were written directly to the log; `None` before that.
     beside: Option<Version>,
 }
 
@@ -43,19 +43,19 @@ impl Journal {
         &self.session
     }
 
-    /// Repeats an append that the store has not answered.
+    /// Tries to finish an append that the store has not answered.
     pub(super) async fn settle(&mut self) {
         // The next append tries once more.
         drop(self.session.settle().await);
     }
 
-    /// Takes the records that the store refused or did not receive.
+    /// Takes the records that the store refused, or that were not sent to the store.
     pub(super) fn take_refused_records(&mut self) -> Vec<SessionRecord> {
         self.session.take_refused_records()
     }
 
-    /// Writes records as one append. Records that the session refuses are written directly to the log: that is how
-    /// broken logs come about.
+    /// Writes records as one append. Records that the session refuses are written directly to the log. In this way the
+    /// engine creates broken logs.
     pub(super) async fn append(&mut self, records: Vec<SessionRecord>) -> Result<(), Unwritten> {
         if records.is_empty() {
             return Ok(());
@@ -86,7 +86,8 @@ impl Journal {
         Ok(())
     }
 
-    /// Returns the session for a continuation. After a write past the session, only its conversation remains.
+    /// Returns the session for the next run. If records were written directly to the log, only the conversation of the
+    /// session remains.
     pub(super) fn into_history(self) -> RunHistory {
         match self.beside {
             None => RunHistory::Logged(Box::new(self.session)),

@@ -1,6 +1,6 @@
-//! The sloppy engine: an agent's engine in a few hundred lines, written by hand over the same parts as Allstop's own.
-//! Without a bug it keeps every promise. With a [`Bug`] it breaks the promise of that bug, at the one place where the
-//! mistake would be natural: search for `self.has(Bug::…)`.
+//! The sloppy engine: the engine of an agent in a few hundred lines, written by hand. It uses the same parts as
+//! Allstop's own engine. Without a bug it keeps every promise. With a [`Bug`] it breaks the promise of this bug, at the
+//! place where a programmer would make this mistake. To find these places, search for `self.has(Bug::…)`.
 
 mod ending;
 mod journal;
@@ -47,7 +47,7 @@ struct Cx {
     parts: Arc<Parts>,
     /// Scope in which the run was started.
     session: Scope,
-    /// The run's own scope; an error if a stop came first.
+    /// The scope of the run itself; an error if a stop came before the scope was created.
     run: Result<Scope, NotStarted>,
     background: Option<Arc<SessionBackground>>,
     events: EventSink,
@@ -113,7 +113,7 @@ impl Subject for Engine {
     }
 }
 
-/// Runs turns one after another, until one does not complete.
+/// Runs turns one after another, until one of them does not complete.
 async fn drive(
     cx: Cx,
     mut journal: Journal,

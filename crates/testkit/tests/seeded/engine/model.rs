@@ -1,4 +1,4 @@
-//! The model call of a step, raced against the stop.
+//! The model call of a step. The call and the stop run as a race.
 
 use std::sync::Arc;
 
@@ -16,7 +16,7 @@ use crate::bug::Bug;
 /// Tokens that a model call reserves in a budget.
 const TOKENS_RESERVED: u64 = 100;
 
-/// Part of an answer that has arrived.
+/// The part of an answer that has arrived.
 #[derive(Default)]
 struct Partial {
     text: String,
@@ -31,7 +31,7 @@ enum Received {
 }
 
 impl Turn<'_> {
-    /// Calls the model. Returns its text and its tool calls.
+    /// Calls the model. Returns the text and the tool calls of the answer.
     pub(super) async fn call_model(&mut self) -> Result<(Arc<str>, Vec<ToolCall>), Interrupt> {
         let reservation = self.reserve(TOKENS_RESERVED)?;
         self.steps += 1;
@@ -47,7 +47,7 @@ impl Turn<'_> {
         let (outcome, usage) = match &received {
             Received::Whole => (CallOutcome::Succeeded, partial.usage),
             Received::Failed(_) => (CallOutcome::Failed, partial.usage),
-            // The seeded bug: a call without a result counts as free.
+            // The seeded bug: a call without a result counts as a call without usage.
             Received::Stopped if self.has(Bug::UsageReset) => {
                 (CallOutcome::Stopped, Usage::default())
             }
@@ -153,7 +153,7 @@ impl Turn<'_> {
         received
     }
 
-    /// True if an answer is received to its end even after a stop.
+    /// True if the engine receives an answer to its end even after a stop.
     fn drinks_up(&self) -> bool {
         self.has(Bug::AnswerShownAfterStop) || self.has(Bug::AnswerDrained)
     }
@@ -162,7 +162,8 @@ impl Turn<'_> {
         match event {
             ModelEvent::Text(text) => {
                 partial.text.push_str(&text);
-                // A piece that was under way when the stop was accepted is paid for, but not shown.
+                // If a piece was already under way when the stop was accepted, its usage counts, but the piece is not
+                // shown.
                 if !self.scope.is_stopped() || self.has(Bug::AnswerShownAfterStop) {
                     self.cx.events.send(|| AgentEvent::TextDelta { text });
                 }

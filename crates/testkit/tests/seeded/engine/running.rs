@@ -1,4 +1,4 @@
-//! The handle of a run: its stops, and their receipts.
+//! The handle of a run: the stops of the run, and their receipts.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -49,7 +49,7 @@ impl RunningSubject for Started {
         let stop = self.scope.stop(order);
         let number = self.stops.fetch_add(1, Ordering::Relaxed);
         match self.bug {
-            // The seeded bug: a fired token counts as a stopped run.
+            // The seeded bug: a cancelled token counts as a stopped run.
             Some(Bug::PrematureQuiet) => {
                 let items = running.into_iter().map(called_stopped).collect();
                 let receipt = made_up(stop.request().clone(), items);
@@ -64,7 +64,8 @@ impl RunningSubject for Started {
                 let receipt = stop.account_now();
                 Box::pin(async move { receipt })
             }
-            // The seeded bug: the end on our side counts as the end of the effect.
+            // The seeded bug: when the call has ended in this process, its effect outside the process also counts as
+            // ended.
             Some(Bug::DroppedIsStopped) => Box::pin(async move {
                 let receipt = stop.receipt().await;
                 let unknown = |item: &ReceiptItem| matches!(item.state, ItemState::Unknown { .. });
@@ -78,7 +79,7 @@ impl RunningSubject for Started {
                 });
                 made_up(receipt.request().clone(), items.collect())
             }),
-            // The seeded bug: a caller that does not wait yet is not notified.
+            // The seeded bug: if a caller does not wait yet when the engine ends, it is never notified.
             Some(Bug::LostWakeUp) => {
                 let over = Arc::clone(&self.over);
                 Box::pin(async move {

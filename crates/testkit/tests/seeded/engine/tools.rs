@@ -1,4 +1,4 @@
-//! The parallel tool calls of a step, each with its single result.
+//! The parallel tool calls of a step. Each call gets only one result.
 
 use std::sync::Arc;
 
@@ -81,7 +81,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Starts a call in a separate scope. `None` if a stop came first.
+    /// Starts a call in a separate scope. `None` if a stop came before the start.
     fn start(&self, place: usize, call: &ToolCall) -> Option<BoxFuture<'static, Ended>> {
         let unit = || {
             let spec = WorkSpec::new(ItemKind::ToolCall, Arc::clone(&call.name));
@@ -95,7 +95,7 @@ impl Turn<'_> {
             scope.child(call.id.as_str(), options)
         };
         let opened = if self.has(Bug::SignalMissesLeaf) {
-            // The seeded bug: the call runs in the scope of the session.
+            // The seeded bug: the scope of the call is below the scope of the session.
             below(&self.cx.session)
         } else {
             below(&self.scope)
@@ -121,7 +121,7 @@ impl Turn<'_> {
         };
         let calling = async move { tool.call(invocation).await };
         let handle: WorkHandle<_> = if self.has(Bug::LeakedChild) {
-            // The seeded bug: no registry contains the task.
+            // The seeded bug: no scope registers the task as work.
             scope.spawn_engine(calling)
         } else {
             scope.spawn(unit(), |_| calling).ok()?
@@ -137,10 +137,10 @@ impl Turn<'_> {
         }))
     }
 
-    /// Gives a call its single result, and its record.
+    /// Writes the only result of a call, and its record.
     async fn finish_call(&mut self, place: usize, scope: &Scope, said: Said) {
         scope.close();
-        // The call was stopped alone, not with its turn. The account of that stop contains the end of the call.
+        // If only this call was stopped and not the turn, the account of that stop contains the end of the call.
         let cut = match scope.account(Extent::Call, Vec::new()) {
             Some(account) if !self.scope.is_stopped() => Some(account.receipt().await),
             _ => None,
@@ -201,7 +201,7 @@ impl Turn<'_> {
         });
     }
 
-    /// Handles a stop that comes while calls run. A call that returned by itself before it received the stop has a
+    /// Handles a stop that arrives while calls run. If a call returned by itself before it received the stop, it has a
     /// result.
     async fn overtaken(&mut self, mut running: RunningCalls) -> Interrupt {
         self.acknowledge();
@@ -229,7 +229,7 @@ impl Turn<'_> {
         call.map_or_else(|| "".into(), |call| call.id.as_str().into())
     }
 
-    /// Adds the step to the messages, once each of its calls has a result.
+    /// Adds the step to the messages after each of its calls has a result.
     fn close_step(&mut self) {
         self.pending.extend(self.bill.take());
         let Some(step) = self.step.take() else { return };

@@ -1,4 +1,5 @@
-//! One turn: a model call, its parallel tools, the next step; then the commit, or the ending by a stop.
+//! One turn: a model call, then its parallel tools, then the next step. At the end the turn is committed, or a stop
+//! ends it.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,19 +18,19 @@ use super::journal::{Journal, Unwritten};
 use super::{Cx, ending};
 use crate::bug::Bug;
 
-/// Time limit of the store for the ending of a stopped turn.
+/// Time that the store has for the ending of a stopped turn.
 const ENDING_MAX: Duration = Duration::from_millis(500);
 
-/// The time of all records. No code here depends on it.
+/// The time of all records. The code of this engine does not depend on it.
 pub(super) fn now() -> Timestamp {
     Timestamp::from_unix_ms(0)
 }
 
-/// Reason why the steps gave no answer.
+/// Reason why the steps of the turn gave no answer.
 pub(super) enum Interrupt {
     /// A stop covers the turn.
     Stopped,
-    /// The turn ends itself.
+    /// The turn ends itself with this cause.
     Own(Cause),
 }
 
@@ -39,7 +40,7 @@ impl From<BudgetExceeded> for Interrupt {
     }
 }
 
-/// The step whose tools run: the model's text and calls, and a slot for the result of each call.
+/// The step whose tools run. It contains the model's text and calls, and a slot for the result of each call.
 pub(super) struct OpenStep {
     pub(super) text: Arc<str>,
     pub(super) calls: Vec<ToolCall>,
@@ -72,14 +73,14 @@ pub(super) struct Turn<'a> {
     pub(super) steps: u32,
     /// Record that [`Bug::BillAtTheEnd`] has not written yet.
     pub(super) bill: Option<SessionRecord>,
-    /// Calls that have started and not ended.
+    /// Calls that have started but not ended.
     pub(super) open: Vec<CallId>,
     pub(super) answered: Usage,
     pub(super) metered: Usage,
     pub(super) account: Option<Arc<PartReceipt>>,
 }
 
-/// Runs one turn to its single ending.
+/// Runs one turn until its only ending.
 pub(super) async fn run(cx: &Cx, journal: &mut Journal, input: Arc<str>) -> TurnOutcome {
     let number = journal.next_turn();
     cx.events.send(|| AgentEvent::TurnStarted {
@@ -129,7 +130,7 @@ pub(super) async fn run(cx: &Cx, journal: &mut Journal, input: Arc<str>) -> Turn
     outcome
 }
 
-/// Opens the scope of the turn, below the run's. Returns the cause if a stop came first.
+/// Opens the scope of the turn below the scope of the run. Returns the cause if a stop came before that.
 fn open_scope(cx: &Cx, number: TurnNumber, decision: &Arc<CommitDecision>) -> Result<Scope, Cause> {
     let label = format!("session/explored/turn/{number}");
     let options = || ScopeOptions {
@@ -189,7 +190,7 @@ impl Turn<'_> {
         Ok(())
     }
 
-    /// Reserves a call with this many tokens, if the run has a budget.
+    /// Reserves this number of tokens for a call, if the run has a budget.
     pub(super) fn reserve(&self, tokens: u64) -> Result<Option<Reservation>, Interrupt> {
         Ok(match &self.cx.parts.settings.budget {
             Some(budget) => Some(budget.reserve(tokens)?),
@@ -197,7 +198,7 @@ impl Turn<'_> {
         })
     }
 
-    /// Notes the start of a call.
+    /// Adds the record of a call's start to the pending records.
     pub(super) fn note_start(&mut self, id: &CallId, name: &str, kind: StartedCallKind) {
         self.open.push(id.clone());
         self.pending.push(SessionRecord::CallStarted {
@@ -227,7 +228,8 @@ impl Turn<'_> {
         Err(Interrupt::Own(Cause::new(CauseKind::Failure)))
     }
 
-    /// Makes the pending records durable, with the ending. Once the turn is stopped, the store has limited time.
+    /// Makes the pending records durable together with the ending. If the turn was stopped, the store has only limited
+    /// time for this.
     pub(super) async fn write_ending(&mut self) -> Result<(), Unwritten> {
         let records = std::mem::take(&mut self.pending);
         let patience = async {
@@ -244,7 +246,7 @@ impl Turn<'_> {
     /// Commits the turn, unless a stop comes first.
     async fn commit(mut self, output: Arc<str>) -> TurnOutcome {
         let decided = if self.has(Bug::CommitBesideStop) {
-            // The seeded bug: the check comes before the wait, the commit after it.
+            // The seeded bug: the engine checks for a stop before the wait, and commits after the wait.
             let stopped = self.scope.is_stopped();
             let _looked_before = self.flush().await;
             !stopped
