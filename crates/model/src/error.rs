@@ -9,13 +9,14 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ModelError {
-    /// Kind of failure, for decisions.
+    /// Kind of failure. The program makes its decisions by this kind.
     pub kind: ModelErrorKind,
-    /// Text for people: the failure with the values needed to act, without secrets.
+    /// Text for people. It describes the failure and contains the values that a user needs in order to act. It contains
+    /// no secrets.
     pub message: String,
     /// A remedy, if known.
     pub hint: Option<String>,
-    /// Wait that the provider asks for.
+    /// Time that the provider asks the caller to wait.
     pub retry_after: Option<Duration>,
 }
 
@@ -37,7 +38,7 @@ impl ModelError {
         self
     }
 
-    /// Returns the error with the wait that the provider asks for.
+    /// Returns the error with the time that the provider asks the caller to wait.
     #[must_use]
     pub fn with_retry_after(mut self, retry_after: Option<Duration>) -> Self {
         self.retry_after = retry_after;
@@ -74,7 +75,7 @@ pub enum ModelErrorKind {
 }
 
 impl ModelErrorKind {
-    /// The word used in JSON and in text.
+    /// The name of the kind in JSON and in text.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Connect => "connect",
@@ -91,7 +92,7 @@ impl ModelErrorKind {
         }
     }
 
-    /// The kind for an HTTP status; `None` for a success.
+    /// The kind of failure for an HTTP status; `None` if the status means success.
     pub fn of_status(status: u16) -> Option<Self> {
         Some(match status {
             ..300 => return None,
@@ -99,13 +100,14 @@ impl ModelErrorKind {
             401..=403 => Self::Unauthorized,
             404 => Self::NotFound,
             429 => Self::RateLimited,
-            // The server timed out, or asks for a retry.
+            // A timeout of the server, or a request of the server to try again.
             408 | 425 | 500.. => Self::Unavailable,
             _ => Self::Invalid,
         })
     }
 
-    /// True if the same call may succeed later. Nothing was committed, so a retry is safe for the conversation.
+    /// True if the same call may succeed later. The failed call has committed nothing, so a retry cannot damage the
+    /// conversation.
     pub fn is_transient(self) -> bool {
         matches!(
             self,

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use allstop_core::{FinishReason, ToolCall, Usage};
 
-/// Maximum number of calls in one answer. Models request a handful. An answer with more is broken or hostile, and each
-/// call costs a scope and a record.
+/// Maximum number of calls in one answer. Models request only a few. An answer with more calls is broken or hostile,
+/// and each call needs a scope and a record.
 pub const CALLS_MAX: usize = 256;
 
-/// An event of a model's stream. Tool calls arrive complete: if the stream is dropped, a partial call is dropped, too.
-/// A call that the provider itself cut off, as [`ModelEvent::End`] reports, arrives with malformed arguments.
+/// An event of a model's stream. A tool call is complete when it arrives: if the stream is dropped, a partial call is
+/// dropped too. There is one exception: if the provider itself cut off a call, the call arrives with malformed
+/// arguments, and [`ModelEvent::End`] reports the cut.
 #[derive(Debug, Clone, PartialEq)]
 pub enum ModelEvent {
     /// A piece of the answer.
@@ -23,8 +24,9 @@ pub enum ModelEvent {
     },
     /// A complete tool call.
     ToolCall(ToolCall),
-    /// Usage of the call so far, as counted by the provider; the last event counts.
+    /// Usage of the call so far, as the provider has counted it. Each usage event replaces the previous one.
     Usage(Usage),
-    /// End of the answer; no event follows. A stream that ends without it was cut off, which is an error.
+    /// End of the answer. No event follows. If a stream ends without this event, the stream was cut off, and this is an
+    /// error.
     End(FinishReason),
 }

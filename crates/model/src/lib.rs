@@ -1,7 +1,7 @@
-//! Language models: the trait, providers over HTTP, and a scripted one.
+//! Language models: the trait, providers over HTTP, and a scripted model.
 //!
-//! Every [`Model`] streams. To stop a call, drop its future or its stream. The drop closes the connection, and the
-//! [`ConnectionProbe`] in the request verifies that with the kernel.
+//! Every [`Model`] streams its answers. To stop a call, drop its future or its stream. The drop closes the connection.
+//! The [`ConnectionProbe`] in the request then asks the kernel whether the connection is closed.
 //!
 //! - [`ProviderModel`] calls providers by name, and any OpenAI-compatible server by URL.
 //! - [`ScriptedModel`] plays a script: for tests of agents, without a key and without a network.
@@ -46,13 +46,13 @@ pub trait Model: Send + Sync + fmt::Debug {
     /// Name for receipts and records: `openai::gpt-x`, `script::demo.yaml`.
     fn name(&self) -> &str;
 
-    /// Starts a call. Returns its stream as soon as the provider has accepted the request.
+    /// Starts a call. Returns the stream of the call as soon as the provider has accepted the request.
     ///
-    /// The model registers every connection of the call with `request.probe` before it opens the connection. So a stop
-    /// that comes while the model is connecting can be verified, too.
+    /// The model registers every connection of the call with `request.probe` before it opens the connection. So the
+    /// close can be verified even if a stop comes while the model is connecting.
     ///
     /// # Cancel safety
-    /// Dropping the future or the stream ends the call and closes its connection.
+    /// If the future or the stream is dropped, the call ends and its connection is closed.
     fn stream(&self, request: ModelRequest) -> BoxFuture<'_, Result<ModelStream, ModelError>>;
 }
 
@@ -67,7 +67,7 @@ pub struct ModelStream {
 }
 
 impl ModelStream {
-    /// Makes a stream of these events.
+    /// Creates a stream of these events.
     pub fn new(
         events: impl Stream<Item = Result<ModelEvent, ModelError>> + Send + 'static,
     ) -> Self {

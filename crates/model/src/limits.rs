@@ -1,5 +1,6 @@
-//! Time limits of a provider: to the first token, and between tokens. A call that exceeds a limit fails with
-//! [`ModelErrorKind::ProviderTimeout`]. The deadlines of turn and run belong to the scope, not to this module.
+//! Time limits of a provider: the time until the first token, and the time between tokens. A call that exceeds a limit
+//! fails with [`ModelErrorKind::ProviderTimeout`]. The deadlines of turns and runs belong to the scope, not to this
+//! module.
 
 use std::time::Duration;
 
@@ -9,15 +10,15 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{Model, ModelError, ModelErrorKind, ModelEvents, ModelRequest, ModelStream};
 
-/// Maximum silence of a provider. `None` means no limit, so that only a deadline ends the silence.
+/// Maximum time in which a provider sends nothing. `None` means no limit, so that only a deadline ends the wait.
 ///
-/// Every [`crate::ModelEvent`] counts as a token: text, reasoning, and the progress of a tool call. A provider's
-/// keep-alive does not count.
+/// Every [`crate::ModelEvent`] counts as a token: text, reasoning, and the progress of a tool call. Keep-alive messages
+/// of a provider do not count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct TokenLimits {
-    /// Time from the start of the call to its first event.
+    /// Maximum time from the start of the call to the first event.
     pub first_token: Option<Duration>,
-    /// Time from each event to the next.
+    /// Maximum time from each event to the next event.
     pub between_tokens: Option<Duration>,
 }
 
@@ -27,13 +28,13 @@ impl TokenLimits {
     }
 }
 
-/// Starts a call under these limits. Without limits there is no overhead.
+/// Starts a call with these limits. If there are no limits, this adds no cost.
 ///
 /// # Errors
 /// Returns the model's errors, and [`ModelErrorKind::ProviderTimeout`].
 ///
 /// # Cancel safety
-/// As for [`Model::stream`]: dropping the future or the stream ends the call.
+/// The same rule as for [`Model::stream`]: if the future or the stream is dropped, the call ends.
 pub async fn stream_within(
     model: &dyn Model,
     request: ModelRequest,
@@ -81,7 +82,7 @@ fn limited(
                 None => events.next().await?,
                 Some(at) => match timeout_at(at, events.next()).await {
                     Ok(item) => item?,
-                    // Drops the provider's stream, which closes its connection.
+                    // Returning no state drops the provider's stream, and this closes the connection.
                     Err(_) => return Some((Err(silent(what, limit)), None)),
                 },
             };

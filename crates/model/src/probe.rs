@@ -1,9 +1,9 @@
-//! Verifies the state of one call's connections with the kernel.
+//! Asks the kernel about the state of one call's connections.
 //!
 //! Invariants:
-//! 1. A model registers with the probe before it opens a connection; until then the state is `NotVerifiable`.
-//! 2. `Closed` comes from the kernel: no recorded socket is in a state in which our side holds it open.
-//! 3. A connection attempt counts as open until its future has been destroyed.
+//! 1. A model registers with the probe before it opens a connection. Before that, the state is `NotVerifiable`.
+//! 2. `Closed` is a fact from the kernel: no recorded socket is in a state in which this process holds it open.
+//! 3. A connection attempt counts as open until the future of the attempt has been destroyed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,14 +13,14 @@ use parking_lot::Mutex;
 
 use crate::kernel::{self, SocketPair};
 
-/// Maximum wait for the connection's own task, which closes a dropped stream at its next poll. Half a second is a
-/// thousand times the usual time, and well below the time limit of a forced stop.
+/// Maximum time to wait for the task of the connection. This task closes a dropped stream at its next poll. Half a
+/// second is a thousand times the usual time, and much shorter than the time limit of a forced stop.
 const CLOSE_WAIT_MAX: Duration = Duration::from_millis(500);
-/// Rounds that only yield: the connection's task needs one poll, which takes microseconds.
+/// Number of rounds that only yield to the runtime. The connection's task needs one poll, which takes microseconds.
 const YIELD_ROUNDS: u32 = 4;
-/// First sleep: the resolution of the timer.
+/// Length of the first sleep. This is the resolution of the timer.
 const FIRST_SLEEP: Duration = Duration::from_millis(1);
-/// Maximum length of a single sleep, so that the result is only slightly older than the closing.
+/// Maximum length of a single sleep. It is short, so that the probe notices the close soon after it has happened.
 const SLEEP_MAX: Duration = Duration::from_millis(16);
 
 /// State of a call's connections.
@@ -28,18 +28,20 @@ const SLEEP_MAX: Duration = Duration::from_millis(16);
 pub enum ConnectionState {
     /// The call had at least one connection, and the kernel shows no open one.
     Closed,
-    /// The answer was complete, so the connection was returned to the pool: it is idle and open for the next call.
+    /// The answer was complete, so the connection was returned to the pool. It is idle, and stays open for the next
+    /// call.
     ReturnedToPool,
-    /// At least one connection is still open after the longest wait.
+    /// At least one connection is still open after the maximum wait.
     StillOpen,
-    /// The connections of this system or of this model cannot be verified.
+    /// The probe cannot verify the connections of this system or of this model.
     NotVerifiable,
-    /// No connection was ever established: the model uses none, or the attempt was destroyed before it succeeded.
+    /// No connection was ever established. Either the model uses none, or the connection attempt was destroyed before
+    /// it succeeded.
     NeverOpened,
 }
 
-/// Handle for the connections of one call. Create it before the call, and pass a clone in the request. Call
-/// [`ConnectionProbe::closed`] after the call's future and stream have been dropped.
+/// Handle for the connections of one call. Create it before the call, and put a clone into the request. Call
+/// [`ConnectionProbe::closed`] after the future and the stream of the call have been dropped.
 #[derive(Clone, Default)]
 pub struct ConnectionProbe {
     state: Arc<Mutex<ProbeState>>,
@@ -47,11 +49,11 @@ pub struct ConnectionProbe {
 
 #[derive(Default)]
 struct ProbeState {
-    /// True if a model has registered its connections, or has registered that it uses none.
+    /// True if a model has registered its connections, or has registered that it uses no connection.
     registered: bool,
-    /// Records of the clients that served the call: one per attempt.
+    /// Records of the clients that served the call, one for each attempt.
     records: Vec<Arc<SocketRecord>>,
-    /// True if a connection was returned to the pool, so that it no longer belongs to this call.
+    /// True if a connection was returned to the pool, so that the connection no longer belongs to this call.
     returned: bool,
 }
 
@@ -61,26 +63,27 @@ impl ConnectionProbe {
         self.state.lock().registered = true;
     }
 
-    /// Adds a client's record: the client's present and future connections count for this call.
+    /// Adds the record of a client. From now on, the present and future connections of the client count for this call.
     pub(crate) fn add_record(&self, record: Arc<SocketRecord>) {
         let mut state = self.state.lock();
         state.registered = true;
         state.records.push(record);
     }
 
-    /// Removes a client's record: the client's connection is idle and serves the next call.
+    /// Removes the record of a client, because the connection of the client is now idle and serves the next call.
     pub(crate) fn remove_record(&self, record: &Arc<SocketRecord>) {
         let mut state = self.state.lock();
         state.returned = true;
         state.records.retain(|held| !Arc::ptr_eq(held, record));
     }
 
-    /// Waits until the kernel shows no open connection of the call, at most half a second.
+    /// Waits until the kernel shows no open connection of the call. The wait takes at most half a second.
     ///
-    /// Call it after the call's future and stream have been dropped. Before that the result is `StillOpen`.
+    /// Call this method after the future and the stream of the call have been dropped. Before that, the result is
+    /// `StillOpen`.
     ///
     /// # Cancel safety
-    /// Dropping it has no effect; call it again.
+    /// If the future is dropped, nothing changes. You can call the method again.
     pub async fn closed(&self) -> ConnectionState {
         let began = tokio::time::Instant::now();
         let mut round = 0;
@@ -153,7 +156,7 @@ impl fmt::Debug for ConnectionProbe {
     }
 }
 
-/// Record of all connections of one HTTP client, which serves one call at a time.
+/// Record of all connections of one HTTP client. The client serves only one call at a time.
 #[derive(Debug, Default)]
 pub(crate) struct SocketRecord {
     state: Mutex<SocketRecordState>,
@@ -163,12 +166,12 @@ pub(crate) struct SocketRecord {
 struct SocketRecordState {
     connecting: usize,
     sockets: Vec<SocketPair>,
-    /// True if the client had a connection with unreadable addresses.
+    /// True if the client had a connection whose addresses could not be read.
     unseen: bool,
 }
 
 impl SocketRecord {
-    /// Begins a connection attempt, which counts as open until the guard is dropped.
+    /// Begins a connection attempt. The attempt counts as open until the guard is dropped.
     pub(crate) fn begin_connect(self: &Arc<Self>) -> ConnectGuard {
         self.state.lock().connecting += 1;
         ConnectGuard {
@@ -184,7 +187,8 @@ pub(crate) struct ConnectGuard {
 }
 
 impl ConnectGuard {
-    /// Ends the attempt with a connection; `None` if its addresses are unknown.
+    /// Ends the attempt after the connection was established. `pair` is `None` if the addresses of the connection are
+    /// unknown.
     pub(crate) fn connected(self, pair: Option<SocketPair>) {
         let mut state = self.record.state.lock();
         match pair {

@@ -1,8 +1,8 @@
 //! Records a model's answers as a script that can be played again.
 //!
-//! A recording contains the calls in the order of their starts. Each call has its pieces and the pauses between them,
-//! complete tool calls, usage, end and failure. A dropped call is recorded up to the drop, and hangs at that point when
-//! the script is played.
+//! A recording contains the calls in the order of their starts. For each call it contains the pieces, the pauses
+//! between them, the complete tool calls, the usage, the end, and the failure. If a call was dropped, the recording
+//! contains the call up to the drop. When the script is played, the call hangs at this point.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
@@ -25,10 +25,11 @@ use crate::scripted::file::{
 use crate::{Model, ModelError, ModelEvent, ModelEvents, ModelRequest, ModelStream};
 use allstop_core::HumanDuration;
 
-/// Shortest recorded pause. Pieces in quicker succession are merged, because a script counts milliseconds.
+/// Shortest pause that is recorded. If pieces follow each other faster, they are merged, because a script counts in
+/// milliseconds.
 const SAME_PIECE: Duration = Duration::from_millis(1);
 
-/// A model that records the answers of another one.
+/// A model that records the answers of another model.
 #[derive(Debug)]
 pub struct RecordingModel {
     inner: Arc<dyn Model>,
@@ -39,7 +40,7 @@ pub struct RecordingModel {
 type Replies = Arc<Mutex<Vec<ScriptReply>>>;
 
 impl RecordingModel {
-    /// Creates a recording of this model. Only [`RecordingModel::save`] writes the file.
+    /// Creates a model that records the answers of `inner`. Only [`RecordingModel::save`] writes the file.
     pub fn new(inner: Arc<dyn Model>, path: impl Into<PathBuf>) -> Self {
         Self {
             inner,
@@ -53,11 +54,11 @@ impl RecordingModel {
         &self.path
     }
 
-    /// Writes the recording so far, all or nothing: into a temporary file, which then replaces the script. This method
-    /// may block. It may be called repeatedly, even after a stop.
+    /// Writes the recording so far, completely or not at all: writes a temporary file, which then replaces the script.
+    /// This method may block. You may call it more than once, even after a stop.
     ///
     /// # Errors
-    /// Returns an error if the file cannot be written; an existing file is then unchanged.
+    /// Returns an error if the file cannot be written. In this case an existing file does not change.
     pub fn save(&self) -> io::Result<()> {
         let replies = self.replies.lock().clone();
         let spanned = |reply| Spanned::new(reply, Location::UNKNOWN, Location::UNKNOWN);
@@ -109,7 +110,8 @@ impl Model for RecordingModel {
     }
 }
 
-/// A call that is being recorded. Its reply is valid at any time, as if the call were dropped at that moment.
+/// A call that is being recorded. Its reply is valid at any time, and describes the call as if it were dropped at this
+/// moment.
 struct RecordingCall {
     replies: Replies,
     number: usize,
@@ -198,7 +200,7 @@ impl RecordingCall {
     }
 }
 
-/// Adds a piece, or extends the last one if there was no pause in between.
+/// Adds a piece. If there was no pause after the last piece, extends the last piece instead.
 fn push(
     chunks: &mut Vec<ScriptChunk>,
     after: Option<HumanDuration>,
@@ -220,7 +222,7 @@ fn push(
     chunks.push(chunk);
 }
 
-/// Records the events of a stream as they pass.
+/// Records the events of a stream and passes them on.
 struct RecordingStream {
     events: ModelEvents,
     call: RecordingCall,

@@ -1,25 +1,25 @@
-//! Removes secrets from texts, in every form in which servers echo them.
+//! Removes secrets from texts, in all forms in which servers repeat them.
 
 use std::fmt::{self, Write as _};
 
 /// Replacement of a secret.
 const MARK: &str = "[key]";
 
-/// Shortest base64 text that counts as part of a secret. Shorter texts occur in ordinary words.
+/// Shortest base64 text that counts as part of a secret. Shorter texts also occur in ordinary words.
 const BASE64_LEN_MIN: usize = 5;
 
-/// Replaces secrets in texts: verbatim, percent-encoded, escaped for JSON, and in base64, alone or within a longer
-/// text such as `user:secret`.
+/// Replaces secrets in texts. It finds a secret in its original form, percent-encoded, escaped for JSON, and in base64.
+/// In base64, the secret can also be a part of a longer text such as `user:secret`.
 #[derive(Clone, Default)]
 pub struct SecretRedactor {
-    /// Sorted by length, longest first, so that a shorter secret does not cut a longer one.
+    /// Sorted by length, the longest first. Otherwise a shorter secret could replace a part of a longer one.
     written: Vec<String>,
-    /// The base64 characters that depend only on the secret, for each of its three positions in a group.
+    /// For each of the three positions in a base64 group: the base64 characters that depend only on the secret.
     in_base64: Vec<String>,
 }
 
 impl SecretRedactor {
-    /// Makes a redactor for these secrets. Ignores empty ones.
+    /// Creates a redactor for these secrets. Ignores empty secrets.
     pub fn new<S: AsRef<str>>(secrets: impl IntoIterator<Item = S>) -> Self {
         let mut all = Self::default();
         for secret in secrets {
@@ -63,7 +63,7 @@ impl SecretRedactor {
     }
 }
 
-/// Prints no secret.
+/// The output contains no secret.
 impl fmt::Debug for SecretRedactor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("SecretRedactor").finish_non_exhaustive()
@@ -82,7 +82,7 @@ fn percent_encoded(text: &str, unreserved: &str) -> String {
     encoded
 }
 
-/// Replaces the needle. Hexadecimal digits after a `%` or in a `\u` may have either case.
+/// Replaces each occurrence of `needle`. Hexadecimal digits after a `%` or in a `\u` may be upper or lower case.
 fn replace_ignoring_hex_case(text: &str, needle: &str) -> String {
     if !needle.contains(['%', '\\']) {
         return text.replace(needle, MARK);
@@ -102,7 +102,8 @@ fn replace_ignoring_hex_case(text: &str, needle: &str) -> String {
     done + text.get(rest..).unwrap_or_default()
 }
 
-/// Replaces each whole run of base64 that contains `core`. The ends of the run mix the secret with the adjacent text.
+/// Replaces each sequence of base64 characters that contains `core`. The whole sequence is replaced, because its ends
+/// mix the secret with the adjacent text.
 fn without_base64(text: &str, core: &str) -> String {
     let is_base64 = |c: char| c.is_ascii_alphanumeric() || "+/-_=".contains(c);
     let (mut done, mut rest) = (String::new(), text);
@@ -118,7 +119,7 @@ fn without_base64(text: &str, core: &str) -> String {
 const STANDARD: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const URL_SAFE: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// Base64 characters that depend only on the secret, if `offset` bytes of its group precede it.
+/// The base64 characters that depend only on the secret, if `offset` bytes precede the secret in its base64 group.
 fn base64_core(secret: &[u8], offset: usize, alphabet: &[u8; 64]) -> String {
     let bits: Vec<u8> = std::iter::repeat_n(&0, offset)
         .chain(secret)

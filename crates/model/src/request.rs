@@ -7,23 +7,23 @@ use serde_json::Value;
 
 use crate::probe::ConnectionProbe;
 
-/// A request to a model. All parts are shared, so that a step clones only pointers.
+/// A request to a model. All parts are shared, so that a clone for a step copies only pointers.
 #[derive(Debug, Clone)]
 pub struct ModelRequest {
     /// System prompt, if any.
     pub system: Option<Arc<str>>,
-    /// The conversation. The engine guarantees exactly one result for each tool call.
+    /// The conversation. The engine guarantees that each tool call has exactly one result.
     pub messages: Vec<Arc<Message>>,
     /// The tools.
     pub tools: Arc<[ToolDeclaration]>,
     /// Maximum tokens of the answer.
     pub max_output_tokens: Option<u64>,
-    /// Probe for the connections of this call. Keep a clone, and query it after a stop.
+    /// Probe for the connections of this call. Keep a clone, and ask it after a stop.
     pub probe: ConnectionProbe,
 }
 
 impl ModelRequest {
-    /// A request with only a conversation.
+    /// A request that contains only a conversation.
     pub fn new(messages: Vec<Arc<Message>>) -> Self {
         Self {
             system: None,

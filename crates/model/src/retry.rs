@@ -1,29 +1,30 @@
-//! Decides about retries, without side effects. The waits happen in the caller's scope.
+//! Decides about retries, without side effects. The caller waits in its own scope.
 
 use std::time::Duration;
 
 use crate::ModelError;
 
-/// Number and delays of retries.
+/// The number of retries, and their delays.
 ///
-/// The delays have no jitter: a session makes one call at a time, and a provider can spread callers out with
-/// `Retry-After`.
+/// The delays have no random part (jitter). A session makes only one call at a time, and a provider can use
+/// `Retry-After` to distribute its callers over time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryPolicy {
-    /// Maximum number of calls, including the first; 1 means no retry.
+    /// Maximum number of calls, including the first call; 1 means no retry.
     pub attempts_max: u32,
-    /// Delay after the first failure; it doubles with each further failure.
+    /// Delay after the first failure. Each further failure doubles the delay.
     pub first_delay: Duration,
-    /// Longest delay, unless the provider asks for more.
+    /// Longest delay, unless the provider asks for a longer one.
     pub delay_max: Duration,
-    /// Longest delay that a provider may ask for. If the provider asks for more, the error is returned at once.
+    /// Longest delay that a provider may ask for. If the provider asks for a longer one, the error is returned
+    /// immediately.
     pub retry_after_max: Duration,
 }
 
 impl Default for RetryPolicy {
-    /// Three calls with delays of half a second and one second: enough for a restart of a local server or a brief
-    /// overload, while a mistyped URL still fails within two seconds. A `Retry-After` of up to a minute is honoured,
-    /// because a minute is the usual rate-limit window.
+    /// Three calls, with delays of half a second and one second. This is enough for the restart of a local server or
+    /// for a brief overload. A mistyped URL still fails within two seconds. The policy accepts a `Retry-After` of up to
+    /// one minute, because rate limits usually apply to one minute.
     fn default() -> Self {
         Self {
             attempts_max: 3,
@@ -43,10 +44,11 @@ impl RetryPolicy {
         }
     }
 
-    /// Delay before the next call; `None` to give up.
+    /// Delay before the next call; `None` if there is no next call.
     ///
-    /// `attempt` is the number of the failed call, from 1. `remaining` is the time to the nearest deadline. A delay
-    /// that would exceed it is not started, because the error contains more information than a timeout.
+    /// `attempt` is the number of the failed call, from 1. `remaining` is the time to the nearest deadline. If the
+    /// delay would be longer than `remaining`, there is no retry, because the error contains more information than a
+    /// timeout.
     pub fn next_delay(
         &self,
         attempt: u32,

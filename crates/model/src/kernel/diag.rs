@@ -1,5 +1,5 @@
-//! Queries the kernel for one TCP connection over netlink (`sock_diag(7)`). Unlike a read of the table, its cost does
-//! not depend on the number of connections of the machine.
+//! Asks the kernel about one TCP connection over netlink (`sock_diag(7)`). The cost does not depend on the number of
+//! connections of the machine. This is the advantage over reading the whole table.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -17,10 +17,10 @@ const IPPROTO_TCP: u8 = 6;
 /// TCP state of a connection that does not exist.
 const CLOSED: u8 = 7;
 const HEADER_LEN: usize = 16;
-/// Length of the whole request: the header and `struct inet_diag_req_v2`.
+/// Length of the whole request: the length of the header and of `struct inet_diag_req_v2`.
 const REQUEST_LEN: usize = HEADER_LEN + 56;
 
-/// TCP state of this connection, [`CLOSED`] if it does not exist; `None` if the query fails.
+/// TCP state of this connection, or [`CLOSED`] if the connection does not exist; `None` if the query fails.
 pub(super) fn state(pair: &SocketPair) -> Option<u8> {
     let kernel = socket_with(
         AddressFamily::NETLINK,
@@ -31,7 +31,7 @@ pub(super) fn state(pair: &SocketPair) -> Option<u8> {
     .ok()?;
     send(&kernel, &request(pair), SendFlags::empty()).ok()?;
     let mut answer = [0; 1024];
-    // The kernel answers before `send` returns.
+    // The answer is available when `send` returns.
     let (len, _) = recv(&kernel, &mut answer[..], RecvFlags::DONTWAIT).ok()?;
     parse(answer.get(..len)?)
 }
@@ -39,7 +39,7 @@ pub(super) fn state(pair: &SocketPair) -> Option<u8> {
 fn parse(answer: &[u8]) -> Option<u8> {
     let kind = u16::from_ne_bytes(answer.get(4..6)?.try_into().ok()?);
     match kind {
-        // This is the second byte of `struct inet_diag_msg`.
+        // The state is the second byte of `struct inet_diag_msg`.
         SOCK_DIAG_BY_FAMILY => answer.get(HEADER_LEN + 1).copied(),
         NLMSG_ERROR => {
             let error = answer.get(HEADER_LEN..HEADER_LEN + 4)?.try_into().ok()?;

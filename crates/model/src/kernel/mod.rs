@@ -1,4 +1,4 @@
-//! State of our TCP connections in the kernel.
+//! State of this process's TCP connections in the kernel.
 
 #[cfg(target_os = "linux")]
 mod diag;
@@ -9,7 +9,8 @@ use std::time::Instant;
 
 pub(crate) use socket_pair::SocketPair;
 
-/// True if our side holds this connection open, at a time not before `since`. `None` if the system cannot determine it.
+/// True if this process holds the connection open. The kernel is asked not earlier than `since`. `None` if the system
+/// cannot determine the state.
 pub(crate) fn is_open(pair: &SocketPair, since: Instant) -> Option<bool> {
     #[cfg(target_os = "linux")]
     if let Some(state) = diag::state(pair) {
@@ -18,8 +19,9 @@ pub(crate) fn is_open(pair: &SocketPair, since: Instant) -> Option<bool> {
     table::open_sockets_since(since).map(|open| open.contains(pair))
 }
 
-/// True if our side has not closed the connection: established, being set up, or closed only by the other side. The
-/// kernel keeps all other states (`FIN_WAIT`, `CLOSING`, `LAST_ACK`, `TIME_WAIT`) after our close.
+/// True if this process has not closed the connection: the connection is established, is being set up, or was closed
+/// only by the other side. In all other states (`FIN_WAIT`, `CLOSING`, `LAST_ACK`, `TIME_WAIT`), this process has
+/// already closed the connection.
 fn is_held_open(state: u8) -> bool {
     const ESTABLISHED: u8 = 1;
     const SYN_SENT: u8 = 2;
@@ -32,7 +34,7 @@ fn is_held_open(state: u8) -> bool {
 mod tests {
     use super::*;
 
-    /// Checks both query methods on the same connection.
+    /// Checks that both methods of asking the kernel give the same result for the same connection.
     #[test]
     fn connection_is_open_until_our_side_closes_it() {
         for address in ["127.0.0.1:0", "[::1]:0"] {
@@ -56,7 +58,7 @@ mod tests {
                 table
             };
             assert!(seen());
-            // Only the other side has closed the connection: our side still holds it.
+            // Only the other side has closed the connection. This process still holds it open.
             drop(listener.accept().unwrap());
             assert!(seen());
             drop(ours);

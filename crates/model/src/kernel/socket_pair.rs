@@ -2,7 +2,7 @@
 
 use std::net::SocketAddr;
 
-/// One TCP connection, identified by its two ends.
+/// One TCP connection. Its two ends identify it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct SocketPair {
     /// Local end.

@@ -1,4 +1,4 @@
-//! The kernel's table of TCP connections, `/proc/self/net/tcp`: the fallback without netlink.
+//! The kernel's table of TCP connections, `/proc/self/net/tcp`. It is used if netlink is not available.
 
 use std::collections::HashSet;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -10,15 +10,15 @@ use parking_lot::Mutex;
 use super::is_held_open;
 use super::socket_pair::SocketPair;
 
-/// Connections that our side holds open.
+/// Connections that this process holds open.
 pub(super) type OpenSockets = Arc<HashSet<SocketPair>>;
 
-/// The last read of the table, with its start time. A thousand calls that are stopped together share one read: the
-/// table is read again only for a query that is made after the start of the last read.
+/// The last result of reading the table, with the time at which the read started. If a thousand calls are stopped
+/// together, they share one read. The table is read again only if a query is newer than the start of the last read.
 static NEWEST: Mutex<Option<(Instant, OpenSockets)>> = Mutex::new(None);
 
-/// TCP connections of this network namespace that were open at a time not before `since`; `None` if the system cannot
-/// list them.
+/// TCP connections of this network namespace that were open when the table was read, which is not before `since`.
+/// `None` if the system cannot list them.
 pub(super) fn open_sockets_since(since: Instant) -> Option<OpenSockets> {
     let mut newest = NEWEST.lock();
     if let Some((began, open)) = &*newest
@@ -56,7 +56,8 @@ fn collect_open(table: &str, open: &mut HashSet<SocketPair>) {
     }
 }
 
-/// Parses `0100007F:1F90`, or four such words for IPv6: each word is printed in the machine's byte order.
+/// Parses an address such as `0100007F:1F90`. An IPv6 address consists of four such words before the port. Each word is
+/// printed in the byte order of the machine.
 fn parse_address(text: &str) -> Option<SocketAddr> {
     let (ip, port) = text.split_once(':')?;
     let port = u16::from_str_radix(port, 16).ok()?;

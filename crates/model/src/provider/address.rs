@@ -1,10 +1,11 @@
-//! URLs: from a user's base URL to the URL of requests, and to the printable form.
+//! URLs: creates the URL of requests and the printable form from a user's base URL.
 
 use url::Url;
 
 use crate::{ModelError, ModelErrorKind};
 
-/// `http://host:port` → `http://host:port/v1/chat/completions`; keeps a given path.
+/// Converts `http://host:port` to `http://host:port/v1/chat/completions`. If the base URL contains a path, the path
+/// stays.
 pub(super) fn completions_url(base: &str) -> Result<Url, ModelError> {
     let wrong = |why: String| {
         ModelError::new(
@@ -27,13 +28,13 @@ pub(super) fn completions_url(base: &str) -> Result<Url, ModelError> {
     Ok(url)
 }
 
-/// The URL for messages: without credentials, query and fragment.
+/// The URL as it appears in messages: without credentials, query and fragment.
 pub fn without_secrets(text: &str) -> String {
     match Url::parse(text) {
         Ok(mut url) if url.has_host() => {
             url.set_query(None);
             url.set_fragment(None);
-            // A URL with a host can have a user name and a password, so these calls do not fail.
+            // A URL with a host can have a user name and a password, so these calls cannot fail.
             if url
                 .set_username("")
                 .and_then(|()| url.set_password(None))

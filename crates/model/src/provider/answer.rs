@@ -1,4 +1,5 @@
-//! Assembles the answer of a call: takes pieces, returns events, within limits.
+//! Assembles the answer of a call: receives the pieces of the answer, and returns events. The length of an answer is
+//! limited.
 
 use std::collections::VecDeque;
 
@@ -11,8 +12,9 @@ use super::call_ids::CallIds;
 use super::protocol::EventDecodeError;
 use crate::{CALLS_MAX, FinishReason, ModelEvent};
 
-/// Maximum length of an answer: text, reasoning and arguments together. The longest outputs of current models, 128,000
-/// tokens, are about a third of it. Each stage between the provider and the log holds a copy of an answer.
+/// Maximum length of an answer: text, reasoning and arguments together. The longest outputs of current models have
+/// 128,000 tokens, and this is about a third of the limit. The limit is low because each stage between the provider and
+/// the log holds a copy of the answer.
 pub(super) const ANSWER_BYTES_MAX: usize = 2 * 1024 * 1024;
 
 pub(super) struct AnswerParts {
@@ -26,19 +28,19 @@ pub(super) struct AnswerParts {
     bytes: usize,
 }
 
-/// A call that is still arriving.
+/// A call whose arguments are still arriving.
 pub(super) struct OpenCall {
-    /// The protocol's number of the call in this answer.
+    /// The number that the protocol gives the call in this answer.
     index: u64,
     id: String,
     name: String,
     arguments: CallText,
 }
 
-/// Arguments of a call so far, as text.
+/// The arguments of a call that have arrived so far, as text.
 struct CallText {
     text: String,
-    /// True if the protocol sends no text for a call without arguments.
+    /// True if the protocol sends no text for the arguments of a call that has none.
     may_be_empty: bool,
 }
 
@@ -82,7 +84,8 @@ impl AnswerParts {
         Ok(())
     }
 
-    /// Begins a call whose arguments arrive as text. `may_be_empty` is true if a call without arguments sends no text.
+    /// Begins a call whose arguments arrive as text. `may_be_empty` is true if the protocol sends no text for a call
+    /// without arguments.
     pub(super) fn begin_call(
         &mut self,
         index: u64,
@@ -106,12 +109,13 @@ impl AnswerParts {
         Ok(())
     }
 
-    /// The calls so far, newest first, for a protocol that must match a piece with its call.
+    /// The calls so far, the newest call first. A protocol uses this list to find the call that a piece belongs to.
     pub(super) fn newest_calls(&self) -> impl Iterator<Item = &OpenCall> {
         self.calls.iter().rev()
     }
 
-    /// Appends to the arguments of the newest call with this index; without such a call the piece is dropped.
+    /// Adds a piece to the arguments of the newest call with this index. If no call has this index, the piece is
+    /// dropped.
     pub(super) fn more_arguments(
         &mut self,
         index: u64,
@@ -131,12 +135,13 @@ impl AnswerParts {
         self.usage
     }
 
-    /// Takes the provider's token count; the last one counts.
+    /// Stores the token counts of the provider. New counts replace earlier counts.
     pub(super) fn usage(&mut self, usage: Option<Usage>) {
         self.usage = usage.or(self.usage);
     }
 
-    /// Takes the provider's finish reason. `wants_tools` is true if the reason announces tool calls.
+    /// Stores the finish reason of the provider. `wants_tools` is true if this reason means that the answer contains
+    /// tool calls.
     pub(super) fn finish(&mut self, reason: FinishReason, wants_tools: bool) {
         self.finish = Some(reason);
         self.wants_tools |= wants_tools;
@@ -145,12 +150,12 @@ impl AnswerParts {
     /// Ends the answer: adds the events for its calls, its usage and its end.
     pub(super) fn end(&mut self) -> Result<(), EventDecodeError> {
         let finish = self.finish.unwrap_or(FinishReason::Done);
-        // The last call was cut off. Its malformed arguments inform the model that the call did not run.
+        // The last call was cut off. Its malformed arguments show the model that the call did not run.
         let is_cut = finish != FinishReason::Done;
         let mut has_calls = false;
         let mut room = VALUE_BYTES_MAX;
         for call in std::mem::take(&mut self.calls) {
-            // A call that was cut off before its name cannot get a result.
+            // If a call was cut off before its name, it cannot get a result.
             if is_cut && call.name.is_empty() {
                 continue;
             }
@@ -197,7 +202,7 @@ impl OpenCall {
 }
 
 impl CallText {
-    /// The arguments as the model wrote them. Invalid arguments are never replaced by an empty object.
+    /// The arguments as the model wrote them. Invalid arguments are never replaced with an empty object.
     fn into_arguments(self, is_cut: bool, room: &mut usize) -> Result<Arguments, EventDecodeError> {
         let Self { text, may_be_empty } = self;
         let text = if text.is_empty() && may_be_empty && !is_cut {

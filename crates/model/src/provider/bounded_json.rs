@@ -1,7 +1,7 @@
-//! Parses a provider's JSON into a value of bounded memory.
+//! Parses a provider's JSON into a value, with a limit for the memory of the value.
 //!
-//! A value takes far more memory than its text: each `0` of an array takes 32 bytes, each `{"a":0}` about 700. So long
-//! texts are weighed before they are parsed.
+//! A value takes far more memory than its text: each `0` of an array takes 32 bytes, and each `{"a":0}` takes about 700
+//! bytes. So before a long text is parsed, this module computes its weight: an estimate of the memory in bytes.
 
 use std::fmt;
 
@@ -9,16 +9,17 @@ use allstop_core::json_text::has_reserved_key;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-/// Maximum weight of a value. The weight of a text is its length, so the longest event fits.
+/// Maximum weight of a value. A single text weighs as much as its length, so the longest event fits.
 pub(super) const VALUE_BYTES_MAX: usize = 24 * 1024 * 1024;
 
-/// Maximum weight per byte of text: `{"":0},` has seven bytes, and is an object with one field.
+/// Maximum weight for each byte of text. The worst case is `{"":0},`: it has seven bytes, and is an object with one
+/// field.
 const WEIGHT_PER_BYTE_MAX: usize = 128;
-/// Weight of an array item, in a vector that may have grown to twice its length.
+/// Weight of an array item. The vector of the array may have grown to twice the length of the array.
 const ITEM_BYTES: usize = 2 * size_of::<Value>();
-/// Weight of an object with fields: the first node of its tree, with room for eleven fields.
+/// Weight of an object with fields: the first node of the object's tree, with space for eleven fields.
 const OBJECT_BYTES: usize = 640;
-/// Weight of a field without its name, in nodes that may be half empty.
+/// Weight of a field without the name of the field. The nodes of the tree may be half empty.
 const FIELD_BYTES: usize = 128;
 
 /// Reason why a text cannot be parsed.
@@ -55,8 +56,8 @@ fn value_of(text: &str) -> Result<Value, JsonError> {
     serde_json::from_str(text).map_err(JsonError::Syntax)
 }
 
-/// Weighs a value without storing it, and subtracts its weight from `left`. Sets `left` to `None` if the value is too
-/// heavy.
+/// Computes the weight of a value without storing the value, and subtracts the weight from `left`. If the value is too
+/// heavy, `left` becomes `None`.
 struct ValueScale<'a> {
     left: &'a mut Option<usize>,
 }
@@ -122,7 +123,7 @@ impl<'de> Visitor<'de> for ValueScale<'_> {
     }
 
     fn visit_map<A: MapAccess<'de>>(mut self, mut fields: A) -> Result<(), A::Error> {
-        // The weight of the object itself counts with its first field, because an empty object allocates no memory.
+        // The weight of the object itself is added with its first field, because an empty object allocates no memory.
         let mut own = OBJECT_BYTES;
         while fields.next_key_seed(self.again())?.is_some() {
             self.add(FIELD_BYTES + std::mem::take(&mut own))?;

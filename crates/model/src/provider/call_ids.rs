@@ -1,4 +1,4 @@
-//! Unique ids of calls in a conversation.
+//! Gives the calls of a conversation unique ids.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -24,8 +24,8 @@ impl CallIds {
         Self { taken }
     }
 
-    /// Returns the provider's id, with a number if the id is taken. Many servers restart at `call_0` in each answer,
-    /// and some send no id.
+    /// Returns the provider's id. If the conversation already contains this id, adds a number. Many servers start again
+    /// at `call_0` in each answer, and some servers send no id.
     pub(super) fn unique(&mut self, given: &str) -> CallId {
         let base = if given.trim().is_empty() {
             "call"

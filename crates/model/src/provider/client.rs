@@ -1,4 +1,4 @@
-//! HTTP clients, each of which serves one call at a time and records its connections.
+//! HTTP clients. Each client serves one call at a time and records its connections.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -14,7 +14,8 @@ use crate::kernel::SocketPair;
 use crate::probe::{ConnectionProbe, SocketRecord};
 use crate::{ModelError, ModelErrorKind};
 
-/// Maximum idle clients, each with at most one idle connection: enough for the usual number of parallel calls.
+/// Maximum number of idle clients. Each has at most one idle connection. The number is enough for the usual number of
+/// parallel calls.
 const IDLE_CLIENTS_MAX: usize = 32;
 
 /// Clients of one model that no call uses at the moment.
@@ -36,8 +37,8 @@ struct PooledClient {
     record: Arc<SocketRecord>,
 }
 
-/// A client for one call. Dropping it ends the client and its connections; [`ClientLease::finish`] keeps them for other
-/// calls.
+/// A client that one call uses. Dropping this value destroys the client and its connections. [`ClientLease::finish`]
+/// keeps them for other calls.
 pub(super) struct ClientLease {
     client: Option<PooledClient>,
     pool: Arc<ClientPool>,
@@ -52,7 +53,8 @@ impl ClientPool {
         }
     }
 
-    /// Takes a client for one call. From here on the client's connections are registered with the call's probe.
+    /// Takes a client for one call. From now on the connections of the client are registered with the probe of the
+    /// call.
     pub(super) fn lease(
         pool: &Arc<Self>,
         probe: &ConnectionProbe,
@@ -80,7 +82,7 @@ impl ClientPool {
             .pool_max_idle_per_host(1)
             // Compression would delay tokens.
             .no_gzip()
-            // A redirected POST is a different request, and the key is for this host only.
+            // A redirected POST would be a different request. Also, the key may be sent only to this host.
             .redirect(reqwest::redirect::Policy::none())
             .connector_layer(SocketRecordLayer {
                 record: Arc::clone(&record),
@@ -91,7 +93,7 @@ impl ClientPool {
         if self.plan.is_loopback {
             builder = builder.no_proxy();
             if !self.plan.is_https {
-                // Loading the system's certificates costs more than the rest of a client.
+                // Loading the certificates of the system takes more time than creating the rest of a client.
                 builder = builder.tls_certs_only([]);
             }
         }
@@ -105,7 +107,7 @@ impl ClientPool {
     }
 }
 
-/// Makes ring the TLS provider of the process, unless the program has already chosen another.
+/// Makes ring the TLS provider of the process, unless the program has already chosen a TLS provider.
 pub(super) fn install_tls() {
     let _first_is_kept = rustls::crypto::ring::default_provider().install_default();
 }
@@ -119,7 +121,7 @@ impl ClientLease {
             .reqwest
     }
 
-    /// Ends a complete call: its connection is idle and may serve the next call.
+    /// Ends a complete call. The connection of the call is now idle and may serve the next call.
     pub(super) fn finish(mut self) {
         if let Some(client) = self.client.take() {
             self.probe.remove_record(&client.record);
@@ -172,8 +174,8 @@ where
         let attempt = self.record.begin_connect();
         let connecting = self.inner.call(destination);
         Box::pin(async move {
-            // The order of these two variables matters: a drop destroys the connecting socket before it removes the
-            // attempt from the record.
+            // The order of these two variables matters: a drop first destroys the socket that is connecting, and then
+            // removes the attempt from the record.
             let attempt = attempt;
             let connection = connecting.await?;
             attempt.connected(pair_of(&connection));
@@ -192,7 +194,7 @@ fn pair_of(connection: &impl Connection) -> Option<SocketPair> {
     })
 }
 
-/// Converts an IPv4-mapped IPv6 address to IPv4, as for the kernel's table.
+/// Converts an IPv4-mapped IPv6 address to IPv4, because the kernel's table contains the IPv4 form.
 fn canonical(address: std::net::SocketAddr) -> std::net::SocketAddr {
     std::net::SocketAddr::new(address.ip().to_canonical(), address.port())
 }

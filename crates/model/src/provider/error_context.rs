@@ -1,4 +1,4 @@
-//! Errors of a call: a kind, a one-line message without secrets, and a hint.
+//! Errors of a call. Each error has a kind, a one-line message without secrets, and a hint.
 
 use std::error::Error as StdError;
 
@@ -13,7 +13,7 @@ use super::provider_error::{ProviderErrorText, is_out_of_quota, retry_after};
 use super::target::{KeySource, ModelTarget, RequestAccess};
 use crate::{CALLS_MAX, ModelError, ModelErrorKind, SecretRedactor};
 
-/// Maximum length of a message: it quotes the provider, and some error texts are pages long.
+/// Maximum length of a message. A message quotes the provider, and the error texts of some providers are pages long.
 const MESSAGE_CHARS_MAX: usize = 300;
 
 /// Hint for an answer that ended early.
@@ -41,7 +41,7 @@ impl ErrorContext {
         }
     }
 
-    /// Error for a failed read of the next event.
+    /// Error of a call in which the next event could not be read.
     pub(super) fn of_read(&self, error: EventReadError) -> ModelError {
         match error {
             EventReadError::Transport(error) => self.of_transport(&error),
@@ -50,7 +50,7 @@ impl ErrorContext {
         }
     }
 
-    /// Error for an event with invalid content.
+    /// Error of a call in which an event has invalid content.
     pub(super) fn of_decode(&self, error: EventDecodeError) -> ModelError {
         match error {
             EventDecodeError::Json(JsonError::TooLarge) => {
@@ -83,13 +83,13 @@ impl ErrorContext {
         }
     }
 
-    /// Error for a response that ended before the answer was complete. `other` is the beginning of a response without
-    /// events.
+    /// Error of a call whose response ended before the answer was complete. If the response contains no events, `other`
+    /// is the beginning of its content.
     pub(super) fn ended_early(&self, other: Option<String>) -> ModelError {
         let Some(body) = other else {
             return self.cut();
         };
-        // Some gateways refuse a request with status 200 and an error object.
+        // Some gateways refuse a request with status 200 and an error object in the body.
         if let Ok(body) = parse(&body)
             && let Some(error) = body.get("error").or(body.get("detail"))
             && !error.is_null()
@@ -139,7 +139,7 @@ impl ErrorContext {
         })
     }
 
-    /// Error for a request that the provider refused with this status. `body` is the beginning of the response's body.
+    /// Error of a request that the provider refused with this status. `body` is the beginning of the response's body.
     pub(super) fn of_status(
         &self,
         status: StatusCode,
@@ -191,7 +191,7 @@ impl ErrorContext {
         })
     }
 
-    /// Error for an error object instead of an answer, or within one. `did` describes the provider's action.
+    /// Error of a call whose answer is an error object, or contains one. `did` describes the provider's action.
     fn of_error_object(&self, body: &Value, did: &str) -> ModelError {
         let body = body
             .get("error")
@@ -212,14 +212,15 @@ impl ErrorContext {
             | "invalid_request_error"
             | "exceed_context_size_error"
             | "context_length_exceeded" => ModelErrorKind::Invalid,
-            // An error within an answer counts as the provider's problem unless its code names another cause.
+            // If an error arrives within an answer, it counts as a problem of the provider, unless the error code names
+            // another cause.
             _ => ModelErrorKind::Unavailable,
         };
         let message = text.message.unwrap_or_else(|| body.to_string());
         self.make(kind, &format!("{} {did}: {message}", self.url))
     }
 
-    /// Error for a request or an answer that failed in transit.
+    /// Error of a call whose request or answer failed during the transfer.
     pub(super) fn of_transport(&self, reqwest: &reqwest::Error) -> ModelError {
         let cause = innermost(reqwest);
         if reqwest.is_connect() && reqwest.is_timeout() {
@@ -264,7 +265,7 @@ impl ErrorContext {
         ModelError::new(kind, self.one_line(message))
     }
 
-    /// One line of limited length without secrets.
+    /// Shortens a text to one line of limited length, and removes secrets.
     fn one_line(&self, text: &str) -> String {
         let text = SecretRedactor::new(&self.secrets).redact(text);
         let mut line = text.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -276,7 +277,7 @@ impl ErrorContext {
     }
 }
 
-/// The root cause, such as `Connection refused (os error 111)`.
+/// The root cause of an error, such as `Connection refused (os error 111)`.
 fn innermost(error: &(dyn StdError + 'static)) -> String {
     let mut at = error;
     while let Some(source) = at.source() {

@@ -1,21 +1,22 @@
-//! Bounded reader of a response's server-sent events
+//! Reader of the server-sent events in a response, with limited memory
 //! (<https://html.spec.whatwg.org/multipage/server-sent-events.html#event-stream-interpretation>).
 //!
-//! The reader holds one event at a time and yields to the runtime after each chunk, so that an endless event costs
-//! neither memory nor a thread.
+//! The reader holds only one event at a time, and yields to the runtime after each chunk. So an endless event needs
+//! only limited memory, and does not block a thread.
 
 use std::collections::VecDeque;
 
 use bytes::Bytes;
 use memchr::memchr2;
 
-/// Maximum length of an event. In some protocols the last event repeats the whole answer, with escapes.
+/// Maximum length of an event. In some protocols the last event repeats the whole answer, and escape sequences make it
+/// longer.
 pub(super) const EVENT_BYTES_MAX: usize = 16 * 1024 * 1024;
 
-/// Maximum bytes that are read of an error body: many times the usual length.
+/// Maximum number of bytes that are read from the body of an error. The usual body is much shorter.
 pub(super) const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
 
-/// Reason why no further event can be read.
+/// Reason why no more events can be read.
 #[derive(Debug)]
 pub(super) enum EventReadError {
     Transport(reqwest::Error),
@@ -30,16 +31,16 @@ pub(super) struct EventReader {
     response: reqwest::Response,
     /// The unfinished line.
     line: Vec<u8>,
-    /// True if the last chunk ended with CR, so that a following LF belongs to the same line end.
+    /// True if the last chunk ended with CR. If the next chunk then begins with LF, both belong to the same line end.
     after_cr: bool,
-    /// Data of the unfinished event: its `data:` lines, joined.
+    /// Data of the unfinished event: the joined `data:` lines.
     data: Option<Vec<u8>>,
     events: VecDeque<Vec<u8>>,
     content: ResponseContent,
     at_end: bool,
 }
 
-/// Kind of content in a response so far.
+/// Kind of the content that the response has had so far.
 #[derive(Debug)]
 enum ResponseContent {
     Nothing,
@@ -61,7 +62,7 @@ impl EventReader {
         }
     }
 
-    /// The beginning of a response with content but without events.
+    /// The beginning of the content, if the response has content but no events.
     pub(super) fn other_content(&self) -> Option<String> {
         match &self.content {
             ResponseContent::Other(beginning) => {
@@ -74,7 +75,7 @@ impl EventReader {
     /// Returns the data of the next event; `None` at the end of the response.
     ///
     /// # Cancel safety
-    /// Dropping the future loses no data: the reader keeps all bytes that it has read.
+    /// If the future is dropped, no data is lost, because the reader keeps all bytes that it has read.
     pub(super) async fn next(&mut self) -> Result<Option<String>, EventReadError> {
         loop {
             if let Some(data) = self.events.pop_front() {
@@ -96,8 +97,8 @@ impl EventReader {
                 None => self.end(),
             }
             if self.events.is_empty() {
-                // Without this, a server that sends meaningless data faster than it is read would keep the task busy
-                // for ever.
+                // Without this yield, a server could keep the task busy for ever, if it sends meaningless data faster
+                // than the task reads the data.
                 tokio::task::yield_now().await;
             }
         }
@@ -152,7 +153,7 @@ impl EventReader {
             self.events.extend(self.data.take());
             return;
         }
-        // Event names, ids and retry times are redundant or unused here.
+        // Names of events, ids and retry times are not needed here.
         let Some(value) = line.strip_prefix(b"data:") else {
             return;
         };
@@ -167,7 +168,7 @@ impl EventReader {
         }
     }
 
-    /// Takes the last event even if no empty line follows it. Some servers omit that line.
+    /// Takes the last event even if no empty line follows it. Some servers omit this empty line.
     fn end(&mut self) {
         self.at_end = true;
         let last = std::mem::take(&mut self.line);
@@ -182,7 +183,7 @@ impl EventReader {
 mod tests {
     use super::*;
 
-    /// Reads the data of a body's events in chunks of this many bytes.
+    /// Reads the events of a body in chunks of this size, and returns their data.
     async fn events(body: &str, chunk_bytes: usize) -> Vec<String> {
         let chunks: Vec<Result<Bytes, std::io::Error>> = body
             .as_bytes()

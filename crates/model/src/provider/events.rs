@@ -15,10 +15,10 @@ use super::protocol::{AnswerProgress, Protocol};
 use super::target::ModelTarget;
 use crate::{ModelError, ModelEvent, ModelRequest};
 
-/// Maximum wait for an error body. The status, which has most of the information, has already arrived.
+/// Maximum time to wait for the body of an error. The status has already arrived, and contains most of the information.
 const ERROR_BODY_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// A call whose request was accepted. Dropping it closes the connection, unless the answer was complete.
+/// A call whose request was accepted. Dropping this value closes the connection, unless the answer was complete.
 pub(super) struct ProviderCall {
     reader: EventReader,
     answer: AnswerParts,
@@ -29,12 +29,12 @@ pub(super) struct ProviderCall {
 
 enum CallState {
     Running(Box<ProviderCall>),
-    /// The answer is complete, and its connection is back in the pool; the last events remain.
+    /// The answer is complete, and its connection is back in the pool. The last events are not yet returned.
     Complete(AnswerParts),
 }
 
 impl ProviderCall {
-    /// Sends the request and waits until it is accepted.
+    /// Sends the request, and waits until the provider accepts it.
     pub(super) async fn begin(
         target: &ModelTarget,
         lease: ClientLease,
@@ -67,7 +67,7 @@ impl ProviderCall {
         })
     }
 
-    /// The events of the answer. No event follows an error or the end.
+    /// The events of the answer. No event follows an error or the end event.
     pub(super) fn into_events(self) -> impl Stream<Item = Result<ModelEvent, ModelError>> + Send {
         let state = CallState::Running(Box::new(self));
         stream::unfold(Some(state), |state| async move {
@@ -90,7 +90,8 @@ impl ProviderCall {
             if let Some(event) = self.answer.next_event() {
                 return Ok((event, CallState::Running(self)));
             }
-            // Meaningless events never reach the caller, who checks for a stop between events. So yield here.
+            // The caller checks for a stop between events. If all events are meaningless, the caller gets no event, so
+            // yield here.
             tokio::task::consume_budget().await;
             let data = self.reader.next().await;
             let progress = match data.map_err(|error| self.errors.of_read(error))? {
@@ -113,7 +114,7 @@ impl ProviderCall {
             ..
         } = self;
         answer.end().map_err(|error| errors.of_decode(error))?;
-        // Drop the response first, then return the client: only then is the connection idle.
+        // Drop the response first, and return the client afterwards: the connection is idle only after the drop.
         drop(reader);
         lease.finish();
         let event = answer.next_event().expect("a complete answer has an end");
@@ -121,7 +122,7 @@ impl ProviderCall {
     }
 }
 
-/// Reads the beginning of an error body within its time limit. Closes the connection.
+/// Reads the beginning of an error body within the time limit. Closes the connection.
 async fn beginning_of(mut response: reqwest::Response) -> String {
     let until = Instant::now() + ERROR_BODY_WAIT_MAX;
     let mut body = Vec::new();

@@ -1,4 +1,4 @@
-//! Table of known providers: URL, protocol, and the environment variable of the key.
+//! Table of known providers: the URL, the protocol, and the environment variable of the key.
 
 use super::protocol::Protocol;
 
@@ -7,7 +7,7 @@ use super::protocol::Protocol;
 pub(super) struct KnownProvider {
     /// Name before the `::`.
     pub(super) name: &'static str,
-    /// Base URL, with a slash at its end.
+    /// Base URL, which ends with a slash.
     pub(super) base_url: &'static str,
     /// Usual environment variable of the key; `None` if the provider needs no key.
     pub(super) key_name: Option<&'static str>,
@@ -59,12 +59,12 @@ pub(super) const PROVIDERS: &[KnownProvider] = &[
     provider("zai", "https://api.z.ai/api/paas/v4/", "ZAI_API_KEY", ChatCompletions),
 ];
 
-/// The provider of this name.
+/// The provider with this name.
 pub(super) fn by_name(name: &str) -> Option<&'static KnownProvider> {
     PROVIDERS.iter().find(|provider| provider.name == name)
 }
 
-/// Prefixes of model names and their providers. The first match counts.
+/// Prefixes of model names, and their providers. If several prefixes match, the first of them counts.
 const MODEL_NAMES: &[(&str, &str)] = &[
     ("gpt", "openai"),
     ("chatgpt", "openai"),
@@ -91,7 +91,7 @@ pub(super) fn by_model(model: &str) -> Option<&'static KnownProvider> {
     if model.starts_with("gpt-oss") {
         return None;
     }
-    // Model names of Fireworks are paths: `accounts/fireworks/models/…`.
+    // The model names of Fireworks are paths: `accounts/fireworks/models/…`.
     if model.contains("fireworks") {
         return by_name("fireworks");
     }
@@ -104,7 +104,8 @@ pub(super) fn by_model(model: &str) -> Option<&'static KnownProvider> {
     })
 }
 
-/// True if `OpenAI` recommends or requires its responses API for the model: from GPT-5 on, and for some earlier ones.
+/// True if `OpenAI` recommends or requires its responses API for the model. This is true for GPT-5 and later models,
+/// and for some earlier models.
 fn needs_responses(model: &str) -> bool {
     let generation: String = model
         .trim_start_matches("gpt-")

@@ -1,14 +1,14 @@
 //! Models over HTTP: known providers by name, and any OpenAI-compatible server by URL.
 //!
 //! Invariants:
-//! 1. Every call streams. Without a stream, a server does not notice a closed connection before the end.
-//! 2. A client serves one call at a time, over HTTP/1.1. So the connections of a call are known, and dropping its
-//!    stream closes them instead of resetting one stream of many.
-//! 3. A tool call is emitted completely or not at all; arguments that are not JSON keep their text.
+//! 1. Every call streams. Without a stream, a server does not notice a closed connection until its answer is complete.
+//! 2. A client serves one call at a time, over HTTP/1.1. So the connections of a call are known, and a dropped stream
+//!    closes its connection. With HTTP/2, the drop would only reset one of many streams.
+//! 3. A tool call is returned completely or not at all. Arguments that are not JSON are returned as text.
 //! 4. A stream that ends without the provider's end marker is an error.
 //! 5. No message contains a key.
-//! 6. For any input from a provider, a call holds at most one event, one answer and one error body, each of limited
-//!    length, and yields to the runtime between chunks.
+//! 6. Whatever a provider sends, a call holds at most one event, one answer and one error body. Each of them has a
+//!    limited length. The call yields to the runtime between chunks.
 
 mod address;
 mod answer;
@@ -61,11 +61,11 @@ pub struct ProviderModel {
 }
 
 impl ProviderModel {
-    /// Creates a model from its name: `gpt-5-mini`, `claude-…`, `groq::…`, or with a base URL the server's name for the
-    /// model.
+    /// Creates a model from its name. Examples of names are `gpt-5-mini`, `claude-…` and `groq::…`. With a base URL,
+    /// the name is the server's own name for the model.
     ///
-    /// Sends nothing. Returns `NotFound` for an unknown provider, `Unauthorized` for a missing key, and `Invalid` for
-    /// an invalid URL.
+    /// This function sends nothing. It returns `NotFound` for an unknown provider, `Unauthorized` for a missing key,
+    /// and `Invalid` for an invalid URL.
     pub fn new(model: &str, options: ProviderOptions) -> Result<Self, ModelError> {
         let connect_limit = options.connect_limit;
         let target = ModelTarget::new(model, options)?;
@@ -88,7 +88,8 @@ impl Model for ProviderModel {
             let lease = ClientPool::lease(&self.clients, &request.probe)?;
             let call = ProviderCall::begin(&self.target, lease, request).await?;
             let mut events = Box::pin(call.into_events());
-            // The provider begins its answer with the first event. A failure before that event may be retried.
+            // The provider begins its answer with the first event. If the call fails before that event, a retry is
+            // allowed.
             match events.next().await {
                 Some(Ok(first)) => {
                     let first = futures::stream::once(std::future::ready(Ok(first)));

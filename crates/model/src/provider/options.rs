@@ -1,4 +1,4 @@
-//! Options of a provider's model.
+//! Options of a model that a provider serves.
 
 use std::fmt;
 use std::sync::Arc;
@@ -6,23 +6,24 @@ use std::time::Duration;
 
 use super::address::without_secrets;
 
-/// Default time limit of a connection (DNS, TCP, TLS): a reachable server answers within one second, or within three
-/// if its first packet is lost.
+/// Default time limit for setting up a connection (DNS, TCP, TLS). A server that can be reached answers within one
+/// second. If its first packet is lost, it answers within three seconds.
 pub const CONNECT_LIMIT_DEFAULT: Duration = Duration::from_secs(10);
 
-/// Finds a key by its environment variable (`OPENAI_API_KEY`). Called for each call.
+/// Returns the key for the name of an environment variable (`OPENAI_API_KEY`). The model calls this function for each
+/// call.
 pub type KeyLookup = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 /// Location of a model, and access to it.
 #[derive(Clone)]
 pub struct ProviderOptions {
-    /// URL of an OpenAI-compatible server. With it, the model's name is sent unchanged.
+    /// URL of an OpenAI-compatible server. If it is set, the name of the model is sent unchanged.
     pub base_url: Option<String>,
-    /// Key to send. Only this key is ever sent to `base_url`.
+    /// Key to send. No other key is ever sent to `base_url`.
     pub key: Option<String>,
-    /// Look-up of the key of a known provider.
+    /// Function that finds the key of a known provider.
     pub key_lookup: KeyLookup,
-    /// Time limit of a connection; `None` if there is no limit.
+    /// Time limit for setting up a connection; `None` if there is no limit.
     pub connect_limit: Option<Duration>,
 }
 

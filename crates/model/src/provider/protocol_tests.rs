@@ -1,5 +1,5 @@
-//! Tests of the protocols other than chat completions. Ends, cuts and malformed arguments have the same results in each
-//! protocol.
+//! Tests of all protocols except chat completions. Complete answers, cut answers and malformed arguments have the same
+//! results in each protocol.
 
 #[path = "../../../testkit/src/openai_server/mod.rs"]
 #[expect(
@@ -20,8 +20,8 @@ use super::{ClientPlan, ClientPool, ModelTarget, ProviderModel, ProviderOptions}
 use crate::{Model, ModelError, ModelErrorKind, ModelEvent, ModelRequest};
 use openai_server::{OpenAiServer, ServerAnswer};
 
-/// Returns the events and the error of a call to this model, with this body as response. If `is_cut`, the server
-/// disconnects after the body.
+/// Calls this model at a server that answers with this body. Returns the events and the error of the call. If `is_cut`
+/// is true, the server closes the connection after the body.
 async fn hear(model: &str, body: &str, is_cut: bool) -> (Vec<ModelEvent>, Option<ModelError>) {
     let answer = ServerAnswer::stream().raw(body);
     let server = OpenAiServer::start([if is_cut {

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::bounded_json::parse;
 
-/// Error text and code of a provider, in any of the common formats.
+/// Error text and error code of a provider, in any of the common formats.
 pub(super) struct ProviderErrorText {
     pub(super) message: Option<String>,
     /// Word or number that identifies the error.
@@ -18,7 +18,7 @@ pub(super) struct ProviderErrorText {
 impl ProviderErrorText {
     pub(super) fn of(body: &str) -> Self {
         if let Ok(value) = parse(body) {
-            // Google sends a list with one error object.
+            // Google sends a list that contains one error object.
             let value = value.get(0).unwrap_or(&value);
             return Self::of_value(value.get("error").unwrap_or(value));
         }
@@ -52,7 +52,7 @@ impl ProviderErrorText {
     }
 }
 
-/// True for a code that means that the account stays refused, however long the caller waits.
+/// True if the code means that the account stays refused, even if the caller waits.
 pub(super) fn is_out_of_quota(code: &str) -> bool {
     matches!(
         code,
@@ -60,7 +60,7 @@ pub(super) fn is_out_of_quota(code: &str) -> bool {
     )
 }
 
-/// Reads `retry-after-ms`, or else `retry-after` in seconds or as a date.
+/// Reads the header `retry-after-ms`. If it is missing, reads `retry-after`, in seconds or as a date.
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok();
     if let Some(ms) = text("retry-after-ms").and_then(|text| text.trim().parse::<f64>().ok()) {

@@ -1,4 +1,4 @@
-//! Resolves a model name and options to the URL and key of a request.
+//! Finds the URL and the key of a request from a model name and options.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use super::options::{KeyLookup, ProviderOptions};
 use super::protocol::Protocol;
 use crate::{ModelError, ModelErrorKind};
 
-/// A model and its location.
+/// A model and the place where it is served.
 #[derive(Clone)]
 pub(super) struct ModelTarget {
     name: Arc<str>,
@@ -24,7 +24,7 @@ enum Endpoint {
     Known {
         provider: &'static KnownProvider,
         url: Url,
-        /// True if the name matches no known provider, so that a local Ollama is assumed.
+        /// True if the name matches no known provider. In this case a local Ollama server is assumed.
         guessed: bool,
     },
     /// An OpenAI-compatible server.
@@ -47,14 +47,14 @@ pub(super) enum KeySource {
     Configured,
     /// The provider's environment variable.
     Variable(&'static str),
-    /// User and password in the URL.
+    /// User name and password in the URL.
     Url,
-    /// No key is sent. Contains the name of the provider's environment variable, if it has one.
+    /// No key is sent. If the provider has an environment variable for its key, this is the name of the variable.
     Missing(Option<&'static str>),
 }
 
 impl KeySource {
-    /// Hint for a server that refused the key, or its absence.
+    /// Hint for the case that the server refused the key, or refused a request without a key.
     pub(super) fn hint(self) -> String {
         match self {
             Self::Configured => {
@@ -109,7 +109,7 @@ impl ModelTarget {
         &self.name
     }
 
-    /// The provider's name for the model.
+    /// The name that the provider uses for the model.
     pub(super) fn model(&self) -> &str {
         match (&self.endpoint, self.name.split_once("::")) {
             (Endpoint::Known { .. }, Some((_, model))) => model,
@@ -130,12 +130,12 @@ impl ModelTarget {
         }
     }
 
-    /// URL of requests, for messages: without credentials and query.
+    /// URL of requests as it appears in messages: without credentials and query.
     pub(super) fn shown_url(&self) -> String {
         without_secrets(self.url().as_str())
     }
 
-    /// True if the name matches no known provider, so that a local Ollama is assumed.
+    /// True if the name matches no known provider. In this case a local Ollama server is assumed.
     pub(super) fn is_guessed(&self) -> bool {
         matches!(&self.endpoint, Endpoint::Known { guessed: true, .. })
     }
@@ -157,7 +157,7 @@ impl ModelTarget {
         self.url().scheme() == "https"
     }
 
-    /// Returns the target with the same provider at another URL.
+    /// Returns a target with the same provider but another URL.
     #[cfg(test)]
     pub(super) fn moved_to(mut self, base: &str) -> Self {
         let model = self.model().to_owned();
@@ -167,7 +167,7 @@ impl ModelTarget {
         self
     }
 
-    /// URL and key for a call, with the present key.
+    /// URL and key for a call. The key is looked up again for each call.
     pub(super) fn access(&self) -> Result<RequestAccess, ModelError> {
         let key = match &self.endpoint {
             Endpoint::Known { provider, .. } => {
@@ -223,7 +223,8 @@ impl ModelTarget {
     }
 }
 
-/// Finds the provider of a model by its namespace (`groq::…`), or else by the prefix of its name.
+/// Finds the provider of a model by the namespace of its name (`groq::…`). Without a namespace, finds the provider by
+/// the prefix of the name.
 fn known(model: &str) -> Result<(Arc<str>, Endpoint), ModelError> {
     let (provider, bare, guessed) = match model.split_once("::") {
         Some((namespace, bare)) => {

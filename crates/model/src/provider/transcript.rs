@@ -1,5 +1,5 @@
-//! The conversation of a request in a form for all protocols: adjacent messages are merged, and each result names its
-//! tool.
+//! The conversation of a request in a form that all protocols can use: adjacent messages are merged, and each result
+//! contains the name of its tool.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,14 +11,15 @@ use serde_json::{Value, json};
 /// One entry of a conversation.
 #[derive(Debug, PartialEq)]
 pub(super) enum TranscriptEntry<'a> {
-    /// Consecutive user messages, merged because chat templates of local models refuse two in a row.
+    /// Consecutive user messages. They are merged because the chat templates of local models refuse two user messages
+    /// in a row.
     User(Vec<&'a str>),
-    /// An answer of the model. Never empty, because providers refuse that.
+    /// An answer of the model. It is never empty, because providers refuse empty answers.
     Assistant {
         text: &'a str,
         calls: &'a [ToolCall],
     },
-    /// Results of one answer's calls, together because some providers require that.
+    /// Results of the calls of one answer. They are kept together because some providers require that.
     Results(Vec<TranscriptResult<'a>>),
 }
 
@@ -71,7 +72,7 @@ pub(super) fn entries(messages: &[Arc<Message>]) -> Vec<TranscriptEntry<'_>> {
     entries
 }
 
-/// Arguments of a call as an object. Some providers accept only objects, so malformed arguments are wrapped in one.
+/// Arguments of a call as an object. Some providers accept only objects, so malformed arguments are put into an object.
 pub(super) fn arguments_object(arguments: &Arguments) -> Value {
     match arguments {
         Arguments::Json(object) if object.is_object() => Value::clone(object),

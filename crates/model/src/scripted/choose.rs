@@ -18,14 +18,14 @@ pub(super) struct CompiledScript {
     next: AtomicUsize,
 }
 
-/// Replies to user messages that contain a text.
+/// Replies to user messages that contain a certain text.
 #[derive(Debug)]
 pub(super) struct CompiledTurn {
     when: Option<String>,
     replies: Vec<Arc<ScriptedReply>>,
 }
 
-/// A reply and the number of its failures so far.
+/// A reply, and the number of its failures so far.
 #[derive(Debug)]
 pub(super) struct ScriptedReply {
     pub(super) definition: Reply,
@@ -35,7 +35,8 @@ pub(super) struct ScriptedReply {
 #[derive(Debug)]
 pub(super) struct ChosenReply {
     pub(super) reply: Arc<ScriptedReply>,
-    /// Number of assistant messages in the request: it makes the ids of the reply's calls unique in the conversation.
+    /// Number of assistant messages in the request. With this number, the ids of the reply's calls are unique in the
+    /// conversation.
     pub(super) assistants: usize,
 }
 
@@ -53,7 +54,7 @@ impl CompiledTurn {
 }
 
 impl ScriptedReply {
-    /// Returns the error of this request if it fails, and counts the failure.
+    /// If this request fails, returns the error and counts the failure.
     pub(super) fn error_at_start(&self) -> Option<ModelError> {
         let (error, times) = self.definition.error.as_ref()?;
         let fails = match times {
@@ -134,11 +135,11 @@ impl CompiledScript {
 
 /// Position of a request in a conversation.
 struct RequestPosition<'a> {
-    /// The script's turn for the last user message.
+    /// The turn of the script that answers the last user message.
     turn: Option<&'a CompiledTurn>,
     /// Number of assistant messages since the last user message.
     step: usize,
-    /// Number of assistant messages from the main list.
+    /// Number of assistant messages that came from the main list.
     on_line: usize,
     /// Number of all assistant messages.
     assistants: usize,

@@ -12,11 +12,11 @@ use super::file::{ErrorAt, ScriptCall, ScriptError, ScriptFile, ScriptReply, Sta
 use super::reply::{Pause, Reply, ReplyStep, cut};
 use crate::{ModelError, ModelErrorKind};
 
-/// Maximum nodes of a script (a node is a word or a list). The recording of a whole day fits, a malicious script does
-/// not.
+/// Maximum number of nodes of a script. A node is a word or a list. The recording of a whole day is within the limit,
+/// and a malicious script is not.
 const SCRIPT_NODES_MAX: usize = 20_000_000;
 
-/// Error in a script, and its position.
+/// Error in a script, and its position in the script.
 #[derive(Debug)]
 pub(super) struct ScriptProblem {
     at: Option<Location>,
@@ -180,7 +180,7 @@ fn compile(written: ScriptReply) -> Result<Reply, String> {
     Ok(reply)
 }
 
-/// Pieces of a reply, each with the pause before it.
+/// Pieces of a reply. Each piece has the pause before it.
 struct ReplyPieces {
     delay: Option<Duration>,
     by_word: bool,

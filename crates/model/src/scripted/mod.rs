@@ -1,14 +1,15 @@
 //! A model that plays a script, for tests of agents.
 //!
-//! By default the reply depends only on the request, so a script plays the same in any process and after any stop:
+//! By default a reply depends only on the request. So a script plays the same replies in any process and after any
+//! stop:
 //!
-//! - A turn of the script whose `when` occurs in the last user message answers that message: its first reply is for
-//!   the turn's first step, its second reply for the second, and so on.
-//! - The main list answers all other messages, in the order of the conversation: the number of the reply is the number
+//! - If the last user message contains the `when` text of a turn in the script, this turn answers the message. The
+//!   first reply of the turn is for the first step, the second reply is for the second step, and so on.
+//! - The main list answers all other messages, in the order of the conversation. The index of the reply is the number
 //!   of earlier assistant messages from the main list.
 //!
-//! So after a stop with rollback the script plays the same reply again, and after a stop that kept the turn it plays
-//! the next one. The format of script files is described in `docs/scripted-model.md`.
+//! So after a stop with rollback, the script plays the same reply again. After a stop that kept the turn, it plays the
+//! next reply. `docs/scripted-model.md` describes the format of script files.
 
 mod choose;
 mod compile;
@@ -57,7 +58,7 @@ impl ScriptedModel {
         )
     }
 
-    /// A model that plays one of these replies per call, regardless of the request.
+    /// A model that plays the next of these replies for each call. The content of the request does not matter.
     pub fn in_order_of_calls(replies: Vec<Reply>) -> Self {
         Self::of(
             "script".into(),
@@ -65,10 +66,10 @@ impl ScriptedModel {
         )
     }
 
-    /// Parses a script. `name` is for messages and receipts.
+    /// Parses a script. `name` appears in messages and receipts.
     ///
     /// # Errors
-    /// Returns an error of kind `Script`, with line and column.
+    /// Returns an error of kind `Script` that contains the line and the column.
     pub fn parse(name: &str, text: &str) -> Result<Self, ModelError> {
         let script = compile::parse(text).map_err(|wrong| {
             ModelError::new(ModelErrorKind::Script, format!("{name}:{wrong}"))
@@ -80,8 +81,8 @@ impl ScriptedModel {
     /// Parses a script file.
     ///
     /// # Errors
-    /// Returns an error of kind `Script` if the file is unreadable or invalid; an error for an invalid file has line
-    /// and column.
+    /// Returns an error of kind `Script` if the file is unreadable or invalid. If the file is invalid, the error
+    /// contains the line and the column.
     pub fn from_file(path: &Path) -> Result<Self, ModelError> {
         let name = path
             .file_name()
@@ -111,7 +112,7 @@ impl ScriptedModel {
         self
     }
 
-    /// Returns the model with storage for every request, for tests.
+    /// Returns the model in a form that stores every request, for tests.
     #[must_use]
     pub fn keeping_requests(mut self) -> Self {
         self.requests = Some(Mutex::default());

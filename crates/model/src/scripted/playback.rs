@@ -11,7 +11,7 @@ use super::choose::ChosenReply;
 use super::reply::{Pause, ReplyStep};
 use crate::{FinishReason, ModelError, ModelEvent};
 
-/// Stream of one reply. Allocates only its timer, and only if the script waits.
+/// Stream of one reply. It allocates only a timer, and only if the script contains a wait.
 pub(super) struct Playback {
     chosen: ChosenReply,
     at: usize,
@@ -31,7 +31,7 @@ impl Playback {
         }
     }
 
-    /// Returns an id that is unique in the conversation, and equal each time the script is played.
+    /// Returns an id that is unique in the conversation. The id is the same each time the script is played.
     fn next_call_id(&mut self) -> CallId {
         self.calls += 1;
         format!("call_{}_{}", self.chosen.assistants + 1, self.calls).into()

@@ -11,7 +11,7 @@ use crate::{FinishReason, ModelError, ModelErrorKind};
 /// Length of a pause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Pause {
-    /// This long.
+    /// For this time.
     For(Duration),
     /// Until the call is dropped.
     Forever,
@@ -26,11 +26,12 @@ impl Pause {
     }
 }
 
-/// A reply with its events, pauses and errors. The builder methods add them in the order of the stream.
+/// A reply with its events, pauses and errors. The builder methods add them in the order in which they appear in the
+/// stream.
 #[derive(Debug, Clone, Default)]
 pub struct Reply {
     pub(super) connect_stall: Option<Pause>,
-    /// Error instead of the reply, and the number of requests that fail; `None` if all requests fail.
+    /// Error that replaces the reply, and the number of requests that fail; `None` if all requests fail.
     pub(super) error: Option<(ModelError, Option<u32>)>,
     pub(super) steps: Vec<ReplyStep>,
     pub(super) finish: Option<FinishReason>,
@@ -51,7 +52,7 @@ pub(super) enum ReplyStep {
     },
     Usage(Usage),
     Pause(Pause),
-    /// Fails the stream without an end marker.
+    /// Fails the stream. There is no end marker.
     Fail(ModelError),
 }
 
@@ -61,7 +62,7 @@ impl Reply {
         Self::default().and_text(text)
     }
 
-    /// A reply whose request the provider always refuses.
+    /// A reply for the case that the provider always refuses the request.
     pub fn error(error: ModelError) -> Self {
         Self {
             error: Some((error, None)),
@@ -123,7 +124,7 @@ impl Reply {
         self.step(ReplyStep::Pause(pause))
     }
 
-    /// Adds the usage as reported by the provider. Without it no usage arrives, as with many servers.
+    /// Adds the usage that the provider reports. Without it, no usage arrives. Many servers also report no usage.
     #[must_use]
     pub fn usage(self, input_tokens: u64, output_tokens: u64) -> Self {
         self.step(ReplyStep::Usage(Usage {

@@ -1,4 +1,4 @@
-//! A stop closes the connection: the server and the probe report that.
+//! A stop closes the connection. The tests check this at the server and with the probe.
 
 use std::time::Duration;
 
@@ -61,7 +61,8 @@ async fn stop_before_the_headers_closes_the_connection() {
 
 #[tokio::test]
 async fn stop_during_connect_leaves_no_socket() {
-    // A listener that accepts nothing and has a full queue does not answer a SYN, so that connecting hangs.
+    // A listener that accepts no connection and has a full queue does not answer a SYN. So the attempt to connect
+    // hangs.
     let (listener, address, _held) = full_listener().await;
     let model = model_at(&format!("http://{address}"));
     let request = ask("hi");
@@ -186,7 +187,7 @@ async fn call_watches_a_reused_connection() {
         earlier.push(probe);
     };
     assert_eq!(probe.look(), ConnectionState::StillOpen);
-    // The connections of the earlier calls were returned to the pool: they are open, and belong to no call.
+    // The connections of the earlier calls were returned to the pool. They are open, but belong to no call.
     for probe in earlier {
         assert_eq!(probe.look(), ConnectionState::ReturnedToPool);
     }
@@ -255,7 +256,7 @@ async fn sockets_to(address: std::net::SocketAddr, state: &str, count: usize) {
     }
 }
 
-/// Number of sockets in this state to this address, according to the kernel.
+/// Number of sockets in this state that are connected to this address, according to the kernel.
 fn count_sockets_to(address: std::net::SocketAddr, state: &str) -> usize {
     let remote = format!("0100007F:{:04X}", address.port());
     std::fs::read_to_string("/proc/net/tcp")

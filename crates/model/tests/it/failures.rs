@@ -1,4 +1,4 @@
-//! Failures of a provider: the kind, a one-line message, a hint, no secret.
+//! Failures of a provider: the kind, a one-line message, a hint, and no secret.
 
 use std::time::Duration;
 
@@ -194,7 +194,7 @@ async fn cut_stream_is_a_disconnect() {
     for answer in [
         ServerAnswer::text("one two").cut(),
         ServerAnswer::text("one two").end_without_marker(),
-        // These streams are cut within an event, and within a character.
+        // These streams are cut off in the middle of an event, or in the middle of a character.
         ServerAnswer::text("one")
             .raw("data: {\"choices\":[{\"index\":0,\"del")
             .cut(),

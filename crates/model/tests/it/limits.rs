@@ -93,7 +93,7 @@ async fn exceeded_limit_closes_the_connection() {
     );
     let error = stream.events.next().await.unwrap().unwrap_err();
     assert_eq!(error.kind, ModelErrorKind::ProviderTimeout);
-    // The stream still exists: the limit itself closed the connection.
+    // The test still holds the stream, so the limit itself has closed the connection.
     server
         .wait_until(PATIENCE, |seen| seen.open() == 0)
         .await

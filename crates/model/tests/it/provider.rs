@@ -161,7 +161,7 @@ async fn call_cut_by_the_length_limit_is_malformed() {
     }
 }
 
-/// Total argument bytes that the progress events of an answer report.
+/// Total number of argument bytes that the progress events of an answer report.
 fn progress_of(events: &[ModelEvent]) -> usize {
     let bytes = events.iter().map(|event| match event {
         ModelEvent::ToolCallProgress { bytes } => *bytes,
@@ -257,7 +257,7 @@ async fn connection_is_reused_after_a_complete_answer() {
     }
     let seen = server.seen();
     assert_eq!(seen.requests.len(), 50);
-    // A call sometimes opens a second connection, because it may start before the last byte of the previous answer has
+    // Some calls open a second connection, because a call may start before the last byte of the previous answer has
     // been read.
     assert!(seen.connections.len() < 10, "{}", seen.connections.len());
 }

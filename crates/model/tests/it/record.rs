@@ -1,4 +1,4 @@
-//! A recording plays back the same answers.
+//! When a recording is played, it gives the same answers.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ fn played(model: &RecordingModel) -> ScriptedModel {
     ScriptedModel::from_file(model.path()).unwrap()
 }
 
-/// Text and calls of an answer, independent of its pieces.
+/// Text and calls of an answer. They do not depend on how the answer was divided into pieces.
 async fn answer(model: &dyn Model) -> (String, Vec<ModelEvent>, Option<ModelError>) {
     let (mut events, error) = all_of(model, ask("hi")).await;
     let text = text_of(&events);
@@ -58,7 +58,7 @@ async fn recording_plays_the_same_answers() {
         let heard = answer(&model).await;
         assert_eq!(heard, answer(&expected).await, "recording changes nothing");
     }
-    // Plays the recording three times: each load starts from the beginning.
+    // Plays the recording three times. Each time it is loaded, it starts from the beginning.
     for _ in 0..3 {
         let expected = ScriptedModel::from_file(model.path()).ok();
         assert_eq!(expected.is_some(), model.path().exists());
@@ -245,7 +245,7 @@ async fn failed_save_leaves_the_old_file() {
         std::io::ErrorKind::NotFound
     );
 
-    // A folder at the path makes the rename fail, and no temporary file remains.
+    // A folder already exists at the path, so the rename fails. No temporary file may remain.
     let taken = folder.path().join("run.yaml");
     std::fs::create_dir(&taken).unwrap();
     let model = recording(folder.path(), vec![Reply::text("x")]);

@@ -18,7 +18,7 @@ fn published_script_schema_is_current() {
         std::fs::write(&path, format!("{current:#}\n")).unwrap();
     }
     let published = std::fs::read_to_string(&path).unwrap_or_default();
-    // The order of keys depends on the features of a library.
+    // The order of the keys depends on the enabled features of a library.
     let published: serde_json::Value = serde_json::from_str(&published).unwrap_or_default();
     assert!(
         published == current,

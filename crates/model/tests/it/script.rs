@@ -1,4 +1,4 @@
-//! Script files: selection of replies, their content, and errors in a script.
+//! Script files: the selection of replies, the content of replies, and errors in a script.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -49,7 +49,7 @@ async fn main_list_follows_the_conversation() {
     let model = script("replies: [{text: one}, {text: two}, {text: three}]");
     let user = || Message::user("hi");
     for _ in 0..3 {
-        // Equal requests always get equal replies, so a rolled-back turn repeats its reply.
+        // Equal requests always get equal replies. So after a rollback, the turn gets the same reply again.
         assert_eq!(answer(&model, [user()]).await, "one");
         assert_eq!(answer(&model, [user(), assistant("one")]).await, "two");
         assert_eq!(
@@ -84,7 +84,7 @@ async fn turns_answer_matching_messages() {
     assert_eq!(answer(&model, [user("please list it")]).await, "listing");
     let listing = [user("please list it"), assistant("listing")];
     assert_eq!(answer(&model, listing.clone()).await, "listed");
-    // The main list continues as if that turn had not happened.
+    // The main list continues as if the other turn had not happened.
     let after = |text| {
         listing
             .clone()

@@ -12,7 +12,7 @@ use serde_json::json;
 
 use crate::openai_server::{OpenAiServer, ServerAnswer};
 
-/// Time limit that is long enough for a loaded machine; only a failing test waits this long.
+/// Time limit that is long enough for a busy machine. Only a failing test waits until this limit.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) fn model_at(url: &str) -> ProviderModel {
@@ -39,7 +39,7 @@ pub(crate) fn shell_tool() -> ToolDeclaration {
     }
 }
 
-/// All events of a call, and its error, if it fails.
+/// All events of a call. If the call fails, also its error.
 pub(crate) async fn all_of(
     model: &dyn Model,
     request: ModelRequest,
@@ -64,7 +64,7 @@ pub(crate) async fn all_of(
     (seen, None)
 }
 
-/// Error of a call to a server with this answer.
+/// Error of a call to a server that gives this answer.
 pub(crate) async fn failure_of(answer: ServerAnswer) -> ModelError {
     let server = OpenAiServer::start([answer]);
     let (_, error) = tokio::time::timeout(PATIENCE, all_of(&model_at(&server.url()), ask("hi")))

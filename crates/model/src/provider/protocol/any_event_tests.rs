@@ -1,5 +1,5 @@
-//! Property test: for any events, even impossible ones, an answer has either unique calls and one end, or an error. No
-//! event causes a panic.
+//! Property test with arbitrary events, even impossible events. The answer is either an error, or it has unique calls
+//! and one end. No event causes a panic.
 
 use std::collections::HashSet;
 
@@ -18,7 +18,7 @@ const PROTOCOLS: [Protocol; 4] = [
     Protocol::GenerateContent,
 ];
 
-/// All keys and words that a protocol reads, so that most events are meaningful.
+/// All keys and words that a protocol reads. The test uses them so that most events are meaningful.
 const KEYS: &[&str] = &[
     "args",
     "arguments",

@@ -19,7 +19,7 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
     for entry in entries(&request.messages) {
         match entry {
             TranscriptEntry::User(texts) => {
-                // The texts are joined, because not every server accepts a list of parts.
+                // The texts are joined into one, because some servers do not accept a list of parts.
                 messages.push(json!({"role": "user", "content": texts.join("\n\n")}));
             }
             TranscriptEntry::Assistant { text, calls } => {
@@ -91,7 +91,7 @@ pub(super) fn take(
     }
     if let Some(reason) = choice.get("finish_reason").and_then(Value::as_str) {
         let finish = match reason {
-            // Gateways send this if their provider failed within the answer.
+            // Gateways send this reason if their provider failed in the middle of the answer.
             "error" => return Err(EventDecodeError::Provider(choice.clone())),
             "length" => FinishReason::Length,
             "content_filter" => FinishReason::ContentFilter,
@@ -102,7 +102,7 @@ pub(super) fn take(
     Ok(AnswerProgress::More)
 }
 
-/// Takes text or a list of parts. Some servers send the model's thinking among the parts.
+/// Takes content that is a text or a list of parts. Some servers send the thinking of the model as parts of the list.
 fn take_content(content: Option<&Value>, answer: &mut AnswerParts) -> Result<(), EventDecodeError> {
     match content {
         Some(Value::String(text)) => answer.text(text),
@@ -116,8 +116,8 @@ fn take_content(content: Option<&Value>, answer: &mut AnswerParts) -> Result<(),
     }
 }
 
-/// Takes a piece of a call. Servers identify calls differently: most give each call an index, some only an id, and
-/// some give every call the index 0.
+/// Takes a piece of a call. Servers identify the calls in different ways: most give each call an index, some send only
+/// an id, and some give every call the index 0.
 fn take_call(piece: &Value, answer: &mut AnswerParts) -> Result<(), EventDecodeError> {
     let id = text_at(piece, "/id");
     let name = text_at(piece, "/function/name");
@@ -160,7 +160,7 @@ mod tests {
     use super::*;
     use crate::ModelEvent;
 
-    /// The text and the reasoning of an answer with these pieces.
+    /// The text and the reasoning of an answer that consists of these pieces.
     fn words(deltas: &[Value]) -> (String, String) {
         let mut answer = AnswerParts::new(CallIds::avoiding(&[]));
         for delta in deltas {
@@ -198,7 +198,7 @@ mod tests {
         assert!(matches!(taken, Err(EventDecodeError::Provider(_))));
     }
 
-    /// Ids and arguments of the calls in an answer with these pieces.
+    /// Ids and arguments of the calls in an answer that consists of these pieces.
     fn calls(pieces: &[Value]) -> Vec<(String, String)> {
         let mut answer = AnswerParts::new(CallIds::avoiding(&[]));
         for piece in pieces {
@@ -251,7 +251,7 @@ mod tests {
                 json!({"index": 0, "function": rest}),
                 json!({"index": 0, "id": "b", "function": whole}),
             ],
-            // Id and name are repeated in each piece, and the arguments of the last call are not text.
+            // Id and name are repeated in each piece. The arguments of the last call are not text.
             [
                 json!({"index": 0, "id": "a", "function": first}),
                 json!({"index": 0, "id": "a", "function": {"name": "t", "arguments": "1}"}}),

@@ -1,4 +1,4 @@
-//! Parts of the decoding of events that all protocols share.
+//! Functions for the decoding of events that all protocols share.
 
 use allstop_core::Usage;
 use serde_json::Value;
@@ -19,7 +19,7 @@ pub(in crate::provider) enum EventDecodeError {
     TooManyCalls,
     /// The answer has neither text nor calls nor a finish reason.
     EmptyAnswer,
-    /// The finish reason is a tool call, but the provider sent no call.
+    /// The finish reason means that the answer contains tool calls, but the provider sent no call.
     NoCall,
 }
 
@@ -38,7 +38,7 @@ pub(super) fn text_at<'a>(value: &'a Value, pointer: &str) -> &'a str {
         .unwrap_or_default()
 }
 
-/// Input and output tokens, if the provider counted both.
+/// Input and output tokens; `None` unless the provider has counted both.
 pub(super) fn usage_of(input_tokens: Option<u64>, output_tokens: Option<u64>) -> Option<Usage> {
     Some(Usage {
         input_tokens: input_tokens?,

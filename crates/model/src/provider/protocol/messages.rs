@@ -1,4 +1,4 @@
-//! Anthropic's messages (<https://docs.anthropic.com/en/docs/build-with-claude/streaming>).
+//! Anthropic's messages API (<https://docs.anthropic.com/en/docs/build-with-claude/streaming>).
 
 use allstop_core::Usage;
 use serde_json::{Value, json};
@@ -70,7 +70,8 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
     body
 }
 
-/// Maximum answer to request, in tokens. The protocol requires a number, and refuses one above the model's limit.
+/// Maximum number of tokens of the answer. The request must contain a number, and the provider refuses a number above
+/// the model's limit.
 fn output_limit(model: &str) -> u64 {
     match model {
         _ if model.contains("claude-3-5") => 8_192,
@@ -121,7 +122,8 @@ pub(super) fn take(
     Ok(AnswerProgress::More)
 }
 
-/// Merges a usage object with the earlier counts. Cached input counts as input, but is reported separately.
+/// Combines a usage object with the earlier counts. Cached input counts as input, but the provider reports it
+/// separately.
 fn usage(counted: Option<&Value>, before: Option<Usage>) -> Option<Usage> {
     let counted = counted?;
     let tokens = |name| counted.get(name).and_then(Value::as_u64);

@@ -1,4 +1,4 @@
-//! The wire protocols of providers: a request as JSON, and the events of its answer.
+//! The protocols of providers. A protocol defines the request as JSON, and the events of the answer.
 
 #[cfg(test)]
 mod any_event_tests;
@@ -20,18 +20,18 @@ pub(super) use decoding::{AnswerProgress, EventDecodeError};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Protocol {
-    /// `OpenAI`'s chat completions, the protocol of most providers and servers.
+    /// `OpenAI`'s chat completions API, which most providers and servers use.
     ChatCompletions,
-    /// `OpenAI`'s responses.
+    /// `OpenAI`'s responses API.
     Responses,
-    /// Anthropic's messages.
+    /// Anthropic's messages API.
     Messages,
     /// Google's `generateContent`.
     GenerateContent,
 }
 
 impl Protocol {
-    /// URL of requests; `base` is the provider's base URL, with a slash at its end.
+    /// URL of requests. `base` is the base URL of the provider and ends with a slash.
     pub(super) fn url(self, base: &str, model: &str) -> Result<Url, url::ParseError> {
         let path = match self {
             Self::ChatCompletions => "chat/completions".to_owned(),
@@ -42,7 +42,7 @@ impl Protocol {
         Url::parse(base)?.join(&path)
     }
 
-    /// Adds the key to a request as a sensitive header, so that it is never printed.
+    /// Adds the key to a request. The header is marked as sensitive, so that it is never printed.
     pub(super) fn authorize(self, request: RequestBuilder, key: Option<&str>) -> RequestBuilder {
         let request = match self {
             Self::Messages => request.header("anthropic-version", messages::VERSION),
@@ -59,7 +59,7 @@ impl Protocol {
                 value.set_sensitive(true);
                 request.header(name, value)
             }
-            // The invalid header makes the request invalid, so sending it fails.
+            // An invalid header makes the request invalid, so the request fails when it is sent.
             Err(_) => request.header(name, value),
         }
     }

@@ -1,4 +1,4 @@
-//! `OpenAI`'s responses (<https://platform.openai.com/docs/api-reference/responses-streaming>).
+//! `OpenAI`'s responses API (<https://platform.openai.com/docs/api-reference/responses-streaming>).
 
 use serde_json::{Value, json};
 
@@ -47,7 +47,7 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
                 "name": tool.name,
                 "description": tool.description,
                 "parameters": tool.input_schema,
-                // A strict schema must require every field, and schemas of tools do not.
+                // A strict schema must require every field. The schemas of tools do not.
                 "strict": false,
             })
         });
