@@ -5,7 +5,8 @@ use std::time::{Duration, Instant};
 
 use rustix::time::{ClockId, clock_gettime};
 
-/// Wall-clock time of the work, and its return value: drop the value outside the sample.
+/// Wall-clock time of the work, and the return value of the work. The caller drops the value, so the time of the drop
+/// is not in the sample.
 pub fn timed<T>(work: impl FnOnce() -> T) -> (Duration, T) {
     let began = Instant::now();
     let done = black_box(work());
@@ -21,7 +22,7 @@ pub fn each_of<T>(times: u32, mut work: impl FnMut() -> T) -> Duration {
     began.elapsed() / times
 }
 
-/// Processor time that all threads of this process used during the work, and the work's return value.
+/// Processor time that all threads of this process used during the work, and the return value of the work.
 pub fn cpu_timed<T>(work: impl FnOnce() -> T) -> (Duration, T) {
     let began = cpu_now();
     let done = black_box(work());

@@ -1,11 +1,12 @@
-//! One measured figure: its contenders, samples and goals.
+//! One measured figure: the compared operations, their samples, and the goals.
 
 use std::fmt;
 use std::time::Duration;
 
 use crate::row::{FigureRow, Samples};
 
-/// Default number of rounds of a figure. With 30 rounds, one more second of load does not move the median.
+/// Default number of rounds of a figure. With 30 rounds, one more second of load on the machine does not change the
+/// median.
 const ROUNDS: usize = 30;
 
 type Sample<'a> = Box<dyn FnMut() -> Duration + 'a>;
@@ -41,7 +42,8 @@ impl<'a> Figure<'a> {
         }
     }
 
-    /// Takes this many samples of each contender, after one warm-up sample that does not count.
+    /// Takes this number of samples of each compared operation. Before that comes one warm-up sample, which does not
+    /// count.
     pub fn rounds(mut self, rounds: usize) -> Self {
         self.rounds = rounds.max(1);
         self
@@ -62,7 +64,7 @@ impl<'a> Figure<'a> {
         self
     }
 
-    /// Takes samples of this baseline in the same rounds.
+    /// Also takes samples of this baseline, in the same rounds.
     pub fn against(
         mut self,
         name: impl Into<String>,
@@ -76,7 +78,7 @@ impl<'a> Figure<'a> {
         self
     }
 
-    /// Goal: the product's median is at most this many times the median of the last added baseline.
+    /// Goal: the median of the product is at most this number times the median of the last added baseline.
     ///
     /// # Panics
     /// Panics if no baseline was added.
@@ -120,7 +122,7 @@ impl<'a> Figure<'a> {
     }
 }
 
-/// Takes one sample of each contender per round; every other round runs in reverse order.
+/// Takes one sample of each compared operation in each round. Every second round runs in reverse order.
 fn interleaved(contenders: &mut [Sample<'_>], rounds: usize) -> Vec<Samples> {
     let mut taken: Vec<Vec<Duration>> = contenders.iter().map(|_| Vec::new()).collect();
     for contender in contenders.iter_mut() {

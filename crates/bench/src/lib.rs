@@ -1,8 +1,9 @@
 //! Benchmarks with goals.
 //!
-//! A [`Figure`] is one measured operation: the product, and a baseline for each comparison. One round takes a sample of
-//! each. The order alternates from round to round, so that a disturbance of the machine affects all contenders alike. A
-//! figure prints one row per goal: the medians, the minima, the goal and the verdict.
+//! A [`Figure`] is one measured operation of the product, with a baseline for each comparison. In one round, the
+//! product and each baseline get one sample. The order alternates from round to round, so that a disturbance of the
+//! machine affects the product and the baselines in the same way. A figure prints one row for each goal: the medians,
+//! the minima, the goal and the verdict.
 //!
 //! ```no_run
 //! use std::process::ExitCode;
@@ -32,10 +33,10 @@
 //! }
 //! ```
 //!
-//! A crate's `Cargo.toml` takes `allstop-bench.workspace = true` as a development dependency, and each benchmark is a
-//! `[[bench]]` with `harness = false`. `cargo bench -p CRATE --bench NAME -- WORD` runs the figures whose name
-//! contains the word; `cargo xtask bench` runs all figures of all crates and ends with the missed goals. If a figure
-//! is expensive to prepare, ask [`BenchSuite::wants`] first.
+//! To write benchmarks, add `allstop-bench.workspace = true` to the development dependencies in the `Cargo.toml` of the
+//! crate. Each benchmark is a `[[bench]]` with `harness = false`. `cargo bench -p CRATE --bench NAME -- WORD` runs the
+//! figures whose name contains the word. `cargo xtask bench` runs all figures of all crates, and lists the missed goals
+//! at the end. If the preparation of a figure is expensive, call [`BenchSuite::wants`] first.
 
 mod clock;
 mod figure;

@@ -1,9 +1,9 @@
-//! One row of the results: the measured value, the goal, the verdict.
+//! One row of the results: the measured value, the goal, and the verdict.
 
 use std::fmt;
 use std::time::Duration;
 
-/// The samples of one contender, sorted.
+/// The sorted samples of one compared operation.
 #[derive(Debug)]
 pub(crate) struct Samples(Vec<Duration>);
 
@@ -13,7 +13,7 @@ impl Samples {
         Self(taken)
     }
 
-    /// The smallest sample that is at least as large as `at` percent of all samples.
+    /// The smallest sample for which at least `at` percent of all samples are not larger.
     fn percentile(&self, at: usize) -> Duration {
         let rank = (self.0.len() * at).div_ceil(100).max(1);
         self.0.get(rank - 1).copied().unwrap_or_default()
@@ -55,7 +55,7 @@ impl FigureRow {
         }
     }
 
-    /// Row of a comparison with a baseline.
+    /// Row of a comparison between the product and a baseline.
     pub(crate) fn ratio(
         name: &str,
         product: &Samples,
@@ -148,7 +148,7 @@ fn shown(middle: Duration, min: Duration) -> String {
     format!("{} ({})", time(middle), time(min))
 }
 
-/// A duration with three significant digits.
+/// A duration, printed with three significant digits.
 fn time(time: Duration) -> String {
     let nanoseconds = time.as_nanos() as f64;
     let (value, unit) = match nanoseconds {
@@ -165,7 +165,7 @@ fn times(ratio: f64) -> String {
     format!("{ratio:.digits$}x")
 }
 
-/// Three significant digits, without the fraction of an integer.
+/// A number, printed with three significant digits. An integer is printed without a fraction.
 fn number(value: f64) -> String {
     let digits = match value {
         value if value.fract() == 0.0 || value >= 100.0 => 0,

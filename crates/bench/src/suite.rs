@@ -15,9 +15,9 @@ pub struct BenchSuite {
 }
 
 impl BenchSuite {
-    /// Selects the figures whose name contains one of the program's arguments; without arguments, all figures.
+    /// Selects the figures whose name contains one of the program's arguments. Without arguments, selects all figures.
     pub fn from_args() -> Self {
-        // Cargo adds `--bench`.
+        // Ignore `--bench`, which Cargo adds.
         let words = std::env::args()
             .skip(1)
             .filter(|word| !word.starts_with('-'));
@@ -32,12 +32,12 @@ impl BenchSuite {
         }
     }
 
-    /// True if the figure of this name is selected.
+    /// True if the figure with this name is selected.
     pub fn wants(&self, name: &str) -> bool {
         self.words.is_empty() || self.words.iter().any(|word| name.contains(word))
     }
 
-    /// Measures a figure and prints its rows, if it is selected.
+    /// If a figure is selected, measures it and prints its rows.
     pub fn run(&mut self, figure: Figure<'_>) {
         if self.wants(&figure.name) {
             for row in figure.measure() {
@@ -53,7 +53,7 @@ impl BenchSuite {
         }
     }
 
-    /// Exit code of the program: a failure if a goal was missed.
+    /// Exit code of the program. It reports a failure if a goal was missed.
     pub fn finish(self) -> ExitCode {
         ExitCode::from(u8::from(self.missed > 0))
     }
