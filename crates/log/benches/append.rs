@@ -1,5 +1,5 @@
-//! Durable appends of 256-byte records: one writer, and 64 writers whose appends share a sync. The baseline is SQLite
-//! itself with the same number of records per commit. Times are per record.
+//! Durable appends of 256-byte records: by one writer, and by 64 writers whose appends share a sync. The baseline is
+//! SQLite itself with the same number of records in each commit. Times are per record.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -15,12 +15,12 @@ use tokio::task::JoinSet;
 const RECORD: [u8; 256] = [b'x'; 256];
 const WRITERS: u64 = 64;
 const RECORDS_PER_COMMIT: u64 = 64;
-/// At least 0.6 of the throughput of SQLite itself.
+/// Goal: at least 0.6 times the throughput of SQLite itself.
 const GROUPED_RATIO_MAX: f64 = 1.0 / 0.6;
-/// Beyond the sync, the goal allows one round trip to the writer's thread.
+/// Goal: in addition to the time of the sync, only the time of one message to the writer's thread and back.
 const LONE_RATIO_MAX: f64 = 1.5;
 
-/// Writer of one session: it appends after the acknowledgement of its last append, as a turn does.
+/// Writer of one session. As in a turn, it sends the next append only after the previous append was acknowledged.
 struct Writer {
     stream: StreamName,
     version: Version,
@@ -46,7 +46,7 @@ impl Writer {
     }
 }
 
-/// Time that `writers` tasks take for `records` appends in total.
+/// Time that `writers` tasks need for `records` appends in total.
 async fn grouped(log: &SqliteLog, writers: Vec<Writer>, records: u64) -> (Duration, Vec<Writer>) {
     let share = records.div_ceil(writers.len() as u64);
     let mut tasks = JoinSet::new();
@@ -61,7 +61,7 @@ async fn grouped(log: &SqliteLog, writers: Vec<Writer>, records: u64) -> (Durati
         });
     }
     let writers = tasks.join_all().await;
-    // The rounded-up share writes more records than requested.
+    // The share of each writer was rounded up, so more records are written than requested.
     let written = share * writers.len() as u64;
     (
         began.elapsed().mul_f64(records as f64 / written as f64),
@@ -89,7 +89,7 @@ fn commit_raw(raw: &Connection, records: u64) -> rusqlite::Result<()> {
     raw.execute_batch("COMMIT")
 }
 
-/// Appends per sample. More than a second of appends would not make the result more stable.
+/// Number of appends in a sample. Appends for more than a second would not make the result more stable.
 const RECORDS: u64 = 2_048;
 
 fn durable(suite: &mut BenchSuite) {

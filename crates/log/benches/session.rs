@@ -1,5 +1,6 @@
-//! The log's share of a session's time: the records of a turn in the memory log (checked, encoded, appended and
-//! folded), and long sessions on SQLite, resumed and listed.
+//! The part of a session's time that the log needs. The first figures measure the records of a turn in the memory log:
+//! they are checked, encoded, appended and folded. The other figures measure long sessions on SQLite: they are resumed
+//! and listed.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -14,7 +15,8 @@ use serde_json::json;
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 
-/// Long sessions are written in large appends, because the benchmark measures only reading.
+/// Number of turns in one append. Long sessions are written in large appends, because the benchmark measures only the
+/// reading.
 const TURNS_PER_APPEND: usize = 100;
 const AT: i64 = 1_795_291_200_000;
 
@@ -54,7 +56,7 @@ fn short_turn(turn: TurnNumber) -> Vec<SessionRecord> {
     records
 }
 
-/// A turn of two steps and two calls, with the appends of the agent loop: ten records.
+/// A turn of two steps and two calls. It has ten records, in the same appends that the agent loop makes.
 fn long_turn(turn: TurnNumber) -> Vec<Vec<SessionRecord>> {
     let ids = ["step_1", "call_1", "call_2", "step_2"].map(CallId::from);
     let [first, one, two, second] = &ids;
@@ -127,7 +129,7 @@ fn in_memory(suite: &mut BenchSuite) {
     );
 }
 
-/// A session of these turns on SQLite, in a separate folder.
+/// A session with these turns on SQLite, in a separate folder.
 fn stored_session(runtime: &Runtime, turns: &[Vec<SessionRecord>]) -> (TempDir, Arc<dyn Log>, u64) {
     let folder = TempDir::new_in(".").expect("the working directory can be written");
     let log = runtime.block_on(SqliteLog::open(folder.path().join("store.db")));
@@ -166,12 +168,12 @@ fn resume(suite: &mut BenchSuite, name: &str, turns: &[Vec<SessionRecord>], goal
     suite.run(Figure::new(name, resume).median_at_most(Duration::from_millis(goal_ms)));
 }
 
-/// A crashed turn of this many records: a start, calls, and no end.
+/// A crashed turn with this number of records: a start and calls, but no end.
 fn endless_turn(records: u32) -> Vec<Vec<SessionRecord>> {
     let turn = TurnNumber(1);
     let mut all = vec![long_turn(turn).swap_remove(0).swap_remove(0)];
     for step in 1..records / 2 {
-        // Ids in random order, as providers give them.
+        // The ids are in random order, as the ids of providers are.
         let id = CallId::from(format!("call_{:08x}", step.wrapping_mul(0x9e37_79b1)));
         let reserved_tokens = 1_000;
         all.push(started(
@@ -184,7 +186,7 @@ fn endless_turn(records: u32) -> Vec<Vec<SessionRecord>> {
     vec![all]
 }
 
-/// A session whose conversation was compacted in the middle, and again before its last hundred turns.
+/// A session whose conversation was compacted in the middle of its turns, and again before the last hundred turns.
 fn compacted_turns(turns: u32) -> Vec<Vec<SessionRecord>> {
     let mut all = short_turns(turns);
     for (at_turn, turns_dropped) in [(turns - 100, turns / 2 - 100), (turns / 2, turns / 2)] {
@@ -202,7 +204,8 @@ fn compacted_turns(turns: u32) -> Vec<Vec<SessionRecord>> {
 
 type Turns = fn(u32) -> Vec<Vec<SessionRecord>>;
 
-/// Goals: 160,000 records take at most five times as long as 40,000, which take at most five times as long as 10,000.
+/// Goals: 160,000 records take at most five times as long as 40,000 records, and 40,000 records take at most five times
+/// as long as 10,000 records.
 fn grows_linearly(suite: &mut BenchSuite, what: &str, turns: Turns, listed: bool) {
     let runtime = Runtime::new().expect("the system gives threads");
     let sample = |len| {

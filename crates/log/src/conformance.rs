@@ -1,7 +1,7 @@
 //! Conformance checks for every implementation of [`Log`].
 //!
-//! [`log_conformance!`](crate::log_conformance) makes a test of each check for one kind of log. Its expression opens a
-//! fresh log, and may return a value to keep alive with it (a temporary folder):
+//! [`log_conformance!`](crate::log_conformance) creates a test of each check for one kind of log. The expression in the
+//! call opens a new log. It may also return a value that must exist as long as the log, for example a temporary folder:
 //!
 //! ```
 //! # mod tests {
@@ -21,7 +21,7 @@ use crate::{
     AppendError, AppendId, LockAttempt, Log, RecordBytes, StreamLock, StreamName, Version,
 };
 
-/// Makes a module with one test for each check.
+/// Creates a module with one test for each check.
 #[macro_export]
 macro_rules! log_conformance {
     ($name:ident, $open:expr) => {
@@ -100,7 +100,7 @@ async fn lock(log: &dyn Log, name: &str) -> StreamLock {
     }
 }
 
-/// Records are numbered 1, 2, 3 … and keep their bytes, even if they are empty, long or binary.
+/// Records get the numbers 1, 2, 3 … and keep their bytes, even if they are empty, long or binary.
 pub async fn numbers_are_dense_and_records_come_back(log: &dyn Log) {
     let bulk: Vec<u8> = (0..3_000_000_u32).map(|i| i.to_le_bytes()[0]).collect();
     let written = [
@@ -123,8 +123,8 @@ pub async fn numbers_are_dense_and_records_come_back(log: &dyn Log) {
     );
 }
 
-/// If writers race for a version, one wins and the others get a conflict with the present version. A writer that
-/// continues from that version loses no record.
+/// If several writers expect the same version, one writer succeeds, and the others get a conflict with the present
+/// version. A writer that continues from that version loses no record.
 pub async fn of_writers_that_expect_the_same_version_one_wins(log: &dyn Log) {
     const WRITERS: u64 = 16;
     let (name, wins) = (stream("s"), async |writer: u64| {
@@ -163,7 +163,7 @@ pub async fn of_writers_that_expect_the_same_version_one_wins(log: &dyn Log) {
     assert_eq!((found.len() as u64, texts.len() as u64), (WRITERS, WRITERS));
 }
 
-/// An append that expects a later version conflicts, and creates no stream.
+/// An append that expects a later version than the present one gets a conflict, and creates no stream.
 pub async fn a_version_that_is_not_there_yet_conflicts(log: &dyn Log) {
     let ahead = |expected, id| {
         log.append(
@@ -193,7 +193,8 @@ pub async fn a_version_that_is_not_there_yet_conflicts(log: &dyn Log) {
     ));
 }
 
-/// A repeated append with the same id returns the first result and writes nothing, even after many other appends.
+/// An append that is repeated with the same id returns the first result and writes nothing, even after many other
+/// appends.
 pub async fn a_repeated_append_writes_nothing(log: &dyn Log) {
     assert_eq!(append(log, "s", 0, 1, ["a", "b"]).await, 2);
     assert_eq!(append(log, "s", 0, 1, ["a", "b"]).await, 2);
@@ -203,7 +204,7 @@ pub async fn a_repeated_append_writes_nothing(log: &dyn Log) {
     assert_eq!(append(log, "s", 2, 2, ["c"]).await, 3);
     assert_eq!(append(log, "s", 3, 3, ["d", "e", "f"]).await, 6);
     assert_eq!(read(log, "s", 1, 100).await.len(), 6);
-    // Two waiting appends with the same id count as one.
+    // If two appends with the same id wait at the same time, they count as one append.
     let twice = [(); 2].map(|()| log.append(&stream("s"), Version(6), AppendId(4), records(["g"])));
     for answer in join_all(twice).await {
         assert_eq!(answer.expect("both are the same append"), Version(7));
@@ -211,7 +212,7 @@ pub async fn a_repeated_append_writes_nothing(log: &dyn Log) {
     assert_eq!(read(log, "s", 1, 100).await.len(), 7);
 }
 
-/// An append without records keeps the version.
+/// An append without records does not change the version.
 pub async fn an_empty_append_changes_nothing(log: &dyn Log) {
     assert_eq!(append(log, "s", 0, 1, []).await, 0);
     append(log, "s", 0, 2, ["a"]).await;
@@ -226,7 +227,8 @@ pub async fn an_empty_append_changes_nothing(log: &dyn Log) {
     assert_eq!(read(log, "s", 1, 10).await.len(), 1);
 }
 
-/// A read starts at its first number and ends at its limit. It is empty after the end and for an unknown stream.
+/// A read starts at the first requested number and ends at its limit. It is empty after the end of a stream, and for an
+/// unknown stream.
 pub async fn reads_are_bounded_and_go_on(log: &dyn Log) {
     append(log, "s", 0, 1, ["1", "2", "3", "4", "5"]).await;
     for (from, limit, numbers) in [
@@ -253,8 +255,8 @@ pub async fn reads_are_bounded_and_go_on(log: &dyn Log) {
     assert_eq!(read(log, "unknown", 1, 10).await, []);
 }
 
-/// Reads in parts a stream that is interleaved with the records of many other streams, and then a new stream of the
-/// same name.
+/// Reads a stream in parts. Its records stand between the records of many other streams. Then reads a new stream with
+/// the same name.
 pub async fn a_stream_among_others_is_read_in_parts(log: &dyn Log) {
     const RECORDS: u64 = 40;
     let write = async |round: u64| {
@@ -265,8 +267,8 @@ pub async fn a_stream_among_others_is_read_in_parts(log: &dyn Log) {
                 .append(&stream("s"), Version(number), id, vec![text.into()])
                 .await;
             assert_eq!(version.expect("nobody else writes"), Version(number + 1));
-            // Between the stream's records are no records of others, a few, or more than a reader would skip one by
-            // one.
+            // Between two records of the stream there are three cases: no records of other streams, only a few, or more
+            // than a reader skips one by one.
             let others = [0, 0, 3, 0, 50][number as usize % 5];
             for other in 0..others {
                 let name = format!("other/{round}/{number}/{other}");
@@ -291,7 +293,7 @@ pub async fn a_stream_among_others_is_read_in_parts(log: &dyn Log) {
         let all: Vec<_> = (1..=RECORDS).map(|number| text(1, number)).collect();
         assert_eq!(found, all, "at most {limit}");
     }
-    // Between two reads, the stream grows, and is then deleted and created again.
+    // Between two reads the stream grows. It is then deleted and created again.
     assert_eq!(part(1, 5).await.len(), 5);
     append(log, "s", RECORDS, 1 << 100, ["grown"]).await;
     let grown = (Version(RECORDS + 1), "grown".to_owned());
@@ -309,7 +311,7 @@ pub async fn a_stream_among_others_is_read_in_parts(log: &dyn Log) {
     assert_eq!(part(6, 1).await, [text(2, 6)]);
 }
 
-/// A list holds the streams with the prefix, sorted by name, with their versions.
+/// The list contains the streams with the prefix, sorted by name, with their versions.
 pub async fn streams_are_listed_by_prefix(log: &dyn Log) {
     for name in ["b/2", "a/1", "b/1", "b0", "b", "c", "b/é", "B/1"] {
         append(log, name, 0, 1, ["x"]).await;
@@ -328,7 +330,8 @@ pub async fn streams_are_listed_by_prefix(log: &dyn Log) {
     assert_eq!(log.list("x").await.expect("the log can be listed"), []);
 }
 
-/// A tail returns existing records at once, otherwise the next ones. Several tails get the same records.
+/// A tail returns existing records immediately. If there are none, it waits for the next records. Several tails get the
+/// same records.
 pub async fn a_tail_waits_for_the_next_record(log: &dyn Log) {
     append(log, "s", 0, 1, ["a", "b"]).await;
     let there = log
@@ -364,8 +367,8 @@ pub async fn a_tail_waits_for_the_next_record(log: &dyn Log) {
     assert_eq!(first.await.expect("the log can be read").len(), 1);
 }
 
-/// A lock has one holder, and other callers can read its owner. Dropping the lock releases it. Each stream has its own
-/// lock.
+/// Only one owner can hold a lock, and other callers can read the identity of this owner. Dropping the lock releases
+/// it. Each stream has a separate lock.
 pub async fn a_lock_is_held_by_one(log: &dyn Log) {
     let owner = async || {
         log.lock_owner(&stream("s"))
@@ -399,7 +402,7 @@ pub async fn a_lock_is_held_by_one(log: &dyn Log) {
     assert_eq!(won, 1, "one of the racers gets the lock");
 }
 
-/// A deleted stream is empty, its lock is free, and its next record has number 1. Other streams stay.
+/// A deleted stream is empty, its lock is free, and its next record has number 1. Other streams do not change.
 pub async fn a_deleted_stream_begins_again(log: &dyn Log) {
     append(log, "s", 0, 1, ["a", "b"]).await;
     append(log, "t", 0, 2, ["c"]).await;
@@ -416,12 +419,13 @@ pub async fn a_deleted_stream_begins_again(log: &dyn Log) {
     assert_eq!(append(log, "t", 1, 5, ["f"]).await, 2);
     assert_eq!(read(log, "t", 1, 10).await.len(), 2);
     drop(lock(log, "s").await);
-    // A stream that does not exist can be deleted, too.
+    // A stream that does not exist can also be deleted.
     let held = lock(log, "unknown").await;
     log.delete(held).await.expect("there is nothing to delete");
 }
 
-/// A dropped append is written whole or not at all, and repeating it with its id writes it exactly once.
+/// If an append is dropped, it is written completely or not at all. If it is repeated with its id, it is then written
+/// exactly once.
 pub async fn a_dropped_append_is_whole_or_not_there(log: &dyn Log) {
     const APPENDS: u64 = 50;
     for n in 0..APPENDS {
@@ -454,7 +458,7 @@ pub async fn a_dropped_append_is_whole_or_not_there(log: &dyn Log) {
     );
 }
 
-/// 64 writers append at the same time, each to its own stream, and each finds only its own records.
+/// 64 writers append at the same time. Each writer has a separate stream, and finds only its own records there.
 pub async fn many_writers_on_many_streams_mix_nothing(log: &dyn Log) {
     const APPENDS: u64 = 20;
     join_all((0..64_u64).map(async |writer| {

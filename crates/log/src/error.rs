@@ -9,7 +9,7 @@ use crate::Version;
 /// Reason why an append failed or has an unknown outcome.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum AppendError {
-    /// Another writer appended before.
+    /// Another writer has appended before this append.
     #[error("the stream is at version {actual}, not at the expected version")]
     Conflict {
         /// Present version of the stream.
@@ -23,7 +23,7 @@ pub enum AppendError {
     Log(#[from] LogError),
 }
 
-/// Error of a store. Its text is one line that names the place; [`LogError::hint`] suggests a remedy.
+/// Error of a store. The text of the error is one line that names the place. [`LogError::hint`] suggests a remedy.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{kind}: {place}")]
 pub struct LogError {
@@ -39,7 +39,7 @@ pub struct LogError {
 pub enum LogErrorKind {
     /// The store or its folder does not exist.
     NotFound,
-    /// Another process kept the store locked for too long. Retry later.
+    /// Another process kept the store locked for too long. The caller can try again later.
     Busy,
     /// The store, its folder or the file system is read-only.
     ReadOnly,
@@ -79,7 +79,7 @@ impl fmt::Display for LogErrorKind {
 }
 
 impl LogError {
-    /// An error of this kind at this place, usually a path.
+    /// An error of this kind at this place. The place is usually a path.
     pub fn new(kind: LogErrorKind, place: impl Into<Arc<str>>) -> Self {
         Self {
             kind,

@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use futures::future::BoxFuture;
 
-/// A log's answer: available at once from a store in memory, without an allocation, or awaited.
+/// A log's answer. A store in memory has it immediately, without an allocation. Other stores answer later.
 #[must_use = "a future does nothing unless it is polled"]
 pub enum LogFuture<T> {
     /// The answer is available.
@@ -17,12 +17,12 @@ pub enum LogFuture<T> {
 }
 
 impl<T> LogFuture<T> {
-    /// A future with an available answer.
+    /// A future whose answer is available.
     pub fn ready(answer: T) -> Self {
         Self::Ready(ready(answer))
     }
 
-    /// A future with a later answer.
+    /// A future whose answer comes later.
     pub fn waiting(answer: impl Future<Output = T> + Send + 'static) -> Self {
         Self::Waiting(Box::pin(answer))
     }

@@ -1,11 +1,11 @@
 //! The append-only log of sessions: in memory and on SQLite.
 //!
-//! State is a fold over the records of the log, and nothing else is stored. A [`Log`] holds streams of records and does
-//! not interpret them. The records of a stream are numbered without gaps (1, 2, 3 …), and each append names the version
-//! that it expects: if two writers race, one gets a conflict. The records of a [`MemoryLog`] live as long as the
-//! process; the records of a [`SqliteLog`] survive `kill -9` and power loss. [`SessionWriter`] is the layer for the
-//! records of one conversation: it holds the session's lock, folds its records, ends the turn that a crash left open,
-//! and appends.
+//! State is a fold over the records of the log, and nothing else is stored. A [`Log`] contains streams of records and
+//! does not interpret the records. The records of a stream are numbered without gaps (1, 2, 3 …). Each append names the
+//! version of the stream that it expects, so if two writers race, one of them gets a conflict. The records of a
+//! [`MemoryLog`] exist as long as the process. The records of a [`SqliteLog`] survive `kill -9` and power loss.
+//! [`SessionWriter`] is the layer for the records of one conversation. It holds the session's lock, folds the records
+//! of the session, ends a turn that a crash left open, and appends new records.
 //!
 //! ```
 //! # use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Lock of a stream: it identifies the owner of a session in use.
+//! Lock of a stream. The lock identifies the owner of a session that is in use.
 
 use std::fmt;
 
@@ -10,18 +10,19 @@ use crate::StreamName;
 #[derive(Debug)]
 #[must_use = "dropping a lock gives it back"]
 pub enum LockAttempt {
-    /// The caller has the lock until it drops it.
+    /// The caller holds the lock until the caller drops it.
     Locked(StreamLock),
-    /// Another owner has the lock.
+    /// Another owner holds the lock.
     HeldBy(
-        /// The owner; `None` in the moment between taking the lock and writing its owner.
+        /// The owner. `None` if the lock was just taken and the identity of the owner is not yet written.
         Option<ProcessIdentity>,
     ),
 }
 
-/// A held lock. Dropping it releases it. The end of the process, in any way, releases it, too.
+/// A held lock. Dropping the value releases the lock. The end of the process, in any way, also releases the lock.
 ///
-/// The drop does no I/O itself: the store's thread releases the lock, in order with later requests to the same store.
+/// The drop itself does no I/O. The thread of the store releases the lock, before it serves later requests to the same
+/// store.
 #[must_use = "dropping a lock gives it back"]
 pub struct StreamLock {
     stream: StreamName,
@@ -30,7 +31,8 @@ pub struct StreamLock {
 }
 
 impl StreamLock {
-    /// A lock that calls `release` once when it is dropped. For implementations of a store.
+    /// Creates a lock that calls `release` once when the lock is dropped. Only implementations of a store need this
+    /// function.
     pub fn new(stream: StreamName, release: impl FnOnce() + Send + Sync + 'static) -> Self {
         Self {
             stream,
@@ -39,13 +41,14 @@ impl StreamLock {
         }
     }
 
-    /// Marks the lock as taken when the store had no trace of any lock: the store is new, or all locks were deleted.
+    /// Marks the lock for the case that the store had no trace of any lock when this lock was taken. Either the store
+    /// is new, or all locks were deleted.
     pub fn first(mut self) -> Self {
         self.is_first = true;
         self
     }
 
-    /// True if earlier locks may have been deleted while they were held.
+    /// True if earlier locks may have been deleted while their owners held them.
     pub fn is_first(&self) -> bool {
         self.is_first
     }

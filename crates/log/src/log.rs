@@ -1,4 +1,4 @@
-//! Contract of every store.
+//! Rules that every store follows.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -13,17 +13,18 @@ use allstop_process::{is_alive, this_process};
 /// A log of streams.
 ///
 /// Guarantees of every store:
-/// 1. The records of a stream are numbered 1, 2, 3 … without a gap, and a record once read never changes.
-/// 2. An append is all or nothing, and an `Ok` is durable to the store's stated level.
+/// 1. The records of a stream are numbered 1, 2, 3 … without a gap. A record that was read once never changes.
+/// 2. An append is written completely or not at all. `Ok` means that the append is as durable as the store promises.
 /// 3. If two appends expect the same version, one succeeds and the other gets [`AppendError::Conflict`].
-/// 4. An append that is repeated with its id, expected version and records writes nothing and returns the first
-///    result, regardless of other appends in between.
-/// 5. A read that starts after the answer to an append returns the appended records.
+/// 4. If an append is repeated with the same id, expected version and records, the store writes nothing and returns the
+///    first result, even if other appends came in between.
+/// 5. A read that starts after the answer to an append returns the records of this append.
 ///
-/// **Cancel safety**, for all methods: dropping the future of an append, a deletion or a lock does not undo it. It
-/// happens completely or not at all; repeating an append with its id returns the result. Dropped reads have no effect.
+/// **Cancel safety**, for all methods: if the future of an append, a deletion or a lock is dropped, the operation is
+/// not undone. The operation happens completely or not at all. If an append is repeated with its id, the result of the
+/// append is returned. Dropped reads have no effect.
 pub trait Log: Send + Sync + fmt::Debug {
-    /// Appends records if the stream's version is `expected`, and returns its new version.
+    /// Appends records if the version of the stream is `expected`. Returns the new version of the stream.
     fn append(
         &self,
         stream: &StreamName,
@@ -32,10 +33,10 @@ pub trait Log: Send + Sync + fmt::Debug {
         records: Vec<RecordBytes>,
     ) -> LogFuture<Result<Version, AppendError>>;
 
-    /// Reads at most `limit` records, from number `from` on (the first is 1). A store may return fewer records to bound
-    /// its memory, if they have at least [`READ_BYTES_MIN`] bytes together. Otherwise fewer records mean that the
-    /// stream had no more records at the time of the read. So a reader reaches the end of a stream even while another
-    /// process writes.
+    /// Reads at most `limit` records, beginning with number `from` (the first record has number 1). A store may limit
+    /// its memory and return fewer records, if these have at least [`READ_BYTES_MIN`] bytes together. In all other
+    /// cases, fewer records mean that the stream had no more records at the time of the read. So a reader reaches the
+    /// end of a stream even while another process writes.
     fn read(
         &self,
         stream: &StreamName,
@@ -43,8 +44,9 @@ pub trait Log: Send + Sync + fmt::Debug {
         limit: usize,
     ) -> LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>>;
 
-    /// Reads like [`Log::read`], but waits until the stream has at least one record to return. Appends through this
-    /// store object end the wait at once, appends of another process within [`TAIL_POLL_MS`].
+    /// Reads like [`Log::read`], but waits until the stream has at least one record to return. If the append comes
+    /// through this store object, the wait ends immediately. If another process appends, the wait ends within
+    /// [`TAIL_POLL_MS`].
     fn tail(
         &self,
         stream: &StreamName,
@@ -52,23 +54,25 @@ pub trait Log: Send + Sync + fmt::Debug {
         limit: usize,
     ) -> LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>>;
 
-    /// Lists the streams with records whose name starts with `prefix`, sorted by name, with their versions.
+    /// Lists the streams that have records and whose names start with `prefix`. The list is sorted by name and contains
+    /// the version of each stream.
     fn list(&self, prefix: &str) -> LogFuture<Result<Vec<(StreamName, Version)>, LogError>>;
 
-    /// Takes the stream's lock if it is free. The lock is advisory: it decides who may run recovery and who owns a
-    /// session, while only `expected` keeps two writers apart.
+    /// Takes the stream's lock if the lock is free. The lock is advisory: it decides who may run recovery and who owns
+    /// a session. It does not prevent two writers from writing; only `expected` does that.
     fn try_lock(&self, stream: &StreamName) -> LogFuture<Result<LockAttempt, LogError>>;
 
-    /// Owner of the stream's lock, without taking the lock; `None` if it is free.
+    /// Returns the owner of the stream's lock, and does not take the lock; `None` if the lock is free.
     fn lock_owner(
         &self,
         stream: &StreamName,
     ) -> LogFuture<Result<Option<ProcessIdentity>, LogError>>;
 
-    /// True if `owner`, which a record names as the owner of its stream, is another process than this one and is known
-    /// to run. The holder of a lock calls this method before it takes over that process's work, because a lock is a
-    /// file that a user may have deleted. False if the state of the process cannot be determined (another machine or
-    /// container). False also in a store whose locks end with their holder's presence: then the lock alone decides.
+    /// True if `owner` is a process that is known to run and is not this process. A record names `owner` as the owner
+    /// of the record's stream. The holder of a lock calls this method before it takes over the work of that process,
+    /// because a lock is a file, and a user may have deleted it. False if the state of the process cannot be determined
+    /// (another machine or container). Also false in a store whose locks end when their holder is gone. In such a
+    /// store, the lock alone decides.
     fn is_other_process_running(
         &self,
         owner: &ProcessIdentity,
@@ -76,18 +80,18 @@ pub trait Log: Send + Sync + fmt::Debug {
         LogFuture::ready(Ok(is_another_process_alive(owner)))
     }
 
-    /// Deletes the locked stream and releases the lock. The next record of the stream has number 1 again.
+    /// Deletes the locked stream and releases the lock. The next record of the stream gets number 1 again.
     fn delete(&self, lock: StreamLock) -> LogFuture<Result<(), LogError>>;
 
-    /// Paths on this machine that hold the records; some may be missing. They hold every session, so protect them from
-    /// code that may write files. Empty by default.
+    /// Paths on this machine that contain the records. Some of the paths may not exist. The files contain every
+    /// session, so protect them from code that may write files. Empty by default.
     fn files(&self) -> Vec<PathBuf> {
         Vec::new()
     }
 
-    /// Accepts no more requests, waits until the queued ones are done, and releases the locks. A blocked disk blocks
-    /// this method: to exit in time, combine it with a timeout. The default implementation does nothing. Dropping the
-    /// future does not stop the closing.
+    /// Accepts no more requests, waits until the queued requests are done, and releases the locks. If the disk is
+    /// blocked, this method also blocks. To exit in time, combine it with a timeout. The default implementation does
+    /// nothing. If the future is dropped, the store is still closed.
     fn close(&self) -> LogFuture<()> {
         LogFuture::ready(())
     }
@@ -95,16 +99,16 @@ pub trait Log: Send + Sync + fmt::Debug {
 
 /// True if an owner other than this process is known to run.
 ///
-/// False for a process of another boot, machine or pid namespace, because this process cannot see it. Without a boot
-/// id, on a system without `/proc`, the pid may have passed to another process; on such a system the lock itself
-/// distinguishes owners.
+/// False for a process of another boot, machine or pid namespace, because this process cannot see such a process. On a
+/// system without `/proc` there is no boot id, and the pid may now belong to another process. On such a system, the
+/// lock itself distinguishes the owners.
 pub(crate) fn is_another_process_alive(owner: &ProcessIdentity) -> bool {
     owner != this_process() && !owner.boot_id.is_empty() && is_alive(owner)
 }
 
-/// Size in bytes that a read must have before a store may cut it short.
+/// Minimum size of a read in bytes. Only above this size may a store return fewer records than requested.
 pub const READ_BYTES_MIN: usize = 4 << 20;
 
-/// Interval at which a tail checks for records of other processes, in milliseconds: short enough for a watching person,
-/// while 10 reads per second of an unchanged stream have no noticeable cost.
+/// Interval at which a tail checks for records of other processes, in milliseconds. It is short enough for a person who
+/// watches. The cost is also low: 10 reads per second of an unchanged stream are not noticeable.
 pub const TAIL_POLL_MS: u64 = 100;

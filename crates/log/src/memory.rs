@@ -11,9 +11,11 @@ use tokio::sync::Notify;
 use crate::lock::{LockAttempt, StreamLock};
 use crate::{AppendError, AppendId, Log, LogError, LogFuture, RecordBytes, StreamName, Version};
 
-/// A log that lives as long as the value: for tests, and for programs without storage. Clones share the log.
+/// A log that exists as long as its value. It is meant for tests, and for programs without storage. Clones share the
+/// log.
 ///
-/// All results except a tail's are available at once; an append happens in the call, not when the future is polled.
+/// All results are available immediately, except the results of a tail. An append happens in the call of the method,
+/// not when the future is polled.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryLog {
     shared: Arc<Mutex<MemoryStreams>>,
@@ -21,16 +23,17 @@ pub struct MemoryLog {
 
 #[derive(Debug, Default)]
 struct MemoryStreams {
-    /// Sorted, for lists by name.
+    /// Sorted by name, so that lists are sorted.
     streams: BTreeMap<StreamName, MemoryStream>,
     locked: BTreeSet<StreamName>,
 }
 
 #[derive(Debug, Default)]
 struct MemoryStream {
-    /// Record `n` is at index `n - 1`, with the id of its append.
+    /// Record `n` is at index `n - 1`. Each record has the id of its append.
     records: Vec<(AppendId, RecordBytes)>,
-    /// Held by the waiting tails. An append without a waiting tail costs nothing, and an empty stream can be removed.
+    /// The waiting tails hold this value. If no tail waits, an append has no extra cost, and an empty stream can be
+    /// removed.
     grown: Weak<Notify>,
 }
 
@@ -54,7 +57,8 @@ impl MemoryStream {
     ) -> Result<Version, AppendError> {
         let actual = self.version();
         if expected != actual {
-            // Invariant 4 of `Log`: the record after `expected` has the id of its append.
+            // Guarantee 4 of `Log`: if the append was already written, the record after `expected` has the id of the
+            // append.
             let written = usize::try_from(expected.0)
                 .ok()
                 .and_then(|at| self.records.get(at..))
@@ -135,7 +139,8 @@ impl Log for MemoryLog {
                     if !records.is_empty() || limit == 0 {
                         return Ok(records);
                     }
-                    // Created under the lock, so it receives every later append, even before its first poll.
+                    // Created while the lock is held, so that it receives every later append, even before its first
+                    // poll.
                     let grown = known.grown.upgrade().unwrap_or_default();
                     known.grown = Arc::downgrade(&grown);
                     grown.notified_owned()
@@ -180,7 +185,7 @@ impl Log for MemoryLog {
     fn delete(&self, lock: StreamLock) -> LogFuture<Result<(), LogError>> {
         let mut shared = self.shared.lock();
         if let Some(stream) = shared.streams.get_mut(lock.stream()) {
-            // A waiting tail continues to wait: the stream may start again.
+            // Tails that wait continue to wait, because the stream may get records again.
             stream.records = Vec::new();
             if stream.grown.strong_count() == 0 {
                 shared.streams.remove(lock.stream());

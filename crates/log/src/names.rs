@@ -1,4 +1,4 @@
-//! Names of streams, positions and appends.
+//! Names of streams, versions, and ids of appends.
 
 use std::fmt;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 pub struct StreamName(Arc<str>);
 
 impl StreamName {
-    /// Takes the name unchecked.
+    /// Creates a name from this text, without a check.
     pub fn new(name: impl Into<Arc<str>>) -> Self {
         Self(name.into())
     }
@@ -28,7 +28,8 @@ impl fmt::Display for StreamName {
     }
 }
 
-/// Number of a record in its stream. A stream's version is the number of its last record, or 0 if it is empty.
+/// Number of a record in its stream. The version of a stream is the number of the last record, or 0 if the stream is
+/// empty.
 #[derive(
     Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize,
 )]
@@ -49,21 +50,21 @@ impl fmt::Display for Version {
     }
 }
 
-/// Id of one append. A repetition after a lost answer returns the first result. The id is stored with the records of
-/// the append, so a store needs no other memory and forgets no id.
+/// Id of one append. If an append is repeated after a lost answer, the first result is returned. The id is stored with
+/// the records of the append, so a store needs no other place for ids and never forgets one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AppendId(pub u128);
 
-/// Append ids of one writer: a random upper half that identifies the writer, and a counter.
+/// Append ids of one writer. The upper half of an id is random and identifies the writer. The lower half is a counter.
 #[derive(Debug)]
 pub struct AppendIds {
     next: u128,
 }
 
 impl AppendIds {
-    /// Ids for a new writer.
+    /// Creates the ids of a new writer.
     pub fn new() -> Self {
-        // The random part of a ULID has 80 bits; its 64 lowest bits become the upper half.
+        // The random part of a ULID has 80 bits. Its lowest 64 bits become the upper half of the ids.
         Self {
             next: u128::from(ulid::Ulid::generate().random() as u64) << 64,
         }

@@ -1,19 +1,20 @@
-//! Appends of one writer to one stream, one at a time.
+//! Writes the appends of one writer to one stream, one append at a time.
 //!
 //! Invariants:
-//! 1. An append whose answer was lost, or that was dropped, is settled under its first id before the next one.
-//! 2. The version moves only with a confirmed append.
+//! 1. If an append was dropped or its answer was lost, it is settled under its first id before the next append is sent.
+//! 2. The version changes only when an append is confirmed.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::{AppendError, AppendId, AppendIds, Log, LogError, RecordBytes, StreamName, Version};
 
-/// Attempts of an append per call: the first, a repetition after a short failure of the store, and one more after its
-/// restart. The caller decides about a longer wait for a store that does not answer.
+/// Maximum number of attempts of an append in one call: the first attempt, a second attempt after a short failure of
+/// the store, and a third attempt after a restart of the store. If the store does not answer, the caller decides
+/// whether to wait longer.
 const SETTLE_TRIES_MAX: u32 = 3;
 
-/// Single writer of a stream.
+/// The only writer of a stream.
 pub struct StreamWriter {
     log: Arc<dyn Log>,
     stream: StreamName,
@@ -22,12 +23,12 @@ pub struct StreamWriter {
     pending: Option<UnconfirmedAppend>,
 }
 
-/// An append that was sent and not answered.
+/// An append that was sent but not answered.
 struct UnconfirmedAppend {
     id: AppendId,
     records: Vec<RecordBytes>,
-    /// True if the append was sent before and may be written: a store error then no longer proves that the append is
-    /// not written.
+    /// True if the append was already sent once, so that it may be written. In this case a store error no longer proves
+    /// that the append is not written.
     may_be_written: bool,
 }
 
@@ -40,7 +41,7 @@ pub enum StreamWriteError {
         /// Present version of the stream.
         actual: Version,
     },
-    /// The store has not answered. [`StreamWriter::settle`] asks it again.
+    /// The store has not answered. [`StreamWriter::settle`] sends the append again.
     #[error("the store has not confirmed the append")]
     Indeterminate,
     /// The store failed. Nothing was written.
@@ -60,9 +61,10 @@ impl StreamWriter {
         }
     }
 
-    /// Appends records, all or nothing.
+    /// Appends records, completely or not at all.
     ///
-    /// **Cancel safety**: a dropped append may have happened; the next [`StreamWriter::settle`] finishes it.
+    /// **Cancel safety**: if the future is dropped, the append may have happened. The next [`StreamWriter::settle`]
+    /// settles it.
     ///
     /// # Panics
     /// Panics in debug builds if an earlier append is not settled.
@@ -76,15 +78,15 @@ impl StreamWriter {
         self.settle().await
     }
 
-    /// Finishes an append that was dropped, or whose answer was lost. Returns the version.
+    /// Settles an append that was dropped or whose answer was lost. Returns the version.
     ///
-    /// **Cancel safety**: as for [`StreamWriter::append`].
+    /// **Cancel safety**: the same as for [`StreamWriter::append`].
     pub async fn settle(&mut self) -> Result<Version, StreamWriteError> {
         for _ in 0..SETTLE_TRIES_MAX {
             let Some(pending) = &mut self.pending else {
                 return Ok(self.version);
             };
-            // Set before the answer, because the caller may not wait for it.
+            // Set this before the answer arrives, because the caller may stop waiting for the answer.
             let asked_before = std::mem::replace(&mut pending.may_be_written, true);
             let (id, records) = (pending.id, pending.records.clone());
             let answer = self.log.append(&self.stream, self.version, id, records);

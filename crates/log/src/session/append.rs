@@ -1,4 +1,4 @@
-//! Encoding of one append, with the snapshots for later readers.
+//! Encodes one append, and adds the snapshots that later readers use.
 
 use std::collections::VecDeque;
 
@@ -8,12 +8,12 @@ use allstop_core::turn::{IllegalRecord, SessionState};
 use super::codec::{self, RecordExtras};
 use crate::{RecordBytes, Version};
 
-/// Encodes records that follow `state`, the state at this version; `snapshot_at` is the record with the last snapshot.
-/// A compaction gets a snapshot of the state after it. The start of a turn gets the number of the last record with a
-/// snapshot.
+/// Encodes records that follow `state`. `state` is the state of the session at this version. `snapshot_at` is the
+/// number of the record with the last snapshot. A compaction gets a snapshot of the state after the compaction. The
+/// start of a turn gets the number of the last record that has a snapshot.
 ///
 /// # Errors
-/// Returns an error if the records are not allowed after this state.
+/// Returns an error if the records are not allowed in this state.
 pub(super) fn encode_append(
     records: &[SessionRecord],
     state: &SessionState,
@@ -56,7 +56,7 @@ mod tests {
 
     use super::*;
 
-    /// A version that does not support this record skips it.
+    /// A version of Allstop that does not support this record skips the record.
     #[test]
     fn settings_are_optional_for_older_readers() {
         let settings = SessionSettings::new(Some("m"), Some("http://x/v1"), "/f");

@@ -1,20 +1,20 @@
-//! Backward search in a session's stream.
+//! Backward search in the stream of a session.
 
 use allstop_core::turn::SessionState;
 
 use super::codec::{self, RecordExtras, RecordKind};
 use crate::{Log, LogError, RecordBytes, StreamName, Version};
 
-/// Number of records in the first part: it usually contains the end of the last turn.
+/// Number of records in the first part of the search. This part usually contains the end of the last turn.
 const FIRST_PART_LEN: u64 = 16;
 
-/// Growth factor of each further part. Each read starts at the end of the stream again, so parts of equal length would
-/// make long searches quadratic.
+/// Factor by which each further part is longer than the previous one. Each read starts at the end of the stream again,
+/// so if all parts had the same length, the cost of a long search would grow quadratically.
 const PART_GROWTH: u64 = 8;
 
-/// The last record up to number `end` that has one of these kinds or an unknown kind.
+/// Finds the last record, up to number `end`, whose kind is one of these kinds or unknown.
 ///
-/// **Cancel safety**: dropping it has no effect.
+/// **Cancel safety**: if the future is dropped, nothing changes.
 ///
 /// # Errors
 /// Returns an error if the store fails.
@@ -52,9 +52,10 @@ pub(super) async fn find_last(
     Ok(None)
 }
 
-/// The state in the last snapshot, and the number of its record; without a snapshot, the empty state and 0.
+/// The state in the last snapshot, and the number of the record with this snapshot. If there is no snapshot: the empty
+/// state and 0.
 ///
-/// **Cancel safety**: dropping it has no effect.
+/// **Cancel safety**: if the future is dropped, nothing changes.
 ///
 /// # Errors
 /// Returns an error if the store fails.

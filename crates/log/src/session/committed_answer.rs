@@ -11,24 +11,25 @@ use super::fold::decode;
 use super::stream_of;
 use crate::{Log, Version};
 
-/// Trace of a message in the log of its session.
+/// Information about a message in the log of its session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum LoggedAnswer {
-    /// No turn of the message has begun, so nothing ran for the message.
+    /// No turn for the message has begun, so nothing ran for the message.
     NotBegun,
-    /// The turn of the message has begun, and was not committed.
+    /// The turn for the message has begun, but was not committed.
     NotCommitted,
-    /// The answer of its turn.
+    /// The turn for the message was committed. Contains the answer of this turn.
     Committed(Arc<str>),
 }
 
-/// Answer of the turn that a message caused, if that turn was committed. Reads from the first record on, since a
-/// message may be of any age. A message that was handed to a running turn has no separate turn.
+/// Returns the answer of the turn that a message started, if this turn was committed. Reads the log from its first
+/// record, because the message may be of any age. If a message was added to a running turn, it has no separate turn.
 ///
-/// **Cancel safety**: dropping it has no effect.
+/// **Cancel safety**: if the future is dropped, nothing changes.
 ///
 /// # Errors
-/// Returns an error if the session is unreadable or the store fails. An unknown session is no error: no turn has begun.
+/// Returns an error if the session is unreadable or the store fails. An unknown session is not an error: the result is
+/// that no turn has begun.
 pub async fn committed_answer(
     log: &dyn Log,
     id: &SessionId,
@@ -37,7 +38,7 @@ pub async fn committed_answer(
     let stream = stream_of(id);
     let (mut last, mut turn_of_message) = (Version(0), None);
     loop {
-        // The store bounds its own memory.
+        // No limit is needed, because the store limits the memory of a read.
         let records = log.read(&stream, last.next(), usize::MAX).await?;
         if records.is_empty() {
             return Ok(match turn_of_message {

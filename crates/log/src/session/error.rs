@@ -1,4 +1,4 @@
-//! Errors of opening, reading and writing a session.
+//! Errors when a session is opened, read or written.
 
 use allstop_core::SessionId;
 use allstop_core::process::ProcessIdentity;
@@ -25,16 +25,16 @@ pub enum SessionError {
         /// The owner, if known.
         owner: Option<ProcessIdentity>,
     },
-    /// Another writer has appended: this writer must not write any more.
+    /// Another writer has appended, so this writer must not write any more.
     #[error("another writer has appended to the session: it is at version {actual}")]
     Fenced {
         /// Present version of the stream.
         actual: Version,
     },
-    /// The outcome of the append is still unknown. The next append settles it first.
+    /// It is still unknown whether the append was written. The next append first finds that out.
     #[error("it is unknown whether the records of the session were written")]
     Indeterminate,
-    /// The records are not allowed after the state; nothing was written.
+    /// The records are not allowed in this state. Nothing was written.
     #[error("the record is not allowed at this point of the session")]
     Illegal(#[from] IllegalRecord),
     /// A stored record cannot be read.

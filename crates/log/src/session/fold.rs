@@ -9,16 +9,16 @@ use super::error::SessionError;
 use super::{codec, stream_of};
 use crate::{Log, Version};
 
-/// A session, read from its last snapshot to its end.
+/// A session that was read from its last snapshot to its end.
 #[derive(Debug)]
 pub(super) struct FoldedSession {
     pub(super) state: SessionState,
     pub(super) version: Version,
-    /// The record with the last snapshot, if there is one.
+    /// The number of the record with the last snapshot, if there is a snapshot.
     pub(super) snapshot_at: Option<Version>,
 }
 
-/// Folds a session from its last snapshot; an unknown session is the empty state at version 0.
+/// Folds a session from its last snapshot. For an unknown session, returns the empty state at version 0.
 pub(super) async fn fold_from_snapshot(
     log: &dyn Log,
     id: &SessionId,
@@ -40,7 +40,7 @@ pub(super) async fn fold_all(
     fold(log, id, SessionState::default(), Version(0)).await
 }
 
-/// Folds the records after number `last` onto `state`, the state at `last`.
+/// Applies the records after number `last` to `state`. `state` is the state at version `last`.
 async fn fold(
     log: &dyn Log,
     id: &SessionId,
@@ -49,7 +49,7 @@ async fn fold(
 ) -> Result<(SessionState, Version), SessionError> {
     let stream = stream_of(id);
     loop {
-        // The store bounds its own memory.
+        // No limit is needed, because the store limits the memory of a read.
         let records = log.read(&stream, last.next(), usize::MAX).await?;
         if records.is_empty() {
             return Ok((state, last));

@@ -1,4 +1,4 @@
-//! Lists, reads and removes sessions without opening them.
+//! Lists, reads and removes sessions that are not opened for this.
 
 use allstop_core::process::ProcessIdentity;
 use allstop_core::record::SessionRecord;
@@ -18,26 +18,28 @@ use crate::{LockAttempt, Log, LogError, StreamName, Version};
 pub struct SessionSummary {
     /// Id of the session.
     pub id: SessionId,
-    /// Number of its last record.
+    /// Number of the last record of the session.
     pub version: Version,
-    /// The process that has it open, if any.
+    /// The process that has the session open; `None` if there is none.
     pub owner: Option<ProcessIdentity>,
-    /// Time of the last activity: the start or end of a turn, or the opening.
+    /// Time of the last activity. This is the start or end of a turn, or the opening of the session.
     pub active_at: Option<Timestamp>,
     /// Number of started turns.
     pub turns: usize,
-    /// Reason for the end of the last turn; `None` before the first end.
+    /// Reason why the last ended turn ended; `None` if no turn has ended yet.
     pub last_stop_reason: Option<StopReason>,
-    /// True if a turn has no ending: it runs if there is an owner, otherwise the next start ends it.
+    /// True if a turn has no ending. If the session has an owner, this turn runs. Otherwise the next start ends the
+    /// turn.
     pub turn_open: bool,
-    /// Error of reading the session's end; the number of turns is then unknown.
+    /// Error that occurred while the end of the session was read. If there is an error, the number of turns is unknown.
     pub problem: Option<SessionError>,
 }
 
-/// Lists the sessions of a log by id. Reads only the end of each session: at most back to the start of its last turn
-/// or, if that turn is open, to the ending of the previous one. If the end is unreadable, the entry has the error.
+/// Lists the sessions of a log, sorted by id. For each session, reads only the end: at most back to the start of the
+/// last turn. If this turn is open, reads at most back to the ending of the previous turn. If the end is unreadable,
+/// the entry contains the error.
 ///
-/// **Cancel safety**: dropping it has no effect.
+/// **Cancel safety**: if the future is dropped, nothing changes.
 ///
 /// # Errors
 /// Returns an error if the store fails.
@@ -69,7 +71,8 @@ pub async fn list_sessions(log: &dyn Log) -> Result<Vec<SessionSummary>, LogErro
 }
 
 impl SessionSummary {
-    /// Fills in the fields from the last start or end of a turn. The number of the last turn is the count of turns.
+    /// Sets the fields that depend on the last start or end of a turn. The number of the last turn is also the count of
+    /// turns.
     async fn read_end(&mut self, log: &dyn Log, stream: &StreamName) -> Result<(), SessionError> {
         use RecordKind::{SessionOpened, TurnCommitted, TurnStarted, TurnStopped};
         let kinds = [SessionOpened, TurnStarted, TurnCommitted, TurnStopped];
@@ -91,7 +94,7 @@ impl SessionSummary {
                 self.active_at = Some(at);
                 self.turn_open = true;
                 let before = Version(version.0 - 1);
-                // The first turn has no earlier ending.
+                // The first turn has no turn before it, so there is no earlier ending.
                 if turn.0 > 1 {
                     let kinds = [TurnCommitted, TurnStopped];
                     let ending = find_last(log, stream, before, &kinds).await?;
@@ -123,18 +126,19 @@ fn stop_reason(ending: &SessionRecord) -> Option<StopReason> {
     }
 }
 
-/// Reads a session from its first record, without opening it. Returns its state and its owner.
+/// Reads a session from its first record without opening it. Returns the state and the owner of the session.
 ///
-/// **Cancel safety**: dropping it has no effect.
+/// **Cancel safety**: if the future is dropped, nothing changes.
 ///
 /// # Errors
-/// [`SessionError::NotFound`], an unreadable session, or a failure of the store.
+/// Returns [`SessionError::NotFound`], an error for an unreadable session, or an error of the store.
 pub async fn read_session(
     log: &dyn Log,
     id: &SessionId,
 ) -> Result<(SessionState, Option<ProcessIdentity>), SessionError> {
-    // Read the owner first: a turn that is open in the later read may have ended since, but a turn that has ended
-    // cannot be open again.
+    // Read the owner first, and the records afterwards. A turn that still runs when the owner is read may have ended
+    // when the records are read. In the other order, a turn could appear as open and without an owner although it has
+    // ended.
     let owner = log.lock_owner(&stream_of(id)).await?;
     match fold_all(log, id).await? {
         (_, Version(0)) => Err(SessionError::NotFound(id.clone())),
@@ -154,13 +158,13 @@ async fn with_owner(
     Ok((state, owner))
 }
 
-/// Reads a session like [`read_session`], but from its last compaction: of earlier turns and background work, the
-/// state has only the parts that later records depend on.
+/// Reads a session like [`read_session`], but only from the last compaction on. About earlier turns and earlier
+/// background work, the state contains only the parts that later records depend on.
 ///
-/// **Cancel safety**: dropping it has no effect.
+/// **Cancel safety**: if the future is dropped, nothing changes.
 ///
 /// # Errors
-/// As for [`read_session`].
+/// Returns the same errors as [`read_session`].
 pub async fn read_session_end(
     log: &dyn Log,
     id: &SessionId,
@@ -177,10 +181,10 @@ pub async fn read_session_end(
 
 /// Deletes a session that no process has open.
 ///
-/// **Cancel safety**: dropping it does not undo the deletion.
+/// **Cancel safety**: if the future is dropped, the deletion is not undone.
 ///
 /// # Errors
-/// [`SessionError::NotFound`], [`SessionError::InUse`], or a failure of the store.
+/// Returns [`SessionError::NotFound`], [`SessionError::InUse`], or an error of the store.
 pub async fn remove_session(log: &dyn Log, id: &SessionId) -> Result<(), SessionError> {
     let stream = stream_of(id);
     let lock = match log.try_lock(&stream).await? {

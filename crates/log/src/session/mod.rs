@@ -1,4 +1,4 @@
-//! One conversation in a log: its records, its lock, its recovery.
+//! One conversation in a log: the records, the lock, and the recovery.
 
 mod append;
 mod backward_search;
@@ -28,7 +28,7 @@ pub fn stream_of(id: &SessionId) -> StreamName {
     StreamName::new(format!("{STREAM_PREFIX}{id}"))
 }
 
-/// Session of a stream, if the stream is a session's.
+/// Id of the session that belongs to this stream; `None` if the stream belongs to no session.
 pub fn session_of(stream: &StreamName) -> Option<SessionId> {
     stream
         .as_str()

@@ -1,16 +1,17 @@
-//! Living owners of a session as its records name them, regardless of the session's lock.
+//! Owner of a session that the records of the session name. The session's lock does not matter here.
 
 use allstop_core::process::ProcessIdentity;
 use allstop_core::turn::SessionState;
 
 use crate::{Log, LogError};
 
-/// Owner of the last turn, if it is another process that runs, and if the record still counts.
+/// Owner of the last turn, if this owner is another process that runs, and if the record of the owner still counts.
 ///
-/// The record counts while the turn is open, because an owner keeps the session until the turn ends. After that it may
-/// have released the session, so the lock decides, unless `locks_are_lost`.
+/// While the turn is open, the record counts, because an owner keeps the session until the turn ends. After that, the
+/// owner may have released the session. Then the lock decides. But if `locks_are_lost` is true, the record counts in
+/// this case too.
 ///
-/// **Cancel safety**: dropping it has no effect.
+/// **Cancel safety**: if the future is dropped, nothing changes.
 ///
 /// # Errors
 /// Returns an error if the store cannot find out whether the owner runs.

@@ -2,10 +2,11 @@
 //!
 //! Invariants:
 //! 1. The owner of a [`SessionWriter`] holds the session's lock, so recovery never touches a turn that runs.
-//! 2. The state is the fold of the log's records only: a record is applied when it is durable. The state before the
-//!    last compaction comes from the snapshot in the compaction's record.
-//! 3. Records are checked against the state before they are written: the log never holds an illegal record.
-//! 4. An append that was dropped, or whose answer was lost, is settled under its first id before the next append.
+//! 2. The state is the fold of the log's records and contains nothing else. A record is applied to the state when it is
+//!    durable. The part of the state before the last compaction comes from the snapshot in the record of this
+//!    compaction.
+//! 3. Records are checked against the state before they are written, so the log never contains an illegal record.
+//! 4. If an append was dropped or its answer was lost, it is settled under its first id before the next append is sent.
 
 use std::fmt;
 use std::sync::Arc;
@@ -24,15 +25,16 @@ use crate::{
     Version,
 };
 
-/// Attempts of an append per call: the first, a repetition after a short failure of the store, and one more after its
-/// restart. The caller decides about a longer wait for a store that does not answer.
+/// Maximum number of attempts of an append in one call: the first attempt, a second attempt after a short failure of
+/// the store, and a third attempt after a restart of the store. If the store does not answer, the caller decides
+/// whether to wait longer.
 const SETTLE_TRIES_MAX: u32 = 3;
 
-/// Bytes of the encoding buffer that an idle session keeps: enough for most appends. A larger buffer is freed after
-/// its append, so that ten thousand idle sessions stay small.
+/// Number of bytes of the encoding buffer that an idle session keeps. This is enough for most appends. A larger buffer
+/// is freed after the append, so that ten thousand idle sessions need little memory.
 const SCRATCH_BYTES: usize = 1_024;
 
-/// A session, open for writing under its lock.
+/// A session that is open for writing. The writer holds the lock of the session.
 #[must_use = "dropping it releases the session's lock"]
 pub struct SessionWriter {
     log: Arc<dyn Log>,
@@ -46,24 +48,24 @@ pub struct SessionWriter {
     ids: AppendIds,
     scratch: Vec<u8>,
     pending: Option<PendingAppend>,
-    /// Records of the last append that the store refused or that were not sent.
+    /// Records of the last append, if the store refused them or if they were not sent.
     refused: Vec<SessionRecord>,
     recovered: Vec<SessionRecord>,
     observer: Option<RecordObserver>,
 }
 
-/// Called by the appending task with each record and its number, in order, once the record is durable. The observer
-/// must not block.
+/// Observer that the appending task calls with each record and the number of the record. The calls are in order, and
+/// come after the record is durable. The observer must not block.
 pub type RecordObserver = Arc<dyn Fn(Version, &SessionRecord) + Send + Sync>;
 
-/// An append that was sent and not answered.
+/// An append that was sent but not answered.
 #[derive(Debug)]
 struct PendingAppend {
     id: AppendId,
     encoded: Vec<RecordBytes>,
     records: Vec<SessionRecord>,
-    /// True if the append was sent before and may be written: a store error then no longer proves that the append is
-    /// not written.
+    /// True if the append was already sent once, so that it may be written. In this case a store error no longer proves
+    /// that the append is not written.
     may_be_written: bool,
 }
 
@@ -77,12 +79,14 @@ impl fmt::Debug for SessionWriter {
 }
 
 impl SessionWriter {
-    /// Creates a session, takes its lock and records its settings. `folder` is its working folder.
+    /// Creates a session, takes the lock of the session, and records the settings. `folder` is the working folder of
+    /// the session.
     ///
-    /// **Cancel safety**: dropping it may leave a session without turns, which [`SessionWriter::resume`] can open.
+    /// **Cancel safety**: if the future is dropped, a session without turns may remain. [`SessionWriter::resume`] can
+    /// open it.
     ///
     /// # Errors
-    /// [`SessionError::Exists`], [`SessionError::InUse`], or a failure of the store.
+    /// Returns [`SessionError::Exists`], [`SessionError::InUse`], or an error of the store.
     pub async fn create(
         log: Arc<dyn Log>,
         id: SessionId,
@@ -106,12 +110,13 @@ impl SessionWriter {
         Ok(session)
     }
 
-    /// Records the settings with which the session is opened, if they differ from those of the last opening.
+    /// Records the settings with which the session is opened, if they are different from the settings of the last
+    /// opening.
     ///
-    /// **Cancel safety**: as for [`SessionWriter::append`].
+    /// **Cancel safety**: the same as for [`SessionWriter::append`].
     ///
     /// # Errors
-    /// As for [`SessionWriter::append`].
+    /// Returns the same errors as [`SessionWriter::append`].
     pub async fn change_settings(
         &mut self,
         settings: Arc<SessionSettings>,
@@ -124,12 +129,14 @@ impl SessionWriter {
         self.append(vec![changed]).await
     }
 
-    /// Opens an existing session and takes its lock. A turn that a crash left open ends at the time `at`.
+    /// Opens an existing session and takes the lock of the session. If a crash left a turn open, this turn ends at the
+    /// time `at`.
     ///
-    /// **Cancel safety**: dropping it leaves the session unchanged or recovered.
+    /// **Cancel safety**: if the future is dropped, the session is either unchanged or recovered.
     ///
     /// # Errors
-    /// [`SessionError::NotFound`], [`SessionError::InUse`], an unreadable session, or a failure of the store.
+    /// Returns [`SessionError::NotFound`], [`SessionError::InUse`], an error for an unreadable session, or an error of
+    /// the store.
     pub async fn resume(
         log: Arc<dyn Log>,
         id: SessionId,
@@ -152,7 +159,7 @@ impl SessionWriter {
             LockAttempt::Locked(lock) => lock,
             LockAttempt::HeldBy(owner) => return Err(SessionError::InUse { id, owner }),
         };
-        // Read under the lock, so that no append can come between the fold and the recovery.
+        // Read while the lock is held, so that no append can come between the fold and the recovery.
         let FoldedSession {
             state,
             version,
@@ -179,17 +186,19 @@ impl SessionWriter {
         })
     }
 
-    /// Appends records together, all or nothing, and applies them to the state once they are durable. An empty list
-    /// only settles the previous append. If the records begin with a turn and the store refused the ending of the
-    /// previous turn, this call ends that turn first, as after a crash.
+    /// Appends records together, completely or not at all, and applies them to the state when they are durable. If the
+    /// list is empty, this method only settles the previous append. If the records begin a turn and the store has
+    /// refused the ending of the previous turn, this method first ends the previous turn, in the same way as after a
+    /// crash.
     ///
-    /// **Cancel safety**: a dropped append may have happened. The state does not show it until the next append, or
-    /// [`SessionWriter::settle`], has finished it; it is never written halfway or twice. If the append was dropped
-    /// while a previous append was being settled, it has not happened: see [`SessionWriter::take_refused_records`].
+    /// **Cancel safety**: if the future is dropped, the append may have happened. The state contains the records only
+    /// after the next append or [`SessionWriter::settle`] has settled the dropped append. A dropped append is never
+    /// written partly or twice. If the future was dropped while a previous append was being settled, the new append has
+    /// not happened: see [`SessionWriter::take_refused_records`].
     ///
     /// # Errors
-    /// [`SessionError::Illegal`] before anything is written; [`SessionError::Fenced`] if another writer has appended;
-    /// [`SessionError::Indeterminate`]; or a failure of the store.
+    /// Returns [`SessionError::Illegal`] before anything is written, [`SessionError::Fenced`] if another writer has
+    /// appended, [`SessionError::Indeterminate`], or an error of the store.
     pub async fn append(&mut self, records: Vec<SessionRecord>) -> Result<(), SessionError> {
         self.refused = records;
         self.settle().await?;
@@ -219,18 +228,18 @@ impl SessionWriter {
         self.settle().await
     }
 
-    /// Finishes an append that was dropped, or whose answer was lost. Does nothing if there is no such append.
+    /// Settles an append that was dropped or whose answer was lost. Does nothing if there is no such append.
     ///
-    /// **Cancel safety**: as for [`SessionWriter::append`].
+    /// **Cancel safety**: the same as for [`SessionWriter::append`].
     ///
     /// # Errors
-    /// As for [`SessionWriter::append`].
+    /// Returns the same errors as [`SessionWriter::append`].
     pub async fn settle(&mut self) -> Result<(), SessionError> {
         for _ in 0..SETTLE_TRIES_MAX {
             let Some(pending) = &mut self.pending else {
                 return Ok(());
             };
-            // Set before the answer, because the caller may not wait for it.
+            // Set this before the answer arrives, because the caller may stop waiting for the answer.
             let asked_before = std::mem::replace(&mut pending.may_be_written, true);
             let (id, encoded) = (pending.id, pending.encoded.clone());
             let answer = self
@@ -260,8 +269,8 @@ impl SessionWriter {
         self.pending.is_none()
     }
 
-    /// Returns the records of the last append if they are known to be unwritten: the store refused them, or did not
-    /// get them. The events that they record have still happened.
+    /// Returns the records of the last append if it is known that they are not written: the store refused them, or they
+    /// were not sent to it. The events that these records describe have still happened.
     pub fn take_refused_records(&mut self) -> Vec<SessionRecord> {
         std::mem::take(&mut self.refused)
     }
@@ -292,7 +301,8 @@ impl SessionWriter {
         self.observer = Some(observer);
     }
 
-    /// State of the session. A resumed session has the details of its turns only from the last compaction on.
+    /// State of the session. In a resumed session, the state contains the details of turns only from the last
+    /// compaction on.
     pub fn state(&self) -> &SessionState {
         &self.state
     }
@@ -302,7 +312,7 @@ impl SessionWriter {
         &self.id
     }
 
-    /// Number of its last record.
+    /// Number of the last record of the session.
     pub fn version(&self) -> Version {
         self.version
     }
@@ -312,14 +322,15 @@ impl SessionWriter {
         &self.log
     }
 
-    /// Records of the recovery at `resume`: the endings of open calls and turns. Empty after a clean end.
+    /// Records that the recovery in `resume` has added: the endings of open calls and turns. Empty if the session had
+    /// no open turn.
     pub fn recovered(&self) -> &[SessionRecord] {
         &self.recovered
     }
 
     /// Deletes the session.
     ///
-    /// **Cancel safety**: dropping it does not undo the deletion.
+    /// **Cancel safety**: if the future is dropped, the deletion is not undone.
     ///
     /// # Errors
     /// Returns an error if the store fails.

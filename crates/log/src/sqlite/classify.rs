@@ -1,4 +1,4 @@
-//! Classifies the errors of SQLite and the system.
+//! Classifies the errors of SQLite and of the operating system.
 
 use std::fs;
 use std::io;
@@ -9,7 +9,7 @@ use rustix::fs::{Access, access};
 
 use crate::{LogError, LogErrorKind};
 
-/// Error of SQLite for the store at this path.
+/// Converts an error of SQLite for the store at this path.
 pub(super) fn sqlite_error(path: &Path, error: rusqlite::Error) -> LogError {
     let kind = match error.sqlite_error_code() {
         Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked) => LogErrorKind::Busy,
@@ -17,14 +17,14 @@ pub(super) fn sqlite_error(path: &Path, error: rusqlite::Error) -> LogError {
         Some(ErrorCode::DiskFull) => LogErrorKind::Full,
         Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => LogErrorKind::Corrupt,
         Some(ErrorCode::CannotOpen) => why_it_cannot_be_opened(path),
-        // The code for a full disk when the index of the write-ahead log must grow.
+        // SQLite returns this code if the disk is full when the index of the write-ahead log must grow.
         _ if extended_code(&error) == Some(rusqlite::ffi::SQLITE_IOERR_SHMSIZE) => {
             LogErrorKind::Full
         }
         _ => LogErrorKind::Io,
     };
     let found = LogError::new(kind, path.display().to_string());
-    // The kind found above is more precise than SQLite's error, which repeats the path twice.
+    // The kind that was found above is more precise than SQLite's error. SQLite's error also repeats the path twice.
     if error.sqlite_error_code() == Some(ErrorCode::CannotOpen) && kind != LogErrorKind::Io {
         return found;
     }
@@ -35,7 +35,7 @@ fn extended_code(error: &rusqlite::Error) -> Option<std::ffi::c_int> {
     error.sqlite_error().map(|error| error.extended_code)
 }
 
-/// Error of the system for a file at this path.
+/// Converts an error of the operating system for a file at this path.
 pub(super) fn io_error(path: &Path, error: io::Error) -> LogError {
     let kind = match error.kind() {
         io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => LogErrorKind::NotFound,
@@ -50,8 +50,8 @@ pub(super) fn io_error(path: &Path, error: io::Error) -> LogError {
     LogError::new(kind, path.display().to_string()).caused_by(error)
 }
 
-/// Finds the reason, which SQLite does not report. Never opens the file: closing it would drop the locks that another
-/// connection of this process has on the file.
+/// Finds the reason, because SQLite does not report it. This function never opens the file. If it did, closing the file
+/// would release the locks that another connection of this process holds on the file.
 fn why_it_cannot_be_opened(path: &Path) -> LogErrorKind {
     let folder = match path.parent() {
         Some(folder) if folder.is_dir() => folder,

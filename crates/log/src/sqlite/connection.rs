@@ -5,9 +5,10 @@
 //! records   all records of all streams, in the order of the appends; each points to the previous one of its stream
 //! ```
 //!
-//! The records are not sorted by stream, as an index would sort them: a commit with the appends of 64 sessions would
-//! then write 64 pages all over the file. In this layout it writes one or two pages at the end, which makes grouped
-//! appends five times as fast. A read walks back from the last record, at about half a microsecond per record.
+//! The records are not sorted by stream, as an index would sort them. With an index, a commit with the appends of 64
+//! sessions would write 64 pages at different places in the file. In this layout the commit writes one or two pages at
+//! the end, so grouped appends are five times as fast. A read goes back from the last record, and this takes about half
+//! a microsecond per record.
 
 use std::cell::Cell;
 use std::path::Path;
@@ -22,17 +23,19 @@ use super::files::{FileId, OpenFiles};
 use super::new_store;
 use crate::{LogError, LogErrorKind};
 
-/// Identifies the file as a store (`AlSt`), so that the database of another program is refused.
+/// Id in the file that marks it as a store (`AlSt`). The database of another program does not have it, and is refused.
 const APPLICATION_ID: i32 = 0x416c_5374;
-/// Version of the tables. A newer one is refused.
+/// Version of the tables. A store with a newer version is refused.
 const SCHEMA: i32 = 1;
-/// Longest wait for another writing process: far longer than the write of a group, and acceptable for a waiting user.
+/// Maximum time to wait while another process writes. This is much longer than the write of a group, and still
+/// acceptable for a user who waits.
 const BUSY_WAIT_MAX: Duration = Duration::from_secs(5);
-/// Pause between two checks of the other process's lock: about the time of one commit.
+/// Pause between two checks whether the other process still holds its lock. One commit takes about this time.
 const BUSY_PAUSE: Duration = Duration::from_micros(500);
 
-/// Pages of the write-ahead log before a checkpoint: two megabytes, which the next start reads in less than a
-/// millisecond, and about two hundred commits, so that a checkpoint adds only about two percent of syncs.
+/// Number of pages in the write-ahead log that cause a checkpoint. The pages have two megabytes, and the next start
+/// reads them in less than a millisecond. They come from about two hundred commits, so a checkpoint adds only about two
+/// percent of syncs.
 const WAL_PAGES_MAX: u32 = 512;
 
 const TABLES: &str = "
@@ -52,18 +55,19 @@ const TABLES: &str = "
     ) STRICT;
 ";
 
-/// A connection to a store, and the files that it holds open.
+/// A connection to a store, and the files that the connection holds open.
 pub(super) struct OpenStore {
     pub(super) connection: Connection,
     pub(super) files: OpenFiles,
 }
 
-/// Opens the store, and creates it if the file is missing or empty.
+/// Opens the store. If the file is missing or empty, creates the store first.
 pub(super) fn open(path: &Path) -> Result<OpenStore, LogError> {
     let started = Instant::now();
     loop {
         match try_open(path) {
-            // Two processes that create the store at the same time can collide in ways that SQLite does not wait for.
+            // Two processes can create the store at the same time. They can disturb each other in ways for which SQLite
+            // does not wait.
             Err(error)
                 if error.kind() == LogErrorKind::Busy && started.elapsed() < BUSY_WAIT_MAX =>
             {
@@ -82,15 +86,15 @@ fn try_open(path: &Path) -> Result<OpenStore, LogError> {
     connection
         .busy_handler(Some(wait_for_another))
         .map_err(failed)?;
-    // SQLite opens a file without write permission and reports no error.
+    // If SQLite has no permission to write a file, it opens the file read-only and reports no error.
     if connection.is_readonly(rusqlite::MAIN_DB).map_err(failed)? {
         return Err(LogError::new(
             LogErrorKind::ReadOnly,
             path.display().to_string(),
         ));
     }
-    // Check before the first write, so that a foreign file stays unchanged. Check in a transaction, so that a store
-    // that another process is creating appears either missing or complete.
+    // Check the file before the first write, so that the file of another program does not change. Do the check in a
+    // transaction: if another process is creating the store, the transaction sees either no store or a complete store.
     let look = connection.transaction().map_err(failed)?;
     let ours = is_ours(&look, path)?;
     look.finish().map_err(failed)?;
@@ -105,11 +109,11 @@ fn try_open(path: &Path) -> Result<OpenStore, LogError> {
         make.commit().map_err(failed)?;
     }
     set_durability(&connection).map_err(failed)?;
-    // The first read in this mode opens the WAL and index files.
+    // The first read in this mode opens the write-ahead log and its index.
     is_ours(&connection, path)?;
     let files = OpenFiles::of(path)?;
     let now = FileId::at(path).map_err(|error| io_error(path, error))?;
-    // The file was replaced: SQLite may have opened either one, so open it again.
+    // The file was replaced. SQLite may have opened the old file or the new file, so open the store again.
     if before.is_some_and(|before| before != now) {
         let place = path.display().to_string();
         return Err(LogError::new(LogErrorKind::Busy, place));
@@ -124,7 +128,7 @@ pub(super) fn make_tables(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "user_version", SCHEMA)
 }
 
-/// True for a readable store, false for an empty file; an error for anything else.
+/// True if the file is a readable store; false if the file is empty; an error for any other file.
 fn is_ours(connection: &Connection, path: &Path) -> Result<bool, LogError> {
     let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i32>(0));
     let found = (|| {
@@ -143,12 +147,12 @@ fn is_ours(connection: &Connection, path: &Path) -> Result<bool, LogError> {
     }
 }
 
-/// Makes a commit return only when it is on the disk: every commit syncs the write-ahead log, on macOS with the barrier
-/// that the system needs.
+/// Makes a commit return only after it is on the disk. Every commit syncs the write-ahead log. On macOS the sync also
+/// uses the barrier that this system needs.
 ///
-/// The write-ahead log stays when the store is closed: deleting it takes two syncs and creating it two more, and a
-/// commit that overwrites old pages of it syncs in half the time of one that extends the file. The log is read when
-/// the store is opened, so it is kept short.
+/// The write-ahead log is kept when the store is closed. Deleting it would take two syncs, and creating it again two
+/// more. Also, a commit that overwrites old pages of the log syncs in half the time of a commit that makes the file
+/// longer. Each opening of the store reads the log, so the log is kept short.
 fn set_durability(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;
@@ -159,7 +163,7 @@ fn set_durability(connection: &Connection) -> rusqlite::Result<()> {
     Ok(())
 }
 
-/// Busy handler: SQLite calls it while another process holds the lock, with the number of calls so far.
+/// Busy handler. SQLite calls it while another process holds the lock. The argument is the number of calls so far.
 fn wait_for_another(calls: i32) -> bool {
     thread_local! {
         static SINCE: Cell<Option<Instant>> = const { Cell::new(None) };

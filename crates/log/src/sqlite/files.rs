@@ -1,9 +1,11 @@
-//! Files of an open store, and the check that their paths still name them.
+//! Files of an open store. This module checks that the paths of the store still lead to these files.
 //!
-//! SQLite holds its files open and continues to write them after they were moved, removed or replaced: a commit then
-//! succeeds, but no process can ever read it. So the paths are checked around each commit and before each read.
+//! SQLite keeps its files open, and continues to write them after they were moved, removed or replaced. A commit then
+//! succeeds, but no process can ever read it. So this module checks the paths before and after each commit, and before
+//! each read.
 //!
-//! The check does not notice bytes that another program writes into the files. SQLite finds some of them on a read.
+//! The check does not notice that another program writes bytes into the files. SQLite finds some of these changes when
+//! it reads.
 
 use std::cell::Cell;
 use std::ffi::OsString;
@@ -17,9 +19,9 @@ use crate::{LogError, LogErrorKind};
 /// Files of a store that one connection holds open.
 #[derive(Debug)]
 pub(super) struct OpenFiles {
-    /// Path of the store as given by the caller.
+    /// Path of the store as the caller wrote it.
     given: PathBuf,
-    /// Path of the store without symbolic links: SQLite names the neighbouring files after this path.
+    /// Path of the store without symbolic links. SQLite derives the names of its other files from this path.
     store: PathBuf,
     files: Vec<OpenFile>,
 }
@@ -28,23 +30,24 @@ pub(super) struct OpenFiles {
 struct OpenFile {
     path: PathBuf,
     id: FileId,
-    /// Length at the last check.
+    /// Length of the file at the last check.
     len: Cell<u64>,
 }
 
-/// Device and inode. The connection holds its files open, so their inodes cannot be reused.
+/// Device and inode of a file. The connection keeps its files open, so no other file can get their inodes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FileId(u64, u64);
 
 impl FileId {
-    /// Returns the id of the file at this path, following links: a link with a new target also means a moved store.
+    /// Returns the id of the file at this path. Symbolic links are followed, so a link with a new target also counts as
+    /// a moved store.
     pub(super) fn at(path: &Path) -> io::Result<Self> {
         look_at(path).map(|(id, _)| id)
     }
 }
 
-/// Returns the id and the length of the file, nothing else. A query of the modification time makes the next sync write
-/// that time, too, which made commits a third slower (Linux 6.13 and later).
+/// Returns the id and the length of the file, and reads nothing else. If the modification time were read too, the next
+/// sync would also write this time. This made commits a third slower (Linux 6.13 and later).
 #[cfg(target_os = "linux")]
 fn look_at(path: &Path) -> io::Result<(FileId, u64)> {
     use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
@@ -71,8 +74,8 @@ impl OpenFile {
         Ok(Self { path, id, len })
     }
 
-    /// True if the file is still at its path and not shorter. No file of an open store shrinks, unless a user truncates
-    /// it or another SQLite tool shortens it.
+    /// True if the file is still at its path and is not shorter than before. A file of an open store becomes shorter
+    /// only if a user truncates it, or if another SQLite tool shortens it.
     fn is_there(&self) -> Result<bool, LogError> {
         match look_at(&self.path) {
             Ok((id, len)) if id == self.id && len >= self.len.get() => {
@@ -94,10 +97,10 @@ impl OpenFile {
 }
 
 impl OpenFiles {
-    /// The files of the store at this path, which a connection has opened and read.
+    /// The files of the store at this path. A connection has already opened and read them.
     pub(super) fn of(path: &Path) -> Result<Self, LogError> {
         let store = path.canonicalize().map_err(|error| io_error(path, error))?;
-        // Use the given path, because the next opener will use it.
+        // Use the path as the caller wrote it, because the next process that opens the store will use this path.
         let paths = [
             path.to_owned(),
             beside(&store, "-wal"),
@@ -116,7 +119,7 @@ impl OpenFiles {
         &self.store
     }
 
-    /// Fails if a path no longer names the open file, or if the file has become shorter.
+    /// Returns an error if a path no longer leads to the open file, or if the file has become shorter.
     pub(super) fn check(&self) -> Result<(), LogError> {
         for file in &self.files {
             if !file.is_there()? {
@@ -132,8 +135,9 @@ impl OpenFiles {
         }
     }
 
-    /// True if the next opener of the store will find the write-ahead log that this connection writes. A link in place
-    /// of the moved store leads to the same store file, but to another log next to the link's target.
+    /// True if the next process that opens the store will find the write-ahead log that this connection writes. Suppose
+    /// that the store was moved, and that a link at the old path leads to it. The link leads to the same store file,
+    /// but SQLite then uses another log, next to the target of the link.
     fn is_found_beside_its_log(&self) -> bool {
         match self.given.canonicalize() {
             Ok(now) if now == self.store => true,
@@ -146,7 +150,7 @@ impl OpenFiles {
     }
 }
 
-/// All paths that belong to the store at this path, which must be free of links.
+/// All paths that belong to the store at this path. The path must not contain symbolic links.
 pub(super) fn paths(store: &Path) -> Vec<PathBuf> {
     let mut paths = vec![store.to_owned()];
     paths.extend(["-wal", "-shm", "-journal"].map(|end| beside(store, end)));

@@ -1,4 +1,4 @@
-//! Tests of a full disk, which SQLite simulates with a limit on the pages of the file.
+//! Tests of a full disk. SQLite simulates the full disk with a limit for the number of pages in the file.
 
 use std::sync::Arc;
 
@@ -24,8 +24,8 @@ fn append(stream: &str, expected: u64, bytes: usize) -> (WriteCommand, Answer) {
     (WriteCommand::Append(append), answer)
 }
 
-/// Runs a writer on a store with at most `pages` pages. All commands are queued before the writer starts, so they form
-/// one group.
+/// Runs a writer with a store of at most `pages` pages. All commands are in the queue before the writer starts, so they
+/// form one group.
 fn serve(
     folder: &TempDir,
     pages: u32,
@@ -71,7 +71,7 @@ fn append_that_does_not_fit_fails_alone() {
         matches!(&answers[1], Err(AppendError::Log(e)) if e.kind() == LogErrorKind::Full),
         "{answers:?}"
     );
-    // This append expects the version after the append that did not fit.
+    // This append expects the version that the stream would have after the append that did not fit.
     assert!(
         matches!(
             answers[2],
@@ -88,7 +88,7 @@ fn append_that_does_not_fit_fails_alone() {
         "{answers:?}"
     );
 
-    // With more room, the same appends succeed, and no append is written twice.
+    // When there is more space, the same appends succeed, and no append is written twice.
     let again = vec![
         append("a", 0, SMALL),
         append("a", 1, SMALL),

@@ -1,15 +1,16 @@
-//! Locks of a store: a folder next to it, with a file for each stream in use.
+//! Locks of a store. They are in a folder next to the store, which has a file for each stream in use.
 //!
-//! The kernel holds the lock on the file and releases it when the process ends in any way, so a leftover file locks
-//! nothing. The file contains the identity of the owner.
+//! The kernel holds the lock on the file. When the process ends in any way, the kernel releases the lock, so a file
+//! that remains locks nothing. The file contains the identity of the owner.
 //!
 //! Invariants:
-//! 1. Only the holder of the lock on a file writes or removes the file.
-//! 2. The folder stays when it is empty. So if the folder is missing, no lock was ever taken, or a user deleted the
-//!    folder. The process that creates it again also checks if the owner in a session's records lives. An owner does
-//!    not notice the deletion of its file; the version that each append expects still keeps two writers apart.
-//! 3. A lock counts only on the file at its path. After locking, the file is compared with the path, because the last
-//!    owner may have removed the file before the lock.
+//! 1. Only the process that holds the lock on a file writes or removes the file.
+//! 2. An empty folder is not removed. So if the folder is missing, there are two possible reasons: no lock was ever
+//!    taken, or a user has deleted the folder. Therefore the process that creates the folder also checks whether the
+//!    owner in a session's records is alive. An owner does not notice that its file was deleted. But the version that
+//!    each append expects still prevents two writers from writing.
+//! 3. A lock counts only if the locked file is still at its path. The previous owner may have removed the file before
+//!    the lock was taken, so the file is compared with the path after locking.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Read, Write};
@@ -24,8 +25,8 @@ use allstop_process::this_process;
 use super::classify::io_error;
 use crate::{LogError, LogErrorKind, StreamName};
 
-/// Attempts to take or inspect a lock that is busy for a moment: another process was reading the owner or removing the
-/// file, which takes microseconds.
+/// Maximum number of attempts to take or inspect a lock that is busy for a moment. It is busy while another process
+/// reads the owner or removes the file, and this takes microseconds.
 const TRIES_MAX: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -48,7 +49,7 @@ pub(super) enum FileLockAttempt {
 }
 
 impl LockFolder {
-    /// Locks of the store at this path. The first lock creates the folder.
+    /// Locks of the store at this path. The folder is created when the first lock is taken.
     pub(super) fn beside(store: &Path) -> Self {
         let mut name = store.as_os_str().to_owned();
         name.push(".locks");
@@ -79,7 +80,7 @@ impl LockFolder {
         ))
     }
 
-    /// Creates the folder. Returns true if it was missing.
+    /// Creates the folder. Returns true if the folder was missing.
     fn make(&self) -> io::Result<bool> {
         match fs::create_dir(&self.0) {
             Ok(()) => Ok(true),
@@ -88,7 +89,7 @@ impl LockFolder {
         }
     }
 
-    /// Owner of the lock, without taking it; `None` if it is free.
+    /// Owner of the lock; `None` if the lock is free. This function does not take the lock.
     pub(super) fn owner(&self, stream: &StreamName) -> Result<Option<ProcessIdentity>, LogError> {
         let path = self.0.join(file_name(stream));
         for _ in 0..TRIES_MAX {
@@ -105,7 +106,7 @@ impl LockFolder {
             if let Some(owner) = read_owner(&mut file) {
                 return Ok(Some(owner));
             }
-            // The lock was just taken, and its owner will be written in a moment.
+            // The lock was just taken. Its owner will write its identity in a moment.
             park_timeout(PAUSE);
         }
         Err(LogError::new(
@@ -124,7 +125,7 @@ fn open_or_create(path: &Path) -> io::Result<File> {
         .open(path)
 }
 
-/// Locks a file that was opened at the path. `None` if the caller must open the path again.
+/// Locks a file that was opened at this path. `None` if the caller must open the path again.
 fn lock_opened(mut file: File, path: &Path) -> io::Result<Option<FileLockAttempt>> {
     match file.try_lock() {
         Ok(()) if is_at(&file, path) => {
@@ -141,10 +142,10 @@ fn lock_opened(mut file: File, path: &Path) -> io::Result<Option<FileLockAttempt
                 }
             }
         }
-        // The last owner removed the file after it was opened: the next attempt creates a new file.
+        // The last owner removed the file after this process had opened it. The next attempt creates a new file.
         Ok(()) => Ok(None),
         Err(TryLockError::WouldBlock) => match file.try_lock_shared() {
-            // Another process only inspects the lock, which takes a moment.
+            // Another process is only inspecting the lock, and this takes only a moment.
             Ok(()) => Ok(None),
             Err(TryLockError::WouldBlock) => {
                 Ok(Some(FileLockAttempt::HeldBy(read_owner(&mut file))))
@@ -162,12 +163,13 @@ impl FileLock {
         self.file.set_len(owner.len() as u64)
     }
 
-    /// True if the lock created the folder of locks.
+    /// True if the folder of locks was created for this lock.
     pub(super) fn is_first(&self) -> bool {
         self.is_first
     }
 
-    /// Removes the file and releases the lock. Dropping the value also releases it, but leaves the file.
+    /// Removes the file and releases the lock. If this value is dropped instead, the lock is released, but the file
+    /// remains.
     pub(super) fn release(self) {
         if let Err(error) = fs::remove_file(&self.path) {
             tracing::debug!(path = %self.path.display(), %error, "a lock file was left behind; it locks nothing");
@@ -188,7 +190,8 @@ fn is_at(file: &File, path: &Path) -> bool {
     }
 }
 
-/// File name of a stream's lock: without the prefix of all sessions, and with special characters escaped.
+/// File name of a stream's lock. It does not contain the common prefix of all sessions, and special characters are
+/// escaped.
 fn file_name(stream: &StreamName) -> String {
     use std::fmt::Write as _;
 
@@ -211,8 +214,8 @@ fn file_name(stream: &StreamName) -> String {
 mod tests {
     use super::*;
 
-    /// The last owner removes its file after the next owner opens it and before the next owner locks it. A lock on a
-    /// file without a path would not exclude a lock on a new file.
+    /// The last owner removes its file after the next owner has opened the file and before the next owner has locked
+    /// it. If a lock on such a removed file counted, another process could lock a new file at the same path.
     #[test]
     fn file_removed_between_open_and_lock_locks_nothing() {
         let folder = tempfile::tempdir().unwrap();
@@ -225,7 +228,7 @@ mod tests {
         let opened_before = open_or_create(&path).unwrap();
         last.release();
         assert!(locked(opened_before).is_none(), "the file has no path");
-        // An opened file also locks nothing if the path names a newer file.
+        // If the path already leads to a newer file, a file that was opened before also locks nothing.
         let opened_before = open_or_create(&path).unwrap();
         fs::remove_file(&path).unwrap();
         let newer = locked(open_or_create(&path).unwrap()).expect("a new file");

@@ -1,8 +1,9 @@
 //! Creates a new store in one step, with a single sync.
 //!
-//! SQLite itself would create the store in place, in two transactions of four syncs each. Here the file is written
-//! under a temporary name, synced, and then linked to its name, which fails if another process was first. The name
-//! becomes durable with the first commit: SQLite syncs the folder when it creates the write-ahead log.
+//! SQLite itself would create the store at its final path, in two transactions with four syncs each. This module writes
+//! the file under a temporary name, syncs it, and then links it to its final name. If another process was faster, the
+//! link fails. The final name becomes durable with the first commit, because SQLite syncs the folder when it creates
+//! the write-ahead log.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};
@@ -13,21 +14,22 @@ use rusqlite::Connection;
 
 use super::connection;
 
-/// Position of the read and write versions in the file header, and the value for a write-ahead log (SQLite file
-/// format, 1.3.3). An in-memory database does not set it.
+/// Position of the read version and the write version in the file header (SQLite file format, 1.3.3). Both get the
+/// value for a write-ahead log, which an in-memory database does not set.
 const FORMAT_VERSIONS_AT: std::ops::Range<usize> = 18..20;
 const WITH_WRITE_AHEAD_LOG: u8 = 2;
 
-/// Creates the store if its path is free. Reports no error: SQLite describes the problem better when it opens the file,
-/// and creates the store itself where the link fails (a file system without hard links).
+/// Creates the store if no file exists at its path. Reports no error, for two reasons. SQLite describes the problem
+/// better when it opens the file. And if the link fails because the file system has no hard links, SQLite creates the
+/// store itself.
 pub(super) fn make(path: &Path) {
     if fs::symlink_metadata(path).is_ok() {
         return;
     }
     if let Err(error) = try_make(path) {
         tracing::debug!(store = %path.display(), %error, "the store cannot be created in one step");
-        // Readable only for the user, because the store will hold conversations. SQLite's files next to it get the same
-        // mode.
+        // Only the user may read the file, because the store will contain conversations. SQLite's other files get the
+        // same mode.
         drop(private(path));
     }
 }
@@ -39,7 +41,7 @@ fn try_make(path: &Path) -> io::Result<()> {
     file.write_all(&image)?;
     file.sync_all()?;
     match fs::hard_link(&temporary_path.0, path) {
-        // Another process was first.
+        // Another process has created the store first.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         linked => linked,
     }
@@ -61,14 +63,14 @@ fn private(path: &Path) -> io::Result<fs::File> {
     options.write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// A unique temporary name, distinct for all threads and processes.
+/// A temporary name that no other thread and no other process uses.
 fn temporary_path(path: &Path) -> PathBuf {
     let mut name = path.as_os_str().to_owned();
     name.push(format!(".new-{}", ulid::Ulid::generate()));
     PathBuf::from(name)
 }
 
-/// The temporary file, removed on drop.
+/// The temporary file. It is removed when this value is dropped.
 struct NewStoreFile(PathBuf);
 
 impl Drop for NewStoreFile {

@@ -1,4 +1,5 @@
-//! The thread that reads, takes locks and releases locks. It never waits for a writer, in this process or another.
+//! The thread that reads records, takes locks and releases locks. It never waits for a writer, neither in this process
+//! nor in another one.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,11 +15,12 @@ use super::record_chain::RecordChain;
 use super::streams::find;
 use crate::{LogError, RecordBytes, StreamName, Version};
 
-/// Maximum bytes of one read (a single record may be longer). Long sessions are read in parts, so that a reader does
-/// not need memory for a whole session.
+/// Maximum number of bytes in one read. Only a single record may be longer. Long sessions are read in parts, so that a
+/// reader does not need memory for a whole session.
 const READ_BYTES_MAX: usize = 16 << 20;
 
-/// Maximum records to read during the walk back from the end. More records would exceed one result and be read twice.
+/// Maximum number of records whose bodies are read while the rows are searched back from the end. More records would
+/// not fit into one result and would be read twice.
 const AT_ONCE_LEN_MAX: u64 = READ_BYTES_MAX as u64 / 128;
 
 /// A task for the reader. The task sends its answer itself.
@@ -29,8 +31,8 @@ pub(super) struct StoreReader {
     files: OpenFiles,
     path: Arc<Path>,
     pub(super) locks: LockFolder,
-    /// Rows of the last read stream, if a part of the stream is unread. Reading a long stream in parts then needs one
-    /// walk back from its end, not one per part.
+    /// Rows of the stream that was read last, if a part of this stream is unread. With these rows, a long stream that
+    /// is read in parts needs only one search back from its end, and not one search for each part.
     unread: Option<RecordChain>,
     closing: bool,
 }
@@ -38,7 +40,7 @@ pub(super) struct StoreReader {
 impl StoreReader {
     pub(super) fn new(store: OpenStore, path: Arc<Path>) -> Self {
         let OpenStore { connection, files } = store;
-        // The path without links, so that all openers of the store share the same locks.
+        // The path has no symbolic links, so that all processes that open the store use the same locks.
         let locks = LockFolder::beside(files.store());
         Self {
             connection,
@@ -50,7 +52,7 @@ impl StoreReader {
         }
     }
 
-    /// Runs until the store is closed or dropped and the queue is empty.
+    /// Runs until the store is closed or dropped, and the queue is empty.
     pub(super) fn run(mut self, mut jobs: mpsc::Receiver<ReadJob>) {
         while let Some(job) = jobs.blocking_recv() {
             job(&mut self);
@@ -60,12 +62,12 @@ impl StoreReader {
         }
     }
 
-    /// Accepts no more jobs, finishes the queued ones, and ends.
+    /// Accepts no more jobs, finishes the queued jobs, and ends.
     pub(super) fn close(&mut self) {
         self.closing = true;
     }
 
-    /// Fails if the open files are no longer the store at its path.
+    /// Returns an error if the open files are no longer the files at the paths of the store.
     pub(super) fn check_files(&self) -> Result<(), LogError> {
         self.files.check()
     }
@@ -90,19 +92,20 @@ impl StoreReader {
             connection, unread, ..
         } = self;
         let from = Version(from.0.max(1));
-        // The transaction gives the walk and the bodies the same state. Dropping the transaction ends it.
+        // In this transaction, the search and the read of the bodies see the same state. Dropping the transaction ends
+        // it.
         let view = connection.transaction()?;
         let Some(end) = find(&view, stream)? else {
             return Ok(Vec::new());
         };
-        // The read checks the rows again: the stream may have been deleted and created again.
+        // The stream may have been deleted and created again, so the read checks the rows again.
         if let Some(chain) = unread.take_if(|chain| chain.reaches(end, from))
             && let Ok(records) = chain.read(&view, from, limit, READ_BYTES_MAX)
         {
             *unread = Some(chain);
             return Ok(records);
         }
-        // Reads the bodies in the same pass, if all of them are wanted.
+        // If all bodies are wanted, reads them in the same pass.
         let len = (end.version.0 + 1).saturating_sub(from.0);
         let is_all = usize::try_from(len).is_ok_and(|len| len <= limit);
         let at_once = if is_all && len <= AT_ONCE_LEN_MAX {

@@ -1,29 +1,32 @@
-//! Chain of a stream's records: each row points to the previous one.
+//! Chain of a stream's records. Each row contains the id of the row with the previous record.
 //!
-//! Rows of one stream are mostly adjacent, so both directions along the chain are scans. A scan steps over a few rows
-//! of other streams, and seeks if there are many. A scan without other rows takes half a microsecond per record.
+//! Rows of one stream are mostly next to each other, so in both directions the chain can be read with a scan. If there
+//! are a few rows of other streams in between, the scan skips them one by one. If there are many, the scan seeks to the
+//! next row of the stream. Without rows of other streams, a scan takes half a microsecond per record.
 
 use rusqlite::{Connection, Row, ffi};
 
 use super::streams::StreamEnd;
 use crate::{RecordBytes, Version};
 
-/// Rows of other streams that a scan steps over before it seeks: a seek takes as long as about ten steps.
+/// Maximum number of rows of other streams that a scan skips before it seeks. A seek takes as long as about ten skipped
+/// rows.
 const STEPS_MAX: u32 = 16;
 
-/// Rows of consecutive records of a stream, in order.
+/// Rows of consecutive records of a stream, in the order of the records.
 #[derive(Debug)]
 pub(super) struct RecordChain {
     stream: i64,
     first: Version,
     rows: Vec<i64>,
-    /// Bodies of the records, last record first, if all of them fit into the requested size.
+    /// Bodies of the records, the last record first. `None` if they do not all fit into the requested size.
     bodies: Option<Vec<RecordBytes>>,
 }
 
 impl RecordChain {
-    /// Finds the rows of a stream's records from number `from` to the end, backwards from the end. A row of another
-    /// stream or with a wrong number means damage. Also reads the bodies, up to `bytes_max` bytes in total.
+    /// Finds the rows of a stream's records from number `from` to the end. The search starts at the end and goes
+    /// backwards. If it finds a row of another stream or a row with a wrong number, the store is damaged. Also reads
+    /// the bodies, up to `bytes_max` bytes in total.
     ///
     /// Call this function in a transaction.
     pub(super) fn walk_back(
@@ -34,7 +37,7 @@ impl RecordChain {
     ) -> rusqlite::Result<Self> {
         let first = from.0.max(1);
         let len = usize::try_from((end.version.0 + 1).saturating_sub(first)).unwrap_or_default();
-        // A damaged version must not allocate all memory.
+        // If the version is damaged and far too large, the function must not allocate all memory.
         let mut rows = Vec::with_capacity(len.min(1 << 16));
         let mut scan = connection.prepare_cached(
             "SELECT id, stream, number, previous, body FROM records WHERE id <= ?1 ORDER BY id DESC",
@@ -78,7 +81,7 @@ impl RecordChain {
         })
     }
 
-    /// True if a walk back from this end to this record would find the same rows.
+    /// True if a new search from this end back to this record would find the same rows.
     pub(super) fn reaches(&self, end: StreamEnd, from: Version) -> bool {
         self.stream == end.id
             && self.first.0 + self.rows.len() as u64 == end.version.0 + 1
@@ -104,10 +107,11 @@ impl RecordChain {
         Some((self.first.0..).map(Version).zip(bodies).collect())
     }
 
-    /// Reads records from number `from`: at most `limit`, and at most `bytes_max` bytes after the first record.
+    /// Reads records from number `from`. Reads at most `limit` records, and after the first record at most `bytes_max`
+    /// bytes.
     ///
-    /// Call this function in a transaction. It may be a later one than that of the walk, because each row is checked
-    /// again.
+    /// Call this function in a transaction. This may be another transaction than the one of the search, because each
+    /// row is checked again.
     pub(super) fn read(
         &self,
         connection: &Connection,
@@ -151,7 +155,8 @@ impl RecordChain {
     }
 }
 
-/// True if this row, whose second and third columns are stream and number, is the record with that number.
+/// True if this row is the record with this number in this stream. The second column of the row is the stream, and the
+/// third column is the number.
 fn is_record(found: &Row<'_>, stream: i64, number: u64) -> rusqlite::Result<bool> {
     Ok(found.get::<_, i64>(1)? == stream && found.get::<_, i64>(2)?.cast_unsigned() == number)
 }

@@ -1,4 +1,4 @@
-//! The log on SQLite: passes appends to the writer's thread and reads to the reader's thread.
+//! The log on SQLite. It passes appends to the writer's thread and reads to the reader's thread.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -24,26 +24,28 @@ use crate::{
     StreamLock, StreamName, TAIL_POLL_MS, Version,
 };
 
-/// Maximum appends that wait for the writer: a few groups. Beyond that, an append waits before it is queued, so a slow
-/// disk slows the writers down instead of filling the memory.
+/// Maximum number of appends that wait for the writer: a few groups. If the queue is full, an append waits before it
+/// enters the queue. So a slow disk slows the callers down and does not fill the memory.
 const WRITE_QUEUE_LEN_MAX: usize = 1_024;
-/// Maximum reads that wait for the reader, bounded for the same reason.
+/// Maximum number of reads that wait for the reader. The limit has the same reason.
 const READ_QUEUE_LEN_MAX: usize = 1_024;
 
-/// A log in a file that survives `kill -9` and power loss. Several processes can share the file; clones share it, too.
+/// A log in a file that survives `kill -9` and power loss. Several processes can share the file. Clones share the file
+/// too.
 ///
-/// * An acknowledged append is on the disk: each commit of the write-ahead log is synced. One commit writes all
-///   waiting appends, so 64 writers are much faster than one.
-/// * An append waits up to five seconds for another process that writes, then fails with [`LogErrorKind::Busy`].
+/// * An acknowledged append is on the disk, because each commit syncs the write-ahead log. One commit writes all
+///   waiting appends, so 64 writers together are much faster than one writer.
+/// * If another process writes, an append waits for up to five seconds. Then it fails with [`LogErrorKind::Busy`].
 /// * Locks are files in `<store>.locks/`.
-/// * The last appends are in `<store>-wal` until the file is large enough for a checkpoint, even while the store is
-///   closed: to copy or move the store, take that file along, or merge it with SQLite's own tool first.
-/// * The file has a format version; a file with a newer version is refused.
-/// * If one of its files is moved, removed or replaced, appends and reads fail with [`LogErrorKind::Replaced`]: the
-///   store confirms nothing that its next opener would not find.
+/// * The last appends are in `<store>-wal` until this file is large enough for a checkpoint. This is also true while
+///   the store is closed. So if you copy or move the store, copy or move this file too, or first merge it into the
+///   store with SQLite's own tool.
+/// * The file has a format version. A file with a newer version is refused.
+/// * If a file of the store is moved, removed or replaced, appends and reads fail with [`LogErrorKind::Replaced`]. So
+///   the store never confirms a record that the next process could not find.
 ///
-/// **Dropping** the log does not wait: queued appends are still written while the process lives, and a blocked disk
-/// never delays the exit. [`SqliteLog::close`] waits.
+/// **Dropping** the log does not wait. Queued appends are still written while the process runs, and a blocked disk
+/// never delays the exit of the process. [`SqliteLog::close`] waits.
 #[derive(Clone)]
 pub struct SqliteLog {
     path: Arc<Path>,
@@ -52,19 +54,19 @@ pub struct SqliteLog {
     writes: mpsc::Sender<WriteCommand>,
     reads: mpsc::Sender<ReadJob>,
     notifier: Arc<StreamNotifier>,
-    /// Each thread holds a receiver until its end.
+    /// Each of the two threads holds a receiver of this channel until the thread ends.
     writing: watch::Sender<()>,
     reading: watch::Sender<()>,
 }
 
 impl SqliteLog {
-    /// Opens the store at this path, or creates it if it is missing. Its folder must exist.
+    /// Opens the store at this path. If the store is missing, creates it. The folder of the store must exist.
     ///
-    /// **Cancel safety**: dropping it may leave an empty store.
+    /// **Cancel safety**: if the future is dropped, an empty store may remain.
     ///
     /// # Errors
-    /// Returns a [`LogError`] whose kind names the reason: the folder is missing, not writable or full; the file is not
-    /// a store, damaged or newer; or another process keeps the store busy.
+    /// Returns a [`LogError`] whose kind names the reason. The folder may be missing, not writable, or on a full disk.
+    /// The file may be damaged, newer, or not a store. Another process may keep the store busy.
     pub async fn open(path: impl AsRef<Path>) -> Result<Self, LogError> {
         let path = path.as_ref();
         let path: Arc<Path> = std::path::absolute(path)
@@ -114,7 +116,7 @@ impl SqliteLog {
         let (reads, closed) = (self.reads.clone(), self.closed());
         async move {
             let (reply, answer) = oneshot::channel();
-            // If the caller has stopped waiting, the answer is dropped.
+            // If the caller no longer waits, the answer is dropped.
             let job: ReadJob = Box::new(move |reader| {
                 drop(reply.send(reader.check_files().and_then(|()| job(reader))));
             });
@@ -124,8 +126,8 @@ impl SqliteLog {
     }
 }
 
-/// Starts a thread that opens the store and then calls `run`. Waits until the store is open, and returns the path
-/// without links.
+/// Starts a thread that opens the store and then calls `run`. Waits until the store is open. Returns the path of the
+/// store without symbolic links.
 async fn start(
     name: &str,
     path: &Arc<Path>,
@@ -139,7 +141,7 @@ async fn start(
                 run(store);
             }
         }
-        // The opener may have stopped waiting.
+        // The caller that opens the store may no longer wait.
         Err(error) => drop(opened.send(Err(error))),
     })
     .map_err(|error| io_error(path, error))?;
@@ -149,12 +151,12 @@ async fn start(
         .unwrap_or_else(|_| Err(LogError::new(LogErrorKind::Closed, place())))
 }
 
-/// Wraps a file's lock as a stream's lock. The reader releases the lock; if the store is closed, dropping the file
-/// does.
+/// Converts a file lock to a stream lock. The reader releases the lock. If the store is closed, the lock is released
+/// when the file is dropped.
 fn stream_lock(stream: StreamName, file: FileLock, reads: mpsc::Sender<ReadJob>) -> StreamLock {
     let is_first = file.is_first();
     let lock = StreamLock::new(stream, move || {
-        // A rejected job is dropped, and the lock with it.
+        // If the job is rejected, the job is dropped, and the lock in it is dropped too.
         drop(reads.try_send(Box::new(move |_: &mut StoreReader| file.release())));
     });
     if is_first { lock.first() } else { lock }
@@ -176,7 +178,7 @@ impl Log for SqliteLog {
             records,
             reply,
         };
-        // Without an answer, the writer ended in the middle of the append.
+        // If no answer arrives, the writer has ended in the middle of the append.
         match self.writes.try_send(WriteCommand::Append(append)) {
             Ok(()) => LogFuture::waiting(async {
                 answer.await.unwrap_or(Err(AppendError::Indeterminate))
@@ -212,13 +214,13 @@ impl Log for SqliteLog {
         LogFuture::waiting(async move {
             let follower = StreamFollower::new(log.notifier.clone(), stream.clone());
             loop {
-                // Created before the read, so that no later append is missed.
+                // Created before the read, so that the tail misses no later append.
                 let grown = follower.grown.notified();
                 let records = log.read(&stream, from, limit).await?;
                 if !records.is_empty() || limit == 0 {
                     return Ok(records);
                 }
-                // A timeout is no error: it is time to check for records of other processes.
+                // A timeout is not an error: it is time to check for records of other processes.
                 drop(timeout(Duration::from_millis(TAIL_POLL_MS), grown).await);
             }
         })
@@ -249,7 +251,7 @@ impl Log for SqliteLog {
         LogFuture::waiting(self.ask(move |reader| reader.locks.owner(&stream)))
     }
 
-    /// Checks on the reader's thread, because `/proc` may hang.
+    /// This check runs on the reader's thread, because a read of `/proc` may hang.
     fn is_other_process_running(
         &self,
         owner: &ProcessIdentity,
@@ -268,7 +270,7 @@ impl Log for SqliteLog {
         })
     }
 
-    /// The store's file, SQLite's files next to it, and the folder of its locks.
+    /// The file of the store, the other files that SQLite writes, and the folder of the locks.
     fn files(&self) -> Vec<PathBuf> {
         files::paths(&self.resolved)
     }
@@ -276,8 +278,8 @@ impl Log for SqliteLog {
     fn close(&self) -> LogFuture<()> {
         let log = self.clone();
         LogFuture::waiting(async move {
-            // Close the reader first, so that the writer's connection is the last one. A thread that has ended needs no
-            // command.
+            // Close the reader first, so that the writer's connection is the last one. If a thread has already ended,
+            // it needs no command.
             drop(log.reads.send(Box::new(StoreReader::close)).await);
             log.reading.closed().await;
             drop(log.writes.send(WriteCommand::Close).await);

@@ -40,7 +40,8 @@ impl StreamFollower {
 impl Drop for StreamFollower {
     fn drop(&mut self) {
         let mut followed = self.notifier.0.lock();
-        // Two remaining references mean that this was the last follower. New followers clone theirs under this lock.
+        // If only two references exist, this was the last follower. A new follower clones its reference while it holds
+        // this lock.
         if Arc::strong_count(&self.grown) == 2 {
             followed.remove(&self.stream);
         }

@@ -1,4 +1,4 @@
-//! The writer's cache of streams, and the statements that change them.
+//! The writer's cache of streams, and the statements that change streams.
 
 use std::collections::HashMap;
 
@@ -8,8 +8,8 @@ use super::record_chain::RecordChain;
 use super::writer::QueuedAppend;
 use crate::{AppendError, StreamName, Version};
 
-/// Maximum streams in the cache: all streams in use at a time, in a few megabytes. Beyond that the cache is cleared,
-/// which costs one look-up per stream.
+/// Maximum number of streams in the cache. This is enough for all streams that are in use at the same time, and needs a
+/// few megabytes. If there are more streams, the cache is cleared, and each stream then needs one look-up.
 const KNOWN_LEN_MAX: usize = 16_384;
 
 /// Adds a record.
@@ -20,17 +20,18 @@ pub(super) const INSERT: &str =
 pub(super) struct StreamEnd {
     pub(super) id: i64,
     pub(super) version: Version,
-    /// Row of the stream's last record, 0 if the stream is empty.
+    /// Row of the stream's last record; 0 if the stream is empty.
     pub(super) last_record: i64,
 }
 
-/// Ends of the recently written streams.
+/// Ends of the streams that were written recently.
 #[derive(Debug, Default)]
 pub(super) struct StreamCache {
     known: HashMap<StreamName, StreamEnd>,
-    /// Ends that are not in the table yet. A stream with two appends in a group appears twice, in order.
+    /// Ends that are not yet written to the table. If a group has two appends to a stream, the stream appears twice, in
+    /// order.
     changed: Vec<StreamEnd>,
-    /// SQLite's counter of changes by other connections.
+    /// Counter of SQLite for changes that other connections make.
     data_version: i64,
 }
 
@@ -40,7 +41,8 @@ impl StreamCache {
         self.changed.clear();
     }
 
-    /// Call this function in a write transaction, in which no other connection writes.
+    /// Clears the cache if another connection has written. Call this function in a write transaction, during which no
+    /// other connection can write.
     pub(super) fn forget_if_another_wrote(
         &mut self,
         connection: &Connection,
@@ -55,7 +57,7 @@ impl StreamCache {
         Ok(())
     }
 
-    /// Appends in the current transaction, with the statement [`INSERT`].
+    /// Appends in the current transaction with the statement [`INSERT`].
     pub(super) fn append(
         &mut self,
         connection: &Connection,
@@ -155,7 +157,8 @@ fn create(connection: &Connection, stream: &StreamName) -> rusqlite::Result<Stre
     })
 }
 
-/// The version that this append reached earlier, if it is stored: the record after its expected version has its id.
+/// If this append was already stored, returns the version that it reached. An append is stored if the record after its
+/// expected version has its id.
 fn already_written(
     connection: &Connection,
     end: StreamEnd,

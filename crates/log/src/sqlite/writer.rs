@@ -1,9 +1,11 @@
-//! The thread that writes: it writes the waiting appends in one transaction, and answers when they are on the disk.
+//! The thread that writes. It writes the waiting appends in one transaction, and answers when they are on the disk.
 //!
 //! Invariants:
-//! 1. Every answer comes after the commit that it depends on, even a conflict with another append of the same group.
-//! 2. If a group fails, each append is tried alone, so that an append that does not fit fails alone.
-//! 3. Nothing is written and nothing is confirmed while a path of the store names another file than the open one.
+//! 1. Every answer comes after the commit on which it depends. This is true even for a conflict with another append of
+//!    the same group.
+//! 2. If a group fails, each append is tried separately, so that an append that does not fit is the only one that
+//!    fails.
+//! 3. If a path of the store no longer leads to the open file, nothing is written and nothing is confirmed.
 //! 4. The cache of streams is cleared when another connection has written, and when a commit has failed.
 
 use std::path::Path;
@@ -20,25 +22,27 @@ use super::stream_notifier::StreamNotifier;
 use super::streams::{INSERT, StreamCache};
 use crate::{AppendError, AppendId, LogError, RecordBytes, StreamLock, StreamName, Version};
 
-/// Maximum appends in one transaction. With 256 appends, a sync takes 1 % of the writing time; more appends would delay
-/// the first one.
+/// Maximum number of appends in one transaction. With 256 appends, the sync takes 1 % of the writing time. More appends
+/// would delay the first append.
 const GROUP_LEN_MAX: usize = 256;
-/// Maximum bytes in one transaction, so that a few long appends do not delay many short ones for long.
+/// Maximum number of bytes in one transaction, so that a few long appends do not delay many short appends for a long
+/// time.
 const GROUP_BYTES_MAX: usize = 8 << 20;
-/// Maximum time that a group waits until it is as long as the previous one. Callers that have just received an answer
-/// are about to send the next append, and would miss the group and wait for a whole sync. A single writer never waits.
+/// Maximum time that a group waits until it has as many appends as the previous group. Callers that have just received
+/// an answer soon send their next append. Without the wait, these appends would miss the group and wait for a whole
+/// sync. If there is only one writer, the group never waits.
 const GATHER_MAX: Duration = Duration::from_micros(200);
 
 #[derive(Debug)]
 pub(super) enum WriteCommand {
     Append(QueuedAppend),
     Delete {
-        /// Held until the stream is deleted, so that no other owner can take the lock, even if the caller no longer
-        /// waits.
+        /// Held until the stream is deleted, even if the caller no longer waits. So no other owner can take the lock
+        /// before that.
         lock: StreamLock,
         reply: oneshot::Sender<Result<(), LogError>>,
     },
-    /// Accept no more commands, finish the queued ones, and end.
+    /// Accept no more commands, finish the queued commands, and end.
     Close,
 }
 
@@ -66,9 +70,9 @@ pub(super) struct StoreWriter {
 }
 
 enum GroupError {
-    /// Failed before or in the commit: nothing is written.
+    /// The group failed before or during the commit, and nothing is written.
     NotWritten(LogError),
-    /// Failed in the commit after parts may have reached the disk, or the file is no longer the store's.
+    /// The commit failed after parts of it may have reached the disk, or the file no longer belongs to the store.
     Indeterminate(LogError),
 }
 
@@ -84,7 +88,7 @@ impl StoreWriter {
         }
     }
 
-    /// Runs until the store is closed or dropped and the queue is empty.
+    /// Runs until the store is closed or dropped, and the queue is empty.
     pub(super) fn run(mut self, mut commands: mpsc::Receiver<WriteCommand>) {
         let mut group = Vec::with_capacity(GROUP_LEN_MAX);
         let mut len_before = 1;
@@ -96,7 +100,7 @@ impl StoreWriter {
                 Some(WriteCommand::Delete { lock, reply }) => {
                     let answer = self.delete(lock.stream());
                     drop(lock);
-                    // The caller may have stopped waiting; the stream is still deleted.
+                    // The caller may no longer wait. The stream is deleted anyway.
                     drop(reply.send(answer));
                 }
                 Some(WriteCommand::Close) => commands.close(),
@@ -105,7 +109,7 @@ impl StoreWriter {
         }
     }
 
-    /// Writes and answers the group, and clears it.
+    /// Writes the appends of the group, answers them, and clears the group.
     fn append_group(&mut self, group: &mut Vec<QueuedAppend>) {
         if group.is_empty() {
             return;
@@ -116,7 +120,7 @@ impl StoreWriter {
                     if answer.is_ok() {
                         self.notifier.notify_grown(&append.stream);
                     }
-                    // The caller may have stopped waiting; the records stay.
+                    // The caller may no longer wait. The records stay in the store.
                     drop(append.reply.send(answer));
                 }
             }
@@ -143,8 +147,8 @@ impl StoreWriter {
         &mut self,
         group: &[QueuedAppend],
     ) -> Result<Vec<Result<Version, AppendError>>, GroupError> {
-        // The check before the commit proves that a refused append is not written. The check after it proves that the
-        // next opener finds a confirmed append.
+        // The check before the commit proves that a refused append is not written. The check after the commit proves
+        // that the next process that opens the store finds a confirmed append.
         self.files.check().map_err(GroupError::NotWritten)?;
         let path = Arc::clone(&self.path);
         let named = |error| sqlite_error(&path, error);
@@ -186,7 +190,7 @@ impl StoreWriter {
             streams,
             ..
         } = self;
-        // Writers of other processes wait from here on, so the versions in the following reads cannot change.
+        // From this line on, writers of other processes wait, so the versions in the following reads cannot change.
         connection.execute_batch("BEGIN IMMEDIATE")?;
         streams.forget_if_another_wrote(connection)?;
         let mut answers = Vec::with_capacity(group.len());
@@ -199,14 +203,15 @@ impl StoreWriter {
     }
 }
 
-/// True if a commit failed before its last page was written, which makes it valid; false if the sync after it failed.
+/// True if a commit failed before its last page was written. The commit is valid only with its last page. False if the
+/// sync after the last page failed.
 fn failed_in_writing(error: &rusqlite::Error) -> bool {
     error.sqlite_error().is_some_and(|e| {
         e.code == ErrorCode::DiskFull || e.extended_code == rusqlite::ffi::SQLITE_IOERR_WRITE
     })
 }
 
-/// Collects the waiting appends into a group. Returns the command that ended the group, if it was not an append.
+/// Collects the waiting appends into a group. If another command ended the group, returns this command.
 fn gather(
     commands: &mut mpsc::Receiver<WriteCommand>,
     first: WriteCommand,

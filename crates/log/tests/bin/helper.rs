@@ -1,4 +1,5 @@
-//! A separate process for the tests of the log: they kill it, race it against another, or restrict its rights.
+//! A separate process for the tests of the log. The tests kill it, let it race against another process, or restrict its
+//! rights.
 //!
 //! ```text
 //! allstop-log-helper append STORE PER_APPEND COUNT STREAM…   appends to each stream, prints `STREAM VERSION` each time
@@ -57,7 +58,8 @@ async fn main() -> Result<(), Failure> {
     Ok(())
 }
 
-/// Appends records `STREAM n`, where `n` is their number, `per_append` at a time, while other writers may append, too.
+/// Appends records `STREAM n`, where `n` is the number of the record. Each append has `per_append` records. Other
+/// writers may append at the same time.
 async fn append(log: &SqliteLog, name: &str, per_append: u64, count: u64) -> Result<(), Failure> {
     let (stream, mut ids) = (StreamName::new(name), AppendIds::new());
     let known = log

@@ -1,4 +1,4 @@
-//! Runs the conformance checks on every log.
+//! Runs the conformance checks for each kind of log.
 
 use allstop_log::{MemoryLog, SqliteLog, log_conformance};
 

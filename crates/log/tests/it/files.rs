@@ -1,4 +1,4 @@
-//! Paths that are not a store or are read-only: the error is one line, and nothing changes.
+//! Paths that do not lead to a store, or that are read-only. The error must be one line, and nothing may change.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
@@ -140,7 +140,7 @@ async fn damage_is_reported_and_never_read_as_records() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     filled(&path).await;
-    // On close, SQLite's own connection deletes the write-ahead log, so that all data is in one file.
+    // When SQLite's own connection is closed, SQLite deletes the write-ahead log, so that all data is in one file.
     let alone = rusqlite::Connection::open(&path).unwrap();
     alone
         .query_row("SELECT count(*) FROM records", [], |_| Ok(()))
@@ -188,10 +188,10 @@ async fn damage_is_reported_and_never_read_as_records() {
     assert_eq!(kind, LogErrorKind::Corrupt);
 }
 
-/// Output of the helper for a store. If the tests run as root, the helper runs as a user without rights.
+/// Output of the helper program for a store. If the tests run as root, the helper runs as a user without rights.
 fn tried(path: &Path, shell: &str) -> String {
-    // The copy is in a public folder, because other users may have no access to the build folder (for example in root's
-    // home).
+    // The helper program is copied to a folder that all users can read. Other users may have no access to the build
+    // folder, for example if this folder is in root's home.
     let open = tempfile::tempdir().unwrap();
     set_mode(open.path(), 0o755);
     let copy = open.path().join("helper");
@@ -265,7 +265,7 @@ async fn refused_write_is_an_error_and_leaves_the_store_intact() {
     filled(&path).await;
     set_mode(folder.path(), 0o777);
     set_mode(&path, 0o666);
-    // Sets a limit of 64 kB per file (in blocks of 512 bytes), for a record of 100 kB.
+    // Sets a limit of 64 kB for each file (in blocks of 512 bytes). The record has 100 kB.
     let said = tried(&path, "trap '' XFSZ; ulimit -f 128;");
     assert!(
         said.starts_with("Io: ") || said.starts_with("Full: "),

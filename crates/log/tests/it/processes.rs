@@ -1,4 +1,4 @@
-//! Several processes on one store: killed at any time, in parallel, and one after another.
+//! Several processes use one store. They are killed at any time, run in parallel, or run one after another.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -27,12 +27,12 @@ fn start(arguments: &[&str], store: &Path) -> Child {
         .unwrap()
 }
 
-/// A random number below `limit`, for random times of a kill.
+/// A random number below `limit`. It gives the time of a kill.
 fn random(limit: u64) -> u64 {
     RandomState::new().hash_one(0) % limit
 }
 
-/// Checks that the stream holds `STREAM 1`, `STREAM 2` …, and returns the number of its records.
+/// Checks that the stream contains `STREAM 1`, `STREAM 2` …, and returns the number of records.
 async fn count_checked(log: &SqliteLog, name: &str) -> u64 {
     let mut next = Version(1);
     loop {
@@ -59,7 +59,7 @@ async fn acknowledged_appends_survive_kill_9_at_any_time() {
         let mut writer = start(&["append", "3", "1000000", "a", "b", "c", "d"], &store);
         let mut lines = BufReader::new(writer.stdout.take().unwrap()).lines();
         let mut hear = |line: Option<std::io::Result<String>>| {
-            // The kill may cut the last line. The append of a cut line does not count as acknowledged.
+            // The kill may cut off the last line. The append of such a line does not count as acknowledged.
             let Some(Ok(line)) = line else { return false };
             if let Some((stream, version)) = line.split_once(' ') {
                 acknowledged.insert(stream.to_owned(), version.parse().unwrap());
@@ -105,7 +105,7 @@ async fn acknowledged_appends_survive_kill_9_at_any_time() {
 async fn two_processes_append_to_the_same_and_other_streams() {
     let folder = tempfile::tempdir().unwrap();
     let store = folder.path().join("store.db");
-    // Both writers also try to create the store.
+    // Both writers also try to create the store at the same time.
     let mut one = start(&["append", "1", "200", "shared", "one"], &store);
     let mut two = start(&["append", "2", "200", "shared", "two"], &store);
     for writer in [&mut one, &mut two] {
@@ -133,7 +133,7 @@ async fn tail_sees_appends_of_another_process() {
     let mut other = start(&["append", "1", "1", "s"], &store);
     assert_eq!(tail.await.unwrap(), [(Version(2), "s 2".into())]);
     assert!(other.wait().unwrap().success());
-    // The cached end of the stream is outdated and must not be used.
+    // The cached end of the stream is outdated, and the log must not use it.
     log.append(&name, Version(2), AppendId(2), vec!["s 3".into()])
         .await
         .unwrap();
@@ -180,7 +180,7 @@ async fn lock_excludes_other_processes_until_kill_9() {
     assert_eq!(left, 0, "a released lock leaves no file");
 }
 
-/// A user may delete the lock files, so the owner in the session's records counts, too.
+/// A user may delete the lock files, so the log also reads the owner from the session's records.
 #[tokio::test]
 async fn living_owner_without_its_lock_file_keeps_the_session() {
     for turn in ["open", "ended"] {
@@ -207,7 +207,7 @@ async fn living_owner_without_its_lock_file_keeps_the_session() {
         assert!(matches!(refused, SessionError::InUse { .. }), "{refused}");
         assert_eq!(log.list("session/s").await.unwrap()[0].1, version);
         if turn == "open" {
-            // The lock folder exists again, and the owner of the open turn still counts.
+            // The lock folder exists again, but the owner of the open turn still counts.
             let refused = resume().await.unwrap_err();
             assert!(matches!(refused, SessionError::InUse { .. }), "{refused}");
             let (_, by) = read_session(&*log, &id).await.unwrap();
@@ -216,7 +216,7 @@ async fn living_owner_without_its_lock_file_keeps_the_session() {
             assert_eq!(listed.owner.unwrap().pid, owner.id());
         }
 
-        // A zombie is not an owner, even if it is never reaped.
+        // A zombie does not count as an owner, even if it is never reaped.
         owner.kill().unwrap();
         let began = Instant::now();
         loop {
@@ -290,7 +290,7 @@ async fn append_waits_for_a_busy_process_and_then_fails() {
         waited > Duration::from_secs(4) && waited < Duration::from_secs(8),
         "{waited:?}"
     );
-    // A blocked writer does not delay the drop, so it does not delay the exit.
+    // A blocked writer does not delay the drop of the log, so it does not delay the exit of the process.
     let blocked = log.append(&name, Version(1), AppendId(3), vec!["b".into()]);
     let began = Instant::now();
     drop((log, blocked));

@@ -1,4 +1,4 @@
-//! Reference implementation of a log: streams are vectors, and every append is kept.
+//! Reference implementation of a log. Its streams are vectors, and it keeps every append.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ struct Stream {
     appends: Vec<(AppendId, Version, Version)>,
 }
 
-/// One append, which can be repeated.
+/// One append. It can be repeated.
 #[derive(Debug, Clone)]
 pub(crate) struct Append {
     pub(crate) stream: StreamName,
@@ -27,7 +27,7 @@ pub(crate) struct Append {
 }
 
 impl Reference {
-    /// Result of an append: the new version, or the version of the conflict.
+    /// Result of an append: the new version, or the present version if there is a conflict.
     pub(crate) fn append(&mut self, append: &Append) -> Result<Version, Version> {
         let stream = self.streams.entry(append.stream.clone()).or_default();
         let actual = Version(stream.records.len() as u64);
@@ -82,7 +82,7 @@ impl Reference {
     }
 }
 
-/// True if the log's result equals the reference's.
+/// True if the log's result equals the result of the reference log.
 pub(crate) fn is_same(
     given: &Result<Version, AppendError>,
     answer: Result<Version, Version>,

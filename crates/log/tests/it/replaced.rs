@@ -1,4 +1,5 @@
-//! Files of a store that are moved, removed or replaced while it is open: the store confirms no append to them.
+//! Files of a store that are moved, removed or replaced while the store is open. The store must not confirm an append
+//! to such files.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -26,7 +27,7 @@ fn beside(path: &Path, end: &str) -> PathBuf {
     format!("{}{end}", path.display()).into()
 }
 
-/// Checks that a store refuses appends, reads and locks with the right error after `happens` has changed it.
+/// Checks that a store refuses appends, reads and locks with the correct error after `happens` has changed its files.
 async fn refused_after(what: &str, happens: impl FnOnce(&Path)) {
     let temporary = tempfile::tempdir().unwrap();
     let folder = temporary.path().join("folder");
@@ -157,8 +158,8 @@ async fn link_to_a_store_shares_its_locks() {
     };
     let second = linked.try_lock(&stream).await.unwrap();
     assert!(matches!(second, LockAttempt::HeldBy(_)), "{second:?}");
-    // The link has a new target: the store that was opened through the link is not the store that the next opener
-    // finds.
+    // The link has a new target. So the store that was opened through the link is not the store that the next process
+    // will open.
     append(&linked, 0).await.unwrap();
     fs::remove_file(&link).unwrap();
     symlink(beside(&path, ".other"), &link).unwrap();

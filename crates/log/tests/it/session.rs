@@ -1,4 +1,5 @@
-//! One conversation in a log: exclusive opening, recovery, fencing, removal.
+//! One conversation in a log: only one process can open it, a crash is recovered, a second writer is refused, and a
+//! session can be removed.
 
 use std::sync::Arc;
 
@@ -13,7 +14,7 @@ use allstop_log::{
     read_session, remove_session,
 };
 
-/// An arbitrary time: these tests do not depend on the clock.
+/// An arbitrary time. The tests do not depend on the clock.
 pub(crate) fn at() -> Timestamp {
     Timestamp::from_unix_ms(0)
 }
@@ -166,7 +167,7 @@ async fn resume_works_after_the_store_was_dropped_in_mid_turn() {
     run_turn(&mut session, 1).await;
     session.append(vec![turn_started(2)]).await.unwrap();
     let (before, version) = (session.state().clone(), session.version());
-    // The session is not closed, as when the process ends. Only the lock is released, as the kernel would do it.
+    // The session is not closed, as if the process had ended. Only the lock is released, as the kernel would do.
     drop(session);
 
     let log = Arc::new(open().await.unwrap());
@@ -179,7 +180,7 @@ async fn resume_works_after_the_store_was_dropped_in_mid_turn() {
     run_turn(&mut session, 3).await;
 }
 
-/// Resumes once the dropped store's thread has released the lock.
+/// Resumes the session after the thread of the dropped store has released the lock.
 async fn resume_when_free(log: Arc<dyn Log>) -> SessionWriter {
     loop {
         match SessionWriter::resume(log.clone(), "s".into(), at()).await {
@@ -230,7 +231,7 @@ async fn illegal_records_are_not_written() {
         .unwrap();
     session.append(vec![turn_started(1)]).await.unwrap();
     let (before, version) = (session.state().clone(), session.version());
-    // The first record would be allowed, the second is not: neither is written.
+    // The first record would be allowed, but the second is not. So neither of them is written.
     let refused = session
         .append(vec![model_call_started(1), turn_started(2)])
         .await;

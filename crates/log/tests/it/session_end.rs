@@ -1,4 +1,4 @@
-//! Reads only the end of a long session: for a list, and to open it after a compaction.
+//! Reads only the end of a long session, for a list or to open the session after a compaction.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -16,7 +16,7 @@ use allstop_log::{
 use crate::session::{answered_and_committed, at, model_call_started, run_turn, turn_started};
 use crate::unsteady::Unsteady;
 
-/// Number of turns: more than any read of an end needs.
+/// Number of turns: more than a read of the end of a session ever needs.
 const TURNS: u32 = 300;
 
 fn whole_turn(turn: u32) -> Vec<SessionRecord> {
@@ -27,7 +27,7 @@ fn whole_turn(turn: u32) -> Vec<SessionRecord> {
         .collect()
 }
 
-/// A compaction after `turns` turns of two messages each. It drops all but the last `turns_kept` turns.
+/// A compaction after `turns` turns with two messages each. It drops all turns except the last `turns_kept` turns.
 fn compacted(turns: u32, turns_kept: u32) -> SessionRecord {
     SessionRecord::Compacted {
         at: at(),
@@ -91,7 +91,7 @@ async fn list_reads_only_the_end_of_each_session() {
     assert_eq!(listed.last_stop_reason, Some(StopReason::Completed));
 }
 
-/// Each part is longer than the previous one, so that the total length of all reads stays linear.
+/// Each part of the search is longer than the previous part, so the total length of all reads grows only linearly.
 #[tokio::test]
 async fn list_finds_an_end_far_back_in_both_stores() {
     let folder = tempfile::tempdir().unwrap();
@@ -112,7 +112,7 @@ async fn list_finds_an_end_far_back_in_both_stores() {
     }
 }
 
-/// Compares everything that later records depend on.
+/// Compares all parts of the state that later records depend on.
 fn check_same_end(of_the_end: &SessionState, of_all: &SessionState) {
     assert_eq!(of_the_end.conversation(), of_all.conversation());
     assert_eq!(of_the_end.metered(), of_all.metered());
@@ -161,7 +161,7 @@ async fn resumed_session_is_read_from_its_last_compaction() {
     }
     assert_eq!(session.state().next_turn(), TurnNumber(TURNS + 3));
 
-    // A turn from before the compaction can still be undone if the state has all of its messages.
+    // A turn from before the compaction can still be undone if the state contains all of the turn's messages.
     for turn in [TURNS + 1, TURNS, TURNS - 1] {
         let (turn, at) = (TurnNumber(turn), at());
         let undone = SessionRecord::TurnUndone { turn, at };
@@ -172,7 +172,8 @@ async fn resumed_session_is_read_from_its_last_compaction() {
     assert_eq!(all.conversation().messages.len(), 1, "the summary");
 }
 
-/// Older versions wrote compactions without a snapshot, and may still write after a compaction with one.
+/// Older versions of Allstop wrote compactions without a snapshot. They may also write records after a compaction with
+/// a snapshot.
 #[tokio::test]
 async fn records_of_older_versions_are_read_in_full() {
     let log = Arc::new(Unsteady::default());
@@ -195,7 +196,7 @@ async fn records_of_older_versions_are_read_in_full() {
     assert_eq!(session.version(), version);
     assert_eq!(session.state().turns().len(), TURNS as usize);
 
-    // The messages dropped are two kept messages and the summary.
+    // The dropped messages are two kept messages and the summary.
     let again = SessionRecord::Compacted {
         at: at(),
         messages_dropped: 3,

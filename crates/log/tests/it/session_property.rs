@@ -1,4 +1,4 @@
-//! A session on a log that loses answers, is full or stops answering at any time: the state always equals the stored
+//! A session on a log that loses answers, is full, or stops answering at any time. The state always equals the stored
 //! records, and no record is lost or duplicated.
 
 use std::sync::Arc;
@@ -15,10 +15,10 @@ use crate::property::block_on;
 use crate::session::{answered_and_committed, at, model_call_started, stored, turn_started};
 use crate::unsteady::{Fault, Unsteady};
 
-/// An operation of the session's owner.
+/// An operation that the owner of the session performs.
 #[derive(Debug, Clone, Copy)]
 enum Do {
-    /// Appends the next records of its turn.
+    /// Appends the next records of the owner's turn.
     GoOn,
     /// Stops the open turn, if there is one.
     StopTurn,
@@ -51,7 +51,7 @@ fn doings() -> impl Strategy<Value = Vec<(Do, Vec<Fault>, bool)>> {
     prop::collection::vec((what, faults, any::<bool>()), 1..24)
 }
 
-/// Expected content of the log: the certain records, and perhaps the uncertain ones after them.
+/// Expected content of the log: first the records that are certainly written, and then perhaps the uncertain records.
 #[derive(Default)]
 struct Books {
     certain: Vec<SessionRecord>,
@@ -59,7 +59,8 @@ struct Books {
 }
 
 impl Books {
-    /// Checks that the log holds the appended records once and in order, and that the state is their fold.
+    /// Checks that the log contains each appended record once and in order, and that the state is the fold of these
+    /// records.
     async fn check(&mut self, log: &Unsteady, session: &SessionWriter) {
         let found = stored(log, "s").await;
         let whole = [&self.certain[..], &self.perhaps[..]].concat();
@@ -98,7 +99,7 @@ fn next_records(state: &SessionState) -> Vec<SessionRecord> {
 }
 
 fn stop(state: &SessionState) -> Vec<SessionRecord> {
-    // The records of a recovery can end a turn in any state.
+    // The recovery records can end a turn in any state.
     let mut records = state.recovery_records(at());
     if let Some(SessionRecord::TurnStopped { reason, cause, .. }) = records.last_mut() {
         (*reason, *cause) = (StopReason::Cancelled, Cause::new(CauseKind::User));
@@ -137,7 +138,7 @@ async fn run(doings: Vec<(Do, Vec<Fault>, bool)>) {
                 session = SessionWriter::resume(log.clone(), "s".into(), at())
                     .await
                     .unwrap();
-                // All uncertain records are certain now, and the crashed turn has its ending.
+                // All uncertain records are now certain, and the crashed turn has an ending.
                 books.certain = stored(&*log, "s").await;
                 books.perhaps.clear();
                 assert!(session.state().open_turn().is_none());
@@ -161,7 +162,7 @@ async fn run(doings: Vec<(Do, Vec<Fault>, bool)>) {
             }
         };
         log.faults.lock().clear();
-        // The session first settles the unsettled append, and only then sends the new records.
+        // The session first settles the open append, and then sends the new records.
         let known = usize::try_from(session.version().0).unwrap();
         match answer {
             Some(Ok(())) => {
@@ -193,7 +194,7 @@ async fn run(doings: Vec<(Do, Vec<Fault>, bool)>) {
         }
         books.check(&log, &session).await;
         if is_heard {
-            // The store works again: the next call settles the open append.
+            // The store works again, so the next call settles the open append.
             session.settle().await.unwrap();
             let pending = std::mem::take(&mut books.perhaps);
             books.certain.extend(pending);

@@ -14,13 +14,13 @@ use parking_lot::Mutex;
 
 use crate::session::{at, model_call_started, run_turn, stored, turn_started};
 
-/// A log over one in memory. Its appends fail as configured.
+/// A log that uses a log in memory. Its appends fail as the test has configured.
 #[derive(Debug, Default)]
 pub(crate) struct Unsteady {
     log: MemoryLog,
-    /// Faults of the next appends; the next one is at the end of the list.
+    /// Faults of the next appends. The fault of the next append is at the end of the list.
     pub(crate) faults: Mutex<Vec<Fault>>,
-    /// Number of records read.
+    /// Number of records that were read.
     pub(crate) records_read: AtomicUsize,
 }
 
@@ -168,13 +168,13 @@ async fn full_store_after_a_lost_answer_does_not_mean_unwritten() {
     *log.faults.lock() = vec![Fault::Full, Fault::Full, Fault::WrittenButAnswerLost];
     let unknown = session.append(vec![turn_started(1)]).await;
     assert!(matches!(unknown, Err(SessionError::Indeterminate)));
-    // The refused append was written, and the session continues after it instead of mistaking it for another writer's
-    // append.
+    // The first attempt was written, although the store refused the later attempts. The session continues after these
+    // records, and does not take them for records of another writer.
     session.append(vec![model_call_started(1)]).await.unwrap();
     assert_eq!(stored(&*log, "s").await.len(), 3);
 }
 
-/// The events in refused records have still happened, so the caller gets the records back.
+/// The events in refused records have still happened, so the caller can take these records back.
 #[tokio::test]
 async fn unwritten_records_are_returned() {
     let log = Arc::new(Unsteady::default());

@@ -1,8 +1,8 @@
 //! Fields that the log adds to a record.
 //!
 //! A compaction contains a snapshot of the state after it. The start of a turn contains the number of the record with
-//! the last snapshot, so that a reader can start there. Older versions ignore both and read from the first record; this
-//! version also reads from the first record if both are missing or unreadable.
+//! the last snapshot, so that a reader can start at this record. Older versions of Allstop ignore both fields and read
+//! from the first record. If both fields are missing or unreadable, this version also reads from the first record.
 
 use allstop_core::turn::SessionSnapshot;
 use serde::{Deserialize, Serialize};
@@ -14,10 +14,10 @@ pub(in crate::session) struct RecordExtras {
     /// State after this record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::session) snapshot: Option<Box<SessionSnapshot>>,
-    /// Number of the last earlier record with a snapshot.
+    /// Number of the last record before this one that has a snapshot.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::session) snapshot_at: Option<u64>,
-    /// True if a reader that does not know the record's type may skip it.
+    /// True if a reader that does not know the type of the record may skip the record.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     optional: bool,
 }
@@ -37,7 +37,7 @@ impl RecordExtras {
         }
     }
 
-    /// Marks the record as one that older versions may skip.
+    /// Fields of a record that older versions may skip.
     pub(in crate::session) fn optional() -> Self {
         Self {
             optional: true,
@@ -45,7 +45,7 @@ impl RecordExtras {
         }
     }
 
-    /// Appends the fields to the JSON object at the end of `record`.
+    /// Adds the fields to the JSON object at the end of `record`.
     pub(super) fn add_to(&self, record: &mut Vec<u8>) {
         if *self == Self::default() {
             return;

@@ -1,7 +1,8 @@
-//! Fast decoding of the most frequent records, in one pass.
+//! Fast decoder for the most frequent records. It needs only one pass over the record.
 //!
-//! Serde's derive for a tagged enum copies all fields before it reads them. Our writer puts the tag right after the
-//! version, so the decoder knows the tag before the first field. All other records use the derived implementation.
+//! For a tagged enum, serde's derived decoder copies all fields before it reads them. This module's writer puts the tag
+//! directly after the version, so the decoder knows the tag before the first field. All other records use the derived
+//! decoder.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use allstop_core::record::{CallOutcome, SessionRecord, StartedCall, TurnOrigin};
 use allstop_core::{CallId, FinishReason, Message, MessageId, Timestamp, TurnNumber, Usage};
 use serde::Deserialize;
 
-/// Decodes the record, if it is of a frequent type and has the usual form.
+/// Decodes the record if it has a frequent type and the usual form.
 pub(super) fn decode(bytes: &[u8]) -> Option<SessionRecord> {
     let rest = bytes.strip_prefix(super::PREFIX)?;
     let tag = rest.strip_prefix(b"\"type\":\"")?;
@@ -84,7 +85,7 @@ variant!(TurnCommitted {
 mod tests {
     use super::*;
 
-    /// Records as this version writes them; each optional field is present once and missing once.
+    /// Records as this version writes them. Each optional field is present in one record and missing in another record.
     const RECORDS: &[&str] = &[
         r#""type":"turn_started","turn":1,"at":"2026-11-22T14:22:46.548Z","input":"h\u00efi \"you\"","owner":{"pid":2,"start_ticks":8,"boot_id":"7f"},"message":"m","origin":"background","told":["bg_1"]"#,
         r#""type":"turn_started","turn":2,"at":"9999999999999999ms","input":"""#,

@@ -1,6 +1,6 @@
-//! Kind of a stored record, found without decoding the record.
+//! Kind of a stored record. It is found without decoding the record.
 
-/// Kinds that a backward search looks for.
+/// Kinds of records for which a backward search looks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::session) enum RecordKind {
     /// The first record.
@@ -18,7 +18,7 @@ pub(in crate::session) enum RecordKind {
 }
 
 impl RecordKind {
-    /// `None` for a record that does not start as this version writes it.
+    /// Finds the kind of a record. `None` if the record does not start as this version writes records.
     pub(in crate::session) fn of(record: &[u8]) -> Option<Self> {
         let rest = record.strip_prefix(super::PREFIX)?;
         let tag = rest.strip_prefix(b"\"type\":\"")?;

@@ -1,4 +1,4 @@
-//! Format of a stored record: JSON with the format version first, `{"v":1,"type":"turn_started",…}`.
+//! Format of a stored record: JSON that begins with the format version, `{"v":1,"type":"turn_started",…}`.
 
 use allstop_core::record::SessionRecord;
 use serde::Deserialize;
@@ -13,14 +13,15 @@ mod kind;
 pub(super) use extras::RecordExtras;
 pub(super) use kind::RecordKind;
 
-/// Format version of this code. Raise it if an old reader would misread a new record, but not for optional fields.
+/// Format version of this code. Raise it if an old reader would misread a new record. Do not raise it for optional
+/// fields.
 const FORMAT: u32 = 1;
 
 /// First bytes of every record of this version.
 const PREFIX: &[u8] = b"{\"v\":1,";
 
-/// Maximum nesting of a record. The engine accepts arguments with 128 levels, the parser's own limit, and the record
-/// adds a few. A thread's stack is large enough for several times as many levels.
+/// Maximum number of nested levels in a record. The engine accepts arguments with 128 levels, which is the parser's own
+/// limit. The record adds a few levels. The stack of a thread is large enough for several times as many levels.
 const NESTING_MAX: usize = 256;
 
 /// Reason why bytes cannot be decoded.
@@ -29,7 +30,7 @@ pub enum RecordDecodeError {
     /// A newer version of Allstop wrote the record.
     #[error("the record has format {0}; this version reads format 1")]
     Newer(u32),
-    /// No version writes such bytes.
+    /// No version of Allstop writes such bytes.
     #[error("the record is invalid")]
     Malformed(#[source] serde_json::Error),
 }
@@ -38,7 +39,8 @@ pub enum RecordDecodeError {
 pub fn encode(record: &SessionRecord, out: &mut Vec<u8>) {
     let comma_at = out.len() + PREFIX.len() - 1;
     out.extend_from_slice(PREFIX);
-    // The object's opening brace overwrites the prefix's last byte, which is then restored: no second pass.
+    // Instead of a second pass, the opening brace of the object overwrites the last byte of the prefix. This byte is
+    // then restored.
     out.truncate(comma_at);
     serde_json::to_writer(&mut *out, record)
         .expect("a record is plain data with text keys, and a buffer in memory takes it");
@@ -47,7 +49,8 @@ pub fn encode(record: &SessionRecord, out: &mut Vec<u8>) {
     }
 }
 
-/// Encodes the records of one append, each with the fields from `extras_of`, into one allocation. Reuses `scratch`.
+/// Encodes the records of one append, each with the fields from `extras_of`. All records are in one allocation. Uses
+/// `scratch` as a buffer, so that later calls can use the same memory.
 pub(super) fn encode_all(
     records: &[SessionRecord],
     mut extras_of: impl FnMut(&SessionRecord) -> RecordExtras,
@@ -63,14 +66,14 @@ pub(super) fn encode_all(
         })
         .collect();
     let mut rest = RecordBytes::copy_from_slice(scratch);
-    // The length of a record is the difference of two ends.
+    // The length of a record is the difference between its end and the end of the previous record.
     let mut begin = 0;
     ends.into_iter()
         .map(|end| rest.split_to(end - std::mem::replace(&mut begin, end)))
         .collect()
 }
 
-/// Decodes a record; `None` for an unknown type with `"optional": true`.
+/// Decodes a record. `None` if the type is unknown and the record contains `"optional": true`.
 pub fn decode(bytes: &[u8]) -> Result<Option<SessionRecord>, RecordDecodeError> {
     #[derive(Deserialize)]
     struct RecordEnvelope {
@@ -97,7 +100,7 @@ pub fn decode(bytes: &[u8]) -> Result<Option<SessionRecord>, RecordDecodeError> 
     }
 }
 
-/// Decodes JSON up to [`NESTING_MAX`] levels, more than the parser's own limit.
+/// Decodes JSON with up to [`NESTING_MAX`] levels. This is more than the parser's own limit.
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, RecordDecodeError> {
     let mut json = serde_json::Deserializer::from_slice(bytes);
     if nesting(bytes) <= NESTING_MAX {
@@ -108,7 +111,7 @@ fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, RecordDecodeError> {
         .map_err(RecordDecodeError::Malformed)
 }
 
-/// Depth of nested brackets outside strings.
+/// Maximum number of nested brackets. Brackets in strings do not count.
 fn nesting(json: &[u8]) -> usize {
     let (mut depth, mut deepest) = (0_usize, 0);
     let (mut in_text, mut is_escaped) = (false, false);
@@ -192,7 +195,7 @@ mod tests {
         }
     }
 
-    /// Depths of arguments that a parser with its usual limit accepts.
+    /// Numbers of levels of arguments that a parser with its usual limit accepts.
     #[test]
     fn parsed_arguments_round_trip_in_every_record() {
         for depth in [100, 120, 127] {

@@ -1,4 +1,4 @@
-//! Runs each operation on a log and on the reference.
+//! Runs each operation on a log and on the reference log.
 
 use std::collections::BTreeMap;
 use std::task::Poll;
@@ -9,7 +9,7 @@ use futures::poll;
 use super::ops::{Expected, Fate, Op, PREFIXES, STREAMS};
 use crate::reference::{Append, Reference, is_same};
 
-/// Known state of the log: its streams, the holder and handle of each lock, and all appends so far.
+/// Known state of the log: the streams, the holder and the handle of each lock, and all appends so far.
 #[derive(Default)]
 pub(super) struct Books {
     pub(super) reference: Reference,
@@ -114,10 +114,12 @@ impl Books {
             "half an append was written: {seen:?}"
         );
         if before == after {
-            // The append may still be queued, and would be correct after the other handle has deleted the stream.
+            // The append may still be in the queue. After the other handle has deleted the stream, this append would be
+            // correct, so wait until it is done.
             barrier(log).await;
         } else {
-            // A repetition with its id settles the append, written or not. An append without records has no stored id.
+            // Repeating the append with its id settles it, whether or not it was written. An append without records has
+            // no stored id.
             let given = ask().await;
             assert!(
                 is_same(&given, answer),
@@ -144,14 +146,15 @@ impl Books {
                 assert_eq!(owner.unwrap().pid, std::process::id());
             }
             Some(Err(error)) => panic!("a healthy store does not fail: {error}"),
-            // The lock is released on drop, in order with later requests to the same handle.
+            // A drop releases the lock in order with later requests to the same handle, so the barrier waits for the
+            // release.
             None => barrier(log).await,
         }
         let owner = log.lock_owner(&name).await.unwrap();
         assert_eq!(owner.is_some(), self.locks.contains_key(&name));
     }
 
-    /// Releases a lock through the handle that took it; ignores other handles' locks.
+    /// Releases a lock with the handle that took it. Ignores the locks of other handles.
     async fn unlock(&mut self, log: &dyn Log, which: usize, stream: &str) {
         let name = StreamName::new(stream);
         if let Some((by, lock)) = self.locks.remove(&name) {
@@ -211,7 +214,8 @@ async fn settle<T>(mut asked: impl Future<Output = T> + Unpin, fate: Fate) -> Op
     }
 }
 
-/// Returns once the store has finished all earlier requests to this handle and their follow-up work.
+/// Returns after the store has finished all earlier requests to this handle, and the work that follows from these
+/// requests.
 async fn barrier(log: &dyn Log) {
     let nothing = log.append(
         &StreamName::new("barrier"),

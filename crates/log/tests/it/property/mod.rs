@@ -1,4 +1,4 @@
-//! Random operations, in random order, on every log: each result equals the reference's.
+//! Random operations in random order on each kind of log. Each result must equal the result of the reference log.
 
 mod books;
 mod opened;
@@ -15,7 +15,7 @@ async fn run(mut opened: impl Opened, ops: &[(usize, Op)]) {
     let mut books = Books::default();
     for (which, op) in ops {
         if let Op::Reopen = op {
-            // Held locks stay held; a closed store releases them later.
+            // Locks that the test holds stay held. The closed store releases them later.
             opened.reopen().await;
         } else {
             books.step(opened.handle(*which), *which, op).await;
@@ -30,7 +30,7 @@ async fn run(mut opened: impl Opened, ops: &[(usize, Op)]) {
     assert_eq!(log.list("").await.unwrap(), books.reference.list(""));
 }
 
-/// Runs on a separate runtime: the stores' threads need no runtime.
+/// Runs on a separate runtime. The threads of the stores need no runtime.
 pub(crate) fn block_on(work: impl Future<Output = ()>) {
     tokio::runtime::Builder::new_current_thread()
         .enable_time()

@@ -21,13 +21,13 @@ impl Opened for InMemory {
     fn handle(&self, which: usize) -> &dyn Log {
         &self.0[which]
     }
-    /// A log in memory lives as long as its value.
+    /// A log in memory exists as long as its value, so it cannot be opened again.
     async fn reopen(&mut self) {}
 }
 
 pub(super) struct OnDisk {
     folder: tempfile::TempDir,
-    /// Two connections, as in two processes.
+    /// Two connections to the same file, as two processes would have.
     logs: [SqliteLog; 2],
 }
 

@@ -37,7 +37,7 @@ pub(super) enum Op {
         stream: usize,
         fate: Fate,
     },
-    /// Closes the store and opens it again, if it is in a file.
+    /// Closes the store and opens it again. For logs in memory, nothing happens.
     Reopen,
 }
 
@@ -48,7 +48,7 @@ pub(super) enum Expected {
     TooHigh(u64),
 }
 
-/// Treatment of the operation's future.
+/// The test's treatment of the operation's future.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Fate {
     Awaited,
@@ -60,7 +60,7 @@ pub(super) const STREAMS: [&str; 4] = ["session/a", "session/ab", "session/b", "
 pub(super) const PREFIXES: [&str; 5] = ["", "session/", "session/a", "task/a", "u"];
 
 pub(super) fn ops() -> impl Strategy<Value = Vec<(usize, Op)>> {
-    // Mostly one stream and one handle, so that operations depend on earlier ones.
+    // Most operations use the same stream and the same handle, so that they depend on earlier operations.
     let stream = || prop_oneof![3 => Just(0), 1 => 0..STREAMS.len()];
     let fate = || {
         prop_oneof![
