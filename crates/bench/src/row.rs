@@ -28,7 +28,8 @@ impl Samples {
     }
 }
 
-/// One row of the results. The verdict comes first, so that people and programs find it in the same place.
+/// One row of the results. The verdict comes first, so that people and programs always find the verdict in the same
+/// place.
 #[derive(Debug)]
 pub(crate) struct FigureRow {
     name: String,

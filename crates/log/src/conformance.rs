@@ -1,7 +1,8 @@
 //! Conformance checks for every implementation of [`Log`].
 //!
 //! [`log_conformance!`](crate::log_conformance) creates a test of each check for one kind of log. The expression in the
-//! call opens a new log. It may also return a value that must exist as long as the log, for example a temporary folder:
+//! call opens a new log. If another value must exist as long as the log, for example a temporary folder, the expression
+//! also returns this value:
 //!
 //! ```
 //! # mod tests {

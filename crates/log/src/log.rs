@@ -17,7 +17,7 @@ use allstop_process::{is_alive, this_process};
 /// 2. An append is written completely or not at all. `Ok` means that the append is as durable as the store promises.
 /// 3. If two appends expect the same version, one succeeds and the other gets [`AppendError::Conflict`].
 /// 4. If an append is repeated with the same id, expected version and records, the store writes nothing and returns the
-///    first result, even if other appends came in between.
+///    first result. Other appends in between do not change this.
 /// 5. A read that starts after the answer to an append returns the records of this append.
 ///
 /// **Cancel safety**, for all methods: if the future of an append, a deletion or a lock is dropped, the operation is
@@ -69,10 +69,10 @@ pub trait Log: Send + Sync + fmt::Debug {
     ) -> LogFuture<Result<Option<ProcessIdentity>, LogError>>;
 
     /// True if `owner` is a process that is known to run and is not this process. A record names `owner` as the owner
-    /// of the record's stream. The holder of a lock calls this method before it takes over the work of that process,
-    /// because a lock is a file, and a user may have deleted it. False if the state of the process cannot be determined
-    /// (another machine or container). Also false in a store whose locks end when their holder is gone. In such a
-    /// store, the lock alone decides.
+    /// of the record's stream. The holder of a lock calls this method before it takes over the work of that process.
+    /// The lock alone is not enough, because a user may have deleted the file of an earlier lock. False if the state of
+    /// the process cannot be determined (another machine or container). Also false in a store whose locks end when
+    /// their holder is gone. In such a store, the lock alone decides.
     fn is_other_process_running(
         &self,
         owner: &ProcessIdentity,

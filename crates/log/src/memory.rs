@@ -11,8 +11,8 @@ use tokio::sync::Notify;
 use crate::lock::{LockAttempt, StreamLock};
 use crate::{AppendError, AppendId, Log, LogError, LogFuture, RecordBytes, StreamName, Version};
 
-/// A log that exists as long as its value. It is meant for tests, and for programs without storage. Clones share the
-/// log.
+/// A log that exists until this value and all its clones are dropped. It is meant for tests, and for programs without
+/// storage. Clones share the log.
 ///
 /// All results are available immediately, except the results of a tail. An append happens in the call of the method,
 /// not when the future is polled.

@@ -27,8 +27,8 @@ pub struct StreamWriter {
 struct UnconfirmedAppend {
     id: AppendId,
     records: Vec<RecordBytes>,
-    /// True if the append was already sent once, so that it may be written. In this case a store error no longer proves
-    /// that the append is not written.
+    /// True if the append was already sent once, so that the store may have written it. In this case a store error no
+    /// longer proves that the append is not written.
     may_be_written: bool,
 }
 

@@ -8,8 +8,8 @@ const MARK: &str = "[key]";
 /// Shortest base64 text that counts as part of a secret. Shorter texts also occur in ordinary words.
 const BASE64_LEN_MIN: usize = 5;
 
-/// Replaces secrets in texts. It finds a secret in its original form, percent-encoded, escaped for JSON, and in base64.
-/// In base64, the secret can also be a part of a longer text such as `user:secret`.
+/// Replaces secrets in texts. It finds four forms of a secret: the original text, percent-encoded, escaped for JSON,
+/// and base64. In base64, the secret can also be a part of a longer text such as `user:secret`.
 #[derive(Clone, Default)]
 pub struct SecretRedactor {
     /// Sorted by length, the longest first. Otherwise a shorter secret could replace a part of a longer one.

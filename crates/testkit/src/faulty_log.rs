@@ -82,8 +82,8 @@ impl FaultyLog {
         }
     }
 
-    /// Creates a log that passes its calls to `inner` and whose answers are available at once: the thread blocks until
-    /// the inner log answers. Without this, paused time would advance during the wait.
+    /// Creates a log that passes its calls to `inner`. The answers of the new log are available at once: the thread
+    /// blocks until the inner log answers. Without this, paused time would advance during the wait.
     pub(crate) fn immediate(inner: Arc<dyn Log>) -> Self {
         Self {
             is_immediate: true,

@@ -106,7 +106,7 @@ impl LlamaServer {
     }
 
     /// Waits until the server has been idle for a moment. Returns the time from the call of this function to the last
-    /// activity of the server, or `None` if the server was still active when `limit` had passed.
+    /// activity of the server. `None` if the server was still active when `limit` had passed.
     ///
     /// Idle means that the CPU time of the server does not grow *and* that none of its threads waits for a core. On a
     /// busy machine, the first condition alone could only mean that other processes used the cores.

@@ -8,8 +8,8 @@ use crate::{Log, LogError, RecordBytes, StreamName, Version};
 /// Number of records in the first part of the search. This part usually contains the end of the last turn.
 const FIRST_PART_LEN: u64 = 16;
 
-/// Factor by which each further part is longer than the previous one. Each read starts at the end of the stream again,
-/// so if all parts had the same length, the cost of a long search would grow quadratically.
+/// Factor by which each further part is longer than the previous one. Each read starts at the end of the stream again.
+/// If all parts had the same length, the cost of a long search would therefore grow quadratically.
 const PART_GROWTH: u64 = 8;
 
 /// Finds the last record, up to number `end`, whose kind is one of these kinds or unknown.

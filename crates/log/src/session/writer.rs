@@ -64,8 +64,8 @@ struct PendingAppend {
     id: AppendId,
     encoded: Vec<RecordBytes>,
     records: Vec<SessionRecord>,
-    /// True if the append was already sent once, so that it may be written. In this case a store error no longer proves
-    /// that the append is not written.
+    /// True if the append was already sent once, so that the store may have written it. In this case a store error no
+    /// longer proves that the append is not written.
     may_be_written: bool,
 }
 
@@ -186,10 +186,10 @@ impl SessionWriter {
         })
     }
 
-    /// Appends records together, completely or not at all, and applies them to the state when they are durable. If the
-    /// list is empty, this method only settles the previous append. If the records begin a turn and the store has
-    /// refused the ending of the previous turn, this method first ends the previous turn, in the same way as after a
-    /// crash.
+    /// Appends records together, completely or not at all, and applies the records to the state when they are durable.
+    /// If the list is empty, this method only settles the previous append. Suppose that the records begin a turn, and
+    /// that the store has refused the ending of the previous turn. This method then first ends the previous turn, in
+    /// the same way as after a crash.
     ///
     /// **Cancel safety**: if the future is dropped, the append may have happened. The state contains the records only
     /// after the next append or [`SessionWriter::settle`] has settled the dropped append. A dropped append is never

@@ -150,9 +150,9 @@ fn is_ours(connection: &Connection, path: &Path) -> Result<bool, LogError> {
 /// Makes a commit return only after it is on the disk. Every commit syncs the write-ahead log. On macOS the sync also
 /// uses the barrier that this system needs.
 ///
-/// The write-ahead log is kept when the store is closed. Deleting it would take two syncs, and creating it again two
-/// more. Also, a commit that overwrites old pages of the log syncs in half the time of a commit that makes the file
-/// longer. Each opening of the store reads the log, so the log is kept short.
+/// The write-ahead log is kept when the store is closed. To delete the log would take two syncs, and to create it again
+/// two more syncs. Also, a commit that overwrites old pages of the log syncs in half the time of a commit that makes
+/// the file longer. Each opening of the store reads the log, so the log is kept short.
 fn set_durability(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "journal_mode", "WAL")?;
     connection.pragma_update(None, "synchronous", "FULL")?;

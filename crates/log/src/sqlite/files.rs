@@ -1,8 +1,8 @@
 //! Files of an open store. This module checks that the paths of the store still lead to these files.
 //!
-//! SQLite keeps its files open, and continues to write them after they were moved, removed or replaced. A commit then
-//! succeeds, but no process can ever read it. So this module checks the paths before and after each commit, and before
-//! each read.
+//! SQLite keeps its files open, and continues to write to these files after they were moved, removed or replaced. A
+//! commit then succeeds, but no process can ever read it. So this module checks the paths before and after each commit,
+//! and before each read.
 //!
 //! The check does not notice that another program writes bytes into the files. SQLite finds some of these changes when
 //! it reads.
@@ -34,7 +34,7 @@ struct OpenFile {
     len: Cell<u64>,
 }
 
-/// Device and inode of a file. The connection keeps its files open, so no other file can get their inodes.
+/// Device and inode of a file. The connection keeps its files open, so no new file can get the inode of an open file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct FileId(u64, u64);
 

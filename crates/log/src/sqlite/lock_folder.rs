@@ -106,7 +106,7 @@ impl LockFolder {
             if let Some(owner) = read_owner(&mut file) {
                 return Ok(Some(owner));
             }
-            // The lock was just taken. Its owner will write its identity in a moment.
+            // The lock was just taken. In a moment, the owner will write its identity into the file.
             park_timeout(PAUSE);
         }
         Err(LogError::new(
@@ -214,8 +214,8 @@ fn file_name(stream: &StreamName) -> String {
 mod tests {
     use super::*;
 
-    /// The last owner removes its file after the next owner has opened the file and before the next owner has locked
-    /// it. If a lock on such a removed file counted, another process could lock a new file at the same path.
+    /// The last owner removes the lock file at a bad moment: the next owner has already opened the file, but has not
+    /// yet locked it. If a lock on such a removed file counted, another process could lock a new file at the same path.
     #[test]
     fn file_removed_between_open_and_lock_locks_nothing() {
         let folder = tempfile::tempdir().unwrap();

@@ -1,9 +1,9 @@
 //! Creates a new store in one step, with a single sync.
 //!
 //! SQLite itself would create the store at its final path, in two transactions with four syncs each. This module writes
-//! the file under a temporary name, syncs it, and then links it to its final name. If another process was faster, the
-//! link fails. The final name becomes durable with the first commit, because SQLite syncs the folder when it creates
-//! the write-ahead log.
+//! the file under a temporary name, syncs the file, and then creates a link with the final name. If another process was
+//! faster, the link fails. The final name becomes durable with the first commit, because SQLite syncs the folder when
+//! it creates the write-ahead log.
 
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write as _};

@@ -23,7 +23,7 @@ const READ_BYTES_MAX: usize = 16 << 20;
 /// not fit into one result and would be read twice.
 const AT_ONCE_LEN_MAX: u64 = READ_BYTES_MAX as u64 / 128;
 
-/// A task for the reader. The task sends its answer itself.
+/// A task for the reader. The task itself sends the answer to the caller.
 pub(super) type ReadJob = Box<dyn FnOnce(&mut StoreReader) + Send>;
 
 pub(super) struct StoreReader {

@@ -40,8 +40,8 @@ impl StreamFollower {
 impl Drop for StreamFollower {
     fn drop(&mut self) {
         let mut followed = self.notifier.0.lock();
-        // If only two references exist, this was the last follower. A new follower clones its reference while it holds
-        // this lock.
+        // If only two references exist, this was the last follower. No new follower can appear now, because a follower
+        // must hold this lock to clone a reference.
         if Arc::strong_count(&self.grown) == 2 {
             followed.remove(&self.stream);
         }

@@ -157,8 +157,8 @@ fn create(connection: &Connection, stream: &StreamName) -> rusqlite::Result<Stre
     })
 }
 
-/// If this append was already stored, returns the version that it reached. An append is stored if the record after its
-/// expected version has its id.
+/// If this append was already stored, returns the version that it reached. The append is stored if the record after the
+/// expected version has the id of the append.
 fn already_written(
     connection: &Connection,
     end: StreamEnd,

@@ -1,9 +1,9 @@
 //! The two threads of an open store: a writer and a reader.
 //!
 //! SQLite blocks. A blocked disk must neither delay a task nor delay the exit of the process. So all disk access runs
-//! on the threads of the store. These threads are never joined. They end when the store is closed or dropped and their
-//! queue is empty. If the process exits before that, acknowledged appends are durable, and other appends are written
-//! completely or not at all.
+//! on the threads of the store. These threads are never joined. The threads end after the store was closed or dropped,
+//! as soon as their queue is empty. If the process exits before that, acknowledged appends are durable, and other
+//! appends are written completely or not at all.
 
 use std::io;
 

@@ -155,7 +155,7 @@ impl AnswerParts {
         let mut has_calls = false;
         let mut room = VALUE_BYTES_MAX;
         for call in std::mem::take(&mut self.calls) {
-            // If a call was cut off before its name, it cannot get a result.
+            // If the answer was cut off before the name of a call, this call cannot get a result.
             if is_cut && call.name.is_empty() {
                 continue;
             }

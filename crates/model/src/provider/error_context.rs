@@ -212,8 +212,7 @@ impl ErrorContext {
             | "invalid_request_error"
             | "exceed_context_size_error"
             | "context_length_exceeded" => ModelErrorKind::Invalid,
-            // If an error arrives within an answer, it counts as a problem of the provider, unless the error code names
-            // another cause.
+            // An error within an answer counts as a problem of the provider, unless the error code names another cause.
             _ => ModelErrorKind::Unavailable,
         };
         let message = text.message.unwrap_or_else(|| body.to_string());

@@ -26,8 +26,8 @@ impl Pause {
     }
 }
 
-/// A reply with its events, pauses and errors. The builder methods add them in the order in which they appear in the
-/// stream.
+/// A reply with its events, pauses and errors. Call the builder methods in the order in which the stream is to contain
+/// the events, pauses and errors.
 #[derive(Debug, Clone, Default)]
 pub struct Reply {
     pub(super) connect_stall: Option<Pause>,

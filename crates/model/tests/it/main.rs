@@ -2,8 +2,8 @@
 
 #![expect(clippy::unwrap_used, reason = "these are tests, helpers included")]
 
-// The test kit depends on this crate, so this crate cannot depend on it. The server of the test kit is compiled here
-// instead.
+// The test kit depends on this crate, so this crate cannot depend on the test kit. The server of the test kit is
+// compiled here instead.
 #[path = "../../../testkit/src/openai_server/mod.rs"]
 #[expect(
     dead_code,

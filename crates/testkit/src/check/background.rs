@@ -1,4 +1,5 @@
-//! Background work: it starts once and ends once, and every report of idle names it.
+//! Background work: each piece starts once and ends once. If a session reports idle while background work runs, the
+//! report names this work.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -38,7 +39,8 @@ pub(crate) fn background(records: &[R]) -> Result<Vec<String>, String> {
     Ok(open.map(|(id, _)| id).collect())
 }
 
-/// Background work starts once and ends once, and a closed session has recorded the end of all of it (invariant 6).
+/// Each piece of background work starts once and ends once. When a session is closed, it has recorded the end of all
+/// its background work (invariant 6).
 pub(super) fn background_ends_once(run: &RunObservation) -> Result<(), String> {
     let records = &run.records_after_next;
     let open = background(records)?;

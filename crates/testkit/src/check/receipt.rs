@@ -13,8 +13,8 @@ fn is_about(item: &ReceiptItem, work: &ObservedWork) -> bool {
     item.kind == work.kind
         && match work.kind {
             ItemKind::ToolCall | ItemKind::Background => item.id == work.id,
-            // The test observes a question under the id of its call, but a receipt contains the id of the question
-            // itself.
+            // A question is observed under the id of the tool call that it is about, but a receipt contains the id of
+            // the question itself.
             ItemKind::ModelCall | ItemKind::Permission => true,
             _ => item.name == work.id,
         }

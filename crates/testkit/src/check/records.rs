@@ -225,7 +225,7 @@ fn resumed_after_the_kill(run: &RunObservation) -> Result<(), String> {
     }
 }
 
-/// If a process was to be killed, it was killed, and its store can be read and resumed (invariant 2).
+/// If the plan was to kill the process, the process was killed, and its store can be read and resumed (invariant 2).
 pub(super) fn was_killed(run: &RunObservation) -> Result<(), String> {
     let kill = run.kill.as_ref();
     match kill.and_then(|kill| kill.failure.clone()) {

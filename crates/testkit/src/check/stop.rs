@@ -160,8 +160,8 @@ pub(super) fn first_cause_wins(run: &RunObservation) -> Result<(), String> {
     Ok(())
 }
 
-/// The cause in a receipt is the cause of its stop, or the cause of another stop that its stop joined. The other stop
-/// is an earlier one, or a stop by the run itself.
+/// The cause in a receipt is the cause of the stop that the receipt answers. If this stop joined another stop, the
+/// cause is the cause of the other stop: an earlier stop, or a stop by the run itself.
 fn receipt_causes_fit(run: &RunObservation, own: Option<CauseKind>) -> Result<(), String> {
     let mut asked_so_far = Vec::new();
     for asked in &run.stops {

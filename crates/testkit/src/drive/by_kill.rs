@@ -21,7 +21,7 @@ use crate::report::{self, CaseName, CheckReport, Failure, VARIABLE};
 use crate::stage::Scenario;
 use crate::stop_method::StopMethod;
 
-/// Environment variable with the folder of the store. It is set only for a process that is to kill itself.
+/// Environment variable with the folder of the store. The variable is set only for a process that is to kill itself.
 const STORE_VARIABLE: &str = "ALLSTOP_EXPLORE_STORE";
 
 /// Maximum number of bytes of a process's output in the report. The report contains output only if the process was not

@@ -94,7 +94,7 @@ pub struct SentMessage {
     pub outcome: Option<(Order, Arc<MessageOutcome>)>,
     /// Answer to the waiter that waits until the session is idle, and the moment of the answer.
     pub waited: Option<(Order, WaitResult)>,
-    /// True if the waiter for this message left, so that its outcome was not delivered.
+    /// True if the waiter for this message left, so that the outcome of the message was not delivered.
     pub waiter_gone: bool,
 }
 

@@ -46,7 +46,8 @@ pub struct Point {
 }
 
 impl Point {
-    /// True if the point is an event in itself, so neither a poll nor the report of an event from another place.
+    /// True if the point is an event in itself. A poll is not such a point, and neither is the report of an event that
+    /// happened elsewhere.
     pub(crate) fn is_apart(&self) -> bool {
         !matches!(self.event, POLL | EVENT | RECORD)
     }

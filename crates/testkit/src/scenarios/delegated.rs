@@ -157,8 +157,8 @@ fn delegating(stage: &RunStage, place: SubAgentPlacement) -> Arc<dyn Model> {
     }
 }
 
-/// Watches all model calls except the calls of the sub-agent in the background. Those calls belong to no turn, and a
-/// checker would treat them as calls of the running turn.
+/// Watches all model calls except the calls of the sub-agent in the background. The excepted calls belong to no turn.
+/// If they were watched, a checker would treat them as calls of the running turn.
 #[derive(Debug)]
 struct ForegroundOnlyModel {
     watched: Arc<dyn Model>,

@@ -85,7 +85,7 @@ impl Prompter for DelayedPrompter {
 
 #[derive(Debug)]
 struct ScriptedHook {
-    /// Moment of the hook at which it returns its verdict; `None` for all moments.
+    /// Moment at which the hook returns its verdict; `None` for all moments.
     moment: Option<&'static str>,
     verdict: HookVerdict,
 }

@@ -1,4 +1,5 @@
-//! The simulated processes of a run. Their events are points, and their beginnings and ends are recorded in the notes.
+//! The simulated processes of a run. Each event of a process is a point, and the notes contain the beginning and the
+//! end of each process.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Checks of a scenario itself: they verify that the effects of its parts outside the process are complete, or do not
+//! Checks of a scenario itself: they verify that the scenario's effects outside the process are complete, or do not
 //! exist.
 
 use std::fmt;

@@ -129,8 +129,8 @@ impl StopSafe {
     /// Runs the exploration.
     ///
     /// # Panics
-    /// Panics if the input does not match the tool's schema, if a run does not end in real time because the tool blocks
-    /// its thread, or if two runs of the call differ.
+    /// Panics in three cases: the input does not match the tool's schema; a run does not end in real time, because the
+    /// tool blocks its thread; two runs of the call differ.
     #[track_caller]
     pub fn explore(self) -> CheckReport {
         real_time_limit::run_within_limit(move |run_begins| {

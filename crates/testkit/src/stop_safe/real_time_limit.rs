@@ -22,8 +22,8 @@ pub(super) fn run_within_limit(
         // A closed channel means that the watcher no longer waits.
         let _ = begins.send(());
     });
-    // The thread has the name of the test, so that the test harness attributes its output to the test. This function
-    // joins the thread, unless the tool blocks the thread for ever.
+    // The thread has the name of the test, so that the test harness shows the thread's output as output of the test.
+    // This function joins the thread, unless the tool blocks the thread for ever.
     let name = std::thread::current()
         .name()
         .unwrap_or("explorer")

@@ -34,7 +34,7 @@ pub(crate) enum Bug {
     LostWakeUp,
     /// The engine waits for the result of a dropped call.
     WaitsForTheDropped,
-    /// After a stop, the engine stays marked as busy, so that the next run waits for it for ever.
+    /// After a stop, the engine stays marked as busy, so that the next run waits for ever.
     BusyForEver,
     /// Two stops of the same turn get different receipts.
     TwoReceipts,
@@ -72,7 +72,7 @@ pub(crate) enum Bug {
     CallsBesideBudget,
     /// The tokens of an answer do not count against the budget.
     TokensBesideBudget,
-    /// The engine reports a stop as acknowledged because of the flag that the stop itself has set.
+    /// The engine reports that it has acknowledged a stop, only because it sees the flag that the stop itself has set.
     ObservedByFlag,
     /// A stopped call is reported as timed out.
     StoppedIsTimedOut,

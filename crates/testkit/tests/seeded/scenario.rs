@@ -24,8 +24,8 @@ const DEAF_FOR: Duration = Duration::from_hours(1);
 /// Number of calls in the budget of [`Setting::Budget`]: one model call and two tool calls.
 const CALLS_MAX: u64 = 3;
 
-/// Number of tokens in the budget of [`Setting::Tokens`]. One call reserves all of them, and the first answer uses them
-/// up.
+/// Number of tokens in the budget of [`Setting::Tokens`]. One call reserves all these tokens, and the first answer uses
+/// all of them.
 const TOKENS_MAX: u64 = 100;
 
 /// Setting in which a bug has an effect.

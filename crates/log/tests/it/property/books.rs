@@ -118,8 +118,8 @@ impl Books {
             // correct, so wait until it is done.
             barrier(log).await;
         } else {
-            // Repeating the append with its id settles it, whether or not it was written. An append without records has
-            // no stored id.
+            // The append is repeated with its id. This settles the append, whether or not it was written before. An
+            // append without records has no stored id.
             let given = ask().await;
             assert!(
                 is_same(&given, answer),

@@ -21,7 +21,7 @@ impl Opened for InMemory {
     fn handle(&self, which: usize) -> &dyn Log {
         &self.0[which]
     }
-    /// A log in memory exists as long as its value, so it cannot be opened again.
+    /// A log in memory exists only as long as its value, so there is nothing to open again.
     async fn reopen(&mut self) {}
 }
 

@@ -258,8 +258,8 @@ fn of_session(point: &Point, dense: bool) -> Vec<StopMethod> {
         StopMethod::Close,
         user(Extent::Subtree),
     ];
-    // A session in this process never has a lost lease as the cause of a stop, because its successor runs in a separate
-    // process.
+    // In this process, a lost lease is never the cause of a session's stop, because the successor of a session would
+    // run in another process.
     let causes = CAUSES
         .into_iter()
         .filter(|cause| *cause != CauseKind::LeaseLost);

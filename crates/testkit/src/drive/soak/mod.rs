@@ -65,8 +65,8 @@ impl Soak {
         }
     }
 
-    /// Runs the soak. The figures of the report contain the number of actions and the records and memory that they
-    /// need.
+    /// Runs the soak. The figures of the report count the actions, and show how many records and how much memory they
+    /// needed.
     ///
     /// # Panics
     /// Panics if the system provides no runtime.
