@@ -1,4 +1,4 @@
-//! Conformance checks for every implementation of [`Log`].
+//! Checks that an implementation of [`Log`] follows the rules of [`Log`].
 //!
 //! [`log_conformance!`](crate::log_conformance) creates a test of each check for one kind of log. The expression in the
 //! call opens a new log. If another value must exist as long as the log, for example a temporary folder, the expression

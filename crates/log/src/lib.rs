@@ -1,4 +1,4 @@
-//! The append-only log of sessions: in memory and on SQLite.
+//! The append-only log of sessions, with one implementation in memory and one on SQLite.
 //!
 //! State is a fold over the records of the log, and nothing else is stored. A [`Log`] contains streams of records and
 //! does not interpret the records. The records of a stream are numbered without gaps (1, 2, 3 …). Each append contains

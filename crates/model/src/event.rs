@@ -17,7 +17,7 @@ pub enum ModelEvent {
     Text(Arc<str>),
     /// A piece of the model's reasoning, which is displayed but not stored.
     Reasoning(Arc<str>),
-    /// Progress of a tool call that is still being streamed, for display only.
+    /// Progress of a tool call that is still arriving. This event is only for the display.
     ToolCallProgress {
         /// Number of argument bytes.
         bytes: usize,

@@ -6,10 +6,10 @@
 //! - [`ProviderModel`] calls providers by name, and any OpenAI-compatible server by URL.
 //! - [`ScriptedModel`] plays a script: for tests of agents, without a key and without a network.
 //! - [`RecordingModel`] wraps a model and writes a script of its answers.
-//! - [`stream_within`] applies the provider's time limits to a call; [`RetryPolicy`] decides about retries. Both wait
-//!   only in the caller's scope.
+//! - [`stream_within`] applies the provider's time limits to a call; [`RetryPolicy`] decides about retries. All waits
+//!   happen in the caller's scope.
 //!
-//! This crate does not read the environment: keys come from a function of the caller.
+//! This crate does not read environment variables. The caller passes a function that returns the keys.
 
 pub mod error;
 pub mod event;

@@ -26,7 +26,7 @@ const SLEEP_MAX: Duration = Duration::from_millis(16);
 /// State of a call's connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ConnectionState {
-    /// The call had at least one connection, and the kernel shows no open one.
+    /// The call had at least one connection, and the kernel shows no open connection of the call.
     Closed,
     /// The answer was complete, so the connection was returned to the pool. It is idle, and stays open for the next
     /// call.

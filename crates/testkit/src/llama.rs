@@ -68,7 +68,7 @@ impl LlamaServer {
         let mut server = Self { child, port: 0 };
         let mut said = String::new();
         let stdout = server.child.stdout.take().expect("it is piped");
-        // If the line is unreadable, parsing the empty text fails, too.
+        // If the line cannot be read, the text stays empty, and the parser below reports the error.
         BufReader::new(stdout)
             .read_line(&mut said)
             .unwrap_or_default();
@@ -135,7 +135,7 @@ impl LlamaServer {
 
     fn has_runnable_thread(&self) -> io::Result<bool> {
         for task in fs::read_dir(format!("/proc/{}/task", self.pid()))? {
-            // A thread that ended between the two reads is not runnable.
+            // A thread may have ended since its folder was listed. Such a thread is not runnable.
             let stat = fs::read_to_string(task?.path().join("stat")).unwrap_or_default();
             if fields_after_name(&stat).first() == Some(&"R") {
                 return Ok(true);

@@ -34,7 +34,7 @@ pub enum StopMethod {
     Kill,
 }
 
-/// Every cause that a caller can give, in the order of the design.
+/// Every cause that a caller can give, in the order of the list in the design.
 pub const CAUSES: [CauseKind; 11] = [
     CauseKind::User,
     CauseKind::Superseded,

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// The promises of the design, by their numbers.
+/// The promises of the design, with their numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Invariant {
     /// 1. No detached work.
@@ -61,7 +61,7 @@ pub enum FailureClass {
     SignalMissesLeaf,
     /// A stop that is lost in a race.
     LostStop,
-    /// Work or a commit after the stop.
+    /// Work that starts or a commit that happens after the stop.
     WorkAfterStop,
     /// A receipt that reports a false fact.
     FalseReceipt,

@@ -1,4 +1,4 @@
-//! Creates a new store in one step, with a single sync.
+//! Creates a new store in one step that needs only one sync.
 //!
 //! SQLite itself would create the store at its final path, in two transactions with four syncs each. This module writes
 //! the file under a temporary name, syncs the file, and then creates a link with the final name. If another process was

@@ -164,7 +164,7 @@ impl StoreWriter {
             Err(error) => GroupError::NotWritten(named(error)),
         };
         self.streams.forget();
-        // After some errors SQLite has already rolled back.
+        // After some errors, SQLite itself has already rolled back the transaction.
         if !self.connection.is_autocommit()
             && let Err(error) = self.connection.execute_batch("ROLLBACK")
         {

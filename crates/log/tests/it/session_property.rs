@@ -157,7 +157,7 @@ async fn run(doings: Vec<(Do, Vec<Fault>, bool)>) {
             });
             match poll!(&mut asked) {
                 Poll::Ready(answer) => Some(answer),
-                // The store does not answer this append.
+                // In this case, the store does not answer the append.
                 Poll::Pending => None,
             }
         };

@@ -16,7 +16,7 @@ use crate::{CALLS_MAX, ModelError, ModelErrorKind, SecretRedactor};
 /// Maximum length of a message. A message quotes the provider, and the error texts of some providers are pages long.
 const MESSAGE_CHARS_MAX: usize = 300;
 
-/// Hint for an answer that ended early.
+/// Hint for the user if an answer ended too early.
 const TRY_AGAIN: &str = "try again; if it happens again, check the server's log";
 
 /// Context of the call for error messages.

@@ -85,7 +85,7 @@ const MODEL_NAMES: &[(&str, &str)] = &[
     ("minimax-", "minimax"),
 ];
 
-/// The provider whose models have names like this one; `None` if no prefix matches.
+/// The provider whose model names have the same prefix as this name; `None` if no prefix matches.
 pub(super) fn by_model(model: &str) -> Option<&'static KnownProvider> {
     // `gpt-oss` is an open model with many providers.
     if model.starts_with("gpt-oss") {

@@ -14,7 +14,7 @@ pub const CONNECT_LIMIT_DEFAULT: Duration = Duration::from_secs(10);
 /// call.
 pub type KeyLookup = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
-/// Location of a model, and access to it.
+/// Place where a model is served, and the key for it.
 #[derive(Clone)]
 pub struct ProviderOptions {
     /// URL of an OpenAI-compatible server. If it is set, the name of the model is sent unchanged.

@@ -50,7 +50,7 @@ pub struct ScriptedModel {
 }
 
 impl ScriptedModel {
-    /// A model that plays these replies in the order of the conversation.
+    /// A model that plays these replies. The position in the conversation selects the reply.
     pub fn new(replies: Vec<Reply>) -> Self {
         Self::of(
             "script".into(),
@@ -119,7 +119,7 @@ impl ScriptedModel {
         self
     }
 
-    /// The requests so far, if they are stored.
+    /// The requests so far; empty if requests are not stored.
     pub fn requests(&self) -> Vec<ModelRequest> {
         self.requests
             .as_ref()

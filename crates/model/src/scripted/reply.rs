@@ -134,7 +134,7 @@ impl Reply {
         }))
     }
 
-    /// Ends with this reason instead of [`FinishReason::Done`].
+    /// Ends the reply with this finish reason instead of [`FinishReason::Done`].
     #[must_use]
     pub fn finish(mut self, reason: FinishReason) -> Self {
         self.finish = Some(reason);

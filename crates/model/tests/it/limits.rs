@@ -1,4 +1,4 @@
-//! Token time limits, and decisions about retries.
+//! Time limits for tokens, and decisions about retries.
 
 use std::time::Duration;
 

@@ -42,7 +42,7 @@ fn is_started<'a>(mut records: impl Iterator<Item = &'a R>, id: &str) -> bool {
     records.any(|record| matches!(record, R::CallStarted { call, .. } if call.id.as_str() == id))
 }
 
-/// Calls that were open when the process died are unknown in the resumed session.
+/// Calls that were open when the process died have the outcome `unknown` in the resumed session.
 fn open_calls_are_unknown(run: &RunObservation) -> Result<(), String> {
     let mut open = BTreeSet::new();
     for record in &run.records {

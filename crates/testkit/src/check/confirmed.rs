@@ -1,4 +1,4 @@
-//! An outcome, a receipt and a published conversation contain only claims that the log has confirmed (invariant 3).
+//! Outcomes, receipts and published conversations contain only claims that the log has confirmed (invariant 3).
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ struct TurnClaim<'a> {
     at: Order,
 }
 
-/// An outcome, a receipt and a published conversation contain only claims that the log has confirmed (invariant 3).
+/// Outcomes, receipts and published conversations contain only claims that the log has confirmed (invariant 3).
 pub(super) fn claims_are_confirmed(run: &RunObservation) -> Result<(), String> {
     for turn in run.turns.iter().flatten() {
         let claim = TurnClaim {

@@ -44,7 +44,7 @@ pub fn conversation_of(records: &[R]) -> Vec<Arc<Message>> {
     said.into_iter().map(|(_, message)| message).collect()
 }
 
-/// A turn is either completely in the conversation, or leaves the conversation unchanged (invariant 2).
+/// A turn is either completely in the conversation, or has not changed the conversation (invariant 2).
 pub(super) fn turns_are_whole(run: &RunObservation) -> Result<(), String> {
     let mut input: Option<&Arc<str>> = None;
     for record in &run.records {

@@ -72,7 +72,7 @@ pub struct RunObservation {
     pub point: Option<u32>,
     /// True if the run was observed to its end, so that `stops`, `turns` and `over` are valid.
     pub is_followed: bool,
-    /// True if the parts noted their work, so that `notes` and `points` are valid.
+    /// True if the parts have recorded their work, so that `notes` and `points` are valid.
     pub is_witnessed: bool,
     /// Every point that the run passed.
     pub points: Vec<Point>,
@@ -82,7 +82,7 @@ pub struct RunObservation {
     pub stops: Vec<ObservedStop>,
     /// The final stop of all work, which comes after the next message.
     pub last_stop: Option<ObservedStop>,
-    /// Maximum time that a stop may take.
+    /// Maximum time that a stop of this run may take.
     pub answered_within: Duration,
     /// Moment at which the caller left; `None` if the caller stayed.
     pub caller_gone: Option<Disturbance>,
@@ -96,7 +96,7 @@ pub struct RunObservation {
     pub over: Order,
     /// Time of the end on the clock of the run.
     pub over_at: Duration,
-    /// True if the run did not end.
+    /// True if the run did not end within the time limit.
     pub hung: bool,
     /// Number of records before the first point.
     pub records_before: usize,
@@ -112,9 +112,9 @@ pub struct RunObservation {
     pub reserved_tokens: u64,
     /// Ending of the message that was sent after the run.
     pub next: Option<StopReason>,
-    /// Required ending of that message; `None` if any ending is allowed.
+    /// Required ending of the next message; `None` if any ending is allowed.
     pub next_must: Option<StopReason>,
-    /// Records after the end of that message.
+    /// Records of the session after the end of the next message.
     pub records_after_next: Vec<SessionRecord>,
     /// Number of tasks that were alive after the final stop.
     pub tasks_left: usize,

@@ -36,7 +36,7 @@ pub struct CheckReport {
     pub cases_at: BTreeMap<&'static str, usize>,
     /// Number of cases with each method.
     pub cases_by: BTreeMap<String, usize>,
-    /// Number of observations that each checker has judged, by the checker's name.
+    /// Number of observations that each checker has checked, by the name of the checker.
     pub checks: BTreeMap<&'static str, usize>,
     /// More figures of the driver, by name.
     pub figures: BTreeMap<&'static str, u64>,

@@ -37,7 +37,7 @@ struct Stalled {
 }
 
 impl FailingStore {
-    /// Creates a store over this log, with points.
+    /// Creates a store that uses this log. The appends of the store have points.
     pub(super) fn over(inner: Arc<dyn Log>, watch: &PartWatch) -> Arc<Self> {
         Arc::new(Self {
             log: Arc::new(FaultyLog::watched(inner, watch.clone())),

@@ -146,7 +146,7 @@ fn name_of(event: &ModelEvent) -> &'static str {
     }
 }
 
-/// Notes the end of a call when the call's future ends.
+/// Records the end of a call when the future of the call ends or is dropped.
 struct NotedEnding<'a> {
     watch: &'a PartWatch,
     scope: Scope,

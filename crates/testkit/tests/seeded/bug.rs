@@ -20,7 +20,7 @@ pub(crate) enum Bug {
     HalfTurnLeft,
     /// The ends of open calls are written after the ending of the turn.
     AppendAfterEnding,
-    /// If the caller leaves, no ending is written.
+    /// If the caller leaves, the engine writes no ending.
     NoEnding,
     /// The stop is answered as soon as the token is cancelled.
     PrematureQuiet,
@@ -56,7 +56,7 @@ pub(crate) enum Bug {
     LateResultTaken,
     /// If the stopped turn refuses to start a tool, the tool starts in the scope of the session instead.
     StartBehindBarrier,
-    /// A stop before the start of the turn is lost.
+    /// A stop that comes before the start of the turn is lost.
     StopBeforeStart,
     /// The last cause wins.
     CauseOverwritten,
@@ -95,7 +95,7 @@ pub(crate) struct Expected {
 }
 
 impl Bug {
-    /// Class of failure for users, the checker that must find the bug, the setting, and the method.
+    /// The class of the failure for users, the checker that must find the bug, the setting, and the method.
     pub(crate) fn expected(self) -> Expected {
         use FailureClass as F;
         use StopMethod as By;

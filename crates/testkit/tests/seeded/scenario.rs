@@ -39,9 +39,9 @@ pub(crate) enum Setting {
     Kept,
     /// A tool that starts background work.
     Background,
-    /// Like `Tools`, with a budget that is used up before the answer.
+    /// Like `Tools`, but the budget of calls is used up before the answer.
     Budget,
-    /// Like `Tools`, with so few tokens that the first answer uses them up.
+    /// Like `Tools`, but the budget has so few tokens that the first answer uses all of them.
     Tokens,
 }
 

@@ -79,8 +79,7 @@ impl<'a> Exploration<'a> {
         }
     }
 
-    /// Selects the long form: it uses every method also at the polls, and a second stop at each point after the first
-    /// stop.
+    /// Selects the long form. It tries every method also at the polls, and tries a second stop at every later point.
     pub fn dense(mut self) -> Self {
         self.dense = true;
         self

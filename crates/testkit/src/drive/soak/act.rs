@@ -193,7 +193,7 @@ impl SoakState {
             } else {
                 PermissionAnswer::deny()
             };
-            // A stop may have ended the question before this answer.
+            // A stop may have ended the question before the answer arrives.
             let _taken = session.answer(&open.id, answer);
         }
         format!("answer {} questions: {allowed}", questions.len())

@@ -76,8 +76,8 @@ fn stubborn_server() -> Behaviour {
     }
 }
 
-/// Plays a command in the foreground, a time limit, background work, remaining work, and a final stop. Returns all
-/// visible events.
+/// Plays five cases: a command in the foreground, a time limit, background work, remaining work, and a final stop.
+/// Returns all visible events.
 async fn play() -> String {
     let (began, session) = (Instant::now(), Session::new());
     let system = &session.system;

@@ -52,7 +52,7 @@ impl Turn<'_> {
         let account = self.account(own.clone());
         self.acknowledge();
         if self.has(Bug::ForgottenProcess) {
-            // The seeded bug: the helper cleans up, and no code waits for it.
+            // The seeded bug: a helper process does some cleaning, and no code waits for this process.
             let helper = Command::new("sleep").arg("600").spawn();
             drop(helper.expect("sleep is there"));
         }
