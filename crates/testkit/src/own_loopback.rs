@@ -18,7 +18,7 @@ pub fn free_addresses<const N: usize>() -> [SocketAddr; N] {
 }
 
 /// This process's own host of `127.0.0.0/8`.
-// Linux binds every address of 127.0.0.0/8. Process ids have at most 22 bits there.
+// Linux can bind every address of 127.0.0.0/8. A process id on Linux has at most 22 bits.
 #[cfg(target_os = "linux")]
 pub fn own_host() -> Ipv4Addr {
     let [_, high, middle, low] = std::process::id().to_be_bytes();
