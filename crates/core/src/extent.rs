@@ -15,7 +15,7 @@ pub enum Extent {
     Turn,
     /// The running turn and all background work.
     TurnAndBackground,
-    /// The whole session: its next turn ends before it starts.
+    /// The whole session. After the stop, a new message ends before its turn starts.
     Session,
     /// A sub-agent and everything that it started.
     Subtree,
