@@ -271,7 +271,7 @@ fn stop_by_a_key_takes_waiting_messages_back() {
         panic!("{effects:?}");
     };
     assert_eq!(numbers, &[2, 3]);
-    assert!(said.contains("2 messages"), "{said}");
+    assert!(said.contains("2 waiting messages"), "{said}");
     assert!(chat.line().ends_with("two\nthree\nhalf"), "{}", chat.line());
     assert_eq!(chat.handles(ChatEvent::Outcome(2)), []);
     assert_eq!(chat.handles(ChatEvent::Began(Some(3))), []);
