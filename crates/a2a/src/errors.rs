@@ -39,7 +39,7 @@ pub(crate) fn of_cancel(error: &CancelError) -> A2AError {
         CancelError::Store(error) => {
             let text = logged(error);
             A2AError::internal(format!(
-                "{text}; whether the stop was recorded is not known: try again later"
+                "{text}; it is unknown whether the stop was recorded: try again later"
             ))
         }
     }

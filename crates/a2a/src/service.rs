@@ -234,7 +234,7 @@ impl A2aService {
         }
         if task.has_ended() {
             return Err(A2AError::unsupported_operation(format!(
-                "task {} has ended ({}); get it instead",
+                "task {} has ended ({}); read it with GetTask",
                 task.id, task.status.state
             )));
         }
@@ -250,7 +250,7 @@ impl A2aService {
         let last = last.map_err(|error| errors::of_read(&error))?;
         if cursor > last {
             return Err(A2AError::invalid_params(format!(
-                "Last-Event-ID {cursor} is behind the last event of the task, {last}: subscribe without it"
+                "Last-Event-ID {cursor} is greater than {last}, the last event of the task: subscribe without it"
             )));
         }
         Ok(())

@@ -71,7 +71,7 @@ impl CliError {
             ),
             (io::ErrorKind::PermissionDenied, _) => (
                 "permission denied".to_owned(),
-                format!("name a file in a folder of yours: {flag} FILE"),
+                format!("name a file in a folder where you can write: {flag} FILE"),
             ),
             (io::ErrorKind::IsADirectory, _) => (
                 "it is a folder".to_owned(),

@@ -55,7 +55,7 @@ pub enum ConnectError {
     },
     /// Another program has created a stream of this name, with limits that can drop records.
     #[error(
-        "the stream {0} at the NATS server has its own limits, which would drop records: use another prefix"
+        "the stream {0} at the NATS server has its own limits, which would drop records: use another prefix, --nats-prefix NAME"
     )]
     OtherLimits(String),
     /// The file with the credentials or the certificates cannot be read.

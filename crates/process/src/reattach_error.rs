@@ -11,7 +11,7 @@ pub enum ReattachError {
     #[error("it is in another PID namespace, whose processes cannot be seen from here")]
     OutOfView,
     /// The marker of the processes cannot be read, because they belong to another user or have cleared the marker.
-    #[error("its processes cannot be told from others for certain")]
+    #[error("its processes cannot be identified with certainty")]
     NoMarker,
     /// The system has no `/proc`, so the processes cannot be found.
     #[error("processes of earlier runs cannot be found on this system")]

@@ -49,13 +49,13 @@ impl SearchReason {
     fn note(self) -> &'static str {
         match self {
             Self::KeeperGone => {
-                "its keeper was killed before: a process that has left its group and cleared its environment is not found"
+                "its keeper was killed earlier: the search misses processes that left their group and cleared their environment"
             }
             Self::Entered => {
-                "a process of it had entered another PID namespace: a child there that has cleared its environment is not found"
+                "one of its processes entered another PID namespace: the search misses children there that cleared their environment"
             }
             Self::Strays => {
-                "processes of it ran outside of its tree, were found by their environment and killed"
+                "some of its processes ran outside its tree: they were found by their environment, and killed"
             }
         }
     }
@@ -99,10 +99,10 @@ impl ProcessStatus {
     pub fn keeper_lost_note(&self) -> Option<&'static str> {
         self.keeper_lost.then_some(match self.empty {
             Some(EndProof::ProcessTreeEmpty) => {
-                "its keeper was killed: all that it had started fell to allstop, and was killed"
+                "its keeper was killed: Allstop took over all processes of the tree, and killed them"
             }
             _ => {
-                "its keeper was killed, and containment was lost: what could still be found was killed"
+                "its keeper was killed, so containment was lost: all processes that could still be found were killed"
             }
         })
     }

@@ -74,7 +74,7 @@ impl SocketFolder {
         if let Err(error) = DirBuilder::new().mode(0o700).create(folder)
             && error.kind() != io::ErrorKind::AlreadyExists
         {
-            let said = format!("the folder {} cannot be made: {error}", folder.display());
+            let said = format!("the folder {} cannot be created: {error}", folder.display());
             return Err(io::Error::new(error.kind(), said));
         }
         check(folder)?;
@@ -122,7 +122,7 @@ fn check(folder: &Path) -> io::Result<()> {
         return Ok(());
     }
     let message = format!(
-        "{} is no folder that only this user can read: remove it, or name another one in XDG_RUNTIME_DIR",
+        "{} is not a folder that only you can use: remove it, or set the environment variable XDG_RUNTIME_DIR to another one",
         folder.display()
     );
     Err(io::Error::new(io::ErrorKind::PermissionDenied, message))

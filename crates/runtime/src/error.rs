@@ -174,10 +174,12 @@ impl From<ConnectError> for StartError {
             ConnectError::NotBuilt => {
                 Some("use a released `allstop`, or build it with `--features nats`")
             }
+            ConnectError::Credentials(_) => {
+                Some("name readable files: --nats-creds PATH, --nats-ca PATH")
+            }
             // The messages of these errors already contain the remedy.
             ConnectError::PayloadTooSmall { .. }
             | ConnectError::OtherLimits(_)
-            | ConnectError::Credentials(_)
             | ConnectError::Stopping => None,
         };
         Self {

@@ -70,7 +70,7 @@ pub struct DetachResult {
 #[derive(Debug, thiserror::Error)]
 pub enum UndoError {
     /// A turn runs or messages wait, so it is not yet known which turn will be the last one.
-    #[error("a turn is running")]
+    #[error("a turn is running; stop it, or wait for its end")]
     Busy,
     /// The conversation has no turn, or only a summary of it.
     #[error("no turn to undo")]
@@ -90,7 +90,7 @@ pub enum UndoError {
 #[derive(Debug, thiserror::Error)]
 pub enum BackgroundDetachError {
     /// No running background work has this id.
-    #[error("this id is not running background work")]
+    #[error("no running background work has this id")]
     NotRunning,
     /// The work cannot outlive its session, because it is not a process with a keeper.
     #[error("cannot be detached: {0}")]

@@ -47,7 +47,7 @@ pub struct CompactionResult {
 #[derive(Debug, thiserror::Error)]
 pub enum CompactError {
     /// The conversation has no more turns than the number to keep.
-    #[error("nothing to compact: only {}", turn_count(*.0))]
+    #[error("the conversation is too short: only {}", turn_count(*.0))]
     TooShort(usize),
     /// A stop came before the compaction.
     #[error("stopped: {0}")]

@@ -235,7 +235,7 @@ impl ConfigDelivery {
         self.save().await;
         tracing::warn!(
             task = %self.task_id, host = self.config.host_and_port(), error,
-            "push notifications are paused; setting the configuration again continues behind the last delivered event"
+            "push notifications are paused; setting the configuration again continues after the last delivered event"
         );
         let id = &self.config.id;
         self.record(|_| PushRecord::DeliveryPaused {

@@ -383,7 +383,8 @@ pub(crate) struct SessionArgs {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct StoreArgs {
-    /// Session database file, or NATS servers of a cluster (`nats://HOST:PORT,…`) [default: ~/.local/share/allstop/store.db]
+    /// Session database file; for `serve`, `worker` and `workers` also NATS servers (`nats://HOST:PORT,…`)
+    /// [default: ~/.local/share/allstop/store.db]
     #[arg(long, value_name = "PATH", env = "ALLSTOP_STORE", global = true)]
     pub(crate) store: Option<PathBuf>,
 }
@@ -504,7 +505,7 @@ pub(crate) enum SessionsCommand {
         #[arg(long)]
         full: bool,
     },
-    /// Remove sessions that no process has open
+    /// Remove sessions that no process has open and whose background work has ended
     #[command(visible_alias = "remove")]
     Rm {
         /// The ids or parts of them, `last`, or numbers in the list

@@ -35,7 +35,7 @@ impl PromptArgs {
         }
         if self.words.len() > 1 && self.words.iter().any(|word| word == STDIN) {
             return Err(
-                CliError::usage("`-` is among other words").hint("standard input is a separate prompt: allstop run \"…\" --then -, or allstop run - --then \"…\""),
+                CliError::usage("`-` cannot be combined with other words").hint("standard input is a separate prompt: allstop run \"…\" --then -, or allstop run - --then \"…\""),
             );
         }
         let first = joined(&self.words);

@@ -18,9 +18,10 @@ Examples:
   allstop ps --json | jq -r '.sessions[].session_id' ";
 
 pub(super) const STOP_HELP: &str = "\
-Name a session by its id or any unique part of it, by its number in `sessions list`, or by `last`, the most recently \
-active open session. The stop works like Ctrl-C in the session's own terminal, and both terminals show the receipt. \
-An id or --all also stops work that a crash or --keep-background left running.
+Name a session by its id or any unique part of it, by its number in `sessions list`, or by `last`: the most recently \
+active open session, or the latest session of the store if no session is open. The stop works like Ctrl-C in the \
+session's own terminal, and both terminals show the receipt. An id or --all also stops work that a crash or \
+--keep-background left running.
 
 Exit codes:
   0 no work is left running · 1 work is left running, or a process does not answer · 2 usage error

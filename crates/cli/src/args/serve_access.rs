@@ -41,7 +41,7 @@ pub(crate) struct ServeAccessArgs {
     /// Audience (`aud`) that JSON Web Tokens must have
     #[arg(long, value_name = "AUD", requires = "jwks", help_heading = "Access")]
     pub(crate) audience: Option<String>,
-    /// Maximum requests of one user per second, and at a time; others get status 429 [default: no limit]
+    /// Maximum requests of one user per second, and in one burst; further requests get status 429 [default: no limit]
     #[arg(long, value_name = "N", value_parser = at_least_one::<NonZeroU32>, help_heading = "Access")]
     pub(crate) rate_limit: Option<NonZeroU32>,
     /// Separate address for gRPC; --listen then serves only JSON-RPC and REST

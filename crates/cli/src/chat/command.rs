@@ -10,14 +10,14 @@ Commands:
                       too), session (everything, and leave), CALL or bg_N
   /preview [WHAT]     dry run of /stop
   /background [output|stop|wait bg_N]
-                      show, stop or wait for background work
+                      list background work; show its output, stop it, or wait for it
   /output [CALL]      the whole output of the last call, or of a call by its id or tool
   /promote [CALL]     send a running call to the background
   /policy [NAME]      policy for a message that is sent while a turn runs: reject, enqueue,
                       interrupt, replace, steer
   /mode [NAME]        calls that run without a question: plan (reads; all other calls are denied),
                       ask (reads), accept-edits (reads and file changes)
-  /undo               take the last turn out of the conversation
+  /undo               remove the last turn from the conversation
   /compact            summarise older turns
   /history            the conversation so far
   /quit               leave the chat; lists running work first, and a second /quit stops that work

@@ -57,8 +57,8 @@ impl fmt::Display for UnreachableSession {
         let (id, pid) = (short(self.id.as_str()), self.pid);
         write!(
             f,
-            "the session `{id}` is open in process {pid}, which has no socket here: it may be ending, or have another \
-             XDG_RUNTIME_DIR"
+            "the session `{id}` is open in process {pid}, which has no socket here: it may be ending, or use another \
+             XDG_RUNTIME_DIR; to reach it, set the variable to the same value here"
         )
     }
 }

@@ -178,7 +178,9 @@ fn letters_table(letters: &[DeadLetter], style: Style, now: Timestamp) -> Styled
         return Styled::from("no dead letters".to_owned());
     }
     let mut table = TextTable::default();
-    table.row(["TASK", "AGE", "AGAIN", "REASON"].map(|title| style.paint(TextRole::Dim, title)));
+    table.row(
+        ["TASK", "AGE", "RESTARTED AS", "REASON"].map(|title| style.paint(TextRole::Dim, title)),
+    );
     for letter in letters {
         table.row([
             letter.task.to_string().into(),

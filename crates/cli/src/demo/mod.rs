@@ -51,7 +51,7 @@ const OUTPUT_WAIT_MAX: Duration = Duration::from_millis(100);
 /// Runs the demo. The exit code is 0 if and only if every claim of the demo holds. A signal stops all work.
 pub(crate) async fn demo(args: DemoArgs, host: &ProcessHost) -> Result<Exit, CliError> {
     let mut signals = host.signals()?;
-    let folder = DemoFolder::make().context("a temporary folder")?;
+    let folder = DemoFolder::make().context("cannot create a temporary folder")?;
     let root = Scope::root("process", host.scopes());
     let mut report = DemoReport::new(host, args.json);
     let mut control = Control::new(GRACE_DEFAULT);
@@ -137,7 +137,7 @@ async fn play(
 ) -> Result<bool, CliError> {
     let server = StalledServer::start()
         .await
-        .context("a server on 127.0.0.1")?;
+        .context("cannot start a server on 127.0.0.1")?;
     let checks = DemoChecks::new(server.port());
     let stage = DemoStage::open(host, root, folder, &checks, &server, wedged).await?;
 
@@ -219,7 +219,8 @@ impl DemoStage {
             .child("session/demo/background", ScopeOptions::default())
             .context("a scope for background work")?;
         let background = SessionBackground::new(below, 1, Box::new(Vec::new));
-        let workspace = Arc::new(Workspace::new(folder).context("the temporary folder")?);
+        let workspace =
+            Arc::new(Workspace::new(folder).context("cannot use the temporary folder")?);
         let mut shell = ShellConfig::new(folder, Arc::new(OutputFolder::new(folder)));
         shell.containment = host.scopes().containment;
         let shared: Arc<dyn BackgroundHost> = Arc::clone(&background) as _;

@@ -56,7 +56,7 @@ pub(super) fn how(how: EndMethod) -> &'static str {
         EndMethod::NotBegun => "not begun",
         EndMethod::Sigterm => "SIGTERM",
         EndMethod::Sigkill => "SIGKILL",
-        EndMethod::RemoteConfirmed => "ended by the remote",
+        EndMethod::RemoteConfirmed => "ended by its server",
         EndMethod::Failed => "failed when asked",
     }
 }
@@ -70,7 +70,7 @@ pub(super) fn verified(verified: EndProof) -> &'static str {
         EndProof::SocketClosed => "socket closed",
         EndProof::ProcessGroupEmpty => "process group empty",
         EndProof::ProcessTreeEmpty => "process tree empty",
-        EndProof::RemoteConfirmed => "the remote confirmed it",
+        EndProof::RemoteConfirmed => "confirmed by its server",
     }
 }
 

@@ -44,7 +44,7 @@ fn question_lines(
             }
             if change.lines_left_out > 0 {
                 lines.push(warning(&format!(
-                    "{} more lines are too many to show; they are in the call's arguments",
+                    "lines not shown: {}; the call's arguments contain the whole change",
                     change.lines_left_out
                 )));
             }

@@ -27,7 +27,7 @@ pub(super) async fn open(
     };
     let (manager, log, scope) = (manager.clone(), Arc::clone(log), scope.clone());
     let push = PushNotifications::open(manager, log, scope, options).await;
-    Ok(push.context("the push notifications of the store")?)
+    Ok(push.context("cannot open the push notifications of the store")?)
 }
 
 /// Reads the secret from a file, without leading and trailing white space.
@@ -35,8 +35,9 @@ fn secret(path: &Path) -> Result<PushSecret, CliError> {
     let text = std::fs::read(path).map_err(|error| {
         let path = path.display();
         CliError::usage(format!(
-            "the push secret file {path} cannot be read: {error}"
+            "the push secret file `{path}` cannot be read: {error}"
         ))
+        .hint("name a readable file: --push-secret-file PATH")
     })?;
     PushSecret::new(text.trim_ascii()).map_err(|error| {
         CliError::usage(error_chain(&error)).hint("create one with: openssl rand -hex 32")

@@ -214,7 +214,7 @@ fn work_without_its_keeper_has_the_weaker_evidence() {
     let item = &receipt(&stopped)["items"][0];
     assert_eq!(item["verified"], "process_group_empty", "{item:#}");
     let note = item["note"].as_str().unwrap_or_default();
-    assert!(note.contains("its keeper was killed before"), "{item:#}");
+    assert!(note.contains("its keeper was killed earlier"), "{item:#}");
     let told = on_store(&place, &format!("receipt {id}")).ok().stdout;
     assert!(told.contains("far as a search can find"), "{told}");
     place.assert_nothing_runs();

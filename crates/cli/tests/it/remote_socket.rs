@@ -148,7 +148,9 @@ fn socket_folder_that_others_can_use_is_refused() {
     };
     let refused = || {
         let ended = command(&place, "ps");
-        let is_named = ended.stderr.contains("is no folder that only this user");
+        let is_named = ended
+            .stderr
+            .contains("is not a folder that only you can use");
         assert!(ended.code == 1 && is_named, "{ended:?}");
     };
     for open in [0o750, 0o701] {

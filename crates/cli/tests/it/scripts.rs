@@ -157,7 +157,7 @@ fn unwritable_output_fails_before_the_run() {
     for (path, hint) in [
         ("../home", "it is a folder"),
         ("nowhere/out", "name another file: --output FILE"),
-        (&in_closed, "in a folder of yours: --output FILE"),
+        (&in_closed, "in a folder where you can write: --output FILE"),
         (&pipe, "start its reader first"),
     ] {
         let run = place.run_script(HELLO).args("--json --output").arg(path);

@@ -34,7 +34,7 @@ pub(crate) enum ClientRequestError {
     TooMany(usize),
     #[error("the client refused: {0}")]
     Refused(String),
-    #[error("the answer of the client is not understood: {0}")]
+    #[error("the client sent an invalid answer: {0}")]
     Answer(String),
 }
 

@@ -112,7 +112,7 @@ fn text_of(params: &SendParams) -> (Arc<str>, Vec<Arc<str>>) {
     }
     if !more.is_empty() {
         let message = format!(
-            "the model does not get {} attachments: at most {ATTACHMENTS_MAX} are offered",
+            "attachments not sent to the model: {}; the limit is {ATTACHMENTS_MAX}",
             more.len()
         );
         missing.push(message.into());

@@ -149,7 +149,9 @@ fn join(
     }
     let hosted = session.part::<HostedSession>();
     let hosted = hosted.ok_or_else(|| {
-        RpcError::invalid_params(format!("session {id} is open, and not for clients"))
+        RpcError::invalid_params(format!(
+            "session {id} is open, but not available to clients"
+        ))
     })?;
     if let Some(declared) = choice.declared.clone() {
         hosted.declare(declared);

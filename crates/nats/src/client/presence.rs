@@ -222,7 +222,7 @@ impl Presence {
         self.renew_at = Some(Instant::now() + RETRY_EVERY);
         if !std::mem::replace(&mut self.is_late, true) {
             let ttl = self.store.lock_ttl();
-            tracing::warn!(%error, "the presence is not renewed; locks pass on {ttl:?} after the last renewal");
+            tracing::warn!(%error, "the presence of this process is not renewed; other processes get its locks {ttl:?} after the last renewal");
         }
     }
 
@@ -268,7 +268,9 @@ impl Presence {
             Ok::<_, LogError>(())
         };
         if !matches!(timeout(RELEASE_MAX, releases).await, Ok(Ok(()))) {
-            tracing::warn!("the servers do not answer; locks pass on when they expire");
+            tracing::warn!(
+                "the servers do not answer; other processes get the locks of this process after the locks expire"
+            );
         }
     }
 }

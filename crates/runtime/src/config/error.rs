@@ -18,7 +18,7 @@ pub struct ConfigError {
 }
 
 /// Hint that refers to the description of all keys.
-const HINT: &str = "schemas/config.schema.json describes every key";
+const HINT: &str = "`allstop schema config` describes every key";
 
 impl ConfigError {
     pub(super) fn of_file(file: &Path, message: impl Into<String>, hint: &str) -> Self {

@@ -107,7 +107,7 @@ fn instructions(
             let valid = error.utf8_error().valid_up_to();
             // Truncation may have split a character.
             if !is_cut || error.utf8_error().error_len().is_some() {
-                return Err(format!("`{path}` is not UTF-8: byte {valid} is not"));
+                return Err(format!("`{path}` is not UTF-8: byte {valid} is invalid"));
             }
             let mut bytes = error.into_bytes();
             bytes.truncate(valid);
@@ -116,7 +116,7 @@ fn instructions(
     };
     if is_cut && text.is_empty() {
         return Err(format!(
-            "`{path}` comes after {TOTAL_BYTES_MAX} bytes of other instructions"
+            "`{path}` exceeds the limit of {TOTAL_BYTES_MAX} bytes for all instructions"
         ));
     }
     Ok(Some(InstructionFile {

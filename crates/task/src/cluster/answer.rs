@@ -30,7 +30,7 @@ impl ManagerInner {
         let questions = match node.link().questions(worker).await {
             Ok(questions) => questions,
             Err(error) => {
-                tracing::warn!(%error, "this worker cannot be asked");
+                tracing::warn!(%error, "this worker cannot receive requests, such as stops");
                 return;
             }
         };

@@ -127,7 +127,7 @@ impl ManagerInner {
                 (WorkerStep::EndLease { owner, revision }, _) => {
                     let has_ended = node.end_lease(&owner, revision).await?;
                     if has_ended {
-                        tracing::info!(%owner, task = %id, "a worker no longer renews its lease: its tasks pass on");
+                        tracing::info!(%owner, task = %id, "a worker no longer renews its lease: other workers take over its tasks");
                     }
                 }
                 (WorkerStep::Ask { owner, left }, Some(task)) => {

@@ -144,7 +144,7 @@ impl ManagerInner {
             .put(&key, value, Some(revision), Some(ENDED_TTL));
         if !matches!(timeout(GIVEN_BACK_MAX, ended).await, Ok(Ok(_))) {
             tracing::warn!(
-                "the lease of this worker is not given back; it passes on when it expires"
+                "the lease of this worker is not released; other workers take over after it expires"
             );
         }
     }

@@ -180,7 +180,7 @@ impl ManagerInner {
         task: &TaskId,
         reason: &str,
     ) -> Result<(), LogError> {
-        tracing::warn!(%task, reason, "now a dead letter");
+        tracing::warn!(%task, reason, "a task was set aside as a dead letter");
         let letter = DeadLetter {
             task: task.clone(),
             owner: None,

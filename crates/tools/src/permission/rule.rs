@@ -40,7 +40,9 @@ impl PermissionRule {
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum RuleError {
     /// The rule names no tool.
-    #[error("the permission rule {rule:?} names no tool")]
+    #[error(
+        "the permission rule {rule:?} names no tool; write a tool, such as `read`, or `shell:git status`"
+    )]
     NoTool {
         /// The rule.
         rule: String,
@@ -63,7 +65,9 @@ pub enum RuleError {
         rule: String,
     },
     /// The prefix has shell syntax, which would never match as intended.
-    #[error("the command prefix of the permission rule {rule:?} is not plain words")]
+    #[error(
+        "the permission rule {rule:?} has shell syntax in its command prefix; write plain words: `shell:git status`"
+    )]
     NotPlainWords {
         /// The rule.
         rule: String,

@@ -89,13 +89,13 @@ impl ChatLoop<'_> {
                     Ok(turn) => {
                         format!("turn {} is undone; the effects of its calls remain", turn.0)
                     }
-                    Err(error) => format!("nothing is undone: {error}"),
+                    Err(error) => format!("cannot undo: {error}"),
                 })
             }
             ChatCommand::Compact => {
                 self.print_when_ready(async |session| match session.compact().await {
                     Ok(done) => format!("summary: {}", done.summary),
-                    Err(error) => format!("nothing is compacted: {error}"),
+                    Err(error) => format!("cannot compact: {error}"),
                 })
             }
             ChatCommand::History => {

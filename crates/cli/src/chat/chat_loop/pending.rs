@@ -41,7 +41,10 @@ impl ChatLoop<'_> {
                 message,
                 why: match error {
                     SendError::Refused(why) => {
-                        format!("{why} · policy {}", self.chat.session.policy())
+                        format!(
+                            "{why} · policy {}; /policy changes it",
+                            self.chat.session.policy()
+                        )
                     }
                     other => other.to_string(),
                 },

@@ -119,7 +119,7 @@ pub(super) async fn store(
     if let Ok(free) = free
         && free < SPACE_MIN
     {
-        let message = format!("only {} MiB are free for the store", free >> 20);
+        let message = format!("only {} MiB of disk space left for the store", free >> 20);
         rows.push(DoctorRow::warning(
             "disk",
             message,

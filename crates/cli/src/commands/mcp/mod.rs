@@ -147,7 +147,10 @@ fn servers(document: &mut DocumentMut) -> Result<&mut dyn toml_edit::TableLike, 
         let servers = mcp.entry("servers").or_insert_with(implicit);
         servers.as_table_like_mut()
     });
-    servers.ok_or_else(|| CliError::usage("`mcp.servers` of the configuration is not a table"))
+    servers.ok_or_else(|| {
+        CliError::usage("`mcp.servers` of the configuration is not a table")
+            .hint("write a section `[mcp.servers.NAME]` for each server")
+    })
 }
 
 fn section(added: &McpAddArgs) -> Table {

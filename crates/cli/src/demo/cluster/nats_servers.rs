@@ -45,7 +45,8 @@ impl DemoNatsServers {
         launcher: &DemoLauncher,
         program: &NatsProgram,
     ) -> Result<Self, CliError> {
-        let addresses = free_addresses(SERVERS * 3).context("free ports on a loopback address")?;
+        let addresses =
+            free_addresses(SERVERS * 3).context("cannot find free ports on a loopback address")?;
         let (addresses, _) = addresses.as_chunks::<3>();
         let routes = addresses
             .iter()
@@ -55,12 +56,13 @@ impl DemoNatsServers {
         for (at, &[client, monitor, route]) in addresses.iter().enumerate() {
             let name = format!("nats-{}", at + 1);
             let folder = launcher.folder().join(&name);
-            fs::create_dir(&folder).context("a folder for a server")?;
+            fs::create_dir(&folder).context("cannot create the folder of a server")?;
             let configuration = folder.join("server.conf");
             let store = folder.join("store").display().to_string();
             // Sync every write, so that acknowledged records survive a loss of power, too.
             let text = format!("jetstream {{ store_dir: {store:?}, sync_interval: always }}\n");
-            fs::write(&configuration, text).context("the configuration of a server")?;
+            fs::write(&configuration, text)
+                .context("cannot write the configuration of a server")?;
             let port = |address: SocketAddr| address.port().to_string();
             let args = [
                 ("-a", client.ip().to_string()),

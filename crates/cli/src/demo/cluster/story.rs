@@ -56,7 +56,8 @@ impl<'a, 'r> DemoStory<'a, 'r> {
         );
         let began = Instant::now();
         let files = DemoFiles::new(launcher.folder());
-        fs::write(files.script(), script(&files)).context("the script of the model")?;
+        fs::write(files.script(), script(&files))
+            .context("cannot write the script of the model")?;
         let servers = DemoNatsServers::start(&launcher, program).await?;
         for server in &servers.servers {
             let (name, pid, address) = (&server.process.name, server.process.pid(), server.client);

@@ -285,7 +285,7 @@ impl LiveView {
             } => {
                 self.discard();
                 let delay = labels::whole_milliseconds(*delay_ms);
-                let said = format!("model call {attempt} failed, next in {delay}: {error}");
+                let said = format!("model call {attempt} failed; retry in {delay}: {error}");
                 self.note(TextRole::Warning, Symbol::Again, &said);
                 self.calls.model_waits();
             }

@@ -99,7 +99,10 @@ fn files_that_are_no_text_are_left_out() {
     let path = root.join("AGENTS.md");
     fs::write(&path, b"gr\xfcn").unwrap();
     let read = || ProjectInstructions::read(&root, &root);
-    assert_eq!(reason(&read()), "`AGENTS.md` is not UTF-8: byte 2 is not");
+    assert_eq!(
+        reason(&read()),
+        "`AGENTS.md` is not UTF-8: byte 2 is invalid"
+    );
     fs::write(&path, b"a\0b").unwrap();
     assert_eq!(reason(&read()), "`AGENTS.md` is a binary file");
     fs::remove_file(&path).unwrap();
