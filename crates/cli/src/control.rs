@@ -76,7 +76,8 @@ pub(crate) struct Control {
     first: Option<Cause>,
     signalled: Option<(EndSignal, Instant)>,
     exit_at: Option<Instant>,
-    is_forced: bool,
+    /// Time of the first signal that asked for force.
+    forced_at: Option<Instant>,
 }
 
 /// Deadline of the whole run.
@@ -95,7 +96,7 @@ impl Control {
             first: None,
             signalled: None,
             exit_at: None,
-            is_forced: false,
+            forced_at: None,
         }
     }
 
@@ -126,13 +127,16 @@ impl Control {
 
     /// Handles a signal.
     pub(crate) fn signal(&mut self, signal: EndSignal, now: Instant) -> ControlEffect {
-        let is_same = |(_, at): (EndSignal, Instant)| now < at + ONE_SIGNAL;
-        if self.signalled.is_some_and(is_same) {
+        let signalled_at = self.signalled.map(|(_, at)| at);
+        let last = self.forced_at.or(signalled_at);
+        if last.is_some_and(|at| now < at + ONE_SIGNAL) {
             return ControlEffect::Nothing;
         }
         if self.exit_at.is_some() {
-            self.exit_by(now.checked_add(AT_ONCE));
-            self.is_forced = true;
+            // The first signal of a process that is ending already leaves the usual time for force and its proof.
+            let limit = if last.is_some() { AT_ONCE } else { STOP_MAX };
+            self.exit_by(now.checked_add(limit));
+            self.forced_at.get_or_insert(now);
             return ControlEffect::Force(signal.cause());
         }
         self.signalled = Some((signal, now));
@@ -156,7 +160,7 @@ impl Control {
 
     /// True if a signal has asked for force. Stops that begin later use force at once.
     pub(crate) fn is_forced(&self) -> bool {
-        self.is_forced
+        self.forced_at.is_some()
     }
 
     /// Time at which the running stop uses force.
@@ -336,6 +340,12 @@ mod tests {
         assert_eq!(control.output_wait(now), None);
         let signal = control.signal(EndSignal::Interrupt, now);
         assert!(matches!(signal, ControlEffect::Force(_)), "{signal:?}");
-        assert_eq!(control.next_moment(), Some(now + AT_ONCE));
+        assert_eq!(control.next_moment(), Some(now + STOP_MAX));
+        let same = control.signal(EndSignal::Terminate, now + ONE_SIGNAL / 2);
+        assert_eq!(same, ControlEffect::Nothing);
+        let later = now + ONE_SIGNAL;
+        let signal = control.signal(EndSignal::Interrupt, later);
+        assert!(matches!(signal, ControlEffect::Force(_)), "{signal:?}");
+        assert_eq!(control.next_moment(), Some(later + AT_ONCE));
     }
 }
