@@ -86,8 +86,8 @@ pub enum BearerScheme {
     },
 }
 
-/// Returns the card of a server that authenticates its clients. One of the schemes is required, and the server has an
-/// extended card.
+/// Returns the card of a server that authenticates its clients. The card declares that each request needs a token of
+/// one of the schemes, and that the server has an extended card.
 #[must_use]
 pub fn secured_card(mut card: AgentCard, schemes: &[BearerScheme]) -> AgentCard {
     let named = schemes.iter().map(|scheme| match scheme {

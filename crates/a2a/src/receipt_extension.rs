@@ -7,15 +7,15 @@
 //! {"https://allstop.dev/a2a/receipt/v1": {"cause": {"kind": "user"}, "error": null, "receipt": {"schema": "allstop.receipt/1"}}}
 //! ```
 //!
-//! A `CancelTask` can be durable although the task's worker has not confirmed the stop in time. The response then
+//! If the request of a `CancelTask` is durable, but the task's worker has not confirmed the stop in time, the response
 //! contains the current task, and the entry `{"requestedStop": "observed" | "queued" | "no_owner"}`. Until the end of
 //! the task, other responses with the task contain `{"requestedStop": "requested"}`.
 //!
 //! A `CancelTask` of an ended task stops the work that the task has left running. The entry of the response then
 //! contains the receipt of that stop in `leftWork`.
 //!
-//! A task that failed because its worker was lost has a receipt only after that worker can write again, which may never
-//! happen. Later responses with the task then contain the receipt.
+//! A task that failed because its worker was lost has no receipt until that worker can write again, which may never
+//! happen. After the worker has written the receipt, responses with the task contain the receipt.
 //!
 //! `POST /tasks/{id}:previewCancel` of the HTTP+JSON binding returns the receipt that a `CancelTask` would have. The
 //! schema of receipts is `schemas/receipt.schema.json` in the repository.
@@ -64,7 +64,7 @@ pub(crate) fn add(metadata: &mut HashMap<String, Value>, ending: &TaskEnding) {
     metadata.insert(RECEIPT_EXTENSION.to_owned(), entry);
 }
 
-/// Adds the progress of a durable stop without a receipt.
+/// Adds the progress of a stop whose request is durable and that has no receipt yet.
 pub(crate) fn add_requested_stop(metadata: &mut HashMap<String, Value>, progress: &str) {
     let entry = json!({"requestedStop": progress});
     metadata.insert(RECEIPT_EXTENSION.to_owned(), entry);

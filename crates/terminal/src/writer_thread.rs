@@ -47,7 +47,7 @@ struct WriterThread {
     region: LiveRegion,
     /// True if the cursor is after text.
     in_line: bool,
-    /// Text before the cursor on its row. Tracked while a person types below it.
+    /// Text of the unfinished row that the cursor is on. Tracked only while an input line is drawn below this row.
     open_line: OpenLine,
     /// Prefix of the last input line that the terminal echoed.
     echoed: Option<Styled>,
@@ -98,7 +98,8 @@ impl WriterThread {
                 state.status = None;
                 (state.region_changed, state.open_changed) = (false, false);
             }
-            // Below an open line there is no room for changing lines, unless a person types there.
+            // If the last row has no line end yet, running commands and the status are not drawn below the row, unless
+            // an input line is drawn there.
             let is_shown = state.visibility == RegionVisibility::Shown;
             let has_room = match &state.input_line {
                 Some(input_line) => !input_line.is_echoed,

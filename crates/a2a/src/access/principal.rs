@@ -11,8 +11,8 @@ use axum::http::{HeaderMap, HeaderName, HeaderValue};
 
 use crate::localhost::is_localhost;
 
-/// Header in which the authentication passes the principal to the service. The layer first removes this header from
-/// each request, so a client cannot set it.
+/// Header in which the authentication passes the principal to the service. [`authenticate`] first removes this header
+/// from each request, so a client cannot set it.
 pub(crate) const PRINCIPAL_HEADER: HeaderName = HeaderName::from_static("x-allstop-principal");
 
 /// Principal of requests without authentication.
@@ -84,7 +84,7 @@ impl Authenticator for NoAuthentication {
     }
 }
 
-/// True if a `Host` header contains a name or address of this machine that is never routed to other machines.
+/// True if a `Host` header contains a loopback address or a `localhost` name.
 fn is_of_loopback(host: &HeaderValue) -> bool {
     let Ok(authority) = Authority::try_from(host.as_bytes()) else {
         return false;
@@ -107,9 +107,10 @@ impl Authenticator for Vec<Arc<dyn Authenticator>> {
 }
 
 /// Returns the bearer token of a request (RFC 6750, section 2.1). `None` for a request with several `Authorization`
-/// headers, because a proxy may have checked a different one of these headers. `None` for an empty token: if an
-/// operator hashed an unset variable, the token file contains the hash of the empty text. This entry must not grant
-/// access.
+/// headers, because a proxy may have checked a different one of these headers.
+///
+/// Also `None` for an empty token. If an operator hashed an unset variable by mistake, the token file contains the hash
+/// of the empty text. This hash must not grant access.
 pub(super) fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let mut values = headers.get_all(AUTHORIZATION).iter();
     let (Some(value), None) = (values.next(), values.next()) else {

@@ -1,10 +1,11 @@
-//! Stored configurations of all tasks, and their fold in memory.
+//! Push notification configurations of all tasks: their records in the log, and the state in memory that is computed
+//! from these records.
 //!
 //! Invariants:
-//! 1. A change is decided from the fold at a version, and the append expects that version. If two changes are
-//!    concurrent, one of them is decided again.
-//! 2. Only records of the log change the fold, in their order. Only the progress of deliveries may be ahead of the log.
-//!    If a crash loses progress, the events are delivered again.
+//! 1. Each change is decided from the state at one version. The append fails if the log has another version by then. If
+//!    two changes are concurrent, one of them is decided again.
+//! 2. Only records of the log change the state in memory, in the order of the log. The exception is the progress of
+//!    deliveries, which may be ahead of the log. If a crash loses progress, the events are delivered again.
 
 use std::collections::HashMap;
 use std::fmt;

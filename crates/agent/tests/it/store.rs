@@ -81,7 +81,8 @@ async fn refused_commit_is_an_error_and_changes_nothing() {
     assert_eq!(added.len(), 2, "nothing of the lost turn: {added:?}");
 }
 
-/// The next message ends the open turn in the same way as the next start of the session after a crash.
+/// If the ending of a turn was not written, the next message first ends this turn. After a crash, the next start of the
+/// session ends an open turn in the same way.
 #[tokio::test(start_paused = true)]
 async fn next_message_works_after_an_ending_was_not_written() {
     for refused in ["turn_committed", "call_finished"] {
@@ -258,7 +259,7 @@ async fn keep_claims_only_what_the_store_confirmed() {
     }
 }
 
-/// Runs a turn under the policy `keep` that is stopped before it begins.
+/// Requests a turn in a scope that is already stopped. The stop policy is `keep`.
 async fn refused_at_entry(history: RunHistory) -> TurnOutcome {
     let scope = root();
     let above = scope

@@ -41,7 +41,7 @@ pub(super) struct RunningServer {
     /// Scope of the push notification deliveries.
     pub(super) push: Scope,
     pub(super) readiness: Readiness,
-    /// Time for running tasks to finish before they are stopped.
+    /// Time in which running tasks can end by themselves before the server stops these tasks.
     pub(super) drain: Option<Duration>,
     /// Lines for the user, one for each address.
     pub(super) addresses: String,

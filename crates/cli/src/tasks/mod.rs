@@ -68,7 +68,7 @@ fn command_on(server: &str, words: &str) -> String {
     format!("allstop {words} --server {}", quoted(server))
 }
 
-/// Prints to standard output, and notes to standard error.
+/// Prints results to standard output, and prints notes to standard error.
 struct TaskPrinter<'a> {
     host: &'a ProcessHost,
     style: Style,

@@ -29,7 +29,7 @@ impl Server {
         Self::start_with(place, "--agent echo")
     }
 
-    /// A server with these flags, and the store of the place.
+    /// Starts a server with these flags and with the store of `place`.
     pub(crate) fn start_with(place: &Place, flags: &str) -> Self {
         let serve = place.allstop().args("serve --listen 127.0.0.1:0 --store");
         let running = serve.arg(place.store()).args(flags).start();
@@ -167,7 +167,8 @@ fn killed_server_loses_nothing_that_it_has_acknowledged() {
                     })
                 })
                 .collect();
-            // The answers are counted at the server, so the clients keep sending until the kill.
+            // The test asks the server for the number of tasks, because each client returns its answers only after the
+            // kill, and sends messages until then.
             eventually("enough messages are answered", || {
                 let total = server.get("/tasks?pageSize=1")["totalSize"].as_u64()?;
                 (total as usize >= acknowledged.len() + ANSWERED_MIN).then_some(())

@@ -37,8 +37,8 @@ use client_tools::{ChosenTools, ClientTools, GenerationEvent, ToolGeneration};
 use feed::Feed;
 use hooks::ClientHooks;
 
-/// Maximum number of host events by which a feed may lag: far more than the number of concurrent calls. If a feed lags
-/// further, it looks up the missed events.
+/// Maximum number of unread host events ([`HostEvent`]) of a client's feed. It is far higher than the number of concurrent
+/// calls. If more events are unread, the feed looks up the missed events in the log.
 const HOST_EVENTS_MAX: usize = 1_024;
 
 /// Maximum wait until the last events of a closed session are sent.
@@ -73,7 +73,8 @@ pub(crate) struct HostedSession {
     feeds: TaskTracker,
     /// Ends the forwarding of tool requests after the session's last tool call.
     no_more_calls: CancellationToken,
-    /// Calls of this turn that were cancelled by their id. A second cancel reports that there was nothing to cancel.
+    /// A turn, and the calls of this turn that clients cancelled singly. If a client cancels such a call again, the
+    /// answer reports that no call was cancelled.
     cancelled: Mutex<(TurnNumber, HashSet<CallId>)>,
     model_name: Option<Arc<str>>,
     version: Arc<str>,
@@ -181,7 +182,8 @@ impl HostedSession {
             tokio::select! {
                 biased;
                 _stopped = cx.stopped_at("requests of client tools") => {}
-                // This is polled before the end of the session, so that handlers are notified of cancelled calls.
+                // This branch stands before `no_more_calls`, so that handlers are still notified of the calls that the
+                // end of the session cancelled.
                 () = async {
                     while let Some(event) = generation.next(&tools).await {
                         let event = match event {

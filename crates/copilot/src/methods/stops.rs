@@ -69,7 +69,8 @@ fn is_success(receipt: &Receipt) -> bool {
     receipt.quiet() || !receipt.items().iter().any(|item| runs(&item.state))
 }
 
-/// Abort whose answer must precede `session.idle`. The abort is counted while it is in progress.
+/// Abort whose answer must precede `session.idle`. Counts in `aborts` of the feed while the abort is in progress. The
+/// feed delays `session.idle` until this number is 0.
 struct AbortInFlight(Option<FeedHandle>);
 
 impl AbortInFlight {
@@ -89,7 +90,7 @@ impl Drop for AbortInFlight {
     }
 }
 
-/// Stops a target. The receipt follows the events of the stop.
+/// Stops a target. The answer with the receipt is sent after the events of the stop.
 fn stopping(
     cx: &MethodCx<'_>,
     session: &HostedSession,
@@ -117,7 +118,8 @@ fn stopping(
             let _sent_or_late = timeout(IDLE_SENT_MAX, idles.changed()).await;
         }
         let answer = answer(&receipt);
-        // The answer is queued before the events that wait for the answer.
+        // From here on, `session.idle` no longer waits for this abort. The answer is queued a moment later. It still
+        // precedes `session.idle` of a stopped turn, because the feed delays this event by `NEXT_MESSAGE_MAX`.
         drop(in_flight);
         Ok(answer)
     })
@@ -221,8 +223,8 @@ pub(super) fn stop(cx: &MethodCx<'_>, params: Option<&RawValue>) -> Result<Metho
     let target = target_of(params.extent.as_deref())?;
     let cause = cause_of(params.reason.as_deref());
     if matches!(target, StopTarget::Session) {
-        // A stop of the whole session is final, so the session would accept no more messages. It is therefore closed,
-        // and can be resumed.
+        // After a stop of the whole session, the open session accepts no more messages. Therefore the session is closed
+        // too, and a client can resume the session.
         let closing = cx.server.close_session_if(session.id(), |_| true, cause);
         return Ok(later(async move {
             let receipt = whole(closing).await?;

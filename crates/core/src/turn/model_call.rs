@@ -136,8 +136,8 @@ impl Draft {
             call.arguments.bound();
             bound_name(&mut call.name);
         }
-        // Ids are numbered by the messages so far. So this number is free, unless the model has chosen such an id
-        // itself.
+        // An invalid or duplicate id is replaced by a numbered id. The first number is the number of messages so far,
+        // because earlier replacement ids usually have lower numbers. The model itself may have chosen such an id.
         let from = self.base.messages.len() + self.messages.len();
         make_ids_unique(&mut tool_calls, from, |id| self.is_taken(id));
         self.step = Some(OpenStep::new(text, tool_calls.clone(), finish));

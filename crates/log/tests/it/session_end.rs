@@ -1,4 +1,4 @@
-//! Reads only the end of a long session, for a list or to open the session after a compaction.
+//! Tests that a list of sessions, and the resumption of a compacted session, read only the end of a long session.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -91,7 +91,8 @@ async fn list_reads_only_the_end_of_each_session() {
     assert_eq!(listed.last_stop_reason, Some(StopReason::Completed));
 }
 
-/// Each part of the search is longer than the previous part, so the total length of all reads grows only linearly.
+/// Each part of the search is several times as long as the previous part. So the total number of read records is
+/// proportional to the distance of the found record from the end.
 #[tokio::test]
 async fn list_finds_an_end_far_back_in_both_stores() {
     let folder = tempfile::tempdir().unwrap();
@@ -172,8 +173,8 @@ async fn resumed_session_is_read_from_its_last_compaction() {
     assert_eq!(all.conversation().messages.len(), 1, "the summary");
 }
 
-/// Older versions of Allstop wrote compactions without a snapshot. They may also write records after a compaction with
-/// a snapshot.
+/// Older versions of Allstop write compactions without a snapshot. An older version may also continue a session in which
+/// a newer version has written a compaction with a snapshot.
 #[tokio::test]
 async fn records_of_older_versions_are_read_in_full() {
     let log = Arc::new(Unsteady::default());
@@ -196,7 +197,8 @@ async fn records_of_older_versions_are_read_in_full() {
     assert_eq!(session.version(), version);
     assert_eq!(session.state().turns().len(), TURNS as usize);
 
-    // The dropped messages are two kept messages and the summary.
+    // The second compaction drops three messages: the summary of the first compaction, and two messages that the first
+    // compaction kept.
     let again = SessionRecord::Compacted {
         at: at(),
         messages_dropped: 3,

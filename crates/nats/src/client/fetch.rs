@@ -11,7 +11,7 @@ use crate::client::errors::{self, RequestFailure, place};
 use crate::client::positions::Position;
 use crate::client::store::NatsStore;
 
-/// If a read has returned this number of bytes of records, it ends.
+/// A read ends after the append with which the records of the read reach this number of bytes.
 const READ_BYTES_MAX: usize = 8 << 20;
 
 /// A message that contains an append.

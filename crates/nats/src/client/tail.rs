@@ -33,7 +33,7 @@ impl NatsStore {
         let hints = timeout(self.options.answer_max, hints).await;
         let hints = hints.map_err(|_elapsed| errors::disconnected("subscribe"))?;
         let mut hints = hints.map_err(|error| errors::unreachable("subscribe", error))?;
-        // The first pauses are short, because a new subscription is not known to all servers at once.
+        // The first pauses are short: until all servers know the new subscription, a hint can be lost.
         let mut pause = PAUSE_MIN;
         loop {
             let records = self.read(stream, from, limit).await?;

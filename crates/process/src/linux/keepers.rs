@@ -27,7 +27,7 @@ use super::identity::identity_of;
 use super::owner_deadline::OwnerDeadline;
 
 /// Maximum number of idle keepers. A model seldom runs more commands at the same time. Each keeper uses about 3 MB of
-/// memory, and shares most of it.
+/// memory, but the keepers share most of this memory.
 const IDLE_KEEPERS_MAX: usize = 4;
 /// Maximum time that [`Keepers::close`] waits for the idle keepers to exit.
 const CLOSE_WAIT: Duration = Duration::from_millis(100);
@@ -38,7 +38,7 @@ pub struct Keepers {
     program: KeeperProgram,
     /// The children that this process had before its first keeper. `None` if this process is no subreaper.
     inherited: Option<InheritedChildren>,
-    /// Deadline of the trees that are started from now on. Empty until it is set.
+    /// Deadline of all trees that are started after the deadline was first set. Empty until then.
     deadline: OnceLock<OwnerDeadline>,
     pool: Mutex<KeeperPool>,
 }
@@ -190,7 +190,8 @@ impl Keepers {
                 executable: self.program.executable.clone(),
                 source,
             })?;
-        // Only this process can reap the keeper, so the keeper's data can be read even if the keeper has ended.
+        // Only this process can reap the keeper, so the pid stays valid even if the keeper has ended. Therefore the
+        // pidfd can be opened, and the identity can be read.
         let pid = child.id();
         let seen = || -> io::Result<_> {
             let gone = || io::Error::from(io::ErrorKind::NotFound);

@@ -107,7 +107,8 @@ fn namespace_pids(pid: u32) -> Vec<u32> {
 /// process ends before its visit, its children are still found: a child has a higher pid, so it is listed later. The
 /// exception is a child whose pid is lower because the pids have wrapped around.
 pub(super) fn visit_processes(mut visit: impl FnMut(ProcessStat)) -> bool {
-    // Enough space for the longest name in `/proc` that is not a pid, and for two pids.
+    // The buffer is small, so that each read lists at most two processes before they are visited. The buffer still has
+    // enough space for the longest name in `/proc` that is not a pid.
     let mut buffer = [MaybeUninit::uninit(); 64];
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let Ok(folder) = open("/proc", flags, Mode::empty()) else {

@@ -108,8 +108,8 @@ impl TaskManager {
                     let (version, task) = self.inner.stored(id).await?;
                     if let FollowUpDecision::IsRepeated = check_follow_up(&task, &request)? {
                         if task.awaits_execution {
-                            // The node stored the first wake-up before the record, perhaps long before, so it may be
-                            // gone.
+                            // The first wake-up was stored before the record, perhaps long before. The queue may no
+                            // longer contain this wake-up.
                             let woken = node.wake_for(id, version, self.inner.now()).await;
                             woken.map_err(TaskStoreError::from)?;
                         }
@@ -202,8 +202,8 @@ impl TaskManager {
         stored.await.unwrap_or(Err(TaskStoreError::Indeterminate))?;
         let record = stream.version();
         if record != awaited || began.elapsed() > max / 2 {
-            // A late receipt may have taken the record number that the first wake-up announces. Or the append was slow,
-            // and the first wake-up was delivered before the record too often.
+            // A late receipt may have taken the record number that the first wake-up announces. Or the append was slow:
+            // the first wake-up reached its maximum of deliveries before the record existed.
             node.wake_for(id, record, self.inner.now()).await?;
         }
         let task = stream.task().ok_or(TaskStoreError::NoAnswer)?;
@@ -233,8 +233,8 @@ impl ClusterNode {
                 .put(&key, owner.as_bytes().to_vec(), Some(0), None);
             match put.await {
                 Ok(_) => return Ok(()),
-                // Another node was faster. The loop reads the owner again, until the read is no longer older than this
-                // conflict.
+                // Another node has stored its owner first. A read may still return the state before that write, so the
+                // loop repeats the read until the read returns the owner.
                 Err(PutError::Conflict) => tokio::task::yield_now().await,
                 Err(PutError::Unknown(error) | PutError::Failed(error)) => {
                     return Err(failed(error));

@@ -6,7 +6,7 @@ use super::row_break::{RowBreak, break_rows};
 use super::{FlowLine, Span, row, width_of};
 use crate::text::Styled;
 
-/// Minimum columns of a readable cell. With less, each row becomes a record.
+/// Minimum width of a readable cell, in columns of the terminal. If a cell is narrower, each row becomes a record.
 const CELL_COLUMNS_MIN: usize = 6;
 
 /// Alignment of text in its column.
@@ -28,7 +28,7 @@ pub struct FlowTable {
     pub prefix: Vec<Span>,
     /// Cells of the header.
     pub header: Vec<Vec<Span>>,
-    /// True if the header is drawn; false for rows that follow other rows.
+    /// True if the header is drawn. False for a later part of a table that is drawn in several parts.
     pub has_header: bool,
     /// Rows of cells.
     pub rows: Vec<Vec<Vec<Span>>>,
@@ -165,7 +165,8 @@ impl FlowTable {
     }
 }
 
-/// Pads a cell with blanks, by the width that most terminals give its text. Removes blanks at the end of the text.
+/// Removes the blanks at the end of a cell's text, then pads the cell with blanks to this width. The width of the text is
+/// its width on most terminals.
 fn pad(text: &[Span], width: usize, align: CellAlign, to: &mut Vec<Span>) {
     let mut text = text.to_vec();
     if let Some(last) = text.last_mut() {

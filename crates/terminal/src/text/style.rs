@@ -1,4 +1,4 @@
-//! Colours and symbols, decided once from plain values.
+//! Choice of colours and symbols, from the environment variables and the kind of the stream.
 
 use std::ffi::OsString;
 
@@ -8,7 +8,8 @@ use super::super::narrowing::Narrowing;
 use super::super::notification::NotificationMethod;
 use super::styled::{Styled, StyledPart, styled};
 
-/// Settings for colours and letters from the environment. Only `main` reads the environment.
+/// Settings from the environment: colours, characters outside ASCII, and properties of the terminal. Only `main` reads
+/// the environment.
 #[derive(Debug, Clone, Default)]
 pub struct Environment {
     colour: Colour,
@@ -54,8 +55,8 @@ impl Environment {
             },
             dumb: set("TERM").is_none_or(|value| value == "dumb"),
             utf8: locale.contains("utf-8") || locale.contains("utf8"),
-            // xterm, the Linux console and screen cut rows. All other terminals break them, and so does tmux in every
-            // terminal.
+            // When a window becomes narrower, `xterm`, the Linux console and `screen` cut the rows. All other terminals
+            // break the rows. `tmux` also breaks the rows, in any terminal.
             narrowing: match set("TERM") {
                 _ if set("TMUX").is_some() => Narrowing::Breaks,
                 _ if set("XTERM_VERSION").is_some() => Narrowing::Cuts,
@@ -155,12 +156,13 @@ impl Style {
         self.unicode
     }
 
-    /// Picks one of two texts: `unicode` if letters outside ASCII may be drawn, otherwise `ascii`.
+    /// Picks one of two texts: `unicode` if characters outside ASCII may be drawn, otherwise `ascii`.
     pub fn pick<'a>(self, unicode: &'a str, ascii: &'a str) -> &'a str {
         if self.unicode { unicode } else { ascii }
     }
 
-    /// Paints a text in the colour of its role. The last line end of a styled text stays outside.
+    /// Paints a text in the colour of its role. If the text ends with a line end, the closing control sequence comes
+    /// before this line end.
     pub fn paint(self, role: TextRole, part: impl StyledPart) -> Styled {
         let text = styled![part];
         if !self.colour || text.is_empty() {

@@ -1,5 +1,5 @@
-//! Witness of a run. The parts themselves record their work in notes, so the notes do not depend on the reports of the
-//! tested engine.
+//! Witness of a run. The parts of the run (models, tools, hooks) record their own work in notes. So the notes do not
+//! depend on the reports of the tested engine.
 //!
 //! All notes have one common order: a number that grows with each note. So a checker can find out which work was alive
 //! when a receipt was delivered, and whether work began after a stop was accepted.
@@ -67,14 +67,15 @@ pub struct WitnessedAnswer {
     pub calls: Vec<ToolCall>,
 }
 
-/// All notes of the parts at the end of a run.
+/// All notes that the parts made during a run.
 #[derive(Debug, Clone, Default)]
 pub struct WitnessNotes {
     /// All work that ran.
     pub work: Vec<ObservedWork>,
     /// All live events, in order.
     pub events: Vec<(Order, AgentEvent)>,
-    /// Messages of each request to the model, including the requests for the next message.
+    /// Messages of each request to the model. After the run, the test sends one more message; the requests that answer
+    /// this message are included.
     pub requests: Vec<Vec<Arc<Message>>>,
     /// Usage that the model reported and that the agent received.
     pub delivered: Usage,

@@ -24,7 +24,8 @@ pub(crate) trait StoppableRun: Send + Sync + 'static {
     /// Records the events that were shown before the action.
     fn look_first(&self) {}
 
-    /// Performs the action of this method at one point. Returns false if the run has no target for the action.
+    /// Performs the action of the stop method `method` at the current point. Returns false if the run has no target for
+    /// the action.
     fn act(&self, method: StopMethod) -> bool;
 }
 
@@ -56,7 +57,8 @@ impl PlannedStops {
         cause: Cause,
         stop: impl FnOnce() -> Option<StopReceipt>,
     ) -> bool {
-        // Record the stop before the request, because this stop can reach points at which another stop is requested.
+        // Record this stop before it is requested. During the request, the run can reach a point at which another stop
+        // is requested, and the other stop must come later in the list.
         let place = self.asked.lock().len();
         let asked = ObservedStop {
             extent,

@@ -50,8 +50,8 @@ pub(crate) fn hand_over(
         running: RunningCommand { process, reader },
         mut output,
     } = handed;
-    // The drain is prepared first, because no step may fail after the processes have moved. The drain begins after the
-    // move.
+    // The task that reads the output (`drain`) is started first, because no step may fail after the background host has
+    // taken over the processes. `drain` begins to read after the hand-over.
     let (begin, begins) = oneshot::channel();
     let prepared = WorkSlot::create(host, &name).and_then(|slot| {
         let spec = WorkSpec::new(ItemKind::Future, "output");

@@ -21,8 +21,8 @@ use crate::command::{RunningCommand, exit_text, read_to_end};
 /// Time limit of the wait for the exit of a server whose output has ended.
 const EXIT_WAIT: Duration = Duration::from_millis(100);
 
-/// Time limit for reading the last output after the exit. Only a child process of the server that still runs can delay
-/// the read.
+/// Time limit for reading the last output after the exit. Only a child process that outlives the server can delay the
+/// read, because the child process can hold the pipe open.
 const READ_WAIT: Duration = Duration::from_millis(500);
 
 pub(super) struct ServerProcess {

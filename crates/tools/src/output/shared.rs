@@ -9,7 +9,7 @@ use super::bounded::snapshot::OutputPiece;
 
 /// An output with one writer and several readers.
 ///
-/// A reader never waits for a write, because the file is written and read while the state for readers is not locked.
+/// A reader never waits for a write: no thread holds the lock of `output` while the thread reads or writes the file.
 #[derive(Debug)]
 pub(crate) struct SharedOutput {
     output: Mutex<BoundedOutput>,

@@ -168,7 +168,8 @@ fn a_stopped_demo_leaves_no_folder() {
 mod alone {
     use super::*;
 
-    /// A turn that ends immediately, and leaves a shell that ignores SIGTERM and prints a line about it.
+    /// Script of a turn that ends soon and leaves a shell in the background. When the shell receives SIGTERM, the shell
+    /// creates the file `asked` and continues.
     fn stubborn_background(place: &Place) -> String {
         let work = place.work();
         let work = work.to_str().expect("text");
@@ -207,8 +208,8 @@ replies:
         assert!(after < Duration::from_millis(500), "{after:?}");
     }
 
-    /// One grace bounds the stop of the turn and the stop of the background work. The background work does not get a
-    /// second grace.
+    /// The stop of the turn and the stop of the background work together take at most one grace. The background work
+    /// does not get a second grace.
     #[test]
     fn a_deadline_while_the_turn_and_its_background_work_resist() {
         const TIMEOUT: Duration = Duration::from_secs(1);
