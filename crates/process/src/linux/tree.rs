@@ -9,7 +9,6 @@ use rustix::process::{Signal, kill_process_group};
 use crate::identity::{identity, raw_pid};
 use crate::status::TreeMember;
 
-use super::environment::marker_of;
 use super::identity::{is_alive, signal_exactly};
 use super::procfs::{ProcessStat, command_line, short_name, visit_processes};
 use super::procfs_reader;
@@ -46,13 +45,7 @@ pub fn child_processes() -> Vec<TreeMember> {
     listed(|stat| stat.parent == me)
 }
 
-/// Living processes with a marker for which `is_wanted` is true, with their command lines. These are the processes of
-/// calls, and their keepers. A process that has cleared its environment is not found. Blocks as [`all_processes`] does.
-pub fn marked_processes(is_wanted: impl Fn(&str) -> bool) -> Vec<TreeMember> {
-    listed(|stat| marker_of(stat.pid).is_some_and(|marker| is_wanted(&marker)))
-}
-
-fn listed(is_wanted: impl Fn(&ProcessStat) -> bool) -> Vec<TreeMember> {
+pub(super) fn listed(is_wanted: impl Fn(&ProcessStat) -> bool) -> Vec<TreeMember> {
     let mut found = Vec::new();
     let _is_complete = visit_processes(|stat| {
         if !stat.is_dead() && is_wanted(&stat) {
