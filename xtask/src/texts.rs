@@ -120,7 +120,7 @@ impl<'ast> Visit<'ast> for Texts {
     fn visit_attribute(&mut self, attribute: &'ast syn::Attribute) {
         let name = |name: &&str| attribute.path().is_ident(name);
         if let syn::Meta::List(list) = &attribute.meta
-            && !NOT_PRINTED.iter().any(|hidden| name(hidden))
+            && !NOT_PRINTED.iter().any(name)
         {
             self.add_tokens(list.tokens.clone());
         }

@@ -31,7 +31,7 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
         // Write errors are ignored: the reader may have closed the stream.
         match (&plain, safe) {
             (Some(plain), Some(safe)) if *plain != safe && error.use_stderr() => {
-                write_stderr(&safe)
+                write_stderr(&safe);
             }
             (Some(plain), Some(safe)) if *plain != safe => {
                 drop(write!(std::io::stdout(), "{safe}"));

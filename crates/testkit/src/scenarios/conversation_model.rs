@@ -20,7 +20,7 @@ pub(super) struct ConversationModel {
 }
 
 impl ConversationModel {
-    pub(super) fn new(lines: ReplyTable) -> Arc<dyn Model> {
+    pub(super) fn shared(lines: ReplyTable) -> Arc<dyn Model> {
         let lines = lines.into_iter();
         let lines = lines.map(|(words, replies)| (words, ScriptedModel::new(replies)));
         let otherwise = Reply::text("As you").and_text(" say.").usage(3, 2);
@@ -34,7 +34,7 @@ impl ConversationModel {
 
 /// An agent for a session, whose model answers from this table.
 pub(super) fn answerer(stage: &RunStage, lines: ReplyTable) -> AgentBuilder {
-    Agent::builder(stage.watch_model(ConversationModel::new(lines)))
+    Agent::builder(stage.watch_model(ConversationModel::shared(lines)))
 }
 
 /// Number of answers: larger than the number of turns of any run.

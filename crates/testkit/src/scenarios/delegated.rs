@@ -147,7 +147,7 @@ fn delegating(stage: &RunStage, place: SubAgentPlacement) -> Arc<dyn Model> {
         ),
         ("the part", vec![part.usage(5, 5)]),
     ];
-    let model = ConversationModel::new(lines);
+    let model = ConversationModel::shared(lines);
     let watched = stage.watch_model(Arc::clone(&model));
     match place {
         SubAgentPlacement::Foreground => watched,

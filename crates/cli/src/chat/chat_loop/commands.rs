@@ -90,13 +90,13 @@ impl ChatLoop<'_> {
                         format!("turn {} is undone; the effects of its calls remain", turn.0)
                     }
                     Err(error) => format!("cannot undo: {error}"),
-                })
+                });
             }
             ChatCommand::Compact => {
                 self.print_when_ready(async |session| match session.compact().await {
                     Ok(done) => format!("summary: {}", done.summary),
                     Err(error) => format!("cannot compact: {error}"),
-                })
+                });
             }
             ChatCommand::History => {
                 self.print_when_ready(async |session| match session.history().await {
@@ -110,7 +110,7 @@ impl ChatLoop<'_> {
                         }
                     }
                     Err(error) => format!("the history cannot be read: {error}"),
-                })
+                });
             }
             // The state handles this command itself.
             ChatCommand::Quit => {}
