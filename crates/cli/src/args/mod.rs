@@ -383,7 +383,11 @@ pub(crate) struct SessionArgs {
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct StoreArgs {
-    /// Session database file; for `serve`, `worker` and `workers` also NATS servers (`nats://HOST:PORT,…`)
+    #[cfg_attr(
+        feature = "nats",
+        doc = "Session database file; for `serve`, `worker` and `workers` also NATS servers (`nats://HOST:PORT,…`)"
+    )]
+    #[cfg_attr(not(feature = "nats"), doc = "Session database file")]
     /// [default: ~/.local/share/allstop/store.db]
     #[arg(long, value_name = "PATH", env = "ALLSTOP_STORE", global = true)]
     pub(crate) store: Option<PathBuf>,
