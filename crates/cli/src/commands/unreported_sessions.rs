@@ -27,6 +27,8 @@ pub(super) struct UnreportedSessions {
     pub(super) left: Vec<LeftSession>,
     /// Sessions that are open in unreachable processes.
     pub(super) unreachable: Vec<UnreachableSession>,
+    /// Sessions without an owner whose last turn has no end.
+    pub(super) crashed: Vec<SessionId>,
     /// Warnings about unreadable sessions with the reason, one per line.
     pub(super) unreadable: Vec<String>,
 }
@@ -104,6 +106,9 @@ pub(super) async fn unreported_sessions(
                 continue;
             }
         };
+        if state.open_turn().is_some() {
+            unreported.crashed.push(summary.id.clone());
+        }
         let mut work = scan_orphans(&state);
         work.retain(|work| work.alive);
         if !work.is_empty() {

@@ -199,7 +199,8 @@ impl RunTurns<'_, '_> {
     /// If a stop from another terminal covers only the turn, and then a signal arrives, adds the background work to the
     /// stop, because a signal ends the whole run.
     fn widen_stop(&mut self, cause: Cause) {
-        let is_narrow = !self.stops_all() && self.session.has_background_activity();
+        let covers_background = self.stops_all() || self.stops_background();
+        let is_narrow = !covers_background && self.session.has_background_activity();
         if is_narrow && !self.background.keep_background {
             self.other_stops.extend(self.stop.take());
             self.stop = Some(self.session.stop(&StopTarget::Process, cause));

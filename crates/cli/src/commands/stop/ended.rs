@@ -4,19 +4,17 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use allstop_core::counted::counted;
-use allstop_core::receipt::{ItemKind, NothingToStop, StopInfo};
+use allstop_core::receipt::{NothingToStop, StopInfo};
 use allstop_core::turn::SessionState;
 use allstop_core::{Cause, CauseKind, Extent, Receipt, SessionId, StopId};
 use allstop_log::{Log, read_session};
-use allstop_process::marked_processes;
-use allstop_runtime::{marker_prefix, scan_orphans};
-use allstop_scope::{Scope, StopRequest, WorkSpec};
+use allstop_runtime::scan_orphans;
+use allstop_scope::{Scope, StopRequest};
 use allstop_session::StopTarget;
-use anyhow::Context as _;
 
 use super::super::sessions::{open, resolve};
 use super::super::unreported_sessions::UnreachableSession;
+use super::dying::dying_processes_gone;
 use super::orphaned_work::OrphanedSessions;
 use super::{SessionStopLine, StopResults};
 use crate::args::StopArgs;
@@ -86,7 +84,7 @@ pub(super) async fn answer(
         if let Some(left) = left.await? {
             let answers = left.stop(&target, args, by).await;
             if answers.iter().all(|answer| answer.receipt.quiet()) {
-                dying_processes_gone(&id, &state, args, host).await?;
+                dying_processes_gone(&[id.clone()], kept_markers(&state, args), host).await?;
             }
             return Ok(StopResults {
                 answers,
@@ -96,7 +94,7 @@ pub(super) async fn answer(
         // Another stop opened the session first. If it leaves work, the next attempt finds this work.
         state = read_ended(&*log, &id).await?;
     }
-    dying_processes_gone(&id, &state, args, host).await?;
+    dying_processes_gone(&[id.clone()], kept_markers(&state, args), host).await?;
     let info = info(&id, &state, by, args, host);
     let mut receipt = Receipt::empty(info, NothingToStop::AlreadyEnded);
     if args.preview {
@@ -128,49 +126,14 @@ fn target_of(state: &SessionState, args: &StopArgs) -> Option<StopTarget> {
     }
 }
 
-/// Waits until the remaining processes of a session whose owner was killed have ended. Keepers end these processes,
-/// which takes a moment if there are many. Does not wait for background work that the stop does not cover.
-///
-/// # Errors
-/// If some of these processes do not end.
-async fn dying_processes_gone(
-    id: &SessionId,
-    state: &SessionState,
-    args: &StopArgs,
-    host: &ProcessHost,
-) -> Result<(), CliError> {
-    let until = Instant::now() + ENDING_MAX;
-    let prefix = marker_prefix(id);
+/// Markers of background work that a stop with these arguments does not end.
+fn kept_markers(state: &SessionState, args: &StopArgs) -> Vec<Arc<str>> {
     let covers_background = args.call.is_none() && args.extent != RemoteExtent::Turn;
-    let left = scan_orphans(state)
-        .into_iter()
-        .filter(|_| !covers_background || args.preview);
-    let markers: Arc<[_]> = left.filter_map(|work| work.marker).collect();
-    let scope = Scope::root("stop", host.scopes());
-    loop {
-        let (prefix, markers) = (Arc::clone(&prefix), Arc::clone(&markers));
-        let spec = WorkSpec::new(ItemKind::Thread, "search for processes");
-        let searching = scope.spawn_blocking(spec, move |_| {
-            let is_dying = |marker: &str| {
-                marker.starts_with(&*prefix) && markers.iter().all(|left| **left != *marker)
-            };
-            marked_processes(is_dying)
-        });
-        let searching = searching.context("cannot search for processes")?;
-        let found = searching.await.context("cannot search for processes")?;
-        let Some(first) = found.first() else {
-            return Ok(());
-        };
-        if Instant::now() >= until {
-            let (count, pid) = (found.len() as u64, first.identity.pid);
-            let running = counted(count, "process still runs", "processes still run");
-            let message = format!(
-                "{running} although the owner of session `{id}` has ended; the first has pid {pid}"
-            );
-            return Err(CliError::failure(message).hint("end them: kill PID"));
-        }
-        tokio::time::sleep(LOOK_AGAIN).await;
+    if covers_background && !args.preview {
+        return Vec::new();
     }
+    let orphans = scan_orphans(state).into_iter();
+    orphans.filter_map(|work| work.marker).collect()
 }
 
 /// Waits until no process has the session open, and reads it.

@@ -1,5 +1,6 @@
 //! `allstop stop`: stops sessions in the processes that own them, and orphaned work.
 
+mod dying;
 mod ended;
 mod open;
 mod orphaned_work;
@@ -21,6 +22,7 @@ use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::short_id::{LAST, short};
 use allstop_remote::{RemoteExtent, RemoteStopParams};
+use dying::dying_processes_gone;
 use orphaned_work::OrphanedSessions;
 use results::{SessionStopLine, StopResults};
 
@@ -71,12 +73,18 @@ async fn stop_all(by: &str, args: &StopArgs, host: &ProcessHost) -> Result<StopR
     };
     let left = OrphanedSessions::of_store(log, host.scopes(), &asked.known, &asked.processes).await;
     match left {
-        Ok((left, held, in_the_way)) => {
-            all.problems.extend(in_the_way);
+        Ok((found, left)) => {
+            all.problems.extend(found.problems);
             let target = StopTarget::TurnAndBackground;
             all.answers.extend(left.stop(&target, args, by).await);
+            if !args.preview
+                && let Err(problem) = dying_processes_gone(&found.crashed, Vec::new(), host).await
+            {
+                all.problems.push(problem.message);
+            }
             // Another stop of the same work releases its session soon.
-            let waiting = held
+            let waiting = found
+                .held
                 .iter()
                 .map(|id| ended::answer(id.as_str(), None, by, args, host));
             for answered in join_all(waiting).await {

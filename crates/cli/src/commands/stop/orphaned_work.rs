@@ -18,14 +18,24 @@ use crate::error::CliError;
 use crate::short_id::short;
 use allstop_remote::ProcessNumber;
 
+/// Sessions of a store that this process did not open.
+#[derive(Debug, Default)]
+pub(super) struct OtherSessions {
+    /// Sessions that a process without a socket has open, perhaps another stop.
+    pub(super) held: Vec<SessionId>,
+    /// Sessions whose owner died during a turn.
+    pub(super) crashed: Vec<SessionId>,
+    /// Problems that prevent a stop, one per line.
+    pub(super) problems: Vec<String>,
+}
+
 /// Sessions with orphaned work, opened by this process.
 #[derive(Debug, Default)]
 pub(super) struct OrphanedSessions(Vec<Session>);
 
 impl OrphanedSessions {
-    /// Opens all sessions of the store that have orphaned work and that no process has open. Returns three values: the
-    /// opened sessions; the ids of sessions that a process without a socket has open, perhaps another stop; and a line
-    /// for each problem that prevents a stop. `known` and `asked` are the same as for [`unreported_sessions`].
+    /// Opens all sessions of the store that have orphaned work and that no process has open. `known` and `asked` are the
+    /// same as for [`unreported_sessions`].
     ///
     /// # Errors
     /// If the store failed.
@@ -34,23 +44,26 @@ impl OrphanedSessions {
         scopes: RootOptions,
         known: &HashSet<SessionId>,
         asked: &HashSet<ProcessNumber>,
-    ) -> Result<(Self, Vec<SessionId>, Vec<String>), CliError> {
+    ) -> Result<(OtherSessions, Self), CliError> {
         let unreported = unreported_sessions(&*log, known, asked).await?;
-        let mut problems = unreported.unreadable;
         let held = unreported.unreachable.into_iter().map(|held| held.id);
-        let mut held: Vec<_> = held.collect();
+        let mut others = OtherSessions {
+            held: held.collect(),
+            crashed: unreported.crashed,
+            problems: unreported.unreadable,
+        };
         let mut left = Vec::new();
         for session in unreported.left {
             let id = short(session.id.as_str()).to_owned();
             match open(&log, scopes.clone(), session.id.clone()).await {
                 Ok(session) => left.push(session),
-                Err(OpenError::Session(SessionError::InUse { .. })) => held.push(session.id),
-                Err(error) => problems.push(format!(
+                Err(OpenError::Session(SessionError::InUse { .. })) => others.held.push(session.id),
+                Err(error) => others.problems.push(format!(
                     "cannot stop the work that was left running in session `{id}`: {error}"
                 )),
             }
         }
-        Ok((Self(left), held, problems))
+        Ok((others, Self(left)))
     }
 
     /// Opens this session. `None` if another process has it open.

@@ -1,0 +1,65 @@
+//! Processes of killed owners: keepers end them, which takes a moment if there are many.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use allstop_core::SessionId;
+use allstop_core::counted::counted;
+use allstop_core::receipt::ItemKind;
+use allstop_process::marked_processes;
+use allstop_runtime::marker_prefix;
+use allstop_scope::{Scope, WorkSpec};
+use anyhow::Context as _;
+
+use crate::error::CliError;
+use crate::host::ProcessHost;
+
+/// Maximum wait. Keepers end a thousand processes in less than two seconds.
+const DYING_MAX: Duration = Duration::from_secs(4);
+/// Pause between two searches.
+const SEARCH_AGAIN: Duration = Duration::from_millis(10);
+
+/// Waits until no process of these sessions runs, except processes with the markers `kept`.
+///
+/// # Errors
+/// If some of these processes do not end.
+///
+/// # Cancel safety
+/// Cancel safe.
+pub(super) async fn dying_processes_gone(
+    sessions: &[SessionId],
+    kept: Vec<Arc<str>>,
+    host: &ProcessHost,
+) -> Result<(), CliError> {
+    if sessions.is_empty() {
+        return Ok(());
+    }
+    let until = Instant::now() + DYING_MAX;
+    let prefixes: Arc<[_]> = sessions.iter().map(marker_prefix).collect();
+    let kept: Arc<[_]> = kept.into();
+    let scope = Scope::root("stop", host.scopes());
+    loop {
+        let (prefixes, kept) = (Arc::clone(&prefixes), Arc::clone(&kept));
+        let spec = WorkSpec::new(ItemKind::Thread, "search for processes");
+        let searching = scope.spawn_blocking(spec, move |_| {
+            marked_processes(|marker| {
+                let mut prefixes = prefixes.iter();
+                prefixes.any(|prefix| marker.starts_with(&**prefix))
+                    && kept.iter().all(|kept| **kept != *marker)
+            })
+        });
+        let searching = searching.context("cannot search for processes")?;
+        let found = searching.await.context("cannot search for processes")?;
+        let Some(first) = found.first() else {
+            return Ok(());
+        };
+        if Instant::now() >= until {
+            let (count, pid) = (found.len() as u64, first.identity.pid);
+            let running = counted(count, "process still runs", "processes still run");
+            let message =
+                format!("{running} although the owner has ended; the first has pid {pid}");
+            return Err(CliError::failure(message).hint("end them: kill PID"));
+        }
+        tokio::time::sleep(SEARCH_AGAIN).await;
+    }
+}
