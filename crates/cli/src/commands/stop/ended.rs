@@ -84,7 +84,8 @@ pub(super) async fn answer(
         if let Some(left) = left.await? {
             let answers = left.stop(&target, args, by).await;
             if answers.iter().all(|answer| answer.receipt.quiet()) {
-                dying_processes_gone(&[id.clone()], kept_markers(&state, args), host).await?;
+                dying_processes_gone(std::slice::from_ref(&id), kept_markers(&state, args), host)
+                    .await?;
             }
             return Ok(StopResults {
                 answers,
@@ -94,7 +95,7 @@ pub(super) async fn answer(
         // Another stop opened the session first. If it leaves work, the next attempt finds this work.
         state = read_ended(&*log, &id).await?;
     }
-    dying_processes_gone(&[id.clone()], kept_markers(&state, args), host).await?;
+    dying_processes_gone(std::slice::from_ref(&id), kept_markers(&state, args), host).await?;
     let info = info(&id, &state, by, args, host);
     let mut receipt = Receipt::empty(info, NothingToStop::AlreadyEnded);
     if args.preview {
