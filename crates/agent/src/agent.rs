@@ -6,7 +6,7 @@ use std::time::SystemTime;
 use allstop_core::Timestamp;
 use allstop_core::process::ProcessIdentity;
 use allstop_model::Model;
-use allstop_scope::Scope;
+use allstop_scope::{Scope, catch_panic};
 use allstop_tools::permission::FixedAnswer;
 use allstop_tools::{PermissionAnswer, Permissions, Prompter, ToolRegistry, ToolSource};
 
@@ -103,7 +103,7 @@ impl Agent {
 
     /// True if at least one hook wants this event.
     pub fn has_hook_for(&self, event: &HookEvent) -> bool {
-        self.parts.hooks.iter().any(|hook| hook.wants(event))
+        hook::is_wanted(&self.parts.hooks, event)
     }
 
     /// Starts a run below `scope`, in a task that the scope owns. Must be called in a Tokio runtime.
@@ -159,9 +159,11 @@ impl AgentBuilder {
         self
     }
 
-    /// Sets the wall clock for the times in records.
+    /// Sets the wall clock for the times in records. If the clock panics, the time of the system is used.
     pub fn clock(mut self, now: Arc<dyn Fn() -> Timestamp + Send + Sync>) -> Self {
-        self.parts.now = now;
+        self.parts.now = Arc::new(move || {
+            catch_panic("AgentBuilder::clock", || now()).unwrap_or_else(|| SystemTime::now().into())
+        });
         self
     }
 

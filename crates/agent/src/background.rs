@@ -189,7 +189,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn each_start_and_end_is_recorded_once_even_of_forgotten_work() {
-        let root = Scope::root("session", RootOptions::current());
+        let root = Scope::root("session", RootOptions::single_runtime());
         let jobs = root.child("background", ScopeOptions::default());
         let background =
             SessionBackground::new(jobs.expect("nothing is stopped"), 1, Box::new(Vec::new));

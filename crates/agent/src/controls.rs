@@ -353,7 +353,7 @@ mod tests {
             controls.meter_model(tokens(1));
             let link = CallLink::unwatched("call_1".into());
             link.meter(tokens(10));
-            let scope = Scope::root("call", RootOptions::current());
+            let scope = Scope::root("call", RootOptions::single_runtime());
             controls.add_call("call_1".into(), scope, link);
             assert_eq!(controls.usage(), tokens(11 * turn));
         }

@@ -106,7 +106,7 @@ mod tests {
     #[tokio::test]
     async fn no_hook_starts_after_a_stop() {
         let after = EndingTurn::default();
-        let scope = Scope::root("hooks", RootOptions::current());
+        let scope = Scope::root("hooks", RootOptions::single_runtime());
         assert!(after.forbid_hooks().is_none(), "no hook runs");
         assert!(!after.may_begin_hooks(&scope));
         after.reset();
@@ -116,7 +116,7 @@ mod tests {
     #[tokio::test]
     async fn no_hook_starts_after_a_stop_between_two_hooks() {
         let after = EndingTurn::default();
-        let scope = Scope::root("hooks", RootOptions::current());
+        let scope = Scope::root("hooks", RootOptions::single_runtime());
         assert!(after.may_begin_hooks(&scope));
         assert!(scope.is_quiet(), "the first hook has ended");
         let pending = after.forbid_hooks().expect("the second hook is pending");
@@ -124,7 +124,7 @@ mod tests {
         let stop = pending.stop(order);
         assert!(scope.check().is_err(), "the second hook does not start");
         assert!(stop.receipt().await.quiet());
-        let closed = Scope::root("hooks", RootOptions::current());
+        let closed = Scope::root("hooks", RootOptions::single_runtime());
         closed.close();
         after.reset();
         assert!(after.may_begin_hooks(&closed));

@@ -45,6 +45,8 @@ pub enum TurnErrorKind {
     Protocol,
     /// The script of a scripted model is wrong or has run out.
     Script,
+    /// The code of the model panicked.
+    Panicked,
     /// The store failed: the turn is not in the log, or its presence there is unknown.
     Store,
     /// The operating system has no more threads or descriptors: nothing ran.
@@ -91,6 +93,7 @@ impl From<ModelError> for TurnError {
             ModelErrorKind::Invalid => TurnErrorKind::Invalid,
             ModelErrorKind::Protocol => TurnErrorKind::Protocol,
             ModelErrorKind::Script => TurnErrorKind::Script,
+            ModelErrorKind::Panicked => TurnErrorKind::Panicked,
         };
         Self {
             kind,

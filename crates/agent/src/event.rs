@@ -13,6 +13,7 @@ use allstop_core::record::CallOutcome;
 use allstop_core::{
     CallId, Cause, Effect, FinishReason, SessionId, StopReason, ToolCall, TurnNumber, Usage,
 };
+use allstop_scope::catch_panic;
 use allstop_tools::{CallProgress, FileChange};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -221,8 +222,8 @@ impl EventSink {
         (Self(EventReceiver::Channel(tx)), rx)
     }
 
-    /// Creates a sink that loses no event. The sink calls `observe` on the engine's thread, so `observe` must not
-    /// block.
+    /// Creates a sink that loses no event. The sink calls `observe` on the thread that sends the event, so `observe`
+    /// must not block. If `observe` panics, the observer misses this event.
     pub fn observer(observe: impl Fn(&AgentEvent) + Send + Sync + 'static) -> Self {
         Self(EventReceiver::Observer(Arc::new(observe)))
     }
@@ -233,7 +234,9 @@ impl EventSink {
             EventReceiver::Disabled => {}
             // A channel without a receiver is not an error: receivers attach and detach.
             EventReceiver::Channel(tx) => drop(tx.send(event())),
-            EventReceiver::Observer(observe) => observe(&event()),
+            EventReceiver::Observer(observe) => {
+                let _panic_is_logged = catch_panic("EventSink::observer", || observe(&event()));
+            }
         }
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use allstop_core::receipt::ItemKind;
 use allstop_core::record::CallOutcome;
 use allstop_core::{Receipt, SessionId, StopReason, ToolCall, TurnNumber};
-use allstop_scope::Scope;
+use allstop_scope::{Scope, catch_panic};
 use futures::future::BoxFuture;
 
 use crate::user_code::{self, UserCodeResult};
@@ -125,10 +125,11 @@ pub trait Hook: Send + Sync + fmt::Debug {
     /// Name of the hook in receipts.
     fn name(&self) -> &Arc<str>;
 
-    /// True if the hook wants this event. A hook that does not want an event costs nothing.
+    /// True if the hook wants this event. A hook that does not want an event costs nothing. This function is called on
+    /// the engine's thread, so it must not block. A panic counts as a denial.
     fn wants(&self, event: &HookEvent) -> bool;
 
-    /// Handles an event. A panic counts as a denial.
+    /// Handles an event, on the runtime of the work. A panic counts as a denial.
     ///
     /// # Cancel safety
     /// The future is dropped as soon as a stop covers the turn. The turn then counts as stopped, not as denied.
@@ -151,20 +152,37 @@ pub(crate) async fn call_hooks(
     event: &HookEvent,
 ) -> HookResult {
     let mut result = HookResult::Continue;
-    for hook in hooks.iter().filter(|hook| hook.wants(event)) {
-        let handling = hook.on(cx, event.clone());
+    for hook in hooks {
+        match catch_panic("Hook::wants", || hook.wants(event)) {
+            Some(true) => {}
+            Some(false) => continue,
+            None => return HookResult::Denied(panicked(hook)),
+        }
         let name = Arc::clone(hook.name());
+        let handling = {
+            let (hook, cx, event) = (Arc::clone(hook), cx.clone(), event.clone());
+            async move { hook.on(&cx, event).await }
+        };
         match user_code::run(&cx.scope, ItemKind::Hook, name, event.name(), handling).await {
             UserCodeResult::Answered(HookVerdict::Continue) => {}
             UserCodeResult::Answered(HookVerdict::Allow) => result = HookResult::Allowed,
             UserCodeResult::Answered(HookVerdict::Deny { reason }) => {
                 return HookResult::Denied(reason);
             }
-            UserCodeResult::Panicked => {
-                return HookResult::Denied(format!("the hook {} panicked", hook.name()));
-            }
+            UserCodeResult::Panicked => return HookResult::Denied(panicked(hook)),
             UserCodeResult::Stopped => return HookResult::Stopped,
         }
     }
     result
+}
+
+/// True if at least one hook wants the event. A hook whose `wants` panics counts as one.
+pub(crate) fn is_wanted(hooks: &[Arc<dyn Hook>], event: &HookEvent) -> bool {
+    hooks
+        .iter()
+        .any(|hook| catch_panic("Hook::wants", || hook.wants(event)) != Some(false))
+}
+
+fn panicked(hook: &Arc<dyn Hook>) -> String {
+    format!("the hook {} panicked", hook.name())
 }

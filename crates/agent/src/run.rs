@@ -1,6 +1,7 @@
 //! A run: consecutive turns under one scope and one deadline.
 
 use std::collections::VecDeque;
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use allstop_core::decision::CommitDecision;
@@ -11,15 +12,17 @@ use allstop_scope::{
     Deadline, NotStarted, Scope, ScopeOptions, Stop, StopRequest, WorkHandle, WorkLost,
     instant_after,
 };
+use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tokio::time::{Duration, Instant, timeout};
 
 use crate::background::SessionBackground;
 use crate::controls::RunControls;
+use crate::error::TurnError;
 use crate::event::EventSink;
 use crate::history::RunHistory;
 use crate::notes;
-use crate::outcome::RunOutcome;
+use crate::outcome::{RunOutcome, TurnOutcome};
 use crate::parts::AgentParts;
 use crate::prompt::Prompt;
 use crate::turn::{self, TurnCx, TurnInput};
@@ -260,7 +263,13 @@ async fn drive(
             context: request.context.as_ref(),
             events: &events,
         };
-        let outcome = turn::run(cx, &mut request.history, &mut loops, input).await;
+        let turn = turn::run(cx, &mut request.history, &mut loops, input);
+        let outcome = match AssertUnwindSafe(turn).catch_unwind().await {
+            Ok(outcome) => outcome,
+            // The log has the earlier turns, and its next owner ends this turn.
+            Err(panic) if request.history.is_logged() => std::panic::resume_unwind(panic),
+            Err(_panic) => end_panicked_turn(cx, &mut request.history).await,
+        };
         let completed = outcome.stop_reason == StopReason::Completed;
         turns.push(outcome);
         if !completed {
@@ -273,5 +282,36 @@ async fn drive(
     RunOutcome {
         turns,
         history: request.history,
+    }
+}
+
+/// Stops the work of a turn that panicked. The conversation keeps the earlier turns of the run.
+async fn end_panicked_turn(cx: TurnCx<'_>, history: &mut RunHistory) -> TurnOutcome {
+    let error = TurnError::bug("the turn panicked; the panic's message is on standard error");
+    let cause = Cause::new(CauseKind::Failure).detail(error.message.clone());
+    let receipt = match cx.run {
+        Ok(run) => Some(
+            run.stop(StopRequest::new(Extent::Turn, cause.clone()))
+                .await,
+        ),
+        Err(_) => None,
+    };
+    cx.controls.end_turn();
+    let (turn, conversation) = (history.next_turn(), history.conversation());
+    history.publish(Arc::clone(&conversation));
+    TurnOutcome {
+        turn,
+        stop_reason: StopReason::Error,
+        cause: Some(cause),
+        output: "".into(),
+        finish: None,
+        steps: 0,
+        usage: cx.controls.usage(),
+        receipt,
+        denials: Vec::new(),
+        error: Some(error),
+        conversation,
+        is_ending_known: true,
+        is_ending_written: false,
     }
 }

@@ -123,7 +123,7 @@ impl ProcessHost {
     pub(crate) fn scopes(&self) -> RootOptions {
         let _inside = self.control.enter();
         RootOptions {
-            control: self.control.handle().clone(),
+            control: self.control.handle().clone().into(),
             work: self.work.handle().clone(),
             containment: ContainmentChoice::Keeper(Arc::clone(&self.keepers)),
             ..RootOptions::current()

@@ -17,7 +17,7 @@ use tokio::time::timeout;
 const LONG: Duration = Duration::from_secs(20);
 
 fn scope() -> Scope {
-    Scope::root("server", RootOptions::current())
+    Scope::root("server", RootOptions::single_runtime())
 }
 
 fn stop() -> StopRequest {

@@ -72,6 +72,8 @@ pub enum ModelErrorKind {
     Protocol,
     /// The script of a scripted model is used up or invalid.
     Script,
+    /// The code of the model panicked.
+    Panicked,
 }
 
 impl ModelErrorKind {
@@ -89,6 +91,7 @@ impl ModelErrorKind {
             Self::Invalid => "invalid",
             Self::Protocol => "protocol",
             Self::Script => "script",
+            Self::Panicked => "panicked",
         }
     }
 

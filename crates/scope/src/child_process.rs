@@ -99,7 +99,7 @@ impl Scope {
             clippy::disallowed_methods,
             reason = "the one place that spawns; ends with the process"
         )]
-        drop(self.env().options.control.spawn(drive));
+        drop(self.env().control().spawn(drive));
     }
 }
 

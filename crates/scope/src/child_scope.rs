@@ -91,7 +91,7 @@ impl Scope {
             clippy::disallowed_methods,
             reason = "the one place that spawns; ends with the scope"
         )]
-        let timer = self.env().options.control.spawn(timer);
+        let timer = self.env().control().spawn(timer);
         self.node().set_deadline_timer(timer.abort_handle());
     }
 }

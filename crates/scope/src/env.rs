@@ -10,7 +10,8 @@ use allstop_core::{StopId, Timestamp};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::sync::{ContainmentChoice, Handle};
+use crate::sync::{ContainmentChoice, ControlRuntime, Handle, RunningControl};
+use crate::user_code::catch_panic;
 
 /// Default grace: the time between the ask and the force.
 pub const GRACE_DEFAULT: Duration = Duration::from_secs(2);
@@ -39,8 +40,8 @@ pub fn instant_after(from: Instant, duration: Duration) -> Instant {
 /// Options of a tree of scopes.
 #[derive(Clone)]
 pub struct RootOptions {
-    /// Runtime for stops, timers and engines. If work may block its threads, give this runtime its own threads.
-    pub control: Handle,
+    /// Runtime for stops, timers and engines.
+    pub control: ControlRuntime,
     /// Runtime of the work: tools, hooks and other user code.
     pub work: Handle,
     /// Grace: the time between the ask and the force.
@@ -54,15 +55,28 @@ pub struct RootOptions {
 }
 
 impl RootOptions {
-    /// Options for a tree that runs all work on the current runtime. The clocks and ids are real. The containment is
-    /// the one that changes no process-wide setting.
+    /// Options for a tree that runs its work on the current runtime, and its stops, deadlines and engines on a thread
+    /// of the tree. The clocks and ids are real. The containment is the one that changes no process-wide setting.
     ///
     /// # Panics
     /// If called outside a tokio runtime.
     pub fn current() -> Self {
+        Self {
+            control: ControlRuntime::OwnThread,
+            ..Self::single_runtime()
+        }
+    }
+
+    /// Like [`RootOptions::current`], but everything runs on the current runtime. Use these options in tests with a
+    /// paused clock, because a pause applies to one runtime. Work that blocks its thread then also blocks stops and
+    /// deadlines.
+    ///
+    /// # Panics
+    /// If called outside a tokio runtime.
+    pub fn single_runtime() -> Self {
         let current = Handle::current();
         Self {
-            control: current.clone(),
+            control: current.clone().into(),
             work: current,
             grace: GRACE_DEFAULT,
             containment: ContainmentChoice::GroupAndMarker,
@@ -96,6 +110,7 @@ impl fmt::Debug for RootOptions {
 
 pub(crate) struct ScopeEnv {
     pub(crate) options: RootOptions,
+    control: RunningControl,
     seq: AtomicU64,
     threads: AtomicUsize,
 }
@@ -103,10 +118,28 @@ pub(crate) struct ScopeEnv {
 impl ScopeEnv {
     pub(crate) fn new(options: RootOptions) -> Self {
         Self {
+            control: RunningControl::start(&options.control, &options.work),
             options,
             seq: AtomicU64::new(0),
             threads: AtomicUsize::new(0),
         }
+    }
+
+    /// Runtime for stops, timers and engines.
+    pub(crate) fn control(&self) -> &Handle {
+        self.control.handle()
+    }
+
+    /// Wall-clock time. If the caller's clock panics, the time of the system is used.
+    pub(crate) fn now(&self) -> Timestamp {
+        catch_panic("RootOptions::now", || (self.options.now)())
+            .unwrap_or_else(|| SystemTime::now().into())
+    }
+
+    /// A new stop id. If the caller's function panics, a random id is used.
+    pub(crate) fn new_stop_id(&self) -> StopId {
+        catch_panic("RootOptions::new_stop_id", || (self.options.new_stop_id)())
+            .unwrap_or_else(|| StopId::new(ulid::Ulid::generate().to_string()))
     }
 
     /// Returns the next number. Work is numbered in the order of its registration.

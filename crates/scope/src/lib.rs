@@ -31,12 +31,13 @@
 //! ([`Scope::spawn_process`]) are killed with all their descendants. Threads ([`Scope::spawn_blocking`]) cannot be
 //! forced; they are counted and listed. Calls to other machines ([`Scope::register_remote`]) can only be asked.
 
-// Layers, lowest first: sync, signal, env, barrier and work; group; collect and registration; scope; stop; child_scope,
+// Layers, lowest first: sync, signal, control, user_code, env, barrier and work; group; collect and registration; scope; stop; child_scope,
 // spawn and child_process. A file imports only from its own layer and from lower layers.
 mod barrier;
 mod child_process;
 mod child_scope;
 mod collect;
+mod control;
 mod env;
 mod group;
 mod registration;
@@ -45,15 +46,18 @@ mod signal;
 mod spawn;
 mod stop;
 mod sync;
+mod user_code;
 mod work;
 
 pub use barrier::NotStarted;
 pub use child_process::{Process, SpawnProcessError};
 pub use child_scope::{Deadline, ScopeOptions};
+pub use control::ControlRuntime;
 pub use env::{FORCE_MAX, GRACE_DEFAULT, RootOptions, instant_after};
 pub use group::Placement;
 pub use registration::Registration;
 pub use scope::{EngineGuard, Scope};
 pub use spawn::{WorkCx, WorkHandle, WorkLost};
 pub use stop::{AcceptedStop, PartReceipt, Stop, StopRequest};
+pub use user_code::catch_panic;
 pub use work::{Details, Ending, WorkSpec};

@@ -137,6 +137,22 @@ impl Scope {
         Some(at.saturating_duration_since(Instant::now()))
     }
 
+    /// True if a deadline of this scope, or of a scope above it, has passed. Its stop may still be on the way, because
+    /// a timer that shares its threads with other work can be late.
+    pub fn is_overdue(&self) -> bool {
+        self.time_left() == Some(Duration::ZERO)
+    }
+
+    /// If a deadline has passed, waits for the stop of this deadline. Otherwise returns immediately.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn stopped_if_overdue(&self) {
+        if self.is_overdue() {
+            self.stopped().await;
+        }
+    }
+
     /// Checks whether work could start here.
     ///
     /// # Errors

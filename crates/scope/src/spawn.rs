@@ -53,8 +53,8 @@ pub struct WorkHandle<T> {
 #[derive(Debug)]
 enum HandleKind<T> {
     /// Returns `None` if the work never began.
-    Task(tokio::task::JoinHandle<Option<T>>),
-    Engine(tokio::task::JoinHandle<T>),
+    Tracked(tokio::task::JoinHandle<Option<T>>),
+    Plain(tokio::task::JoinHandle<T>),
     Thread(oneshot::Receiver<std::thread::Result<T>>),
     /// Work that never began, because the system provided no thread.
     NoThread,
@@ -65,11 +65,11 @@ impl<T> Future for WorkHandle<T> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
         match &mut self.get_mut().inner {
-            HandleKind::Task(task) => Pin::new(task).poll(cx).map(|joined| {
+            HandleKind::Tracked(task) => Pin::new(task).poll(cx).map(|joined| {
                 let value = joined.map_err(|error| WorkLost::of(&error))?;
                 value.ok_or(WorkLost::Dropped)
             }),
-            HandleKind::Engine(task) => Pin::new(task)
+            HandleKind::Plain(task) => Pin::new(task)
                 .poll(cx)
                 .map(|joined| joined.map_err(|error| WorkLost::of(&error))),
             HandleKind::Thread(result) => Pin::new(result).poll(cx).map(|sent| match sent {
@@ -207,6 +207,34 @@ impl Scope {
         self.spawn_on(&self.env().options.work, spec, true, make)
     }
 
+    /// Like [`Scope::spawn`], but the future receives its registration, so that it can record an ending with evidence
+    /// and details. If the future is dropped before that, the ending is recorded as dropped. The future is always
+    /// polled: if a stop was accepted before the first poll, the future must observe the stop.
+    ///
+    /// # Errors
+    /// If a stop covers this scope, or the scope is closed. Then `make` is not called.
+    pub fn spawn_reporting<F>(
+        &self,
+        spec: WorkSpec,
+        make: impl FnOnce(Registration) -> F,
+    ) -> Result<WorkHandle<F::Output>, NotStarted>
+    where
+        F: Future<Output: Send + 'static> + Send + 'static,
+    {
+        let registration = self.node().register(spec, Force::AbortSoon)?;
+        let (key, node) = (registration.key(), registration.node().clone());
+        let future = Box::pin(make(registration));
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the one place that spawns: registered above"
+        )]
+        let task = self.env().options.work.spawn(future);
+        node.set_force(key, Force::Abort(task.abort_handle()));
+        Ok(WorkHandle {
+            inner: HandleKind::Plain(task),
+        })
+    }
+
     fn spawn_on<F>(
         &self,
         runtime: &Handle,
@@ -235,7 +263,7 @@ impl Scope {
         });
         node.set_force(key, Force::Abort(task.abort_handle()));
         Ok(WorkHandle {
-            inner: HandleKind::Task(task),
+            inner: HandleKind::Tracked(task),
         })
     }
 
@@ -252,9 +280,9 @@ impl Scope {
         // Boxed, because the runtime moves a whole task when it is created, when it ends, and when its output is taken.
         let engine = Box::pin(engine);
         #[expect(clippy::disallowed_methods, reason = "the one place that spawns")]
-        let task = self.env().options.control.spawn(engine);
+        let task = self.env().control().spawn(engine);
         WorkHandle {
-            inner: HandleKind::Engine(task),
+            inner: HandleKind::Plain(task),
         }
     }
 
@@ -270,7 +298,7 @@ impl Scope {
     where
         F: Future<Output: Send + 'static> + Send + 'static,
     {
-        self.spawn_on(&self.env().options.control, spec, false, make)
+        self.spawn_on(self.env().control(), spec, false, make)
     }
 
     /// Runs a closure on a new thread. A thread cannot be forced. If a thread never checks its [`WorkCx`], the receipt

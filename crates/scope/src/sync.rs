@@ -14,6 +14,7 @@ pub(crate) use tokio::task::AbortHandle;
 pub(crate) use tokio::time::{sleep, sleep_until};
 pub(crate) use tokio_util::sync::CancellationToken;
 
+pub(crate) use crate::control::{ControlRuntime, RunningControl};
 pub(crate) use crate::signal::StopSignal;
 
 /// If an extent has at most this number of groups, its waiters are woken before the stop returns. A turn has fewer

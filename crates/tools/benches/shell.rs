@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     let scopes = |containment| {
         let _inside = control.enter();
         RootOptions {
-            control: control.handle().clone(),
+            control: control.handle().clone().into(),
             work: work.handle().clone(),
             containment,
             ..RootOptions::current()

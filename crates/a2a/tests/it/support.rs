@@ -77,7 +77,7 @@ pub(crate) async fn manager() -> TaskManager {
 }
 
 async fn manager_of(executor: impl Executor + 'static) -> TaskManager {
-    let root = Scope::root("test", RootOptions::current());
+    let root = Scope::root("test", RootOptions::single_runtime());
     let manager = TaskManager::open(
         Arc::new(MemoryLog::new()),
         root,

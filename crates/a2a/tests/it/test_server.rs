@@ -25,7 +25,7 @@ impl TestServer {
     pub(crate) async fn of(router: Router, options: ServerOptions) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = listener.local_addr().expect("an address");
-        let scope = Scope::root("server", RootOptions::current());
+        let scope = Scope::root("server", RootOptions::single_runtime());
         let spec =
             allstop_scope::WorkSpec::new(allstop_core::receipt::ItemKind::Future, "listener");
         let accepting = scope.clone();

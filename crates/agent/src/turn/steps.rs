@@ -6,7 +6,7 @@ use std::time::Duration;
 use allstop_core::receipt::ItemKind;
 use allstop_core::turn::NextAction;
 use allstop_core::{Cause, CauseKind, Extent, Usage};
-use allstop_scope::{Deadline, Placement, ScopeOptions, instant_after};
+use allstop_scope::{Deadline, Placement, ScopeOptions, catch_panic, instant_after};
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
@@ -66,6 +66,7 @@ impl RunningTurn<'_> {
         )?;
         self.finish = answer.finish;
         self.pending.push(model.record);
+        self.work.stopped_if_overdue().await;
         if self.work.is_stopped() {
             // The answer was complete before the stop was noticed, so the answer is logged, but no longer shown.
             self.engine.acknowledge();
@@ -173,11 +174,16 @@ impl RunningTurn<'_> {
 
     async fn guard(&self, stage: GuardrailStage, text: &Arc<str>) -> Result<(), TurnInterrupt> {
         for guardrail in &self.parts().guardrails {
-            if !guardrail.wants(stage) {
+            // A guardrail whose `wants` panics is called, and refuses if `check` panics too.
+            if catch_panic("Guardrail::wants", || guardrail.wants(stage)) == Some(false) {
                 continue;
             }
-            let check = guardrail.check(&self.hook_cx(&self.work), stage, Arc::clone(text));
             let name = Arc::clone(guardrail.name());
+            let check = {
+                let (guardrail, cx) = (Arc::clone(guardrail), self.hook_cx(&self.work));
+                let text = Arc::clone(text);
+                async move { guardrail.check(&cx, stage, text).await }
+            };
             let refusal = match Box::pin(user_code::run(
                 &self.work,
                 ItemKind::Guardrail,

@@ -1,11 +1,13 @@
 //! Tests of the agent loop through its public API, with scripted models, closures as tools, and paused time.
 
+mod blocking;
 mod calls;
 mod deadlines;
 mod endings;
 mod hooks;
 mod kept_turns;
 mod loop_limits;
+mod panics;
 mod provider;
 mod stops;
 mod store;
@@ -33,7 +35,7 @@ use allstop_tools::ToolRegistry;
 const LONG: Duration = Duration::from_hours(1);
 
 fn root() -> Scope {
-    Scope::root("test", RootOptions::current())
+    Scope::root("test", RootOptions::single_runtime())
 }
 
 async fn history() -> RunHistory {

@@ -448,7 +448,7 @@ async fn blocked_tool_is_named_and_the_turn_ends_in_time() {
         Reply::text("never"),
     ]);
     let agent = agent(&model).tools(tools(vec![wedged])).build();
-    let mut options = allstop_scope::RootOptions::current();
+    let mut options = allstop_scope::RootOptions::single_runtime();
     options.grace = Duration::from_millis(50);
     let scope = allstop_scope::Scope::root("test", options);
     let run = agent.start(

@@ -61,7 +61,7 @@ impl TestServer {
             folder: place.path().to_owned(),
             reserved: Vec::new(),
             spill_folder: place.path().join("output"),
-            scopes: RootOptions::current(),
+            scopes: RootOptions::single_runtime(),
             prompter: Arc::new(FixedAnswer(PermissionAnswer::Unanswered)),
             hidden_variables: Vec::new(),
             owner: None,

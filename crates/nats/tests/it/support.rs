@@ -12,7 +12,7 @@ pub(crate) struct Kept<S> {
 }
 
 pub(crate) fn scope() -> Scope {
-    Scope::root("nats", RootOptions::current())
+    Scope::root("nats", RootOptions::single_runtime())
 }
 
 pub(crate) async fn open(url: String, replicas: usize) -> NatsLog {

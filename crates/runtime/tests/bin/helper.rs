@@ -72,7 +72,7 @@ async fn own(args: &[&str]) -> Result<(), Failure> {
         spill_folder: folder.join("output"),
         scopes: RootOptions {
             containment: ContainmentChoice::Keeper(Keepers::new(keeper)),
-            ..RootOptions::current()
+            ..RootOptions::single_runtime()
         },
         prompter: Arc::new(FixedAnswer(PermissionAnswer::AllowOnce)),
         hidden_variables: Vec::new(),

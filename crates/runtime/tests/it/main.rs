@@ -77,7 +77,7 @@ impl Place {
             spill_folder: self.file("output"),
             scopes: RootOptions {
                 containment: ContainmentChoice::Keeper(Keepers::new(keeper)),
-                ..RootOptions::current()
+                ..RootOptions::single_runtime()
             },
             prompter: Arc::new(FixedAnswer(PermissionAnswer::AllowOnce)),
             hidden_variables: Vec::new(),

@@ -96,9 +96,10 @@ impl Entry {
         self.stops.push(stop);
     }
 
-    /// Closes the barrier for good. Returns the timer of the deadline, which is no longer needed.
+    /// Closes the barrier for good, and ends the deadline. Returns the timer of the deadline.
     pub(super) fn close(&mut self) -> Option<AbortHandle> {
         self.barrier.close();
+        self.deadline = None;
         self.deadline_timer.take()
     }
 }

@@ -80,14 +80,14 @@ impl Scope {
 
     /// The accepted request of a new stop, with a new id and the current time.
     pub fn stop_info(&self, request: &StopRequest) -> StopInfo {
-        let options = &self.env().options;
+        let env = self.env();
         let target = request.target.clone();
         StopInfo {
-            stop_id: (options.new_stop_id)(),
+            stop_id: env.new_stop_id(),
             target: target.unwrap_or_else(|| self.node().label()),
             extent: request.extent,
             cause: request.cause.clone(),
-            requested_at: (options.now)(),
+            requested_at: env.now(),
         }
     }
 }

@@ -150,5 +150,5 @@ fn spawn_driver(env: &ScopeEnv, driver: impl Future<Output = ()> + Send + 'stati
         clippy::disallowed_methods,
         reason = "the one place that spawns; bounded by the ladder"
     )]
-    drop(env.options.control.spawn(driver));
+    drop(env.control().spawn(driver));
 }

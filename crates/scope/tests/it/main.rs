@@ -19,7 +19,7 @@ use allstop_scope::{RootOptions, Scope, StopRequest, WorkSpec};
 
 /// A root scope on the current runtime.
 fn root() -> Scope {
-    Scope::root("test", RootOptions::current())
+    Scope::root("test", RootOptions::single_runtime())
 }
 
 fn future(name: &str) -> WorkSpec {

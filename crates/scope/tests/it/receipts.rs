@@ -102,7 +102,7 @@ async fn preview_lists_running_work_and_stops_nothing() {
 /// If two stops have the same time in milliseconds, the id decides which stop is the later one.
 #[tokio::test]
 async fn stop_ids_are_in_the_order_of_the_stops() {
-    let options = RootOptions::current();
+    let options = RootOptions::single_runtime();
     let ids: Vec<_> = (0..1_000).map(|_| (options.new_stop_id)()).collect();
     assert!(ids.is_sorted_by(|before, after| before < after));
 }

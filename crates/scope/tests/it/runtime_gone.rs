@@ -26,7 +26,7 @@ fn stop_under_way(
     runtime.block_on(async move {
         let options = RootOptions {
             now: Arc::new(move || Timestamp::from_unix_ms(ticks.fetch_add(1, Ordering::Relaxed))),
-            ..RootOptions::current()
+            ..RootOptions::single_runtime()
         };
         let root = Scope::root("test", options);
         let part = root.child("part", ScopeOptions::default());
@@ -69,7 +69,7 @@ fn dropped_account_frees_its_tree() {
 #[test]
 fn stop_after_the_end_of_its_runtime_is_answered_at_once() {
     let runtime = runtime();
-    let root = runtime.block_on(async { Scope::root("test", RootOptions::current()) });
+    let root = runtime.block_on(async { Scope::root("test", RootOptions::single_runtime()) });
     // Without the shutdown of the runtime, the stop would wait for this engine.
     let engine = root.attach_engine();
     drop(runtime);
@@ -85,7 +85,7 @@ fn stop_after_the_end_of_its_runtime_is_answered_at_once() {
 fn wide_stop_wakes_work_of_other_runtimes() {
     const PARTS: usize = 500;
     let (control, work) = (runtime(), runtime());
-    let options = control.block_on(async { RootOptions::current() });
+    let options = control.block_on(async { RootOptions::single_runtime() });
     let options = RootOptions {
         work: work.handle().clone(),
         ..options

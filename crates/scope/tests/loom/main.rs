@@ -34,6 +34,8 @@ mod registration;
 mod scope;
 #[path = "../../src/stop/mod.rs"]
 mod stop;
+#[path = "../../src/user_code.rs"]
+mod user_code;
 #[path = "../../src/work.rs"]
 mod work;
 // Types that `allstop_core::decision` imports from its own crate.

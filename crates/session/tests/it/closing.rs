@@ -213,7 +213,7 @@ async fn resume_after_crash(
     };
     let appended = crashed.expect("memory").append(vec![command]).await;
     appended.expect("memory");
-    let root = Scope::root("test", RootOptions::current());
+    let root = Scope::root("test", RootOptions::single_runtime());
     let sessions = Sessions::new(
         Arc::clone(log) as _,
         root.clone(),

@@ -304,7 +304,7 @@ async fn next_start_accounts_for_the_turn_of_a_crash() {
     copy.append(&stream, allstop_log::Version(0), id, bytes)
         .await
         .unwrap();
-    let root = Scope::root("next process", RootOptions::current());
+    let root = Scope::root("next process", RootOptions::single_runtime());
     let source = Arc::new(agent(&model).build());
     let sessions = Sessions::new(
         Arc::clone(&copy),

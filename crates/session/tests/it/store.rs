@@ -19,7 +19,7 @@ use crate::support::{agent, fixture, in_order, text_delta, user};
 
 async fn stopped_with(fault: LogFault) -> ConversationEffect {
     let log = Arc::new(FaultyLog::new(Arc::new(MemoryLog::new())));
-    let root = Scope::root("test", RootOptions::current());
+    let root = Scope::root("test", RootOptions::single_runtime());
     let keep = Settings {
         stop_policy: StopPolicy::Keep,
         ..Settings::default()

@@ -62,7 +62,7 @@ pub(crate) async fn fixture_in(
     source: impl AgentSource + 'static,
     options: SessionOptions,
 ) -> Fixture {
-    let root = Scope::root("test", RootOptions::current());
+    let root = Scope::root("test", RootOptions::single_runtime());
     let sessions = Sessions::new(Arc::clone(&log), root.clone(), Arc::new(source), options);
     let session = sessions
         .create(Some("s1".into()), "/tmp")

@@ -105,7 +105,7 @@ impl OnDisk {
         let folder = tempfile::tempdir().expect("a temporary folder");
         let store = SqliteLog::open(folder.path().join("store.db")).await;
         let log: Arc<dyn Log> = Arc::new(store.expect("a store"));
-        let root = Scope::root("test", RootOptions::current());
+        let root = Scope::root("test", RootOptions::single_runtime());
         let source = WithShell {
             model: parts.model,
             settings: parts.settings,

@@ -192,7 +192,7 @@ fn blocked_thread_delays_no_stop() {
             let options = RootOptions {
                 work: work.handle().clone(),
                 grace: GRACE,
-                ..RootOptions::current()
+                ..RootOptions::single_runtime()
             };
             let opened = TaskManager::open(
                 Arc::new(MemoryLog::new()),

@@ -183,7 +183,7 @@ async fn slow_processor_does_not_delay_a_stop() {
 fn leaking(end: ExecutorReturn, after: Duration) -> ScriptedExecutor {
     ScriptedExecutor::new(move |cx| async move {
         let events = cx.events.clone();
-        let foreign = Scope::root("foreign", RootOptions::current());
+        let foreign = Scope::root("foreign", RootOptions::single_runtime());
         let spec = allstop_scope::WorkSpec::new(allstop_core::receipt::ItemKind::Future, "leak");
         drop(foreign.spawn(spec, |_| async move {
             let event = || TaskEvent::artifact(Artifact::text("leak", "x"));
@@ -418,8 +418,8 @@ fn end_of_the_control_runtime_wakes_all_waiters() {
     let (control, here) = (runtime(), runtime());
     here.block_on(async {
         let options = RootOptions {
-            control: control.handle().clone(),
-            ..RootOptions::current()
+            control: control.handle().clone().into(),
+            ..RootOptions::single_runtime()
         };
         let executor = endless(true);
         let manager = TaskManager::open(

@@ -374,7 +374,7 @@ async fn round(seed: u64) {
         "tasks",
         RootOptions {
             grace: GRACE,
-            ..RootOptions::current()
+            ..RootOptions::single_runtime()
         },
     );
     let options = options(&dice);
@@ -387,7 +387,7 @@ async fn round(seed: u64) {
     );
     let manager = opened.await.expect("it opens");
     let tasks = Arc::new(Mutex::new(Vec::new()));
-    let clients = Scope::root("clients", RootOptions::current());
+    let clients = Scope::root("clients", RootOptions::single_runtime());
     let mut running = Vec::new();
     for number in 0..CLIENTS {
         let (tasks, live) = (Arc::clone(&tasks), Arc::clone(&live));

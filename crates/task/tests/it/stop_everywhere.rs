@@ -93,7 +93,7 @@ impl Stage {
         options: TaskOptions,
     ) -> Self {
         let log = Arc::new(MemoryLog::new());
-        let root = Scope::root("tasks", RootOptions::current());
+        let root = Scope::root("tasks", RootOptions::single_runtime());
         let parts = TaskParts {
             canceler,
             ..TaskParts::of(executor.clone())

@@ -130,7 +130,7 @@ pub(crate) fn writes(event: TaskEvent) -> ScriptedExecutor {
 }
 
 pub(crate) fn root() -> Scope {
-    Scope::root("tasks", RootOptions::current())
+    Scope::root("tasks", RootOptions::single_runtime())
 }
 
 pub(crate) async fn manager(parts: TaskParts, options: TaskOptions) -> TaskManager {

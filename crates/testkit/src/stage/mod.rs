@@ -227,7 +227,7 @@ impl RunStage {
 
 /// Creates the scopes of a process with one session.
 pub(crate) fn scopes() -> (Scope, Scope) {
-    let mut options = RootOptions::current();
+    let mut options = RootOptions::single_runtime();
     options.now = Arc::new(|| Timestamp::from_unix_ms(0));
     let root = Scope::root("process", options);
     let session = root

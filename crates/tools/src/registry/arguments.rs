@@ -7,6 +7,7 @@ use boon::{
 };
 use serde_json::Value;
 
+use super::schema_cost::{SchemaCost, TooCostly};
 use crate::tool::ToolError;
 
 /// Maximum number of wrong fields that one error names. Five fields are enough to repair most calls in one step, and
@@ -23,16 +24,24 @@ const SCHEMA_URL: &str = "allstop:/arguments";
 pub(crate) struct ArgumentCheck {
     schemas: Schemas,
     root: SchemaIndex,
+    cost: SchemaCost,
 }
 
 impl ArgumentCheck {
     /// Compiles a schema; the error is for people. A `pattern` that the library cannot compile, such as a pattern with
     /// look-ahead, is removed from the check. Only the tool itself can then check the value.
     pub(crate) fn compile(schema: &Value) -> Result<Self, String> {
+        let cost = SchemaCost::of(schema)?;
         let mut schema = schema.clone();
         loop {
             let error = match Self::compile_all(schema.clone()) {
-                Ok(check) => return Ok(check),
+                Ok((schemas, root)) => {
+                    return Ok(Self {
+                        schemas,
+                        root,
+                        cost,
+                    });
+                }
                 Err(error) => error,
             };
             let unread = match &*error {
@@ -45,16 +54,34 @@ impl ArgumentCheck {
         }
     }
 
-    fn compile_all(schema: Value) -> Result<Self, Box<CompileError>> {
+    fn compile_all(schema: Value) -> Result<(Schemas, SchemaIndex), Box<CompileError>> {
         let mut compiler = Compiler::new();
         compiler.use_loader(Box::new(NothingElse));
         compiler.add_resource(SCHEMA_URL, schema)?;
         let mut schemas = Schemas::new();
         let root = compiler.compile(SCHEMA_URL, &mut schemas)?;
-        Ok(Self { schemas, root })
+        Ok((schemas, root))
     }
 
+    /// Steps that the check of these arguments takes.
+    ///
+    /// # Errors
+    /// If the check would take too many steps, or too much of the stack.
+    pub(super) fn steps(&self, tool: &str, arguments: &Value) -> Result<u64, ToolError> {
+        self.cost.steps(arguments).map_err(|too| {
+            let problem = match too {
+                TooCostly::Steps => "are too large to be checked against its schema",
+                TooCostly::Depth => "are nested too deeply to be checked against its schema",
+            };
+            ToolError::new(format!(
+                "the arguments for `{tool}` {problem}; it was not run: send less at once"
+            ))
+        })
+    }
+
+    /// Checks the arguments. [`ArgumentCheck::steps`] bounds the time of the check.
     pub(super) fn check(&self, tool: &str, arguments: &Value) -> Result<(), ToolError> {
+        self.steps(tool, arguments)?;
         let Err(error) = self.schemas.validate(arguments, self.root) else {
             return Ok(());
         };

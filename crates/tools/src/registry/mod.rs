@@ -1,6 +1,7 @@
 //! The registry of tools by name, with validation of their arguments.
 
 mod arguments;
+mod schema_cost;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -37,6 +38,9 @@ pub enum RegistryError {
 
 /// Maximum length of a tool's name, in bytes: the limit of the strictest common provider.
 pub const TOOL_NAME_LEN_MAX: usize = 64;
+
+/// Steps of a check that takes less than a millisecond.
+const QUICK_STEPS_MAX: u64 = 1_000;
 
 /// Tools in the order of their registration. A registry is built once, and then shared and only read. Clones share the
 /// tools.
@@ -136,12 +140,26 @@ impl RegisteredTool {
         self.tool.spec()
     }
 
+    /// True if the check of these arguments may take longer than a millisecond. Such a check must not run on a thread
+    /// that stops and deadlines need.
+    pub fn is_long_check(&self, arguments: &Value) -> bool {
+        let check = self.compiled().as_ref();
+        check.is_ok_and(|check| {
+            let steps = check.steps(&self.spec().name, arguments);
+            steps.is_ok_and(|steps| steps > QUICK_STEPS_MAX)
+        })
+    }
+
+    fn compiled(&self) -> &Result<ArgumentCheck, String> {
+        let compile = || ArgumentCheck::compile(&self.spec().input_schema);
+        self.arguments.get_or_init(compile)
+    }
+
     /// Validates the arguments of a call, before any other step. The error names the wrong fields. The model receives
     /// this error as the result of the call.
     pub fn check_arguments(&self, arguments: &Value) -> Result<(), ToolError> {
         let spec = self.spec();
-        let compile = || ArgumentCheck::compile(&spec.input_schema);
-        match self.arguments.get_or_init(compile) {
+        match self.compiled() {
             Ok(check) => check.check(&spec.name, arguments),
             Err(detail) => Err(ToolError::new(format!(
                 "the argument schema of `{}` is invalid: {detail}; it was not run",

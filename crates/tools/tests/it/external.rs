@@ -62,7 +62,7 @@ fn stage_with(effect: Effect, mut options: ExternalOptions) -> (Stage, ExternalR
     };
     let (mut tools, requests) = external_tools(vec![spec], options);
     let stage = Stage {
-        turn: Scope::root("turn", RootOptions::current()),
+        turn: Scope::root("turn", RootOptions::single_runtime()),
         tool: tools.remove(0),
         late,
         shown: Arc::default(),
@@ -380,7 +380,7 @@ async fn full_queue_is_an_error_result_without_a_wait() {
 #[tokio::test(start_paused = true)]
 async fn local_handler_may_panic_and_a_stop_drops_its_future() {
     let (stage, requests) = stage(Effect::Irreversible, 8);
-    let handling = Scope::root("handler", RootOptions::current());
+    let handling = Scope::root("handler", RootOptions::single_runtime());
     let handler = requests.handler();
     let served = requests.serve(|request| async move {
         match request.call_id.as_str() {

@@ -31,7 +31,7 @@ fn invocation(name: &str, arguments: Value) -> ToolInvocation {
         call_id: CallId::new("c"),
         name: name.into(),
         arguments: Arc::new(arguments),
-        scope: Scope::root("test", RootOptions::current()),
+        scope: Scope::root("test", RootOptions::single_runtime()),
         trace: None,
         link: allstop_tools::CallLink::default(),
     }

@@ -203,3 +203,80 @@ async fn schemas_have_no_keywords_that_providers_refuse() {
         );
     }
 }
+
+/// Registers a tool with this schema.
+fn registered(schema: Value) -> Result<ToolRegistry, String> {
+    let mut tools = ToolRegistry::new();
+    let registered = tools.register(Named::tool("hostile", schema));
+    let registered = registered.map_err(|error| error.to_string());
+    registered.map(|()| tools)
+}
+
+/// Definitions `d0` to `dN`. Each applies the next one in two places.
+fn doubling(levels: usize, twice: impl Fn(Value) -> Value) -> Value {
+    let mut definitions = serde_json::Map::new();
+    for level in 0..levels {
+        let next = json!({"$ref": format!("#/$defs/d{}", level + 1)});
+        definitions.insert(format!("d{level}"), twice(next));
+    }
+    definitions.insert(format!("d{levels}"), json!({"type": "object"}));
+    json!({"$ref": "#/$defs/d0", "$defs": definitions})
+}
+
+#[test]
+fn schema_that_needs_exponential_time_is_refused_with_the_name_of_its_tool() {
+    for keyword in ["allOf", "anyOf", "oneOf"] {
+        let schema = doubling(34, |next| json!({keyword: [next.clone(), next]}));
+        let error = registered(schema).unwrap_err();
+        assert!(error.contains("\"hostile\""), "{error}");
+        assert!(error.contains("more than 10000 schemas"), "{error}");
+    }
+    let chain = doubling(5_000, |next| json!({"allOf": [next]}));
+    let error = registered(chain).unwrap_err();
+    assert!(error.contains("nested in more than 100 levels"), "{error}");
+    let cycle = registered(json!({"$ref": "#"})).unwrap_err();
+    assert!(cycle.contains("form a cycle"), "{cycle}");
+}
+
+#[test]
+fn arguments_that_a_recursive_schema_checks_exponentially_are_refused() {
+    let tree = json!({
+        "allOf": [{"properties": {"a": {"$ref": "#"}}}, {"properties": {"a": {"$ref": "#"}}}]
+    });
+    let tools = registered(tree).unwrap();
+    let nested = |levels| (0..levels).fold(json!({}), |inner, _| json!({"a": inner}));
+    let check = |arguments: &Value| tools.get("hostile").unwrap().check_arguments(arguments);
+    assert!(check(&nested(8)).is_ok());
+    let error = check(&nested(30)).unwrap_err().message;
+    assert!(error.contains("`hostile` are too large"), "{error}");
+}
+
+#[test]
+fn deepest_check_that_is_allowed_fits_the_stack_of_a_thread() {
+    let list = json!({"properties": {"a": {"$ref": "#"}}});
+    let tools = registered(list).unwrap();
+    let nested = |levels| (0..levels).fold(json!({}), |inner, _| json!({"a": inner}));
+    let check = |levels| {
+        let tool = tools.get("hostile").unwrap();
+        tool.check_arguments(&nested(levels))
+    };
+    assert!(check(50).is_ok());
+    let error = check(51).unwrap_err().message;
+    assert!(error.contains("nested too deeply"), "{error}");
+}
+
+#[test]
+fn references_of_ordinary_schemas_are_found() {
+    for schema in [
+        json!({"properties": {"a": {"$ref": "#/$defs/a%20b"}}, "$defs": {"a b": {"type": "integer"}}}),
+        json!({"properties": {"a": {"$ref": "#here"}}, "$defs": {"x": {"$anchor": "here", "type": "integer"}}}),
+        json!({"$id": "https://one.test/root.json", "properties": {"a": {"$ref": "part.json"}},
+            "$defs": {"x": {"$id": "part.json", "type": "integer"}}}),
+        json!({"properties": {"a": {"$ref": "#/definitions/enum"}}, "definitions": {"enum": {"type": "integer"}}}),
+    ] {
+        let tools = registered(schema.clone()).unwrap_or_else(|error| panic!("{error}: {schema}"));
+        let check = |arguments| tools.get("hostile").unwrap().check_arguments(&arguments);
+        assert!(check(json!({"a": 1})).is_ok(), "{schema}");
+        assert!(check(json!({"a": "1"})).is_err(), "{schema}");
+    }
+}

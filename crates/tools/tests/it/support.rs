@@ -38,7 +38,7 @@ impl Session {
             .unwrap()
             .allow(&spill, FolderAccess::Read)
             .unwrap();
-        let root = Scope::root("session", RootOptions::current());
+        let root = Scope::root("session", RootOptions::single_runtime());
         let turn = root.child("turn", ScopeOptions::default()).unwrap();
         let jobs = root.child("background", ScopeOptions::default()).unwrap();
         let host = Arc::new(BackgroundRegistry::new(jobs));

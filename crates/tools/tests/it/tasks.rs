@@ -24,7 +24,7 @@ struct Stage {
 
 impl Stage {
     fn new() -> Self {
-        let root = Scope::root("session", RootOptions::current());
+        let root = Scope::root("session", RootOptions::single_runtime());
         let jobs = root.child("background", ScopeOptions::default()).unwrap();
         Self {
             root,

@@ -164,7 +164,7 @@ fn calls(got: &Got) -> usize {
 
 #[tokio::test]
 async fn calls_go_over_http() {
-    let theirs = Scope::root("theirs", allstop_scope::RootOptions::current());
+    let theirs = Scope::root("theirs", allstop_scope::RootOptions::single_runtime());
     let (url, _got) = serve(&theirs).await;
     let place = Place::over_http(&url).await;
     assert_eq!(place.state().to_string(), "ready");
@@ -183,7 +183,7 @@ async fn calls_go_over_http() {
 /// A reserved key would make the JSON library overflow the stack of this process.
 #[tokio::test]
 async fn reserved_keys_over_http_end_the_connection() {
-    let theirs = Scope::root("theirs", allstop_scope::RootOptions::current());
+    let theirs = Scope::root("theirs", allstop_scope::RootOptions::single_runtime());
     let (url, _got) = serve(&theirs).await;
     for kind in ["failure", "events", "json"] {
         let place = Place::over_http(&url).await;
@@ -196,7 +196,7 @@ async fn reserved_keys_over_http_end_the_connection() {
 /// A proxy may close a response that takes too long. The server may still run the call in that case.
 #[tokio::test]
 async fn outcome_of_a_cut_response_is_unknown() {
-    let theirs = Scope::root("theirs", allstop_scope::RootOptions::current());
+    let theirs = Scope::root("theirs", allstop_scope::RootOptions::single_runtime());
     let (url, got) = serve(&theirs).await;
     let place = Place::over_http(&url).await;
     let error = place.call("t__cut", json!({})).await.unwrap_err();
@@ -210,7 +210,7 @@ async fn outcome_of_a_cut_response_is_unknown() {
 
 #[tokio::test]
 async fn stopped_call_is_cancelled_once_and_is_unreachable() {
-    let theirs = Scope::root("theirs", allstop_scope::RootOptions::current());
+    let theirs = Scope::root("theirs", allstop_scope::RootOptions::single_runtime());
     let (url, got) = serve(&theirs).await;
     let place = Place::over_http(&url).await;
     let call = place.start("t__wait", json!({}));
@@ -230,7 +230,7 @@ async fn stopped_call_is_cancelled_once_and_is_unreachable() {
 
 #[tokio::test]
 async fn late_answer_over_http_is_dropped() {
-    let theirs = Scope::root("theirs", allstop_scope::RootOptions::current());
+    let theirs = Scope::root("theirs", allstop_scope::RootOptions::single_runtime());
     let (url, got) = serve(&theirs).await;
     let place = Place::over_http(&url).await;
     let call = place.start("t__wait", json!({"ms": 600}));
@@ -242,7 +242,7 @@ async fn late_answer_over_http_is_dropped() {
 
 #[tokio::test]
 async fn lost_server_is_degraded_and_its_tools_report_it() {
-    let theirs = Scope::root("theirs", allstop_scope::RootOptions::current());
+    let theirs = Scope::root("theirs", allstop_scope::RootOptions::single_runtime());
     let (url, _got) = serve(&theirs).await;
     let place = Place::over_http(&url).await;
     let order = StopRequest::new(Extent::Process, Cause::new(CauseKind::User));
@@ -266,7 +266,7 @@ async fn lost_server_is_degraded_and_its_tools_report_it() {
 
 #[tokio::test]
 async fn list_change_is_received_over_http() {
-    let theirs = Scope::root("theirs", allstop_scope::RootOptions::current());
+    let theirs = Scope::root("theirs", allstop_scope::RootOptions::single_runtime());
     let (url, got) = serve(&theirs).await;
     let place = Place::over_http(&url).await;
     assert!(!place.has_tool("t__new"));
@@ -277,7 +277,7 @@ async fn list_change_is_received_over_http() {
 
 #[tokio::test]
 async fn stop_of_everything_cancels_calls_of_a_remote_server() {
-    let theirs = Scope::root("theirs", allstop_scope::RootOptions::current());
+    let theirs = Scope::root("theirs", allstop_scope::RootOptions::single_runtime());
     let (url, got) = serve(&theirs).await;
     let place = Place::over_http(&url).await;
     let running: Vec<_> = (0..8).map(|_| place.start("t__wait", json!({}))).collect();
@@ -294,7 +294,7 @@ async fn stop_of_everything_cancels_calls_of_a_remote_server() {
 
 #[tokio::test]
 async fn close_cancels_calls_of_a_remote_server() {
-    let theirs = Scope::root("theirs", allstop_scope::RootOptions::current());
+    let theirs = Scope::root("theirs", allstop_scope::RootOptions::single_runtime());
     let (url, got) = serve(&theirs).await;
     let place = Place::over_http(&url).await;
     let call = place.start("t__wait", json!({}));
@@ -307,7 +307,7 @@ async fn close_cancels_calls_of_a_remote_server() {
 
 #[tokio::test]
 async fn secrets_are_not_shown() {
-    let theirs = Scope::root("theirs", allstop_scope::RootOptions::current());
+    let theirs = Scope::root("theirs", allstop_scope::RootOptions::single_runtime());
     let (url, _got) = serve(&theirs).await;
     let place = Place::over_http(&url).await;
     assert!(!format!("{:?}", place.servers).contains("secret"));

@@ -75,7 +75,7 @@ impl Place {
             pipe_folder: temporary.path().join("pipes"),
             containment: ContainmentChoice::GroupAndMarker,
         };
-        let root = Scope::root("process", RootOptions::current());
+        let root = Scope::root("process", RootOptions::single_runtime());
         let turn = root.child("turn", ScopeOptions::default()).unwrap();
         Self {
             root,

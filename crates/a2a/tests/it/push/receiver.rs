@@ -94,7 +94,7 @@ impl Receiver {
             let (answer, record) = (Arc::clone(&answer), record.clone());
             async move { receive(request, &*answer, &record).await }
         });
-        let scope = Scope::root("receiver", RootOptions::current());
+        let scope = Scope::root("receiver", RootOptions::single_runtime());
         let spec = WorkSpec::new(ItemKind::Future, "listener");
         let accepting = scope.clone();
         let serving = scope.spawn(spec, move |_| {

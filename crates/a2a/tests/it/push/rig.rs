@@ -41,7 +41,7 @@ impl Rig {
     }
 
     pub(crate) async fn open(log: Arc<dyn Log>, options: PushOptions) -> Self {
-        let root = Scope::root("test", RootOptions::current());
+        let root = Scope::root("test", RootOptions::single_runtime());
         let child = |label: &str| root.child(label.to_owned(), ScopeOptions::default());
         let tasks = child("tasks").expect("nothing is stopped");
         let push_scope = child("push").expect("nothing is stopped");

@@ -8,9 +8,10 @@ use allstop_core::record::CallOutcome;
 use allstop_core::{CallId, Effect, ToolCall, call_label};
 use allstop_scope::{Placement, Scope, ScopeOptions, WorkSpec};
 use allstop_tools::{
-    CallLink, CallObserver, PermissionAnswer, PermissionDecision, PermissionQuestion, Tool,
-    ToolInvocation, ToolSpec,
+    CallLink, CallObserver, PermissionAnswer, PermissionDecision, PermissionQuestion,
+    RegisteredTool, Tool, ToolError, ToolInvocation, ToolSpec,
 };
+use serde_json::Value;
 
 use crate::error::{TurnError, TurnErrorKind};
 use crate::event::AgentEvent;
@@ -38,7 +39,7 @@ impl RunningTurn<'_> {
         &mut self,
         call: ToolCall,
     ) -> Result<Option<AdmittedCall>, TurnInterrupt> {
-        let (tool, arguments) = match self.check(&call) {
+        let (tool, arguments) = match Box::pin(self.check(&call)).await? {
             Ok(checked) => checked,
             Err(problem) => {
                 self.reject(&call, problem)?;
@@ -107,28 +108,72 @@ impl RunningTurn<'_> {
     }
 
     /// Returns the tool and the arguments, or the error message for the model.
-    fn check(&self, call: &ToolCall) -> Result<(Arc<dyn Tool>, Arc<serde_json::Value>), String> {
+    async fn check(
+        &self,
+        call: &ToolCall,
+    ) -> Result<Result<(Arc<dyn Tool>, Arc<Value>), String>, TurnInterrupt> {
         let tools = self.parts().tools.now();
-        let registered = tools
-            .registry
-            .find(&call.name)
-            .map_err(|error| error.message)?;
-        match &call.arguments {
-            Arguments::Malformed(text) => Err(match self.finish.cut_words() {
-                Some(cut) => format!(
-                    "the answer {cut} before this call was complete, so the tool did not run: make it shorter, or split it"
-                ),
-                None => format!(
-                    "the arguments are not JSON, so the tool did not run: {}",
-                    excerpt(text)
-                ),
-            }),
-            Arguments::Json(arguments) => {
-                registered
-                    .check_arguments(arguments)
-                    .map_err(|error| error.message)?;
-                Ok((Arc::clone(registered.tool()), Arc::clone(arguments)))
+        let registered = match tools.registry.find(&call.name) {
+            Ok(registered) => registered,
+            Err(error) => return Ok(Err(error.message)),
+        };
+        let arguments = match &call.arguments {
+            Arguments::Malformed(text) => return Ok(Err(self.malformed(text))),
+            Arguments::Json(arguments) => arguments,
+        };
+        let checked = if registered.is_long_check(arguments) {
+            self.check_beside_the_engine(registered, arguments).await?
+        } else {
+            registered.check_arguments(arguments)
+        };
+        Ok(match checked {
+            Ok(()) => Ok((Arc::clone(registered.tool()), Arc::clone(arguments))),
+            Err(error) => Err(error.message),
+        })
+    }
+
+    /// Checks large arguments on the runtime of the work, so that the check delays no stop and no deadline.
+    async fn check_beside_the_engine(
+        &self,
+        registered: &RegisteredTool,
+        arguments: &Arc<Value>,
+    ) -> Result<Result<(), ToolError>, TurnInterrupt> {
+        let checking = {
+            let (registered, arguments) = (registered.clone(), Arc::clone(arguments));
+            async move { registered.check_arguments(&arguments) }
+        };
+        let name = "argument check";
+        let checked = user_code::run(
+            &self.work,
+            ItemKind::Future,
+            name,
+            "argument_check",
+            checking,
+        );
+        match checked.await {
+            UserCodeResult::Answered(checked) => Ok(checked),
+            UserCodeResult::Panicked => Ok(Err(ToolError::new(
+                "the check of the arguments panicked, so the tool did not run",
+            ))),
+            UserCodeResult::Stopped => {
+                let reason = self.stopped_before_its_start()?;
+                Ok(Err(ToolError::new(format!(
+                    "the call did not run: {reason}"
+                ))))
             }
+        }
+    }
+
+    /// Error for a call whose arguments are not JSON.
+    fn malformed(&self, text: &str) -> String {
+        match self.finish.cut_words() {
+            Some(cut) => format!(
+                "the answer {cut} before this call was complete, so the tool did not run: make it shorter, or split it"
+            ),
+            None => format!(
+                "the arguments are not JSON, so the tool did not run: {}",
+                excerpt(text)
+            ),
         }
     }
 
@@ -249,7 +294,9 @@ impl RunningTurn<'_> {
         .await
         {
             UserCodeResult::Answered(answer) => Some(answer),
-            UserCodeResult::Panicked => Some(PermissionAnswer::deny()),
+            UserCodeResult::Panicked => Some(PermissionAnswer::Deny {
+                reason: Some("the prompter panicked".into()),
+            }),
             UserCodeResult::Stopped => None,
         }
     }

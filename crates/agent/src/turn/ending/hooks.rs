@@ -15,7 +15,7 @@ pub(super) async fn call_end_hooks(cx: TurnCx<'_>, history: &RunHistory, outcome
     let event = HookEvent::TurnEnd {
         stop_reason: outcome.stop_reason,
     };
-    if !cx.parts.hooks.iter().any(|hook| hook.wants(&event)) {
+    if !hook::is_wanted(&cx.parts.hooks, &event) {
         return;
     }
     let label = format!("{}/hooks", run.label());

@@ -26,6 +26,7 @@ use crate::outcome::TurnOutcome;
 impl RunningTurn<'_> {
     /// Commits the turn, unless a stop is first.
     pub(super) async fn commit(mut self, output: Arc<str>) -> TurnOutcome {
+        self.work.stopped_if_overdue().await;
         let at = self.now();
         let commit = match self.draft.commit(at) {
             Ok(commit) => commit,

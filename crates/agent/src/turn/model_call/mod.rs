@@ -7,19 +7,18 @@ mod receive;
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::receipt::{EndMethod, EndProof, Evidence, ItemKind};
+use allstop_core::receipt::ItemKind;
 use allstop_core::record::CallOutcome;
-use allstop_core::turn::{Budget, BudgetExceeded, Reservation, StepStart};
+use allstop_core::turn::StepStart;
 use allstop_core::{FinishReason, ToolCall, Usage};
-use allstop_model::{
-    ConnectionProbe, ConnectionState, ModelError, ModelErrorKind, ModelRequest, TokenLimits,
-};
-use allstop_scope::{Ending, Registration, WorkSpec};
-use futures::StreamExt as _;
+use allstop_model::{ConnectionProbe, ModelError, ModelErrorKind, ModelRequest, TokenLimits};
+use allstop_scope::{WorkHandle, WorkLost, WorkSpec};
+use parking_lot::Mutex;
+use tokio::sync::SetOnce;
 use tracing::Instrument as _;
 
 use partial::PartialAnswer;
-use receive::{LiveDelivery, receive};
+use receive::{AnswerBudget, AnswerReceiver, CallEnd, SharedAnswer};
 
 use super::steps::ANSWER_TOKENS_RESERVED;
 use super::{RunningTurn, TurnInterrupt};
@@ -31,28 +30,6 @@ pub(super) struct CompletedAnswer {
     pub(super) calls: Vec<ToolCall>,
     pub(super) usage: Usage,
     pub(super) finish: FinishReason,
-}
-
-/// Tokens that an answer may cost: the tokens that its step has reserved, and further tokens as long as the budget has
-/// some. Tokens are reserved before they are received, so that an endless answer cannot overdraw the budget.
-struct AnswerBudget {
-    budget: Option<Arc<Budget>>,
-    tokens: u64,
-    /// Further reserved tokens. They are released when the real usage of the call is known.
-    more: Vec<Reservation>,
-}
-
-impl AnswerBudget {
-    fn cover(&mut self, output_tokens: u64) -> Result<(), BudgetExceeded> {
-        let Some(budget) = &self.budget else {
-            return Ok(());
-        };
-        while output_tokens > self.tokens {
-            self.more.push(budget.reserve(ANSWER_TOKENS_RESERVED)?);
-            self.tokens += ANSWER_TOKENS_RESERVED;
-        }
-        Ok(())
-    }
 }
 
 /// End of one attempt.
@@ -139,85 +116,112 @@ impl RunningTurn<'_> {
     }
 
     async fn attempt(&mut self, step: &StepStart) -> ModelAttempt {
+        let answer = Arc::new(SharedAnswer {
+            partial: Mutex::new(PartialAnswer::new()),
+            exceeded: SetOnce::new(),
+        });
+        let receiver = self.receiver(Arc::clone(&answer));
         let spec = WorkSpec::new(ItemKind::ModelCall, Arc::clone(&self.cx.parts.model_name))
             .id(step.id.as_str());
-        let Ok(registration) = self.work.register(spec) else {
+        let spawned = self.work.spawn_reporting(spec, |registration| {
+            receiver.receive(registration).in_current_span()
+        });
+        let Ok(mut call) = spawned else {
             self.engine.acknowledge();
             return ModelAttempt::Interrupted(TurnInterrupt::Stopped, Usage::default());
         };
-        let probe = ConnectionProbe::default();
-        let request = self.request(probe.clone());
-        let limits = TokenLimits {
-            first_token: self.parts().settings.deadlines.first_token,
-            between_tokens: self.parts().settings.deadlines.between_tokens,
-        };
-        let model = Arc::clone(&self.cx.parts.model);
-        let work = self.work.clone();
-        let delivery = LiveDelivery {
-            unless_stopped: &work,
-            events: self.cx.events,
-        };
-        let mut partial = PartialAnswer::new();
-        let mut answer_budget = self.answer_budget();
-        let ended = {
-            let mut receiving =
-                std::pin::pin!(receive(&*model, request, limits, &mut partial, delivery));
-            let mut interrupted = std::pin::pin!(self.interrupted());
-            loop {
-                let progressed = tokio::select! {
-                    biased;
-                    // The interrupt is polled first, so that data that arrives after a stop is not taken.
-                    interrupt = &mut interrupted => break Err(interrupt),
-                    progressed = receiving.next() => progressed,
-                };
-                self.record_activity();
-                match progressed {
-                    Some(Ok(bytes)) => {
-                        if let Err(exceeded) = answer_budget.cover(Usage::estimate_tokens(bytes)) {
-                            break Err(TurnInterrupt::Refused(exceeded.into()));
-                        }
-                    }
-                    Some(Err(error)) => break Ok(Some(error)),
-                    None => break Ok(None),
+        let interrupt = tokio::select! {
+            biased;
+            interrupt = self.interrupted() => interrupt,
+            exceeded = answer.exceeded.wait() => TurnInterrupt::Refused((*exceeded).into()),
+            end = &mut call => match self.call_end(end) {
+                CallEnd::Answered => return ModelAttempt::Answered(self.completed(&answer)),
+                CallEnd::Failed(error) => {
+                    return ModelAttempt::Failed(error, self.usage_of_failed(&answer));
                 }
-            }
-            // The stream is dropped here. If the answer is incomplete, the connection is dropped too.
+                CallEnd::Stopped => TurnInterrupt::Stopped,
+            },
         };
-        match ended {
-            Ok(None) => {
-                registration.finish(Ending::Returned);
-                let usage = partial.usage(|| self.input_tokens_estimated());
-                ModelAttempt::Answered(CompletedAnswer {
-                    text: partial.text,
-                    calls: partial.calls,
-                    usage,
-                    finish: partial.finish,
-                })
+        self.wait_for_stopped_call(&interrupt, call).await;
+        let mut partial = answer.partial.lock();
+        let usage = partial.usage_when_cut(|| self.input_tokens_estimated());
+        self.activity.keep_answer(std::mem::take(&mut partial.text));
+        ModelAttempt::Interrupted(interrupt, usage)
+    }
+
+    /// Begins the receipt of the stop while the call is registered, so that the receipt lists the call. Then waits for
+    /// the call, but only as long as the stop takes: a model that blocks its thread does not hold up the turn.
+    async fn wait_for_stopped_call(
+        &mut self,
+        interrupt: &TurnInterrupt,
+        call: WorkHandle<CallEnd>,
+    ) {
+        let (cause, ..) = self.why(interrupt);
+        if let Some(account) = self.begin_account(cause) {
+            tokio::select! {
+                biased;
+                _end = call => {}
+                _call_is_in_the_receipt = account.receipt() => {}
             }
-            Ok(Some(error)) => {
-                registration.finish(Ending::Returned);
-                // A provider that refuses a request does not charge for it. A provider that has begun to answer may
-                // charge for the request.
-                let usage = if partial.is_refused() {
-                    Usage::default()
-                } else {
-                    partial.usage_when_cut(|| self.input_tokens_estimated())
-                };
-                ModelAttempt::Failed(error, usage)
-            }
-            Err(interrupt) => {
-                // The receipt of the stop begins while the call is registered, so that the receipt lists the call.
-                let (cause, ..) = self.why(&interrupt);
-                let _account = self.begin_account(cause);
-                let mut registration = registration;
-                registration.acknowledge(partial.checkpoint);
-                let late = Usage::estimate_tokens(partial.bytes_after_stop);
-                registration.details_mut().tokens_received_after_stop = Some(late);
-                Box::pin(verify_closed(registration, &probe, partial.checkpoint)).await;
-                let usage = partial.usage_when_cut(|| self.input_tokens_estimated());
-                self.activity.keep_answer(partial.text);
-                ModelAttempt::Interrupted(interrupt, usage)
-            }
+        }
+    }
+
+    /// End of the call. If the call has no result, the reason is a failure or a stop.
+    fn call_end(&self, end: Result<CallEnd, WorkLost>) -> CallEnd {
+        let lost = match end {
+            Ok(end) => return end,
+            Err(_) if self.work.is_stopped() => return CallEnd::Stopped,
+            Err(lost) => lost,
+        };
+        let name = &self.cx.parts.model_name;
+        CallEnd::Failed(match lost {
+            WorkLost::Panicked => ModelError::new(
+                ModelErrorKind::Panicked,
+                format!("the model {name} panicked"),
+            ),
+            WorkLost::Dropped | WorkLost::NoThread => ModelError::new(
+                ModelErrorKind::Disconnected,
+                format!("the call of the model {name} was dropped, because its runtime has ended"),
+            ),
+        })
+    }
+
+    fn completed(&self, answer: &SharedAnswer) -> CompletedAnswer {
+        let mut partial = answer.partial.lock();
+        CompletedAnswer {
+            usage: partial.usage(|| self.input_tokens_estimated()),
+            text: std::mem::take(&mut partial.text),
+            calls: std::mem::take(&mut partial.calls),
+            finish: partial.finish,
+        }
+    }
+
+    /// Usage of a failed call. A provider that refuses a request does not charge for it. A provider that has begun to
+    /// answer may charge for the request.
+    fn usage_of_failed(&self, answer: &SharedAnswer) -> Usage {
+        let partial = answer.partial.lock();
+        if partial.is_refused() {
+            Usage::default()
+        } else {
+            partial.usage_when_cut(|| self.input_tokens_estimated())
+        }
+    }
+
+    fn receiver(&self, answer: Arc<SharedAnswer>) -> AnswerReceiver {
+        let settings = &self.parts().settings;
+        let deadlines = &settings.deadlines;
+        AnswerReceiver {
+            model: Arc::clone(&self.cx.parts.model),
+            request: self.request(ConnectionProbe::default()),
+            limits: TokenLimits {
+                first_token: deadlines.first_token,
+                between_tokens: deadlines.between_tokens,
+            },
+            work: self.work.clone(),
+            events: self.cx.events.clone(),
+            activity: deadlines.inactivity.map(|_| Arc::clone(&self.activity)),
+            budget: self.answer_budget(),
+            answer,
         }
     }
 
@@ -245,34 +249,4 @@ impl RunningTurn<'_> {
             probe,
         }
     }
-}
-
-/// Determines the end of a dropped call from the state of its connection in the kernel, not by assumption.
-async fn verify_closed(
-    mut registration: Registration,
-    probe: &ConnectionProbe,
-    checkpoint: &'static str,
-) {
-    let (how, evidence) = match probe.closed().await {
-        ConnectionState::Closed => (
-            EndMethod::ConnectionClosed,
-            Evidence::verified(EndProof::SocketClosed),
-        ),
-        // The provider's answer was complete, or no connection was opened. Only our future was dropped.
-        ConnectionState::NeverOpened | ConnectionState::ReturnedToPool => (
-            EndMethod::Dropped,
-            Evidence::verified(EndProof::FutureDropped),
-        ),
-        ConnectionState::NotVerifiable => {
-            registration.details_mut().note =
-                Some("its connection cannot be verified; our side of it was dropped".into());
-            (
-                EndMethod::Dropped,
-                Evidence::verified(EndProof::FutureDropped),
-            )
-        }
-        ConnectionState::StillOpen => return registration.finish(Ending::NotConfirmed),
-    };
-    let evidence = evidence.and_observed_at(checkpoint);
-    registration.finish(Ending::Stopped { how, evidence });
 }

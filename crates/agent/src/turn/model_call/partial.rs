@@ -3,7 +3,7 @@
 use allstop_core::{FinishReason, ToolCall, Usage};
 use allstop_model::ModelEvent;
 
-use crate::event::{AgentEvent, EventSink};
+use crate::event::AgentEvent;
 
 /// Checkpoint of a call before its answer begins.
 const CONNECT: &str = "connect";
@@ -67,17 +67,17 @@ impl PartialAnswer {
         }
     }
 
-    /// Adds received data, and sends its live event.
-    pub(super) fn take(&mut self, event: ModelEvent, events: &EventSink) {
+    /// Adds received data. Returns its live event, if it has one.
+    pub(super) fn take(&mut self, event: ModelEvent) -> Option<AgentEvent> {
         match event {
             ModelEvent::Text(text) => {
                 self.bytes += text.len();
                 self.text.push_str(&text);
-                events.send(|| AgentEvent::TextDelta { text });
+                return Some(AgentEvent::TextDelta { text });
             }
             ModelEvent::Reasoning(text) => {
                 self.bytes += text.len();
-                events.send(|| AgentEvent::ReasoningDelta { text });
+                return Some(AgentEvent::ReasoningDelta { text });
             }
             ModelEvent::ToolCallProgress { bytes } => {
                 self.bytes += bytes;
@@ -94,5 +94,6 @@ impl PartialAnswer {
             // The caller handles the end. No event follows the end.
             ModelEvent::End(_) => {}
         }
+        None
     }
 }

@@ -1,85 +1,192 @@
-//! Receives an answer: data that arrives after a stop is counted, but not shown.
+//! The work of a model call, which runs beside the engine: it receives the answer until the answer is complete or a
+//! stop covers the call. A model that blocks its thread or panics therefore delays neither a stop nor a deadline.
 
+use std::pin::pin;
+use std::sync::Arc;
+
+use allstop_core::Usage;
+use allstop_core::receipt::{EndMethod, EndProof, Evidence};
+use allstop_core::turn::{Budget, BudgetExceeded, Reservation};
 use allstop_model::{
-    CALLS_MAX, FinishReason, Model, ModelError, ModelErrorKind, ModelEvent, ModelRequest,
-    TokenLimits, stream_within,
+    CALLS_MAX, ConnectionProbe, ConnectionState, FinishReason, Model, ModelError, ModelErrorKind,
+    ModelEvent, ModelRequest, TokenLimits, stream_within,
 };
-use allstop_scope::Scope;
+use allstop_scope::{Ending, Registration, Scope};
 use futures::StreamExt as _;
+use parking_lot::Mutex;
+use tokio::sync::SetOnce;
 
 use super::partial::PartialAnswer;
+use crate::activity::ActivityTimer;
 use crate::event::EventSink;
+use crate::turn::steps::ANSWER_TOKENS_RESERVED;
 
-/// Receives an answer into `partial`. Each item of the returned stream is a sign of activity, and contains the number
-/// of bytes so far. The stream ends with the answer.
-pub(super) fn receive<'a>(
-    model: &'a dyn Model,
-    request: ModelRequest,
-    limits: TokenLimits,
-    partial: &'a mut PartialAnswer,
-    delivery: LiveDelivery<'a>,
-) -> impl futures::Stream<Item = Result<usize, ModelError>> + 'a {
-    enum ReceiveState<'a> {
-        Connecting(ModelRequest, &'a mut PartialAnswer),
-        Receiving(allstop_model::ModelStream, &'a mut PartialAnswer),
-        Over,
-    }
-    futures::stream::unfold(
-        ReceiveState::Connecting(request, partial),
-        move |state| async move {
-            match state {
-                ReceiveState::Connecting(request, partial) => {
-                    match stream_within(model, request, limits).await {
-                        Ok(stream) => {
-                            partial.checkpoint = "first_token";
-                            Some((Ok(0), ReceiveState::Receiving(stream, partial)))
-                        }
-                        Err(error) => Some((Err(error), ReceiveState::Over)),
-                    }
-                }
-                ReceiveState::Receiving(mut stream, partial) => match stream.events.next().await {
-                    None => Some((Err(cut()), ReceiveState::Over)),
-                    Some(Err(error)) => Some((Err(error), ReceiveState::Over)),
-                    Some(Ok(ModelEvent::End(finish))) => {
-                        let is_empty = partial.text.is_empty() && partial.calls.is_empty();
-                        if finish == FinishReason::ContentFilter && is_empty {
-                            return Some((Err(filtered()), ReceiveState::Over));
-                        }
-                        partial.finish = finish;
-                        None
-                    }
-                    Some(Ok(ModelEvent::ToolCall(_))) if partial.calls.len() >= CALLS_MAX => {
-                        Some((Err(too_many_calls()), ReceiveState::Over))
-                    }
-                    Some(Ok(event)) => {
-                        partial.checkpoint = "stream_chunk";
-                        delivery.take(event, partial);
-                        Some((Ok(partial.bytes), ReceiveState::Receiving(stream, partial)))
-                    }
-                },
-                ReceiveState::Over => None,
+/// Answer of a running model call, shared by the call and the engine.
+pub(super) struct SharedAnswer {
+    pub(super) partial: Mutex<PartialAnswer>,
+    /// Set if the answer exceeds the budget. The call then waits until the engine stops it.
+    pub(super) exceeded: SetOnce<BudgetExceeded>,
+}
+
+/// End of the work of a model call.
+pub(super) enum CallEnd {
+    Answered,
+    Failed(ModelError),
+    /// A stop covers the call.
+    Stopped,
+}
+
+/// The work of one model call.
+pub(super) struct AnswerReceiver {
+    pub(super) model: Arc<dyn Model>,
+    pub(super) request: ModelRequest,
+    pub(super) limits: TokenLimits,
+    /// Scope whose stop ends the call.
+    pub(super) work: Scope,
+    pub(super) events: EventSink,
+    /// Timer of the inactivity limit, if there is one.
+    pub(super) activity: Option<Arc<ActivityTimer>>,
+    pub(super) budget: AnswerBudget,
+    pub(super) answer: Arc<SharedAnswer>,
+}
+
+impl AnswerReceiver {
+    /// Receives the answer, and records the end of the call.
+    pub(super) async fn receive(mut self, registration: Registration) -> CallEnd {
+        let probe = self.request.probe.clone();
+        let end = {
+            let work = self.work.clone();
+            let mut stopped = pin!(work.stopped());
+            tokio::select! {
+                biased;
+                // The stop is polled first, so that data that arrives after a stop is not taken.
+                () = &mut stopped => CallEnd::Stopped,
+                end = self.receive_answer() => end,
             }
-        },
-    )
-}
-
-/// Destination of live events. Events are sent only while no stop covers the scope.
-#[derive(Clone, Copy)]
-pub(super) struct LiveDelivery<'a> {
-    pub(super) unless_stopped: &'a Scope,
-    pub(super) events: &'a EventSink,
-}
-
-impl LiveDelivery<'_> {
-    fn take(self, event: ModelEvent, partial: &mut PartialAnswer) {
-        let bytes_before = partial.bytes;
-        if self.unless_stopped.is_stopped() {
-            // The data was in transit when the stop was accepted.
-            partial.take(event, &EventSink::none());
-            partial.bytes_after_stop += partial.bytes - bytes_before;
-        } else {
-            partial.take(event, self.events);
+            // The stream is dropped here. If the answer is incomplete, the connection is dropped too.
+        };
+        match &end {
+            CallEnd::Answered | CallEnd::Failed(_) => registration.finish(Ending::Returned),
+            CallEnd::Stopped => Box::pin(self.record_stop(registration, &probe)).await,
         }
+        end
+    }
+
+    async fn receive_answer(&mut self) -> CallEnd {
+        let request = self.request.clone();
+        let mut stream = match stream_within(&*self.model, request, self.limits).await {
+            Ok(stream) => stream,
+            Err(error) => return CallEnd::Failed(error),
+        };
+        self.answer.partial.lock().checkpoint = "first_token";
+        loop {
+            self.record_activity();
+            let event = match stream.events.next().await {
+                None => return CallEnd::Failed(cut()),
+                Some(Err(error)) => return CallEnd::Failed(error),
+                Some(Ok(ModelEvent::End(finish))) => return self.finish(finish),
+                Some(Ok(event)) => event,
+            };
+            if let Err(end) = self.take(event).await {
+                return end;
+            }
+            // A model whose events are always ready must leave its thread to timers from time to time.
+            tokio::task::coop::consume_budget().await;
+        }
+    }
+
+    /// Takes one piece of the answer. A piece that arrives after a stop, or after a deadline, is counted but not shown.
+    async fn take(&mut self, event: ModelEvent) -> Result<(), CallEnd> {
+        let is_late = self.work.is_stopped() || self.work.is_overdue();
+        let (live, bytes) = {
+            let mut partial = self.answer.partial.lock();
+            if matches!(event, ModelEvent::ToolCall(_)) && partial.calls.len() >= CALLS_MAX {
+                return Err(CallEnd::Failed(too_many_calls()));
+            }
+            partial.checkpoint = "stream_chunk";
+            let bytes_before = partial.bytes;
+            let live = partial.take(event);
+            if is_late {
+                partial.bytes_after_stop += partial.bytes - bytes_before;
+            }
+            (live, partial.bytes)
+        };
+        if is_late {
+            self.work.stopped().await;
+            return Err(CallEnd::Stopped);
+        }
+        if let Some(live) = live {
+            self.events.send(|| live);
+        }
+        if let Err(exceeded) = self.budget.reserve_for(Usage::estimate_tokens(bytes)) {
+            let _only_this_call_sets_it = self.answer.exceeded.set(exceeded);
+            self.work.stopped().await;
+            return Err(CallEnd::Stopped);
+        }
+        Ok(())
+    }
+
+    fn finish(&self, finish: FinishReason) -> CallEnd {
+        let mut partial = self.answer.partial.lock();
+        let is_empty = partial.text.is_empty() && partial.calls.is_empty();
+        if finish == FinishReason::ContentFilter && is_empty {
+            return CallEnd::Failed(filtered());
+        }
+        partial.finish = finish;
+        CallEnd::Answered
+    }
+
+    fn record_activity(&self) {
+        if let Some(activity) = &self.activity {
+            activity.record_activity();
+        }
+    }
+
+    /// Records the end of a stopped call, with the state of its connection in the kernel as evidence.
+    async fn record_stop(&self, mut registration: Registration, probe: &ConnectionProbe) {
+        let (checkpoint, late) = {
+            let partial = self.answer.partial.lock();
+            (partial.checkpoint, partial.bytes_after_stop)
+        };
+        registration.acknowledge(checkpoint);
+        registration.details_mut().tokens_received_after_stop = Some(Usage::estimate_tokens(late));
+        let (how, proof) = match probe.closed().await {
+            ConnectionState::Closed => (EndMethod::ConnectionClosed, EndProof::SocketClosed),
+            // The provider's answer was complete, or no connection was opened. Only our future was dropped.
+            ConnectionState::NeverOpened | ConnectionState::ReturnedToPool => {
+                (EndMethod::Dropped, EndProof::FutureDropped)
+            }
+            ConnectionState::NotVerifiable => {
+                registration.details_mut().note =
+                    Some("its connection cannot be verified; our side of it was dropped".into());
+                (EndMethod::Dropped, EndProof::FutureDropped)
+            }
+            ConnectionState::StillOpen => return registration.finish(Ending::NotConfirmed),
+        };
+        let evidence = Evidence::verified(proof).and_observed_at(checkpoint);
+        registration.finish(Ending::Stopped { how, evidence });
+    }
+}
+
+/// Tokens that an answer may cost: the tokens that its step has reserved, and further tokens as long as the budget has
+/// some. Tokens are reserved before they are received, so that an endless answer cannot overdraw the budget.
+pub(super) struct AnswerBudget {
+    pub(super) budget: Option<Arc<Budget>>,
+    pub(super) tokens: u64,
+    /// Further reserved tokens. They are released when the real usage of the call is known.
+    pub(super) more: Vec<Reservation>,
+}
+
+impl AnswerBudget {
+    fn reserve_for(&mut self, output_tokens: u64) -> Result<(), BudgetExceeded> {
+        let Some(budget) = &self.budget else {
+            return Ok(());
+        };
+        while output_tokens > self.tokens {
+            self.more.push(budget.reserve(ANSWER_TOKENS_RESERVED)?);
+            self.tokens += ANSWER_TOKENS_RESERVED;
+        }
+        Ok(())
     }
 }
 

@@ -43,7 +43,7 @@ impl SteppedServer {
 async fn start(channel: ClientChannel) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
     let address = listener.local_addr().expect("an address");
-    let mut options = RootOptions::current();
+    let mut options = RootOptions::single_runtime();
     options.grace = GRACE;
     let root = Scope::root("server", options);
     let log = Arc::new(MemoryLog::new());

@@ -289,7 +289,7 @@ async fn cancel_at_each_moment(asks: bool) -> [BTreeSet<&'static str>; 2] {
 
 /// Runs the test as a task. Tokio polls the test's own future only once for many polls of tasks.
 async fn as_task<T: Send + 'static>(test: impl Future<Output = T> + Send + 'static) -> T {
-    let scope = Scope::root("driver", RootOptions::current());
+    let scope = Scope::root("driver", RootOptions::single_runtime());
     let spec = WorkSpec::new(ItemKind::Future, "driver");
     let driver = scope.spawn(spec, |_cx| test).expect("nothing is stopped");
     driver.await.expect("no panic")

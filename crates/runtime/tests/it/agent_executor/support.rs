@@ -121,7 +121,7 @@ impl AgentTasks {
         options: AgentExecutorOptions,
         change: impl FnOnce(TaskParts) -> TaskParts,
     ) -> Self {
-        let root = Scope::root("test", RootOptions::current());
+        let root = Scope::root("test", RootOptions::single_runtime());
         let model = Arc::clone(&agents.model);
         let log = Arc::clone(&logs.sessions);
         let sessions = Sessions::new(
@@ -139,7 +139,7 @@ impl AgentTasks {
         let parts = Arc::new(change(executor.parts()));
         let log = Arc::clone(&logs.tasks);
         // A separate tree, so that a stop of all tasks reaches the sessions only through the executor.
-        let tasks = Scope::root("tasks", RootOptions::current());
+        let tasks = Scope::root("tasks", RootOptions::single_runtime());
         let scope = tasks.clone();
         let manager = TaskManager::open(log, scope, parts, TaskOptions::default()).await;
         Self {

@@ -72,7 +72,7 @@ fn explore(preemption_bound: Option<usize>, model: impl Fn() + Send + Sync + 'st
 fn root() -> Scope {
     let stops = AtomicUsize::new(0);
     let options = RootOptions {
-        control: Handle,
+        control: Handle.into(),
         work: Handle,
         grace: NEVER,
         containment: ContainmentChoice::GroupAndMarker,

@@ -13,7 +13,9 @@ pub(crate) use decision::{CommitDecision, CommitVerdict};
 pub(crate) use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 pub(crate) use once::{OnceLock, SetOnce};
 pub(crate) use process::{ContainmentChoice, ProcessHandle};
-pub(crate) use runtime::{AbortHandle, Handle, block_on, sleep, sleep_until};
+pub(crate) use runtime::{
+    AbortHandle, ControlRuntime, Handle, RunningControl, block_on, sleep, sleep_until,
+};
 pub(crate) use signal::Notify;
 pub(crate) use stop_signal::{CancellationToken, StopSignal};
 

@@ -74,3 +74,28 @@ pub(crate) async fn sleep_until(at: Instant) {
 
 /// Returns at once.
 pub(crate) async fn sleep(_: Duration) {}
+
+/// The control runtime of a model: a handle that makes threads of the model.
+#[derive(Clone)]
+pub enum ControlRuntime {
+    OwnThread,
+    Of(Handle),
+}
+
+impl From<Handle> for ControlRuntime {
+    fn from(handle: Handle) -> Self {
+        Self::Of(handle)
+    }
+}
+
+pub(crate) struct RunningControl(Handle);
+
+impl RunningControl {
+    pub(crate) fn start(_runtime: &ControlRuntime, _work: &Handle) -> Self {
+        Self(Handle)
+    }
+
+    pub(crate) fn handle(&self) -> &Handle {
+        &self.0
+    }
+}

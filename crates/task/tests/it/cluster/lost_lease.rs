@@ -62,7 +62,7 @@ fn noting_worker(
         on_lease_change: Some(Arc::new(move |change| lease_changes.lock().push(change))),
         ..ClusterOptions::new(Arc::new(cluster_link))
     };
-    let root = Scope::root("node", RootOptions::current());
+    let root = Scope::root("node", RootOptions::single_runtime());
     let parts = Arc::new(TaskParts::of(executor.clone()));
     let manager = TaskManager::join(Arc::new(log), options, root, parts, TaskOptions::default());
     (manager.expect("its scope is open"), calls)

@@ -254,7 +254,7 @@ impl Canceler for LeavesWork {
 
 #[tokio::test(start_paused = true)]
 async fn work_that_outlives_its_task_is_stopped_by_its_worker() {
-    let elsewhere = Scope::root("elsewhere", RootOptions::current());
+    let elsewhere = Scope::root("elsewhere", RootOptions::single_runtime());
     let receipt = elsewhere.stop(StopRequest::new(Extent::Subtree, user()));
     let receipt = receipt.receipt().await;
     for left in [Some(receipt), None] {

@@ -83,7 +83,7 @@ impl Cluster {
         concurrency: usize,
         options: TaskOptions,
     ) -> Node {
-        let root = Scope::root("node", RootOptions::current());
+        let root = Scope::root("node", RootOptions::single_runtime());
         let log = LineLog {
             log: Arc::clone(&self.log) as Arc<dyn Log>,
             line: line.clone(),

@@ -193,7 +193,7 @@ fn answer(request: &Received) -> ServerAnswer {
 
 /// Scopes of a process with one session.
 pub(super) fn scopes() -> (Scope, Scope) {
-    let mut options = RootOptions::current();
+    let mut options = RootOptions::single_runtime();
     options.grace = GRACE;
     let root = Scope::root("process", options);
     let session = root.child("session/random", ScopeOptions::default());

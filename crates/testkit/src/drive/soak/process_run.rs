@@ -74,7 +74,7 @@ pub(super) async fn play(state: &mut SoakState) -> bool {
 }
 
 fn with_clock(clock: &Arc<AtomicI64>) -> RootOptions {
-    let mut options = RootOptions::current();
+    let mut options = RootOptions::single_runtime();
     let clock = Arc::clone(clock);
     options.now = Arc::new(move || Timestamp::from_unix_ms(clock.fetch_add(1, Ordering::Relaxed)));
     options

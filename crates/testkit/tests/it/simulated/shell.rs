@@ -28,7 +28,7 @@ impl Session {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let system = SimulatedSystem::new();
-        let root = Scope::root("session", RootOptions::current());
+        let root = Scope::root("session", RootOptions::single_runtime());
         let jobs = root.child("background", ScopeOptions::default());
         let host = Arc::new(BackgroundRegistry::new(jobs.expect("nothing is stopped")));
         let config = ShellConfig {

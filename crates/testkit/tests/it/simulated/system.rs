@@ -16,7 +16,7 @@ use tokio::time::Instant;
 use super::{ms, on_paused_time};
 
 fn root() -> Scope {
-    Scope::root("test", RootOptions::current())
+    Scope::root("test", RootOptions::single_runtime())
 }
 
 fn spec(system: &SimulatedSystem, command: &str) -> ProcessSpec {
