@@ -9,7 +9,7 @@ use crate::workspace;
 
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     let mut cargo = workspace::cargo();
-    // Only benchmark targets. Without this argument, cargo would also start the tests of every library.
+    // Selects only benchmark targets. Without this argument, cargo would also start the tests of every library.
     cargo.args(["bench", "--no-fail-fast", "--bench", "*"]);
     if !args.iter().any(|arg| arg == "-p") {
         cargo.arg("--workspace");
@@ -41,7 +41,7 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Rows that contain a verdict, as printed by `allstop-bench`.
+/// Verdicts (goal met or missed) in the rows that `allstop-bench` prints.
 #[derive(Debug, Default)]
 struct Verdicts {
     met: usize,

@@ -41,10 +41,11 @@ const ORDER: [&str; 24] = [
 /// Crates that the tests and benchmarks of every crate may use.
 const FOR_TESTS: [&str; 2] = ["bench", "testkit"];
 
-/// Protocols. Protocols never depend on each other, so each of them can be removed alone.
+/// Protocols. A protocol never depends on another protocol, so each of them can be removed alone.
 const PROTOCOLS: [&str; 3] = ["a2a", "copilot", "acp"];
 
-/// Crates that the core must not use, directly or indirectly, because the core does no I/O and never awaits.
+/// Crates that the core must not use, directly or indirectly, because the core does no I/O and contains no asynchronous
+/// code.
 const NOT_IN_CORE: [&str; 4] = ["tokio", "mio", "futures-util", "hyper"];
 
 pub(crate) fn check() -> anyhow::Result<()> {
@@ -81,7 +82,7 @@ fn wrong_dependencies(metadata: &Value) -> anyhow::Result<Vec<String>> {
             .as_str()
             .context("a package without a name")?;
         if name == "xtask" {
-            // `xtask` is not in the order: it is built first, and uses no other crate of the workspace.
+            // `xtask` is not in the order, because it is built first. It must use no other crate of the workspace.
             wrong.extend(
                 ours(package, |_| true)?
                     .into_iter()
@@ -95,7 +96,8 @@ fn wrong_dependencies(metadata: &Value) -> anyhow::Result<Vec<String>> {
             continue;
         };
         seen += 1;
-        // Tests may use two kinds of crates: the crates for tests, and crates that come before the tested crate.
+        // Tests may use two kinds of crates: the crates for tests, and crates that come before the tested crate in the
+        // order.
         for to in ours(package, |kind| kind == Some("dev"))? {
             let above = self::level(&to).is_none_or(|target| target >= level);
             if above && !FOR_TESTS.contains(&to.as_str()) {
@@ -116,7 +118,7 @@ fn wrong_dependencies(metadata: &Value) -> anyhow::Result<Vec<String>> {
     Ok(wrong)
 }
 
-/// Short names of the workspace crates on which a package depends, for some kinds of dependencies.
+/// Returns the short names of the workspace crates on which a package depends, for some kinds of dependencies.
 fn ours(
     package: &Value,
     wanted: impl Fn(Option<&str>) -> bool,
@@ -136,8 +138,8 @@ fn level(short: &str) -> Option<usize> {
     ORDER.iter().position(|name| *name == short)
 }
 
-/// Returns the wrong libraries below the core. `tree` has one library per line, as printed by `cargo tree
-/// --format={lib}`.
+/// Returns the forbidden libraries on which the core depends. `tree` has one library per line, as printed by
+/// `cargo tree --format={lib}`.
 fn wrong_below_core(tree: &str) -> anyhow::Result<Vec<String>> {
     let below: BTreeSet<&str> = tree.lines().map(str::trim).collect();
     if !below.contains("allstop_core") {

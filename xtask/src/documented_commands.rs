@@ -8,7 +8,7 @@ use anyhow::bail;
 use crate::documents::{self, code};
 use crate::{SUBCOMMANDS, exec};
 
-/// Checks every `cargo xtask WORD` in the documents, also outside of code.
+/// Checks every `cargo xtask WORD` in the documents, also in text outside of code blocks.
 pub(crate) fn check_xtask() -> anyhow::Result<()> {
     documents::report(|text, _| {
         let unknown = xtask_words(text).filter(|word| !SUBCOMMANDS.contains(word));
@@ -25,19 +25,19 @@ pub(crate) fn check_allstop(binary: &Path) -> anyhow::Result<()> {
     }
     documents::report(|text, _| {
         let unknown = code(text).filter_map(allstop_word).filter(|word| {
-            // If the binary prints an error message, it goes to standard error and the user can read it.
+            // An error message of the binary goes to standard error, where the user can read it.
             exec::output(Command::new(binary).args([word, "--help"])).is_err()
         });
         unknown.map(|word| format!("no `allstop {word}`")).collect()
     })
 }
 
-/// The words that follow `cargo xtask`.
+/// Returns the words that follow `cargo xtask`.
 fn xtask_words(text: &str) -> impl Iterator<Item = &str> {
     text.split("cargo xtask ").skip(1).filter_map(word)
 }
 
-/// The subcommand of `allstop` in a line of terminal input.
+/// Returns the subcommand of `allstop` in a line of terminal input.
 fn allstop_word(line: &str) -> Option<&str> {
     let line = line.trim_start().trim_start_matches("$ ");
     let arguments = if line.starts_with("cargo run ") {
@@ -49,7 +49,7 @@ fn allstop_word(line: &str) -> Option<&str> {
     word(arguments)
 }
 
-/// The first word of a text, unless it is a flag or a placeholder.
+/// Returns the first word of a text, unless the word is a flag or a placeholder.
 fn word(text: &str) -> Option<&str> {
     let word = text
         .split(|char: char| !char.is_ascii_lowercase() && char != '-')

@@ -7,8 +7,8 @@ use anyhow::{Context as _, bail};
 
 use crate::{exec, workspace};
 
-/// Collects the complaints about all documents, and fails if there are any. `complaints` receives the text and the
-/// folder of a document.
+/// Collects the complaints about all documents, and fails if there are any. `complaints` receives the text of a
+/// document and the folder of the document.
 pub(crate) fn report(complaints: impl Fn(&str, &Path) -> Vec<String>) -> anyhow::Result<()> {
     let root = workspace::root();
     let mut all = Vec::new();
@@ -29,7 +29,8 @@ pub(crate) fn report(complaints: impl Fn(&str, &Path) -> Vec<String>) -> anyhow:
     bail!("{}", all.join("\n"))
 }
 
-/// Documents that git tracks or does not ignore. This excludes the build folder and temporary files of an editor.
+/// Returns the documents that git tracks or does not ignore. The build folder and an editor's temporary files are
+/// ignored.
 fn list() -> anyhow::Result<Vec<PathBuf>> {
     let root = workspace::root();
     let listed = exec::output(Command::new("git").current_dir(root).args([
@@ -50,22 +51,22 @@ fn list() -> anyhow::Result<Vec<PathBuf>> {
     Ok(documents)
 }
 
-/// Lines outside of fenced code.
+/// Returns the lines outside of fenced code.
 pub(crate) fn prose(text: &str) -> impl Iterator<Item = &str> {
     numbered_prose(text).map(|(_, line)| line)
 }
 
-/// Lines outside of fenced code, with their numbers.
+/// Returns the lines outside of fenced code, with their numbers.
 pub(crate) fn numbered_prose(text: &str) -> impl Iterator<Item = (usize, &str)> {
     lines(text).filter_map(|(number, line, code)| (!code).then_some((number, line)))
 }
 
-/// Lines of fenced code, without the fences.
+/// Returns the lines of fenced code, without the fences.
 pub(crate) fn code(text: &str) -> impl Iterator<Item = &str> {
     lines(text).filter_map(|(_, line, code)| code.then_some(line))
 }
 
-/// Each line with its number. The flag is true if the line is code. The lines of the fences are left out.
+/// Returns each line with its number. The flag is true if the line is code. The lines of the fences are omitted.
 fn lines(text: &str) -> impl Iterator<Item = (usize, &str, bool)> {
     let mut fenced = false;
     (1..).zip(text.lines()).filter_map(move |(number, line)| {

@@ -1,5 +1,5 @@
-//! `cargo xtask explore`: runs the long form of the exploration. It includes killed processes, a soak test, and a table
-//! of the checks.
+//! `cargo xtask explore`: runs the long form of the exploration, which stops scenarios at every point. This form
+//! includes killed processes, a soak test, and a table of the checks.
 //!
 //! The exploration is an example program of the test kit, and parses its own arguments. This command only builds and
 //! starts the program.
@@ -12,8 +12,8 @@ use crate::workspace;
 
 /// Runs the program and returns its exit code: 0, 1 or 2.
 pub(crate) fn run(args: &[String]) -> anyhow::Result<ExitCode> {
-    // Built with optimisation: the long form has hundreds of thousands of runs, so the time of the build does not
-    // matter.
+    // The program is built with optimisation. The long form has hundreds of thousands of runs, so the longer build does
+    // not matter.
     let status = workspace::cargo()
         .args(["run", "--release", "--package", "allstop-testkit"])
         .args(["--example", "explore", "--"])

@@ -39,9 +39,10 @@ pub(crate) fn run() -> anyhow::Result<()> {
         unlinked("doc")
             .args(["--no-deps", "--document-private-items"])
             // With `--examples`, Cargo enables the features that development dependencies need. Clippy has already
-            // checked the dependencies with these features. Without the flag, Cargo would check the dependencies again.
+            // checked the dependencies with these features. Without the argument, Cargo would check the dependencies
+            // again.
             .args(["--lib", "--examples"])
-            // All binaries, but not the fuzz targets.
+            // Selects all binaries, but not the fuzz targets.
             .args(["--bin", "allstop*", "--bin", "xtask"])
             .env("RUSTDOCFLAGS", "-D warnings")
             // `cargo clippy` also sets these variables. If their values are equal, Cargo reuses the crates that clippy
@@ -54,7 +55,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     )
 }
 
-/// A Cargo command for the whole workspace. The command links no programs.
+/// Returns a Cargo command for the whole workspace. The command links no programs.
 fn unlinked(command: &str) -> Command {
     let mut cargo = workspace::cargo();
     cargo

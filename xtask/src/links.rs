@@ -1,5 +1,5 @@
-//! Checks the relative links of all documents. Also checks that the source files exist that ARCHITECTURE.md names in
-//! code font.
+//! Checks the relative links of all documents. Also checks that each source file that ARCHITECTURE.md names in code
+//! font exists.
 
 use std::path::Path;
 
@@ -25,8 +25,8 @@ pub(crate) fn check() -> anyhow::Result<()> {
     })
 }
 
-/// Names of files in code font, such as `scope/src/barrier.rs`, that do not exist below `crates`. If a name has no
-/// folder, the file belongs to the last folder that the text names before it.
+/// Returns the names of files in code font, such as `scope/src/barrier.rs`, that do not exist below `crates`. Ignores
+/// names without a folder.
 fn missing_files<'a>(map: &'a str, crates: &Path) -> Vec<&'a str> {
     let in_code_font = prose(map).flat_map(|line| line.split('`').skip(1).step_by(2));
     in_code_font
@@ -36,7 +36,7 @@ fn missing_files<'a>(map: &'a str, crates: &Path) -> Vec<&'a str> {
         .collect()
 }
 
-/// Relative links of a document in `folder` whose file or heading does not exist.
+/// Returns the relative links of a document in `folder` whose target file or heading does not exist.
 fn dead_links(text: &str, folder: &Path) -> Vec<String> {
     links(text)
         .filter(|link| !link.contains("://") && !link.starts_with("mailto:"))
@@ -52,7 +52,8 @@ fn dead_links(text: &str, folder: &Path) -> Vec<String> {
                 } else {
                     std::fs::read_to_string(&target)
                 };
-                // A fragment names a heading only if the target is a document. In a source file, it names a line.
+                // A fragment names a heading only if the target is a Markdown document. In a source file, the fragment
+                // names a line.
                 !path.is_empty() && target.extension() != Some("md".as_ref())
                     || other.is_ok_and(|other| {
                         prose(&other).any(|line| slug(line).as_deref() == Some(heading))
@@ -64,7 +65,7 @@ fn dead_links(text: &str, folder: &Path) -> Vec<String> {
         .collect()
 }
 
-/// Targets of inline links `[…](target)` and of definitions `[…]: target`, outside of code.
+/// Returns the targets of inline links `[…](target)` and of definitions `[…]: target`, outside of code.
 fn links(text: &str) -> impl Iterator<Item = &str> {
     prose(text).flat_map(|line| {
         let definition = line
@@ -82,7 +83,7 @@ fn links(text: &str) -> impl Iterator<Item = &str> {
     })
 }
 
-/// Fragment with which common renderers link to a heading. `None` if the line is not a heading.
+/// Returns the fragment with which common renderers link to a heading. `None` if the line is not a heading.
 fn slug(line: &str) -> Option<String> {
     let title = line
         .strip_prefix('#')?

@@ -1,8 +1,8 @@
-//! `cargo xtask minimal`: checks that the binary compiles alone, both with and without its features. If a feature is
-//! missing, the help of the binary must not mention it.
+//! `cargo xtask minimal`: checks that the binary compiles alone, both with and without its features. The help of a
+//! binary without a feature must not mention the feature.
 //!
-//! This check is not a part of `cargo xtask test`, because it takes long. Without the features of the binary, most
-//! dependencies also have other features, and must be compiled again.
+//! This check is not a part of `cargo xtask test`, because it takes long. Without the binary's features, most
+//! dependencies have other features, too, and must be compiled again.
 
 use std::process::Command;
 
@@ -10,7 +10,7 @@ use anyhow::bail;
 
 use crate::{exec, workspace};
 
-/// Words in the help that belong to a feature.
+/// Words in the help that occur only with a feature.
 const OF_FEATURES: [&str; 6] = [
     "copilot",
     "worker",
@@ -21,7 +21,8 @@ const OF_FEATURES: [&str; 6] = [
 ];
 
 pub(crate) fn run() -> anyhow::Result<()> {
-    // In a build of the whole workspace, tests enable features of libraries that the binary alone does not enable.
+    // The binary is compiled alone, because tests of the workspace enable features of libraries that the binary does
+    // not enable.
     exec::step(
         "check of the binary alone",
         workspace::cargo().args(["check", "-p", "allstop-cli"]),

@@ -1,6 +1,6 @@
 //! `cargo xtask test`: all checks and tests that must pass before a commit is merged.
 //!
-//! All of them use one build profile. The tests run last, so that their summary is at the end of the output.
+//! All checks and tests use one build profile. The tests run last, so that their summary is at the end of the output.
 
 use std::path::Path;
 use std::process::Command;
@@ -10,7 +10,8 @@ use anyhow::Context as _;
 
 use crate::{documented_commands, exec, gates, parts, workspace};
 
-/// Number of concurrent tests per core. It is more than one because most tests wait for processes and grace periods.
+/// Number of concurrent tests per core. The number is more than one, because most tests wait for processes and grace
+/// periods (the times in which stopped work may end by itself).
 const TESTS_PER_CORE: usize = 2;
 
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
@@ -37,7 +38,7 @@ fn run_all(nextest: &Path) -> anyhow::Result<()> {
         gates::run()?;
         parts.join().expect("fetching does not panic")
     })?;
-    // The examples are compiled only by the gates.
+    // Only the gates compile the examples.
     let whole = ["--workspace", "--all-features"];
     let tests = || {
         let mut tests = nextest_run(nextest);

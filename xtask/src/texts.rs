@@ -1,8 +1,8 @@
 //! `cargo xtask texts`: prints all texts of the program in one listing, so that a person can read them from start to
 //! end.
 //!
-//! The listing contains the help of each command; the texts in the sources (errors, hints, questions, progress); and
-//! the snapshots of tests (receipts, views, tables).
+//! The listing contains three parts: the help of each command, the texts in the sources (errors, hints, questions,
+//! progress), and the snapshots of tests (receipts, views, tables).
 
 use std::path::Path;
 use std::process::Command;
@@ -13,7 +13,7 @@ use syn::visit::{self, Visit};
 use crate::sources::{SourceFile, is_for_tests, parse, read};
 use crate::{exec, workspace};
 
-/// Crates whose texts only developers see.
+/// Crates whose texts only developers read.
 const FOR_DEVELOPERS: [&str; 3] = ["crates/bench/", "crates/testkit/", "xtask/"];
 
 /// Attributes whose texts the program does not print.
@@ -46,7 +46,7 @@ fn print_help(binary: &Path, command: &[&str]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The subcommands in a help text, without `help`.
+/// Returns the subcommands in a help text, without `help`.
 fn subcommands(help: &str) -> impl Iterator<Item = &str> {
     let list = help
         .split_once("\nCommands:\n")

@@ -9,20 +9,21 @@ use serde_json::Value;
 
 use crate::exec;
 
-/// Folder with the `Cargo.toml` of the workspace.
+/// Returns the folder with the `Cargo.toml` of the workspace.
 pub(crate) fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
         .parent()
         .expect("xtask lies in a folder of the workspace")
 }
 
-/// The output of `cargo metadata`, with the members of the workspace but without other dependencies.
+/// Returns the output of `cargo metadata`, with the members of the workspace but without other dependencies.
 pub(crate) fn metadata() -> anyhow::Result<Value> {
     let text = exec::output(cargo().args(["metadata", "--no-deps", "--format-version=1"]))?;
     serde_json::from_str(&text).context("cargo metadata printed no JSON")
 }
 
-/// Build folder, as configured by the caller. The answer is cached, because Cargo needs a quarter of a second for it.
+/// Returns the build folder, as configured by the caller. The folder is cached, because Cargo needs a quarter of a
+/// second for the answer.
 pub(crate) fn target_dir() -> anyhow::Result<PathBuf> {
     static ANSWER: OnceLock<PathBuf> = OnceLock::new();
     if let Some(folder) = ANSWER.get() {
@@ -34,7 +35,7 @@ pub(crate) fn target_dir() -> anyhow::Result<PathBuf> {
     Ok(ANSWER.get_or_init(|| folder.into()).clone())
 }
 
-/// A `cargo` command that runs in the root of the workspace.
+/// Returns a `cargo` command that runs in the root of the workspace.
 pub(crate) fn cargo() -> Command {
     let mut cargo = Command::new("cargo");
     cargo.current_dir(root());

@@ -1,4 +1,5 @@
-//! An agent for the A2A TCK (branch `1.0-dev`). The prefix of a message's id selects the agent's behaviour.
+//! An agent for the A2A TCK, the test kit of the protocol (branch `1.0-dev`). The prefix of a message's id selects the
+//! agent's behaviour.
 //!
 //! ```text
 //! cargo run -p allstop-a2a --example conformance -- 127.0.0.1:9999
@@ -23,7 +24,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde_json::json;
 
-/// Duration of the task in the resubscription test: twice the test's time limit for a stream.
+/// Duration of the task in the resubscription test of the kit: twice the time limit that the test has for a stream.
 const LONG_WORK: Duration = Duration::from_secs(4);
 
 struct ConformanceAgent;
@@ -60,7 +61,7 @@ impl Executor for ConformanceAgent {
     }
 }
 
-/// Behaviour for a message with this id. Longer prefixes are tested before shorter ones.
+/// Returns the behaviour for a message with this id. Longer prefixes are compared before shorter prefixes.
 fn steps(id: &str) -> Vec<Step> {
     let write = |event| Step::Write(event);
     let work = || write(TaskEvent::state(TaskState::Working));

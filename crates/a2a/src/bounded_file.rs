@@ -1,4 +1,4 @@
-//! Small files named by the operator.
+//! Reads of small files that the operator has named, such as certificates and key sets.
 
 use std::io::{Error, ErrorKind, Read as _};
 use std::path::Path;

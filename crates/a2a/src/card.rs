@@ -1,4 +1,4 @@
-//! The agent card.
+//! The agent card of A2A: a JSON document that describes an agent and the interfaces of its server.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,8 @@ use serde_json::{Map, Value};
 
 use crate::receipt_extension;
 
-/// URI of the extension with which the extended card informs a client about the client's name and limits.
+/// URI of the extension for facts about the server. The extended card contains the requesting client's name and limits
+/// under this URI.
 pub const SERVER_EXTENSION: &str = "https://allstop.dev/a2a/server/v1";
 
 /// Description of a served agent.
@@ -30,7 +31,7 @@ pub struct AgentDescription {
     pub grpc_url: Option<String>,
 }
 
-/// Creates the card of an agent: the served interfaces, streaming, and the receipt extension.
+/// Creates the card of an agent: the served interfaces, streaming, and the extension for receipts of stops.
 pub fn agent_card(agent: &AgentDescription) -> AgentCard {
     let mut interfaces = vec![
         AgentInterface::new(&agent.http_url, TRANSPORT_PROTOCOL_JSONRPC),

@@ -25,7 +25,7 @@ impl ConnectionActivity {
         CountedRequest(self.clone())
     }
 
-    /// Completes if no request arrives within the time.
+    /// Completes after this time if no request arrives within the time. Otherwise never completes.
     pub(crate) fn no_request_within(&self, max: Duration) -> impl Future<Output = ()> + use<> {
         // Subscribes here and not at the first poll, because a request could begin and end before that poll.
         let mut count = self.0.subscribe();
@@ -36,11 +36,11 @@ impl ConnectionActivity {
         }
     }
 
-    /// Completes after this time without a request.
+    /// Completes when the connection has had no request in progress for this time.
     pub(crate) async fn idle_for(&self, max: Duration) {
         let mut count = self.0.subscribe();
         loop {
-            // Fails only if all senders are gone, and `self` is a sender.
+            // `wait_for` fails only if all senders are dropped, and `self` holds a sender.
             drop(count.wait_for(|count| *count == 0).await);
             if tokio::time::timeout(max, count.changed()).await.is_err() {
                 return;
@@ -116,7 +116,7 @@ mod tests {
             tokio::time::sleep(10 * MAX).await; // a long request
             drop(first);
             tokio::time::sleep(MAX / 2).await;
-            drop(activity.begin()); // drop(activity.begin()); // a short one
+            drop(activity.begin()); // a short request
             start.elapsed()
         };
         let ((), last) = tokio::join!(idle, requests);

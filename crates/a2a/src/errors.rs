@@ -1,4 +1,4 @@
-//! Conversion of the manager's refusals to errors of the protocol (A2A 1.0, section 9.5).
+//! Conversion of errors of the task manager to errors of the protocol (A2A 1.0, section 9.5).
 
 use a2a::{A2AError, error_code};
 use allstop_core::{TaskId, error_chain};
@@ -45,7 +45,7 @@ pub(crate) fn of_cancel(error: &CancelError) -> A2AError {
     }
 }
 
-/// Error of a preview, which records nothing.
+/// Converts the error of a preview of a stop. The preview records nothing, so the error mentions no recorded stop.
 pub(crate) fn of_preview(error: &CancelError) -> A2AError {
     match error {
         CancelError::Store(error) => of_store(error),
@@ -64,7 +64,8 @@ pub(crate) fn of_store(error: &TaskStoreError) -> A2AError {
     A2AError::internal(format!("{}; try again later", logged(error)))
 }
 
-/// Logs the failure. The client receives the kind of the failure, but not its location.
+/// Logs a failure of the store. The returned text for the client names the kind of the failure, but not the location of
+/// the store.
 fn logged(error: &TaskStoreError) -> &'static str {
     tracing::error!(error = %error_chain(error), "the store of the tasks");
     match error {

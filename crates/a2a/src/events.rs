@@ -11,11 +11,12 @@ use futures::stream::{self, BoxStream};
 use crate::errors;
 use crate::to_wire::{self, TaskDetail};
 
-/// Event with its number in the task's stream. A client that resumes after the event sends this number as
+/// Event with the number of its record in the task's log. A client that resumes after the event sends this number as
 /// `Last-Event-ID`.
 pub(crate) type NumberedEvent = Result<(Version, StreamResponse), A2AError>;
 
-/// Events of a subscription. `task` identifies the task in events before the first snapshot.
+/// Returns the numbered events of a subscription. A snapshot is an event with the whole task. Until the first snapshot,
+/// `task` supplies the ids of the task for the events.
 pub(crate) fn numbered(
     subscription: TaskSubscription,
     task: Arc<Task>,

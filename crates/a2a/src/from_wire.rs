@@ -10,7 +10,7 @@ use allstop_task::model::{JsonMap, MessagePart, MessageSender, PartContent, Task
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-/// Maximum size of a client's id in bytes. Ids are keys of tables and parts of file names.
+/// Maximum size in bytes of an id that a client has chosen. Such ids are keys of tables and parts of file names.
 const ID_BYTES_MAX: usize = 256;
 
 /// Checks an id that a client has chosen.

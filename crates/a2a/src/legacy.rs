@@ -1,4 +1,4 @@
-//! Responses to clients of version 0.3.
+//! Responses to clients of version 0.3 of A2A.
 //!
 //! Version 0.3 has separate paths for HTTP+JSON and gRPC. On these paths, the server responds with an error that
 //! clients of version 0.3 understand. The clients then report a wrong version instead of an invalid response.

@@ -1,12 +1,13 @@
-//! A2A 1.0 over the task manager: JSON-RPC, REST and gRPC.
+//! The protocol A2A 1.0 (Agent2Agent) for the tasks of Allstop, over JSON-RPC, REST and gRPC.
 //!
 //! [`A2aService`] maps each operation of the protocol to an operation of the
-//! [`TaskManager`](allstop_task::TaskManager). The types and the bindings come from the crates of the A2A project. Two
-//! properties differ from a usual server:
+//! [`TaskManager`](allstop_task::TaskManager). The types and the bindings come from the crates of the A2A project. This
+//! server differs from a usual A2A server in two properties:
 //!
-//! - Event ids of a stream are the numbers of its records. A client that reconnects with `Last-Event-ID` receives all
-//!   events, without duplicates, even after a restart of the server.
-//! - The metadata of a stopped task contains the receipt of the stop ([`RECEIPT_EXTENSION`]).
+//! - The id of a streamed event is the number of its record in the task's log. A client that reconnects with
+//!   `Last-Event-ID` receives all events, without duplicates, even after a restart of the server.
+//! - The metadata of a stopped task contains the receipt of the stop ([`RECEIPT_EXTENSION`]). The receipt lists each
+//!   part of the stopped work, with the proof that the part has ended, or the reason why the part may still run.
 
 mod access;
 mod bounded_file;

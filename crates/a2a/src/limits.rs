@@ -24,7 +24,7 @@ pub(crate) type WholeRequest = axum::http::Request<Bytes>;
 pub(crate) enum BodyRefusal {
     TooLarge,
     TooSlow,
-    /// The body contains a key that the JSON library interprets as a different value.
+    /// The body contains an object key that the JSON library reserves for a special meaning.
     ReservedKey,
 }
 

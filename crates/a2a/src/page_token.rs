@@ -1,4 +1,4 @@
-//! Positions in a list, as tokens that clients return.
+//! Page tokens: positions in a list of tasks, which a client returns to request the next page.
 
 use a2a::A2AError;
 use allstop_core::{TaskId, Timestamp};
@@ -10,7 +10,7 @@ pub(crate) fn encode((at, id): TaskPosition) -> String {
     URL_SAFE_NO_PAD.encode(format!("{}/{id}", at.unix_ms()))
 }
 
-/// Decodes a token to its position.
+/// Decodes a page token to its position.
 ///
 /// # Errors
 /// Returns an error if this server did not create the token.

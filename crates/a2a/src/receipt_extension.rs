@@ -1,24 +1,27 @@
-//! The receipt as an extension of the protocol.
+//! The receipt of a stop, as an extension of the protocol. A receipt lists each part of the stopped work, with the
+//! proof that the part has ended, or the reason why the part may still run.
 //!
-//! The metadata of a task contains an entry under [`RECEIPT_EXTENSION`] if the task's executor did not decide the end
-//! of the task. The last status update of the task contains the same entry:
+//! The executor of a task normally decides how the task ends. If a stop or a failure ended the task instead, the
+//! metadata of the task contains an entry under [`RECEIPT_EXTENSION`]. The last status update of the task contains an
+//! equal entry:
 //!
 //! ```json
 //! {"https://allstop.dev/a2a/receipt/v1": {"cause": {"kind": "user"}, "error": null, "receipt": {"schema": "allstop.receipt/1"}}}
 //! ```
 //!
-//! If the request of a `CancelTask` is durable, but the task's worker has not confirmed the stop in time, the response
-//! contains the current task, and the entry `{"requestedStop": "observed" | "queued" | "no_owner"}`. Until the end of
-//! the task, other responses with the task contain `{"requestedStop": "requested"}`.
+//! A `CancelTask` can be recorded in the log before the worker that runs the task has confirmed the stop. If the worker
+//! does not confirm in time, the response contains the current task, and the entry
+//! `{"requestedStop": "observed" | "queued" | "no_owner"}`. Until the end of the task, other responses with the task
+//! contain the entry `{"requestedStop": "requested"}`.
 //!
 //! A `CancelTask` of an ended task stops the work that the task has left running. The entry of the response then
-//! contains the receipt of that stop in `leftWork`.
+//! contains the receipt of this stop in the field `leftWork`.
 //!
-//! A task that failed because its worker was lost has no receipt until that worker can write again, which may never
-//! happen. After the worker has written the receipt, responses with the task contain the receipt.
+//! If a task failed because its worker was lost, only this worker can write the receipt, and the worker may never
+//! return. After the worker has written the receipt, responses with the task contain the receipt.
 //!
-//! `POST /tasks/{id}:previewCancel` of the HTTP+JSON binding returns the receipt that a `CancelTask` would have. The
-//! schema of receipts is `schemas/receipt.schema.json` in the repository.
+//! `POST /tasks/{id}:previewCancel` of the HTTP+JSON binding returns the receipt that a `CancelTask` would have now.
+//! The schema of receipts is `schemas/receipt.schema.json` in the repository.
 //!
 //! A client can set the cause of its `CancelTask` in the request's metadata under the same URI:
 //! `{"cause": {"detail": "the user left", "by": "web"}}`.
@@ -34,7 +37,8 @@ use serde_json::{Value, json};
 /// URI of the extension.
 pub const RECEIPT_EXTENSION: &str = "https://allstop.dev/a2a/receipt/v1";
 
-/// Maximum size of a detail and of a requester's name, in bytes. Every receipt contains these texts.
+/// Maximum size in bytes of the client's texts in a cause: `detail`, and the name of the requester. Every receipt
+/// contains these texts.
 const TEXT_BYTES_MAX: usize = 200;
 
 /// Returns the extension's entry for an agent card.
@@ -51,7 +55,7 @@ pub(crate) fn declaration() -> AgentExtension {
     }
 }
 
-/// Adds the entry for a task's end, if the end has one.
+/// Adds the entry for the end of a task, unless the task's executor chose the end.
 pub(crate) fn add(metadata: &mut HashMap<String, Value>, ending: &TaskEnding) {
     if *ending == TaskEnding::default() {
         return;
@@ -64,13 +68,13 @@ pub(crate) fn add(metadata: &mut HashMap<String, Value>, ending: &TaskEnding) {
     metadata.insert(RECEIPT_EXTENSION.to_owned(), entry);
 }
 
-/// Adds the progress of a stop whose request is durable and that has no receipt yet.
+/// Adds the entry for a stop that is recorded in the log, but has no receipt yet.
 pub(crate) fn add_requested_stop(metadata: &mut HashMap<String, Value>, progress: &str) {
     let entry = json!({"requestedStop": progress});
     metadata.insert(RECEIPT_EXTENSION.to_owned(), entry);
 }
 
-/// Adds the receipt of a stop of work that the ended task had left running.
+/// Adds the receipt for a stop of the work that an ended task had left running.
 pub(crate) fn add_orphan_receipt(metadata: &mut HashMap<String, Value>, receipt: &Receipt) {
     let entry = metadata.entry(RECEIPT_EXTENSION.to_owned());
     let entry = entry.or_insert_with(|| json!({}));

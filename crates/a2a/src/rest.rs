@@ -1,4 +1,4 @@
-//! The parts of the HTTP+JSON binding in which the library deviates from the specification.
+//! Corrections of the HTTP+JSON binding where the A2A library deviates from the specification.
 
 use a2a::A2AError;
 use axum::body::HttpBody as _;
@@ -31,7 +31,7 @@ pub(crate) fn error_response(error: &A2AError) -> Response {
     (http_status(error), axum::Json(error_body(error))).into_response()
 }
 
-/// Returns the body of an error. In a stream, this is the data of the last event.
+/// Returns the body of an error. In a stream, this body is the data of the last event.
 pub(crate) fn error_body(error: &A2AError) -> Value {
     let status = http_status(error);
     let rpc = error.to_jsonrpc_error();

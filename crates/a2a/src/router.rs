@@ -80,7 +80,7 @@ async fn operation(
         Err(refusal) => return refusal.into_response(),
     };
     let is_jsonrpc = request.uri().path() == "/";
-    // The library checks the version of JSON-RPC requests only (A2A 1.0, section 11.6).
+    // The library checks the protocol version of JSON-RPC requests only (A2A 1.0, section 11.6).
     if !is_jsonrpc && let Err(error) = version::check(request.headers()) {
         return rest::error_response(&error);
     }

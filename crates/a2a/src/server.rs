@@ -1,4 +1,5 @@
-//! Connections. Each connection is work of a scope, so a stop of the server ends the connections and accounts for them.
+//! Connections of the server. Each connection is work of a scope, which can be stopped as a whole. A stop of the server
+//! therefore ends the connections, and lists them in the receipt of the stop.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -115,7 +116,7 @@ async fn serve_connection(
         ended = connection.as_mut() => return log_end(ended),
         // The library waits without a time limit for the first bytes, from which it determines the HTTP version.
         () = activity.no_request_within(options.head_time_max) => return,
-        // Otherwise a client that answers pings would stay connected forever.
+        // Without this limit, a client that only answers HTTP/2 pings would stay connected forever.
         () = activity.idle_for(options.idle_time_max) => connection.as_mut().graceful_shutdown(),
         _cause = cx.stopped_at("connection") => connection.as_mut().graceful_shutdown(),
     }
@@ -138,7 +139,7 @@ where
 {
     fn execute(&self, stream: F) {
         let spec = WorkSpec::new(ItemKind::Future, "stream of a connection");
-        // A stop refuses new streams, and the client sees the end of its connection.
+        // After a stop, the scope refuses new streams. The client then receives the end of its connection.
         drop(self.0.spawn(spec, |_cx| stream));
     }
 }

@@ -38,8 +38,8 @@ const TRACEPARENT_LEN: usize = 55;
 /// Header with the number of the last event that a client has received.
 pub(crate) const LAST_EVENT_ID: &str = "last-event-id";
 
-/// Operations of A2A 1.0 on a task manager. A principal sees only its own tasks; tasks of other principals are reported
-/// as not found.
+/// Operations of A2A 1.0 on a task manager. A principal (the authenticated sender of a request) sees only its own
+/// tasks. Tasks of other principals are reported as not found.
 #[derive(Debug)]
 pub struct A2aService {
     pub(crate) manager: TaskManager,
@@ -60,7 +60,7 @@ impl A2aService {
         }
     }
 
-    /// Restricts the accepted MIME types of parts to these.
+    /// Restricts the accepted MIME types of parts to this list.
     #[must_use]
     pub fn input_modes(mut self, input_modes: Vec<String>) -> Self {
         self.input_modes = input_modes;
@@ -81,7 +81,7 @@ impl A2aService {
         self
     }
 
-    /// Adds the capabilities of this service to a card.
+    /// Declares in a card whether this service sends push notifications.
     pub(crate) fn with_capabilities(&self, mut card: AgentCard) -> AgentCard {
         card.capabilities.push_notifications = Some(self.push.is_some());
         card
@@ -135,8 +135,8 @@ impl A2aService {
         if let Some(context) = &context_id {
             from_wire::check_id("message.contextId", context)?;
         }
-        // The configuration is checked before the message is accepted, so that the message is refused if the
-        // configuration is invalid.
+        // The configuration of the webhook is checked first. If the configuration is invalid, the message is not
+        // accepted.
         let webhook = webhook.zip(push);
         let webhook = webhook.map(|(config, push)| {
             let config: Arc<PushConfig> = push.check(task_id.as_deref(), config)?;
@@ -158,7 +158,8 @@ impl A2aService {
         accepted.map_err(|error| errors::of_execute(&error))
     }
 
-    /// Returns the response for a client that waits: a task that has ended or waits for the client, or a message.
+    /// Returns the response for a client that waits: the reply message, or the task when it has ended or waits for the
+    /// client.
     async fn wait_for_answer(
         &self,
         mut accepted: AcceptedTask,
@@ -196,15 +197,14 @@ impl A2aService {
         Ok(SendMessageResponse::Task(to_wire::task(&task, detail)))
     }
 
-    /// Sends a message. Returns the events of its execution with their numbers.
+    /// Sends a message. Returns the numbered events of the execution that the message starts.
     pub(crate) async fn send_numbered(
         &self,
         params: &ServiceParams,
         request: SendMessageRequest,
     ) -> Result<BoxStream<'static, NumberedEvent>, A2AError> {
         let detail = detail_of(&request);
-        // The number is checked before the message is accepted, so that the message is refused if the number is
-        // invalid.
+        // The header `Last-Event-ID` is checked first. If its number is invalid, the message is not accepted.
         let last_event = last_event_id(params)?;
         let accepted = self.execute(params, request).await?;
         if let (true, Some(cursor)) = (accepted.is_repeated, last_event) {
@@ -213,13 +213,14 @@ impl A2aService {
             let subscription = self.manager.subscribe_to_execution(id, Some(cursor)).await;
             return self.continued(id, subscription, detail).await;
         }
-        // The snapshot, which is the first event, supplies the task.
+        // This task is used only until the first event, which is a snapshot of the task.
         let task = self.manager.get_with_replies(&accepted.task_id).await;
         let task = task.map_err(|error| errors::of_read(&error))?;
         Ok(events::numbered(accepted.subscription, task, detail))
     }
 
-    /// Returns the events of a task with their numbers, after the number that the client sends, or after a snapshot.
+    /// Returns the numbered events of a task. The stream begins after the event number that the client has sent. If the
+    /// client has sent none, the stream begins with a snapshot of the task.
     pub(crate) async fn subscribe_numbered(
         &self,
         params: &ServiceParams,
@@ -243,8 +244,8 @@ impl A2aService {
         Ok(events::numbered(subscription, task, detail))
     }
 
-    /// Refuses the number of an event that does not exist, because no event would ever follow it. Such a number belongs
-    /// to another task, or to another store.
+    /// Refuses a cursor that is greater than the number of the last event. Such a number belongs to another task, or to
+    /// another store, and the stream would omit all further events up to this number.
     async fn check_cursor(&self, id: &TaskId, cursor: Version) -> Result<(), A2AError> {
         let last = self.manager.last_event(id).await;
         let last = last.map_err(|error| errors::of_read(&error))?;
@@ -269,8 +270,8 @@ impl A2aService {
     }
 }
 
-/// Returns the trace context of the request, if it has the format of W3C. Removes the optional rest, which has no size
-/// limit.
+/// Returns the header `traceparent` of the request, if the header has the format of W3C Trace Context. Omits the
+/// optional header `tracestate`, which has no size limit.
 fn trace_of(params: &ServiceParams) -> Option<Arc<str>> {
     let trace = params.get("traceparent")?.first()?;
     let is_valid = trace.len() == TRACEPARENT_LEN

@@ -31,8 +31,8 @@ use crate::{rest, version};
 /// official Python client has the shortest known timeout, 5 s.
 const KEEP_ALIVE: Duration = Duration::from_secs(4);
 
-/// Parts of a JSON-RPC request that determine whether it streams. Other parts are not kept, because the library reads
-/// the whole request if it does not stream.
+/// Parts of a JSON-RPC request that determine whether the request streams. The other parts are parsed later, by the
+/// code that answers the request.
 #[derive(Deserialize)]
 struct RequestHead<'a> {
     #[serde(borrow)]
@@ -47,11 +47,11 @@ impl<'a> RequestHead<'a> {
     }
 }
 
-/// Returns the response if the request streams, or if it is a JSON-RPC request with a content type other than JSON. The
-/// library handles malformed requests and describes the error.
+/// Returns the response to a streaming request, and to a JSON-RPC request with a content type other than JSON. Returns
+/// `None` for malformed requests, because the library describes the error to the client.
 pub(crate) async fn answer(service: &A2aService, request: &WholeRequest) -> Option<Response> {
     let (path, headers) = (request.uri().path(), request.headers());
-    // The specification requires POST, but clients of event streams often support only GET.
+    // The specification requires POST for a subscription, but clients of event streams often support only GET.
     let may_subscribe = [Method::GET, Method::POST].contains(request.method());
     if let Some(id) = subscribed_task(path).filter(|_| may_subscribe) {
         let request = SubscribeToTaskRequest { id, tenant: None };
@@ -97,7 +97,7 @@ fn subscribed_task(path: &str) -> Option<String> {
     Some(id.to_owned())
 }
 
-/// True if a body is JSON, or the client does not specify a type.
+/// True if the body is JSON, or if the client does not specify a content type.
 fn is_json(headers: &HeaderMap) -> bool {
     let content_type = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok());
     content_type.is_none_or(|content_type| {
@@ -156,7 +156,7 @@ pub(crate) fn params_of(headers: &HeaderMap) -> ServiceParams {
     params
 }
 
-/// Returns the events as a response: in JSON-RPC envelopes with this id, or without envelopes.
+/// Returns the events as a response: in JSON-RPC envelopes if `id` is present, else without envelopes.
 fn sse(events: BoxStream<'static, NumberedEvent>, id: Option<JsonRpcId>) -> Response {
     let events = events.map(move |event| Ok::<_, Infallible>(sse_event(event, id.as_ref())));
     Sse::new(events)
@@ -182,7 +182,7 @@ fn sse_event(event: NumberedEvent, id: Option<&JsonRpcId>) -> Event {
             let envelope = JsonRpcResponse::error(id.clone(), error.to_jsonrpc_error());
             Event::default().data(json(&envelope))
         }
-        // Without an envelope, only the event type distinguishes an error from other events.
+        // Without a JSON-RPC envelope, only the event type distinguishes an error from other events.
         (Err(error), None) => Event::default()
             .event("error")
             .data(json(&rest::error_body(&error))),
@@ -232,7 +232,8 @@ mod tests {
         assert_eq!(serde_json::from_str::<String>(&json).unwrap(), text);
     }
 
-    /// The official clients parse an event without a type as a `StreamResponse`, and ignore unknown fields.
+    /// The official clients parse an event without a type as a `StreamResponse`, and ignore unknown fields. They would
+    /// therefore not detect an error without a type.
     #[tokio::test]
     async fn error_in_a_rest_stream_has_its_type() {
         let error = || vec![Err(A2AError::task_not_found("t"))];

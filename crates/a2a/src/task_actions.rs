@@ -1,6 +1,6 @@
 //! Actions on tasks over HTTP+JSON that the library does not support. `POST /tasks/{id}:cancel` accepts the metadata of
-//! the request. `POST /tasks/{id}:previewCancel` of the receipt extension returns the receipt that a `CancelTask` would
-//! have now.
+//! the request. `POST /tasks/{id}:previewCancel` previews a stop: it returns the receipt that a `CancelTask` would have
+//! now.
 
 use a2a::{A2AError, CancelTaskRequest};
 use a2a_pb::protojson_conv;
@@ -54,8 +54,8 @@ impl<'a> TaskAction<'a> {
     }
 }
 
-/// Parses the request in a body. All fields are optional, and unreadable fields are ignored: a stop is never refused
-/// because of its reason.
+/// Parses the request in a body. All fields are optional, and unreadable fields are ignored, so that a wrongly
+/// described reason never prevents a stop.
 fn cancel_request(id: &str, body: &[u8]) -> CancelTaskRequest {
     let mut fields: Value = serde_json::from_slice(body).unwrap_or_default();
     if !fields.is_object() {

@@ -85,8 +85,9 @@ impl ServerTls {
         Ok(tls)
     }
 
-    /// Reads the files again, and uses them for new connections if they have changed. Returns true if they had changed.
-    /// After an error the certificate does not change. Reads from disk, so call it on a thread that may block.
+    /// Reads the files again, and uses them for new connections if they have changed. Returns true if the files had
+    /// changed. After an error, the server keeps its certificate. Reads from disk, so call it on a thread that may
+    /// block.
     ///
     /// # Errors
     /// Returns an error if a file cannot be read, or if the two have changed and cannot be used together.

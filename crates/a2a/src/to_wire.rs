@@ -89,7 +89,7 @@ pub(crate) fn event(record: &TaskRecord, task: &Task) -> Option<a2a::StreamRespo
         TaskRecord::Replied { message, .. } => {
             Some(a2a::StreamResponse::Message(reply(message, task)))
         }
-        // The next message: the task no longer waits for its client.
+        // A message of the client: the task no longer waits for the client.
         TaskRecord::MessageReceived { at, .. } => {
             let status = TaskStatus {
                 state: TaskState::Submitted,
@@ -132,7 +132,7 @@ fn status(status: &TaskStatus, task: &Task) -> a2a::TaskStatus {
     }
 }
 
-/// Converts the answer of an executor that created no task.
+/// Converts the reply of an executor that answered with a message and created no task.
 pub(crate) fn reply(reply: &TaskMessage, task: &Task) -> a2a::Message {
     a2a::Message {
         task_id: None,
@@ -176,7 +176,7 @@ fn part(part: &MessagePart) -> a2a::Part {
             PartContent::Text(text) => a2a::PartContent::Text(text.to_string()),
             PartContent::Data(value) => a2a::PartContent::Data(value.clone()),
             PartContent::Url(url) => a2a::PartContent::Url(url.to_string()),
-            // Executors write base64; other texts are passed on as bytes.
+            // Executors write raw content as base64. Text that is not base64 is passed on as bytes.
             PartContent::Raw(raw) => a2a::PartContent::Raw(
                 STANDARD
                     .decode(raw.as_bytes())

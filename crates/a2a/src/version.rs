@@ -12,7 +12,7 @@ const VERSION_WITHOUT_HEADER: &str = "0.3";
 /// Checks that the request specifies version 1.
 ///
 /// # Errors
-/// Returns an error if the request specifies another version, or none, which means 0.3.
+/// Returns an error if the request specifies another version, or no version, which means 0.3.
 pub(crate) fn check(headers: &HeaderMap) -> Result<(), A2AError> {
     let version = headers.get(VERSION_HEADER).and_then(|v| v.to_str().ok());
     let version = version.filter(|version| !version.trim().is_empty());

@@ -1,5 +1,5 @@
-//! One stop of a turn inside a tool, from the request to its receipt. One tool reacts to the stop; the other tool is
-//! deaf, so the stop uses force after the grace. The ending is written to the memory log.
+//! One stop of a turn inside a tool, from the request to its receipt. One tool reacts to the stop. The other tool
+//! ignores the stop, so the stop ends it by force after the grace. The ending is written to the memory log.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use tokio_util::task::TaskTracker;
 
 /// Number of samples, high enough that a few outliers do not determine the 99th percentile.
 const ROUNDS: usize = 2_000;
-/// Number of samples with the deaf tool. The number is low, because each sample waits for the grace.
+/// Number of samples with the tool that ignores the stop. The number is low, because each sample waits for the grace.
 const DEAF_ROUNDS: usize = 300;
 const GRACE: Duration = Duration::from_millis(10);
 
@@ -30,7 +30,7 @@ const GRACE: Duration = Duration::from_millis(10);
 enum Hearing {
     /// The tool waits for the stop and returns.
     Hears,
-    /// The tool waits forever.
+    /// The tool ignores the stop and waits forever.
     Deaf,
 }
 

@@ -1,5 +1,5 @@
-//! Stop of a thousand runs, each with two running tools. The endings are written to the memory log and the receipts are
-//! built. The baseline is a bare task tracker with one token per tool.
+//! Stop of a thousand runs, each with two running tools. The endings are written to the memory log and the receipts
+//! (the results of the stops) are built. The baseline is a bare task tracker with one token per tool.
 
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -1,4 +1,5 @@
-//! Activity of a turn, which the inactivity limit checks, and the output of the turn's calls.
+//! Activity of a turn, which the inactivity limit checks, and the output of the turn's calls. Output that waits to be
+//! joined with later output in one event is called held output.
 
 use std::collections::HashMap;
 use std::convert::Infallible;
@@ -20,8 +21,8 @@ pub(crate) struct ActivityTimer {
     began: Instant,
     active_after_ms: AtomicU64,
     events: EventSink,
-    /// Text of the running step. The model receives this text after a stop, and events contain it. Events are sent
-    /// while this lock is held, so they have the order of the output.
+    /// Text of the running step. Events contain this text, and after a stop under the policy `keep` the model receives
+    /// it. Events are sent while this lock is held, so they have the order of the output.
     partial: Mutex<PartialText>,
     /// Notifies [`Self::send_held_output`] when a call begins to hold output.
     held: Notify,

@@ -146,9 +146,9 @@ impl AgentBuilder {
         self
     }
 
-    /// Sets the permissions, and the prompter that answers permission questions. If a policy is passed, the permissions
-    /// are built from the policy. The agent stores the approvals for the session, so an agent with permissions serves
-    /// one session.
+    /// Sets the permissions, and the prompter, which asks a person permission questions. If a policy is passed, the
+    /// permissions are built from the policy. The agent stores the approvals for the session, so an agent with
+    /// permissions serves one session.
     pub fn permissions(
         mut self,
         permissions: impl Into<Permissions>,

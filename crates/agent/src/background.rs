@@ -1,4 +1,5 @@
-//! Background work of one session, for the runs of that session.
+//! Background work of one session, for the runs of that session. Orphaned work is background work of an earlier process
+//! of the session that still runs.
 //!
 //! Starts and ends of work are recorded with the next append: each append includes the changes since the previous
 //! append.
@@ -15,7 +16,7 @@ use allstop_scope::{Process, Scope};
 use allstop_tools::{BackgroundChanges, BackgroundHost, BackgroundRegistry, BackgroundWork};
 use parking_lot::Mutex;
 
-/// Callback that lists the work that ran without an owner at the last check.
+/// Callback that lists the orphaned work, as found at the last check.
 pub type OrphanItems = Box<dyn Fn() -> Vec<ReceiptItem> + Send + Sync>;
 
 /// Background work of one session.
@@ -48,8 +49,8 @@ enum RecordedPart {
 
 impl SessionBackground {
     /// Creates the background work of a session. Work runs below `scope`, which no stop of a turn covers. `first` is
-    /// the number of the first id. `left` lists work that runs without an owner. Receipts of turns list this work as
-    /// outside the extent of the stop.
+    /// the number of the first id. `left` lists the orphaned work. Receipts of turns list orphaned work as outside the
+    /// extent of the stop.
     pub fn new(scope: Scope, first: u64, left: OrphanItems) -> Arc<Self> {
         Arc::new(Self {
             whole: Mutex::new(scope.clone()),
@@ -112,7 +113,7 @@ impl SessionBackground {
         self.unwritten.lock().extend(of_background);
     }
 
-    /// Returns the work that runs without an owner.
+    /// Returns the orphaned work.
     pub(crate) fn left(&self) -> Vec<ReceiptItem> {
         (self.left)()
     }

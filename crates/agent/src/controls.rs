@@ -1,5 +1,5 @@
-//! Control of a run in progress, in addition to a stop of the whole run: stop one call, send a message to the turn,
-//! move a call to the background.
+//! Control of a run in progress. A run is a sequence of turns. The control can stop one call, send a message to the
+//! running turn, and move a call to the background. A stop of the whole run is a separate operation.
 //!
 //! Invariants:
 //! 1. A message accepted by [`RunControls::steer`] is later either in the turn or in [`RunControls::undelivered`].
@@ -218,8 +218,8 @@ impl RunControls {
         undelivered
     }
 
-    /// Sets the stop policy for cause `superseded`, in place of the agent's own policy. Only the first call has an
-    /// effect.
+    /// Sets the stop policy for the cause `superseded` (a newer message replaces the turn), in place of the agent's
+    /// policy. Only the first call has an effect.
     pub fn supersede_with(&self, policy: StopPolicy) {
         // Ignored if the policy was set before: the first value applies.
         let _ = self.superseded.set(policy);

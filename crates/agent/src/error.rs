@@ -1,4 +1,5 @@
-//! Failures that end a turn.
+//! Failures that end a turn with the stop reason `error`. A denial or a panic of a hook is such a failure, except at
+//! two events. If a hook denies the request or the start of a tool call, only this call does not run.
 
 use allstop_core::error_chain;
 use allstop_core::turn::IllegalEvent;
@@ -58,9 +59,9 @@ pub enum TurnErrorKind {
 }
 
 impl TurnError {
-    /// Failure of a turn whose ending the store has not confirmed. The ending is either a commit in state
-    /// [`DecisionState::Committing`](allstop_core::decision::DecisionState::Committing), or the ending of a stopped
-    /// turn. The ending may be in the log.
+    /// Failure of a turn whose ending the store has not confirmed. The record of the turn's commit or stop may be in
+    /// the log. If the ending is a commit, the decision of the turn stays in the state
+    /// [`DecisionState::Committing`](allstop_core::decision::DecisionState::Committing).
     pub fn ending_unknown() -> Self {
         Self {
             kind: TurnErrorKind::Store,

@@ -1,7 +1,7 @@
-//! Live events of a run.
+//! Live events of a run, which is a sequence of turns.
 //!
-//! Events are only for display. Their number is bounded, the sender never waits, and a receiver that lags too far
-//! misses events. The log contains the facts.
+//! Events are only for display. The number of waiting events is bounded, the sender never waits, and a receiver that
+//! lags too far misses events. The log contains the facts.
 
 use std::fmt;
 use std::sync::Arc;

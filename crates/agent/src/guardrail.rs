@@ -1,4 +1,5 @@
-//! Guardrails: checks of the input and of the output of a turn.
+//! Guardrails: checks of the input and of the output of a turn. A receipt (the result of a stop) lists a guardrail that
+//! runs during the stop.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ pub enum GuardrailStage {
 pub enum GuardrailVerdict {
     /// The turn continues.
     Pass,
-    /// The turn ends with `guardrail` and leaves nothing in the conversation.
+    /// The turn ends with the stop reason `guardrail` and leaves nothing in the conversation.
     Refuse {
         /// Reason of the refusal, for people.
         reason: String,

@@ -1,4 +1,4 @@
-//! Destination of a run's turns: the log of a session, or memory only.
+//! Destination of a run's turns: the log of a session, or memory only. A run is a sequence of turns.
 
 use std::sync::Arc;
 
@@ -63,7 +63,8 @@ impl RunHistory {
         matches!(self, Self::Logged(_))
     }
 
-    /// Settles an append that the store has not confirmed, because the next turn depends on the earlier records.
+    /// If the store has not confirmed an earlier append, determines whether this append was written. The next turn
+    /// depends on its records.
     ///
     /// # Cancel safety
     /// Same as [`SessionWriter::settle`].
@@ -80,7 +81,7 @@ impl RunHistory {
     ///
     /// # Cancel safety
     /// Same as [`SessionWriter::append`]: an append may have been written even if its future was dropped. The next
-    /// append first settles such an append.
+    /// append first determines whether such an append was written.
     pub(crate) async fn append(&mut self, records: Vec<SessionRecord>) -> Result<(), SessionError> {
         match self {
             Self::Logged(session) => session.append(records).await,

@@ -1,4 +1,5 @@
-//! Hooks: callbacks of the embedding program at named points of a turn and of a session.
+//! Hooks: callbacks of the embedding program at named points of a turn and of a session. A receipt is the result of a
+//! stop. It lists the work that has ended and the work that still runs.
 
 use std::fmt;
 use std::sync::Arc;
@@ -98,11 +99,12 @@ impl HookEvent {
 pub enum HookVerdict {
     /// The turn continues.
     Continue,
-    /// The requested call needs no approval by a person. A rule that denies the call, or that may deny the call, still
-    /// applies. At other events this verdict has the effect of [`Continue`](Self::Continue).
+    /// The requested call needs no approval by a person. A permission rule that denies the call still applies. If it is
+    /// uncertain whether such a rule matches the call, a person is still asked. At events other than the request of a
+    /// call, this verdict has the effect of [`Continue`](Self::Continue).
     Allow,
-    /// If the event is the request or the start of a call, the call does not run. At the other events before the end of
-    /// the turn, the turn ends with `error`.
+    /// At the request or the start of a call, the call does not run. At any other event during a turn, the turn ends
+    /// with the stop reason `error`. After the end of a turn and outside of turns, the verdict is ignored.
     Deny {
         /// Reason of the denial.
         reason: String,

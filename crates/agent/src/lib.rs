@@ -2,15 +2,16 @@
 //!
 //! An [`Agent`] is a configuration: a model, tools, settings, hooks, guardrails. [`Agent::start`] runs one or more
 //! prompts as consecutive turns of one [`Run`], in a task that a scope owns. Dropping the [`Run`] stops the run with
-//! cause `disconnect`; dropping a future that waits for the run stops nothing.
+//! the cause `disconnect`. Dropping a future that waits for the run stops nothing.
 //!
 //! A turn is a [`Draft`](allstop_core::turn::Draft) over an immutable conversation. When the turn ends, for any reason,
-//! its records go to the [`RunHistory`] in one append, and only a commit (or the policy `keep`) changes the conversation.
+//! its records go to the [`RunHistory`] in one append. Only a commit changes the conversation, or a stop under the
+//! policy `keep`, which keeps the completed steps.
 //!
-//! Modules: `run` runs turns one after another; `turn` runs one turn, in `steps` (the loop), `model_call`, `calls`
-//! (admission, then the calls of a step in parallel) and `ending` (commit or stop); `user_code` runs code of the
-//! embedding program (hooks, guardrails, questions) so that every stop covers this code, even if the code ignores the
-//! stop; `subagent` is the tool with which an agent starts sub-agents.
+//! Modules: `run` runs turns one after another. `turn` runs one turn, in `steps` (the loop), `model_call`, `calls`
+//! (admission, then the calls of a step in parallel) and `ending` (commit or stop). `user_code` runs code of the
+//! embedding program: hooks, guardrails and permission questions. Every stop covers this code, even if the code ignores
+//! the stop. `subagent` is the tool with which an agent starts sub-agents.
 
 mod activity;
 mod agent;

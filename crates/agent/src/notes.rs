@@ -9,8 +9,8 @@ use allstop_tools::BackgroundHost as _;
 use crate::background::SessionBackground;
 use crate::history::RunHistory;
 
-/// Maximum number of characters of output in a note. A person would read about this part first. The model can request
-/// the rest.
+/// Maximum number of characters of output in a note. The note contains the end of the output, the part that a person
+/// would read first. The model can request the rest.
 const NOTE_OUTPUT_CHARS: usize = 2_000;
 
 /// Maximum number of notes in one turn. The remaining notes follow with the next turn.

@@ -1,4 +1,5 @@
-//! Outcomes of a turn and of a run.
+//! Outcomes of a turn and of a run. A run is a sequence of turns. A receipt is the result of a stop: it lists the work
+//! that has ended and the work that still runs.
 
 use std::sync::Arc;
 
@@ -48,7 +49,7 @@ pub struct TurnOutcome {
     /// Conversation after the turn.
     pub conversation: Arc<Conversation>,
     /// True if the store has confirmed whether the ending is written. If false, `conversation` is the conversation
-    /// before the turn, and the next start of the session determines the ending.
+    /// before the turn, and the next start of the session determines the ending from the log.
     pub is_ending_known: bool,
     /// True if the log has the ending.
     pub is_ending_written: bool,

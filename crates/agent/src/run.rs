@@ -43,8 +43,8 @@ pub struct RunRequest {
     pub background: Option<Arc<SessionBackground>>,
     /// Control of the run while it runs.
     pub controls: Arc<RunControls>,
-    /// Decision of the first turn, if the caller has already created it. If the caller's scope holds this decision, a
-    /// stop of that scope knows whether the commit came before the stop.
+    /// Decision of the first turn between commit and stop, if the caller has already created it. If the caller's scope
+    /// holds this decision, a stop of that scope knows whether the commit came before the stop.
     pub decision: Option<Arc<CommitDecision>>,
 }
 
@@ -101,7 +101,7 @@ impl Run {
         &self.controls
     }
 
-    /// Stops the running turn and the run: no further turn starts. Background work continues, and the receipt names it.
+    /// Stops the running turn and the run: no further turn starts. Background work continues, and the receipt lists it.
     pub fn stop(&self, cause: Cause) -> RunStop {
         let mut order = StopRequest::new(Extent::Turn, cause);
         order.bystanders.extend(self.bystander.clone());
@@ -159,14 +159,14 @@ impl RunStop {
         self.stop.request()
     }
 
-    /// Ends the grace now, and uses force.
+    /// Ends the grace (the time in which work may end by itself) now, and ends the remaining work by force.
     pub fn force(&self) {
         self.stop.force();
     }
 
     /// Waits for the receipt, which contains the effect on the conversation and the usage of the turn. The wait takes
-    /// at most the grace, the force time and one second for the ending of the turn. If the ending is not written by
-    /// then, the effect is `unknown`.
+    /// at most the grace, [`FORCE_MAX`](allstop_scope::FORCE_MAX) and one second for the ending of the turn. If the
+    /// ending is not written by then, the effect is `unknown`.
     ///
     /// # Cancel safety
     /// Cancel safe: the stop continues even if no caller waits.
@@ -229,7 +229,7 @@ fn run_scope(
     parent.child(label, options)
 }
 
-/// Engine of the run: runs the turns in order until a turn does not complete.
+/// Engine of the run: the task that runs the turns in order until a turn does not complete.
 async fn drive(
     parts: Arc<AgentParts>,
     above: Scope,

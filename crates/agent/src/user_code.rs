@@ -1,5 +1,5 @@
-//! Runs code of the embedding program as scoped work. A stop waits for the code only as long as the stop procedure
-//! takes, even if the code ignores the stop, panics or blocks its thread.
+//! Runs code of the embedding program as scoped work. A stop waits for the code only as long as the steps of the stop
+//! take, even if the code ignores the stop, panics or blocks its thread.
 
 use std::future::Future;
 
@@ -38,12 +38,13 @@ pub(crate) async fn run<T: Send + 'static>(
     tokio::select! {
         biased;
         joined = handle => match joined {
-            // An answer during a stop may be an effect of the stop: the failure of a killed command is not a denial.
+            // An answer during a stop may be an effect of the stop. For example, the failure of a command that the stop
+            // has killed is not a denial.
             Ok(Some(answer)) if !scope.is_stopped() => UserCodeResult::Answered(answer),
             Err(WorkLost::Panicked) => UserCodeResult::Panicked,
             Ok(_) | Err(WorkLost::Dropped | WorkLost::NoThread) => UserCodeResult::Stopped,
         },
-        // The work may block its thread and never join. The receipt of the stop of the scope then lists this work.
+        // The work may block its thread and never return. The receipt of the stop of the scope then lists this work.
         () = scope.stopped() => UserCodeResult::Stopped,
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use crate::row::{FigureRow, Samples};
 
-/// Default number of rounds of a figure. With 30 rounds, one more second of load on the machine does not change the
+/// Default number of rounds of a figure. With 30 rounds, a second of other load on the machine does not change the
 /// median.
 const ROUNDS: usize = 30;
 
@@ -42,8 +42,7 @@ impl<'a> Figure<'a> {
         }
     }
 
-    /// Takes this number of samples of each compared operation. Before that comes one warm-up sample, which does not
-    /// count.
+    /// Takes this number of samples of each compared operation. One warm-up sample before these samples does not count.
     pub fn rounds(mut self, rounds: usize) -> Self {
         self.rounds = rounds.max(1);
         self

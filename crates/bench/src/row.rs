@@ -13,7 +13,7 @@ impl Samples {
         Self(taken)
     }
 
-    /// The smallest sample for which at least `at` percent of all samples are not larger.
+    /// The smallest sample that is at least as large as `at` percent of all samples.
     fn percentile(&self, at: usize) -> Duration {
         let rank = (self.0.len() * at).div_ceil(100).max(1);
         self.0.get(rank - 1).copied().unwrap_or_default()

@@ -53,7 +53,7 @@ impl BenchSuite {
         }
     }
 
-    /// Exit code of the program. It reports a failure if a goal was missed.
+    /// Exit code of the program. The code reports a failure if a goal was missed.
     pub fn finish(self) -> ExitCode {
         ExitCode::from(u8::from(self.missed > 0))
     }

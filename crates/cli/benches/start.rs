@@ -1,4 +1,5 @@
-//! Time of an `allstop` process from start to end with little work, compared with a process that does nothing.
+//! Duration of an `allstop` process with little work, from its start to its end, compared with a process that does
+//! nothing.
 
 use std::fs;
 use std::path::Path;
@@ -22,7 +23,7 @@ fn main() -> ExitCode {
     let folder = TempDir::new_in(".").expect("the working directory can be written");
     let script = folder.path().join("hello.yaml");
     fs::write(&script, "replies: [{text: hello}]").expect("the folder is there");
-    // The first run creates the store, and is not measured.
+    // The first run creates the store, so it is not measured.
     suite.run(
         Figure::new("a hello, with its session on disk", || {
             run(&mut hello(folder.path()))
@@ -38,7 +39,7 @@ fn allstop() -> Command {
     Command::new(env!("CARGO_BIN_EXE_allstop"))
 }
 
-/// A scripted answer to one prompt.
+/// A run with one prompt and a scripted answer.
 fn hello(folder: &Path) -> Command {
     let mut hello = allstop();
     let script = folder.join("hello.yaml");

@@ -1,6 +1,7 @@
-//! Number of disk syncs of a `run`: for a turn that says hello, and for one step. strace counts the syncs.
+//! Number of disk syncs of a `run`, counted by strace: for a turn with a short answer, and for each further step (model
+//! call with its tool calls).
 //!
-//! The disk determines the duration of a sync, so a program can change only the number of syncs.
+//! The disk determines the duration of each sync. A program can therefore change only the number of syncs.
 
 #![expect(clippy::print_stdout, reason = "says why nothing was counted")]
 
@@ -11,14 +12,15 @@ use std::process::{Command, ExitCode, Stdio};
 use allstop_bench::BenchSuite;
 use tempfile::TempDir;
 
-/// Two syncs for a turn, one for its session, and one for the folder. With the last one, SQLite makes the name of its
-/// write-ahead log durable.
+/// Two syncs for the turn, one for its session, and one for the folder of the store. With the last sync, SQLite makes
+/// the directory entry of its write-ahead log durable.
 const HELLO_MAX: f64 = 4.0;
 /// Two more syncs for the first run: one for the store itself, and one for the header of its write-ahead log.
 const FIRST_HELLO_MAX: f64 = 6.0;
-/// One sync before a call runs, and one with its end and the start of the next model call.
+/// One sync before a tool call runs, and one for two records together: the end of the call, and the start of the next
+/// model call.
 const STEP_MAX: f64 = 2.0;
-/// Steps of the longer turn, enough to measure the share of one step.
+/// Steps of the longer turn. They are enough to compute the number of syncs per step.
 const STEPS: usize = 10;
 
 fn main() -> ExitCode {
@@ -33,7 +35,7 @@ fn main() -> ExitCode {
         return suite.finish();
     }
     let folder = TempDir::new_in(".").expect("the working directory can be written");
-    // Each call has another argument, because repeated equal calls would end the turn.
+    // Each call has a different argument, because several equal calls would count as a loop and end the turn.
     let call =
         |n| format!("{{text: a, calls: [{{tool: list, arguments: {{path: folder_{n}}}}}]}}, ");
     let script = |name: &str, steps: usize| {
@@ -57,7 +59,7 @@ fn main() -> ExitCode {
     suite.finish()
 }
 
-/// Syncs of a run of this script, in all its processes.
+/// Number of syncs of a run of this script, in all its processes.
 fn syncs(folder: &Path, script: &Path) -> f64 {
     let trace = folder.join("trace");
     let status = Command::new("strace")
@@ -83,7 +85,7 @@ fn syncs(folder: &Path, script: &Path) -> f64 {
         "the run completes"
     );
     let trace = fs::read_to_string(trace).expect("strace wrote it");
-    // strace prints an interrupted call in two lines, the second of which contains `resumed`.
+    // strace prints an interrupted call in two lines. The second line contains `resumed`.
     trace
         .lines()
         .filter(|line| line.contains("sync") && !line.contains("resumed"))

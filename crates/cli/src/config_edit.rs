@@ -1,4 +1,5 @@
-//! Edits the user's configuration file. An edit keeps comments and order, and an invalid result is never written.
+//! Edits the user's configuration file. An edit keeps the comments and the order of the file. An edit with an invalid
+//! result is never written.
 
 use std::fs;
 use std::io::{self, Write as _};
@@ -58,7 +59,7 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<(), CliError> {
 }
 
 fn write_new(path: &Path, new: &Path, text: &str) -> io::Result<()> {
-    // The file may contain keys, in the headers of an MCP server.
+    // Only the user may read the file: the headers of an MCP server may contain API keys.
     let mut options = fs::OpenOptions::new();
     let mut file = options.write(true).create_new(true).mode(0o600).open(new)?;
     file.write_all(text.as_bytes())?;

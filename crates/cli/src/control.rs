@@ -1,7 +1,10 @@
-//! Decides on signals, the run's deadline and the end of the process, synchronously and without a runtime.
+//! Decides on signals, the run's deadline and the end of the process, synchronously and without a runtime. A stop asks
+//! the work to end and waits for the grace. Then it uses force: it kills processes and drops futures. The receipt of a
+//! stop reports the result.
 //!
 //! Invariants:
-//! 1. The first cause determines the exit code, regardless of later events.
+//! 1. The first cause of a stop, such as a signal or the deadline, determines the exit code. Later events do not change
+//!    this code.
 //! 2. From the first cause on, there is exactly one time at which the process exits. This time is computed once. Every
 //!    wait during the shutdown is limited to the time that is left until the exit, and later events can only make the
 //!    exit earlier.
@@ -11,7 +14,8 @@ use std::time::{Duration, Instant};
 use allstop_core::{Cause, CauseKind, StopReason};
 use allstop_scope::FORCE_MAX;
 
-/// Limit for the response to a second Ctrl-C: a tenth of a second for the force and its receipt, the rest for output.
+/// Limit for the response to a second Ctrl-C: a tenth of a second for the force and the receipt of the stop, the rest
+/// for output.
 const AT_ONCE: Duration = Duration::from_millis(150);
 
 /// Part of the second after the grace that is reserved for output and for the exit itself.
@@ -20,7 +24,7 @@ const EXIT_MAX: Duration = Duration::from_millis(150);
 /// Time that a stop may take after the grace.
 const STOP_MAX: Duration = FORCE_MAX.saturating_sub(EXIT_MAX);
 
-/// The remaining work is forced this long before the exit. This is enough time for the force and its receipt.
+/// Time before the exit at which the remaining work is forced. It is enough for the force and the receipt of the stop.
 const LAST_FORCE: Duration = Duration::from_millis(300);
 
 /// Time between the request to end the remaining work and the force of this work.
@@ -29,14 +33,14 @@ const LAST_ASK: Duration = Duration::from_millis(300);
 /// Time for output after the exit time is reached.
 pub(crate) const OUTPUT_WAIT_LAST: Duration = Duration::from_millis(30);
 
-/// A signal that ends runs.
+/// A signal that asks the process to end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum EndSignal {
     /// Ctrl-C.
     Interrupt,
     /// SIGTERM.
     Terminate,
-    /// SIGHUP: the terminal is gone.
+    /// SIGHUP: the terminal was closed.
     HangUp,
 }
 
@@ -60,7 +64,7 @@ pub(crate) const ONE_SIGNAL: Duration = Duration::from_millis(100);
 pub(crate) enum ControlEffect {
     /// No action.
     Nothing,
-    /// Stop with this cause.
+    /// Stop the work of the process, with this cause.
     Stop(Cause),
     /// Force the running stop, for this cause.
     Force(Cause),
@@ -133,7 +137,8 @@ impl Control {
             return ControlEffect::Nothing;
         }
         if self.exit_at.is_some() {
-            // The first signal of a process that is ending already leaves the usual time for force and its proof.
+            // The process is already ending. If this is the first signal, the usual time for force and the receipt
+            // remains.
             let limit = if last.is_some() { AT_ONCE } else { STOP_MAX };
             self.exit_by(now.checked_add(limit));
             self.forced_at.get_or_insert(now);
@@ -143,8 +148,8 @@ impl Control {
         self.stop(signal.cause(), now)
     }
 
-    /// Begins a stop that no signal has requested, such as the stop of a deadline. If there is an earlier cause, it
-    /// stays the first cause.
+    /// Begins a stop that no signal has requested, such as the stop at the deadline. An earlier cause stays the first
+    /// cause.
     pub(crate) fn stop(&mut self, cause: Cause, now: Instant) -> ControlEffect {
         self.end(now);
         self.first.get_or_insert_with(|| cause.clone());
@@ -163,14 +168,14 @@ impl Control {
         self.forced_at.is_some()
     }
 
-    /// Time at which the running stop uses force.
+    /// Time at which the current stop begins to use force.
     pub(crate) fn force_at(&self) -> Option<Instant> {
         self.exit_at?.checked_sub(STOP_MAX)
     }
 
-    /// Times of two steps at the end of a shutdown that no signal hurries: the remaining work is asked to end at the
-    /// first time, and is forced at the second. After each step, there is enough time to observe that the work has
-    /// ended.
+    /// Times of the last two steps of a shutdown that no further signal shortens. At the first time, the remaining work
+    /// is asked to end; at the second, the rest is forced. After each step, there is enough time to observe that the
+    /// work has ended.
     pub(crate) fn last_moments(&self) -> Option<(Instant, Instant)> {
         let exit_at = self.exit_at?;
         let force_at = exit_at.checked_sub(LAST_FORCE)?;
@@ -189,7 +194,7 @@ impl Control {
         self.exit_at.or(self.timeout.map(|timeout| timeout.at))
     }
 
-    /// Handles the time [`Control::next_moment`].
+    /// Handles the arrival of the time [`Control::next_moment`].
     pub(crate) fn on_clock(&mut self, now: Instant) -> ControlEffect {
         if let Some(at) = self.exit_at {
             return if now >= at {
@@ -220,7 +225,7 @@ impl Control {
         reason.unwrap_or(StopReason::Cancelled)
     }
 
-    /// Exit code for this reason. SIGHUP shares its reason with SIGTERM, but has a different code.
+    /// Exit code for this reason. SIGHUP has the same stop reason as SIGTERM, but a different exit code.
     pub(crate) fn exit_code(&self, reason: StopReason) -> u8 {
         match (self.signalled, reason) {
             (Some((EndSignal::HangUp, _)), StopReason::Shutdown) => 129,

@@ -12,9 +12,9 @@ use crate::shell_quote::quoted;
 /// Failure of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct CliError {
-    /// A single line.
+    /// The message, a single line.
     pub(crate) message: String,
-    /// The remedy, possibly several lines.
+    /// The remedy; may have several lines.
     pub(crate) hint: Option<String>,
     /// 2 for a usage error, 1 for a failure.
     pub(crate) code: u8,
@@ -86,7 +86,8 @@ impl CliError {
         .hint(hint)
     }
 
-    /// Envelope (JSON) of a run that failed to start because of this error. Usage errors have no envelope.
+    /// Envelope (the JSON object that `run --json` prints) of a run that failed to start because of this error. Usage
+    /// errors have no envelope.
     pub(crate) fn envelope(&self) -> Option<String> {
         if self.code == 2 {
             return None;
@@ -127,7 +128,7 @@ impl From<anyhow::Error> for CliError {
 mod tests {
     use super::*;
 
-    /// Regression: the message was `entity not found`, without the file, the folder or the flag.
+    /// Regression: the message was only `entity not found`. It named neither the file nor the folder nor the flag.
     #[test]
     fn a_file_that_cannot_be_written_has_its_flag_and_its_remedy() {
         let problem = |kind: io::ErrorKind| {

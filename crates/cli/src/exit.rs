@@ -1,7 +1,7 @@
 //! The end of the process: its exit code, and the wait for the readers of its output.
 //!
-//! If no stop and no deadline bounds the exit, the wait for a slow reader is unlimited, as with any other command:
-//! users leave a pager open for minutes. A signal ends that wait. Lost output is reported on standard error and counts
+//! A stop or a deadline limits the wait for a slow reader. Otherwise the wait is unlimited, as with any other command:
+//! users leave a pager open for minutes. A signal ends the wait. Lost output is reported on standard error and counts
 //! as a failure.
 
 use std::io::ErrorKind;
@@ -13,10 +13,10 @@ use futures::FutureExt as _;
 use crate::error::CliError;
 use crate::host::ProcessHost;
 
-/// Interval at which the wait for a reader checks for a signal.
+/// Interval between two checks for a signal during the wait for a reader.
 const READER_LOOK: Duration = Duration::from_millis(50);
 
-/// Time to write the last line to standard error, if standard output lost data.
+/// Time to write the report about lost standard output to standard error.
 const LAST_LINE_WAIT_MAX: Duration = Duration::from_millis(50);
 
 /// End of the process: its exit code and the wait for output.
@@ -76,7 +76,8 @@ async fn flush_to_reader(host: &ProcessHost, until: Option<Instant>) -> OutputFl
     }
 }
 
-/// The failure to report for lost output. A closed pipe is no failure, because its reader wants no more output.
+/// The failure to report for lost output. A pipe that its reader has closed is no failure, because that reader wants no
+/// more output.
 fn lost_output(stdout: FlushResult, host: &ProcessHost) -> Option<CliError> {
     let name = match &host.output_file {
         Some(path) => format!("the output `{}`", path.display()),

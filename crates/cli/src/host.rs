@@ -1,5 +1,5 @@
-//! Environment, home, folders, runtimes and output of the process. Apart from clap, only this module reads the
-//! environment.
+//! Environment variables, home folder, other folders, runtimes and output of the process. Apart from clap, only this
+//! module reads the environment.
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -23,12 +23,12 @@ use crate::project_trust::TrustStore;
 use crate::serve::cluster::names_servers;
 use crate::signals::{EndSignals, InheritedSignals};
 
-/// First argument of a keeper process, which keeps a shell's process tree together. The help does not list this
-/// internal command.
+/// First argument of a keeper: a small process of this program that starts a shell command and can kill the command's
+/// whole process tree. The help does not list this internal command.
 pub(crate) const KEEPER_COMMAND: &str = "__keeper";
 
-/// Minimum number of work threads. A tool that blocks its thread must not delay other tools. The engine does not run on
-/// these threads.
+/// Minimum number of work threads. A tool that blocks its thread must not delay other tools. The engines, which drive
+/// the turns, do not run on these threads.
 const WORK_THREADS_MIN: usize = 4;
 
 /// Environment of the process.
@@ -46,22 +46,23 @@ pub(crate) struct ProcessHost {
     pub(crate) terminal: Environment,
     /// The working directory.
     pub(crate) folder: PathBuf,
-    /// Folder of the sockets for stops from other terminals.
+    /// Folder of the sockets through which other terminals stop sessions.
     pub(crate) sockets: SocketFolder,
     /// Runtime of the main thread, for signals, the exit time and the views. The main thread has its own clock, so a
     /// busy thread elsewhere cannot delay the exit.
     main: Runtime,
-    /// Runtime of engines and ladders. It has two threads, so that an engine that computes does not delay a ladder.
+    /// Runtime of the engines and of the ladders (the steps of stops). With two threads, a computing engine does not
+    /// delay a ladder.
     control: Runtime,
     /// Runtime of tools and hooks, which may block their threads.
     work: Runtime,
-    /// Keepers of shells. A keeper is a process of this same program. If a keeper is killed, this process adopts the
-    /// keeper's processes.
+    /// Keepers of shell commands. If a keeper is killed, this process adopts the processes of its tree.
     pub(crate) keepers: Arc<Keepers>,
 }
 
 impl ProcessHost {
-    /// The host of this process. The file, if any, replaces standard output.
+    /// Opens the output, the runtimes and the folders of this process. The output file, if any, replaces standard
+    /// output.
     pub(crate) fn of_process(
         signals: InheritedSignals,
         output_file: Option<&Path>,
@@ -119,7 +120,8 @@ impl ProcessHost {
         self.main.block_on(command)
     }
 
-    /// Runtimes, clocks and containment for a tree of scopes. Each shell gets a keeper.
+    /// Runtimes, clocks and process containment for a tree of scopes, in which all work runs. Each shell command gets a
+    /// keeper.
     pub(crate) fn scopes(&self) -> RootOptions {
         let _inside = self.control.enter();
         RootOptions {
@@ -143,12 +145,12 @@ impl ProcessHost {
         identity_of(std::process::id())
     }
 
-    /// Looks up keys by the name of their environment variable.
+    /// Looks up API keys by the names of their environment variables.
     pub(crate) fn keys() -> KeyLookup {
         Arc::new(Self::text_variable)
     }
 
-    /// Shortens a folder below the home folder to `~`.
+    /// Replaces the home folder at the beginning of a path by `~`.
     pub(crate) fn below_home(folder: &str) -> String {
         let home = Self::text_variable("HOME").filter(|home| home.starts_with('/') && home != "/");
         let below = home.and_then(|home| folder.strip_prefix(home.trim_end_matches('/')));
@@ -164,9 +166,9 @@ impl ProcessHost {
         (!value.is_empty()).then_some(value)
     }
 
-    /// Environment variables that look like secrets. Commands of the model and MCP servers do not inherit them. The
-    /// `configured` variables hold keys regardless of their names, and `ALLSTOP_BASE_URL` may contain a key in its
-    /// query.
+    /// Environment variables that look like secrets. The model's commands and the MCP servers do not inherit these
+    /// variables. The `configured` variables hold keys regardless of their names, and the URL in `ALLSTOP_BASE_URL` may
+    /// contain a key in its query.
     pub(crate) fn secret_variables(configured: &[&str]) -> Vec<OsString> {
         let is_secret = |name: &OsString, value: &OsString| {
             is_secret_variable(name, value)
@@ -189,7 +191,7 @@ impl ProcessHost {
         Self::config_path().filter(|file| file.exists())
     }
 
-    /// Path of the user's configuration file, even if it does not exist; `None` without a home.
+    /// Path of the user's configuration file, even if the file does not exist; `None` if the home folder is unknown.
     pub(crate) fn config_path() -> Option<PathBuf> {
         Some(home_folder("XDG_CONFIG_HOME", ".config")?.join("allstop/allstop.toml"))
     }
@@ -202,7 +204,7 @@ impl ProcessHost {
         Ok(TrustStore::new(data_folder()?.join("trusted")))
     }
 
-    /// Path of the store: from the flag, else from the configuration, else in the user's own folder, which is created
+    /// Path of the store: from the flag, else from the configuration, else in the user's data folder, which is created
     /// if it is missing.
     pub(crate) fn store(
         flag: &StoreArgs,
@@ -214,7 +216,7 @@ impl ProcessHost {
                     "name a file: --store sessions.db; only `serve`, `worker` and `workers` accept NATS servers",
                 ));
             }
-            // Records contain this path, which must stay valid in other folders.
+            // The path must be absolute: records contain it, and later commands use it in other working directories.
             let path = std::path::absolute(&path).unwrap_or(path);
             return Ok(StoreChoice::Sqlite(path));
         }
@@ -225,7 +227,7 @@ impl ProcessHost {
         Ok(StoreChoice::Sqlite(folder.join("store.db")))
     }
 
-    /// Folder for output that is too long for memory, next to the store.
+    /// Folder for tool output that is too long for memory. A store file has this folder next to it.
     pub(crate) fn spill_folder(store: &StoreChoice) -> PathBuf {
         match store {
             StoreChoice::Sqlite(path) => {
@@ -287,7 +289,7 @@ fn data_folder() -> Result<PathBuf, CliError> {
         })
 }
 
-/// A folder of the user: the value of the variable, or else the given path below the home folder.
+/// A folder of the user: the value of the variable `named_by`, or else the path `below_home` in the home folder.
 fn home_folder(named_by: &str, below_home: &str) -> Option<PathBuf> {
     let absolute = |name: &str| {
         variable(name)

@@ -9,10 +9,10 @@ use crate::host;
 /// Environment variable with the filter: `info`, `debug`, `allstop_agent=trace` …
 const VARIABLE: &str = "ALLSTOP_LOG";
 
-/// Libraries that log whole requests and errors, which can contain keys.
+/// Filter that switches off libraries whose logs contain whole requests and errors, possibly with API keys.
 const NEVER: &str = "hyper=off,hyper_util=off,reqwest=off";
 
-/// Logs to this queue if [`VARIABLE`] is set.
+/// Starts logging to this output queue if [`VARIABLE`] is set.
 pub(crate) fn start(queue: &OutputQueue) {
     let Some(wanted) = host::variable(VARIABLE) else {
         return;

@@ -98,18 +98,19 @@ fn main() -> ExitCode {
 }
 
 /// Hides the environment of this process from the commands that it runs. The commands run as the same user and could
-/// otherwise read the secrets in `/proc/PID/environ`; after this call, that file belongs to root. The disadvantages:
-/// this process writes no core dumps, and debuggers of the same user cannot attach to it. A newly executed program is
-/// readable again, so a keeper also calls this function.
+/// otherwise read the secrets in `/proc/PID/environ`. After this call, that file belongs to root. The disadvantages:
+/// this process writes no core dumps, and debuggers of the same user cannot attach to it. The setting ends when a
+/// process executes a program. Keeper processes execute this program again, so they also call this function.
 fn hide_environment() {
-    // If the kernel does not support this, the environment that commands inherit is still free of secrets.
+    // A failure is ignored: the environment that commands inherit contains no secrets in any case.
     #[cfg(target_os = "linux")]
     let _refused =
         rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable);
 }
 
-/// Makes a write beyond the file size limit fail like a write to a full disk, instead of killing this process without a
-/// message. A handler is used instead of ignoring the signal, so child processes get the default again.
+/// Makes a write beyond the file size limit fail like a write to a full disk. By default, such a write kills the
+/// process without a message. The signal has a handler and is not ignored, so child processes get the default behavior
+/// again.
 fn outlive_file_limit() {
     let beyond = rustix::process::Signal::XFSZ.as_raw();
     // If the handler cannot be installed, SIGXFSZ kills the process as usual.

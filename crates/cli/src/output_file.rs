@@ -11,7 +11,7 @@ use rustix::io::Errno;
 
 use crate::error::CliError;
 
-/// Time for a named pipe to get a reader, which may have been started together with this process.
+/// Time to wait for a reader of a named pipe. The reader may have been started at the same time as this process.
 const READER_WAIT_MAX: Duration = Duration::from_secs(1);
 /// Interval between two attempts to open the pipe.
 const READER_LOOK: Duration = Duration::from_millis(10);
@@ -32,7 +32,8 @@ pub(crate) fn redirect_stdout(path: &Path) -> Result<(), CliError> {
         .map_err(|error| CliError::failure(format!("cannot redirect standard output: {error}")))
 }
 
-/// Opens a file. Retries a named pipe without a reader for a limited time, because a blocking open would wait for ever.
+/// Opens a file. If the file is a named pipe without a reader, retries for a limited time: a blocking open could wait
+/// for ever.
 fn open_with_reader(path: &Path) -> io::Result<File> {
     let until = Instant::now() + READER_WAIT_MAX;
     loop {

@@ -1,9 +1,9 @@
 //! Stored trust decisions about project configurations, by path and content.
 //!
-//! Each answer is a small file in the data folder. The name of this file is a hash of the path and the content of the
-//! project file. If the project file changes, it therefore has no answer. A copy in another folder has no answer
-//! either, because `./check.sh` is a different file there. A new answer for a path replaces the earlier answer, so a
-//! project file that returns to an earlier content needs a new answer.
+//! Each answer is a small file in the data folder. The name of this answer file is a hash of the path and the content
+//! of the project file. If the project file changes, it therefore has no answer. A copy in another folder has no answer
+//! either, because a command such as `./check.sh` runs a different file there. Each path has at most one stored answer.
+//! If the content changes back to an earlier version, the user is therefore asked again.
 
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -18,7 +18,7 @@ use sha2::{Digest as _, Sha256};
 /// Limit for reading an answer, in bytes: an answer is a word and a path.
 const ANSWER_BYTES_MAX: u64 = 16 * 1024;
 
-/// A user's answer about one content of one file.
+/// A user's answer about one version of a project file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TrustAnswer {
     Trusted,
@@ -32,7 +32,7 @@ pub(crate) struct TrustStore {
 }
 
 impl TrustStore {
-    /// Uses this folder, which may not exist yet.
+    /// Uses this folder for the answers. The folder may not exist yet.
     pub(crate) fn new(folder: PathBuf) -> Self {
         Self { folder }
     }
@@ -42,7 +42,7 @@ impl TrustStore {
         &self.folder
     }
 
-    /// The answer about this content of the file; `None` if the user has to be asked.
+    /// The stored answer about this version of the file; `None` if the user has to be asked.
     pub(crate) fn answer(&self, file: &ProjectFile) -> Option<TrustAnswer> {
         let text = read_answer(&self.path(file)).ok()?;
         match text.split(|byte| *byte == b'\n').next()? {
@@ -68,7 +68,7 @@ impl TrustStore {
         };
         let mut text = Vec::from(format!("{word}\n"));
         text.extend(file.path.as_os_str().as_bytes());
-        // The answer is written with one short write. A reader therefore sees the whole answer or an empty file, and an
+        // A single short write stores the answer. A reader therefore sees the whole answer or an empty file, and an
         // empty file is no answer.
         OpenOptions::new()
             .write(true)
@@ -79,7 +79,7 @@ impl TrustStore {
             .write_all(&text)
     }
 
-    /// Removes all answers about a path. Returns their number. Other files are left alone.
+    /// Removes all answers about a path, and returns the number of removed answers. Other files stay unchanged.
     ///
     /// # Errors
     /// If the folder cannot be read, or an answer cannot be removed.
@@ -119,7 +119,8 @@ impl TrustStore {
     }
 }
 
-/// Reads an answer file. Never waits for a named pipe or follows a link, and rejects anything but a regular file.
+/// Reads an answer file. Accepts only a regular file: does not follow a symbolic link, and does not wait for a named
+/// pipe.
 fn read_answer(path: &Path) -> io::Result<Vec<u8>> {
     let no_wait = OFlags::NONBLOCK | OFlags::NOFOLLOW;
     let flags = i32::try_from(no_wait.bits()).map_err(io::Error::other)?;
@@ -189,7 +190,8 @@ mod tests {
         }
     }
 
-    /// Regression: a named pipe blocked the read, and a folder prevented the removal of other answers.
+    /// Regression: a named pipe among the answer files blocked the read, and a folder prevented the removal of other
+    /// answers.
     #[test]
     fn invalid_answer_files_are_ignored() {
         let place = tempfile::tempdir().unwrap();

@@ -1,8 +1,8 @@
-//! Checks the resources that the process needs to start: threads and descriptors.
+//! Checks the resources that the process needs to start: threads and file descriptors.
 //!
-//! The check takes all of them at once and releases them again. A shortage is then reported in one message, instead of
-//! by the first part that happens to fail. A runtime still panics if another process takes the last threads or
-//! descriptors after the check.
+//! The check allocates all of these resources at once and then releases them. A shortage therefore leads to one clear
+//! message, and not to the error of the part that fails first. If another process takes the last threads or descriptors
+//! after the check, a runtime still panics.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -11,20 +11,20 @@ use parking_lot::Mutex;
 
 use crate::error::CliError;
 
-/// Descriptors for two runtimes, signals, output and a store, with a reserve for a shell.
+/// File descriptors for the three runtimes, signals, output and a store, with a reserve for a shell command.
 const FILES_MIN: usize = 24;
 
 /// Threads for the runtimes, the writers and the store, with a reserve for tools.
 const THREADS_MIN: usize = 12;
 
-/// Stack bytes of a thread that only waits. The system rounds this up to its minimum.
+/// Stack bytes of a test thread, which only waits. The system may round this size up to its minimum.
 const STACK_BYTES: usize = 16 * 1024;
 
 /// Remedy for missing threads.
 const THREADS_HINT: &str =
     "raise the limit (ulimit -u, or the tasks of the container), or end other processes";
 
-/// Error for a runtime that panics while it starts.
+/// Error for a runtime that panics during its start.
 pub(crate) fn exhausted() -> CliError {
     CliError::failure("the system is out of threads or file descriptors").hint(THREADS_HINT)
 }

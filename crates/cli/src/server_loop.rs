@@ -1,5 +1,5 @@
-//! Main loop of a server, for each protocol: start, requests until a signal or the end of the server, drain, stop, and
-//! exit with a code.
+//! Main loop that the servers of all protocols share. The server starts and serves requests until a signal arrives or
+//! the server ends by itself. Then running work may finish (drain), the rest is stopped, and the process exits.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -21,7 +21,7 @@ pub(crate) trait HostedServer {
     /// Result of the stop.
     type Report;
 
-    /// Lines for standard output. With port 0, only these lines contain the actual addresses.
+    /// Lines for standard output. If port 0 was requested, only these lines contain the actual port.
     fn addresses(&self) -> Option<&str>;
 
     /// Path of the store, if the store is a file.
@@ -30,7 +30,8 @@ pub(crate) trait HostedServer {
     /// Shows a line to the operator.
     fn show_line(&self, line: &str);
 
-    /// Resolves when the server ends without a signal; the process then exits with code 0.
+    /// Resolves when the server ends without a signal. The process then exits with code 0, unless
+    /// [`HostedServer::problem`] returns an error.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -42,7 +43,7 @@ pub(crate) trait HostedServer {
     /// Cancel safe.
     async fn drain(&self, cause: &Cause);
 
-    /// Forces the stop.
+    /// Forces the stop: kills processes and drops futures without further waiting.
     fn force(&self, cause: &Cause);
 
     /// Stops all work within the time until the exit, and closes the store.
@@ -99,7 +100,7 @@ pub(crate) async fn run_server<S: HostedServer>(
         }
     };
     shut_down(&server, &mut supervisor, &cause, has_ended).await;
-    // A terminal that requested a stop gets its receipt before this process exits.
+    // If another terminal requested a stop, it gets the receipt (the report of the stop) before this process exits.
     let answered = remote.answered();
     let _answered_or_late = supervisor.wait_to_exit(answered, |_| {}).await;
     match server.problem() {
@@ -120,7 +121,7 @@ async fn shut_down(
     if !has_ended {
         let is_hurried = tokio::select! {
             biased;
-            // A second signal, or the exit time.
+            // A second signal arrived, or the exit time is reached.
             _hurry = supervisor.next() => true,
             () = server.drain(cause) => false,
         };

@@ -1,4 +1,4 @@
-//! Commands that users copy into a shell.
+//! Allstop commands that messages suggest and that users copy into a shell.
 
 use std::path::{Path, PathBuf};
 
@@ -21,8 +21,9 @@ impl SameFlags {
         flags
     }
 
-    /// Flags of the store in use: the store that a flag names, or else the `configured` store. The flags name the store
-    /// itself, because commands that search for sessions do not accept the configuration flags.
+    /// Flags that name the store in use: the store of a flag, or else the `configured` store. The `configured` store is
+    /// named only if flags of this command selected its configuration: commands that search for sessions do not accept
+    /// the configuration flags.
     pub(crate) fn of_used_store(
         model: &ModelArgs,
         store: &StoreArgs,
@@ -36,7 +37,7 @@ impl SameFlags {
         flags
     }
 
-    /// Flags of the store, with absolute paths, for a command in another folder.
+    /// Flags of the configuration file and of the store, with absolute paths, for a command in another folder.
     pub(crate) fn of_store_elsewhere(model: &ModelArgs, store: &StoreArgs) -> Self {
         let absolute = |path: &PathBuf| std::path::absolute(path).unwrap_or_else(|_| path.clone());
         let mut flags = Self::default();
@@ -45,7 +46,7 @@ impl SameFlags {
         flags
     }
 
-    /// Flags of the store, and the model flags that the session does not remember.
+    /// Flags of the store, and the model flags whose values the session does not remember.
     pub(crate) fn of_remembered(model: &ModelArgs, store: &StoreArgs) -> Self {
         let variables = ["ALLSTOP_MODEL", "ALLSTOP_BASE_URL"].map(ProcessHost::text_variable);
         if is_remembered(model, &variables) {
@@ -66,8 +67,8 @@ impl SameFlags {
             flags.push("--model", &quoted(name));
         }
         match &model.base_url {
-            // The URL may contain a password or a key. Only the variable's name is printed, so the command works only
-            // where the variable is set.
+            // The URL may contain a password or a key. The command therefore contains the name of an environment
+            // variable, and works only where this variable is set.
             Some(url) if url.contains(['@', '?']) => {
                 flags.push("--base-url", "\"$ALLSTOP_BASE_URL\"");
             }
@@ -137,8 +138,8 @@ impl SameFlags {
     }
 }
 
-/// True if a command that continues the session uses the same model without flags: the session remembers the model, and
-/// no environment variable (model, URL) selects another one.
+/// True if a command that continues the session uses the same model even without flags. This requires that the session
+/// remembers the model, and that no environment variable selects another model or another URL.
 fn is_remembered(args: &ModelArgs, variables: &[Option<String>; 2]) -> bool {
     let settings = SessionSettings::new(args.model.as_deref(), args.base_url.as_deref(), "");
     let is_whole = settings.model.is_some() || args.model.is_none();
@@ -221,7 +222,7 @@ mod tests {
         let plain = model("m", Some("http://x/v1"));
         assert!(is_remembered(&plain, &[None, None]));
         assert!(is_remembered(&plain, &[text("m"), text("http://x/v1")]));
-        // A variable would select another model.
+        // An environment variable would select another model or another URL.
         assert!(!is_remembered(&plain, &[text("other"), None]));
         assert!(!is_remembered(&plain, &[None, text("http://y/v1")]));
         // The session does not remember this URL, because it may contain a key.

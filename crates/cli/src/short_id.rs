@@ -1,7 +1,7 @@
-//! Short forms of ids. Ids begin with the time, so their beginnings are alike; their ends are random.
+//! Short forms of ids. Ids begin with the time of their creation, so many ids begin alike. The end of an id is random.
 
-/// Letters in a short id. This number of letters is small enough to type. It is also large enough: two ids of a store
-/// have the same short form only once in a million years of use.
+/// Letters in a short id. So few letters are easy to type, and they are enough: two ids of a store have the same short
+/// form only once in a million years of use.
 const SHORT_LETTERS: usize = 8;
 /// Length of an id that Allstop generates, in ASCII letters.
 const ULID_LETTERS: usize = 26;
@@ -9,15 +9,15 @@ const ULID_LETTERS: usize = 26;
 /// Alias for the most recently active session.
 pub(crate) const LAST: &str = "last";
 
-/// The end of an id, which identifies it. Ids from other generators stay whole, because it is unknown which part of
-/// them is unique.
+/// The short form of an id: its end, which is unique. An id that Allstop did not generate is not shortened, because any
+/// part of it may be common to other ids.
 pub(crate) fn short(id: &str) -> &str {
     let is_ulid = id.len() == ULID_LETTERS && id.bytes().all(|b| b.is_ascii_alphanumeric());
     let end = id.len().saturating_sub(SHORT_LETTERS);
     id.get(end..).filter(|_| is_ulid).unwrap_or(id)
 }
 
-/// True if `given` is the id or a part of it. Case is ignored.
+/// True if `given` is the id or a part of the id. Case is ignored.
 pub(crate) fn is_meant(id: &str, given: &str) -> bool {
     let (id, given) = (id.to_ascii_uppercase(), given.to_ascii_uppercase());
     !given.is_empty() && id.contains(&given)

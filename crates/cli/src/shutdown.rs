@@ -1,5 +1,6 @@
-//! Shutdown of a session, for `run` and `chat`: detaches background work, closes the session, saves the recording and
-//! closes the store. Each wait is limited to the time left until the exit.
+//! Shutdown of a session, for `run` and `chat`: detaches background work (leaves it running on purpose), closes the
+//! session, saves the recording of the model's answers, and closes the store. No wait lasts longer than the time that
+//! is left until the exit.
 
 use std::cell::OnceCell;
 use std::convert::Infallible;
@@ -16,9 +17,10 @@ use crate::display::to_stop;
 use crate::shell_command::SameFlags;
 use crate::supervise::Supervisor;
 
-/// Detaches all running background work. Returns lines for the user: refused detachments with their reasons, and the
-/// detached work, including work that was detached before a timeout. The last line names the command that stops this
-/// work. `flags` are the flags that a command on the same store needs.
+/// Detaches all running background work, and returns lines for the user. The lines list the refused detachments with
+/// their reasons, and the detached work. If a timeout ended the detaching, work that was already detached is listed
+/// too. The last line contains the command that stops the detached work. `flags` are the flags that this command needs
+/// to find the store.
 pub(crate) async fn detach_background(
     session: &Session,
     flags: &SameFlags,
@@ -62,9 +64,9 @@ fn describe_running_work(work: &OrphanedWork) -> String {
 pub(crate) struct SessionClosing<'a> {
     pub(crate) session: &'a Session,
     pub(crate) system: &'a System,
-    /// True if the store failed; the shutdown then does not wait for the store.
+    /// True if the store has failed. The shutdown then does not wait for the store.
     pub(crate) store_failed: bool,
-    /// True if running work is forced immediately.
+    /// True if the work that still runs is forced at once, without a time to end by itself.
     pub(crate) force: bool,
 }
 
@@ -72,14 +74,14 @@ pub(crate) struct SessionClosing<'a> {
 pub(crate) struct CloseResult {
     /// Path of a saved recording, or the reason why it was not saved.
     pub(crate) recording: Option<Result<PathBuf, String>>,
-    /// Receipts of work that was stopped during the shutdown, such as a hook.
+    /// Receipts of stops during the shutdown. A receipt reports the stopped work, such as a hook.
     pub(crate) receipts: Vec<Arc<Receipt>>,
 }
 
 impl SessionClosing<'_> {
     /// Closes the session, saves the recording and closes the store, as far as the time allows. First waits for `idle`,
     /// which resolves when the session's owner has finished its work after the last turn. Work that still runs shortly
-    /// before the exit, or when a signal arrives, is stopped.
+    /// before the exit is stopped. A signal also stops the remaining work.
     pub(crate) async fn close(
         &self,
         supervisor: &mut Supervisor,
@@ -92,7 +94,8 @@ impl SessionClosing<'_> {
             if !self.store_failed {
                 idle.await;
             }
-            // A stop that covers the session has already closed it, and its receipt names the remaining work.
+            // An earlier stop of the whole session has already closed the session, and the receipt of that stop names
+            // the remaining work.
             if !self.session.is_closed() {
                 let cause = run_cause.unwrap_or_else(the_session_is_closed);
                 let end = || self.session.stop(&StopTarget::Session, cause);

@@ -1,4 +1,5 @@
-//! Stream of the signals that end runs, and the signal settings that the parent process has made.
+//! Stream of the signals that ask the process to end (SIGINT, SIGTERM, SIGHUP), and the signal settings that this
+//! process inherits from its parent.
 
 use std::fs;
 
@@ -11,15 +12,17 @@ use crate::control::EndSignal;
 /// Signal settings from the parent process.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct InheritedSignals {
-    /// True if SIGHUP is ignored, as `nohup` does. The signal stays ignored in this process and its children.
+    /// True if the parent process ignores SIGHUP, as `nohup` does. This process and its children then ignore the
+    /// signal, too.
     hang_up_is_ignored: bool,
 }
 
 impl InheritedSignals {
-    /// Unblocks all signals, and reads which ones are ignored. Call this function first, because new threads inherit
-    /// the signal mask. Child processes are started with an empty mask anyway.
+    /// Unblocks all signals, and reads which ones are ignored. Call this function before any thread starts, because new
+    /// threads inherit the signal mask. Child processes do not depend on this call: they are always started with an
+    /// empty mask.
     pub(crate) fn take() -> Self {
-        // Setting a mask cannot fail. If it did, the blocked signals would stay blocked.
+        // Setting a mask cannot fail, so the result is ignored.
         let _unchanged = SigSet::empty().thread_set_mask();
         let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
         Self {
@@ -37,7 +40,8 @@ fn is_ignored(status: &str, signal: Signal) -> bool {
     mask.is_some_and(|mask| mask & (1 << (signal as i32 - 1)) != 0)
 }
 
-/// Stream of the signals that end runs. After its creation, these signals no longer kill the process by default.
+/// Stream of the signals that ask the process to end. After the creation of this stream, these signals no longer kill
+/// the process by default.
 #[derive(Debug)]
 pub(crate) struct EndSignals {
     interrupt: tokio::signal::unix::Signal,
@@ -75,7 +79,7 @@ impl EndSignals {
             Some(()) = self.interrupt.recv() => EndSignal::Interrupt,
             Some(()) = self.terminate.recv() => EndSignal::Terminate,
             Some(()) = hang_up => EndSignal::HangUp,
-            // The streams end only with the runtime.
+            // The streams of the signals end only when the runtime shuts down.
             else => std::future::pending().await,
         }
     }

@@ -1,5 +1,5 @@
-//! Prints the messages that the output threads cannot print: the error of a start without the resources for these
-//! threads, and panics. As everywhere, untrusted text cannot control the terminal.
+//! Prints the messages that the output threads cannot print: panics, and the error if the resources for these threads
+//! are missing at the start. Untrusted text is escaped, so it cannot control the terminal.
 
 use std::backtrace::{Backtrace, BacktraceStatus};
 use std::io::Write as _;
@@ -12,7 +12,7 @@ use crate::error::CliError;
 /// Exit code of a panic, as defined by Rust.
 const PANICKED: u8 = 101;
 
-/// Prints the error of a start that failed before output was available. Returns the exit code.
+/// Prints the error of a start that failed before the output threads existed. Returns the exit code.
 pub(crate) fn print_start_error(problem: &CliError, wants_envelope: bool) -> u8 {
     if let Some(envelope) = problem.envelope().filter(|_| wants_envelope) {
         drop(writeln!(std::io::stdout(), "{}", escape::json(&envelope)));
@@ -24,15 +24,16 @@ pub(crate) fn print_start_error(problem: &CliError, wants_envelope: bool) -> u8 
     problem.code
 }
 
-/// Makes a panic of the calling thread, which must be the main thread, exit the process. Such a panic calls `instead`
-/// if it is set, and otherwise prints a panic report. Panics of other threads only print a report. Unwinding would wait
-/// for threads that may never end, such as the threads of a partly started runtime.
+/// Makes the process exit when the calling thread panics. The caller must be the main thread. The panic calls `instead`
+/// if it is set, and otherwise prints a panic report. Panics of other threads only print a report. The process exits
+/// without unwinding, because unwinding would wait for threads that may never end, such as those of a partly started
+/// runtime.
 pub(crate) fn exit_when_this_thread_panics(instead: Option<Box<dyn Fn() -> u8 + Send + Sync>>) {
     let main = std::thread::current().id();
     std::panic::set_hook(Box::new(move |panic| {
         let is_main = std::thread::current().id() == main;
         if is_main {
-            // This exit runs no destructors.
+            // This exit runs no destructors, so the terminal is restored here.
             restore_held_terminal();
         }
         let code = match &instead {

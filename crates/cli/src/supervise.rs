@@ -5,7 +5,7 @@ use std::time::Instant;
 use crate::control::{Control, ControlEffect};
 use crate::signals::EndSignals;
 
-/// Signals, and the shutdown state that results from them and the clock.
+/// Signals, and the shutdown state that results from the signals and the clock.
 #[derive(Debug)]
 pub(crate) struct Supervisor {
     pub(crate) signals: EndSignals,
@@ -17,7 +17,7 @@ impl Supervisor {
         Self { signals, control }
     }
 
-    /// Waits for the next action.
+    /// Waits for a signal or for the next time in the shutdown state, and returns the resulting action.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -35,8 +35,8 @@ impl Supervisor {
         }
     }
 
-    /// Waits for `wait` during the shutdown. A signal calls `hurry` with the resulting stop or force. `None` if the
-    /// exit time is reached.
+    /// Waits for the future `wait` during the shutdown. A signal leads to a call of `hurry` with the resulting stop or
+    /// force. `None` if the exit time is reached first.
     ///
     /// # Cancel safety
     /// Depends on `wait`.

@@ -1,8 +1,8 @@
 //! Ctrl-Z: first prints the work that keeps running, then suspends the process.
 //!
-//! Commands of tools have separate process groups. The terminal's signal does not reach these groups, so the commands
-//! keep running, and the time of their deadlines continues. The user needs the message because a stop is processed only
-//! after `fg`.
+//! Commands of tools run in separate process groups, which the terminal's suspend signal does not reach. So the
+//! commands keep running, and their deadlines keep counting. The suspended process itself handles a stop only after
+//! `fg`, so the message names this work to the user.
 
 use allstop_core::receipt::ReceiptItem;
 use allstop_session::{Session, StopTarget};

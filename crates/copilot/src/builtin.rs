@@ -1,4 +1,4 @@
-//! The built-in tools with the names and arguments that users of the SDKs expect.
+//! The built-in tools, with the names and arguments that users of the Copilot SDKs expect.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use allstop_tools::{EffectPreview, Tool, ToolError, ToolInvocation, ToolOutput, 
 use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
-/// Converts arguments of the SDKs' tool to arguments of Allstop's tool.
+/// Converts arguments of the SDKs' tool to arguments of the equivalent Allstop tool.
 type Conversion = fn(&Map<String, Value>) -> Value;
 
 /// A built-in tool under another name.
@@ -17,7 +17,7 @@ struct RenamedTool {
     convert: Conversion,
 }
 
-/// Returns the tool in the form that the SDKs' users know. Other tools are returned unchanged.
+/// Returns the tool with the name and arguments that the SDKs' users know. Other tools are returned unchanged.
 pub(crate) fn renamed(tool: Arc<dyn Tool>) -> Arc<dyn Tool> {
     let string = |text: &str| json!({ "type": "string", "description": text });
     let (name, properties, required, convert): (_, _, &[&str], Conversion) = match &*tool

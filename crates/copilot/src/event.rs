@@ -1,4 +1,4 @@
-//! Events of the protocol. Their ids are equal for every client and after a restart.
+//! Events of the protocol. The id of an event is equal for every client, and after a restart.
 
 use std::sync::Arc;
 
@@ -61,7 +61,7 @@ mod tests {
         assert_eq!(id("s", "1"), id("s", "1"));
         assert_ne!(id("s", "1"), id("s", "2"));
         assert_ne!(id("s", "1"), id("t", "1"));
-        // Different pairs never produce the same text.
+        // Different pairs of session and position never produce the same text.
         assert_ne!(id("s1", ""), id("s", "1"));
     }
 }

@@ -2,13 +2,14 @@
 //!
 //! A [`CopilotServer`] serves the sessions of a [`System`](allstop_runtime::System) over JSON-RPC 2.0 with
 //! `Content-Length` frames, on standard input and output or on a socket. The methods and events belong to version 3 of
-//! the SDKs' protocol. In addition to the protocol, every stop returns a receipt, and one call can be stopped alone. A
-//! wait for an answer distinguishes completed, stopped and timed out (`docs/copilot.md`).
+//! the SDKs' protocol. In addition to the protocol, every stop returns a receipt, which lists the state of each part of
+//! the stopped work. A single tool call can be stopped alone. A wait for an answer distinguishes completed, stopped and
+//! timed out turns (`docs/copilot.md`).
 //!
 //! # Modules
 //! - `connection` reads requests and writes answers; `server` holds the open sessions; `methods` implements the
 //!   requests.
-//! - `hosted` is one open session with its clients: their tools, hooks and questions, and the events sent to them.
+//! - `hosted` is one open session with its clients: their tools, hooks and questions, and the events that they receive.
 //! - `translate` converts a session's events to the protocol's events, without a runtime.
 //! - `builtin` provides the built-in tools with the names that the SDKs' users expect.
 

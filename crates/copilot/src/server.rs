@@ -1,4 +1,4 @@
-//! The server. Its clients share the open sessions of a system.
+//! The server. Its clients share the open sessions of a system, which has a store, a model and tools.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -16,8 +16,8 @@ use tokio_util::sync::CancellationToken;
 use crate::connection::{Client, ClientId};
 use crate::hosted::HostedSession;
 
-/// Default time that a running turn of a session without clients waits for a client that resumes the session. A
-/// restarted client returns within seconds; after this time, a turn without a client must not cause more cost.
+/// Default of `unattended_max`. A restarted client returns within seconds. After this time, a turn without a client
+/// must not cause more cost.
 pub const UNATTENDED_MAX_DEFAULT: Duration = Duration::from_mins(1);
 
 /// Options of a server.
@@ -25,9 +25,9 @@ pub const UNATTENDED_MAX_DEFAULT: Duration = Duration::from_mins(1);
 pub struct CopilotOptions {
     /// Version that the server reports to clients.
     pub version: Arc<str>,
-    /// Maximum time that a session keeps running after its last client has disconnected without detaching. Afterwards,
-    /// its turn and its background work are stopped with cause `disconnect`, and the session is closed. The session can
-    /// be resumed later.
+    /// Maximum time that a session keeps running after its last client has disconnected without detaching. Then the
+    /// turn and the background work of the session are stopped with the cause `disconnect`, and the session is closed.
+    /// The session can be resumed later.
     pub unattended_max: Duration,
     /// Answer to a permission question that no client of its session answers.
     pub default_answer: PermissionAnswer,
@@ -50,8 +50,9 @@ struct ServerInner {
 }
 
 impl CopilotServer {
-    /// Creates a server for the sessions of this system. The work of its connections runs in `connections`, which
-    /// should not be below the system's own scope. Answers to stops of the system then still arrive.
+    /// Creates a server for the sessions of this system. The connections run in the scope `connections`, which should
+    /// not be below the scope of the system. Otherwise a stop of the system would end the connections before the
+    /// answers are sent.
     pub fn new(system: Arc<System>, connections: Scope, options: CopilotOptions) -> Self {
         Self {
             inner: Arc::new(ServerInner {
@@ -96,7 +97,7 @@ impl CopilotServer {
         self.inner.system.registry()
     }
 
-    /// Returns the session with this id, if clients can use it.
+    /// Returns the session with this id, if the session is open for clients.
     pub(crate) fn open_session(&self, id: &SessionId) -> Option<Arc<HostedSession>> {
         self.registry().find(id)?.part()
     }
@@ -117,7 +118,7 @@ impl CopilotServer {
         let hosted = |session: &Session| session.part::<HostedSession>();
         let is_chosen = |session: &Session| hosted(session).is_some_and(|own| is_to_close(&own));
         let (session, reservation) = self.registry().reserve_open(id, is_chosen)?;
-        // From now on no client finds the session.
+        // From now on, no client can find the session.
         let hosted = session.take_part::<HostedSession>()?;
         finish_work(
             self.connections(),
@@ -130,7 +131,7 @@ impl CopilotServer {
         )
     }
 
-    /// Detaches a disconnected client from all sessions. A session that is left without clients is closed after a time.
+    /// Detaches a disconnected client from all sessions. A session without clients is closed after a time.
     pub(crate) fn detach_client(&self, client: &Arc<Client>) {
         for session in self.open_sessions() {
             if session.detach(client.id) {

@@ -13,8 +13,8 @@ pub const LABEL_CHARS_MAX: usize = 200;
 /// Arguments that describe a call, in order: the most informative argument is first.
 const LABEL_KEYS: [&str; 5] = ["command", "path", "pattern", "url", "prompt"];
 
-/// Label of a call: its most informative argument, such as the command line of a shell, the file of an edit, or the
-/// prompt of an agent. `None` if the call has no such argument.
+/// Label of a call: the most informative of its arguments, such as the command line of a shell, the file of an edit, or
+/// the prompt of an agent. `None` if the call has no such argument.
 pub fn call_label(arguments: &Arguments) -> Option<Arc<str>> {
     let Arguments::Json(arguments) = arguments else {
         return None;
@@ -57,7 +57,8 @@ fn one_line(text: &str) -> String {
         if at > 0 {
             label.push(' ');
         }
-        // A word is never shorter after escaping, so this number of its characters fills the label.
+        // Escaping never shortens a word, so the first `LABEL_CHARS_MAX` characters of a word are enough to fill the
+        // label.
         let end = word.char_indices().nth(LABEL_CHARS_MAX);
         let start = end.map_or(word, |(end, _)| &word[..end]);
         label += &escape(start, is_unsafe);

@@ -39,7 +39,8 @@ pub enum CauseKind {
 }
 
 impl CauseKind {
-    /// The stop reason of a turn with this cause. `None` for `lease_lost`, because the new owner writes that ending.
+    /// Stop reason of a turn that ends with this cause. `None` for the cause `lease_lost`, because the process that
+    /// took over the session writes the ending of the turn.
     pub fn stop_reason(self) -> Option<StopReason> {
         Some(match self {
             Self::User | Self::Superseded | Self::Parent | Self::Disconnect => {
@@ -115,8 +116,8 @@ impl Cause {
         self
     }
 
-    /// Stop reason of a turn that ends with this cause. A lost lease gives `error`, because the turn could not
-    /// continue; the new owner writes its ending.
+    /// Stop reason of a turn that ends with this cause. The cause `lease_lost` gives the stop reason `error`, because
+    /// the turn could not continue. The process that took over the session writes the ending of the turn.
     pub fn stop_reason(&self) -> StopReason {
         self.kind.stop_reason().unwrap_or(StopReason::Error)
     }

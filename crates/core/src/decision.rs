@@ -1,8 +1,9 @@
-//! Commit versus stop: one atomic decision. The first caller wins; every later caller receives the verdict.
+//! Atomic decision between the commit and the stop of a turn. The first caller decides; every later caller receives the
+//! verdict. A commit adds the messages of a turn to the conversation of its session.
 //!
-//! A verdict for the commit only decides between commit and stop. If the write of the commit fails afterwards, the turn
-//! ends as `error` ([`PendingCommit::fail`](crate::turn::PendingCommit::fail)). A stop that comes after the verdict
-//! changes nothing, even then.
+//! A verdict for the commit excludes a stop, but the write of the commit can still fail. The turn then ends with the
+//! stop reason `error` ([`PendingCommit::fail`](crate::turn::PendingCommit::fail)). A stop that comes after the verdict
+//! changes nothing, even if the write fails.
 
 use crate::cause::Cause;
 use crate::sync::OnceLock;

@@ -2,7 +2,8 @@
 
 use std::error::Error;
 
-/// Formats an error with its causes, in one line. Omits a cause that repeats its parent's message.
+/// Formats an error with its causes, in one line. If the message of a cause only repeats the message of the error
+/// above, omits the cause.
 pub fn error_chain(error: &dyn Error) -> String {
     let mut last = error.to_string();
     let mut text = last.clone();

@@ -1,4 +1,4 @@
-//! Extents of a stop.
+//! Extents of a stop. The extent is the part of the running work that the stop covers.
 
 use std::fmt;
 

@@ -1,4 +1,4 @@
-//! Id types. The code that needs a new id creates the id and passes it in: this crate generates no random numbers.
+//! Id types. This crate generates no random numbers: callers create new ids and pass them in.
 
 use std::fmt;
 use std::sync::Arc;

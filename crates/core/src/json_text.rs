@@ -21,7 +21,8 @@ pub fn has_reserved_key(json: &[u8]) -> bool {
     false
 }
 
-/// True if these bytes contain the prefix of a reserved key. Use this function only for formats without escapes.
+/// True if these bytes contain the prefix of a reserved key. Use this function only for formats without escapes,
+/// because an escape can hide the prefix.
 pub fn has_reserved_words(bytes: &[u8]) -> bool {
     let words = bytes.windows(RESERVED.len());
     words.into_iter().any(|words| words == RESERVED)

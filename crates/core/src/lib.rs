@@ -1,7 +1,7 @@
-//! Vocabulary, receipt and turn engine of Allstop: no I/O, no async.
+//! Types, receipt and turn engine of Allstop, without I/O and without async code.
 //!
-//! Start with [`receipt::Receipt`], the answer to a stop, and [`turn`], the state machine in which only a commit
-//! changes a conversation. Callers pass times and ids in as parameters.
+//! Start with [`receipt::Receipt`], the result of a stop, and with [`turn`], the state machine in which only a commit
+//! changes a conversation. This crate reads no clock and creates no ids: callers pass times and ids in as parameters.
 
 mod call_label;
 pub mod cause;

@@ -1,4 +1,9 @@
-//! Messages of a conversation, and their parts.
+//! Messages of a conversation, and their parts. If a turn is stopped under the policy `keep`, the messages of its
+//! completed steps stay in the conversation, followed by a marker of the stop. Under the policy `rollback`, they are
+//! dropped.
+//!
+//! An [`Effect`] classifies a tool call by the consequence of repeating the call. A call that changes nothing, or that
+//! has no further effect when repeated, may be repeated.
 
 use std::sync::Arc;
 
@@ -55,8 +60,8 @@ pub enum Arguments {
     Malformed(Arc<str>),
 }
 
-/// Greatest depth of nested arguments: the limit of JSON parsers. A reader could not parse a record with deeper
-/// arguments.
+/// Greatest depth of nested arguments: the depth limit of the JSON parser. A reader could not parse a record with
+/// deeper arguments.
 const ARGUMENTS_DEPTH_MAX: usize = 128;
 
 impl Arguments {
@@ -168,7 +173,7 @@ impl Message {
         Self::User { text: text.into() }
     }
 
-    /// Length in bytes: the text, and the arguments of the calls as JSON. Token estimates are based on it.
+    /// Length in bytes: the text, and the arguments of the calls as JSON. Token estimates are based on this length.
     pub fn bytes(&self) -> usize {
         match self {
             Self::User { text }

@@ -1,8 +1,12 @@
-//! Records of a session's log. The state of a session is a fold over its records ([`crate::turn::SessionState`]).
+//! Records of a session's log. The state of a session is computed by applying its records in order
+//! ([`crate::turn::SessionState`]).
 //!
-//! The records of a turn: `turn_started` → `call_started` and `call_finished` of each call → `turn_committed` or
-//! `turn_stopped`. A reader may skip a record of unknown `type` only if the record contains `"optional": true`. This
-//! version writes `settings_changed` and `stopped` with that field.
+//! The records of a turn: first `turn_started`, then `call_started` and `call_finished` of each call, last
+//! `turn_committed` or `turn_stopped`. A reader may skip a record of unknown `type` only if the record contains
+//! `"optional": true`. This version writes `settings_changed` and `stopped` with that field.
+//!
+//! There are two totals of tokens. The metered total counts every used token. The committed total counts only the
+//! tokens of turns that were added to the conversation.
 
 use std::sync::Arc;
 
@@ -120,15 +124,15 @@ pub enum SessionRecord {
         at: Timestamp,
         /// Reason for the end.
         reason: StopReason,
-        /// The cause; the first one wins.
+        /// The first cause of the end.
         cause: Cause,
         /// Receipt of the stop; absent if there was nothing to stop, as after a crash.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         receipt: Option<Arc<Receipt>>,
-        /// Messages that the policy `keep` adds to the conversation; empty under `rollback`.
+        /// Messages that stay in the conversation under the policy `keep`. Empty under the policy `rollback`.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         kept: Vec<Arc<Message>>,
-        /// Usage that the turn adds to the committed total: zero under `rollback`.
+        /// Usage that the turn adds to the committed total. Zero under the policy `rollback`.
         usage: Usage,
     },
     /// Receipt of a stop that was not limited to one turn: a stop of a call, of background work or of the session. The
@@ -142,9 +146,9 @@ pub enum SessionRecord {
     Compacted {
         /// Time of the compaction.
         at: Timestamp,
-        /// Number of dropped messages, counted from the first one.
+        /// Number of dropped messages, counted from the oldest message.
         messages_dropped: u32,
-        /// Number of dropped turns. They still count against the limit of turns.
+        /// Number of dropped turns. Dropped turns still count against the limit of turns.
         turns_dropped: u32,
         /// Summary that replaces the messages; absent if they were only dropped.
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -179,15 +183,17 @@ pub enum SessionRecord {
         /// Kind of work.
         #[serde(default)]
         kind: BackgroundKind,
-        /// `attached` if an idle session waits for the work.
+        /// `attached` if an idle session waits for the work, `detached` if the work outlives the session.
         attachment: Attachment,
         /// Main process of the work, such as the shell, if the work has a process.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         process: Option<ProcessIdentity>,
-        /// Keeper of the process, if it has one.
+        /// Keeper of the process, if the process has one: a small process that adopts and kills all descendants of the
+        /// command.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         keeper: Option<ProcessIdentity>,
-        /// Marker in the environment of the processes. A search for the marker also finds processes without a keeper.
+        /// Marker: a value in the environment of all processes of the work. A search for the marker also finds
+        /// processes that no keeper watches.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         marker: Option<Arc<str>>,
         /// Path of the output file, if there is one.
@@ -268,7 +274,7 @@ pub struct StartedCall {
     pub kind: StartedCallKind,
 }
 
-/// Written by hand for the same reason as the `Deserialize` of [`Message`].
+/// Written by hand for speed, like the `Deserialize` of [`Message`].
 impl<'de> Deserialize<'de> for StartedCall {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
@@ -311,7 +317,7 @@ impl<'de> Deserialize<'de> for StartedCall {
 pub enum StartedCallKind {
     /// A model call.
     Model {
-        /// Tokens reserved before the call was sent.
+        /// Tokens of the budget that were reserved before the call was sent.
         reserved_tokens: u64,
     },
     /// A tool call.

@@ -1,4 +1,4 @@
-//! Wall-clock time for records and receipts. Use a monotonic clock to measure durations.
+//! Wall-clock time for records of the log and for receipts of stops. Use a monotonic clock to measure durations.
 
 use std::fmt;
 
@@ -38,7 +38,7 @@ impl fmt::Display for Timestamp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match calendar::text(self.0) {
             Some(text) => f.write_str(text.as_str()),
-            // Such a time must not cause a panic. This text can be parsed again.
+            // Such a time must not cause a panic, and the parser accepts this text.
             None => write!(f, "{}{OUTSIDE_THE_CALENDAR}", self.0),
         }
     }
@@ -84,8 +84,8 @@ mod calendar {
     const DAY_MS: i64 = 86_400_000;
     /// Times from the year 1 to the last days of the year 9999. Older versions can read this range.
     const WRITTEN_MS: Range<i64> = -62_135_596_800_000..253_402_207_200_000;
-    /// Number of days from March 1st of the year 0 to the start of 1970. The calculation begins at March 1st. Its years
-    /// begin in March, so that a leap day is the last day of its year.
+    /// Number of days from March 1st of the year 0 to the start of 1970. The years of the calculation begin on March
+    /// 1st, so that a leap day is the last day of a year.
     const DAYS_TO_1970: i64 = 719_468;
     const DAYS_OF_400_YEARS: i64 = 146_097;
 

@@ -1,4 +1,4 @@
-//! The accept loop.
+//! The accept loop of a server.
 
 use std::io;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub trait Listener: Send + Sync {
     /// A connection.
     type Stream: Send + 'static;
 
-    /// Accepts the next connection. Returns the connection and its name for receipts.
+    /// Accepts the next connection. Returns the connection and its name for the receipt of a stop.
     ///
     /// # Errors
     /// If the system cannot provide a connection.

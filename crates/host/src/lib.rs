@@ -1,10 +1,10 @@
 //! Parts that every server needs, for any protocol.
 //!
-//! - [`accept_connections`] is the accept loop. Each connection is work of a scope, so a stop of the server ends the
-//!   connection and lists it in the receipt.
+//! - [`accept_connections`] is the accept loop. Each connection is work of a scope (a node in the tree of all work).
+//!   Therefore a stop of the server ends the connection, and the receipt of the stop lists the connection.
 //! - [`finish_work`] runs work to its end, even if its client leaves.
 //!
-//! The registry of a server's system contains the open sessions (`allstop_session::SessionRegistry`).
+//! The open sessions of a server are in the registry of its system (`allstop_session::SessionRegistry`).
 
 mod accept;
 mod finish;

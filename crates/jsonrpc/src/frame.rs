@@ -35,7 +35,7 @@ pub enum FrameError {
         /// Start of the line.
         line: String,
     },
-    /// The header ended without a length.
+    /// The header ended without a `Content-Length`.
     #[error("the header of a frame has no Content-Length")]
     MissingContentLength,
     /// The header names the length twice, even if both values are equal.
@@ -70,7 +70,7 @@ pub struct FrameDecoder {
     input: Vec<u8>,
     input_read_len: usize,
     part: FramePart,
-    /// Bytes of the current header that are decoded; never more than the limit of a header.
+    /// Number of bytes of the current header that are decoded; at most the limit of a header.
     header_len: usize,
     /// Start of a header line whose end has not arrived.
     line: Vec<u8>,

@@ -11,8 +11,8 @@ use crate::encode::{encode_error_response, encode_response};
 use crate::frame::encode_frame;
 use crate::{RpcError, RpcId};
 
-/// Receiver of answers. The sink puts an answer into the queue of the connection's writer, and must neither block nor
-/// panic.
+/// Function that receives the answers (the sink). The sink puts an answer into the queue of the connection's writer,
+/// and must neither block nor panic.
 ///
 /// The queue needs no separate limit: at most `pending_max` answers exist at a time.
 pub type AnswerSink = Arc<dyn Fn(QueuedAnswer) + Send + Sync>;
@@ -20,7 +20,7 @@ pub type AnswerSink = Arc<dyn Fn(QueuedAnswer) + Send + Sync>;
 /// Requests that were accepted and whose answers are not written yet. Clones share one table.
 ///
 /// Each accepted request gets exactly one answer, even if its [`Responder`] is dropped. A request keeps its id and its
-/// slot until the answer is written. So if a client reads no answers, its requests are soon refused.
+/// slot in the table until the answer is written. So if a client reads no answers, its next requests are soon refused.
 #[derive(Clone)]
 pub struct IncomingRequests {
     slots: Arc<RequestSlots>,
@@ -94,7 +94,7 @@ impl fmt::Debug for IncomingRequests {
 /// Slot of one request in the table; dropping it frees the slot.
 struct RequestSlot {
     id: RpcId,
-    /// Does not include the sink, because the sink may own the queue that holds this slot.
+    /// Does not include the sink. The sink may own the queue that holds this slot, which would make a reference cycle.
     slots: Arc<RequestSlots>,
 }
 

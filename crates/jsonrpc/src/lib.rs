@@ -48,14 +48,14 @@
 //!
 //! # Invariants
 //!
-//! 1. For every split of a stream into chunks, the decoder returns the same frames and, if the stream is wrong, the
+//! 1. For every split of a stream into chunks, the decoder returns the same frames and, if the stream is invalid, the
 //!    same error.
 //! 2. Input uses memory only for bytes that have arrived: a decoder holds at most one header, one body and the largest
 //!    chunk. `pending_max` bounds each table of requests.
 //! 3. No input panics, and no depth of nesting overflows the stack.
 //! 4. An answer repeats the id of its request byte for byte.
-//! 5. An accepted request gets exactly one answer. The id and the slot of the request become free only when the answer
-//!    is written.
+//! 5. An accepted request gets exactly one answer. The id of the request and its slot in the table become free only
+//!    when the answer is written.
 //! 6. A sent request gets at most one answer. The request leaves the table when it is answered, when it is withdrawn,
 //!    or when the table is closed.
 //!

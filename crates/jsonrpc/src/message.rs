@@ -1,8 +1,8 @@
 //! Received messages: requests, notifications and responses of JSON-RPC 2.0.
 //!
-//! Parameters and results stay raw JSON, which the code of each method converts to its types. This module checks that
-//! parameters and results are JSON. The check is a loop, not a recursion, so no depth of nesting overflows the stack
-//! here.
+//! Parameters and results stay raw JSON. The code of each method converts them to the types of that method. This module
+//! checks that parameters and results are JSON. The check is a loop, not a recursion, so no depth of nesting overflows
+//! the stack here.
 
 use std::str;
 
@@ -52,7 +52,7 @@ pub struct IncomingRequest {
 pub struct MalformedMessage {
     /// Id of the message, if it could be read and is unambiguous.
     pub id: Option<RpcId>,
-    /// Answer to a malformed request.
+    /// Error to send as the answer to a malformed request.
     pub error: RpcError,
     /// True for a response: a message with a result or an error and without a method. Never answer such a message. Its
     /// id, if any, is the id of a request of this side, and this request can be completed with `error`.
@@ -90,7 +90,8 @@ impl IncomingMessage {
         }
         let fields: RawMessageFields<'_> = serde_json::from_str(whole.get()).map_err(not_json)?;
         let id = fields.id.and_then(RpcId::from_raw);
-        // Other code parses the raw JSON of this message, so reserved keys are refused here.
+        // Other code parses the raw JSON of this message with the JSON library, which reads an object with a reserved
+        // key as a different value. So such keys are refused here.
         let read = if has_reserved_key(body) {
             Err("an object has a key that is reserved: it begins with `$serde_json::private::`")
         } else {

@@ -231,7 +231,7 @@ fn deep_nesting_does_not_overflow_the_stack() {
     check(error, RpcError::INVALID_REQUEST, Some("1"), true);
 }
 
-/// The JSON library would read an object with such a key as a different value, which may have any depth.
+/// The JSON library would read an object with a reserved key as a different value, which may have any depth.
 #[test]
 fn reserved_keys_are_refused_wherever_they_are() {
     let deep = r#"[{"$serde_json::private::RawValue":"[1]"}]"#;

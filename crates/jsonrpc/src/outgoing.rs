@@ -111,7 +111,8 @@ impl OutgoingRequests {
 
     /// Passes an answer to the request that waits for it.
     pub fn complete(&self, id: &RpcId, result: Result<Box<RawValue>, RpcError>) -> AnswerDelivery {
-        // The lock is released at the end of this statement, because sending wakes the waiter.
+        // The lock is released at the end of this statement. `send` below wakes the waiter, which may then need the
+        // lock.
         let waiting = self.table.lock().waiting.remove(id);
         match waiting.map(|tx| tx.send(result)) {
             Some(Ok(())) => AnswerDelivery::Delivered,
@@ -126,7 +127,8 @@ impl OutgoingRequests {
         table.is_closed = true;
         let waiting = mem::take(&mut table.waiting);
         drop(table);
-        // Dropping a sender wakes its waiter, so the senders are dropped outside the lock.
+        // Dropping a sender wakes its waiter, which may then need the lock. So the senders are dropped after its
+        // release.
         drop(waiting);
     }
 
@@ -180,7 +182,7 @@ impl Future for PendingResponse {
 impl Drop for PendingResponse {
     fn drop(&mut self) {
         if let Some(table) = self.table.upgrade() {
-            // The lock is released at the end of this statement.
+            // The lock is released at the end of this statement, so the sender is dropped without the lock.
             let withdrawn = table.lock().waiting.remove(&self.id);
             drop(withdrawn);
         }

@@ -28,8 +28,8 @@ impl RpcError {
     pub const INVALID_PARAMS: i64 = -32602;
     /// Code of a failure of the side that answers.
     pub const INTERNAL_ERROR: i64 = -32603;
-    /// Code of a request that was refused because too many requests are in flight. It is the first code that the
-    /// specification leaves to servers.
+    /// Code of a request that was refused because too many requests are in flight. The specification leaves the codes
+    /// from -32000 to -32099 to servers, and this is the first of them.
     pub const OVERLOADED: i64 = -32000;
 
     /// Creates an error without data.

@@ -17,7 +17,8 @@ const WRITERS: u64 = 64;
 const RECORDS_PER_COMMIT: u64 = 64;
 /// Goal: at least 0.6 times the throughput of SQLite itself.
 const GROUPED_RATIO_MAX: f64 = 1.0 / 0.6;
-/// Goal: in addition to the time of the sync, only the time of one message to the writer's thread and back.
+/// Goal: apart from the sync, an append of a single writer takes only the time of one message to the writer's thread
+/// and back.
 const LONE_RATIO_MAX: f64 = 1.5;
 
 /// Writer of one session. As in a turn, it sends the next append only after the previous append was acknowledged.

@@ -1,6 +1,6 @@
 //! The part of a session's time that the log needs. The first figures measure the records of a turn in the memory log:
-//! they are checked, encoded, appended and folded. The other figures measure long sessions on SQLite: they are resumed
-//! and listed.
+//! the records are checked, encoded, appended and applied to the state. The other figures measure long sessions on
+//! SQLite: the sessions are resumed and listed.
 
 use std::process::ExitCode;
 use std::sync::Arc;

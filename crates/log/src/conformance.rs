@@ -101,7 +101,7 @@ async fn lock(log: &dyn Log, name: &str) -> StreamLock {
     }
 }
 
-/// Records get the numbers 1, 2, 3 … and keep their bytes, even if they are empty, long or binary.
+/// Records get the numbers 1, 2, 3 … and keep their bytes, even if the bytes are empty, long or binary.
 pub async fn numbers_are_dense_and_records_come_back(log: &dyn Log) {
     let bulk: Vec<u8> = (0..3_000_000_u32).map(|i| i.to_le_bytes()[0]).collect();
     let written = [
@@ -228,8 +228,8 @@ pub async fn an_empty_append_changes_nothing(log: &dyn Log) {
     assert_eq!(read(log, "s", 1, 10).await.len(), 1);
 }
 
-/// A read starts at the first requested number and ends at its limit. It is empty after the end of a stream, and for an
-/// unknown stream.
+/// A read starts at the first requested number and ends at its limit. The result is empty after the end of a stream,
+/// and for an unknown stream.
 pub async fn reads_are_bounded_and_go_on(log: &dyn Log) {
     append(log, "s", 0, 1, ["1", "2", "3", "4", "5"]).await;
     for (from, limit, numbers) in [
@@ -331,8 +331,8 @@ pub async fn streams_are_listed_by_prefix(log: &dyn Log) {
     assert_eq!(log.list("x").await.expect("the log can be listed"), []);
 }
 
-/// A tail returns existing records immediately. If there are none, it waits for the next records. Several tails get the
-/// same records.
+/// A tail is a read that can wait: it returns existing records immediately, and otherwise waits for the next records.
+/// Several tails get the same records.
 pub async fn a_tail_waits_for_the_next_record(log: &dyn Log) {
     append(log, "s", 0, 1, ["a", "b"]).await;
     let there = log
@@ -425,8 +425,8 @@ pub async fn a_deleted_stream_begins_again(log: &dyn Log) {
     log.delete(held).await.expect("there is nothing to delete");
 }
 
-/// If an append is dropped, it is written completely or not at all. If it is repeated with its id, it is then written
-/// exactly once.
+/// If the future of an append is dropped, the append is written completely or not at all. If the append is then
+/// repeated with its id, the log contains its records exactly once.
 pub async fn a_dropped_append_is_whole_or_not_there(log: &dyn Log) {
     const APPENDS: u64 = 50;
     for n in 0..APPENDS {

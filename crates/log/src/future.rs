@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 
 use futures::future::BoxFuture;
 
-/// A log's answer. A store in memory has it immediately, without an allocation. Other stores answer later.
+/// A log's answer. A store in memory returns the answer immediately, without an allocation. Other stores answer later.
 #[must_use = "a future does nothing unless it is polled"]
 pub enum LogFuture<T> {
     /// The answer is available.

@@ -1,11 +1,11 @@
 //! The append-only log of sessions, with one implementation in memory and one on SQLite.
 //!
-//! State is a fold over the records of the log, and nothing else is stored. A [`Log`] contains streams of records and
-//! does not interpret the records. The records of a stream are numbered without gaps (1, 2, 3 …). Each append contains
-//! the expected version of the stream, so if two writers race, one of them gets a conflict. The records of a
-//! [`MemoryLog`] exist as long as the process. The records of a [`SqliteLog`] survive `kill -9` and power loss.
-//! [`SessionWriter`] is the layer for the records of one conversation. It holds the session's lock, folds the records
-//! of the session, ends a turn that a crash left open, and appends new records.
+//! Only records are stored. The state of a session is a fold: the result of applying all its records in their order. A
+//! [`Log`] contains streams of records and does not interpret the records. The records of a stream are numbered without
+//! gaps (1, 2, 3 …). Each append contains the expected version of the stream, so if two writers race, one of them gets
+//! a conflict. The records of a [`MemoryLog`] exist as long as the process. The records of a [`SqliteLog`] survive
+//! `kill -9` and power loss. [`SessionWriter`] is the layer for the records of one conversation. The writer holds the
+//! session's lock, folds the records of the session, ends a turn that a crash left open, and appends new records.
 //!
 //! ```
 //! # use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Lock of a stream. The lock identifies the owner of a session that is in use.
+//! Lock of a stream. The lock identifies the owner of a session: the process that has the session open.
 
 use std::fmt;
 
@@ -41,8 +41,8 @@ impl StreamLock {
         }
     }
 
-    /// Marks the lock for the case that the store had no trace of any lock when this lock was taken. Either the store
-    /// is new, or all locks were deleted.
+    /// Marks the lock as the first lock of the store: when the lock was taken, the store had no trace of any other
+    /// lock. Either the store is new, or all locks were deleted.
     pub fn first(mut self) -> Self {
         self.is_first = true;
         self

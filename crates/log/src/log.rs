@@ -59,7 +59,8 @@ pub trait Log: Send + Sync + fmt::Debug {
     fn list(&self, prefix: &str) -> LogFuture<Result<Vec<(StreamName, Version)>, LogError>>;
 
     /// Takes the stream's lock if the lock is free. The lock is advisory: it decides who may run recovery and who owns
-    /// a session. It does not prevent two writers from writing; only `expected` does that.
+    /// a session. The lock does not prevent another writer from appending; only the parameter `expected` of each append
+    /// does that.
     fn try_lock(&self, stream: &StreamName) -> LogFuture<Result<LockAttempt, LogError>>;
 
     /// Returns the owner of the stream's lock, and does not take the lock; `None` if the lock is free.
@@ -69,10 +70,10 @@ pub trait Log: Send + Sync + fmt::Debug {
     ) -> LogFuture<Result<Option<ProcessIdentity>, LogError>>;
 
     /// True if `owner` is a process that is known to run and is not this process. A record names `owner` as the owner
-    /// of the record's stream. The holder of a lock calls this method before it takes over the work of that process.
-    /// The lock alone is not enough, because a user may have deleted the file of an earlier lock. False if the state of
-    /// the process cannot be determined (another machine or container). Also false in a store whose locks end when
-    /// their holder is gone. In such a store, the lock alone decides.
+    /// of the record's stream. The holder of a lock calls this method before the holder takes over the work of that
+    /// process. The lock alone is not enough, because a user may have deleted the file of an earlier lock. False if the
+    /// state of the process cannot be determined (another machine or container). Also false in a store whose locks end
+    /// when their holder is gone. In such a store, the lock alone decides.
     fn is_other_process_running(
         &self,
         owner: &ProcessIdentity,
@@ -90,8 +91,8 @@ pub trait Log: Send + Sync + fmt::Debug {
     }
 
     /// Accepts no more requests, waits until the queued requests are done, and releases the locks. If the disk is
-    /// blocked, this method also blocks. To exit in time, combine it with a timeout. The default implementation does
-    /// nothing. If the future is dropped, the store is still closed.
+    /// blocked, this method also blocks. To exit in time, combine this method with a timeout. The default
+    /// implementation does nothing. If the future is dropped, the store is still closed.
     fn close(&self) -> LogFuture<()> {
         LogFuture::ready(())
     }
@@ -109,6 +110,6 @@ pub(crate) fn is_another_process_alive(owner: &ProcessIdentity) -> bool {
 /// Minimum size of a read in bytes. Only above this size may a store return fewer records than requested.
 pub const READ_BYTES_MIN: usize = 4 << 20;
 
-/// Interval at which a tail checks for records of other processes, in milliseconds. It is short enough for a person who
-/// watches. The cost is also low: 10 reads per second of an unchanged stream are not noticeable.
+/// Interval at which a tail checks for records of other processes, in milliseconds. The interval is short enough for a
+/// person who watches, and the cost is low: 10 reads per second of an unchanged stream are not noticeable.
 pub const TAIL_POLL_MS: u64 = 100;

@@ -11,8 +11,8 @@ use tokio::sync::Notify;
 use crate::lock::{LockAttempt, StreamLock};
 use crate::{AppendError, AppendId, Log, LogError, LogFuture, RecordBytes, StreamName, Version};
 
-/// A log that exists until this value and all its clones are dropped. It is meant for tests, and for programs without
-/// storage. Clones share the log.
+/// A log that exists until this value and all its clones are dropped. This log is meant for tests, and for programs
+/// without storage. Clones share the log.
 ///
 /// All results are available immediately, except the results of a tail. An append happens in the call of the method,
 /// not when the future is polled.
@@ -32,8 +32,8 @@ struct MemoryStreams {
 struct MemoryStream {
     /// Record `n` is at index `n - 1`. Each record has the id of its append.
     records: Vec<(AppendId, RecordBytes)>,
-    /// The waiting tails hold this value. If no tail waits, an append has no extra cost, and an empty stream can be
-    /// removed.
+    /// Notifies the waiting tails (reads that wait for new records), which hold this value. If no tail waits, an append
+    /// has no extra cost, and an empty stream can be removed.
     grown: Weak<Notify>,
 }
 
@@ -139,8 +139,8 @@ impl Log for MemoryLog {
                     if !records.is_empty() || limit == 0 {
                         return Ok(records);
                     }
-                    // Created while the lock is held, so that it receives every later append, even before its first
-                    // poll.
+                    // The notification is created while the lock is held, so that it receives every later append, even
+                    // before its first poll.
                     let grown = known.grown.upgrade().unwrap_or_default();
                     known.grown = Arc::downgrade(&grown);
                     grown.notified_owned()

@@ -51,7 +51,7 @@ impl fmt::Display for Version {
 }
 
 /// Id of one append. If an append is repeated after a lost answer, the first result is returned. The id is stored with
-/// the records of the append, so a store needs no other place for ids and never forgets one.
+/// the records of the append, so a store needs no other place for ids and never forgets an id.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct AppendId(pub u128);
 

@@ -1,7 +1,8 @@
 //! Writes the appends of one writer to one stream, one append at a time.
 //!
 //! Invariants:
-//! 1. If an append was dropped or its answer was lost, it is settled under its first id before the next append is sent.
+//! 1. If an append was dropped or its answer was lost, it is first settled: it is sent again with its id until the
+//!    result is known. Only then is the next append sent.
 //! 2. The version changes only when an append is confirmed.
 
 use std::fmt;
@@ -9,9 +10,8 @@ use std::sync::Arc;
 
 use crate::{AppendError, AppendId, AppendIds, Log, LogError, RecordBytes, StreamName, Version};
 
-/// Maximum number of attempts of an append in one call: the first attempt, a second attempt after a short failure of
-/// the store, and a third attempt after a restart of the store. If the store does not answer, the caller decides
-/// whether to wait longer.
+/// Maximum number of attempts of an append in one call. The second attempt is for a short failure of the store, and the
+/// third attempt for a restart of the store. If the store does not answer, the caller decides whether to wait longer.
 const SETTLE_TRIES_MAX: u32 = 3;
 
 /// The only writer of a stream.
@@ -64,7 +64,7 @@ impl StreamWriter {
     /// Appends records, completely or not at all.
     ///
     /// **Cancel safety**: if the future is dropped, the append may have happened. The next [`StreamWriter::settle`]
-    /// settles it.
+    /// determines the result.
     ///
     /// # Panics
     /// Panics in debug builds if an earlier append is not settled.

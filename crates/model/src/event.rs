@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use allstop_core::{FinishReason, ToolCall, Usage};
 
-/// Maximum number of calls in one answer. Models request only a few. An answer with more calls is broken or hostile,
-/// and each call needs a scope and a record.
+/// Maximum number of tool calls in one answer. Models request only a few calls, and an answer with more calls than this
+/// is broken or hostile. The limit bounds the memory and the log, because each call needs entries there.
 pub const CALLS_MAX: usize = 256;
 
 /// An event of a model's stream. A tool call is complete when it arrives: if the stream is dropped, a partial call is

@@ -7,9 +7,9 @@
 //! - [`ScriptedModel`] plays a script: for tests of agents, without a key and without a network.
 //! - [`RecordingModel`] wraps a model and writes a script of its answers.
 //! - [`stream_within`] applies the provider's time limits to a call; [`RetryPolicy`] decides about retries. All waits
-//!   happen in the caller's scope.
+//!   are part of the caller's future, so a stop of the caller also ends the waits.
 //!
-//! This crate does not read environment variables. The caller passes a function that returns the keys.
+//! This crate does not read environment variables. The caller passes a function that returns the API keys.
 
 pub mod error;
 pub mod event;
@@ -43,7 +43,7 @@ use futures::future::BoxFuture;
 
 /// A language model.
 pub trait Model: Send + Sync + fmt::Debug {
-    /// Name for receipts and records: `openai::gpt-x`, `script::demo.yaml`.
+    /// Name of the model in receipts of stops and in log records: `openai::gpt-x`, `script::demo.yaml`.
     fn name(&self) -> &str;
 
     /// Starts a call. Returns the stream of the call as soon as the provider has accepted the request.

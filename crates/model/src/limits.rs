@@ -1,6 +1,6 @@
 //! Time limits of a provider: the time until the first token, and the time between tokens. A call that exceeds a limit
-//! fails with [`ModelErrorKind::ProviderTimeout`]. The deadlines of turns and runs belong to the scope, not to this
-//! module.
+//! fails with [`ModelErrorKind::ProviderTimeout`]. The deadlines of turns and runs are separate: the scopes in which
+//! turns and runs work enforce them, not this module.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use tokio::time::{Instant, timeout_at};
 
 use crate::{Model, ModelError, ModelErrorKind, ModelEvents, ModelRequest, ModelStream};
 
-/// Maximum time in which a provider sends nothing. `None` means no limit, so that only a deadline ends the wait.
+/// Maximum time in which a provider sends nothing. `None` means no limit, so that only a deadline of the turn or of the
+/// run ends the wait.
 ///
 /// Every [`crate::ModelEvent`] counts as a token: text, reasoning, and the progress of a tool call. Keep-alive messages
 /// of a provider do not count.
@@ -28,7 +29,7 @@ impl TokenLimits {
     }
 }
 
-/// Starts a call with these limits. If there are no limits, this adds no cost.
+/// Starts a call with these limits. If there are no limits, this function adds no cost.
 ///
 /// # Errors
 /// Returns the model's errors, and [`ModelErrorKind::ProviderTimeout`].

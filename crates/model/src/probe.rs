@@ -1,4 +1,4 @@
-//! Asks the kernel about the state of one call's connections.
+//! Asks the kernel about the state of one model call's connections.
 //!
 //! Invariants:
 //! 1. A model registers with the probe before it opens a connection. Before that, the state is `NotVerifiable`.
@@ -13,8 +13,8 @@ use parking_lot::Mutex;
 
 use crate::kernel::{self, SocketPair};
 
-/// Maximum time to wait for the task of the connection. This task closes a dropped stream at its next poll. Half a
-/// second is a thousand times the usual time, and much shorter than the time limit of a forced stop.
+/// Maximum time to wait for the connection's task in the HTTP library. At its next poll, this task closes a dropped
+/// stream. Half a second is a thousand times the usual time, and much shorter than the time limit of a forced stop.
 const CLOSE_WAIT_MAX: Duration = Duration::from_millis(500);
 /// Number of rounds that only yield to the runtime. The connection's task needs one poll, which takes microseconds.
 const YIELD_ROUNDS: u32 = 4;

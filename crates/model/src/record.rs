@@ -1,8 +1,8 @@
 //! Records a model's answers as a script that can be played again.
 //!
-//! A recording contains the calls in the order of their starts. For each call it contains the pieces, the pauses
-//! between them, the complete tool calls, the usage, the end, and the failure. If a call was dropped, the recording
-//! contains the call up to the drop. When the script is played, the call hangs at this point.
+//! A recording contains the model calls in the order of their starts. For each model call it contains the pieces of the
+//! answer, the pauses between the pieces, the complete tool calls, the usage, the end, and the failure. If a call was
+//! dropped, the recording contains the call up to the drop. When the script is played, the call hangs at this point.
 
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};

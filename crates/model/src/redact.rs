@@ -14,7 +14,8 @@ const BASE64_LEN_MIN: usize = 5;
 pub struct SecretRedactor {
     /// Sorted by length, the longest first. Otherwise a shorter secret could replace a part of a longer one.
     written: Vec<String>,
-    /// For each of the three positions in a base64 group: the base64 characters that depend only on the secret.
+    /// Base64 encodes groups of three bytes. For each of the three positions at which a secret can begin in a group,
+    /// this list contains the base64 characters that depend only on the secret.
     in_base64: Vec<String>,
 }
 

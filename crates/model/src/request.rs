@@ -7,12 +7,13 @@ use serde_json::Value;
 
 use crate::probe::ConnectionProbe;
 
-/// A request to a model. All parts are shared, so that a clone for a step copies only pointers.
+/// A request to a model. All parts are shared, so that a clone copies only pointers.
 #[derive(Debug, Clone)]
 pub struct ModelRequest {
     /// System prompt, if any.
     pub system: Option<Arc<str>>,
-    /// The conversation. The engine guarantees that each tool call has exactly one result.
+    /// The conversation. The turn engine, which builds the conversation, guarantees that each tool call has exactly one
+    /// result.
     pub messages: Vec<Arc<Message>>,
     /// The tools.
     pub tools: Arc<[ToolDeclaration]>,

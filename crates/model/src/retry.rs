@@ -1,4 +1,5 @@
-//! Decides about retries, without side effects. The caller waits in its own scope.
+//! Decides about retries, without side effects. The caller does the waiting, so that a stop of the caller also ends the
+//! wait.
 
 use std::time::Duration;
 
@@ -6,8 +7,8 @@ use crate::ModelError;
 
 /// The number of retries, and their delays.
 ///
-/// The delays have no random part (jitter). A session makes only one call at a time, and a provider can use
-/// `Retry-After` to distribute its callers over time.
+/// The delays have no random part (jitter). Jitter separates callers that fail together. But a session makes only one
+/// call at a time, and a provider can use `Retry-After` to distribute its callers over time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RetryPolicy {
     /// Maximum number of calls, including the first call; 1 means no retry.

@@ -5,8 +5,9 @@
 //! the actual last message of the subject. So at most one of two writers succeeds, even if their information is
 //! outdated.
 //!
-//! The servers determine the durability. An acknowledged append is stored on a quorum of the replicas. After a power
-//! loss of all replicas, the append is certain to survive only if their configuration contains `sync_interval: always`.
+//! The servers determine the durability. An acknowledged append is stored on a quorum of the replicas. With
+//! `sync_interval: always` in the configuration of the servers, the append also survives a power loss of all replicas.
+//! Without this setting, such a power loss can lose the append.
 
 //!
 //! Without the feature `client`, the crate contains only the options and the errors. An attempt to open the log then

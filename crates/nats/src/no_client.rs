@@ -26,7 +26,7 @@ impl AbsentNatsLog {
         match *self {}
     }
 
-    /// The link between the managers of a cluster.
+    /// The link between the managers of a cluster: the services that they share in addition to the log.
     pub async fn link(&self) -> Result<Arc<dyn ClusterLink>, ConnectError> {
         match *self {}
     }

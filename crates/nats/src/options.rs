@@ -7,12 +7,12 @@ use std::time::Duration;
 /// Default prefix of all names on the servers.
 const PREFIX: &str = "allstop";
 
-/// Default time after which a lock expires if its process ends without releasing it. The time is longer than the
+/// Default time after which a lock expires if its process ends without releasing it. This time is longer than the
 /// interval between two renewals plus an election of a new leader. Therefore no lock expires if one server is lost.
 const LOCK_TTL: Duration = Duration::from_secs(20);
 
 /// Default time in which an unanswered request is repeated. If servers lose their leader suddenly, they elect another
-/// one after 4 to 9 seconds.
+/// leader after 4 to 9 seconds.
 const ANSWER_MAX: Duration = Duration::from_secs(15);
 
 /// Options of a [`NatsLog`](crate::NatsLog).
@@ -31,7 +31,7 @@ pub struct NatsOptions {
     /// Time after which a lock expires if its process ends without releasing it. The time is in whole seconds.
     pub lock_ttl: Duration,
     /// Time in which an unanswered request is repeated. The servers may change their leader in this time. If an append
-    /// must search for its own message, it takes at most twice as long.
+    /// must search for its own message, the append takes at most twice as long.
     pub answer_max: Duration,
 }
 

@@ -1,4 +1,5 @@
-//! Containment: access to a process tree, and the interface that each level of containment implements.
+//! Containment: the means to signal a process tree and to prove that it has ended. This file defines the interface that
+//! each level of containment implements.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -21,12 +22,12 @@ pub trait TreeContainment: Send + Sync {
     /// Level of containment, as named in receipts.
     fn level(&self) -> Containment;
 
-    /// Keeper of the tree. `None` if the tree has no keeper.
+    /// Keeper of the tree: the helper process that started the command. `None` if the tree has no keeper.
     fn keeper(&self) -> Option<&ProcessIdentity> {
         None
     }
 
-    /// Sends SIGTERM to every member.
+    /// Sends SIGTERM to every member (process) of the tree.
     fn ask(&self);
 
     /// Sends SIGKILL to every member. The driver repeats this until no member is left.
@@ -35,7 +36,7 @@ pub trait TreeContainment: Send + Sync {
     /// The members that are alive now, without the keeper. For real processes, a separate thread reads `/proc`.
     fn members(&self) -> BoxFuture<'static, Vec<TreeMember>>;
 
-    /// The members when this process last looked. Does not query the system.
+    /// The members that the last search found. Does not query the system.
     fn known_members(&self) -> Vec<ProcessIdentity>;
 
     /// Detaches the tree, so that the tree outlives this process. Further output of the tree is appended to a file.
@@ -83,7 +84,7 @@ impl fmt::Debug for ContainedTree {
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum DetachTreeError {
-    /// Only a keeper can outlive its owner.
+    /// The tree has no keeper. Only a keeper can outlive its owner, the process that launched the command.
     #[error("only a process with a keeper can be detached")]
     NeedsKeeper,
     /// The file for the further output could not be opened.

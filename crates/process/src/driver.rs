@@ -12,7 +12,7 @@ pub struct ProcessDriver(Pin<Box<dyn Future<Output = ()> + Send>>);
 
 impl ProcessDriver {
     /// Creates a driver from a future that watches a tree of a [`TreeLauncher`](crate::TreeLauncher). If the future is
-    /// dropped early, it must kill the tree. Before it ends, it must publish that the tree is empty.
+    /// dropped early, the drop must kill the tree. Before the future ends, it must publish that the tree is empty.
     pub fn new(future: impl Future<Output = ()> + Send + 'static) -> Self {
         Self(Box::pin(future))
     }

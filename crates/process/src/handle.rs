@@ -66,7 +66,7 @@ impl ProcessHandle {
         self.inner.containment.keeper()
     }
 
-    /// The marker in the environment of the processes.
+    /// The marker: a unique value in the environment of the tree's processes.
     pub fn marker(&self) -> &Arc<str> {
         &self.inner.marker
     }
@@ -90,7 +90,7 @@ impl ProcessHandle {
         self.inner.containment.ask();
     }
 
-    /// Sends SIGKILL to every member of the tree, repeatedly, until none is left.
+    /// Sends SIGKILL to every member of the tree, repeatedly, until no member is left.
     pub fn force(&self) {
         if self.is_over() {
             return;
@@ -99,7 +99,7 @@ impl ProcessHandle {
         self.inner.containment.force();
     }
 
-    /// The strongest signal that was requested while the tree was not known to be empty.
+    /// The strongest signal that was requested before the tree was known to be empty.
     pub fn strongest_signal(&self) -> Option<EndMethod> {
         match self.inner.strongest.load(Ordering::Acquire) {
             0 => None,
@@ -139,8 +139,8 @@ impl ProcessHandle {
         members
     }
 
-    /// The members when this process last looked. It looks when the tree starts, when the main process of the tree
-    /// ends, and at each call of `ask` or `force`. Does not query the system, so any code can call this function.
+    /// The members that the last search found. This process searches when the tree starts, when the main process of the
+    /// tree ends, and at each call of `ask` or `force`. Does not query the system, so any code can call this function.
     pub fn known_members(&self) -> Vec<ProcessIdentity> {
         if self.emptiness().is_some() {
             return Vec::new();
@@ -179,12 +179,12 @@ impl ProcessHandle {
 
     /// Detaches the tree, so that the tree outlives this process. From now on, the keeper appends further output to
     /// `output_file` (up to [`DETACHED_OUTPUT_BYTES_MAX`](crate::DETACHED_OUTPUT_BYTES_MAX)). The keeper no longer ends
-    /// the tree when the connection to its owner closes. The file also gets the output that the
+    /// the tree when the connection to its owner (this process) closes. The file also gets the output that the
     /// [`OutputReader`](crate::OutputReader) has not read before the detach.
     ///
     /// Afterwards, this process does not watch the tree, and waits return [`ProcessWaitError::Detached`]. To end the
     /// tree, send SIGTERM to the keeper, which is found by its identity. The keeper then sends SIGTERM to its tree,
-    /// sends SIGKILL after a grace, and exits.
+    /// sends SIGKILL after a grace period, and exits.
     ///
     /// # Cancel safety
     /// Once the driver has received the request, the request is carried out, even if the future is dropped.

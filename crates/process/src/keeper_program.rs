@@ -1,4 +1,5 @@
-//! The program that runs as a keeper, and the limit for a keeper's output file.
+//! The program that runs as a keeper (the helper process that contains the process tree of a command), and the limit
+//! for a keeper's output file.
 
 use std::ffi::OsString;
 use std::path::PathBuf;

@@ -1,8 +1,8 @@
 //! Process trees that can be ended completely, with proof. No process outside the tree is ended.
 //!
 //! [`launch()`] starts a command and returns three parts. The [`ProcessHandle`] signals the command and waits for it.
-//! The [`ProcessDriver`] watches the command, and must be spawned. The [`OutputReader`] reads its output. [`reattach`]
-//! returns a handle and a driver for a tree that an earlier process left running.
+//! The [`ProcessDriver`] watches the command, and must be spawned. The [`OutputReader`] reads the output of the
+//! command. [`reattach`] returns a handle and a driver for a tree that an earlier process left running.
 //!
 //! ```
 //! use allstop_process::{ContainmentChoice, ProcessSpec, launch};
@@ -35,17 +35,19 @@
 //! # Levels of containment
 //!
 //! **Keeper** (Linux). A small helper process, the keeper, starts the command. The keeper is a *child subreaper*: if
-//! the parent of a descendant ends, the descendant becomes a child of the keeper. Its process group, session and
-//! environment do not matter. Therefore the keeper knows all descendants. When the kernel reports that the keeper has
-//! no child left, the tree is empty. `EndProof::ProcessTreeEmpty` is that proof. The keeper has a socket to its owner.
-//! When that socket closes, even because the owner was killed with SIGKILL, the keeper kills the tree at once and
-//! exits. The program that uses this crate also runs as the keeper: see [`keeper_main`].
+//! the parent of a descendant ends, the descendant becomes a child of the keeper. The process group, session and
+//! environment of the descendant do not matter. Therefore the keeper knows all descendants. When the kernel reports
+//! that the keeper has no child left, the tree is empty. `EndProof::ProcessTreeEmpty` is that proof. The keeper has a
+//! socket to its owner, the process that launched the command. When that socket closes, even if the owner was killed
+//! with SIGKILL, the keeper kills the tree at once and exits. The program that uses this crate also runs as the keeper:
+//! see [`keeper_main`].
 //!
 //! **Group and marker** (Linux). For use inside another program: this level needs no helper process, and does not
-//! change any attribute of that program. The command gets a process group and a marker in its environment. Sweeps of
-//! `/proc` find its members. `EndProof::ProcessGroupEmpty` means that the sweeps found none. A process escapes the
-//! sweeps if it has left the group and the session, has cleared its environment, and has lost its parent. If the owner
-//! is killed with SIGKILL, the tree continues to run.
+//! change any attribute of that program. The command gets a process group, and a marker (a unique value) in its
+//! environment. Sweeps, which are searches of all processes in `/proc`, find the members of the tree.
+//! `EndProof::ProcessGroupEmpty` means that the sweeps found no member. A process escapes the sweeps if it has left the
+//! group and the session, has cleared its environment, and has lost its parent. If the owner is killed with SIGKILL,
+//! the tree continues to run.
 //!
 //! **Group** (elsewhere). The process group alone.
 //!
@@ -61,7 +63,8 @@
 //! 1. A signal is sent only to a process whose pid *and* start time match. The signal is sent through a descriptor that
 //!    was opened before the comparison. A signal to a group requires that the group has a member that only the sender
 //!    can reap.
-//! 2. `empty` is published once, after all other facts, and only after the proof that its value names.
+//! 2. The field `empty` of the status is published once, after all other facts, and only after the proof that its value
+//!    names.
 //! 3. No tree runs unwatched: dropping the driver kills the tree, unless the tree was detached.
 //! 4. No descendant delays the end of the command's output.
 //!

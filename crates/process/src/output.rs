@@ -21,8 +21,9 @@ use crate::status_channel::{StatusClosed, StatusReceiver};
 pub struct OutputReader {
     source: Box<dyn OutputSource>,
     status: StatusReceiver,
-    /// For each stage, the number of bytes that are still to be read after the stage's end. The first value is the
-    /// number of bytes that the source had when the end was noticed.
+    /// For each stage (until the exit of the main process, until the tree is empty), the number of bytes that are still
+    /// to be read after the stage's end. The initial value is the number of bytes in the source when the end was
+    /// noticed.
     left_of: [Option<u64>; 2],
 }
 

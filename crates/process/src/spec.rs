@@ -35,7 +35,8 @@ pub struct ProcessSpec {
 /// Choice of a level of containment.
 #[derive(Debug, Clone)]
 pub enum ContainmentChoice {
-    /// A keeper process: the strongest level. Outside Linux, a process group replaces it.
+    /// A keeper, which is a helper process that contains the process tree: the strongest level. Outside Linux, a
+    /// process group replaces the keeper.
     Keeper(Arc<Keepers>),
     /// A process group and a marker. This level requires no helper program, and sets no attribute of this process.
     GroupAndMarker,

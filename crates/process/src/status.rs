@@ -34,14 +34,15 @@ impl ExitInfo {
     }
 }
 
-/// Reason why the processes of a tree must be searched. The report of the keeper is then not sufficient.
+/// Reason why the processes of a tree must be searched, because the report of the keeper (the helper process that
+/// contains the tree) is not sufficient.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum SearchReason {
     /// An earlier process left the tree running, and its keeper was killed.
     KeeperGone,
     /// A process of the tree has entered another PID namespace.
     Entered,
-    /// Processes with the marker were found outside of the tree, and were killed.
+    /// Processes with the tree's marker in their environment were found outside of the tree, and were killed.
     Strays,
 }
 

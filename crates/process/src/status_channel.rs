@@ -81,7 +81,8 @@ impl Drop for StatusSender {
 pub(crate) struct StatusClosed;
 
 impl StatusReceiver {
-    /// Borrows the current status. Drop the borrowed value soon, because the driver cannot write while it exists.
+    /// Borrows the current status. Drop the borrowed value soon, because the driver cannot write while the borrowed
+    /// value exists.
     pub fn borrow(&self) -> impl Deref<Target = ProcessStatus> {
         // Recursive, because a reader that holds the status may call methods of the handle that borrow the status
         // again.

@@ -11,7 +11,8 @@ use crate::protocol::whole_ms;
 use crate::watch_event::WatchEvent;
 use crate::watched::Announcement;
 
-/// An accepted stop from another process. Its receipt goes to the requester, and the terminal can show it too.
+/// An accepted stop from another process. The receipt of the stop goes to that process, and the terminal can show the
+/// receipt too.
 #[derive(Debug)]
 pub struct RemoteStop {
     /// The stop.
@@ -36,7 +37,8 @@ impl Announcer {
 
     /// Sends an event to all watchers.
     pub fn broadcast(&self, event: WatchEvent) {
-        // A full channel means that the follower is not running and has no watchers.
+        // The follower is the task that reads this channel. A full channel means that the follower is not running, and
+        // has no watchers.
         let _sent_or_full = self.0.try_send(Announcement::Broadcast(event));
     }
 

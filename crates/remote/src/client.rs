@@ -20,7 +20,7 @@ use crate::protocol::{
 };
 use crate::watch_event::WatchEvent;
 
-/// Time for a process to answer any request except a stop. A suspended process does not answer.
+/// Maximum time until the answer to any request except a stop. A suspended process does not answer.
 const LIST_MAX: Duration = Duration::from_secs(2);
 
 /// Failure of a request to another process.
@@ -29,7 +29,7 @@ pub enum RemoteError {
     /// The process did not answer in time.
     #[error("process {0} does not answer: it may be suspended")]
     Silent(
-        /// Pid of the process, here and in all other variants.
+        /// Pid of the process, as in all other variants.
         u32,
     ),
     /// The connection to the process failed.
@@ -81,7 +81,7 @@ impl RemoteError {
     }
 }
 
-/// A stop without an answer.
+/// A stop whose answer did not arrive.
 #[derive(Debug)]
 pub struct UnansweredStop {
     /// The error that prevented the answer.
@@ -111,8 +111,8 @@ pub async fn processes(
     each_process(folder, async |process, report| (process, report)).await
 }
 
-/// Requests a report from all processes with a socket in this folder, and calls `then` for each as soon as it has
-/// answered. Removes sockets of ended processes.
+/// Requests a report from all processes with a socket in this folder, and calls `then` for each process as soon as this
+/// process has answered. Removes sockets of ended processes.
 ///
 /// # Errors
 /// If the folder of the sockets cannot be read.
@@ -143,7 +143,7 @@ pub async fn each_process<T>(
 }
 
 impl RemoteProcess {
-    /// Pid of the process, in the PID namespace of its number.
+    /// Pid of the process, in the PID namespace that [`RemoteProcess::number`] contains.
     pub fn pid(&self) -> u32 {
         self.number.pid
     }
@@ -158,7 +158,7 @@ impl RemoteProcess {
         }
     }
 
-    /// Stops work in this process, and waits for the receipt.
+    /// Stops work in this process, and waits for the receipt of the stop.
     ///
     /// # Errors
     /// If the process is gone, or does not have this session open.
@@ -179,7 +179,7 @@ impl RemoteProcess {
         }
     }
 
-    /// Attaches to a session: first returns the state of its turn, then its events.
+    /// Watches a session. The watch first returns the state of the running turn, then the later events of the session.
     ///
     /// # Errors
     /// If the process is gone, does not answer, or does not have this session open.
@@ -203,7 +203,7 @@ impl RemoteProcess {
         watch.unwrap_or(Err(RemoteError::Silent(self.pid())))
     }
 
-    /// Answers a permission question. True if this answer was the first.
+    /// Answers a permission question. True if this answer was the first one to the question.
     ///
     /// # Errors
     /// If the process is gone, or does not answer.
@@ -235,7 +235,7 @@ impl RemoteProcess {
 #[derive(Debug)]
 pub struct RemoteWatch {
     peer: RemotePeer,
-    /// Events that came with the answer.
+    /// Events from the answer to the watch request, not returned yet.
     ready: VecDeque<WatchEvent>,
     is_over: bool,
 }

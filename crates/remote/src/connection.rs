@@ -1,4 +1,4 @@
-//! One connection of a requesting process: reads its requests, starts them in order, and answers them.
+//! Connection of a requesting process: reads the requests of this process, starts them in order, and answers them.
 
 use std::sync::Arc;
 
@@ -28,7 +28,7 @@ use crate::protocol::{
 };
 use crate::watch_event::WatchEvent;
 
-/// Limits of a request. A request is a session id and a few words.
+/// Limits of a request. A request contains a session id and a few words.
 const LIMITS: FrameLimits = FrameLimits {
     header_bytes_max: 1_024,
     body_bytes_max: 64 * 1_024,
@@ -39,8 +39,8 @@ const REQUESTS_MAX: usize = 1_024;
 
 const READ_BYTES: usize = 8 * 1_024;
 
-/// Output queue of a connection. The requests in progress bound its length: each has one answer and at most one
-/// notification.
+/// Output queue of a connection. The requests in progress bound the length of the queue: each request has one answer
+/// and at most one notification.
 type Output = mpsc::UnboundedSender<RemoteOutput>;
 
 enum RemoteOutput {
@@ -54,7 +54,7 @@ type LaterAnswer = BoxFuture<'static, (Responder, Value, TaskTrackerToken)>;
 pub(crate) struct RemoteConnection {
     owned: OwnedSessions,
     requests: IncomingRequests,
-    /// Requests without a completely written answer.
+    /// Requests whose answer is not completely written yet.
     in_flight: TaskTracker,
     output: Output,
     queued: mpsc::UnboundedReceiver<RemoteOutput>,
@@ -62,7 +62,7 @@ pub(crate) struct RemoteConnection {
     watch: Option<Watch>,
 }
 
-/// Events for the peer, with the peer's permit for watching.
+/// The peer's watch of a session: the events to send, and one of the permits that limit the number of watchers.
 struct Watch {
     events: broadcast::Receiver<Arc<WatchEvent>>,
     _permit: OwnedSemaphorePermit,
@@ -159,7 +159,7 @@ impl RemoteConnection {
     fn message(&mut self, body: &[u8]) {
         let request = match IncomingMessage::parse(body) {
             Ok(IncomingMessage::Request(request)) => request,
-            // This side sends no requests, and notifications have no answer.
+            // Ignores responses, because this side sends no requests, and notifications, because they have no answer.
             Ok(_) => return,
             Err(malformed) => {
                 let answer = encode_error_response(malformed.id.as_ref(), &malformed.error);
@@ -235,8 +235,8 @@ impl RemoteConnection {
         }
         let watched = &owned.watched;
         let (id, by) = (params.question_id, params.by);
-        // The answerer is stored before the answer is sent, because the session's terminal may show the answer
-        // immediately.
+        // The answerer is stored before the session receives the answer, because the session's terminal may show the
+        // answer immediately.
         watched.remember_answerer(id.clone(), by.clone());
         let is_taken = owned.session.answer(&id, params.answer.into()) == AnswerResult::Taken;
         if !is_taken {
@@ -296,7 +296,7 @@ impl RemoteConnection {
     }
 }
 
-/// The next event of a watch. A gap and the end of the session are events too.
+/// The next event of a watch. Missed events and the end of the session are events too.
 ///
 /// Cancel safe.
 async fn next_event(watch: &mut Option<Watch>) -> Arc<WatchEvent> {

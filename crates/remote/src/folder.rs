@@ -11,7 +11,8 @@ use allstop_process::this_process;
 /// Suffix of a socket's file name. The number of the process precedes the suffix.
 const SUFFIX: &str = ".sock";
 
-/// A pid, and the PID namespace in which the pid is valid. Containers may share the socket folder.
+/// A pid, and the PID namespace in which the pid is valid. Containers may share the socket folder, and the same pid may
+/// then exist in several of them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ProcessNumber {
     /// Pid of the process, in its PID namespace.
@@ -50,8 +51,8 @@ impl ProcessNumber {
 pub struct SocketFolder(PathBuf);
 
 impl SocketFolder {
-    /// The folder of this user: `allstop` in `runtime_folder`, the value of `XDG_RUNTIME_DIR`, if that is an absolute
-    /// path. Otherwise a folder in `/run/user` or `/tmp`.
+    /// The folder of this user: `allstop` in `runtime_folder`, the value of `XDG_RUNTIME_DIR`, if this value is an
+    /// absolute path. Otherwise a folder in `/run/user` or `/tmp`.
     pub fn of_user(runtime_folder: Option<PathBuf>) -> Self {
         if let Some(named) = runtime_folder.filter(|path| path.is_absolute()) {
             return Self(named.join("allstop"));
@@ -111,7 +112,7 @@ impl SocketFolder {
 }
 
 /// Checks that the folder belongs to this user alone. Otherwise another user could own a folder in `/tmp` and receive
-/// all stops.
+/// all requests for stops.
 fn check(folder: &Path) -> io::Result<()> {
     // Checks a symbolic link itself, not its target.
     let found: Metadata = std::fs::symlink_metadata(folder)

@@ -1,9 +1,9 @@
-//! Stops from other terminals: each process that owns sessions listens on its own Unix socket. Any process of the same
-//! user can list its work, watch it and stop it.
+//! Stops from other terminals: each process that owns sessions listens on its own Unix socket. Any other process of the
+//! same user can list, watch and stop the work of these sessions.
 //!
-//! - **Owner.** [`OwnedSessions`] are the sessions of a process, and [`RemoteListener`] is its socket in a
-//!   [`SocketFolder`]. A process whose only session belongs to its terminal uses [`TerminalSession`]. Its [`Announcer`]
-//!   sends the terminal's messages to watchers, in addition to the events of the session.
+//! - **Owner.** [`OwnedSessions`] are the sessions of a process, and [`RemoteListener`] is the process's socket in a
+//!   [`SocketFolder`]. A process whose only session belongs to its terminal uses [`TerminalSession`]. The [`Announcer`]
+//!   of this session sends the terminal's messages to watchers, in addition to the events of the session.
 //! - **Requester.** [`processes`] and [`each_process`] find the processes of the user. A [`RemoteProcess`] reports its
 //!   work ([`ProcessReport`]), stops work ([`RemoteStopParams`]) and shows a session ([`RemoteWatch`], [`WatchEvent`]).
 //!
@@ -35,8 +35,8 @@
 //! # Invariants
 //!
 //! 1. A process sends nothing to a peer of another user, and no request to a socket of another user.
-//! 2. A stop is accepted before the process waits for the stop's receipt. The stop continues if the peer that requested
-//!    it disconnects.
+//! 2. A stop is accepted before the process waits for the receipt, which is the result of the stop. The stop continues
+//!    if the peer that requested it disconnects.
 //! 3. The owner waits for no watcher.
 //! 4. The process removes its socket when it ends. After a crash, the next process that lists the folder removes the
 //!    socket.

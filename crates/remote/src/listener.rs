@@ -15,17 +15,17 @@ use crate::folder::SocketFolder;
 use crate::owned::OwnedSessions;
 
 /// Maximum number of open connections; further connections wait to be accepted. A stop keeps its connection open until
-/// the receipt is sent, so the limit must be high. But the limit must also leave descriptors for tools, because the
-/// usual limit of a process is 1,024.
+/// the receipt of the stop is sent, so the limit must be high. But the limit must also leave descriptors for tools,
+/// because the usual limit of a process is 1,024.
 const CONNECTIONS_MAX: usize = 256;
 
-/// A socket that receives stops. Dropping the listener removes the socket.
+/// A socket that receives requests of other processes, such as stops. Dropping the listener removes the socket.
 #[derive(Debug)]
 pub struct RemoteListener {
-    /// Requests without a completely written answer.
+    /// Requests whose answer is not completely written yet.
     in_flight: TaskTracker,
     owned: OwnedSessions,
-    /// The socket, or the error that prevented it.
+    /// The socket, or the error that prevented its creation.
     socket: io::Result<SocketFile>,
 }
 
@@ -40,8 +40,8 @@ impl Drop for SocketFile {
 }
 
 impl RemoteListener {
-    /// Listens for these sessions, on a socket in `folder`. A process without a socket works, but other terminals
-    /// cannot stop it; [`RemoteListener::problem`] gives the reason.
+    /// Opens a socket for requests about these sessions, in `folder`. A process without a socket works, but other
+    /// terminals cannot stop it; [`RemoteListener::problem`] gives the reason.
     pub fn listen(owned: OwnedSessions, folder: &SocketFolder) -> Self {
         let in_flight = TaskTracker::new();
         let socket = bind(folder).and_then(|(listener, file)| {
@@ -71,8 +71,8 @@ impl RemoteListener {
         ))
     }
 
-    /// Ends the announcements and waits until every request has its answer. Then waits a short time for watchers to
-    /// read the end of their sessions.
+    /// Ends the announcements to watchers (programs in other terminals that show a session), and waits until every
+    /// request has its answer. Then waits a short time for the watchers to read the end of their sessions.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -86,7 +86,7 @@ impl RemoteListener {
 
 fn bind(folder: &SocketFolder) -> io::Result<(UnixListener, SocketFile)> {
     let path = folder.own_socket()?;
-    // Removes the socket of an earlier process with this pid.
+    // Removes the socket of an earlier process that had this pid.
     match std::fs::remove_file(&path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
         _ => {}

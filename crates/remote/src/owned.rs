@@ -1,4 +1,5 @@
-//! The sessions that this process owns, as other processes access them.
+//! The sessions that this process owns, as other processes access them. A watcher is a program in another terminal that
+//! shows a session of this process.
 
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -18,11 +19,10 @@ use crate::watched::{ANNOUNCEMENTS_MAX, WatchedSession};
 /// Maximum number of stops that wait for display on a terminal. Further stops are accepted too, but not shown.
 const STOPS_MAX: usize = 64;
 
-/// Maximum number of watchers. Other connections stay free for stops.
+/// Maximum number of watchers. The other connections stay free for stops.
 pub(crate) const WATCHERS_MAX: usize = 16;
 
-/// Time for watchers to read the end of the sessions. The process does not wait longer for a watcher that does not
-/// read.
+/// Maximum time that this process waits at its end until watchers have read the end of the sessions.
 const WATCHERS_WAIT_MAX: Duration = Duration::from_millis(100);
 
 /// The open sessions of this process. Clones share them.
@@ -33,22 +33,22 @@ pub struct OwnedSessions(Arc<OwnedInner>);
 struct OwnedInner {
     command: &'static str,
     folder: PathBuf,
-    /// File of the store, once it is open.
+    /// File of the store, once the store is open.
     store: OnceLock<PathBuf>,
     started_at: Timestamp,
     /// Set before the process listens.
     sessions: OnceLock<SessionsOfProcess>,
     /// Permits for watchers.
     watchers: Arc<Semaphore>,
-    /// Holds the followers.
+    /// Scope of the followers: the tasks that read the events of a session for its watchers.
     scope: Scope,
 }
 
 #[derive(Debug)]
 enum SessionsOfProcess {
-    /// The only session. It stays here after its end.
+    /// The only session. The session stays in this variant after its end.
     Terminal(Arc<OwnedSession>),
-    /// Open sessions, each with an [`OwnedSession`] as its part.
+    /// Open sessions. An [`OwnedSession`] is attached to each of them with `Session::set_part`.
     Clients(SessionRegistry),
 }
 
@@ -59,26 +59,26 @@ pub(crate) struct OwnedSession {
     pub(crate) watched: WatchedSession,
     holder: SessionHolder,
     pub(crate) announcer: Announcer,
-    /// Held from the acceptance of a remote stop until the terminal is notified. If a stop has ended work, a terminal
-    /// that acquires this lock therefore finds the notification of that stop.
+    /// Held from the acceptance of a remote stop until the terminal is notified. A terminal can acquire this lock after
+    /// its work has ended. If a remote stop has ended the work, the terminal then finds the notification of that stop.
     pub(crate) accepting: Mutex<()>,
 }
 
-/// The side that opened a session, and closes it.
+/// The side that opens and closes a session.
 #[derive(Debug)]
 enum SessionHolder {
-    /// The terminal of this process. It shows remote stops like stops from its own user.
+    /// The terminal of this process. The terminal shows remote stops like stops from its own user.
     Terminal(mpsc::Sender<RemoteStop>),
     /// A client of this process.
     Client(ClientQuestions),
 }
 
-/// Permission to answer the permission questions of a client's session.
+/// The sides that may answer the permission questions of a client's session.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ClientQuestions {
     /// The client and all watchers may answer.
     AnyWatcher,
-    /// Only the client may answer. Its task waits for the answer in a dedicated state.
+    /// Only the client may answer. The client's task waits for the answer in a dedicated state.
     ClientOnly,
 }
 
@@ -104,7 +104,7 @@ impl OwnedSessions {
         }
     }
 
-    /// Registers the session of the terminal. Returns the receiver of its remote stops.
+    /// Registers the session of the terminal. Returns the receiver of this session's remote stops.
     pub(crate) fn take_terminal(
         &self,
         session: &Session,
@@ -117,10 +117,10 @@ impl OwnedSessions {
         (owned, stops)
     }
 
-    /// Registers the sessions that clients open. Call this before the first of them is opened.
+    /// Registers the sessions that clients open. Call this before the first session is opened.
     pub fn take_clients(&self, registry: &SessionRegistry, questions: ClientQuestions) {
         let of_clients = SessionsOfProcess::Clients(registry.clone());
-        // Cannot fail: a process opens one system.
+        // Cannot fail: a process has one registry of sessions.
         drop(self.0.sessions.set(of_clients));
         let owned = self.clone();
         registry.subscribe(move |session| {
@@ -184,7 +184,7 @@ impl OwnedSessions {
         Arc::clone(&self.0.watchers).try_acquire_owned().ok()
     }
 
-    /// Scope of the work that other processes request.
+    /// Scope of the work that serves requests of other processes.
     pub(crate) fn scope(&self) -> &Scope {
         &self.0.scope
     }
@@ -231,7 +231,8 @@ impl OwnedSession {
                 // If the channel is full, the terminal misses the message. The stop takes effect anyway.
                 let _sent_or_full = stops.try_send(RemoteStop { stop, covers_turn });
             }
-            // The log records the stop of a turn.
+            // The stop of a turn is in the session's log, and watchers read it there. This side therefore needs no
+            // notification.
             SessionHolder::Client(_) => {}
         }
     }

@@ -19,7 +19,7 @@ use crate::client::RemoteError;
 use crate::listener::is_own_user;
 use crate::protocol::{ACCEPTED, AcceptedParams, not_open};
 
-/// Limits of a received frame. A receipt can have ten thousand items.
+/// Limits of a received frame. The receipt of a stop can have ten thousand items.
 const LIMITS: FrameLimits = FrameLimits {
     header_bytes_max: 1_024,
     body_bytes_max: 64 * 1_024 * 1_024,
@@ -33,7 +33,7 @@ pub(crate) struct RemotePeer {
     stream: UnixStream,
     decoder: FrameDecoder,
     chunk: Vec<u8>,
-    /// The last accepted stop.
+    /// Id of the stop that the process accepted last.
     pub(crate) accepted: Option<StopId>,
 }
 

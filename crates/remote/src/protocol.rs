@@ -15,9 +15,9 @@ use crate::watch_event::{WatchEvent, WatcherAnswer};
 pub(crate) const LIST: &str = "allstop.list";
 /// Stops work of a session.
 pub(crate) const STOP: &str = "allstop.stop";
-/// Notification: the stop is accepted, and no further work of its extent starts.
+/// Notification: the stop is accepted, and no further work starts in the covered part of the session.
 pub(crate) const ACCEPTED: &str = "allstop.accepted";
-/// Watches a session. The answer contains the state of its turn, and notifications follow.
+/// Watches a session. The answer contains the state of the running turn, and notifications with later events follow.
 pub(crate) const WATCH: &str = "allstop.watch";
 /// Notification: a [`WatchEvent`].
 pub(crate) const EVENT: &str = "allstop.event";
@@ -55,7 +55,7 @@ pub struct ProcessReport {
     pub store: Option<PathBuf>,
     /// Start of the process.
     pub started_at: Timestamp,
-    /// Open sessions of the process, without sleeping ones.
+    /// Open sessions of the process. Sleeping sessions are not included, because they have no work.
     pub sessions: Vec<OwnedSessionReport>,
 }
 
@@ -68,7 +68,8 @@ pub struct OwnedSessionReport {
     pub model: String,
     /// True if a turn runs or waits.
     pub is_busy: bool,
-    /// Milliseconds since the session's last record, or since it was opened, by the monotonic clock of its process.
+    /// Milliseconds since the session's last record, by the monotonic clock of its process. Without a record,
+    /// milliseconds since the session was opened.
     #[serde(default)]
     pub quiet_ms: u64,
     /// Permission questions that wait for an answer, one line each.
@@ -80,7 +81,7 @@ pub struct OwnedSessionReport {
     /// The running turn.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub turn: Option<RunningTurnReport>,
-    /// All running work, as found by a dry run of a stop.
+    /// All running work, as found by a dry run of a stop of all work.
     pub work: Vec<WorkReport>,
 }
 
@@ -95,14 +96,14 @@ pub struct RunningTurnReport {
     pub turn: TurnNumber,
     /// Milliseconds since the start of the turn, by the monotonic clock of its process.
     pub age_ms: u64,
-    /// Token usage of the turn's ended calls.
+    /// Token usage of the turn's ended model calls and sub-agents.
     pub usage: Usage,
 }
 
 /// A running piece of work.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct WorkReport {
-    /// The work, as the preview of a stop contains it.
+    /// The work, as an item of a stop's receipt. The item comes from a dry run of the stop.
     #[serde(flatten)]
     pub item: ReceiptItem,
     /// Milliseconds since the start of the work, by the monotonic clock of its process; `None` if the process did not
@@ -111,13 +112,14 @@ pub struct WorkReport {
     pub age_ms: Option<u64>,
 }
 
-/// Part of a session to stop.
+/// The part of a session that a stop covers.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RemoteExtent {
     /// The running turn. Background work continues.
     Turn,
-    /// The turn and all background work, including detached work. The session continues.
+    /// The turn and all background work, including detached work, which was left running on purpose. The session
+    /// continues.
     #[default]
     TurnAndBackground,
     /// All work of the session, which is then closed.
@@ -129,14 +131,14 @@ pub enum RemoteExtent {
 pub struct RemoteStopParams {
     /// The session.
     pub session_id: SessionId,
-    /// Part of the session to stop.
+    /// The part of the session to stop.
     pub extent: RemoteExtent,
-    /// One call of the running turn, or one piece of background work, instead of the extent.
+    /// Id of one call of the running turn, or of one piece of background work, to stop instead of the extent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallId>,
-    /// True if the stop uses force at once.
+    /// True if the stop uses force (kills processes and drops futures) at once, without a time for the work to end.
     pub now: bool,
-    /// True for a dry run.
+    /// True for a dry run, which stops nothing.
     pub preview: bool,
     /// Name of the requesting program, for the receipt.
     pub by: String,

@@ -1,4 +1,5 @@
-//! A question as a terminal shows it: the session's own terminal, or the terminal of a watcher.
+//! A permission question, as shown by the session's own terminal or by a watcher. A watcher is a program in another
+//! terminal that shows the session.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -9,7 +10,7 @@ use allstop_session::{OpenQuestion, Session};
 use allstop_tools::EffectPreview;
 use serde::{Deserialize, Serialize};
 
-/// A question to show.
+/// A permission question to show.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ShownQuestion {
     /// Id of the question.
@@ -20,20 +21,20 @@ pub struct ShownQuestion {
     pub text: String,
     /// The beginning of `text`, as the title of a display of several lines.
     pub subject: String,
-    /// The lines of that display: the whole command, or the other arguments. They are escaped.
+    /// The lines below that title, escaped: the whole command, or the other arguments.
     pub argument_lines: Vec<String>,
     /// The value of the call's argument `path`, if it has one.
     pub path: Option<String>,
     /// The change that the call would make.
     pub preview: Option<Arc<EffectPreview>>,
-    /// The calls that `always` would allow.
+    /// Describes the calls that the answer `always` would allow.
     pub always: String,
-    /// The sub-agent that asks.
+    /// Describes the sub-agent that asks; `None` if the agent of the session asks.
     pub asker: Option<String>,
 }
 
 impl ShownQuestion {
-    /// An open question of a session. `label` gives the label of a call of this conversation.
+    /// An open question of a session. `label` returns the label of a call of this conversation.
     pub fn of(
         open: OpenQuestion,
         session: &Session,
@@ -56,8 +57,8 @@ impl ShownQuestion {
     }
 }
 
-/// Describes the sub-agent that asks, by the calls that lead to this sub-agent. The first of them is a call of this
-/// conversation, and may have moved to the background in the meantime.
+/// Describes the sub-agent that asks, by the chain of calls that started this sub-agent. The first call of the chain
+/// belongs to this conversation, and may have moved to the background in the meantime.
 fn describe_asker(
     agents: &[CallId],
     session: &Session,

@@ -12,7 +12,8 @@ use crate::folder::SocketFolder;
 use crate::listener::RemoteListener;
 use crate::owned::{OwnedSession, OwnedSessions};
 
-/// The session of a terminal: receives stops from other processes, and sends announcements to watchers.
+/// The session of a terminal: receives stops from other processes, and sends announcements to watchers. Watchers are
+/// programs in other terminals that show the session.
 #[derive(Debug)]
 pub struct TerminalSession {
     /// Socket of the process.
@@ -22,8 +23,8 @@ pub struct TerminalSession {
 }
 
 impl TerminalSession {
-    /// Listens for the session of this terminal, on a socket in the folder `sockets`. `store` is the file of the
-    /// session's store.
+    /// Opens a socket for the session of this terminal, in the folder `sockets`. `store` is the file of the session's
+    /// store.
     pub fn listen(
         sessions: OwnedSessions,
         session: &Session,
@@ -50,19 +51,20 @@ impl TerminalSession {
         }
     }
 
-    /// A stop from another process that has already arrived. If a stop is being accepted at this moment, waits for it.
-    /// The caller thus receives every stop that can have ended work.
+    /// A stop from another process that has already arrived. If a stop is being accepted at this moment, waits for this
+    /// stop. The caller therefore receives every stop that can have ended work.
     pub fn try_next_stop(&mut self) -> Option<RemoteStop> {
         drop(self.owned.accepting.lock());
         self.stops.try_recv().ok()
     }
 
-    /// Sends the terminal's own messages to watchers.
+    /// Sends the messages of this terminal to watchers.
     pub fn announcer(&self) -> &Announcer {
         &self.owned.announcer
     }
 
-    /// Name of the program that answered a question, if the answer did not come from the terminal of the session.
+    /// Name of the program that answered a permission question, if the answer did not come from the terminal of the
+    /// session.
     pub fn answered_by(&self, question: &QuestionId) -> Option<String> {
         self.owned.watched.answered_by(question)
     }

@@ -1,5 +1,5 @@
-//! State of the running turn, collected from its events: the first events for a new watcher, and the facts for `ps`. No
-//! I/O.
+//! State of the running turn of a session, collected from the session's events. A new watcher (a program that shows a
+//! session of another process) receives this state as its first events, and `allstop ps` prints facts from it. No I/O.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use crate::watch_event::WatchEvent;
 /// Maximum bytes of the unfinished answer. A longer answer is shown when it is complete.
 const ANSWER_BYTES_MAX: usize = 256 * 1_024;
 
-/// Maximum number of bytes that are kept from the end of a call's output. They contain more lines than the display of a
-/// call shows.
+/// Maximum number of bytes that are kept from the end of a call's output. These bytes contain more lines than the
+/// display of a call shows.
 const OUTPUT_BYTES_MAX: usize = 4 * 1_024;
 
 /// Maximum number of kept calls of a turn. The number is greater than the number of calls that a turn may run at a
@@ -37,12 +37,12 @@ pub(crate) struct TurnSnapshot {
     background: VecDeque<(BackgroundId, Instant)>,
 }
 
-/// Facts of the running turn for `ps`.
+/// Facts of the running turn for `allstop ps`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct TurnFacts {
     pub(crate) turn: TurnNumber,
     pub(crate) age: Duration,
-    /// Usage of the calls that have ended.
+    /// Token usage of the model calls and sub-agents that have ended.
     pub(crate) usage: Usage,
 }
 
@@ -53,7 +53,7 @@ struct SnapshotTurn {
     since: Instant,
     started: Option<AgentEvent>,
     step: Option<(AgentEvent, Instant)>,
-    /// The answer of the step so far; `None` if it is complete, too long or has a gap.
+    /// The model's answer in the running step; `None` if the answer is complete, too long or has a gap.
     answer: Option<String>,
     calls: Vec<SnapshotCall>,
     usage: Usage,
@@ -154,7 +154,7 @@ impl TurnSnapshot {
         }
     }
 
-    /// Drops the answer so far, because missed events left a gap in it.
+    /// Drops the unfinished answer, because missed events left a gap in the answer.
     pub(crate) fn missed(&mut self) {
         if let Some(turn) = &mut self.turn {
             turn.answer = None;
@@ -177,8 +177,8 @@ impl TurnSnapshot {
         })
     }
 
-    /// Time since the start of a call, a step or background work, by its id in receipts; `None` if the start was not
-    /// observed.
+    /// Time since the start of a tool call, a step or background work; `None` if the start was not observed. `id` is
+    /// the id of this work in the receipt of a stop.
     pub(crate) fn age(&self, id: &str, now: Instant) -> Option<Duration> {
         let turn = self.turn.as_ref();
         let mut calls = turn.into_iter().flat_map(|turn| &turn.calls);
@@ -297,8 +297,8 @@ impl SnapshotTurn {
 }
 
 impl SnapshotCall {
-    /// Appends output, and keeps only the last part of it. The output is cut only when it is twice as long as the
-    /// limit, so the cost per byte is constant.
+    /// Appends output, and keeps only the last part of the output. The output is cut only when it is twice as long as
+    /// the limit, so the cost per byte is constant.
     fn push(&mut self, text: &str) {
         self.output.push_str(text);
         if self.output.len() > 2 * OUTPUT_BYTES_MAX {

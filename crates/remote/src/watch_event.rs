@@ -1,4 +1,5 @@
-//! Messages of a process to the watchers of its sessions.
+//! Messages of a process to the watchers of its sessions. A watcher is a program in another terminal that shows a
+//! session.
 
 use std::sync::Arc;
 
@@ -25,7 +26,7 @@ pub enum WatchEvent {
     Live {
         /// The event.
         event: AgentEvent,
-        /// Age of the event in milliseconds, if it is older than the watch.
+        /// Age of the event in milliseconds if the event is older than the watch, otherwise 0.
         #[serde(default, skip_serializing_if = "is_zero")]
         age_ms: u64,
     },
@@ -52,7 +53,7 @@ pub enum WatchEvent {
         /// The record.
         record: Arc<SessionRecord>,
     },
-    /// A call answered after its end. The answer is discarded.
+    /// A call answered after the call had ended. The answer is discarded.
     LateAnswer {
         /// The call.
         call_id: CallId,
@@ -64,17 +65,17 @@ pub enum WatchEvent {
         /// The work.
         running: Vec<BackgroundItem>,
     },
-    /// The engine of the turn has received a stop.
+    /// The engine of the turn, the task that drives the turn, has received a stop.
     StopHeard {
         /// Cause of the stop.
         cause: Cause,
     },
-    /// A stop has begun.
+    /// A stop has begun. The work has some time to end by itself.
     Stopping {
-        /// Milliseconds until the stop uses force.
+        /// Milliseconds until the stop uses force, which kills processes and drops futures.
         force_in_ms: u64,
     },
-    /// The receipt of a stop is ready.
+    /// The receipt of a stop, with the result for each piece of work, is ready.
     Receipt {
         /// The receipt.
         receipt: Arc<Receipt>,

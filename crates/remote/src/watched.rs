@@ -1,9 +1,11 @@
-//! Follows a session for its watchers: one task reads its events and the owner's announcements, and sends them to any
-//! number of watchers.
+//! Follows a session for its watchers, which are programs in other terminals that show the session. One task, the
+//! follower, reads the events of the session and the announcements of the session's terminal. The follower sends both
+//! to any number of watchers.
 //!
 //! Invariants:
-//! 1. No component waits for a watcher. A slow watcher misses events and receives their number.
-//! 2. A watcher first receives the state of the turn, then each later event, without gaps or duplicates.
+//! 1. No component waits for a watcher. A slow watcher misses events and receives the number of missed events.
+//! 2. A watcher first receives the state of the turn, then each later event that it does not miss. No event arrives
+//!    twice, except a permission question that opens while the watch begins.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -25,17 +27,18 @@ use crate::watch_event::WatchEvent;
 /// watcher, because an event can contain long output of a call.
 const EVENTS_KEPT_MAX: usize = 256;
 
-/// Maximum number of the owner's announcements that wait for the follower. The follower never waits for a watcher.
+/// Maximum number of the terminal's announcements that wait for the follower. The follower never waits for a watcher.
 pub(crate) const ANNOUNCEMENTS_MAX: usize = 256;
 
-/// Maximum number of remembered answers from other terminals. A new answer displaces the oldest.
+/// Maximum number of remembered answerers of permission questions. A new answerer displaces the oldest.
 const ANSWERS_MAX: usize = 64;
 
 /// A session and its watchers.
 #[derive(Debug)]
 pub(crate) struct WatchedSession {
     session: Session,
-    /// True if no terminal announces stops and receipts. Then watchers receive them from the session's own events.
+    /// True if a client holds the session, so no terminal announces the session's stops and receipts. Watchers then
+    /// receive both from the session's own events.
     is_of_client: bool,
     state: Mutex<WatchState>,
     answered: Mutex<VecDeque<(QuestionId, String)>>,
@@ -52,7 +55,7 @@ struct WatchState {
     is_closed: bool,
 }
 
-/// An announcement of a terminal.
+/// An announcement: a message of the session's terminal for watchers.
 #[derive(Debug)]
 pub(crate) enum Announcement {
     Broadcast(WatchEvent),
@@ -86,7 +89,7 @@ impl WatchedSession {
             .get_or_insert_with(|| broadcast::channel(EVENTS_KEPT_MAX).0);
         let rx = tx.subscribe();
         let mut events = state.snapshot.events(Instant::now());
-        // A question that opens now may arrive twice, with the same id.
+        // A permission question that opens now may arrive twice, with the same id.
         let questions = self.session.questions().into_iter();
         events.extend(questions.map(|open| self.asked(&state.snapshot, open)));
         Some((events, rx))
@@ -102,7 +105,7 @@ impl WatchedSession {
         self.state.lock().active_at.elapsed()
     }
 
-    /// Times since the start of pieces of work, by their ids in receipts.
+    /// Times since the start of pieces of work, by the ids that the work has in receipts of stops.
     pub(crate) fn ages<'a>(&self, ids: impl Iterator<Item = &'a str>) -> Vec<Option<Duration>> {
         let (state, now) = (self.state.lock(), Instant::now());
         ids.map(|id| state.snapshot.age(id, now)).collect()
@@ -117,7 +120,7 @@ impl WatchedSession {
         answered.push_back((id, by));
     }
 
-    /// Forgets this answerer because another answer was first.
+    /// Forgets this answerer of a question, because another answer was first.
     pub(crate) fn forget_answerer(&self, id: &QuestionId, by: &str) {
         let mut answered = self.answered.lock();
         answered.retain(|(known, who)| known != id || who != by);
@@ -130,7 +133,8 @@ impl WatchedSession {
         Some(answered.find(|(known, _)| known == id)?.1.clone())
     }
 
-    /// Follows the session until its terminal finishes its announcements, or until a client's session is closed.
+    /// Follows a session of a terminal until the terminal finishes its announcements, and a session of a client until
+    /// the session is closed.
     ///
     /// # Cancel safety
     /// After the future is dropped, watchers receive no further events.
@@ -149,7 +153,7 @@ impl WatchedSession {
                     None => is_open = false,
                 },
                 announcement = announcements.recv() => {
-                    // Sends the events that precede the announcement first.
+                    // First sends the events that precede the announcement.
                     while let Some(event) = events.try_next() {
                         self.event(&event);
                     }

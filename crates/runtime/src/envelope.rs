@@ -1,4 +1,4 @@
-//! The result of a run as one JSON object, for `--json`.
+//! The result of a run as one JSON object (the envelope), for `--json`.
 
 use std::sync::Arc;
 
@@ -35,7 +35,8 @@ pub struct DetachedWork {
 }
 
 impl DetachedWork {
-    /// Describes detached work. `None` if the work has no keeper that can receive a signal.
+    /// Describes detached work. `None` if the work has no keeper: the process that holds the work and ends it on a
+    /// signal.
     pub fn of(work: &OrphanedWork) -> Option<Self> {
         Some(Self {
             id: work.id.clone(),
@@ -117,8 +118,8 @@ impl Envelope {
         Some(envelope)
     }
 
-    /// Creates the envelope of a run without a turn: it failed to start, was stopped before its first turn, or lost its
-    /// engine.
+    /// Creates the envelope of a run without a turn. Such a run failed to start, was stopped before its first turn, or
+    /// lost its turn engine.
     pub fn of_no_run(
         session_id: Option<SessionId>,
         stop_reason: StopReason,
@@ -145,8 +146,8 @@ impl Envelope {
     }
 
     /// Adds the receipt of a stop. Skips the receipt if the stop had no work to do, the receipt lists no items, and the
-    /// conversation is unchanged. If the receipt of a turn has this stop id, replaces that receipt, because the stop
-    /// covered more than the turn.
+    /// conversation is unchanged. If the receipt of a turn has the same stop id, replaces it, because the new receipt
+    /// describes the whole stop.
     pub fn add_receipt(&mut self, receipt: Arc<Receipt>) {
         let tells =
             !receipt.items().is_empty() || receipt.conversation() != ConversationEffect::Unchanged;

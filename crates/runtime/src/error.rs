@@ -80,7 +80,7 @@ impl StartError {
         }
     }
 
-    /// All work of this process is being stopped.
+    /// Error of a start that came too late: all work of this process is being stopped.
     pub fn stopped(refused: &NotStarted) -> Self {
         Self::new(StartErrorKind::Stopped, refused.to_string())
     }
@@ -91,7 +91,7 @@ impl StartError {
     }
 }
 
-/// Error in the envelope of a run that did not start.
+/// Converts the error to the error in the envelope (the JSON result) of a run that did not start.
 impl From<StartError> for TurnError {
     fn from(error: StartError) -> Self {
         let kind = match error.kind {

@@ -1,12 +1,12 @@
 //! Creates a running system from a configuration.
 //!
-//! [`Config`] is the file `allstop.toml`. [`System::open`] creates a store, a model and a tree of scopes from the
-//! configuration. [`System::new_session`] and [`System::resume_session`] return the handle of a session; its agent has
-//! the configured tools, hooks and permissions. [`Envelope`] is the result of a run, for scripts. [`AgentExecutor`]
-//! runs the agents as tasks.
+//! [`Config`] is the file `allstop.toml`. [`System::open`] creates a store, a model and a tree of scopes, in which all
+//! work runs, from the configuration. [`System::new_session`] and [`System::resume_session`] return the handle of a
+//! session; its agent has the configured tools, hooks and permissions. [`Envelope`] is the result of a run, for
+//! scripts. [`AgentExecutor`] runs the agents as tasks.
 //!
-//! This crate neither reads the environment or the home folder, nor prints or exits. The binary does this, and passes
-//! all values as parameters.
+//! This crate does not read the environment or the home folder, does not print, and does not end the process. The
+//! binary does all this, and passes the values as parameters.
 
 mod agent_executor;
 mod command;

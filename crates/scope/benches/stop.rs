@@ -1,5 +1,6 @@
-//! Stops many cooperating futures until quiet is verified, compared to a plain tracker with a token for each future.
-//! All futures have begun. Only the stop is timed, from the request to the last ending. The receipt is included.
+//! Stops many cooperating futures until it is verified that none runs any more. The comparison is a plain tracker with
+//! a token for each future. All futures have begun. Only the stop is timed, from the request to the last ending. The
+//! time includes the creation of the receipt.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -101,7 +102,7 @@ async fn scoped() -> Duration {
     took
 }
 
-/// True if the work observed the stop. If work had not begun, the benchmark would measure nothing.
+/// True if the work observed the stop. If the work had not begun, the benchmark would measure nothing.
 fn has_heard(item: &ReceiptItem) -> bool {
     matches!(
         item.state,

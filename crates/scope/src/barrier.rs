@@ -1,8 +1,9 @@
-//! The stop barrier of one scope. Work is registered and the stop is checked in a single step.
+//! The stop barrier of one scope. A scope contains work that can be stopped together. After a stop, the barrier lets no
+//! new work start in the scope. Work is registered and the stop is checked in a single step.
 //!
 //! The barrier is pure and synchronous: the caller holds the mutex of the scope's group. Invariants:
-//! 1. After [`StopBarrier::accept_stop`] or [`StopBarrier::close`], no work begins here, because a barrier never opens
-//!    again.
+//! 1. After [`StopBarrier::accept_stop`] or [`StopBarrier::close`], no work begins in this scope, because a barrier
+//!    never opens again.
 //! 2. Exactly one [`StopBarrier::finish`] follows each [`StopBarrier::count`].
 //! 3. The first cause wins: a later stop does not change it.
 
@@ -35,12 +36,12 @@ pub(crate) struct StopBarrier {
     cause: Option<Cause>,
     closed: bool,
     live: usize,
-    /// True once any work has begun here.
+    /// True if any work has ever begun in this scope.
     begun: bool,
 }
 
 impl StopBarrier {
-    /// Records that work begins here. Call [`StopBarrier::check`] first.
+    /// Records that work begins in this scope. Call [`StopBarrier::check`] first.
     pub(crate) fn begin(&mut self) {
         self.begun = true;
     }
@@ -59,7 +60,7 @@ impl StopBarrier {
         }
     }
 
-    /// True if the barrier is open and no work has begun here yet.
+    /// True if the barrier is open and no work has begun in this scope yet.
     pub(crate) fn waits(&self) -> bool {
         self.check().is_ok() && !self.begun
     }

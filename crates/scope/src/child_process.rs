@@ -1,4 +1,5 @@
-//! A child process in a scope. It is registered, contained, and listed in receipts.
+//! Child processes in a scope. Each process is registered, contained, and listed in receipts (the results of stops).
+//! Containment means that the process can be killed together with all its descendants.
 
 use std::sync::Arc;
 
@@ -66,7 +67,7 @@ impl Scope {
         Ok((Process { handle, owner }, output))
     }
 
-    /// Attaches a tree that another process left running, so that a stop of this scope covers it.
+    /// Attaches a process tree that another process left running, so that a stop of this scope covers the tree.
     ///
     /// # Errors
     /// If a stop covers this scope, or the scope is closed.
@@ -113,7 +114,8 @@ fn account(mut registration: Registration, handle: &ProcessHandle) {
     if let Some(note) = status.evidence_note() {
         details.note = Some(note.into());
         if status.empty == Some(EndProof::ProcessGroupEmpty) {
-            // This evidence comes from a weaker level of containment than the keeper.
+            // This evidence comes from a weaker level of containment than a keeper, which is a process that adopts
+            // every descendant.
             details.containment = Some(Containment::GroupAndMarker);
         }
     }
@@ -182,8 +184,8 @@ impl Process {
         }
     }
 
-    /// Detaches the process, so that it outlives its owner. Its further output is written to a file. From now on, no
-    /// scope covers the process. Store its [`ProcessHandle::identity`] to find the process again.
+    /// Detaches the process, so that it outlives its owner. The further output of the process is written to a file.
+    /// From now on, no scope covers the process. Store its [`ProcessHandle::identity`] to find the process again.
     ///
     /// # Errors
     /// If the containment cannot detach the process.

@@ -64,8 +64,8 @@ impl Scope {
         Ok(child)
     }
 
-    /// Sets the deadline of the scope. Use this function for work whose time limit begins later than its scope. A scope
-    /// has at most one deadline: a second deadline replaces the first.
+    /// Sets the deadline of the scope. Use this function if the time limit of the work begins later than the scope. A
+    /// scope has at most one deadline: a second deadline replaces the first.
     pub fn arm(&self, deadline: Deadline) {
         let request = StopRequest {
             extent: deadline.extent,

@@ -1,4 +1,6 @@
-//! Creates the items of receipts from the registries of all groups in an extent.
+//! Creates the items of receipts from the registries of all groups in the extent of a stop. A group is a set of scopes
+//! that share one registry of work. The extent contains all scopes that the stop covers. A unit is a scope whose whole
+//! work is one item, such as a tool call.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,14 +35,15 @@ pub(crate) fn items_of_stop(nodes: &[Node], accepted_at: Instant) -> Arc<[Receip
                 collector.add(unit, entry.seq, &entry.spec, WorkFinding::running(entry));
             }
             ListedWork::Engine(seq, scope) => collector.add_engine(unit, scope, seq),
-            // Either the stop has not reached this call yet, or the call is already recorded as ended.
+            // Adds nothing: either the stop has not reached this call yet, or the call is already recorded as ended.
             ListedWork::Waiting(_) => {}
         });
     }
     collector.finish()
 }
 
-/// Items that run now in a scope and below it. Engines are not included, because they are not work.
+/// Items that run now in a scope and below it. Engines (the tasks that drive turns) are not included, because they are
+/// not work of the scope.
 pub(crate) fn items_running(scope: &Node) -> Vec<ReceiptItem> {
     list_running(scope, |_, _, _, _| {})
 }
@@ -107,8 +110,8 @@ impl WorkFinding {
         let (containment, processes) = match &entry.force {
             Force::Process(process) => (
                 Some(process.containment()),
-                // The members when the process was last examined. The group is locked here, so this code does not query
-                // the system.
+                // The members of the process tree at its last examination. The group is locked here, so this code does
+                // not query the system.
                 process.known_members(),
             ),
             _ => (None, Vec::new()),
@@ -144,8 +147,8 @@ impl WorkFinding {
 }
 
 /// Rank of a state. The state of a unit is the worst state of its work. If a process and a future have equally bad
-/// states, the state of the process is used. It is more precise than the state of the future that waited for the
-/// process.
+/// states, the state of the process is used. The state of the process is more precise than the state of the future that
+/// waited for it.
 fn severity(state: &ItemState) -> u8 {
     match state {
         ItemState::Finished { .. } => 0,

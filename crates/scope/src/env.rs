@@ -13,15 +13,16 @@ use tokio::time::Instant;
 use crate::sync::{ContainmentChoice, ControlRuntime, Handle, RunningControl};
 use crate::user_code::catch_panic;
 
-/// Default grace: the time between the ask and the force.
+/// Default grace: the time between asking work to stop and ending it by force.
 pub const GRACE_DEFAULT: Duration = Duration::from_secs(2);
 
-/// Time limit for the force, the account and the writing of an ending together. If a process is still alive after this
-/// time, the kernel cannot kill it (uninterruptible sleep), and a longer wait would not help.
+/// Time limit for the last steps of a stop together: the forced ending of work, the creation of the receipt, and the
+/// writing of the turn's ending. If a process is still alive after this time, the kernel cannot kill it
+/// (uninterruptible sleep), and a longer wait would not help.
 pub const FORCE_MAX: Duration = Duration::from_secs(1);
 
-/// Time limit for each of the two rounds of force. The first round is for the processes, and the second round is for
-/// the futures that waited for them. Both rounds fit into [`FORCE_MAX`], with time left for the account.
+/// Time limit for each of the two rounds of forced ending. The first round is for the processes, and the second round
+/// is for the futures that waited for them. Both rounds fit into [`FORCE_MAX`], with time left for the receipt.
 pub(crate) const FORCE_ROUND: Duration = Duration::from_millis(350);
 
 /// Like [`FORCE_ROUND`], but used after a second request to stop. A killed process is gone in a few milliseconds. A
@@ -44,7 +45,7 @@ pub struct RootOptions {
     pub control: ControlRuntime,
     /// Runtime of the work: tools, hooks and other user code.
     pub work: Handle,
-    /// Grace: the time between the ask and the force.
+    /// Grace: the time between asking work to stop and ending it by force.
     pub grace: Duration,
     /// Default containment of child processes.
     pub containment: ContainmentChoice,

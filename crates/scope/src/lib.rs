@@ -21,11 +21,10 @@
 //! # }
 //! ```
 //!
-//! # Stopping
-//! A stop has four steps, which are called its ladder. **Ask**: the token fires, processes get SIGTERM, and remotes get
-//! a request. **Grace**: the stop waits. **Force**: futures are dropped, and processes get SIGKILL. **Account**: the
-//! receipt lists all remaining work. The four steps never take longer than the grace and [`FORCE_MAX`] together. The
-//! receipt never claims more than was verified.
+//! A stop has four steps, which are called its ladder. **Ask**: cancellation tokens are cancelled, processes get
+//! SIGTERM, and remotes get a request. **Grace**: the stop waits. **Force**: futures are dropped, and processes get
+//! SIGKILL. **Account**: the receipt lists the work that has ended and the work that still runs. The four steps never
+//! take longer than the grace and [`FORCE_MAX`] together. The receipt never claims more than was verified.
 //!
 //! The effect of force depends on the kind of work. Futures ([`Scope::spawn`]) are dropped. Child processes
 //! ([`Scope::spawn_process`]) are killed with all their descendants. Threads ([`Scope::spawn_blocking`]) cannot be

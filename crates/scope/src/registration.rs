@@ -1,4 +1,5 @@
-//! The guard of a registered piece of work, and the move of work to another scope.
+//! The guard of a registered piece of work, and the move of work to another scope. Work is registered before it runs.
+//! The barrier of a stopped scope refuses the registration.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,5 @@
-//! The handle of one scope in the tree of work, and the guard of the scope's engine.
+//! The handle of one scope in the tree of work, and the guard of the engine (the task that drives a scope). A receipt
+//! is the result of a stop. It has one item for each piece of work.
 
 use std::fmt;
 use std::sync::Arc;
@@ -56,8 +57,9 @@ impl Scope {
         self.node.move_below(&to.node)
     }
 
-    /// Path of the item that contains this scope in receipts, such as `call_1/call_2`. The path is the id of the
-    /// scope's unit, after the ids of the enclosing units. `None` if the scope is in no unit.
+    /// Path of the item that contains this scope in receipts, such as `call_1/call_2`. A unit is a scope whose whole
+    /// work is one item. The path consists of the ids of the enclosing units and the id of the scope's unit. `None` if
+    /// the scope is in no unit.
     pub fn item_path(&self) -> Option<Arc<str>> {
         Some(Arc::clone(&self.node.unit()?.path))
     }
@@ -109,7 +111,7 @@ impl Scope {
     }
 
     /// Resolves when a stop covers this scope. Then acknowledges the stop at this checkpoint for all futures of the
-    /// scope. Use this function in the body of a unit, such as a tool call, that has the scope but no
+    /// scope. Use this function in the body of a unit, such as a tool call, if the body has the scope but no
     /// [`WorkCx`](crate::WorkCx). After that, the body still has to return.
     ///
     /// # Cancel safety
@@ -161,8 +163,8 @@ impl Scope {
         self.node.check()
     }
 
-    /// A token for code that uses tokio-util and not this crate. The token is a child of the scope's token: if the code
-    /// cancels it, no barrier is closed and no receipt is created, so this is not a stop.
+    /// A token for code that uses tokio-util and not this crate. The token is a child of the scope's token. If the code
+    /// cancels the child token, this is not a stop: no barrier is closed and no receipt is created.
     pub fn token(&self) -> CancellationToken {
         self.node.token().child_token()
     }
@@ -188,8 +190,8 @@ impl Scope {
         self.node.register(spec, Force::Remote(Arc::new(ask)))
     }
 
-    /// Registers the engine that drives this scope. A stop waits until the engine has acknowledged, and
-    /// `cancel_observed` depends on the acknowledgement. Dropping the guard records the end of the engine.
+    /// Registers the engine, the task that drives this scope. A stop waits until the engine has acknowledged, and the
+    /// receipt's `cancel_observed` depends on the acknowledgement. Dropping the guard records the end of the engine.
     pub fn attach_engine(&self) -> EngineGuard {
         self.node.attach_engine();
         EngineGuard {
@@ -203,7 +205,7 @@ impl Scope {
         self.node.close();
     }
 
-    /// Grace of this tree: the time between the ask and the force.
+    /// Grace of this tree: the time between asking work to stop and ending it by force.
     pub fn grace(&self) -> Duration {
         self.node.env().options.grace
     }

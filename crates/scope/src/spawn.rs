@@ -1,5 +1,5 @@
-//! Spawns futures and threads in a scope. Force drops a future, but cannot end a thread. No other module of the
-//! workspace spawns tasks or threads.
+//! Spawns futures and threads in a scope. At the end of a stop, force drops a future, but cannot end a thread. No other
+//! module of the workspace spawns tasks or threads.
 
 use std::borrow::Cow;
 use std::future::Future;
@@ -21,7 +21,7 @@ use crate::work::{Ending, Force, WorkSpec};
 /// Reason why spawned work has no result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 pub enum WorkLost {
-    /// The future was dropped because of a force, or because its runtime ended.
+    /// The future was dropped because a stop forced it to end, or because its runtime ended.
     #[error("the work was dropped")]
     Dropped,
     /// The work panicked.

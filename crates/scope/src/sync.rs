@@ -1,4 +1,5 @@
-//! Locks, counts, wake-ups, tokens, time, tasks and processes. A receipt is correct only if these primitives work.
+//! Locks, counts, wake-ups, tokens, time, tasks and processes. A receipt (the result of a stop) is correct only if
+//! these primitives work.
 //!
 //! Scopes, nodes and stops import these primitives only from this module. The models in `tests/loom` build the same
 //! source files with other primitives, and try every interleaving.
@@ -17,7 +18,7 @@ pub(crate) use tokio_util::sync::CancellationToken;
 pub(crate) use crate::control::{ControlRuntime, RunningControl};
 pub(crate) use crate::signal::StopSignal;
 
-/// If an extent has at most this number of groups, its waiters are woken before the stop returns. A turn has fewer
-/// groups. It takes milliseconds to wake the waiters of thousands of groups. If the extent is larger, the task of the
-/// stop wakes the waiters instead of the caller.
+/// If a stop covers at most this number of groups, their waiters are woken before the stop returns. A turn has fewer
+/// groups. It takes milliseconds to wake the waiters of thousands of groups. If a stop covers more groups, the task of
+/// the stop wakes the waiters instead of the caller.
 pub(crate) const WOKEN_AT_ONCE_GROUPS_MAX: usize = 64;

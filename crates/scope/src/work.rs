@@ -1,4 +1,5 @@
-//! One piece of work: its description, its ending, and the means to force it.
+//! One piece of work: its description, its ending, and the means to end the work by force. A receipt is the result of a
+//! stop, and has one item for each piece of work.
 
 use std::borrow::Cow;
 use std::io::Write as _;
@@ -16,12 +17,12 @@ pub struct WorkSpec {
     pub kind: ItemKind,
     /// Name for people.
     pub name: Arc<str>,
-    /// Id in receipts. If `None`, a numbered id is generated. If a unit is inside another unit, its path contains the
-    /// ids of both.
+    /// Id in receipts. If `None`, a numbered id is generated. If a unit (a scope that is one item of a receipt) is
+    /// inside another unit, the path of the inner unit contains the ids of both.
     pub id: Option<Arc<str>>,
     /// Description of a call, for people: see [`call_label`](allstop_core::call_label).
     pub label: Option<Arc<str>>,
-    /// Effect of repeating the work. `None` if it does not matter whether the outcome is unknown.
+    /// Effect of repeating the work. `None` if an unknown outcome of the work does not matter.
     pub effect: Option<Effect>,
 }
 
@@ -58,7 +59,7 @@ impl WorkSpec {
         self
     }
 
-    /// Id of this work in receipts. `seq` is the number of this work among all work.
+    /// Id of this work in receipts. `seq` is the number of this work among all work of the tree.
     pub(crate) fn item_id(&self, seq: u64) -> Arc<str> {
         match &self.id {
             Some(id) => Arc::clone(id),

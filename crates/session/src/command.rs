@@ -1,4 +1,4 @@
-//! Commands that the owner of a session carries out between two turns.
+//! Commands that the owner of a session (the task that runs its turns) carries out between two turns.
 
 use std::collections::VecDeque;
 
@@ -72,7 +72,7 @@ pub enum UndoError {
     /// A turn runs or messages wait, so it is not yet known which turn will be the last one.
     #[error("a turn is running; stop it, or wait for its end")]
     Busy,
-    /// The conversation has no turn, or only a summary of it.
+    /// The conversation has no turn to remove: it is empty, or contains only a summary of earlier turns.
     #[error("no turn to undo")]
     NothingToUndo,
     /// The log failed or rejected the request.
@@ -92,7 +92,8 @@ pub enum BackgroundDetachError {
     /// No running background work has this id.
     #[error("no running background work has this id")]
     NotRunning,
-    /// The work cannot outlive its session, because it is not a process with a keeper.
+    /// The work cannot outlive its session: only a command with a keeper, the small process that manages the command's
+    /// process tree, can be detached.
     #[error("cannot be detached: {0}")]
     NotPossible(String),
     /// The log failed or rejected the request; nothing was detached.

@@ -35,7 +35,7 @@ impl Default for CompactionLimits {
 pub struct CompactionResult {
     /// Number of dropped messages.
     pub messages_dropped: u32,
-    /// Number of dropped turns. The turn limit still counts these turns.
+    /// Number of dropped turns. The limit for the number of turns still counts them.
     pub turns_dropped: u32,
     /// Summary that replaces the dropped messages.
     pub summary: Arc<str>,
@@ -46,7 +46,7 @@ pub struct CompactionResult {
 /// Reason why nothing was compacted. The conversation is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum CompactError {
-    /// The conversation has no more turns than the number to keep.
+    /// The conversation has at most as many turns as a compaction keeps.
     #[error("the conversation is too short: only {}", turn_count(*.0))]
     TooShort(usize),
     /// A stop came before the compaction.
@@ -76,8 +76,8 @@ pub(crate) const ASK_SUMMARY: &str = "Summarise the conversation so far for your
     with your summary alone. Keep what was asked and decided, what was done and found out, names of files and \
     identifiers, and what is open. Leave out greetings and what has become irrelevant. Answer with the summary only.";
 
-/// Returns the number of messages and turns to drop from the start. `None` if there are no more turns than
-/// `turns_kept`.
+/// Returns the number of messages and turns to drop from the start. `None` if the conversation has at most `turns_kept`
+/// turns.
 pub(crate) fn cut(conversation: &Conversation, turns_kept: u32) -> Option<(u32, u32)> {
     let dropped = conversation.spans.len().checked_sub(turns_kept as usize)?;
     if dropped == 0 {

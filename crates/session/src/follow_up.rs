@@ -47,7 +47,7 @@ impl FollowUp {
         }
     }
 
-    /// Stop policy for the turns that a message supersedes; `None` if the policy supersedes no turns.
+    /// Stop policy for the turns that a message supersedes; `None` if a message with this policy supersedes no turns.
     pub(crate) fn supersedes_with(self) -> Option<StopPolicy> {
         match self {
             Self::Interrupt => Some(StopPolicy::Keep),

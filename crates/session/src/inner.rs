@@ -1,7 +1,7 @@
-//! State shared by the handles of a session and its owner.
+//! State shared by the handles and the owner of a session. The owner is the task that runs the session's turns.
 //!
-//! The lock is held only for short sections without waiting, and never during a stop. A session therefore accepts a
-//! stop even if the owner, its store or its model hangs.
+//! The lock of this state is held only for short sections that do not wait, and never while a stop waits for work to
+//! end. A session therefore accepts a stop even if the owner, its store or its model hangs.
 
 use std::sync::Arc;
 
@@ -34,7 +34,7 @@ pub(crate) struct SessionInner {
     pub(crate) questions: Arc<Questions>,
     /// Wakes the owner after a change.
     pub(crate) changed: Notify,
-    /// Wakes the waiting owner after a receipt is complete.
+    /// Wakes the waiting owner after the receipt of a stop is complete.
     pub(crate) completed: Notify,
     /// Set when the session ends permanently.
     pub(crate) ended: SetOnce<()>,
@@ -82,7 +82,7 @@ pub(crate) struct AwakeSession {
     pub(crate) by_message: Vec<(MessageId, Scope)>,
     /// Scope of the session's hooks while the hooks run. Turns wait for these hooks.
     pub(crate) hooks: Option<Scope>,
-    /// Set once the log is open.
+    /// Background work of the session; set once the log is open.
     pub(crate) background: Option<Arc<SessionBackground>>,
     /// The committed conversation.
     pub(crate) conversation: Option<Arc<Conversation>>,
@@ -166,7 +166,7 @@ impl AwakeSession {
         let above = &self.background_scope;
         let own = message.and_then(|message| {
             let label = format!("{}/{message}", above.label());
-            // Fails only if all background work is being stopped.
+            // Creating the scope fails only if all background work is being stopped.
             let own = above.child(label, ScopeOptions::default()).ok()?;
             Some((message.clone(), own))
         });

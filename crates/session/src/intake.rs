@@ -1,4 +1,5 @@
-//! Intake of messages and commands from handles. Wakes a sleeping session by starting a new owner.
+//! Intake of messages and commands from the handles of a session. Wakes a sleeping session by starting a new owner, the
+//! task that runs the turns.
 
 use std::sync::Arc;
 
@@ -47,8 +48,8 @@ impl SessionInner {
             conversation: None,
         };
         state.awake = Some(awake.clone());
-        // The owner accounts for the work of the scope, so the owner must not be part of that work. The owner ends when
-        // the session sleeps or is closed.
+        // When the session is closed, the owner waits until the work of the scope has ended. Therefore the owner itself
+        // must not count as part of that work. The owner ends when the session sleeps or is closed.
         drop(scope.spawn_engine(owner::run(Arc::clone(self), scope.clone())));
         Ok(awake)
     }
@@ -86,7 +87,7 @@ impl SessionInner {
         });
         let queued = QueuedTurn::open(&awake.scope, label, prompt, deadline).map_err(refused)?;
         if let Some(cause) = message.stopped {
-            // This must happen before the owner can begin the turn.
+            // The stop must be set before the owner can begin the turn.
             queued.controls.set_stopped_before();
             queued.stop(cause, &awake.background_scope);
         }
@@ -117,7 +118,7 @@ impl SessionInner {
         self.command_if(command, |_| true).map(drop)
     }
 
-    /// Queues a command if `may` permits it in the current state. Returns true if it was queued.
+    /// Queues a command if `may` permits it in the current state. Returns true if the command was queued.
     pub(crate) fn command_if(
         self: &Arc<Self>,
         command: OwnerCommand,

@@ -39,16 +39,17 @@
 //! ```
 //!
 //! # Order of events
-//! A message gets its place in the queue at once ([`Session::send`]). Its turn starts when all earlier turns have
-//! ended, and the message gets its outcome when its turn ends. The event `assistant_idle` follows, with the background
-//! work that still runs; `session_idle` follows once no attached background work runs. The model receives a note about
-//! ended background work with the next message, or at once ([`OnBackgroundEnd`]).
+//! A message gets its place in the queue at once ([`Session::send`]). The turn of the message starts when all earlier
+//! turns have ended, and the message gets its outcome when this turn ends. The event `assistant_idle` follows, with a
+//! list of the background work that still runs. The event `session_idle` follows once all attached background work has
+//! ended; detached work, which outlives the session, does not delay it. The model receives a note about ended
+//! background work with the next message, or at once ([`OnBackgroundEnd`]).
 //!
 //! # Modules
 //! - `registry` is the list of the open sessions of a system, with reservations of their ids; `parts` are values that
 //!   servers attach to sessions.
 //! - `intake` accepts messages and commands from handles. `queue` decides the order of the messages, synchronously and
-//!   without a runtime. `queued_turn` is one queued turn, which a stop covers from the moment of sending.
+//!   without a runtime. `queued_turn` is one queued turn, which a stop covers from the moment when its message is sent.
 //! - `inner` is the state that handles and owner share; `owner` is the owner's task; `events` distributes events to
 //!   subscribers.
 //! - `stop` accepts stops; `stop_plan` defines the targets of stops and finds the scopes that a stop covers;

@@ -26,10 +26,11 @@ pub struct NewMessage {
     pub policy: Option<FollowUp>,
     /// Deadline at which the running or waiting turn stops with cause `deadline`.
     pub deadline: Option<MessageDeadline>,
-    /// Cause of a stop that reached the caller before it could send the message. If set, the turn ends at its start.
+    /// Cause of a stop that reached the caller before the caller could send the message. If set, the turn ends at its
+    /// start.
     pub stopped: Option<Cause>,
     /// W3C trace context of the message (`traceparent`). The tools of the turn receive the trace context; a stop does
-    /// not change it.
+    /// not change the trace context.
     pub trace: Option<Arc<str>>,
 }
 
@@ -129,8 +130,8 @@ impl MessageHandle {
 pub struct MessageOutcome {
     /// The message.
     pub message: Option<MessageId>,
-    /// Turn that the message caused or was handed to; `None` if the session could not be opened. The number is the
-    /// epoch of the reply: a client that has seen a higher number drops this outcome.
+    /// Turn that the message caused or was handed to; `None` if the session could not be opened. The turn number orders
+    /// the replies: a client that has seen a higher number drops this outcome.
     pub turn: Option<TurnNumber>,
     /// Reason for the end of the turn.
     pub stop_reason: StopReason,
@@ -146,7 +147,7 @@ pub struct MessageOutcome {
     pub receipt: Option<Arc<Receipt>>,
     /// The failure; `None` if the turn did not fail.
     pub error: Option<TurnError>,
-    /// Denied calls.
+    /// Tool calls that were denied.
     pub denials: Vec<Denial>,
     /// Number of steps of the turn.
     pub steps: u32,
@@ -189,7 +190,7 @@ impl MessageOutcome {
         }
     }
 
-    /// The known part of the outcome of a message that has not ended. `stopping` is the requested stop.
+    /// Outcome of a message before its turn has ended, as far as it is known. `stopping` is the requested stop.
     pub(crate) fn provisional(sent: &MessageHandle, stopping: Option<&SessionStop>) -> Self {
         if let Some(ended) = sent.state.ended_turn() {
             return Self {

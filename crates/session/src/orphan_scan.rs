@@ -1,4 +1,6 @@
-//! Background work of earlier processes, compared with the running processes.
+//! Background work that earlier Allstop processes have started, compared with the running processes of the machine.
+//! Each command has a keeper: a small process that kills the command's processes if the Allstop process that owns the
+//! command ends.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +15,8 @@ use allstop_process::{ProcessHandle, is_alive, is_of_this_boot, is_out_of_view, 
 use allstop_scope::{Process, Scope, WorkSpec};
 use tokio::time::Instant;
 
-/// Maximum time that an attached process may outlive its owner. Its keeper kills it within milliseconds.
+/// Maximum time that a process of attached work may outlive the Allstop process that owns the work. The keeper kills
+/// the process within milliseconds.
 const KEEPER_KILL_MAX: Duration = Duration::from_secs(1);
 /// Pause between two checks during [`KEEPER_KILL_MAX`].
 const CHECK_AGAIN: Duration = Duration::from_millis(5);
@@ -33,14 +36,14 @@ pub struct OrphanedWork {
     pub process: Option<ProcessIdentity>,
     /// Keeper of the process. SIGTERM to the keeper ends all of the work.
     pub keeper: Option<ProcessIdentity>,
-    /// Marker in the environment of the work's processes.
+    /// Marker: a unique value in the environment of all processes of the work.
     pub marker: Option<Arc<str>>,
     /// File for the output of the work.
     pub output: Option<Arc<str>>,
-    /// True if the process, its keeper or any process that it started runs. Also true if these processes are in another
-    /// PID namespace. A process with a reused pid does not count.
+    /// True if the process, its keeper or any process that the command has started runs. Also true if these processes
+    /// are in another PID namespace. A process with a reused pid does not count.
     pub alive: bool,
-    /// True if the work still runs, but its keeper will kill it because the owner is gone.
+    /// True if the work still runs, but its keeper will kill it because the Allstop process that owns the work is gone.
     being_killed: bool,
 }
 
@@ -92,13 +95,14 @@ impl OrphanedWork {
         self.keeper.iter().chain(&self.process)
     }
 
-    /// True if a process of the work may still exist. Processes from before the last boot of the machine do not exist.
+    /// True if a process of the work may still exist. Processes that were started before the last boot of the machine
+    /// no longer exist.
     fn may_run(&self) -> bool {
         self.alive && self.known().any(is_of_this_boot)
     }
 
     /// True if the processes are in another PID namespace. The work may run, but this process can neither check nor
-    /// stop it.
+    /// stop the work.
     pub fn is_out_of_view(&self) -> bool {
         self.alive && self.known().any(is_out_of_view)
     }
@@ -164,8 +168,9 @@ pub(crate) async fn check_alive(scope: &Scope, mut found: Vec<OrphanedWork>) -> 
     }
 }
 
-/// Waits until the keepers have killed all attached work. Then returns the background work that has no recorded end in
-/// a session's log, compared with the running processes. Reads `/proc`, on threads of `scope`.
+/// Waits, for at most one second, until the keepers have killed the attached work of ended processes. Then returns the
+/// background work that has no recorded end in a session's log, compared with the running processes. Reads `/proc`, on
+/// threads of `scope`.
 ///
 /// # Cancel safety
 /// Cancel safe: dropping the future only discards the result of the check.
@@ -183,7 +188,7 @@ pub async fn settled_work(state: &SessionState, scope: &Scope) -> Vec<OrphanedWo
     found
 }
 
-/// Work of earlier processes that runs, and that no keeper is killing. Reads `/proc`, on a thread of `scope`.
+/// Running work of earlier processes, except work that a keeper is killing. Reads `/proc`, on a thread of `scope`.
 ///
 /// # Cancel safety
 /// Cancel safe: dropping the future only discards the result of the check.

@@ -1,7 +1,8 @@
 //! Checks and stops of orphaned work.
 //!
-//! Orphaned work is not below any scope of the session, because the session must not end it without a request. A stop
-//! moves the work into a scope, and then proceeds as for all other work.
+//! Orphaned work is background work that runs without this process. No scope of the session contains this work, because
+//! the end of the session must not stop it without a request. A stop moves the work into a scope, and then proceeds as
+//! for all other work.
 
 use std::sync::Arc;
 
@@ -88,7 +89,8 @@ impl SessionInner {
     }
 }
 
-/// Receipt item for work that runs, or may run, and is left alone because it cannot be verified.
+/// Receipt item for work that may still run, and that a stop leaves alone because the work could not be moved into a
+/// scope.
 fn unattached_item(work: &OrphanedWork, why: &str) -> ReceiptItem {
     let pid = work.stop_pid();
     let end = pid.map_or(String::new(), |pid| format!("; end it: kill {pid}"));
@@ -100,7 +102,7 @@ fn unattached_item(work: &OrphanedWork, why: &str) -> ReceiptItem {
     item
 }
 
-/// Receipt item for orphaned work that runs, or that may run where this process cannot see it.
+/// Receipt item for orphaned work that runs, or that may run in another PID namespace, which this process cannot see.
 pub(crate) fn running_item(work: &OrphanedWork) -> ReceiptItem {
     let out_of_view = work.is_out_of_view();
     let state = if out_of_view {
@@ -118,8 +120,8 @@ pub(crate) fn running_item(work: &OrphanedWork) -> ReceiptItem {
     item
 }
 
-/// Attaches the work to a new scope, as one item of a receipt. Returns the scope and a future of the work's end, or
-/// `None` if the work has already ended. `Err` contains the reason why the running work is left alone.
+/// Attaches the work to a new scope, as one item of a receipt. Returns the scope and a future that waits for the end of
+/// the work, or `None` if the work has already ended. `Err` contains the reason why the running work is left alone.
 fn attach(
     work: &OrphanedWork,
     parent: &Scope,

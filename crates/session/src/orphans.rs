@@ -17,7 +17,7 @@ pub(crate) struct TrackedOrphan {
     pub(crate) work: OrphanedWork,
     /// Scope of the work; `None` before a stop is requested.
     pub(crate) scope: Option<Scope>,
-    /// State after the stop, until the log records it.
+    /// State of the work after the stop, until the log contains this state.
     pub(crate) ended: Option<ItemState>,
     /// True after [`OrphanList::take_ends`] has taken the state for the log.
     is_recorded: bool,
@@ -38,7 +38,7 @@ impl OrphanList {
     }
 
     /// Stores the result of a check. Returns the ids of ended work that needs a record. Excludes work that a stop has
-    /// taken, because the stop records the end of that work.
+    /// taken into a scope, because the stop records the end of that work.
     pub(crate) fn checked(&mut self, works: Vec<OrphanedWork>) -> Vec<BackgroundId> {
         let mut lost = Vec::new();
         for work in works {
@@ -56,7 +56,8 @@ impl OrphanList {
         lost
     }
 
-    /// Drops the scopes of stops, which have ended with the session's own scope.
+    /// Drops the scopes that stops have created for the work. These scopes have ended together with the session's
+    /// scope.
     pub(crate) fn forget_stops(&mut self) {
         for orphan in &mut self.0 {
             orphan.scope = None;
@@ -88,7 +89,7 @@ impl OrphanList {
         ended.collect()
     }
 
-    /// True if a stop has taken work whose end is not known yet.
+    /// True if a stop has taken work into a scope, and the end of this work is not known yet.
     pub(crate) fn are_ending(&self) -> bool {
         let mut orphans = self.0.iter();
         orphans

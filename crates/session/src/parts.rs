@@ -1,4 +1,4 @@
-//! Parts that servers attach to an open session, such as its clients.
+//! Parts that servers attach to an open session, such as a list of the session's clients.
 
 use std::any::Any;
 use std::sync::Arc;

@@ -148,7 +148,7 @@ impl Prompter for Questions {
                 biased;
                 // The sender is dropped only after it has sent the answer, or together with the question.
                 answer = &mut rx => answer.unwrap_or(PermissionAnswer::deny()),
-                // Here too, only the caller that removes the entry answers the question.
+                // As in [`Questions::answer`], only the side that removes the entry answers the question.
                 () = unwatched_for => {
                     let is_ours = self.open.lock().remove(&number).is_some();
                     if is_ours {

@@ -118,7 +118,8 @@ impl<T: Clone> MessageQueue<T> {
             return Err(MessageRefused::Full(self.waiting_max));
         }
         let admitted = if policy.supersedes_with().is_some() {
-            // Includes steered entries: a message that the superseded turn does not take must not get a turn later.
+            // The superseded entries include messages that were handed to the running turn. Otherwise such a message
+            // would get a separate turn later if the superseded turn does not take it.
             AdmittedEntry {
                 admission: Admission::Supersedes { turns: ahead },
                 superseded: self.all().cloned().collect(),
@@ -149,8 +150,9 @@ impl<T: Clone> MessageQueue<T> {
         });
     }
 
-    /// Ends the running entry. Moves the steered entries that the running entry did not take to the front of the queue,
-    /// in their order. Returns the entries that the running entry took, because they end together with it.
+    /// Ends the running entry. If the running entry did not take a steered entry, the steered entry moves to the front
+    /// of the queue; several such entries keep their order. Returns the entries that the running entry took, because
+    /// these entries end together with the running entry.
     pub(crate) fn end(&mut self, was_taken: impl Fn(&T) -> bool) -> Vec<T> {
         let Some(running) = self.running.take() else {
             return Vec::new();
@@ -162,7 +164,7 @@ impl<T: Clone> MessageQueue<T> {
         taken
     }
 
-    /// Drops all entries, if no owner is left that could end them.
+    /// Drops all entries. Used if the session has no owner left that could end the entries.
     pub(crate) fn clear(&mut self) {
         self.running = None;
         self.waiting.clear();

@@ -58,7 +58,7 @@ impl QueuedTurn {
     }
 
     /// Stops the turn, running or waiting. If the turn is already committed, stops the hooks that run at its end. The
-    /// outcome of the message contains the receipt, unless only hooks were stopped.
+    /// outcome of the message contains the receipt of the stop, unless only hooks were stopped.
     pub(crate) fn stop(&self, cause: Cause, background: &Scope) {
         let order = StopRequest::new(Extent::Turn, cause).bystander(background);
         let mut scopes = vec![self.scope.clone()];

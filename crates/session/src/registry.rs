@@ -6,11 +6,11 @@
 //! Invariants:
 //! 1. An id has at most one reservation. While the reservation exists, and while a closed session writes its results,
 //!    requests for the id wait, and later proceed in their order.
-//! 2. A function that uses an open session runs under the lock, so no close begins meanwhile.
+//! 2. A function that uses an open session runs under the lock of the registry, so no close begins meanwhile.
 //! 3. A subscriber is called once with each open session.
 //!
-//! Lock order: this lock is acquired before the lock of a session. Dropping the last handle of a session acquires this
-//! lock, so handles are dropped after this lock is released.
+//! Lock order: the lock of the registry is acquired before the lock of a session. Dropping the last handle of a session
+//! acquires the lock of the registry, so handles are dropped after that lock is released.
 
 use std::collections::{HashMap, VecDeque};
 use std::fmt;
@@ -52,8 +52,8 @@ struct RegistryEntry {
     kept: Option<Session>,
 }
 
-/// Exclusive right to open, close or delete a session. Dropping it releases the right. Waiting requests then use the
-/// session if it is open; otherwise the first waiting request gets the reservation.
+/// Exclusive right to open, close or delete a session. Dropping the reservation releases the right. Waiting requests
+/// then use the session if it is open; otherwise the first waiting request gets the reservation.
 #[derive(Debug)]
 #[must_use = "a drop releases the reservation"]
 pub struct SessionReservation {
@@ -103,8 +103,9 @@ impl SessionRegistry {
         }
     }
 
-    /// Uses an open session, or reserves its id. The request has its place in the order when this call returns; the
-    /// future waits while the session is being opened or closed. `use_open` must neither wait nor call this registry.
+    /// Uses an open session, or reserves its id. The request has its place in the order of requests when this call
+    /// returns; the future waits while the session is being opened or closed. `use_open` must neither wait nor call
+    /// this registry.
     ///
     /// # Cancel safety
     /// Dropping the future withdraws the request.
@@ -220,7 +221,7 @@ impl SessionRegistry {
         self.pass_on(&session.id);
     }
 
-    /// Lets the waiting requests for an id proceed, if the state permits this.
+    /// Lets the waiting requests for an id proceed, unless the id is reserved or its session is being closed.
     fn pass_on(&self, id: &SessionId) {
         let session;
         let mut state = self.0.lock();

@@ -45,7 +45,8 @@ impl Session {
         self.inner.host.source.model_name()
     }
 
-    /// Attaches a part until the session has ended. Replaces an attached part of this type.
+    /// Attaches a part, a value that a server keeps with the session until the session has ended. Replaces an attached
+    /// part of this type.
     pub fn set_part<T: Any + Send + Sync>(&self, part: Arc<T>) {
         self.inner.parts.set(part);
     }
@@ -60,8 +61,8 @@ impl Session {
         self.inner.parts.take()
     }
 
-    /// Sends a message. On return the message has its place in the queue: a stop of its turn covers it even before the
-    /// turn begins.
+    /// Sends a message. On return the message has its place in the queue: a stop of the message's turn covers the
+    /// message even before the turn begins.
     ///
     /// Waiting messages are kept in memory only. A crash loses them and rolls back the running turn.
     ///
@@ -98,8 +99,8 @@ impl Session {
         Ok(self.inner.wait(sent, limit).await)
     }
 
-    /// Current account of a message, for a process that must exit before the outcome arrives. `stopping` is the stop of
-    /// the message, if any.
+    /// Current outcome of a message, as far as it is known, for a process that must exit before the final outcome
+    /// arrives. `stopping` is the stop of the message, if any.
     ///
     /// A turn that has decided to commit is never reported as stopped. Until the write of the commit is confirmed, the
     /// outcome is an error of kind `store`, with the message that the ending is not known yet.
@@ -178,7 +179,8 @@ impl Session {
         Some(account.receipt().await)
     }
 
-    /// Background work that this process has detached and that still runs, even before the detach call has returned.
+    /// Background work that this process has detached and that still runs, even before the call of [`Session::detach`]
+    /// has returned.
     pub fn detached_work(&self) -> Vec<OrphanedWork> {
         let works = self.background().into_iter();
         let detached = works.filter(|work| work.is_detached());
@@ -187,8 +189,8 @@ impl Session {
             .collect()
     }
 
-    /// True if the store has not accepted a receipt. While this process has the session open, the process keeps the
-    /// receipt, and writes the receipt with the next records.
+    /// True if the store has not accepted the receipt of a stop. While this process has the session open, the process
+    /// keeps the receipt, and writes the receipt with the next records.
     pub fn has_unstored_receipt(&self) -> bool {
         let state = self.inner.state.lock();
         state.has_unstored_receipt || state.stops.has_unrecorded()
@@ -250,21 +252,22 @@ impl Session {
         self.inner.hub.last_turn().unwrap_or(ended)
     }
 
-    /// True if the session is awake: it has an owner, and holds its lock.
+    /// True if the session is awake: the owner task exists and holds the lock of the session's log.
     pub fn is_awake(&self) -> bool {
         self.inner.state.lock().awake.is_some()
     }
 
-    /// True if the session accepts no more messages. It can be resumed once [`Session::close`] has returned.
+    /// True if the session accepts no more messages. The session can be resumed once [`Session::close`] has returned.
     pub fn is_closed(&self) -> bool {
         self.inner.state.lock().queue.is_closed()
     }
 
     /// Detaches one piece of background work. Detached work outlives the session and this process, and idle events list
-    /// it. The log records the detach first, so this call waits for the running turn, which owns the log.
+    /// this work. The log records the detach first, so this call waits for the running turn, which owns the log.
     ///
     /// # Errors
-    /// Returns an error if the work does not run, has no keeper, or the store failed; the work was not detached.
+    /// Returns an error if the work does not run, if it has no keeper (the small process that manages a command's
+    /// process tree), or if the store failed. The work was then not detached.
     ///
     /// # Cancel safety
     /// Cancel safe: the owner detaches the work even if no caller waits.

@@ -43,7 +43,7 @@ pub struct AgentRequest {
     pub scope: Scope,
     /// Background work of the session, for tools that start background work.
     pub background: Arc<SessionBackground>,
-    /// Prompter that asks the session's subscribers. The agent need not use it.
+    /// Prompter that sends permission questions to the session's subscribers. The agent need not use it.
     pub prompter: Arc<dyn Prompter>,
     /// Callback for an answer of an external tool that arrives too late; it notifies subscribers. Used for
     /// [`ExternalOptions`](allstop_tools::external::ExternalOptions).
@@ -111,16 +111,16 @@ pub struct SessionOptions {
     pub sleep_after: Option<Duration>,
     /// Limits for automatic compaction; `None` if the session compacts only on request.
     pub compaction: Option<CompactionLimits>,
-    /// Time limit for all hooks of the session itself together, because they must not delay the next message.
+    /// Time limit for all hooks of the session itself together, because the hooks must not delay the next message.
     pub hooks_max: Duration,
     /// Answer to permission questions while the session has no subscriber.
     pub unwatched: PermissionAnswer,
-    /// Maximum time that a question stays open after the last subscriber has left; then it is denied as
-    /// [`PermissionAnswer::Unanswered`]. The time should be long enough for a client to return after a lost connection,
-    /// and short enough that a turn does not wait overnight without result. `None` if a question stays open until it is
-    /// answered or stopped.
+    /// Maximum time that a permission question stays open after the last subscriber has left. Then the call is denied
+    /// with the answer [`PermissionAnswer::Unanswered`]. The time should be long enough for a client to return after a
+    /// lost connection, and short enough that a turn does not wait overnight without result. `None` if a question stays
+    /// open until it is answered or stopped.
     pub unanswered_after: Option<Duration>,
-    /// Settings that a session records when it is created or resumed, for the process that continues it later.
+    /// Settings that a session records when it is created or resumed, for the process that continues the session later.
     pub settings: Option<Arc<SessionSettings>>,
     /// Wall clock for the times in records.
     pub now: Arc<dyn Fn() -> Timestamp + Send + Sync>,

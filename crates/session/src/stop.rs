@@ -1,4 +1,5 @@
-//! Stops of parts of a session, from any handle. Accepted at once, in every state of the owner.
+//! Stops of parts of a session. Any handle can request a stop, and the session accepts the stop at once, even if its
+//! owner (the task that runs the turns) hangs.
 
 use std::sync::Arc;
 
@@ -135,7 +136,8 @@ impl SessionInner {
 }
 
 impl SessionInner {
-    /// Takes the orphaned work that a stop covers into scopes.
+    /// Moves the orphaned work of the plan into scopes. Orphaned work is background work that runs without this
+    /// process.
     fn attach_orphans(
         self: &Arc<Self>,
         state: &mut LockedState,

@@ -1,4 +1,5 @@
-//! Follow-up of accepted stops. A stop is answered only after its receipt is complete and in the log.
+//! Follow-up of accepted stops. A stop is answered only after its receipt, the list of the stopped work, is complete
+//! and in the log.
 
 use std::sync::Arc;
 
@@ -43,7 +44,7 @@ impl SessionInner {
         }));
     }
 
-    /// Makes the owner write a complete receipt, and answers the stop.
+    /// Makes the owner of the session write a complete receipt, and answers the stop with this receipt.
     async fn keep(&self, stop: &SessionStop, complete: CompleteReceipt) {
         let CompleteReceipt {
             mut receipt,
@@ -77,7 +78,8 @@ impl SessionInner {
     }
 }
 
-/// A followed stop. If the runtime shuts down first, waiters on other runtimes receive the account of that moment.
+/// A followed stop. If the runtime shuts down first, waiters on other runtimes receive a receipt with the facts known
+/// at that moment.
 struct Following {
     inner: Arc<SessionInner>,
     stop: SessionStop,

@@ -34,11 +34,12 @@ enum StopProgress {
 #[derive(Debug)]
 pub(crate) struct RunningStop {
     pub(crate) stop: Stop,
-    /// State of the message of the turn that the stop ends.
+    /// State of the message that belongs to the turn that the stop ends.
     pub(crate) turn: Option<Arc<MessageState>>,
-    /// Work of the extent that no scope could take.
+    /// Receipt items for work in the extent of the stop (the work that the stop covers) that could not be moved into a
+    /// scope.
     pub(crate) unattached: Vec<ReceiptItem>,
-    /// Work that runs outside the extent and is in no scope.
+    /// Receipt items for work that runs outside the extent and is in no scope.
     pub(crate) outside: Vec<ReceiptItem>,
 }
 
@@ -113,7 +114,7 @@ impl SessionStop {
         })
     }
 
-    /// Returns the receipt, or else the current account of the stop, for callers that cannot wait.
+    /// Returns the receipt if it is complete, or else a receipt with the facts known now. For callers that cannot wait.
     pub fn account_now(&self) -> Arc<Receipt> {
         match &self.0.progress {
             StopProgress::Answered(receipt) => Arc::clone(receipt),
@@ -131,7 +132,8 @@ impl SessionStop {
         }
     }
 
-    /// Waits until all facts are known, or their time limit has passed. `None` if there was nothing to stop.
+    /// Waits until all facts of the receipt are known, or until their time limit has passed. `None` if there was
+    /// nothing to stop.
     pub(crate) async fn complete(&self) -> Option<CompleteReceipt> {
         let running = self.running()?;
         let receipt = running.stop.receipt().await;
@@ -146,7 +148,7 @@ impl SessionStop {
 }
 
 impl RunningStop {
-    /// Adds the facts that the session knows now to the account of the scopes.
+    /// Adds the facts that the session knows now to the receipt of the stopped scopes.
     fn complete(&self, receipt: &Arc<Receipt>) -> CompleteReceipt {
         let new = |receipt| CompleteReceipt {
             receipt: Arc::new(receipt),
@@ -157,7 +159,7 @@ impl RunningStop {
             return new(self.name_outside(receipt));
         };
         if receipt.outcome().is_some() {
-            // There was nothing to stop. While the commit is being written, the ending is not confirmed yet.
+            // The stop found no work. While the commit is being written, the ending of the turn is not confirmed yet.
             return new(if turn.is_settled() {
                 receipt
             } else {
@@ -176,14 +178,14 @@ impl RunningStop {
         }
         let is_completed = outcome.is_some_and(|outcome| outcome.is_completed());
         if is_completed && !receipt.lists_work() {
-            // The commit came first, and no other work ran.
+            // The turn was committed before the stop, and no other work ran.
             let request = receipt.request().clone();
             return new(Receipt::empty(request, NothingToStop::AlreadyEnded));
         }
         new(self.name_outside(turn.complete_now(&receipt)))
     }
 
-    /// Adds the work that runs outside the extent to a receipt.
+    /// Adds receipt items for the work outside the extent.
     fn name_outside(&self, receipt: Receipt) -> Receipt {
         if receipt.outcome().is_some() {
             return receipt;

@@ -9,7 +9,8 @@ use allstop_core::record::SessionRecord;
 use crate::message::MessageState;
 use crate::stop_handle::SessionStop;
 
-/// Maximum number of receipts kept for a log that does not accept them. A person reads only the last ones.
+/// Maximum number of receipts that are kept while the log does not accept records. A person reads only the last
+/// receipts.
 const UNRECORDED_MAX: usize = 64;
 
 /// Stops of a session until the log has their receipts.

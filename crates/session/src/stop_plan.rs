@@ -1,4 +1,4 @@
-//! Plan of a stop: the work that it covers, and the work that it leaves. One step computes the plan from the state of
+//! Plan of a stop: the work that the stop covers, and the work outside. One step computes the plan from the state of
 //! the session.
 //!
 //! A preview shows the plan. A stop holds the lock while the plan is computed and accepted, so the state cannot change
@@ -42,7 +42,7 @@ pub enum StopTarget {
 }
 
 impl StopTarget {
-    /// Extent in receipts.
+    /// Extent of the stop in receipts: the kind of work that the stop covers.
     pub fn extent(&self) -> Extent {
         match self {
             Self::Call(_) => Extent::Call,
@@ -55,20 +55,20 @@ impl StopTarget {
     }
 }
 
-/// The work that a stop of a target covers, and the work that it leaves.
+/// The work that a stop of a target covers, and the work outside the extent of the stop.
 pub(crate) struct StopPlan {
     /// Name of the target in the receipt.
     pub(crate) target: Arc<str>,
     pub(crate) extent: Extent,
     /// Scopes that the stop covers. Unused background scopes are left out.
     pub(crate) scopes: Vec<Scope>,
-    /// Background work without an owner that the stop covers.
+    /// Orphaned work (background work that runs without this process) that the stop covers.
     pub(crate) left: Vec<BackgroundId>,
     /// The turn that the stop ends.
     pub(crate) turn: Option<Arc<QueuedTurn>>,
-    /// Scopes outside the extent with work that the receipt lists.
+    /// Scopes outside the extent. The receipt also lists the work in these scopes.
     pub(crate) bystanders: Vec<Scope>,
-    /// Work outside the extent that is in no scope.
+    /// Receipt items for work outside the extent that is in no scope.
     pub(crate) outside: Vec<ReceiptItem>,
     /// The answer if the stop covers no work.
     pub(crate) nothing: NothingToStop,
@@ -148,7 +148,7 @@ impl SessionInner {
         }
         let is_of_turn = matches!(target, StopTarget::Turn | StopTarget::TurnAndBackground);
         if plan.is_empty() && is_of_turn && had_turns {
-            // The session itself exists, so its last turn has already ended.
+            // No turn runs or waits, so the stop came after the end of the last turn. The receipt names that turn.
             plan.target = format!("{label}/turn/{}", state.position.last_turn).into();
         }
         let names_others = matches!(
@@ -192,8 +192,8 @@ impl StopPlan {
         }
     }
 
-    /// Excludes a turn that already has its outcome. The receipt of the turn's background work must not include the
-    /// usage of the turn.
+    /// Excludes a turn that already has its outcome. Otherwise the receipt for the turn's background work would include
+    /// the usage of the turn.
     fn leave_ended_turn(&mut self) {
         let has_ended = |turn: &Arc<QueuedTurn>| turn.state.try_outcome().is_some();
         if self.turn.as_ref().is_some_and(has_ended) {
@@ -252,15 +252,16 @@ impl AwakeSession {
     }
 }
 
-/// Scope of a call of a background sub-agent, by its path.
+/// Scope of a call of a background sub-agent, found by the path of the call.
 fn background_call_scope(awake: &AwakeSession, id: &CallId) -> Option<Scope> {
     let path = id.as_str().contains('/').then(|| id.as_str())?;
     let mut scopes = awake.being_stopped.iter().chain([&awake.background_scope]);
     scopes.find_map(|scope| scope.find_unit(path))
 }
 
-/// Scope of a call of these turns, or of a call that has moved to the background. Searches the turns first: a moving
-/// call appears in the background before it leaves the turn, where it may remain listed as ended.
+/// Scope of a call of these turns, or of a call that has moved to the background. A call that moves to the background
+/// is in both places for a moment, so the turns are searched first. If a turn lists the call only as ended, the scope
+/// in the background counts.
 fn call_scope<'a>(
     awake: &AwakeSession,
     mut turns: impl Iterator<Item = &'a Arc<QueuedTurn>>,

@@ -21,8 +21,8 @@ pub struct WaitResult {
     pub outcome: Option<Arc<MessageOutcome>>,
     /// True if the time limit of the wait passed. Nothing was stopped.
     pub timed_out: bool,
-    /// Background work that still runs. Includes attached work only if the time limit passed; otherwise all of it is
-    /// detached.
+    /// Background work that still runs. Includes attached work only if the time limit passed; otherwise all listed work
+    /// is detached.
     pub running: Vec<BackgroundItem>,
     /// Permission questions that block the turn.
     pub questions: Vec<OpenQuestion>,
@@ -80,7 +80,7 @@ impl SessionInner {
     }
 }
 
-/// True if the work delays the idle event.
+/// True if the work delays the event `session_idle`.
 pub(crate) fn is_attached(work: &Arc<BackgroundWork>) -> bool {
     work.attachment() == Attachment::Attached
 }

@@ -47,7 +47,7 @@ pub enum ExecuteError {
     Store(#[from] TaskStoreError),
 }
 
-/// Reason why a stop has no receipt.
+/// Reason why a stop of a task returns no receipt (list of the stopped work).
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum CancelError {
     /// The task does not exist.
@@ -56,7 +56,8 @@ pub enum CancelError {
     /// The task has ended without a stop.
     #[error("task {} has ended ({})", .0.id, .0.status.state)]
     AlreadyEnded(Arc<Task>),
-    /// The canceler of a task without an execution failed. The task is unchanged.
+    /// No execution of the task ran, and the canceler (a part of the embedding program) refused the stop or failed. The
+    /// task is unchanged.
     #[error("the canceler refused")]
     Refused(#[source] ExecutorError),
     /// The manager is shutting down, and the task has no execution here.
@@ -102,7 +103,7 @@ pub enum TaskStoreError {
     /// Another process has written to the task.
     #[error("another process has written to the task (version {0})")]
     Fenced(Version),
-    /// This worker has lost its lease. Another worker will end the task.
+    /// This worker has lost its lease, so it may no longer run tasks. Another worker will end the task.
     #[error("this worker has lost its lease; another worker ends the task")]
     LeaseLost,
     /// Another process manages the tasks of this store.

@@ -17,21 +17,22 @@ use crate::waker::TaskWaker;
 pub trait Executor: Send + Sync {
     /// Runs one execution. The executor can use [`ExecutionCx::scope`] for all work that a stop must reach.
     ///
-    /// A stop first cancels the scope. After the grace, it drops the future. If an executor returns
-    /// [`ExecutorReturn::Finished`] and no event has ended the execution, the execution has failed.
+    /// A stop first cancels the scope. After the grace (the time in which the work can end by itself), the stop drops
+    /// the future. If an executor returns [`ExecutorReturn::Finished`] and no event has ended the execution, the
+    /// execution has failed.
     fn execute(&self, cx: ExecutionCx)
     -> BoxFuture<'static, Result<ExecutorReturn, ExecutorError>>;
 
-    /// True if this task can be executed again from its records after a crash has interrupted an execution. If false,
-    /// the task then fails with the cause `failure` and the detail `crash`.
+    /// True if the executor can execute this task again from its records after a crash has interrupted an execution. If
+    /// false, such a task fails with the cause `failure` and the detail `crash`.
     fn can_resume(&self, task: &Task) -> bool {
         let _ = task;
         false
     }
 
-    /// Work outside the scope of the execution that a stop of this task would find now. The manager may also call this
-    /// method after the end of the task. The method must not block, so it omits work that takes time to find. If a
-    /// factory creates an executor for each task, the method is not called.
+    /// Work that a stop of this task would find now, in addition to the work in the scope of the execution. The manager
+    /// may also call this method after the end of the task. The method must not block, so it omits work that takes time
+    /// to find. If a factory creates an executor for each task, the method is not called.
     fn preview(&self, task: &TaskId) -> Vec<ReceiptItem> {
         let _ = task;
         Vec::new()
@@ -49,7 +50,7 @@ pub struct ExecutionCx {
     pub scope: Scope,
     /// Writes the events.
     pub events: EventWriter,
-    /// Collects receipts that the receipt of a stop will include.
+    /// Collects receipts of work outside the scope. The receipt of a stop will include these receipts.
     pub receipts: PartReceipts,
     /// W3C trace context of the work (`traceparent`). A stop does not change the trace context.
     pub trace: Option<Arc<str>>,
@@ -125,7 +126,8 @@ pub trait Canceler: Send + Sync {
     /// not change. If an execution runs, it ends in all cases.
     fn cancel(&self, cx: CancelCx) -> BoxFuture<'static, Result<(), ExecutorError>>;
 
-    /// Stops orphaned work of an ended task. Returns the receipt of this stop. `None` if no work remains.
+    /// Stops orphaned work: work of an ended task that still runs. Returns the receipt of this stop. `None` if no work
+    /// remains.
     ///
     /// # Cancel safety
     /// If the future is dropped, a stop that has begun must continue.
@@ -150,7 +152,7 @@ pub struct CancelCx {
     pub scope: Scope,
     /// Writes events of the stopped execution.
     pub events: EventWriter,
-    /// Collects receipts that the receipt of the stop will include.
+    /// Collects receipts of work outside the scope. The receipt of the stop will include these receipts.
     pub receipts: PartReceipts,
 }
 
@@ -159,8 +161,8 @@ pub trait Processor: Send + Sync {
     /// Decides about one event. The manager calls this method for one event after the other, in order.
     fn process(&self, event: TaskEvent, task: Arc<Task>) -> BoxFuture<'static, ProcessorDecision>;
 
-    /// If the executor returns an error, the execution ends with this event. If the method returns `None`, the task
-    /// fails with the error.
+    /// Returns the event with which the execution ends after an error of the executor. If the method returns `None`,
+    /// the task fails with the error.
     fn process_error(&self, error: &ExecutorError, task: &Task) -> Option<TaskEvent> {
         let (_, _) = (error, task);
         None
@@ -182,12 +184,12 @@ pub enum ProcessorDecision {
 
 /// Cleans up after an execution.
 pub trait Cleanup: Send + Sync {
-    /// Called once after each execution, and after each stop, for which parts were created. The argument is the task as
-    /// last stored. If a stop waits for the clean-up, the time limit is the grace.
+    /// Called once after each execution and after each stop, if the factory has created parts for it. The argument is
+    /// the task as last stored. If a stop waits for the clean-up, the time limit is the grace.
     ///
-    /// In a cluster, a worker that has lost its lease also calls this method, and another worker may already run the
-    /// task. So clean up only resources of this process, for example its locks and folders. Do not clean up resources
-    /// that the next worker of the task uses.
+    /// In a cluster, a worker that has lost its lease may no longer run tasks. Such a worker also calls this method,
+    /// and another worker may already run the task. So clean up only resources of this process, for example its locks
+    /// and folders. Do not clean up resources that the next worker of the task uses.
     fn clean_up(&self, task: Arc<Task>) -> BoxFuture<'static, ()>;
 }
 

@@ -1,20 +1,20 @@
 //! Tasks: addressable, durable work that can be stopped at any moment.
 //!
 //! A [`TaskManager`] owns the tasks of one store. A message starts an execution of its task. The [`Executor`] works in
-//! a scope and writes events. Each event is stored as a record of the task's stream. The state of the task is computed
-//! from its records, one after the other (a fold). Subscribers read the stream from a cursor. This crate does not
-//! depend on agents or on a protocol.
+//! a scope and writes events. Work runs in a tree of scopes, and a stop ends all work in a scope and below. Each event
+//! is stored as a record of the task's stream. The state of the task is computed from its records, one after the other
+//! (a fold). Subscribers read the stream from a cursor. This crate does not depend on agents or on a protocol.
 //!
 //! # How an execution ends
 //! Every execution has one end: an event of its executor, or a record of the manager. The manager writes the record if
 //! the executor fails, panics, returns too early, writes no event for too long, exceeds its total time or is stopped.
-//! The end of a stopped execution contains the receipt. The manager writes this end outside the stopped scope, and
-//! repeats the write until the store confirms it.
+//! The end of a stopped execution contains the receipt of the stop: the list of the work, with the result for each
+//! item. The manager writes this end outside the stopped scope, and repeats the write until the store confirms it.
 //!
 //! # Stopping
-//! [`TaskManager::cancel`] stops the scope of the execution: the stop asks the work to end, waits for the grace, and
-//! then uses force. The call returns the receipt, even if the executor does not cooperate. If the task is at rest, the
-//! [`Canceler`] ends it; without a canceler the manager ends it immediately.
+//! [`TaskManager::cancel`] stops the scope of the execution: the stop asks the work to end, waits for a time (the
+//! grace), and then uses force. The call returns the receipt, even if the executor does not cooperate. If no execution
+//! of the task runs, the [`Canceler`] ends the task; without a canceler the manager ends the task immediately.
 
 mod cluster;
 mod error;

@@ -6,8 +6,8 @@ use allstop_core::Cause;
 
 use crate::model::Task;
 
-/// Observes the executions of a manager. The engines call these methods directly, so the methods must not block or
-/// panic.
+/// Observes the executions of a manager. The engine of an execution (the Tokio task that drives it) calls these methods
+/// directly, so the methods must not block or panic.
 pub trait TaskObserver: Send + Sync {
     /// Called when an execution is accepted and its records are durable. `trace` is the W3C trace context
     /// (`traceparent`) of the request.

@@ -11,7 +11,7 @@ use crate::observer::TaskObserver;
 /// Options of a task manager. All limits apply to one manager, unless a field states otherwise.
 #[derive(Clone)]
 pub struct TaskOptions {
-    /// Time in which a second message with the same id and owner counts as a repetition and starts nothing. `None`
+    /// Time in which a second message with the same id and owner counts as a repetition and starts no execution. `None`
     /// means that the time is unlimited. With zero, repetitions are not detected.
     pub repetition_max: Option<Duration>,
     /// Maximum number of executions at the same time.
@@ -26,8 +26,8 @@ pub struct TaskOptions {
     pub inactivity_max: Option<Duration>,
     /// Longest duration of an execution.
     pub execution_max: Option<Duration>,
-    /// Longest duration of one call of a processor, factory, canceler or clean-up. If a stop waits for the call, the
-    /// limit is the grace of the stop.
+    /// Longest duration of one call of code of the embedding program: a processor, factory, canceler or clean-up. If a
+    /// stop waits for the call, the limit is the grace of the stop (the time before the stop uses force).
     pub user_code_max: Duration,
     /// Longest time that a caller waits for a write: the write of a message, or the write of an execution's end. The
     /// manager repeats the write until it succeeds or the manager shuts down.
@@ -50,8 +50,8 @@ pub type PanicHandler = Arc<dyn Fn(&'static str, &str) + Send + Sync>;
 /// Treatment of a request beyond a limit of executions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhenFull {
-    /// Refuse the request. In a cluster, the request waits instead, because no node knows the executions of all other
-    /// nodes.
+    /// Refuse the request. In a cluster, the request waits instead, because no process of the cluster knows the
+    /// executions of all other processes.
     Refuse,
     /// Accept the request, and start its execution when a slot is free. If `len_max` tasks already wait, the request is
     /// refused.

@@ -98,7 +98,8 @@ async fn read_batch(
     Ok((decoded(id, read)?, is_last))
 }
 
-/// Returns the task from its feed. If the feed has no task, reads the task from the log and stores it in the feed.
+/// Returns the task from its feed, the copy in memory. If the feed has no task, reads the task from the log and stores
+/// it in the feed.
 pub(crate) async fn current_task(
     log: &dyn Log,
     id: &TaskId,
@@ -232,8 +233,9 @@ impl TaskStream {
         self.task.as_ref()
     }
 
-    /// Appends all of the records or none of them. The records of an unconfirmed append are stored first. Stop requests
-    /// and late receipts of other processes may come before these records.
+    /// Appends all of the records or nothing. The records of an unconfirmed append are stored first. Stop requests and
+    /// late receipts of other processes may come before these records. A worker writes a late receipt after it has lost
+    /// the task.
     ///
     /// # Cancel safety
     /// If the call is dropped, its records may be stored or not. The next call completes the append.
@@ -288,7 +290,7 @@ impl TaskStream {
     ///
     /// # Errors
     /// [`TaskStoreError::Fenced`] if other processes have written more than stop requests and late receipts. This
-    /// writer then can append no more.
+    /// writer then cannot append any more records.
     pub(crate) async fn look(&mut self) -> Result<(), TaskStoreError> {
         self.settle().await?;
         self.read_new().await.map(drop)
@@ -329,7 +331,8 @@ impl TaskStream {
         let before = self.writer.version();
         if let Err(error) = self.read_new().await {
             return Err(match error {
-                // The unconfirmed records are kept: the writer does not know all earlier records yet.
+                // The unconfirmed records are kept and sent again later, because this writer must first read the
+                // records of the other processes.
                 TaskStoreError::Log(_) => TaskStoreError::NoAnswer,
                 error => error,
             });
@@ -338,7 +341,7 @@ impl TaskStream {
             return Ok(());
         }
         if actual > before {
-            // The server that answered the read does not have these records yet.
+            // The server that answered the read does not have the records of the other processes yet.
             return Err(TaskStoreError::NoAnswer);
         }
         // The stream is shorter than this writer expects: it was deleted, or the store has lost records.

@@ -1,4 +1,4 @@
-//! Waker of a task: an executor continues its task later with it.
+//! Waker of a task, with which an executor continues the task later.
 
 use std::fmt;
 use std::sync::Arc;
@@ -10,7 +10,8 @@ use futures::future::BoxFuture;
 /// Continues a task after the end of a future.
 pub(crate) type WakeAfter = dyn Fn(TaskId, BoxFuture<'static, ()>) + Send + Sync;
 
-/// Continues a task at rest without a message. Useful if work of the executor ends while the task waits for input.
+/// Starts a new execution of a task that waits for input, without a new message. Useful if work of the executor ends
+/// during this wait.
 #[derive(Clone)]
 pub struct TaskWaker {
     task: TaskId,
@@ -23,7 +24,7 @@ impl TaskWaker {
     }
 
     /// Calls the executor again after the future resolves, if the task is at rest at that time. The new execution gets
-    /// the message of the previous execution again. If all tasks are stopped, the wait ends.
+    /// the message of the previous execution again. A stop of all tasks ends the wait for the future.
     pub fn wake_after(self, ended: impl Future<Output = ()> + Send + 'static) {
         (self.wake_after)(self.task, ended.boxed());
     }

@@ -18,17 +18,17 @@ const BACKGROUND_POLL: Timespec = Timespec {
     tv_nsec: 200_000_000,
 };
 
-/// A terminal with its own open file description, so that its non-blocking mode does not affect other users of the
-/// terminal.
+/// A terminal with its own open file description, so that the non-blocking mode of this file does not affect other
+/// processes at the terminal.
 #[derive(Debug)]
 pub struct TerminalDevice {
     file: File,
 }
 
 impl TerminalDevice {
-    /// The terminal of this process; `None` if probably no person uses the terminal. A person probably uses it if
-    /// standard input or standard error is a terminal. If all streams are redirected, a program runs this process, even
-    /// if the process still has a terminal.
+    /// The terminal of this process; `None` if probably no person uses the terminal. A person probably uses the
+    /// terminal if standard input or standard error is a terminal. If all streams are redirected, a program runs this
+    /// process, even if the process still has a terminal.
     pub fn of_process() -> Option<Self> {
         let (stdin, stderr) = (io::stdin().is_terminal(), io::stderr().is_terminal());
         if !stdin && !stderr {
@@ -36,7 +36,8 @@ impl TerminalDevice {
         }
         let controlling = Self::open(Path::new("/dev/tty")).ok();
         controlling.or_else(|| {
-            // If the process has no controlling terminal, as in some containers, the terminal of both streams is used.
+            // If the process has no controlling terminal, as in some containers, the path of the terminal comes from
+            // standard input.
             let name = (stdin && stderr).then(|| ttyname(io::stdin(), Vec::new()).ok())??;
             Self::open(Path::new(std::ffi::OsStr::from_bytes(name.to_bytes()))).ok()
         })
@@ -65,20 +66,20 @@ impl TerminalDevice {
         self.file.try_clone().ok()
     }
 
-    /// True if the process is in the foreground, so that a person can answer a read. In the background, a read would
-    /// stop the process by a signal.
+    /// True if this process is in the foreground of the terminal, where it may read typed text. In the background, a
+    /// read would stop the process by a signal.
     pub(super) fn is_foreground(&self) -> bool {
         match tcgetpgrp(&self.file) {
             // This call uses nix, because rustix cannot represent the group 0 of a process whose group is outside its
             // PID namespace.
             Ok(foreground) => foreground.as_raw_pid() == nix::unistd::getpgrp().as_raw(),
-            // The terminal is not the controlling terminal, so there is no background.
+            // The terminal is not the controlling terminal, so this process cannot be in its background.
             Err(_) => true,
         }
     }
 
-    /// Waits until text is typed, or `wake` can be read. Returns true if text is typed. Does not check for text in the
-    /// background, because the text may be for another process.
+    /// Waits until text is typed, or `wake` can be read. Returns true if text is typed. In the background, does not
+    /// check for typed text, because the text may be for another process.
     pub(super) fn wait_typed(&self, wake: &UnixStream) -> bool {
         let is_foreground = self.is_foreground();
         let mut fds = [

@@ -1,8 +1,8 @@
 //! The line that a person edits.
 //!
-//! Editing uses rustyline's `LineBuffer`, but not rustyline's own loop. That loop writes to the terminal itself, and
-//! prints only whole lines above the prompt. This crate prints an answer letter by letter above the prompt, and only
-//! one thread writes to the terminal.
+//! Editing uses rustyline's `LineBuffer`, but not rustyline's own loop. Rustyline's loop writes to the terminal itself,
+//! and prints other output above the prompt only in whole lines. In this crate, only one thread writes to the terminal,
+//! and an answer appears letter by letter above the prompt.
 
 use rustyline::At;
 use rustyline::Word;
@@ -14,7 +14,7 @@ use super::keys::Key;
 /// should be in a file that the model reads.
 const TEXT_BYTES_MAX: usize = 1024 * 1024;
 
-/// Result of a key.
+/// Result of a pressed key.
 #[derive(Debug, PartialEq, Eq)]
 pub enum EditResult {
     /// The text or the cursor may have changed.
@@ -23,11 +23,11 @@ pub enum EditResult {
     Submitted(String),
     /// Ctrl-D on an empty line.
     EndOfInput,
-    /// Up, past the first line of the text.
+    /// The key Up in the first line of the text.
     Back,
-    /// Down, past the last line of the text.
+    /// The key Down in the last line of the text.
     Forward,
-    /// A search for an earlier line begins.
+    /// The key for a search through earlier lines.
     Search,
     /// The text is too long.
     TooLong,
@@ -40,7 +40,8 @@ pub struct LineEditor {
     killed: String,
 }
 
-/// Ignores all changes, because there is no undo of keys.
+/// Listener for changes of the buffer that ignores all changes. A listener could record changes for an undo, but this
+/// editor has no undo.
 struct NoListener;
 
 impl DeleteListener for NoListener {
@@ -53,7 +54,7 @@ impl ChangeListener for NoListener {
     fn replace(&mut self, _idx: usize, _old: &str, _new: &str) {}
 }
 
-/// Keeps deleted text, to be inserted again.
+/// Listener that keeps the text deleted by Ctrl-K, Ctrl-U, Ctrl-W or Alt-D, so that Ctrl-Y can insert the text again.
 struct KillBuffer<'a>(&'a mut String);
 
 impl DeleteListener for KillBuffer<'_> {
@@ -72,7 +73,7 @@ impl Default for LineEditor {
 }
 
 impl LineEditor {
-    /// The text so far.
+    /// The current text.
     pub fn text(&self) -> &str {
         self.buffer.as_str()
     }
@@ -82,14 +83,14 @@ impl LineEditor {
         self.buffer.pos()
     }
 
-    /// Replaces the text, and returns the old one.
+    /// Replaces the text, and returns the old text.
     pub fn replace(&mut self, text: &str) -> String {
         let old = self.text().to_owned();
         self.buffer.update(text, text.len(), &mut NoListener);
         old
     }
 
-    /// Handles a key.
+    /// Handles a pressed key.
     pub fn press(&mut self, key: Key) -> EditResult {
         let buffer = &mut self.buffer;
         let mut kill = KillBuffer(&mut self.killed);
@@ -146,7 +147,8 @@ impl LineEditor {
         EditResult::Edited
     }
 
-    /// Byte position in the line above that has as many letters before it as the cursor has in its line.
+    /// Byte position of the cursor after a move to the line above. The cursor keeps its number of letters from the
+    /// start of the line, or moves to the end of a shorter line. `None` in the first line.
     fn line_above(&self) -> Option<usize> {
         let (before, _) = self.text().split_at(self.cursor());
         let (above, line) = before.rsplit_once('\n')?;
@@ -154,7 +156,8 @@ impl LineEditor {
         Some(above.len() - shown.len() + bytes_of(shown, line.chars().count()))
     }
 
-    /// Byte position in the line below that has as many letters before it as the cursor has in its line.
+    /// Byte position of the cursor after a move to the line below, like [`line_above`](Self::line_above). `None` in the
+    /// last line.
     fn line_below(&self) -> Option<usize> {
         let (before, after) = self.text().split_at(self.cursor());
         let (_, line) = before.rsplit_once('\n').unwrap_or(("", before));
@@ -164,14 +167,15 @@ impl LineEditor {
     }
 }
 
-/// Byte length of the first `letters` letters, or of the whole text.
+/// Byte length of the first `letters` letters, or of the whole text if it has fewer letters.
 fn bytes_of(text: &str, letters: usize) -> usize {
     text.char_indices()
         .nth(letters)
         .map_or(text.len(), |(at, _)| at)
 }
 
-/// Ignores the result, because a cursor that has not moved changes nothing.
+/// Ignores the result of a key, which is true if the key changed the text or moved the cursor. The editor is drawn
+/// again in both cases.
 fn drop_moved(_moved: bool) {}
 
 #[cfg(test)]

@@ -1,4 +1,4 @@
-//! History of typed lines, in a file next to the store.
+//! History of typed lines, in a file next to the store of the sessions.
 //!
 //! The file is read before the chat begins and written by a separate thread, so a blocked disk does not block typing.
 
@@ -10,10 +10,9 @@ use rustyline::history::{FileHistory, History as _, SearchDirection};
 
 use super::history_search::HistoryMatch;
 
-/// Maximum number of kept lines. They are enough for some weeks of work, and their file is small enough to load
-/// quickly.
+/// Maximum number of kept lines. These lines are enough for some weeks of work, and a file of this size loads quickly.
 const LINES_MAX: usize = 1_000;
-/// Maximum bytes of a kept line. People do not go back to a pasted file.
+/// Maximum bytes of a kept line. A longer line is usually a pasted file, which people do not search in the history.
 const LINE_BYTES_MAX: usize = 16 * 1024;
 
 /// Maximum number of lines that wait to be written. A person types fewer lines while a disk is busy. Further lines are
@@ -25,9 +24,9 @@ pub struct InputHistory {
     lines: FileHistory,
     /// Sends lines to the thread that writes them; `None` if the history is only in memory.
     writer: Option<SyncSender<String>>,
-    /// Number of the shown line; `None` if the draft is shown.
+    /// Number of the shown history line; `None` if the draft, the person's unsent text, is shown.
     at: Option<usize>,
-    /// The text on the line before the person went back in the history.
+    /// The draft, kept while the person goes back in the history.
     draft: String,
 }
 
@@ -39,7 +38,7 @@ impl std::fmt::Debug for InputHistory {
     }
 }
 
-/// File of the history as it was read, and the lines to be appended.
+/// A history file: the lines that were read from the file, and a queue of lines to be appended to it.
 pub struct HistoryFile {
     path: PathBuf,
     lines: FileHistory,
@@ -58,7 +57,7 @@ impl HistoryFile {
     /// Appends lines until the [`InputHistory`] is dropped. Blocks while the disk blocks.
     pub fn write(mut self) {
         while let Ok(line) = self.waiting.recv() {
-            // The file has private permissions, because lines to a model are private.
+            // The file has private permissions, because messages to a model are private.
             if self.lines.add(&line).unwrap_or(false)
                 && let Err(error) = self.lines.append(&self.path)
             {
@@ -109,19 +108,20 @@ impl InputHistory {
         }
     }
 
-    /// Adds a sent line as the newest of the history.
+    /// Adds a sent line as the newest line of the history.
     pub fn add(&mut self, line: &str) {
         self.at = None;
         if line.len() > LINE_BYTES_MAX || !self.lines.add(line).unwrap_or(false) {
             return;
         }
         if let Some(writer) = &self.writer {
-            // A full channel means that the disk is blocked. Then the file does not keep the line.
+            // A full channel means that the disk is blocked. In that case, the file does not keep the line.
             drop(writer.try_send(line.to_owned()));
         }
     }
 
-    /// Goes back to the previous line; `None` if there is none. If the draft is shown, keeps `typed` as the draft.
+    /// Goes back to the previous line; `None` if there is no previous line. The first step back keeps `typed` as the
+    /// draft.
     pub fn back(&mut self, typed: &str) -> Option<String> {
         let next = match self.at {
             None => {
@@ -134,7 +134,7 @@ impl InputHistory {
         self.line(next)
     }
 
-    /// Goes forward to the next line or to the draft; `None` if the draft is shown.
+    /// Goes forward to the next line, or from the last line to the draft; `None` if the draft is already shown.
     pub fn forward(&mut self) -> Option<String> {
         let next = self.at? + 1;
         if next < self.lines.len() {
@@ -145,7 +145,7 @@ impl InputHistory {
         Some(std::mem::take(&mut self.draft))
     }
 
-    /// Finds the newest line up to `from` that contains the query.
+    /// Finds the newest line that contains the query, at line `from` or before; `None` for `from` means the last line.
     pub fn find(&self, query: &str, from: Option<usize>) -> Option<HistoryMatch> {
         let last = self.lines.len().checked_sub(1)?;
         let from = from.unwrap_or(last);

@@ -21,14 +21,15 @@ pub struct HistoryMatch {
     pub at: usize,
 }
 
-/// Result of a key.
+/// Result of a pressed key.
 #[derive(Debug, PartialEq, Eq)]
 pub enum SearchStep {
     /// The search continues.
     Continues,
-    /// The search is cancelled, and the draft is on the line again.
+    /// The search is cancelled. The input line shows the draft again, which is the text before the search.
     Cancelled,
-    /// The search has ended, and the key edits the found line. `None` if the key edits the draft.
+    /// The search has ended with the found line, to which the key applies. `None` if no line was found, so the key
+    /// applies to the draft.
     Ended(Option<String>),
 }
 
@@ -38,18 +39,18 @@ impl HistorySearch {
         &self.query
     }
 
-    /// The found line, and the position of the cursor in it. An empty line if none was found.
+    /// The found line, and the position of the cursor in this line. An empty line if no line was found.
     pub fn shown(&self) -> (&str, usize) {
         let found = self.found.as_ref();
         found.map_or(("", 0), |found| (&found.line, found.at))
     }
 
-    /// Handles a key.
+    /// Handles a pressed key.
     pub fn press(&mut self, key: &Key, history: &InputHistory) -> SearchStep {
         match key {
             Key::Letter(c) => {
                 self.query.push(*c);
-                // The shown line may also contain the longer query.
+                // Searches from the shown line on, because this line may also contain the longer query.
                 self.look(history, self.index());
             }
             Key::Paste(text) => {

@@ -7,18 +7,18 @@ use super::text::{Style, Styled, TextRole, widest};
 
 /// Maximum number of rows of typed text that are shown. The shown rows are the rows around the cursor.
 const ROWS_MAX: usize = 10;
-/// Minimum columns of typed text next to its sign.
+/// Minimum columns for typed text after its prefix.
 const TEXT_COLUMNS_MIN: usize = 10;
 
 /// The line that a person types into, and the lines directly above it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InputLine {
-    /// Lines above the input that belong to it. Each line is cut to the width, and only as many lines are shown as have
-    /// room.
+    /// Lines directly above the typed text. Each line is cut to the width of the terminal, and lines without room are
+    /// not shown.
     pub above: Vec<Styled>,
-    /// The sign in front of the text.
+    /// The prefix of the typed text, which ends with a sign such as `>`.
     pub prefix: Styled,
-    /// Typed text. It may have several lines.
+    /// Typed text of one or more lines.
     pub text: String,
     /// Position of the cursor in the text, in bytes.
     pub cursor: usize,
@@ -47,8 +47,8 @@ impl InputLine {
         let mut cursor = None;
         for (at, c) in self.text.char_indices() {
             let shown = shown(c);
-            // The row must fit on every terminal. If terminals disagree on its width, the cursor is at the right
-            // position on most of them.
+            // The row must fit on every terminal. If terminals disagree on the width of the row, the cursor is at the
+            // right position on most terminals.
             let width = widest(shown);
             let breaks = c != '\n' && column > indent && column + width > room;
             if breaks {
@@ -99,7 +99,7 @@ impl InputLine {
         }
     }
 
-    /// Splits off the words of a long prefix, which are shown in separate rows above the text.
+    /// Splits a long prefix into its words, which are shown in separate rows above the text, and its sign.
     fn head(&self, room: usize) -> (Vec<Styled>, Styled) {
         if self.prefix.widest() + TEXT_COLUMNS_MIN.min(room / 2) <= room {
             return (Vec::new(), self.prefix.clone());
@@ -123,7 +123,7 @@ fn end_of(rows: &[String]) -> (usize, usize) {
     (rows.len().saturating_sub(1), last)
 }
 
-/// A letter that is safe for a terminal, because pasted text can contain any letter.
+/// Replaces a letter that is unsafe for a terminal, because pasted text can contain any letter.
 fn shown(c: char) -> char {
     match c {
         '\t' => ' ',

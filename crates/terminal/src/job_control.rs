@@ -10,7 +10,7 @@ use super::queue::OutputQueue;
 use super::queue_state::OutputPriority;
 use super::text::{Style, TextRole, styled};
 
-/// Maximum wait for the terminal to show the line. After that time, the line appears after `fg`.
+/// Maximum wait for the terminal to show the line. If the terminal takes longer, the line appears after `fg`.
 const SAID_MAX: Duration = Duration::from_millis(100);
 
 /// A change of the terminal that concerns this process.
@@ -24,8 +24,8 @@ pub enum JobChange {
     Resized,
 }
 
-/// Signals of job control and of the window. After the creation of this value, Ctrl-Z does not suspend the process by
-/// itself.
+/// Signals of job control and of the window. After the creation of this value, Ctrl-Z no longer suspends the process:
+/// the receiver of [`JobChange::Suspend`] calls [`suspend`].
 #[derive(Debug)]
 pub struct JobControl {
     suspend: tokio::signal::unix::Signal,
@@ -56,7 +56,7 @@ impl JobControl {
             Some(()) = self.suspend.recv() => JobChange::Suspend,
             Some(()) = self.resumed.recv() => JobChange::Resumed,
             Some(()) = self.resized.recv() => JobChange::Resized,
-            // The streams end only with the runtime.
+            // The streams of signals end only with the runtime.
             else => std::future::pending().await,
         }
     }
@@ -71,7 +71,7 @@ pub fn suspend(
     text: impl FnOnce() -> String,
     before: impl FnOnce(),
 ) {
-    // nix instead of rustix: see `TerminalDevice::is_foreground`.
+    // This call uses nix instead of rustix. The reason is explained in `TerminalDevice::is_foreground`.
     if nix::unistd::getsid(None) == Ok(nix::unistd::getpgrp()) {
         return;
     }

@@ -66,7 +66,8 @@ pub enum Key {
 }
 
 impl Key {
-    /// True if the key ends a line, including on a terminal that returns whole lines.
+    /// True if the key ends a line. A terminal that returns whole lines ends each line with
+    /// [`NewLine`](Self::NewLine).
     pub fn ends_line(&self) -> bool {
         matches!(self, Self::Enter | Self::NewLine)
     }
@@ -104,8 +105,8 @@ impl KeyParser {
     /// Returns the keys that these bytes complete.
     pub(super) fn read(&mut self, bytes: &[u8]) -> Vec<Key> {
         for byte in bytes {
-            // The parser does not know these keys with Alt. Within a sequence, the parser would execute the byte, and
-            // then wait for the rest of the sequence.
+            // The parser does not know these keys with Alt. Within a sequence, the parser would execute the byte as a
+            // control character, and then wait for the rest of the sequence.
             let is_alt = self.state.escaped && matches!(byte, b'\r' | b'\n' | 0x7f | 0x08);
             self.state.escaped = *byte == 0x1b;
             self.state.in_sequence |= self.state.escaped;

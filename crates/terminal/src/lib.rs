@@ -1,30 +1,31 @@
 //! A terminal for programs that run for a long time, print while they work, and must stay responsive.
 //!
-//! The crate is usable alone and does not depend on agents or sessions. It takes the definition of unsafe terminal
-//! characters from `allstop-core`.
+//! The crate is usable alone and does not depend on agents or sessions. Only the definition of unsafe terminal
+//! characters comes from `allstop-core`.
 //!
 //! # The parts
 //!
 //! - **Output.** [`OutputStreams`] are standard output and standard error, each an [`OutputQueue`]: a bounded queue
-//!   with a writer thread. A push never waits. If the reader does not read, only the text that has no room is lost
-//!   ([`OutputPriority`]), and [`OutputStreams::flush`] returns at its time limit.
-//! - **Text.** A queue takes [`Styled`] text, JSON or an answer, and escapes each of them, so text from outside cannot
-//!   control the terminal. The macro [`styled!`] joins pieces. [`Style`] has the colours and symbols that
+//!   with a writer thread. A push never waits. If the reader of a stream does not read, only text without room in the
+//!   queue is lost ([`OutputPriority`]). [`OutputStreams::flush`] returns at its time limit.
+//! - **Text.** A queue takes [`Styled`] text, JSON or a model's answer, and escapes each of them, so text from outside
+//!   cannot control the terminal. The macro [`styled!`] joins pieces. [`Style`] has the colours and symbols that
 //!   [`Environment`] found for a stream; [`TextRole`] and [`Symbol`] name the meanings of colours and symbols.
 //!   [`TextTable`] aligns columns.
-//! - **The live region** below the scrolling text. The writer thread draws it from the latest values: one
-//!   [`RunningLine`] for each piece of work, the [`InputLine`] and the [`StatusLine`]. No frame can be lost, and no
-//!   frame blocks its sender.
+//! - **The live region**: changing rows below the scrolling text. The writer thread draws the region from the latest
+//!   values: one [`RunningLine`] for each piece of work, the [`InputLine`] and the [`StatusLine`]. A new value replaces
+//!   the old one without a queue. So no drawn frame is outdated, and no caller waits for the terminal.
 //! - **Growing text.** [`AnswerStream`] takes the pieces of a Markdown text, and returns complete blocks as
 //!   [`FlowPart`]s. The writer thread breaks these parts into rows for the current width ([`OutputQueue::flow`]). The
 //!   incomplete block is part of the live region. [`OutputTail`] keeps the last lines of a program's output.
-//! - **Input.** [`InputReader`] holds a [`TerminalDevice`] and reads [`Key`]s. Text typed while the terminal is not
-//!   held belongs to the shell. [`LineEditor`] edits a line; [`InputHistory`] and [`HistorySearch`] return earlier
-//!   lines.
-//! - **Questions.** [`QuestionText`] shows a question page by page, and [`QuestionQueue`] handles each key, without
-//!   I/O. [`QuestionPrompt`] combines both if a person types only answers. [`LinePrompt`] asks for a line.
-//! - **Ctrl-Z and `fg`.** [`JobControl`] and [`suspend`]. [`Notification`] notifies a person who looks at another
-//!   window.
+//! - **Input.** [`InputReader`] holds a [`TerminalDevice`] and reads [`Key`]s. Text that is typed while no reader holds
+//!   the terminal belongs to the shell. [`LineEditor`] edits a line; [`InputHistory`] and [`HistorySearch`] return
+//!   earlier lines.
+//! - **Permission questions.** [`QuestionText`] lays out a question page by page, and [`QuestionQueue`] handles each
+//!   key; both do no I/O. [`QuestionPrompt`] combines them for a terminal at which a person types only answers.
+//!   [`LinePrompt`] asks for a line.
+//! - **Ctrl-Z and `fg`.** [`JobControl`] receives their signals, and [`suspend`] suspends the process. [`Notification`]
+//!   notifies a person who looks at another window.
 //!
 //! # Example
 //!

@@ -1,5 +1,5 @@
-//! Questions that a person answers with a typed line. They are asked before a session is open, when a person types
-//! nothing else.
+//! Questions that a person answers with a typed line. The questions are asked before a session is open, when a person
+//! types nothing else.
 
 use std::collections::VecDeque;
 
@@ -18,14 +18,16 @@ const HANGING_COLUMNS: usize = 2;
 /// Minimum columns of text for breaks between words.
 const TEXT_COLUMNS_MIN: usize = 10;
 
-/// Asks for lines. The prompt holds the terminal while a question is open.
+/// Asks for lines. The prompt holds the terminal while a question is open, so that typed text is for the prompt and not
+/// for the shell.
 #[derive(Debug)]
 pub struct LinePrompt {
     queue: OutputQueue,
     style: Style,
     mode: InputMode,
     reader: InputReader,
-    /// Keys that were typed after an answer.
+    /// Keys that were typed after the last answer. These keys count if the answer was invalid and the person is asked
+    /// again.
     keys: VecDeque<Key>,
 }
 
@@ -62,15 +64,15 @@ impl LinePrompt {
         self.queue.lines(shown, OutputPriority::Required);
     }
 
-    /// Takes the terminal for a question. Call this before the question is shown, because text typed before is not an
-    /// answer.
+    /// Takes the terminal for a question. Call this before the question is shown, because text typed before the
+    /// question is not an answer.
     pub fn begin(&mut self) {
         self.keys.clear();
         self.reader.take_afresh();
     }
 
-    /// Asks for a line; `None` if the terminal is gone, or at Ctrl-D. After an invalid line, call this method again:
-    /// text typed after that line counts.
+    /// Asks for a line; `None` if the terminal is gone, or at Ctrl-D. After an invalid line, call this method again.
+    /// Text that was typed after the invalid line then counts as an answer.
     ///
     /// # Cancel safety
     /// Dropping the future loses the typed text. Dropping the prompt gives the terminal back.

@@ -1,4 +1,4 @@
-//! Gives code that writes to an `io::Write` access to a queue.
+//! An `io::Write` that pushes the written lines into a queue.
 
 use std::io;
 

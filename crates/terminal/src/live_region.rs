@@ -1,8 +1,8 @@
 //! The changing lines at the bottom of a terminal: one for each piece of running work.
 //!
 //! The queue's own thread draws these lines from their latest values. A terminal that accepts no output therefore
-//! blocks no other thread, and no frame between two other frames can be lost. (A progress library, in contrast, draws
-//! in the thread that reports the progress.)
+//! blocks no other thread, and the next frame always contains all earlier changes. (A progress library, in contrast,
+//! draws in the thread that reports the progress.)
 
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -20,7 +20,8 @@ pub(super) const TICK: Duration = Duration::from_millis(100);
 /// Maximum number of running lines with their output. More lines would push the text off a small terminal.
 const LINES_MAX: usize = 8;
 
-/// Minimum columns for a stop with its name, its time and the key that forces it.
+/// Minimum columns of a line that shows a stop with the name of the work, the time until the stop uses force, and the
+/// key that uses force at once.
 const STOPPING_COLUMNS_MIN: usize = 56;
 
 /// A line for running work.
@@ -43,7 +44,7 @@ pub struct RunningLine {
 pub enum RunningClock {
     /// Time since the work began.
     Since(Instant),
-    /// Time until a stop uses force.
+    /// Time until a stop uses force, after which the work has no more time to end by itself.
     ForceAt(Instant),
 }
 
@@ -51,7 +52,7 @@ pub enum RunningClock {
 #[derive(Debug, Default)]
 pub(super) struct LiveRegion {
     frame: RegionFrame,
-    /// True if the region is below an unended line.
+    /// True if the row above the region has text without a line end.
     below_open_line: bool,
 }
 
@@ -70,10 +71,10 @@ struct RegionRow {
     width: usize,
 }
 
-/// Parts of a frame.
+/// The values from which a frame is drawn.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct RegionParts<'a> {
-    /// The incomplete text.
+    /// The incomplete text at the top of the region.
     pub(super) open: Option<&'a dyn OpenText>,
     pub(super) running: &'a [RunningLine],
     pub(super) input_line: Option<&'a InputLine>,
@@ -93,17 +94,18 @@ pub(super) struct RegionTerminal {
 pub(super) enum CursorPlace {
     /// At the former start of the region.
     Region,
-    /// At the beginning of an unended row, whose text must be written again.
+    /// At the beginning of the row above the region, which has no line end. The text of this row must be written again.
     OpenRow,
-    /// Below an unended row, which stays unchanged.
+    /// Below a row without a line end. The row stays unchanged.
     BelowOpenRow,
 }
 
 impl LiveRegion {
-    /// Erases the region. `is_one_row` is true if the unended line still is one row.
+    /// Erases the region. `is_one_row` is true if the text without a line end above the region still takes one row.
     ///
-    /// A terminal that reflows lines may show more rows by now. If nothing else is known, the terminal is treated as
-    /// one that does not reflow ([`Narrowing::Cuts`] is the default). The text above the region is then never erased.
+    /// A terminal that reflows lines may show the region in more rows by now. If the behaviour of a terminal is
+    /// unknown, the terminal is treated as one that does not reflow ([`Narrowing::Cuts`] is the default). The text
+    /// above the region is then never erased.
     pub(super) fn erase(
         &mut self,
         terminal: RegionTerminal,
@@ -128,7 +130,8 @@ impl LiveRegion {
         erased
     }
 
-    /// Draws a frame at the cursor. No region is drawn there yet. `is_line_open` is true if the cursor is after text.
+    /// Draws a first frame at the cursor, where no region is drawn yet. `is_line_open` is true if the cursor is after
+    /// text.
     pub(super) fn draw(&mut self, frame: RegionFrame, is_line_open: bool, to: &mut String) {
         if is_line_open {
             to.push('\n');
@@ -249,8 +252,8 @@ impl RegionFrame {
 }
 
 /// Clears the cursor's row and everything below it. The sequence never clears the whole screen from its first column,
-/// because tmux would move the text to its history, where it would appear a second time. The cursor stays in its row,
-/// because the row below may be gone if the window has fewer rows by now.
+/// because tmux would move the cleared text to its history, where the text would appear a second time. The cursor stays
+/// in its row, because the row below may be gone if the window has fewer rows by now.
 fn clear_from_here(to: &mut String) {
     to.push_str("\r\x1b[2K\x1b[C\x1b[J\r");
 }
@@ -328,7 +331,8 @@ impl RunningLine {
         styled![frame, " ", self.label.cut(room, mark), time].cut(row, mark)
     }
 
-    /// Describes the time until force. Adds the key for force if both fit next to a name.
+    /// Describes the time until the stop uses force. Adds the key that uses force at once, if both fit next to the name
+    /// of the work.
     fn describe_force(&self, left: Duration, columns: usize) -> String {
         if left.is_zero() {
             return "forcing".to_owned();

@@ -4,7 +4,7 @@ use super::*;
 
 const STYLE: Style = Style::new(false, true);
 
-/// The window loses the row of the status, so that the cursor is in the last row. The row above it stays.
+/// The window loses the row of the status, so that the cursor is in the last row. The row above the cursor stays.
 #[test]
 fn rows_above_stay_when_a_lower_window_cuts_the_status() {
     let terminal = |rows| RegionTerminal {
@@ -51,8 +51,8 @@ fn rows_above_stay_when_a_lower_window_cuts_the_status() {
     assert_eq!(show(&text, 4), "two\nthree\n> typed");
 }
 
-/// A row that wraps is two rows for the terminal and one for the region, so each frame would leave one row on the
-/// screen.
+/// The terminal shows a row that wraps as two rows, and the region counts one row. Each new frame would therefore leave
+/// one row on the screen.
 #[test]
 fn rows_of_work_are_narrower_than_every_window() {
     let now = Instant::now();

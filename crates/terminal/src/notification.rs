@@ -5,7 +5,7 @@ use super::text::escape;
 /// A notification for a person, as a terminal can show it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Notification {
-    /// The text. It is escaped before it is shown.
+    /// The text, which is escaped before it is shown.
     pub text: String,
     /// Method of the notification.
     pub method: NotificationMethod,
@@ -22,8 +22,8 @@ pub enum NotificationMethod {
 }
 
 impl NotificationMethod {
-    /// The notification method of a terminal with these variables. OSC 9 is used only for terminals that are known to
-    /// support it.
+    /// The notification method of a terminal with these environment variables. OSC 9 is used only for terminals that
+    /// are known to support it.
     pub(super) fn of(program: &str, term: &str, in_tmux: bool) -> Self {
         let takes_osc = matches!(program, "iTerm.app" | "WezTerm" | "ghostty")
             || matches!(term, "xterm-kitty" | "xterm-ghostty" | "foot");

@@ -1,9 +1,9 @@
-//! The last row of the terminal with text, if the row has no line end yet.
+//! The last row of text on the terminal, if this row has no line end yet.
 //!
-//! If a person types below an answer that is still arriving, the answer's last row is written again with each new
-//! piece, because no terminal reports its former cursor position. The exact text of that row must therefore be known.
-//! Terminals differ in the width of emoji and of marks, so a row with such letters is ended early, before any terminal
-//! would wrap it.
+//! While an answer arrives, a person can type into a line below it. The answer's last row is then written again with
+//! each new piece, because no terminal reports the former cursor position in that row. The exact text of the row must
+//! therefore be known. Terminals differ in the width of emoji and of combining marks, so a row with such letters is
+//! ended early, before any terminal would wrap it.
 
 use super::text::{EMOJI_COLUMNS_MAX, is_doubtful, is_emoji, widest};
 
@@ -19,7 +19,8 @@ pub(super) struct OpenLine {
     columns: usize,
     /// True if terminals may disagree on the width of the row.
     is_doubtful: bool,
-    /// True if the terminal has wrapped the line before this row. Then another width changes the rows.
+    /// True if this row continues a line that the terminal has wrapped. If the width changes, the text of this row
+    /// changes too.
     is_wrapped: bool,
     /// True within a control sequence, which takes no column.
     in_sequence: bool,
@@ -31,8 +32,8 @@ impl OpenLine {
         &self.row
     }
 
-    /// True if the text still is one row on a terminal that now has this width. A terminal may have reflowed its lines
-    /// after a change of width, and no terminal reports that.
+    /// True if the text still takes one row on a terminal that now has this width. A terminal may have reflowed its
+    /// lines after a change of width, and no terminal reports a reflow.
     pub(super) fn is_one_row_of(&self, columns: usize) -> bool {
         self.columns == columns || (self.columns > 0 && !self.is_wrapped && self.column <= columns)
     }

@@ -6,7 +6,7 @@
 //! 3. Standard output and standard error do not delay each other, unless they are the same file. In that case, they
 //!    share a queue, which keeps the order of the output.
 //! 4. Text from outside never controls a terminal: a queue takes styled text, answers and JSON, and escapes them.
-//! 5. A stream that is closed or full discards later output; this is never a panic.
+//! 5. After a stream is closed or its disk is full, later output is discarded; this is never a panic.
 
 use std::fs::File;
 use std::io::{self, IsTerminal};
@@ -88,7 +88,7 @@ impl OutputStreams {
     /// calling thread, so call it last before the exit.
     pub fn flush(&self, limit: Duration) -> OutputFlush {
         let deadline = deadline_of(limit);
-        // Starts both first, so the second stream also makes progress during the wait for the first.
+        // Starts both flushes first, so the second stream also makes progress during the wait for the first stream.
         self.stdout.begin_flush();
         self.stderr.begin_flush();
         OutputFlush {

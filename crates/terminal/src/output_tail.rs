@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use vte::{Params, Parser, Perform};
 
-/// Number of kept lines: the lines that a failed call shows.
+/// Number of kept lines, which are shown after a call has failed.
 const LINES_KEPT: usize = 10;
 
 /// Number of lines that are shown during the call.
@@ -98,7 +98,7 @@ impl Perform for TailScreen {
         }
     }
 
-    /// An erased line begins again. Programs that draw progress erase lines.
+    /// Clears the line if it is erased after a carriage return. Programs erase lines in this way to draw progress.
     fn csi_dispatch(
         &mut self,
         _params: &Params,

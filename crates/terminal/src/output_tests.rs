@@ -1,4 +1,4 @@
-//! Readers that do not read, have gone, or have no room for output.
+//! Tests with readers that do not read, have gone, or have no room for output.
 
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
@@ -96,7 +96,7 @@ fn unread_pipe_blocks_no_process() {
         "not held up by the other"
     );
     assert!(began.elapsed() < LONG);
-    // When the reader reads again, no accepted text is missing, and the envelope is the last text.
+    // When the reader reads again, no accepted text is missing, and the text that was pushed last comes last.
     let reading = read_aside(out);
     assert_eq!(output.flush(LONG).stdout, FlushResult::Flushed);
     drop(output);

@@ -12,9 +12,9 @@ const BAR_COLUMNS_MAX: usize = 20;
 pub struct RunningProgress {
     /// Completed share, from 0 to 1, if the total is known.
     pub share: Option<f64>,
-    /// The numbers, such as `3/10`. They are shown if the total is unknown.
+    /// The numbers, such as `3/10`. These numbers are shown if the total is unknown.
     pub amounts: String,
-    /// State of the work. It is escaped before it is shown.
+    /// Text about the state of the work, escaped before it is shown.
     pub message: Option<Arc<str>>,
 }
 

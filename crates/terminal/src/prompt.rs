@@ -1,4 +1,5 @@
-//! The prompt of `run`, which holds the terminal only while a question is open.
+//! The prompt of `allstop run` for permission questions. The prompt holds the terminal only while a question is open;
+//! at other times, typed text is for the shell.
 
 use std::collections::VecDeque;
 use std::io;
@@ -33,7 +34,7 @@ pub struct QuestionPrompt {
     /// True if the terminal is gone. Then every question is denied.
     is_gone: bool,
     questions: QuestionQueue,
-    /// Keys that were typed after an answer.
+    /// Keys that were typed after an answer, for the next open question.
     keys: VecDeque<Key>,
 }
 
@@ -79,23 +80,23 @@ impl QuestionPrompt {
         self.style
     }
 
-    /// Place where the number of rows that are not shown yet is displayed.
+    /// Place where the prompt displays the number of a question's rows that are not shown yet.
     pub fn rest_hint(&self) -> RestHint {
         self.mode.rest_hint()
     }
 
-    /// True if the terminal is gone. Then the answers do not come from a person.
+    /// True if the terminal is gone. Every question is then denied without a person.
     pub fn is_gone(&self) -> bool {
         self.is_gone
     }
 
-    /// True if a person can answer. In the background, a read would stop the whole process.
+    /// True if a person can answer. In the background, a read of the terminal would stop the whole process.
     pub fn can_ask(&self) -> bool {
         !self.is_gone && self.reader.device().is_foreground()
     }
 
-    /// Takes the terminal for the following questions, unless one is open. Call this before a question is shown,
-    /// because text typed before is not an answer.
+    /// Takes the terminal for the following questions, unless a question is already open. Call this before a question
+    /// is shown, because text typed before the question is not an answer.
     pub fn begin(&mut self) {
         if self.questions.is_empty() {
             self.keys.clear();
@@ -170,7 +171,7 @@ impl QuestionPrompt {
         None
     }
 
-    /// Draws the reply, or gives the terminal back if no question is open.
+    /// Draws the input line with the reply, or gives the terminal back if no question is open.
     pub fn show(&self) {
         let mut input_line = self.questions.input_line(self.style);
         if let Some(input_line) = &mut input_line {

@@ -1,4 +1,4 @@
-//! Questions on a terminal: answered, repeated, withdrawn, and asked without a person at the terminal.
+//! Permission questions on a terminal: answered, repeated, withdrawn, and asked without a person at the terminal.
 
 use std::time::Duration;
 

@@ -1,8 +1,9 @@
-//! Questions at the terminal: open, answered and closed questions, and the current reply. No I/O.
+//! Permission questions at the terminal: the open questions, the effect of each key, and the current reply. No I/O.
 //!
 //! Invariants:
-//! 1. A key is never the answer to a question that opened after it was pressed, nor to a closed question.
-//! 2. A late answer is held back: if a person can also type messages, the answer is not sent as a message at once.
+//! 1. A key press never answers a closed question, nor a question that opened after the key press.
+//! 2. An answer that a person sends just after the question has closed is held back. If the person can also type
+//!    messages, the answer is not sent as a message at once.
 
 use std::collections::VecDeque;
 use std::time::{Duration, Instant};
@@ -32,15 +33,15 @@ pub enum QuestionAnswer {
 pub struct TerminalQuestion {
     /// Number of the question in this process: 1, 2, 3 …
     pub number: u64,
-    /// The call that needs permission, with the calls that contain it.
+    /// Id of the call that needs permission, as the person sees it.
     pub call: String,
-    /// The calls that `always` would allow.
+    /// Describes the calls that the answer `always` would allow.
     pub always: String,
     /// Number of the question's rows that are not on the screen yet.
     pub rows_left: usize,
 }
 
-/// Result of a key while a question is open.
+/// Result of a pressed key while a question is open.
 #[derive(Debug, PartialEq)]
 pub enum QuestionReply {
     /// No answer yet.
@@ -49,7 +50,7 @@ pub enum QuestionReply {
     Answered(u64, QuestionAnswer),
     /// The person wants to see more of the question with this number.
     ShowMore(u64),
-    /// A line that is not an answer.
+    /// A submitted line that is not an answer.
     Other(String),
 }
 
@@ -58,7 +59,8 @@ pub enum QuestionReply {
 pub struct QuestionQueue {
     reply: LineEditor,
     open: VecDeque<TerminalQuestion>,
-    /// True if several questions were open at once. The prompt then names the call until no question is open.
+    /// True if several questions were open at the same time. Until no question is open, the prompt then names the call
+    /// of the question.
     names_call: bool,
     /// Time when the last question closed; `None` after a late answer has been held back.
     closed_at: Option<Instant>,
@@ -81,7 +83,7 @@ impl QuestionQueue {
         self.open.retain(|question| question.number != number);
         self.names_call &= !self.open.is_empty();
         if shown == Some(number) {
-            // Text typed for that question does not answer the next one.
+            // Text that was typed for the closed question does not answer the next question.
             self.reply.replace("");
         }
     }
@@ -124,14 +126,15 @@ impl QuestionQueue {
         Some(QuestionReply::Answered(number, answer))
     }
 
-    /// Denies the first question, because no person can answer any more. Returns its number.
+    /// Denies the first open question, because no person can answer any more. Returns the number of the question.
     pub(super) fn deny(&mut self, now: Instant) -> Option<u64> {
         let number = self.open.front()?.number;
         self.close(number, now);
         Some(number)
     }
 
-    /// True if this line answers a question that has just closed. Holds back one line only.
+    /// True if this line would answer a question that has just closed, so the line must be held back. Holds back only
+    /// one line for each closed question.
     pub fn holds_back(&mut self, line: &str, now: Instant) -> bool {
         let is_late = |closed: Instant| now < closed + LATE_ANSWER;
         let holds = self.closed_at.is_some_and(is_late) && meaning_of(line).is_some();

@@ -1,4 +1,4 @@
-//! A question on the screen: a title, and below it the whole command or change, page by page.
+//! A permission question on the screen: a title, and below it the whole command or change, page by page.
 
 use std::borrow::Cow;
 
@@ -23,9 +23,9 @@ const TITLE_COLUMNS: usize = 20;
 pub struct QuestionContent {
     /// The beginning of the title, after `? Allow`.
     pub subject: String,
-    /// Name of the question, at the end of the title. The name also identifies the result of the question.
+    /// Id of the call, at the end of the title. The result of the question is shown with the same id.
     pub call: String,
-    /// The sub-agent that asks.
+    /// The sub-agent that asks; `None` if the main agent asks.
     pub asker: Option<String>,
     /// Lines below the title. A single line without a role is part of the title if it has room there.
     pub lines: Vec<QuestionLine>,
@@ -56,7 +56,7 @@ pub fn escape_question(text: &str) -> Cow<'_, str> {
     escape(text, is_unsafe_in_question)
 }
 
-/// A question on the screen, and the number of its shown rows.
+/// A question on the screen, and the number of its rows that are already shown.
 #[derive(Debug)]
 pub struct QuestionText {
     title: Styled,
@@ -67,10 +67,10 @@ pub struct QuestionText {
     style: Style,
 }
 
-/// Place where the number of rows that are not shown yet is displayed.
+/// Place where the number of a question's rows that are not shown yet is displayed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RestHint {
-    /// Above the input line. The number disappears when more is shown.
+    /// Above the input line. The number disappears when more rows are shown.
     AboveInput,
     /// Below the rows, on a terminal that draws no input line.
     InText,
@@ -80,7 +80,7 @@ pub enum RestHint {
 pub type TerminalSize = Option<(usize, usize)>;
 
 impl QuestionText {
-    /// Creates a question for a terminal of this size. No part of it is shown yet.
+    /// Creates the text of a question for a terminal of this size. No part of the text is shown yet.
     pub fn new(
         content: QuestionContent,
         (style, rest): (Style, RestHint),
@@ -162,13 +162,13 @@ impl QuestionText {
     }
 }
 
-/// Maximum columns of a text on any terminal.
+/// Maximum number of columns that a text takes on any terminal.
 fn columns_of(text: &str) -> usize {
     Styled::text(text).widest()
 }
 
 /// Mark in front of a row. Only the first row of a line has the mark of a line. If a command is broken at the edge of
-/// the terminal, its rest therefore never looks like a separate line.
+/// the terminal, the rest of the command therefore never looks like a separate line.
 fn bar(style: Style, is_continued: bool) -> Styled {
     let bar = if is_continued {
         style.pick("│↳", "|>")
@@ -262,7 +262,7 @@ mod tests {
         page.shown().lines().map(str::to_owned).collect()
     }
 
-    /// If a command is broken at the edge of the terminal, its rest never looks like a separate command.
+    /// If a command is broken at the edge of the terminal, the rest of the command never looks like a separate command.
     #[test]
     fn continued_rows_are_marked_at_every_width() {
         let line = format!(

@@ -19,7 +19,7 @@ use super::status_line::StatusLine;
 use super::text::{Styled, escape};
 use super::{sink, writer_thread};
 
-/// Maximum waiting bytes before dispensable text is refused: some screens of text.
+/// Maximum waiting bytes before dispensable text ([`OutputPriority::IfRoom`]) is refused: some screens of text.
 const ROOM_BYTES: usize = 256 * 1024;
 /// Maximum waiting bytes before other text is refused too: the lines of a long run.
 const ROOM_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -141,12 +141,12 @@ impl OutputQueue {
         state.queue.push_back(QueuedText { file, text, start });
     }
 
-    /// Ends the current line, unless other lines have ended it.
+    /// Ends the current line, unless other output has already ended the line.
     pub fn end_line(&self) {
         self.push_line_end(LineStart::NewLine);
     }
 
-    /// Records that the terminal has ended the input line by showing an Enter.
+    /// Records that the terminal has ended the input line by echoing an Enter.
     pub fn end_echoed_line(&self) {
         self.handle.shared.state.lock().input_line = None;
         self.push_line_end(LineStart::EchoedEnter);
@@ -222,12 +222,12 @@ impl OutputQueue {
         self.handle.shared.state.lock().narrowing = narrowing;
     }
 
-    /// Hides the region below the text until [`OutputQueue::show_region`].
+    /// Hides the live region below the text until [`OutputQueue::show_region`].
     pub(super) fn hide_region(&self) {
         self.set_visibility(RegionVisibility::Hidden);
     }
 
-    /// Shows the region below the text again.
+    /// Shows the live region below the text again.
     pub fn show_region(&self) {
         self.set_visibility(RegionVisibility::Shown);
     }
@@ -277,7 +277,7 @@ impl OutputQueue {
         LineWriter::new(self.clone())
     }
 
-    /// Removes the region below the text permanently, because the process is about to end. An incomplete text is
+    /// Removes the live region below the text permanently, because the process is about to end. An incomplete text is
     /// written as it is.
     pub(super) fn begin_flush(&self) {
         let mut state = self.handle.shared.state.lock();
@@ -299,7 +299,8 @@ impl OutputQueue {
         self.handle.shared.state.lock().has_lost = true;
     }
 
-    /// True if the output is incomplete, although its reader reads.
+    /// True if the output is incomplete because a piece was refused. Output to a stream without a reader does not
+    /// count.
     pub fn has_lost(&self) -> bool {
         self.handle.shared.state.lock().has_lost
     }
@@ -315,7 +316,7 @@ impl OutputQueue {
                 return FlushResult::Flushed;
             }
             if shared.done.wait_until(&mut state, deadline).timed_out() {
-                // Checks again, because the thread may have finished at the last moment.
+                // Checks again, because the thread may have finished just before the deadline.
                 let written = state.queue.is_empty() && !state.busy;
                 return match state.failed {
                     Some(kind) => FlushResult::Closed(kind),

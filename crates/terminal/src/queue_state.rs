@@ -17,7 +17,7 @@ use super::status_line::StatusLine;
 /// Treatment of text that has no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum OutputPriority {
-    /// Dispensable, such as a delta that the whole answer repeats.
+    /// Dispensable, such as a piece of an answer that is printed again with the complete answer.
     IfRoom,
     /// Refused only if the queue is near its memory limit.
     Required,
@@ -49,7 +49,7 @@ pub(super) struct QueuedText {
 pub(super) enum TextBody {
     Text(String),
     Flow(Vec<FlowPart>),
-    /// Text that was incomplete at the end.
+    /// Text that was still incomplete when the process was about to end.
     Open(Arc<dyn OpenText>),
 }
 
@@ -70,7 +70,7 @@ pub(super) enum LineStart {
     Anywhere,
     /// On a new line.
     NewLine,
-    /// On a new line that the terminal itself began by showing an Enter.
+    /// On a new line that the terminal itself began by echoing an Enter.
     EchoedEnter,
 }
 
@@ -91,7 +91,7 @@ pub(super) struct QueueState {
     /// Changing lines below the text. Only the latest value is kept, and never queued.
     pub(super) running: Vec<RunningLine>,
     pub(super) region_changed: bool,
-    /// Incomplete text above those lines. Only the latest value is kept, and never queued.
+    /// Incomplete text above the changing lines. Only the latest value is kept, and never queued.
     pub(super) open: Option<Arc<dyn OpenText>>,
     /// True if `open` has changed. The change may wait for the next frame.
     pub(super) open_changed: bool,
@@ -116,7 +116,7 @@ impl QueueState {
     }
 }
 
-/// Visibility of the region below the text.
+/// Visibility of the live region below the text.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(super) enum RegionVisibility {
     #[default]

@@ -4,7 +4,7 @@
 //! 1. The terminal has its former mode again after [`InputReader`] is dropped, and after a panic
 //!    ([`restore_held_terminal`]).
 //! 2. The thread reads only while this process holds the terminal. Text typed at other times belongs to the shell. The
-//!    check and the read are one step.
+//!    check for this and the read are one step under a lock.
 //! 3. Ctrl-C and Ctrl-Z stay signals, so they work while this process is busy.
 //! 4. Text that was typed before the terminal had this mode is read as the original keys: an Enter is read as Enter,
 //!    although the terminal has turned it into a line end.
@@ -30,10 +30,10 @@ use super::text::Environment;
 
 /// Maximum bytes of one read: one screen of a paste.
 const READ_BYTES: usize = 4 * 1024;
-/// Maximum number of reads that wait until the command takes them. A fast paste takes several reads, and text without
-/// room waits in the terminal.
+/// Maximum number of reads that wait until [`InputReader::next`] takes them. A fast paste takes several reads, and text
+/// without room waits in the terminal.
 const READS_MAX: usize = 16;
-/// After this sequence, the terminal marks pasted text, so that it does not count as keys.
+/// After this sequence, the terminal marks pasted text, so that the text does not count as keys.
 const PASTE_ON: &[u8] = b"\x1b[?2004h";
 const PASTE_OFF: &[u8] = b"\x1b[?2004l";
 /// After this sequence, the terminal reports when its window gains and loses the focus (xterm, "FocusIn/FocusOut").
@@ -53,9 +53,9 @@ const END_OF_INPUT: u8 = 0x04;
 /// here.
 static HELD: Mutex<Weak<SharedReader>> = Mutex::new(Weak::new());
 
-/// Restores the mode of a held terminal, because the process ends immediately afterwards.
+/// Restores the mode of a held terminal, for a process that ends immediately afterwards, such as after a panic.
 pub fn restore_held_terminal() {
-    // The panicking thread may hold this lock.
+    // The lock is only tried, because the panicking thread may hold it.
     let held = HELD.try_lock().and_then(|held| held.upgrade());
     if let Some(shared) = held {
         shared.restore_if_held();
@@ -77,7 +77,7 @@ pub enum InputMode {
 }
 
 impl InputMode {
-    /// Place where the number of rows that are not shown yet is displayed.
+    /// Place where the number of a question's rows that are not shown yet is displayed.
     pub fn rest_hint(self) -> RestHint {
         match self {
             Self::Keys { .. } => RestHint::AboveInput,
@@ -98,7 +98,7 @@ impl InputMode {
     }
 }
 
-/// Holder of a terminal. Reading begins at [`InputReader::take`].
+/// Reads the keys of a terminal while this process holds the terminal. Reading begins at [`InputReader::take`].
 #[derive(Debug)]
 #[must_use = "dropping it gives the terminal its mode back"]
 pub struct InputReader {
@@ -139,7 +139,7 @@ struct SharedReader {
 struct ReaderState {
     hold: TerminalHold,
     hold_number: u64,
-    /// Number of unread bytes of the text that was typed before the terminal had its mode.
+    /// Number of unread bytes of the text that was typed before the terminal was in the mode [`InputMode::Keys`].
     typed_ahead: usize,
 }
 
@@ -204,7 +204,7 @@ impl InputReader {
         self.unread.splice(0..0, keys);
     }
 
-    /// Asks the terminal to report its focus, now and whenever it is taken.
+    /// Asks the terminal to report its focus, now and whenever the terminal is taken.
     pub fn enable_focus_reports(&self) {
         if self.shared.mode != InputMode::Lines {
             self.shared.reports_focus.store(true, Ordering::Relaxed);
@@ -256,7 +256,8 @@ impl InputReader {
         }
     }
 
-    /// Sets the mode. In the background, the terminal belongs to the shell until [`InputReader::resume`].
+    /// Sets the mode. If this process is in the background, the terminal belongs to the shell until
+    /// [`InputReader::resume`].
     fn hold(&self, state: &mut ReaderState) {
         state.hold = TerminalHold::Suspended;
         if !self.shared.device.is_foreground() {
@@ -337,7 +338,7 @@ fn keys_mode(before: &Termios) -> Termios {
     mode.local_modes -= LocalModes::ICANON | LocalModes::ECHO | LocalModes::IEXTEN;
     // Without this flag, a signal would discard the text that was typed before it.
     mode.local_modes |= LocalModes::NOFLSH;
-    // Without this flag, Enter and Ctrl-J are two different keys.
+    // This flag would turn Enter into Ctrl-J, so both would be the same key.
     mode.input_modes -= InputModes::ICRNL;
     mode.special_codes[SpecialCodeIndex::VMIN] = 1;
     mode.special_codes[SpecialCodeIndex::VTIME] = 0;

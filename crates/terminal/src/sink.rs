@@ -12,7 +12,7 @@ pub(super) fn write_all(file: &File, mut bytes: &[u8]) -> io::Result<()> {
         match file.write(bytes) {
             Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
             Ok(written) => bytes = bytes.get(written..).unwrap_or_default(),
-            // The parent process may have left its end of the pipe non-blocking.
+            // The parent process may have made this file non-blocking.
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => wait_writable(file)?,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(error) => return Err(error),

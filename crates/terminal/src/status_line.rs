@@ -1,5 +1,5 @@
-//! The status: one row at the bottom that never wraps. Without room for all items, the least important ones are left
-//! out.
+//! The status line: one row at the bottom that never wraps. If the items have no room, the least important items are
+//! left out.
 
 use std::time::Instant;
 

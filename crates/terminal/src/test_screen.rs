@@ -71,7 +71,7 @@ impl TestScreen {
         (&self.master).write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Typed text that no process has read. A shell would receive it.
+    /// Typed text that no process has read, and that a shell would receive.
     pub fn unread(&self) -> String {
         let mut fds = [PollFd::new(&self.slave, PollFlags::IN)];
         if poll(&mut fds, Some(&Timespec::default())).unwrap() == 0 {

@@ -2,10 +2,10 @@
 
 use super::text::{Styled, styled};
 
-/// Minimum columns of the last column. With fewer, each row would hold about one word.
+/// Minimum columns of the last column. In a narrower column, each row would hold about one word.
 const LAST_COLUMNS_MIN: usize = 16;
 
-/// Lines with aligned columns. The last column is ragged.
+/// Lines with aligned columns. The last column is not padded.
 #[derive(Debug, Default)]
 pub struct TextTable {
     rows: Vec<Vec<Styled>>,
@@ -23,7 +23,7 @@ impl TextTable {
     }
 
     /// Like [`render`](Self::render), but breaks the last column between words to fit into `limit` columns. If the last
-    /// column has no room next to the other columns, it is placed below them.
+    /// column has no room next to the other columns, its text is placed below the other columns.
     pub fn render_in(&self, limit: usize) -> Styled {
         let columns = self.rows.iter().map(Vec::len).max().unwrap_or_default();
         let widths: Vec<usize> = (0..columns)

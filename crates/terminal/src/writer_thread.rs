@@ -30,11 +30,12 @@ const FRAME: Duration = Duration::from_millis(40);
 /// Columns and rows of a terminal that does not report its size.
 const SIZE_DEFAULT: (usize, usize) = (80, 24);
 
-/// Starts the thread. The thread ends after the last handle is dropped and all output is written. It is never joined:
-/// it may be in a write that never returns, and the exit of the process does not wait for it.
+/// Starts the thread. The thread ends after the last handle is dropped and all output is written. The thread is never
+/// joined: it may be in a write that never returns, and the exit of the process does not wait for it.
 pub(super) fn start(shared: Arc<SharedQueue>, name: &str) -> io::Result<()> {
     let thread = std::thread::Builder::new().name(format!("write-{name}"));
-    // Deliberately outside a scope: the thread outlives every stop, to print the stop's receipt.
+    // Deliberately outside a scope, whose work a stop ends: this thread must outlive every stop, to print the stop's
+    // receipt.
     #[expect(clippy::disallowed_methods, reason = "it outlives every stop")]
     thread
         .spawn(move || WriterThread::default().run(&shared))
@@ -56,7 +57,7 @@ struct WriterThread {
     drawn_on: (usize, usize),
 }
 
-/// One write: texts for one file, and the region below them.
+/// One write: texts for one file, and the live region below them.
 struct WriteBatch {
     file: Arc<File>,
     texts: Vec<QueuedText>,
@@ -98,8 +99,8 @@ impl WriterThread {
                 state.status = None;
                 (state.region_changed, state.open_changed) = (false, false);
             }
-            // If the last row has no line end yet, running commands and the status are not drawn below the row, unless
-            // an input line is drawn there.
+            // If the last row has no line end yet, running work and the status are not drawn below this row, unless an
+            // input line is drawn below the row too.
             let is_shown = state.visibility == RegionVisibility::Shown;
             let has_room = match &state.input_line {
                 Some(input_line) => !input_line.is_echoed,

@@ -54,7 +54,8 @@ struct LogAppend {
     records: Vec<RecordBytes>,
 }
 
-/// An append that the store has accepted but not written. The store will write it even if the caller no longer waits.
+/// An append that the store has accepted but not written. The store will write the append even if the caller no longer
+/// waits.
 #[derive(Debug)]
 struct HeldAppend {
     append: LogAppend,
@@ -83,7 +84,7 @@ impl FaultyLog {
     }
 
     /// Creates a log that passes its calls to `inner`. The answers of the new log are available at once: the thread
-    /// blocks until the inner log answers. Without this, paused time would advance during the wait.
+    /// blocks until the inner log answers. If the thread did not block, paused time would advance during the wait.
     pub(crate) fn immediate(inner: Arc<dyn Log>) -> Self {
         Self {
             is_immediate: true,

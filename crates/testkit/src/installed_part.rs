@@ -1,4 +1,4 @@
-//! Parts that `cargo xtask parts` has fetched.
+//! Parts that tests need, such as servers, and that `cargo xtask parts` has fetched.
 
 use std::path::PathBuf;
 

@@ -1,11 +1,11 @@
 //! A real language model, served by llama.cpp on a loopback port.
 //!
-//! Use it in tests that need real streaming and a real stop. After a connection is closed, the CPU time of the server
-//! stops growing, and no bookkeeping of the test can fake that. The model is tiny (135 million parameters, about 70
+//! Use this model in tests that need real streaming and a real stop. After a connection is closed, the CPU time of the
+//! server stops growing. No code of the test can fake this fact. The model is tiny (135 million parameters, about 70
 //! tokens a second on one thread): its streams are useful, but its decisions are not.
 //!
-//! `cargo xtask parts` fetches the part (`cargo xtask test` runs that first). Without the part, [`LlamaServer::start`]
-//! panics with a message. A test never skips because a part is missing.
+//! `cargo xtask parts` fetches the server and the model (`cargo xtask test` runs this command first). If they are
+//! missing, [`LlamaServer::start`] panics with a message. A test never skips because they are missing.
 //!
 //! ```no_run
 //! use allstop_testkit::llama::LlamaServer;
@@ -25,14 +25,14 @@ use crate::installed_part::folder_of;
 /// ticks, and a thread that decodes tokens shows activity in at least two of them.
 const IDLE_WINDOW: Duration = Duration::from_millis(30);
 
-/// Interval between two samples of activity. It is short enough to see a runnable thread several times in one window,
-/// and long enough to leave the CPU cores to the measured server.
+/// Interval between two samples of activity. The interval is short enough to see a runnable thread several times in one
+/// window, and long enough to leave the CPU cores to the measured server.
 const SAMPLE_EVERY: Duration = Duration::from_millis(3);
 
 /// The kernel's unit of CPU time in `/proc/<pid>/stat`: always 100 per second for user space.
 const CLOCK_TICK: Duration = Duration::from_millis(10);
 
-/// A running server. It is killed when this value is dropped.
+/// A running server, killed when this value is dropped.
 ///
 /// The server also ends when this process ends in any other way, because its standard input closes.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl LlamaServer {
     /// Blocks the thread while it waits. If the server is not ready after a minute, the server itself exits.
     ///
     /// # Panics
-    /// Panics if the part was never fetched, if Python cannot be started, or if the server does not become ready. In
+    /// Panics if the server was never fetched, if Python cannot be started, or if the server does not become ready. In
     /// the last case the server's errors are on standard error.
     pub fn start() -> Self {
         let child = Command::new("python3")
@@ -95,7 +95,7 @@ impl LlamaServer {
         let stat = fs::read_to_string(format!("/proc/{}/stat", self.pid()))?;
         let fields = fields_after_name(&stat);
         // The fields 14 and 15 of proc(5) are utime and stime. This list starts after the name, which is field 2, so
-        // its first element is field 3.
+        // the first element of the list is field 3.
         let ticks: u32 = fields
             .iter()
             .skip(11)

@@ -1,7 +1,7 @@
 //! Real NATS servers with JetStream on loopback ports.
 //!
-//! `cargo xtask parts` fetches the part (`cargo xtask test` runs that first). Without the part, a start panics with a
-//! message. A test never skips because a part is missing.
+//! `cargo xtask parts` fetches the server (`cargo xtask test` runs this command first). If the server is missing, a
+//! start panics with a message. A test never skips because the server is missing.
 
 use std::fs;
 use std::net::{SocketAddr, TcpStream};
@@ -19,7 +19,7 @@ const START_MAX: Duration = Duration::from_secs(30);
 /// Interval between two checks of a starting server.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
-/// One server. It is killed when this value is dropped.
+/// One server, killed when this value is dropped.
 #[derive(Debug)]
 #[must_use = "dropping the server kills it"]
 pub struct NatsServer {
@@ -30,7 +30,7 @@ pub struct NatsServer {
     folder: PathBuf,
 }
 
-/// Servers that replicate each other. They are killed when this value is dropped.
+/// Servers that replicate each other, killed when this value is dropped.
 #[derive(Debug)]
 #[must_use = "dropping the servers kills them"]
 pub struct NatsCluster {
@@ -42,7 +42,7 @@ impl NatsServer {
     /// Starts a single server that stores its data in this folder, and waits until the server answers.
     ///
     /// # Panics
-    /// Panics if the part was never fetched, or if the server does not become ready. In the second case the server's
+    /// Panics if the server was never fetched, or if the server does not become ready. In the second case the server's
     /// errors are on standard error.
     pub fn start(folder: impl Into<PathBuf>) -> Self {
         Self::start_with(folder, "")
@@ -210,7 +210,7 @@ impl NatsCluster {
 /// Path of the server's program.
 ///
 /// # Panics
-/// Panics if the part was never fetched.
+/// Panics if the server was never fetched.
 pub fn program() -> PathBuf {
     folder_of("nats").join("bin/nats-server")
 }

@@ -2,11 +2,12 @@
 
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
 
-/// Addresses of this process's own host in `127.0.0.0/8`. Their ports are free and differ from each other.
+/// Free addresses on [`own_host`], a loopback address that only this process uses. The ports of the addresses differ
+/// from each other.
 ///
 /// A port of `127.0.0.1` that was free a moment ago may be in use by another program now. No other process uses the
-/// host of this process, so these ports stay free until their servers start, and also after a server was killed. There
-/// is one exception: a program that listens on all addresses (0.0.0.0) can still take such a port.
+/// loopback address of this process. Therefore these ports stay free until their servers start, and also after a server
+/// was killed. There is one exception: a program that listens on all addresses (0.0.0.0) can still take such a port.
 ///
 /// # Panics
 /// Panics if no port can be bound.
@@ -17,16 +18,18 @@ pub fn free_addresses<const N: usize>() -> [SocketAddr; N] {
     listeners.map(|listener| listener.local_addr().expect("it is bound"))
 }
 
-/// This process's own host of `127.0.0.0/8`.
-// Linux can bind every address of 127.0.0.0/8. A process id on Linux has at most 22 bits.
+/// The loopback address of this process alone: an address in `127.0.0.0/8` that contains the process id.
+// Linux can bind every address of 127.0.0.0/8. A process id on Linux has at most 22 bits, so the address has room for
+// it.
 #[cfg(target_os = "linux")]
 pub fn own_host() -> Ipv4Addr {
     let [_, high, middle, low] = std::process::id().to_be_bytes();
-    // These addresses are above 127.63. People use lower addresses by hand: 127.0.0.1, 127.0.1.1, 127.0.0.53.
+    // These addresses are above 127.63. People choose lower addresses by hand: 127.0.0.1, 127.0.1.1, 127.0.0.53.
     Ipv4Addr::new(127, 64 + high, middle, low)
 }
 
-/// The loopback host. Systems other than Linux bind only 127.0.0.1, so a port may be taken before its server starts.
+/// The usual loopback address. Systems other than Linux bind only 127.0.0.1, so a port may be taken before its server
+/// starts.
 #[cfg(not(target_os = "linux"))]
 pub fn own_host() -> Ipv4Addr {
     Ipv4Addr::LOCALHOST
@@ -41,7 +44,7 @@ mod tests {
     #[test]
     fn released_port_is_free_although_a_connection_has_its_number() {
         let [address] = free_addresses();
-        // This listener and this connection at 127.0.0.1 use the same port number. They would block a server at
+        // This listener and this connection at 127.0.0.1 use the same port number. Both would block a server at
         // 127.0.0.1, but not at this address.
         let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, address.port())).unwrap();
         let _connection = TcpStream::connect(taken.local_addr().unwrap()).unwrap();

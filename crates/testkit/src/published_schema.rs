@@ -1,4 +1,4 @@
-//! The published JSON schemas. Tests check with them the output that scripts read.
+//! The published JSON schemas. Tests use these schemas to check the output that scripts read.
 
 use std::fmt;
 

@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 /// Environment variable with a seed. The same seed gives the same random moments.
 pub(crate) const SEED_VARIABLE: &str = "ALLSTOP_EXPLORE_SEED";
 
-/// The seed in [`SEED_VARIABLE`]. If the variable is not set, a new seed at each call.
+/// The seed in [`SEED_VARIABLE`]. If the variable is not set, returns a new seed at each call.
 ///
 /// # Panics
 /// Panics if the variable is not a number, because a test with another seed would not test the requested case.

@@ -9,7 +9,7 @@ use allstop_session::FollowUp;
 /// Method of stopping a run at a point.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopMethod {
-    /// One stop of this extent with this cause.
+    /// One stop of this extent (part of the work) with this cause.
     Stop(Extent, CauseKind),
     /// The caller that waits for the run leaves.
     Drop,
@@ -20,7 +20,8 @@ pub enum StopMethod {
     Again(u32),
     /// A user stops the turn. This number of points later, a stop covers the whole process.
     Wider(u32),
-    /// A user stops the turn. This number of points later comes a stop that does not wait for the grace.
+    /// A user stops the turn. This number of points later, the user demands force at once, without the rest of the
+    /// grace (the time in which work may end by itself).
     Force(u32),
     /// The store fails, beginning with the append at this point.
     Store(StoreFault),
@@ -34,7 +35,7 @@ pub enum StopMethod {
     Kill,
 }
 
-/// Every cause that a caller can give, in the order of the list in the design.
+/// Every cause that a caller can give, in the order of the design's list of causes.
 pub const CAUSES: [CauseKind; 11] = [
     CauseKind::User,
     CauseKind::Superseded,

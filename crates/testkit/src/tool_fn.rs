@@ -70,7 +70,7 @@ impl ToolFn {
         }
     }
 
-    /// Sets the effect.
+    /// Sets the effect, which is the consequence of a repeated call.
     #[must_use]
     pub fn effect(mut self, effect: Effect) -> Self {
         self.spec.effect = effect;

@@ -50,7 +50,7 @@ impl fmt::Display for Invariant {
     }
 }
 
-/// Classes of failures that users notice if a promise is broken. Such failures occur in other systems.
+/// Classes of failures that users notice if a promise is broken. Such failures occur in other agent systems.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum FailureClass {
     /// A conversation that no provider accepts.
@@ -63,7 +63,7 @@ pub enum FailureClass {
     LostStop,
     /// Work that starts or a commit that happens after the stop.
     WorkAfterStop,
-    /// A receipt that reports a false fact.
+    /// A receipt of a stop that reports a false fact.
     FalseReceipt,
     /// Output or usage that is lost.
     LostBill,

@@ -1,4 +1,5 @@
-//! Cost of a `shell` call, including its keeper, compared with a bare `sh -c`.
+//! Cost of a `shell` call, including its keeper (the small process that starts and watches the command), compared with
+//! a bare `sh -c`.
 //!
 //! The benchmark runs its own binary as the keeper. The first call of a process also starts a keeper, so its time is
 //! reported separately. The other times are measured on later calls.

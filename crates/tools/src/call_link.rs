@@ -12,7 +12,7 @@ use crate::call_progress::CallProgress;
 use crate::effect::FileChange;
 use crate::file_state::FileState;
 
-/// Observer of a running call. Its methods run on the tool's own thread and must not block.
+/// Observer of a running call. Its methods run on the thread of the tool and must not block.
 pub trait CallObserver: Send + Sync {
     /// A piece of output, for display.
     fn output(&self, call_id: &CallId, output: &[u8]);
@@ -20,7 +20,7 @@ pub trait CallObserver: Send + Sync {
     /// Progress, for display. Later progress replaces earlier progress.
     fn progress(&self, call_id: &CallId, progress: &CallProgress);
 
-    /// A heartbeat.
+    /// A heartbeat: the call is still active.
     fn heartbeat(&self);
 }
 
@@ -41,8 +41,8 @@ struct CallLinkInner {
     promoted: SetOnce<()>,
 }
 
-/// Usage that a link has counted before its handover. Both fields share one lock, so that each token is counted exactly
-/// once.
+/// Usage that a link has counted before its handover to another link. Both fields share one lock, so that each token is
+/// counted exactly once.
 #[derive(Default)]
 struct MeteredUsage {
     usage: Usage,
@@ -121,7 +121,7 @@ impl CallLink {
         inner.observer.heartbeat();
     }
 
-    /// Counts tokens that the call has used. The tokens count for every outcome of the call.
+    /// Counts tokens that the call has used. The tokens count even if the call fails or is stopped.
     pub fn meter(&self, usage: Usage) {
         let Some(inner) = &self.0 else { return };
         let mut metered = inner.metered.lock();

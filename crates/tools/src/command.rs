@@ -1,9 +1,9 @@
 //! Runs the commands of a model, of hooks and of guardrails, and MCP servers. Commands and servers are started only
-//! through this module.
+//! through this module. A small process, the keeper, may start and watch the processes of a command.
 //!
-//! A command is spawned in a scope, so every stop of the scope covers it. A stop sends SIGTERM, waits for the grace,
-//! sends SIGKILL, and adds an item to the receipt. The output is read continuously, also during a stop, so that the
-//! command never blocks on a full pipe.
+//! A command is spawned in a scope, so every stop of the scope includes the command. A stop sends SIGTERM, waits for
+//! its grace period, sends SIGKILL to the remaining processes, and lists the command in its receipt. The output is read
+//! continuously, also during a stop, so that the command never blocks on a full pipe.
 
 use std::io;
 use std::sync::Arc;
@@ -66,8 +66,8 @@ impl RunningCommand {
         Ok(Self { process, reader })
     }
 
-    /// Passes the output to `take` until the command itself has exited. A descendant that keeps the pipe open causes no
-    /// delay. After the limit, stops `scope` and returns the receipt of that stop.
+    /// Passes the output to `take` until the command itself has exited. A descendant process that keeps the pipe open
+    /// causes no delay. After the time limit, stops `scope` and returns the receipt of that stop.
     ///
     /// # Errors
     /// If the output cannot be read.
@@ -84,8 +84,8 @@ impl RunningCommand {
         let Some(limit) = limit else {
             return reading.await.map(|()| None);
         };
-        // This is not a `select!` that polls the output first, because endless output would use up the task's budget,
-        // and a timer never fires without budget.
+        // A `select!` that polls the output first would not work here. Endless output would use up the budget that the
+        // runtime gives the task per poll, and a timer never fires without budget.
         if let Ok(read) = tokio::time::timeout_at(limit.until, &mut reading).await {
             return read.map(|()| None);
         }
@@ -128,7 +128,7 @@ impl RunningCommand {
         }
     }
 
-    /// Note that the keeper of the command was killed; `None` if it was not killed.
+    /// Text which reports that the keeper of the command was killed; `None` if the keeper was not killed.
     pub fn keeper_lost(&self) -> Option<&'static str> {
         self.process.handle().status().borrow().keeper_lost_note()
     }
@@ -139,7 +139,7 @@ impl RunningCommand {
     /// Cancel safe.
     pub async fn left_over(&self) -> Vec<TreeMember> {
         match tokio::time::timeout(SETTLE, self.process.handle().wait_empty()).await {
-            // The tree is empty, or its state is unknown because the command was stopped.
+            // The process tree is empty, or its state is unknown because the command was stopped.
             Ok(_) => Vec::new(),
             Err(_elapsed) => self.process.members().await,
         }

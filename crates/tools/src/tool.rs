@@ -1,4 +1,4 @@
-//! The trait of a tool.
+//! The trait of a tool: a function that a model can call.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ pub struct ToolSpec {
     pub description: Arc<str>,
     /// JSON schema of the arguments, which are validated before a call.
     pub input_schema: Arc<Value>,
-    /// Effect of a repeated call.
+    /// Consequence of repeating a call.
     pub effect: Effect,
-    /// Time limit of one call; `None` means the agent's limit of tool calls.
+    /// Time limit of one call. `None` means the time limit that the agent has for its tool calls.
     pub timeout: Option<Duration>,
     /// True if a call may run concurrently with other calls of its step.
     pub parallel: bool,
@@ -45,18 +45,18 @@ impl ToolSpec {
 pub struct ToolInvocation {
     /// Session of the call.
     pub session_id: SessionId,
-    /// Id of the call, as in receipts. The id of a sub-agent's call includes the call that runs the sub-agent:
-    /// `call_1/call_2`.
+    /// Id of the call, as in the receipts of stops. The id of a sub-agent's call includes the call that runs the
+    /// sub-agent: `call_1/call_2`.
     pub call_id: CallId,
     /// Name under which the model called the tool.
     pub name: Arc<str>,
     /// Arguments, parsed and validated.
     pub arguments: Arc<Value>,
-    /// Scope of the call, which a stop cancels. The call starts all its work in this scope.
+    /// Scope of the call: the node of the tree of work that a stop cancels. The call starts all its work in this scope.
     pub scope: Scope,
-    /// W3C trace context (`traceparent`); a stop never cancels it.
+    /// W3C trace context (`traceparent`). A stop does not change the trace context.
     pub trace: Option<Arc<str>>,
-    /// Side channel to the caller.
+    /// Side channel to the caller, for output and progress.
     pub link: CallLink,
 }
 
@@ -111,7 +111,8 @@ pub trait Tool: Send + Sync + fmt::Debug {
     /// Runs one call.
     ///
     /// # Cancel safety
-    /// A stop first cancels `invocation.scope`. If the future still runs after the grace, the future is dropped.
+    /// A stop first cancels `invocation.scope`. If the future still runs after the grace period of the stop, it is
+    /// dropped.
     fn call(&self, invocation: ToolInvocation) -> BoxFuture<'_, Result<ToolOutput, ToolError>>;
 
     /// Computes the effect of the call without running it, for a person who is asked to permit the call. `None`, the

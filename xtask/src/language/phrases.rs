@@ -1,4 +1,4 @@
-//! Phrases that make a sentence hard to read. This check limits how often they occur in comments and documents.
+//! Phrases that make a sentence hard to read. The check limits the rate of these phrases in comments and documents.
 //!
 //! In the comments of nextest, helix and uv, each of these phrases occurs at most 1.8 times in 1,000 lines.
 

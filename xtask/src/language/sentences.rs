@@ -5,8 +5,8 @@ use crate::documents;
 /// Maximum number of words in a sentence. A longer sentence should be split.
 const WORDS_MAX: usize = 40;
 
-/// Ends of sentences. The two parts around a colon or semicolon count as two sentences, because each of them can be
-/// read alone. The steps around an arrow count separately for the same reason.
+/// Ends of sentences. The two parts around a colon or semicolon count as two sentences, because each part can be read
+/// alone. The steps around an arrow count separately for an equal reason.
 const ENDS: [&str; 6] = [". ", "! ", "? ", ": ", "; ", "→ "];
 
 pub(super) fn check() -> anyhow::Result<()> {
@@ -22,7 +22,7 @@ pub(super) fn check() -> anyhow::Result<()> {
     })
 }
 
-/// Paragraphs and list items, each as one line. Tables and headings are left out.
+/// Returns paragraphs and list items, each as one line. Tables and headings are omitted.
 fn paragraphs(text: &str) -> Vec<String> {
     let mut paragraphs = vec![String::new()];
     for (_, row) in documents::numbered_prose(text) {
@@ -57,7 +57,7 @@ fn sentences(paragraph: &str) -> Vec<&str> {
     sentences
 }
 
-/// Number of words. A piece of inline code counts as one word.
+/// Returns the number of words. A piece of inline code counts as one word.
 fn words(sentence: &str) -> usize {
     let pieces = sentence.split('`').enumerate();
     let counts = pieces.map(|(at, piece)| match at % 2 {

@@ -23,10 +23,10 @@ use packages::Packages;
 
 const VERSION: &str = "27.1.0";
 
-/// Minimum time limit of one test run. With a shorter limit, a slow run would count as a detected mutant.
+/// Minimum time limit of one test run. With a shorter limit, a slow test run would count as a detected mutant.
 const TESTS_MIN_S: u32 = 120;
 
-/// Number of seeds for each simulation of a cluster. The usual number would take a minute for each mutant.
+/// Number of seeds for each simulation of a cluster. The usual number of seeds would take a minute for each mutant.
 const SEEDS: &str = "500";
 
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
@@ -128,7 +128,7 @@ impl MutantsTool {
         reason = "cargo-mutants starts `cargo nextest` from the path"
     )]
     fn command(&self) -> anyhow::Result<Command> {
-        // When the time limit is reached, cargo-mutants ends its tests and restores the changed file.
+        // At the time limit, `timeout` sends SIGINT. cargo-mutants then ends its tests and restores the changed file.
         let left = self.end.saturating_duration_since(Instant::now());
         let mut command = Command::new("timeout");
         command
@@ -158,7 +158,7 @@ impl MutantsTool {
         Instant::now() >= self.end
     }
 
-    /// Packages, each with its number of mutants.
+    /// Returns the packages, each with its number of mutants.
     fn count_mutants(&self) -> anyhow::Result<Vec<(String, usize)>> {
         let list = exec::output(self.command()?.args(["--list", "--json"]))?;
         packages::count(&list)
@@ -187,12 +187,13 @@ impl MutantsTool {
             command.arg("--iterate");
         }
         let status = command
-            // The child process inherits the lock: the lock is held until cargo-mutants ends, even if this program is
-            // killed.
+            // The child process inherits the lock. Therefore the lock is held until cargo-mutants ends, even if this
+            // program is killed.
             .stdin(self.lock.try_clone().context("cannot share the lock")?)
             .status()
             .context("cannot start cargo-mutants")?;
-        // The codes mean: 2: some mutants survived; 3: some timed out; 124: the time limit of the run was reached.
+        // Exit codes: 2 if some mutants survived, 3 if some test runs timed out, 124 if the time limit of the run was
+        // reached.
         if matches!(status.code(), Some(0 | 2 | 3 | 124)) {
             return Ok(());
         }
@@ -200,7 +201,7 @@ impl MutantsTool {
     }
 }
 
-/// Installs cargo-mutants into the build folder, if it is not installed.
+/// Installs cargo-mutants into the build folder, unless it is already installed.
 fn install() -> anyhow::Result<PathBuf> {
     let root = workspace::target_dir()?.join("parts/cargo-mutants");
     exec::step(

@@ -43,7 +43,7 @@ Builds small mistakes (mutants) into the code, one at a time, and names the muta
 REVISION covers crates/*/src; name new files to git first (git add -N). The first run also compiles cargo-mutants, before the
 time counts, and the tests. Exit code 1: a mutant survived, or was not tried.";
 
-/// Selects the lines to mutate.
+/// Selection of the lines to mutate.
 pub(super) enum Lines {
     ChangedSince(String),
     Files(Vec<String>),
@@ -55,7 +55,7 @@ pub(super) struct MutantsOptions {
 }
 
 impl MutantsOptions {
-    /// `None` if the arguments are wrong.
+    /// Parses the arguments; `None` if an argument is wrong.
     pub(super) fn parse(args: &[String]) -> Option<Self> {
         let (mut files, mut since, mut minutes) = (Vec::new(), None, 30);
         let mut args = args.iter();

@@ -1,4 +1,4 @@
-//! Results for the mutants, read from the files that cargo-mutants writes.
+//! Results for the mutants (small mistakes in the code), read from the files that cargo-mutants writes.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -6,24 +6,24 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
-/// Results for the mutants of one package, or of all packages.
+/// Sets of mutants by their result, for one package or for all packages.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct Outcomes {
-    /// Tests failed.
+    /// Mutants that made a test fail.
     caught: BTreeSet<String>,
-    /// Tests exceeded their time limit.
+    /// Mutants with which the tests exceeded their time limit.
     timed_out: BTreeSet<String>,
-    /// The code did not compile.
+    /// Mutants that did not compile.
     unviable: BTreeSet<String>,
-    /// All tests passed.
+    /// Mutants with which all tests passed.
     pub(super) survived: BTreeSet<String>,
-    /// Number of survivors for which the tests of the dependent crates did not run.
+    /// Number of survivors that were not tried with the tests of the dependent crates.
     half_tried: usize,
     pub(super) untried: usize,
 }
 
 impl Outcomes {
-    /// Reads the lists in `mutants.out`. `count` is the number of mutants.
+    /// Reads the lists of mutants in the folder `mutants.out`. `count` is the number of all mutants.
     pub(super) fn read(output: &Path, count: usize) -> anyhow::Result<Self> {
         let list = |name: &str| -> anyhow::Result<BTreeSet<String>> {
             let file = output.join("mutants.out").join(name);
@@ -47,8 +47,8 @@ impl Outcomes {
         Ok(outcomes)
     }
 
-    /// Adds the results of a second round. That round ran the tests of the dependent crates for each survivor. If the
-    /// time was over before a survivor was tried again, it stays a survivor.
+    /// Adds the results of a second round, which ran the tests of the dependent crates for each survivor. If the time
+    /// was over before a survivor was tried again, the mutant stays a survivor.
     pub(super) fn catch_more(&mut self, second: Self) {
         self.survived
             .retain(|it| !second.caught.contains(it) && !second.timed_out.contains(it));
@@ -58,7 +58,7 @@ impl Outcomes {
         self.timed_out.extend(second.timed_out);
     }
 
-    /// Counts the mutants that were not tried because the time was over.
+    /// Adds the number of mutants that were not tried because the time was over.
     pub(super) fn leave_out(&mut self, count: usize) {
         self.untried += count;
     }

@@ -1,4 +1,4 @@
-//! Packages whose tests run for the mutants of a package.
+//! Packages whose tests run for the mutants (small mistakes) in a package.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -37,14 +37,14 @@ impl Packages {
         Ok(Self(all.collect()))
     }
 
-    /// The package, and the separate package with its tests if there is one.
+    /// Returns the package, and the separate package with its tests, if such a package exists.
     pub(super) fn tests_of(&self, package: &str) -> Vec<String> {
         let tests = format!("{package}-tests");
         let tests = self.0.contains_key(&tests).then_some(tests);
         std::iter::once(package.to_owned()).chain(tests).collect()
     }
 
-    /// All other packages that depend on the package, directly or indirectly.
+    /// Returns all other packages that depend on the package, directly or indirectly.
     pub(super) fn tests_of_dependents(&self, package: &str) -> Vec<String> {
         let mut reached = BTreeSet::from([package]);
         loop {
@@ -68,10 +68,10 @@ impl Packages {
     }
 }
 
-/// Number of mutants of each package, from the output of `cargo mutants --list --json`.
+/// Returns the number of mutants of each package, from the output of `cargo mutants --list --json`.
 pub(super) fn count(list: &str) -> anyhow::Result<Vec<(String, usize)>> {
     let mut counts = BTreeMap::new();
-    // Without mutants, cargo-mutants prints nothing.
+    // If no mutant exists, cargo-mutants prints nothing.
     if list.trim().is_empty() {
         return Ok(Vec::new());
     }

@@ -1,4 +1,4 @@
-//! Copy of the sources, in which mutants are created.
+//! Copy of the sources, in which cargo-mutants creates mutants (small mistakes).
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -10,7 +10,7 @@ use anyhow::Context as _;
 use crate::{exec, workspace};
 
 /// Updates the copy, and returns its folder. Files that have not changed keep their time stamps, so Cargo compiles only
-/// the crates that have changed.
+/// the changed crates.
 pub(super) fn copy_to(copy: &Path) -> anyhow::Result<PathBuf> {
     let root = workspace::root();
     let listed = exec::output(Command::new("git").current_dir(root).args([
@@ -55,8 +55,8 @@ fn remove_others(copy: &Path, folder: &Path, files: &BTreeSet<&Path>) -> anyhow:
         }
         if entry.file_type().context("cannot read the copy")?.is_dir() {
             remove_others(copy, &path, files)?;
-            // Cargo treats an empty folder in `crates` as a package, so it must be removed. The removal fails if the
-            // folder contains files.
+            // Cargo treats an empty folder in `crates` as a package, so an empty folder must be removed. If the folder
+            // contains files, the removal fails and has no effect.
             fs::remove_dir(&path).unwrap_or_default();
         } else if !files.contains(relative) {
             fs::remove_file(&path).with_context(|| format!("cannot remove {}", path.display()))?;
@@ -65,7 +65,7 @@ fn remove_others(copy: &Path, folder: &Path, files: &BTreeSet<&Path>) -> anyhow:
     Ok(())
 }
 
-/// Creates links to the external parts, which the tests of the copy need.
+/// Creates a link to the folder of the external parts, which the tests in the copy need.
 fn link_parts(copy: &Path) -> anyhow::Result<()> {
     let link = copy.join("target/parts");
     let parts = workspace::target_dir()?.join("parts");

@@ -14,19 +14,20 @@ use anyhow::Context as _;
 
 use crate::workspace;
 
-/// File in the folder of a part. It contains the sources from which the part was made.
+/// File in the folder of a complete part. The file contains the sources (lists of packages) from which the part was
+/// made.
 const COMPLETE: &str = ".complete";
 
 pub(crate) struct Part {
     name: &'static str,
-    /// Paths of the part's sources, relative to the workspace's root.
+    /// Paths of the part's lists of packages, relative to the root of the workspace.
     made_from: &'static [&'static str],
     by: By,
 }
 
 enum By {
     Pip {
-        /// A Python program that fails if the part in its import path is not usable.
+        /// A Python program that fails if the part cannot be used. The part is in the import path of the program.
         usable: &'static str,
     },
     Npm {
@@ -96,8 +97,8 @@ const A2A_JS: Part = Part {
     },
 };
 
-/// The official Copilot SDK for JavaScript. Its lock file omits the optional packages. One of them is GitHub's own
-/// runtime, which has 100 MB. Allstop replaces this runtime.
+/// The official Copilot SDK for JavaScript. Its lock file omits the optional packages. One of them is GitHub's runtime,
+/// which has 100 MB, and which Allstop replaces.
 const COPILOT_JS: Part = Part {
     name: "copilot_js",
     made_from: &[
@@ -165,7 +166,7 @@ impl Part {
             return Ok(folder);
         }
         fs::create_dir_all(&parts).with_context(|| format!("cannot create {}", parts.display()))?;
-        // If two runs are parallel, the second one waits for the lock, and then finds the part complete.
+        // If two runs are parallel, the second run waits for the lock, and then finds the complete part.
         let lock = File::create(parts.join(format!(".{}.lock", self.name)));
         let lock = lock.context("cannot create the lock file")?;
         lock.lock().context("cannot lock the part")?;
@@ -218,8 +219,8 @@ impl Part {
         }
     }
 
-    /// Fetches a part of npm, if its requirements and a package index are available. If not, prints that the tests of
-    /// this part are skipped.
+    /// Fetches a part with npm, if the requirements of npm and a package index are available. If not, prints that the
+    /// tests of this part are skipped.
     fn fetch_if_possible(
         &self,
         label: &str,

@@ -11,7 +11,7 @@ use crate::exec;
 /// Oldest Node version that all packages support.
 const NODE_MIN: u32 = 20;
 
-/// Reason why npm cannot install parts. `None` if it can.
+/// Returns the reason why npm cannot install parts. `None` if npm can install parts.
 pub(super) fn missing() -> Option<String> {
     let Some(node) = version("node") else {
         return Some("`node` is not installed".to_owned());

@@ -47,8 +47,8 @@ fn python() -> Command {
         .env_remove("PIP_TARGET")
         .env_remove("PIP_USER")
         .env_remove("PIP_PREFIX")
-        // If the user is root, pip warns about a change of system packages. The warning is wrong here. Older versions
-        // of pip do not have the flag for it, so this is a variable.
+        // For the user root, pip warns about a change of system packages, but these commands change none. Older
+        // versions of pip do not have the argument that disables the warning. They ignore this variable.
         .env("PIP_ROOT_USER_ACTION", "ignore");
     python
 }

@@ -4,7 +4,7 @@ use anyhow::bail;
 
 use super::{SourceFile, read};
 
-/// First words of clauses. A doc comment must name a thing, but such a clause only describes it.
+/// First words of clauses such as "Whether it runs". A doc comment must name a thing, and such a clause names none.
 const CLAUSES: [&str; 12] = [
     "What", "Whatever", "Who", "Whoever", "Whose", "Whom", "How", "Whether", "Where", "Why",
     "Which", "That",
@@ -39,7 +39,7 @@ fn bare_clauses(file: &SourceFile) -> Vec<String> {
     complaints
 }
 
-/// The text of a line that is a doc comment.
+/// Returns the text of a line, if the line is a doc comment.
 fn doc_text(line: &str) -> Option<&str> {
     let line = line.trim_start();
     let text = line.strip_prefix("///").or(line.strip_prefix("//!"))?;

@@ -1,4 +1,4 @@
-//! Checks the cycles of imports in a crate: at most three files may be in one cycle.
+//! Checks the cycles of imports between the files of a crate: at most three files may be in one cycle.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use anyhow::bail;
 use super::imports::{self, Imports};
 use crate::workspace;
 
-/// Maximum number of files in one cycle. A parent and two children may belong together.
+/// Maximum number of files in one cycle. A module and two of its child modules may belong together.
 const FILES_MAX: usize = 3;
 
 pub(super) fn check() -> anyhow::Result<()> {
@@ -34,7 +34,7 @@ pub(super) fn check() -> anyhow::Result<()> {
     )
 }
 
-/// The import cycles that are too large.
+/// Returns the import cycles with too many files.
 fn find_cycles(imports: &Imports) -> Vec<BTreeSet<&Path>> {
     let mut cycles = BTreeSet::new();
     for file in imports.keys() {
@@ -49,7 +49,7 @@ fn find_cycles(imports: &Imports) -> Vec<BTreeSet<&Path>> {
     cycles.into_iter().collect()
 }
 
-/// Every file that a file imports, directly or through other files.
+/// Returns every file that a file imports, directly or through other files.
 fn reached<'a>(imports: &'a Imports, from: &'a Path) -> BTreeSet<&'a Path> {
     let mut reached = BTreeSet::new();
     let mut next = vec![from];

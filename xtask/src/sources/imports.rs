@@ -20,7 +20,7 @@ pub(super) type Imports = BTreeMap<PathBuf, BTreeSet<PathBuf>>;
 /// Path of a module or of a name, from the root of the crate.
 type Names = Vec<String>;
 
-/// Reads the imports of a crate. `root` is its `lib.rs` or `main.rs`.
+/// Reads the imports of a crate. `root` is the `lib.rs` or `main.rs` of the crate.
 pub(super) fn of_crate(root: &Path) -> anyhow::Result<Imports> {
     let mut modules = Modules::default();
     let folder = root.parent().context("a crate's root lies in a folder")?;
@@ -36,16 +36,16 @@ struct Modules {
 struct Module {
     file: PathBuf,
     uses: Vec<Import>,
-    /// Paths in code that consist of several names. If such a path begins with another crate or with a type, it leads
-    /// to no file.
+    /// Paths in code that consist of several names. A path that begins with another crate or with a type leads to no
+    /// file of this crate.
     paths: Vec<Names>,
 }
 
 /// One name that a `use` brings into a module.
 struct Import {
-    /// The path as written. The `*` of a glob is left out.
+    /// The path as written, but without the `*` of a glob.
     path: Names,
-    /// The name in the module. `None` for a glob.
+    /// The name that the import has in the module. `None` for a glob.
     name: Option<String>,
     public: bool,
 }
@@ -58,7 +58,7 @@ impl Modules {
         self.add_items(path, file, folder, &parsed.items)
     }
 
-    /// Adds a module and its child modules. The files of the children are in `folder`.
+    /// Adds a module and its child modules. The files of the child modules are in `folder`.
     fn add_items(
         &mut self,
         path: Names,
@@ -73,7 +73,7 @@ impl Modules {
         };
         for item in items {
             match item {
-                // A module with a `path` attribute is the variant of an existing module for another platform.
+                // A module with a `path` attribute is a variant of another module for another platform.
                 syn::Item::Mod(child) if is_for_tests(&child.attrs) || has_path(&child.attrs) => {}
                 syn::Item::Mod(child) => {
                     let name = child.ident.to_string();
@@ -96,8 +96,8 @@ impl Modules {
         let mut imports = Imports::new();
         for (path, module) in &self.by_path {
             let from = imports.entry(module.file.clone()).or_default();
-            // If a module re-exports a name of a child, this does not count as an import: the module does not use the
-            // name.
+            // A re-export of a name from a child module does not count as an import, because the module does not use
+            // the name.
             let used = module.uses.iter().filter(|import| !import.public);
             let paths = used.map(|import| &import.path).chain(&module.paths);
             let files = paths.filter_map(|written| self.file_of(path, written, REEXPORTS_MAX));
@@ -106,8 +106,8 @@ impl Modules {
         imports
     }
 
-    /// The file that defines a path. The path was written in the module `at`. `None` if the path belongs to another
-    /// crate.
+    /// Returns the file that defines the name at the end of a path. The path was written in the module `at`. `None` if
+    /// the path belongs to another crate.
     fn file_of(&self, at: &[String], written: &[String], reexports: usize) -> Option<&PathBuf> {
         let (mut module, rest) = self.start(at, written)?;
         for (index, name) in rest.iter().enumerate() {
@@ -140,7 +140,7 @@ impl Modules {
         self.file_of(module, &target, reexports)
     }
 
-    /// The module in which a written path begins, and the remaining names of the path.
+    /// Returns the module in which a written path begins, and the remaining names of the path.
     fn start<'a>(&self, at: &[String], written: &'a [String]) -> Option<(Names, &'a [String])> {
         let mut module = at.to_vec();
         let mut rest = written;
@@ -203,7 +203,7 @@ impl<'ast> Visit<'ast> for CodeImports<'_> {
     }
 
     fn visit_visibility(&mut self, _: &'ast syn::Visibility) {
-        // `pub(in crate::a)` does not import from `a`.
+        // A visibility such as `pub(in crate::a)` imports nothing from `a`.
     }
 
     fn visit_item_mod(&mut self, _: &'ast syn::ItemMod) {

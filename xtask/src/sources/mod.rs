@@ -1,6 +1,6 @@
 //! Checks of the Rust sources: type names, doc lines and import cycles.
 //!
-//! Each check reads only tracked files. Therefore its result does not depend on the machine.
+//! Each check reads only files that git tracks or does not ignore, and never build results.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,7 +14,7 @@ mod import_cycles;
 mod imports;
 mod type_names;
 
-/// Runs all three checks, even if one of them fails. So one run reports all complaints.
+/// Runs all three checks, even if one of them fails, so that one run reports all complaints.
 pub(crate) fn run() -> anyhow::Result<()> {
     let checks = [
         (
@@ -37,13 +37,13 @@ pub(crate) fn run() -> anyhow::Result<()> {
     bail!("failed: {}", failed.join(", "))
 }
 
-/// A file of the repository. Its path starts at the root of the repository.
+/// A file of the repository. Its path begins at the root of the repository.
 pub(crate) struct SourceFile {
     pub(crate) path: PathBuf,
     pub(crate) text: String,
 }
 
-/// Reads every tracked file that matches a pathspec of git.
+/// Reads every file that matches a pathspec of git and that git tracks or does not ignore.
 pub(crate) fn read(pathspec: &str) -> anyhow::Result<Vec<SourceFile>> {
     let root = workspace::root();
     let listed = exec::output(Command::new("git").current_dir(root).args([
@@ -74,7 +74,7 @@ pub(crate) fn parse(path: &Path, text: &str) -> anyhow::Result<syn::File> {
     syn::parse_file(text).with_context(|| format!("cannot parse {}", path.display()))
 }
 
-/// True for an item that is compiled only for tests.
+/// True for the attributes of an item that is compiled only for tests.
 pub(crate) fn is_for_tests(attributes: &[syn::Attribute]) -> bool {
     attributes.iter().any(|attribute| {
         attribute.path().is_ident("cfg")

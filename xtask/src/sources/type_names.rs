@@ -41,7 +41,7 @@ fn ambiguous(places: &BTreeMap<String, Vec<String>>) -> Vec<String> {
         .collect()
 }
 
-/// Names of the structs, enums and traits in a file, with their lines. Unit tests are left out.
+/// Names of the structs, enums and traits in a file, with the numbers of their lines. Unit tests are omitted.
 #[derive(Default)]
 struct TypeNames {
     found: Vec<(String, usize)>,

@@ -1,5 +1,5 @@
-//! Measures the times from the write of an event to its arrival at each subscriber, and supplies the next event to
-//! send.
+//! Measures the time from the write of an event until the event arrives at each subscriber, and then sends the next
+//! event.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -12,7 +12,7 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc};
 
-/// Passes the writer of each execution to the benchmark, which writes the events.
+/// Executor that sends the event writer of each execution to the benchmark. The benchmark then writes the events.
 pub(crate) struct WriterSender(pub(crate) mpsc::Sender<EventWriter>);
 
 impl Executor for WriterSender {
@@ -29,7 +29,8 @@ impl Executor for WriterSender {
     }
 }
 
-/// An event that readers recognise by its text. It replaces the preceding event, so the task does not grow.
+/// Returns an event that readers recognise by its text. The event replaces the preceding event, so the task does not
+/// grow.
 pub(crate) fn marked_event(number: usize, padding_bytes: usize) -> TaskEvent {
     let text = format!("{}{}", marker(number), "x".repeat(padding_bytes));
     TaskEvent::artifact(Artifact {
@@ -76,7 +77,7 @@ impl Deliveries {
         }
     }
 
-    /// Writes an event, and waits until all subscribers have received it.
+    /// Writes an event, and waits until all subscribers have received the event.
     pub(crate) async fn deliver(&self, events: &EventWriter, event: TaskEvent, subscribers: usize) {
         self.missing.store(subscribers, Ordering::Release);
         let now = u64::try_from(self.epoch.elapsed().as_nanos()).expect("a short time");

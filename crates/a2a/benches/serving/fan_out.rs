@@ -1,4 +1,4 @@
-//! Events of one task to 1,000 subscribers of the manager.
+//! Events of one task to 1,000 subscribers of the task manager.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -26,7 +26,7 @@ struct FanOut {
     deliveries: Arc<Deliveries>,
     reading: usize,
     events_written: usize,
-    /// Subscription that no code reads.
+    /// Subscription that is never read.
     _stalled: Option<TaskSubscription>,
 }
 

@@ -1,5 +1,5 @@
-//! A page of the list of tasks. Its cost must not increase with the number of tasks in the store, since messages wait
-//! meanwhile.
+//! A page of the list of tasks. The cost of a page must not increase with the number of tasks in the store, because
+//! messages wait while the page is computed.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,7 +1,7 @@
 //! Tasks over A2A, in one process and over real connections:
 //!
 //! - `SendMessage` with a task of three events, compared with the default handler of the A2A project's server library;
-//! - delivery of one task's events to 1,000 subscribers, with and without a subscriber that does not read;
+//! - delivery of one task's events to 1,000 subscribers, with and without a stalled subscriber, which does not read;
 //! - stops while 1,000 executors run;
 //! - a page of a long list.
 //!

@@ -1,4 +1,4 @@
-//! The product: a task manager, and its server on loopback.
+//! The measured product: a task manager, and its server on loopback.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ use tokio::net::TcpListener;
 /// Owner of all tasks of [`begin`].
 pub(crate) const OWNER: &str = ANONYMOUS;
 
-/// Writes the three events of the baseline.
+/// Executor that writes the same three events as the baseline.
 pub(crate) struct ThreeEvents;
 
 impl Executor for ThreeEvents {
@@ -46,7 +46,7 @@ impl Executor for ThreeEvents {
     }
 }
 
-/// Creates a separate scope with this grace period.
+/// Creates a root scope with this grace period: the time in which stopped work may end by itself.
 pub(crate) fn root(grace: Duration) -> Scope {
     let mut options = RootOptions::current();
     options.grace = grace;

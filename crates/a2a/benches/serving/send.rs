@@ -48,7 +48,7 @@ pub(crate) fn run(suite: &mut BenchSuite, runtime: &Runtime) {
                 .against("the library's default handler", sample(baseline))
                 .ratio_at_most(1.0),
         );
-        // Without a goal, because the baseline stores nothing.
+        // This figure has no goal, because the baseline stores nothing.
         suite.run(
             Figure::new(sqlite, sample(durable))
                 .rounds(ROUNDS)
@@ -59,8 +59,8 @@ pub(crate) fn run(suite: &mut BenchSuite, runtime: &Runtime) {
 
 /// Returns a function that measures the time of all messages, sent over these connections.
 fn sample(runtime: &Runtime, server: SocketAddr, connections: usize) -> impl FnMut() -> Duration {
-    // Both figures use this baseline. Although the message ids then repeat, the baseline creates a new task for each
-    // message.
+    // Both figures, with the memory log and with the SQLite log, use this baseline. Each figure therefore sends equal
+    // message ids to the baseline, but the baseline creates a new task for each message.
     let mut client = runtime.block_on(Client::connect(server, connections));
     move || runtime.block_on(client.send(MESSAGES / connections))
 }

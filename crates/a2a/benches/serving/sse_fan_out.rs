@@ -21,11 +21,11 @@ use crate::{memory, product};
 const EVENTS: usize = 5;
 const ROUNDS: usize = 20;
 /// Number of events that together have 16 MB. This is more than the buffers of a connection can contain, so the server
-/// waits for the stalled subscriber.
+/// has to wait for the stalled subscriber.
 const STALLING_EVENTS: usize = 256;
 const STALLING_EVENT_BYTES: usize = 64 * 1_024;
-/// Number of events during which the memory is measured. The memory must not grow by more than the part of these events
-/// that the log keeps.
+/// Number of events during which the memory is measured. The log keeps a part of these events, and the memory must not
+/// grow by more than this part.
 const MEMORY_EVENTS: usize = 500;
 const MEMORY_GROWTH_MB_MAX: f64 = 16.0;
 
@@ -75,7 +75,7 @@ pub(crate) fn run(suite: &mut BenchSuite, runtime: &Runtime) {
         );
         suite.count("MB of all 2,000 connections, both ends", after, None);
     }
-    // The subscriber was only late: it receives every event in order.
+    // The stalled subscriber was only late: when it reads again, it receives every event in order.
     runtime.block_on(async {
         for _ in 0..with_stalled.events_written {
             stalled.read_event().await;
@@ -102,10 +102,11 @@ impl SseFanOut {
         }
     }
 
-    /// Connects a subscriber that does not read, and writes more than its connection can buffer.
+    /// Connects a subscriber that does not read, and writes more events than the connection can buffer.
     async fn stall_one(&mut self) -> SseReader {
         let stalled = SseReader::subscribe_small(self.server, &self.task).await;
-        // Another subscriber receives the events when they are written.
+        // A second subscriber receives each event as soon as it is written, so this function can wait until all are
+        // written.
         let id = self.task.as_str().into();
         let subscription = self.manager.subscribe(&id, None).await;
         let mut subscription = subscription.expect("it runs");
@@ -113,7 +114,7 @@ impl SseFanOut {
             let event = self.next_event(STALLING_EVENT_BYTES);
             self.events.write(event).await.expect("nobody stops it");
         }
-        // One more, because the snapshot counts as an item.
+        // One item more than the events, because the snapshot of the task counts as an item.
         for _ in 0..=STALLING_EVENTS {
             let item = subscription.next().await.expect("it runs");
             item.expect("the log is in memory");

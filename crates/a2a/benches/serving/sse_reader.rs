@@ -1,4 +1,4 @@
-//! Subscriber of a task over its own connection: a stream of server-sent events.
+//! Subscriber of a task over a separate connection: reads a stream of server-sent events.
 
 use std::net::SocketAddr;
 
@@ -7,7 +7,7 @@ use tokio::net::{TcpSocket, TcpStream};
 
 use crate::deliveries::marker;
 
-/// Receive buffer of a subscriber that does not read. Small, so that the server cannot send much.
+/// Receive buffer of a subscriber that does not read. The buffer is small, so that the server cannot send much.
 const STALLED_BUFFER_BYTES: u32 = 4 * 1_024;
 
 /// Reads the marked events of one task, in order.
@@ -55,7 +55,7 @@ impl SseReader {
         self.next_event += 1;
     }
 
-    /// Reads until the text has arrived.
+    /// Reads until the connection has delivered this text.
     async fn read_after(&mut self, text: &str) {
         let (text, mut searched) = (text.as_bytes(), 0);
         loop {
@@ -66,7 +66,7 @@ impl SseReader {
                 self.received.drain(..searched + at + text.len());
                 return;
             }
-            // The end of the received bytes may be the start of the text.
+            // The last received bytes may be the beginning of the text.
             searched = self.received.len().saturating_sub(text.len() - 1);
             let read = self.stream.read_buf(&mut self.received).await;
             let received = String::from_utf8_lossy(&self.received);

@@ -1,5 +1,5 @@
-//! Stops while 1,000 executors run. Measures the time from the request to the receipt, which reports that no work of
-//! the task runs.
+//! Stops while 1,000 executors run. Measures the time from the request of a stop to its receipt, which reports that no
+//! work of the task runs.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -22,10 +22,10 @@ const TASKS: usize = 1_000;
 const SINGLE_ROUNDS: usize = 1_000;
 const ROUNDS: usize = 20;
 const GRACE: Duration = Duration::from_millis(100);
-/// Text of a message with an executor that ignores a stop.
+/// Text of a message that makes the executor ignore a stop.
 const DEAF: &str = "deaf";
 
-/// Waits for a stop and obeys it, unless the message is [`DEAF`].
+/// Executor that waits for a stop and obeys the stop, unless the message is [`DEAF`].
 struct Waits(mpsc::Sender<()>);
 
 impl Executor for Waits {
@@ -95,7 +95,7 @@ struct RunningTasks {
 }
 
 impl RunningTasks {
-    /// Starts tasks and waits until they run. The last `deaf` tasks ignore a stop.
+    /// Starts tasks and waits until they run: `hearing` tasks that obey a stop, then `deaf` tasks that ignore a stop.
     async fn new(hearing: usize, deaf: usize) -> Self {
         let (running_tx, running) = mpsc::channel(TASKS);
         let log = Arc::new(MemoryLog::new());
@@ -129,7 +129,7 @@ impl RunningTasks {
     }
 }
 
-/// Times of tasks that were stopped together, at one percentile.
+/// Times until the receipts of tasks that were stopped together, at one percentile.
 struct StopTimes {
     hearing: Duration,
     deaf: Duration,
@@ -153,7 +153,7 @@ async fn stop_all(deaf: usize, at: usize) -> StopTimes {
     }
 }
 
-/// Time from `asked` to the receipt.
+/// Returns the time from `asked` to the receipt.
 async fn stop(manager: &TaskManager, id: &TaskId, asked: Instant) -> Duration {
     let stopped = manager.cancel(id, Cause::new(CauseKind::User)).await;
     let took = asked.elapsed();

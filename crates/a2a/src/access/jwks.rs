@@ -61,7 +61,7 @@ struct JwksDocument {
 }
 
 impl JwtKeySet {
-    /// Reads a key set. Ignores keys of other kinds and for other uses.
+    /// Reads a key set. Ignores keys of unsupported kinds, and keys for other uses than signatures.
     ///
     /// # Errors
     /// Returns an error if the text is not a key set, or contains no usable key.
@@ -96,7 +96,7 @@ impl JwtKeySet {
 }
 
 impl JwtKey {
-    /// Returns the key, if it can verify signatures.
+    /// Returns the key of an entry; `None` if the entry cannot verify signatures.
     fn of_jwk(jwk: &Jwk) -> Option<Self> {
         let common = &jwk.common;
         if !matches!(common.public_key_use, None | Some(PublicKeyUse::Signature)) {

@@ -19,9 +19,10 @@ const JWKS_BYTES_MAX: usize = 1 << 20;
 /// Intervals of the fetches.
 #[derive(Debug, Clone, Copy)]
 pub struct JwksRefreshTimes {
-    /// Time from a successful fetch to the next one. A withdrawn key is accepted for at most this time.
+    /// Time from a successful fetch to the next fetch. A withdrawn key is accepted for at most this time, if the next
+    /// fetch succeeds.
     pub interval: Duration,
-    /// Minimum time between two fetches. It also applies if many tokens name unknown keys, and after a failed fetch.
+    /// Minimum time between two fetches: after a failed fetch, and even if many tokens name unknown keys.
     pub interval_min: Duration,
 }
 
@@ -128,10 +129,10 @@ impl RefreshSchedule {
     }
 }
 
-/// Refreshes the keys of an authenticator until a stop. After a failure the keys do not change.
+/// Fetches the keys of an authenticator again and again, until a stop covers this work. A failed fetch changes no keys.
 ///
 /// # Cancel safety
-/// Dropping the future ends a fetch, and changes no keys.
+/// Dropping the future ends a running fetch. That fetch changes no keys.
 pub async fn refresh_keys(
     url: JwksUrl,
     authenticator: JwtAuthenticator,

@@ -18,8 +18,8 @@ use super::jwks::{JwtKeySet, KeyNotFound};
 use super::principal::{Authenticator, Principal, Unauthenticated, bearer_token};
 use super::ring_verifier;
 
-/// Prefix of the principal of a token. Names in a token file cannot have this prefix, and the name `anonymous` does not
-/// have this prefix, so names from different sources never coincide.
+/// Prefix of the principal (the sender's name) that is made from a token. Names in a token file cannot have this
+/// prefix, and the name `anonymous` does not have this prefix. Therefore names from different sources never coincide.
 pub const JWT_PRINCIPAL_PREFIX: &str = "jwt:";
 
 /// Maximum size of a token in bytes. Real tokens have 1 to 4 KiB.
@@ -69,7 +69,7 @@ impl JwtAuthenticator {
         }
     }
 
-    /// Replaces all keys by these.
+    /// Replaces all keys by the keys of this set.
     pub fn replace_keys(&self, keys: JwtKeySet) {
         *self.inner.keys.write() = Arc::new(keys);
     }
@@ -88,7 +88,7 @@ impl JwtAuthenticator {
         }
         let header = jsonwebtoken::decode_header(token).ok()?;
         if header.crit.is_some() {
-            return None; // return None; // an extension that must be understood (RFC 7515, section 4.1.11)
+            return None; // an extension that must be understood (RFC 7515, section 4.1.11)
         }
         let keys = Arc::clone(&self.inner.keys.read());
         let key = match keys.find(header.kid.as_deref()) {

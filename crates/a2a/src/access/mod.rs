@@ -1,4 +1,5 @@
-//! Access to the operations. Each request is authenticated, then counted for the rate limit of its principal.
+//! Access control of the operations. Each request is authenticated. Then the request counts for the rate limit of its
+//! principal, who is the authenticated sender.
 
 mod jwks;
 mod jwks_file;
@@ -77,7 +78,7 @@ impl AccessControl {
 }
 
 impl AccessRefusal {
-    /// Header that informs a client about the remedy.
+    /// Response header with the remedy: the required authentication, or the time to wait.
     pub(crate) fn header(self) -> (axum::http::HeaderName, HeaderValue) {
         match self {
             Self::Unauthenticated => (axum::http::header::WWW_AUTHENTICATE, CHALLENGE),

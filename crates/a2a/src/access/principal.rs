@@ -1,4 +1,4 @@
-//! Sender of a request. Only an authenticator sets the sender, never the client.
+//! Principal of a request: the authenticated sender. Only an authenticator sets the principal, never the client.
 
 use std::fmt;
 use std::net::IpAddr;

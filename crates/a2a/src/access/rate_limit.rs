@@ -1,5 +1,5 @@
-//! Limit of requests per principal, as a generic cell rate algorithm. For each principal, the algorithm stores one
-//! point in time instead of a counter and a clock.
+//! Rate limit of the requests of each principal (the sender of a request), as a generic cell rate algorithm. For each
+//! principal, the algorithm stores one point in time instead of a counter and a clock.
 
 use std::collections::HashMap;
 use std::num::NonZeroU32;
@@ -9,8 +9,8 @@ use parking_lot::Mutex;
 
 use super::principal::Principal;
 
-/// Maximum number of counted principals. The entry of a principal is removed after an idle second. This constant
-/// therefore limits the memory (about 2 MB), and not the number of users.
+/// Maximum number of counted principals. If the table is full, the entries of principals that were idle for a second
+/// are removed. This constant therefore limits the memory (about 2 MB), and not the number of users.
 const PRINCIPALS_MAX: usize = 16_384;
 
 /// Rate limiter. Each principal may send a number of requests per second, in bursts of at most this number.

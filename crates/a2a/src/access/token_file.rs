@@ -5,7 +5,8 @@
 //! alice 9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08
 //! ```
 //!
-//! The file contains no token, so reading the file grants no access. A token with high entropy needs no salt.
+//! The file contains no token, so reading the file grants no access. The hashes have no salt, because a random token is
+//! too long to be guessed.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -41,7 +42,7 @@ pub enum TokenFileError {
     Line {
         /// Number of the line, counted from 1.
         line: usize,
-        /// The fault.
+        /// Description of the fault.
         reason: &'static str,
     },
     /// The file contains no token.
@@ -61,8 +62,8 @@ impl TokenFile {
         Ok(file)
     }
 
-    /// Reads the file again if it has changed. Returns true if it had changed. After an error the tokens do not change.
-    /// Reads from disk, so call it on a thread that may block.
+    /// Reads the file again if it has changed. Returns true if the file had changed. After an error the tokens do not
+    /// change. Reads from disk, so call it on a thread that may block.
     pub fn reload(&self) -> Result<bool, TokenFileError> {
         let read_error = |error| TokenFileError::Read(self.path.clone(), error);
         let modified = std::fs::metadata(&self.path)
@@ -176,7 +177,7 @@ mod tests {
         assert_eq!(file.authenticate(&HeaderMap::new()), Err(Unauthenticated));
     }
 
-    /// The token file of an operator who hashed an unset variable.
+    /// An operator who hashes an unset variable by mistake writes this token file, with the hash of the empty text.
     #[test]
     fn empty_token_is_never_accepted() {
         let folder = tempfile::tempdir().unwrap();

@@ -18,9 +18,9 @@ const PREFIX_BYTES: usize = 5;
 pub(super) async fn read(request: Request, next: Next) -> Response {
     let read = read_whole(request, MAX_REQUEST_BODY_BYTES + PREFIX_BYTES).await;
     match read {
-        // Keys in the data of a message become JSON keys in the log, so reserved keys are refused. In this format, keys
-        // contain no escapes, so a search in the bytes finds the reserved keys. Ordinary text that contains these words
-        // is refused, too.
+        // Keys in the data of a message become JSON keys in the log, so keys that the JSON library reserves are
+        // refused. The format of gRPC messages does not escape keys, so a search in the bytes finds every reserved key.
+        // Ordinary text that contains a reserved key is refused, too.
         Ok(request) if has_reserved_words(request.body()) => {
             Status::invalid_argument(RESERVED_KEY).into_http()
         }

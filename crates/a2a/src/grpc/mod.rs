@@ -30,7 +30,8 @@ pub fn grpc_router(service: &Arc<A2aService>, access: AccessControl) -> axum::Ro
     Routes::new(server)
         .into_axum_router()
         .layer(from_fn(specified_status))
-        // Does not apply to unknown paths: on a shared port, all bindings answer these paths.
+        // A route layer does not apply to unknown paths. On a port that all bindings share, such a path may belong to
+        // another binding.
         .route_layer(from_fn(body::read))
         .route_layer(from_fn_with_state(access, admission))
         .merge(legacy::router())

@@ -1,5 +1,5 @@
-//! Configuration of a webhook, in the form that a client sends and in the stored form. The `Debug` output omits its
-//! secrets.
+//! Configuration of a webhook, in the form that a client sends and in the stored form. The `Debug` output of a
+//! configuration omits the secrets.
 
 use std::fmt;
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl PushConfig {
     /// Checks the configuration that a client has sent. Creates an id if the client has chosen none.
     ///
     /// # Errors
-    /// Returns an error if a field is too long or cannot be a header, or if the guard refuses the URL.
+    /// Returns an error if a field is too long or cannot be a header, or if the address guard refuses the URL.
     pub(crate) fn from_wire(
         config: TaskPushNotificationConfig,
         guard: &AddressGuard,

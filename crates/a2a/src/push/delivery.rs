@@ -1,8 +1,9 @@
-//! Deliveries of one configuration: the events of its task, one after another, up to the last one.
+//! Deliveries for one webhook configuration: the events of its task, one after another, up to the last event.
 //!
 //! Invariants:
 //! 1. An event is sent only after the receiver has accepted each earlier event.
-//! 2. A delivery reads the log of its task with a cursor, so the task never waits for the delivery.
+//! 2. A delivery reads the log of its task from a cursor, which is an event number. The task never waits for the
+//!    delivery.
 //! 3. A delivery ends when its configuration is deleted, replaced or paused, after the last event of the task, or when
 //!    the server ends.
 
@@ -57,7 +58,7 @@ struct ConfigDelivery {
     unsaved_since: Option<Instant>,
 }
 
-/// Result of a part of the deliveries.
+/// Result of the deliveries up to the end of an execution of the task.
 enum DeliveryFlow {
     /// The task continues later.
     Continue,
@@ -73,7 +74,7 @@ impl ConfigDelivery {
         tokio::select! {
             biased;
             _cause = cx.stopped_at("push notifications") => self.save().await,
-            // The configuration was deleted or replaced, and the code that did this has recorded the progress.
+            // The configuration was deleted or replaced. The record of a replacement already contains the progress.
             () = end.end.cancelled() => {}
             () = self.deliver_all() => {}
         }
@@ -245,8 +246,8 @@ impl ConfigDelivery {
         .await;
     }
 
-    /// Writes a record, unless the configuration was deleted or replaced. A failed write causes a repetition after the
-    /// next start of the server, but loses no event.
+    /// Writes a record, unless the configuration was deleted or replaced. If the write fails, events are delivered
+    /// again after the next start of the server, but no event is lost.
     async fn record(&self, record: impl Fn(&ConfigProgress) -> PushRecord) {
         let changed = self.shared.store.change(&self.task_id, |configs| {
             let progress = configs.configs.get(&self.config.id);

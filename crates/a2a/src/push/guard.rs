@@ -1,8 +1,8 @@
 //! Decides which addresses a webhook may have. A client chooses the URL, and the server connects to this URL. Without
 //! this guard, every client could therefore reach the server's private network (server-side request forgery).
 //!
-//! The rule lists the public addresses where possible, not the private ones: for IPv6, only the global unicast
-//! range is permitted.
+//! Where possible, the guard lists the permitted addresses, not the refused addresses: for IPv6, only the global
+//! unicast range is permitted.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
@@ -63,7 +63,7 @@ pub(crate) struct AddressGuard {
     allowed: Vec<IpNet>,
 }
 
-/// Reason why a URL cannot be a webhook. The text contains no part of the URL except its address.
+/// Reason why a URL cannot be a webhook. The text contains no part of the URL except the IP address of its host.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum WebhookUrlError {
     #[error("the URL must have at most {URL_BYTES_MAX} bytes")]
@@ -104,7 +104,7 @@ impl AddressGuard {
         }
     }
 
-    /// Checks a URL, except for the addresses of its host name, which are checked at each connection.
+    /// Checks a URL. If the host is a name, its addresses are checked later, at each connection.
     pub(crate) fn check_url(&self, text: &str) -> Result<Url, WebhookUrlError> {
         if text.len() > URL_BYTES_MAX {
             return Err(WebhookUrlError::TooLong);

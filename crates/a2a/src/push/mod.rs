@@ -1,9 +1,9 @@
 //! Push notifications: each event of a task is sent to the webhooks that the task's owner has set.
 //!
-//! Every configuration has one delivery, which is work in a scope. The delivery reads the log of its task with a cursor
-//! and sends one event after another. A slow webhook therefore delays neither the task nor another webhook. The stream
-//! `push/<task id>` of the log contains the configurations and the number of the last delivered event. After a crash,
-//! deliveries resume after that number, so each event is delivered at least once.
+//! Every configuration of a webhook has one delivery, which is work in a scope. The delivery reads the log of its task
+//! from a cursor, and sends one event after another. A slow webhook therefore delays neither the task nor another
+//! webhook. The log stream `push/<task id>` contains the configurations and the number of the last delivered event.
+//! After a crash, deliveries resume after that number, so each event is delivered at least once.
 //!
 //! A client chooses the address to which the server connects. The guard therefore permits only public addresses, and
 //! addresses that the operator permits. The guard checks the actual address of each connection.

@@ -1,4 +1,4 @@
-//! Operations on the webhooks of tasks, for the service.
+//! Operations of the protocol on the webhooks of tasks, for the service.
 
 use std::sync::Arc;
 
@@ -45,8 +45,8 @@ pub enum OpenPushError {
 
 impl PushNotifications {
     /// Reads the configurations of a store, and resumes their deliveries after the last delivered event. `log` is the
-    /// log of the manager. Deliveries run in `scope`: a stop of the scope ends the deliveries, and the next call of
-    /// this function resumes the deliveries.
+    /// log of the task manager. Deliveries run in `scope`: a stop of the scope ends the deliveries, and the next call
+    /// of this function resumes the deliveries.
     ///
     /// # Cancel safety
     /// Dropping the future opens nothing.
@@ -75,9 +75,9 @@ impl PushNotifications {
         self.shared.linked()
     }
 
-    /// Sets a configuration of a task. Notifications begin after the current record. If the task already has a
-    /// configuration with this id, the new configuration replaces the old one. Its notifications resume after the last
-    /// event that was delivered to the old configuration.
+    /// Sets a webhook configuration of a task. Notifications begin after the last record of the task's log. If the task
+    /// already has a configuration with this id, the new configuration replaces the old one. In this case notifications
+    /// resume after the last event that was delivered for the old configuration.
     pub(crate) async fn create(
         &self,
         task: &Task,
@@ -94,7 +94,7 @@ impl PushNotifications {
         .await
     }
 
-    /// Checks the configuration of a message before the message is accepted.
+    /// Checks the webhook configuration in a message before the message is accepted.
     pub(crate) fn check(
         &self,
         message_task: Option<&str>,
@@ -118,8 +118,8 @@ impl PushNotifications {
         check_room(len, is_new, self.shared.options.configs_per_task_max)
     }
 
-    /// Accepts a message, and sets its configuration. Notifications begin with the record of the message. Both steps
-    /// happen even if the client disconnects in between.
+    /// Accepts a message, and sets its webhook configuration. Notifications begin with the record of the message. Both
+    /// steps happen even if the client disconnects between the steps.
     pub(crate) async fn execute(
         &self,
         request: TaskRequest,
@@ -195,8 +195,8 @@ impl PushNotifications {
         })
     }
 
-    /// Deletes a configuration, if it exists. After the return of this function, no request to its webhook runs or
-    /// follows.
+    /// Deletes a configuration, if it exists. After the return of this function, no request to the configured webhook
+    /// runs or follows.
     pub(crate) async fn delete(&self, task: &Task, id: &str) -> Result<(), A2AError> {
         let (shared, task, id) = (Arc::clone(&self.shared), task.id.clone(), Arc::from(id));
         self.owned(async move {
@@ -237,7 +237,7 @@ impl PushNotifications {
 }
 
 /// Stores a configuration and starts its deliveries. If `is_repeated` is true, the request may have been served before.
-/// In this case an existing configuration with equal content and any id is sufficient.
+/// In this case a configuration with equal content, under any id, is sufficient.
 async fn set(
     shared: &Arc<PushShared>,
     task: &TaskId,
@@ -281,7 +281,7 @@ fn last_id(token: &str) -> Result<String, A2AError> {
     id.ok_or_else(|| A2AError::invalid_params("pageToken is not one of this server's"))
 }
 
-/// The client receives the kind of the store's failure, but not its location.
+/// Converts a failed change. The client receives the kind of the store's failure, but not the location of the store.
 fn of_change(error: ChangeError<A2AError>) -> A2AError {
     match error {
         ChangeError::Refused(error) => error,

@@ -16,7 +16,8 @@ pub struct PushOptions {
     pub configs_per_task_max: usize,
     /// Maximum number of concurrent requests.
     pub running_max: usize,
-    /// Maximum number of concurrent requests of one user. A user with hanging webhooks delays no other user.
+    /// Maximum number of concurrent requests of one user. The hanging webhooks of one user leave requests for other
+    /// users.
     pub running_per_owner_max: usize,
     /// Maximum number of concurrent requests to one host and port. A server that does not answer delays no other server
     /// of this user.
@@ -27,10 +28,11 @@ pub struct PushOptions {
     pub pause_min: Duration,
     /// Maximum pause between two attempts.
     pub pause_max: Duration,
-    /// Time from the first failure of an event after which its configuration is paused.
+    /// Maximum time from the first failed attempt at an event. After this time the deliveries of its configuration are
+    /// paused.
     pub failing_max: Duration,
-    /// Maximum time from the delivery of an event to its record in the log. After a crash, the events of this time are
-    /// delivered again.
+    /// Maximum time from the delivery of an event to the record of the delivery in the log. After a crash, events that
+    /// were delivered within this time may be delivered again.
     pub cursor_delay: Duration,
     /// Networks that may contain webhooks, in addition to public addresses.
     pub allowed: Vec<IpNet>,

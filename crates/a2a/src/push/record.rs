@@ -1,5 +1,5 @@
-//! Records of the stream `push/<task id>`, and their fold: the configurations of a task with the progress of each
-//! delivery.
+//! Records of the log stream `push/<task id>`, and the state that is computed from the records: the webhook
+//! configurations of a task, with the progress of each delivery.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -9,8 +9,8 @@ use serde::{Deserialize, Serialize};
 
 use super::config::PushConfig;
 
-/// Format version of this code. Increase this number if an old reader would misinterpret a new record, but not for
-/// optional fields.
+/// Format version of the records that this code writes. Increase this number if an old reader would misinterpret a new
+/// record, but not for optional fields.
 const FORMAT: u32 = 1;
 
 /// Record of a change to the configurations of one task.
@@ -20,7 +20,7 @@ pub(crate) enum PushRecord {
     /// A configuration was created or replaced.
     ConfigSet {
         config: Arc<PushConfig>,
-        /// Number of the last event before the deliveries to this configuration.
+        /// Event number after which the deliveries for this configuration begin.
         behind: Version,
     },
     /// A configuration was deleted.
@@ -93,7 +93,7 @@ pub(crate) struct TaskPushConfigs {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct ConfigProgress {
     pub(crate) config: Arc<PushConfig>,
-    /// Number of the record that set this configuration. Distinguishes the configuration from its replacement.
+    /// Number of the record that set this configuration. A later configuration with an equal id has another number.
     pub(crate) set_at: Version,
     /// Number of the last delivered event.
     pub(crate) delivered: Version,

@@ -1,4 +1,4 @@
-//! The fold of the records, and their stored form.
+//! The state that is computed from records, and the stored form of records.
 
 use std::sync::Arc;
 

@@ -13,7 +13,7 @@ use super::guard::{AddressGuard, RefusedAddress};
 
 /// Resolves host names.
 pub trait HostResolver: Send + Sync {
-    /// Addresses of a host.
+    /// Returns the addresses of a host.
     ///
     /// # Errors
     /// Returns an error if the host has no address, or if the resolution failed.
@@ -73,7 +73,7 @@ impl Resolve for GuardedResolver {
     }
 }
 
-/// Returns the found addresses that the guard permits. Their port is 0, which the client replaces.
+/// Returns the found addresses that the guard permits. They have port 0, which the HTTP client replaces.
 fn passed_addresses(
     guard: &AddressGuard,
     found: &[IpAddr],

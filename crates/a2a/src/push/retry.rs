@@ -1,5 +1,6 @@
-//! Decision after each attempt to deliver an event. The order of events never changes: an event is repeated until it is
-//! delivered, or until its configuration is paused.
+//! Decision after each attempt to deliver an event to a webhook. The order of events never changes: an event is
+//! repeated until the receiver accepts the event, or until the deliveries for the webhook's configuration end or are
+//! paused.
 
 use std::time::Duration;
 
@@ -7,13 +8,14 @@ use tokio::time::Instant;
 
 use super::options::PushOptions;
 
-/// Maximum exponent of the increasing pause. The pause reaches its maximum at a much smaller exponent.
+/// Maximum number of doublings of the pause between two attempts. The pause reaches `pause_max` after far fewer
+/// doublings.
 const DOUBLINGS_MAX: u32 = 20;
 
 /// Result of one attempt.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum AttemptResult {
-    /// The receiver answered with this status, and possibly requested this pause.
+    /// The receiver answered with this HTTP status, and may have requested this pause.
     Answered(u16, Option<Duration>),
     /// No response arrived. The text contains the reason, without secrets.
     Failed(String),
@@ -32,7 +34,7 @@ pub(crate) enum DeliveryStep {
     Pause,
 }
 
-/// Attempts of one event.
+/// Attempts to deliver one event.
 #[derive(Debug, Default)]
 pub(crate) struct EventAttempts {
     failures: u32,

@@ -35,15 +35,15 @@ const IDLE_MAX: Duration = Duration::from_secs(15);
 #[derive(Debug)]
 pub(crate) struct WebhookEvent {
     pub(crate) number: Version,
-    /// Id of the delivery. The id is equal for all attempts, even after a restart, and differs for each event and each
-    /// configuration.
+    /// Id of the delivery. The id is equal for all attempts at an event, even after a restart, and differs for each
+    /// event and each configuration.
     pub(crate) id: String,
     pub(crate) body: String,
 }
 
 impl WebhookEvent {
     pub(crate) fn new(task: &TaskId, config: &PushConfig, number: Version, body: String) -> Self {
-        // The text is hashed, because the ids of clients may be invalid in a header.
+        // The text is hashed, because an id that a client has chosen may be invalid in a header.
         let hash = Sha256::digest(format!("{task}\n{}\n{number}", config.id));
         let id = hash
             .iter()
@@ -64,7 +64,7 @@ pub(crate) struct WebhookClient {
 
 impl WebhookClient {
     pub(crate) fn new(options: &PushOptions) -> Result<Self, reqwest::Error> {
-        // The first installed provider of the process is kept.
+        // If the process has already installed a cryptography provider, that provider is kept.
         let _first_is_kept = rustls::crypto::ring::default_provider().install_default();
         let guard = AddressGuard::new(options.allowed.clone());
         let resolver = GuardedResolver {
@@ -77,7 +77,7 @@ impl WebhookClient {
             .http1_only()
             // A redirect could lead to an unchecked address, and would send the credentials there.
             .redirect(reqwest::redirect::Policy::none())
-            // A proxy would resolve the host itself.
+            // A proxy would resolve the host itself, without the address guard.
             .no_proxy()
             .dns_resolver(resolver)
             .connect_timeout(options.attempt_max)
@@ -95,7 +95,7 @@ impl WebhookClient {
     /// Sends an event once. Does not read the body of the response.
     ///
     /// # Cancel safety
-    /// A dropped attempt may have been delivered.
+    /// The event of a dropped attempt may have been delivered.
     pub(crate) async fn attempt(
         &self,
         config: &PushConfig,
@@ -103,7 +103,8 @@ impl WebhookClient {
         event: &WebhookEvent,
     ) -> AttemptResult {
         // The URL is checked again at each attempt, because the rule may have become stricter since the configuration
-        // was created. The resolver does not see an address in the URL.
+        // was created. If the URL contains an IP address, the resolver is not called, so the resolver cannot check the
+        // address.
         let url = match self.guard.check_url(&config.url) {
             Ok(url) => url,
             Err(refused) => return AttemptResult::Failed(refused.to_string()),

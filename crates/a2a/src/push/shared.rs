@@ -43,7 +43,7 @@ pub(crate) struct DeliveryLink {
 #[derive(Debug)]
 pub(crate) struct DeliveryEnd {
     pub(crate) end: CancellationToken,
-    /// The delivery that this delivery replaces.
+    /// The older delivery, which this delivery replaces.
     pub(crate) previous: Option<DeliveryLink>,
     _ended: watch::Sender<()>,
 }
@@ -80,7 +80,8 @@ impl PushShared {
         }
     }
 
-    /// Links a new delivery of this configuration and replaces an older one. `None` if a newer delivery is linked.
+    /// Links a new delivery of a configuration and replaces an older delivery. `None` if the linked delivery is not
+    /// older.
     pub(crate) fn link(
         &self,
         task: &TaskId,

@@ -1,8 +1,8 @@
 //! Signature of a delivery, from the Standard Webhooks specification: HMAC-SHA256 over id, time and body.
 //!
-//! Each user has a separate key, derived from the server's secret. A receiver can therefore verify its deliveries, but
-//! cannot forge deliveries to another user. The token of a configuration cannot be the key, because each request
-//! contains it.
+//! Each user has a separate key, derived from the server's secret. A receiver can therefore verify deliveries to its
+//! user, but cannot forge deliveries to another user. The token of a configuration cannot be the key, because each
+//! request contains the token.
 
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use ring::hmac;
 /// Minimum size of a secret in bytes: the size of the hash, which RFC 2104 recommends.
 const SECRET_BYTES_MIN: usize = 32;
 
-/// Secret of the server, from which the keys of users are derived. The `Debug` output omits it.
+/// Secret of the server, from which the keys of users are derived. The `Debug` output omits the secret.
 #[derive(Clone)]
 pub struct PushSecret(Arc<hmac::Key>);
 

@@ -1,7 +1,7 @@
-//! Limits of concurrent requests, per host, per user and in total.
+//! Limits of concurrent requests to webhooks: per host, per user and in total.
 //!
-//! A request first acquires a permit of its host, then a permit of its user, and then a global permit. Requests to a
-//! hanging host therefore wait for each other, and occupy no permit that another host or user could use.
+//! A request first acquires a permit of its host, then a permit of its user, and then a global permit. While a request
+//! waits for a permit of a hanging host, the request holds no permit that a request to another host could use.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};

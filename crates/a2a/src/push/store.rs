@@ -2,8 +2,8 @@
 //! from these records.
 //!
 //! Invariants:
-//! 1. Each change is decided from the state at one version. The append fails if the log has another version by then. If
-//!    two changes are concurrent, one of them is decided again.
+//! 1. Each change is decided from the state at one version of the log. The append of the change fails if the log has
+//!    another version by then. If two changes are concurrent, one of them is therefore decided again.
 //! 2. Only records of the log change the state in memory, in the order of the log. The exception is the progress of
 //!    deliveries, which may be ahead of the log. If a crash loses progress, the events are delivered again.
 
@@ -30,7 +30,7 @@ const READ_LEN_MAX: usize = 512;
 const READS_MAX: usize = 16;
 
 /// Maximum attempts of a change that conflicts with other changes. The maximum is higher than the number of concurrent
-/// writers of one task, which are its deliveries and a few requests.
+/// writers for one task, which are the deliveries of the task and a few requests.
 const CHANGE_TRIES_MAX: usize = 32;
 
 /// Maximum attempts to determine the outcome of an append, and the pause between them; one second in total.
@@ -211,7 +211,7 @@ impl PushStore {
         }
     }
 
-    /// Applies the records of the log that are missing in the fold.
+    /// Applies the records of the log that are missing in the state in memory.
     async fn catch_up(&self, task: &TaskId) -> Result<(), PushStoreError> {
         let known = self.tasks.lock().get(task).map(|configs| configs.version);
         let read = read_after(&*self.log, task, known.unwrap_or_default()).await?;

@@ -31,7 +31,7 @@ async fn ids_that_are_paths_are_not_found() {
             let uri = request.uri().to_string();
             let response = router.clone().oneshot(request).await.unwrap();
             let status = response.status();
-            // Push notifications are not served.
+            // This router serves no push notifications.
             assert!(
                 status.is_client_error() || status == StatusCode::NOT_IMPLEMENTED,
                 "{uri}: {status}"
@@ -51,7 +51,7 @@ async fn ids_that_are_paths_are_not_found() {
     }
 }
 
-/// Tasks of another principal, over REST.
+/// A task of another principal (another authenticated user) is not found over REST.
 #[tokio::test]
 async fn tasks_of_others_are_not_found_over_rest() {
     let router = router().await;
@@ -190,7 +190,8 @@ async fn unknown_paths_and_methods_are_refused() {
     assert_eq!(body["error"]["code"], -32600, "A2A has no batches");
 }
 
-/// If an object has a reserved key, the JSON library would read a different value, which can be nested to any depth.
+/// Without this check, the JSON library would read an object with a reserved key as a different value. That value could
+/// be nested to any depth.
 #[tokio::test]
 async fn reserved_keys_are_refused() {
     let router = router().await;

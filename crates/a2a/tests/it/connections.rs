@@ -1,4 +1,4 @@
-//! The server's connections: slow, idle, numerous and large ones.
+//! The server's connections: slow, idle and numerous connections, and large requests.
 
 use std::time::Duration;
 
@@ -68,7 +68,7 @@ async fn large_heads_and_bodies_are_refused() {
     };
     let answer = String::from_utf8_lossy(&answer[..len]);
     assert!(answer.is_empty() || answer.contains("413"), "{answer}");
-    // The server reads ten of the hundred megabytes, and a growing buffer may temporarily need twice the size.
+    // The server reads at most ten of the hundred megabytes. A growing buffer may temporarily need twice this size.
     let grown_kb = peak_memory_kb() - before;
     assert!(grown_kb < 50_000, "{grown_kb} kB");
 }
@@ -121,7 +121,7 @@ async fn stop_ends_every_connection() {
     }
 }
 
-/// A connection that only answers pings is closed; a connection with a long response is not.
+/// A connection that only answers HTTP/2 pings is closed. A connection with a long response stays open.
 #[tokio::test]
 async fn idle_http_2_connections_are_closed() {
     let options = ServerOptions {
@@ -146,7 +146,8 @@ async fn idle_http_2_connections_are_closed() {
             .unwrap();
         let (_, id) = id.split_once("\"id\":\"").unwrap();
         let id = id.split('"').next().unwrap().to_owned();
-        // For longer than the limit, the connection has a request in progress, but no other activity.
+        // During this wait, which is longer than the idle limit, a request is in progress on the connection, but no
+        // data flows.
         let silent = async { while events.frame().await.is_some() {} };
         let ended = tokio::time::timeout(Duration::from_millis(700), silent).await;
         assert!(ended.is_err(), "the stream is not idle");
@@ -154,7 +155,7 @@ async fn idle_http_2_connections_are_closed() {
         let cancelled = sending.send_request(cancel).await.unwrap();
         assert_eq!(cancelled.status(), 200);
         while events.frame().await.is_some() {}
-        // The sender is kept, so the server is the side that closes.
+        // The client keeps its sender, so only the server can close the connection.
         sending
     };
     let both = async { tokio::join!(connection, requests) };
@@ -174,7 +175,8 @@ mod alone {
 
     use super::*;
 
-    /// Number of idle connections. The client sides of the connections need an equal number of descriptors in addition.
+    /// Maximum number of idle connections. The client sides of the connections need an equal number of descriptors in
+    /// addition.
     const CONNECTIONS: u64 = 10_000;
 
     /// Descriptors for all other purposes.
@@ -210,7 +212,7 @@ mod alone {
         let (answered, grown_kb) = (begin.elapsed(), peak_memory_kb() - before);
         assert!(server.scope.running().len() > count, "all are held");
         assert!(answered < Duration::from_secs(2), "{answered:?}");
-        // Both sides of a connection are in this process.
+        // This process contains both sides of each connection, so the memory of both sides is measured.
         let per_connection_kb = grown_kb / count as u64;
         println!("answered after {answered:?}; {per_connection_kb} kB a connection");
         assert!(per_connection_kb < 48, "{grown_kb} kB");

@@ -1,4 +1,4 @@
-//! The card of a server with authentication, and the extended card, which only its clients receive.
+//! The card of a server with authentication, and the extended card, which only authenticated clients receive.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! gRPC: tasks of other principals, and messages beyond the limits.
+//! gRPC: tasks of other principals (authenticated users), and messages beyond the limits.
 
 use a2a_pb::proto::a2a_service_client::A2aServiceClient;
 use a2a_pb::proto::{
@@ -98,7 +98,7 @@ async fn large_messages_are_refused() {
     assert_eq!(code(refused), Code::ResourceExhausted);
     let most = message("m", &"x".repeat((10 << 20) - 1000), "");
     assert_eq!(code(client.send_message(of("alice", most)).await), Code::Ok);
-    // A prefix with a wrong length, garbage, and an empty body.
+    // Prefixes with a wrong length, garbage, and an empty body.
     for body in [
         vec![0, 255, 255, 255, 255, 1, 2],
         vec![0, 0, 0, 0, 9, 1],
@@ -130,7 +130,7 @@ async fn slow_bodies_are_given_up() {
     assert_eq!(grpc_status(answer.headers()), Code::DeadlineExceeded);
 }
 
-/// Without credentials, the server does not read the body.
+/// If a request has no credentials, the server refuses the request without reading its body.
 #[tokio::test(start_paused = true)]
 async fn strangers_are_refused_before_their_body_comes() {
     let router = router().await;

@@ -33,8 +33,8 @@ async fn service_of_an_older_version_is_refused_by_name() {
     assert_eq!(status.message(), message);
 }
 
-/// Keys in the data of a message become JSON keys in the log. The JSON library reads a reserved key as a different
-/// value, so the server refuses it.
+/// Keys in the data of a message become JSON keys in the log. The JSON library reads an object with a reserved key as a
+/// different value, so the server refuses reserved keys.
 #[tokio::test]
 async fn reserved_keys_are_refused() {
     let router = grpc_alone().await;

@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 pub(crate) const ISSUER: &str = "https://issuer.example";
 pub(crate) const AUDIENCE: &str = "allstop";
 
-/// Key of an issuer.
+/// Signing key of an issuer.
 pub(crate) struct IssuerKey {
     id: &'static str,
     pair: IssuerKeyPair,
@@ -150,7 +150,7 @@ pub(crate) fn claims(subject: &str) -> Value {
     json!({"iss": ISSUER, "aud": AUDIENCE, "sub": subject, "exp": now_s() + 3600})
 }
 
-/// Key set of these keys.
+/// Returns the key set with the public parts of these keys.
 pub(crate) fn jwks(keys: &[&IssuerKey]) -> String {
     let keys: Vec<_> = keys.iter().map(|key| key.jwk()).collect();
     json!({"keys": keys}).to_string()

@@ -21,7 +21,7 @@ use tokio::sync::watch;
 use crate::issuer::{AUDIENCE, ISSUER, IssuerKey, claims, jwks};
 use crate::test_server::{SOON, TestServer};
 
-/// Issuer with a replaceable response.
+/// Server of an issuer's key set, with a replaceable response.
 struct KeyServer {
     server: TestServer,
     answer: Arc<Mutex<(StatusCode, String)>>,
@@ -76,7 +76,7 @@ fn is_accepted(jwt: &JwtAuthenticator, token: &str) -> bool {
     jwt.authenticate(&headers).is_ok()
 }
 
-/// Waits until a token is accepted. Tries again after each of a limited number of pauses.
+/// Waits until a token is accepted, with a limited number of attempts.
 async fn eventually_accepted(jwt: &JwtAuthenticator, token: &str) {
     for _ in 0..500 {
         if is_accepted(jwt, token) {
@@ -109,7 +109,7 @@ async fn unknown_key_fetches_the_set_again() {
     );
 }
 
-/// A server that reloads a file of keys waits for a token that names an unknown key.
+/// A server that has its keys in a file waits for a token that names an unknown key, and then reloads the file.
 #[tokio::test]
 async fn unknown_key_is_reported_once() {
     let key = IssuerKey::p256("k");

@@ -28,7 +28,7 @@ fn with_token(mut request: Request<Body>, token: &str) -> Request<Body> {
     request
 }
 
-/// A request over each binding.
+/// A request with this token over each binding.
 fn requests(token: &str) -> [(&'static str, Request<Body>); 3] {
     [
         ("JSON-RPC", rpc("ListTasks", &json!({}))),
@@ -133,7 +133,7 @@ async fn expired_token_is_refused() {
     assert_refused(&router, &key.token(&changed("exp", -1)), "before 1970").await;
     assert_refused(&router, &key.token(&changed("exp", "tomorrow")), "a word").await;
     assert_refused(&router, &key.token(&without("exp")), "without an end").await;
-    // Clocks may differ by seconds.
+    // The token has expired, but clocks may differ by seconds.
     assert_accepted(&router, &key.token(&changed("exp", now_s() - 20)), "leeway").await;
 }
 
@@ -163,7 +163,8 @@ async fn algorithm_none_is_refused() {
     }
 }
 
-/// Classic key confusion: the public key is not a secret, and must not be used as a secret.
+/// Key confusion: a token is signed with the issuer's public key as a shared secret. Because the public key is known,
+/// such a token must not be accepted.
 #[tokio::test]
 async fn public_key_as_a_shared_secret_is_refused() {
     let key = IssuerKey::rsa("k");
@@ -282,7 +283,7 @@ async fn huge_token_is_refused() {
     assert_accepted(&router, &usual, "4 kB").await;
 }
 
-/// `OpenID` Connect Core allows 255 bytes.
+/// `OpenID` Connect Core permits subjects of at most 255 bytes.
 #[tokio::test]
 async fn subject_has_at_most_255_bytes() {
     let key = IssuerKey::p256("k");
@@ -332,7 +333,7 @@ async fn garbage_is_refused() {
     assert_refused(&router, &key.token(&without("sub")), "no subject").await;
 }
 
-/// Users of two sources never have the same name, and therefore never share a task.
+/// Users from two sources of tokens never have the same name, and therefore never share a task.
 #[tokio::test]
 async fn token_file_and_signed_tokens_have_no_name_in_common() {
     let key = IssuerKey::p256("k");

@@ -19,11 +19,11 @@ use crate::support::{
     router_of, rpc,
 };
 
-/// Number of events of the quick executor: more than the buffers of the server with this failure can contain.
+/// Number of events of the quick executor: more events than the buffers of the failing server can contain.
 const QUICK_EVENTS: usize = 200;
 
-/// The obedient agent with additional commands: `slow` (needs a second after a stop), `deaf` (ignores a stop), `quick`
-/// (writes many events), `panic`, and `early` (returns without an end). Counts the running executors.
+/// The agent of `support`, with additional commands: `slow` (needs a second after a stop), `deaf` (ignores a stop),
+/// `quick` (writes many events), `panic`, and `early` (returns without an end). Counts the running executors.
 #[derive(Clone, Default)]
 struct CountedAgent {
     live: Arc<AtomicUsize>,
@@ -83,7 +83,7 @@ impl Executor for CountedAgent {
     }
 }
 
-/// Sends a message that returns at once. Returns the id of its task.
+/// Sends a message with `returnImmediately`, so the call returns before the task ends. Returns the id of the task.
 async fn begin(router: &axum::Router, text: &str) -> String {
     let mut params = message(text, text);
     params["configuration"] = json!({"returnImmediately": true});
@@ -103,7 +103,7 @@ async fn r1_cancel_is_answered_after_the_executor_has_ended() {
         ("deaf 2", true),
     ] {
         let id = begin(&router, text).await;
-        // The task works: the event and the executor exist.
+        // After the first event of the task, its executor runs.
         events(&router, rpc("SubscribeToTask", &json!({"id": id})), 1).await;
         assert_eq!(agent.live(), 1, "{text}");
         let stopped = if is_rest {
@@ -139,7 +139,7 @@ async fn r2_quick_events_fail_no_blocking_send() {
     }
 }
 
-/// In the other server, the task stays "in progress" and refuses every message.
+/// In the other server, the task of a panicked executor stays "in progress" and refuses every message.
 #[tokio::test]
 async fn r3_panic_fails_the_task_and_the_next_message_is_accepted() {
     let agent = CountedAgent::default();
@@ -159,7 +159,7 @@ async fn r3_panic_fails_the_task_and_the_next_message_is_accepted() {
     assert_eq!(next["task"]["status"]["state"], "TASK_STATE_COMPLETED");
 }
 
-/// In the other server, both cases leave the task `working`.
+/// In the other server, an error and an early return of the executor leave the task in the state `working`.
 #[tokio::test]
 async fn r4_error_and_early_return_end_as_failed() {
     let agent = CountedAgent::default();
@@ -185,7 +185,7 @@ async fn r4_error_and_early_return_end_as_failed() {
     }
 }
 
-/// In the other server, `ListTasks` contains a submitted task for each answer.
+/// In the other server, an executor that answers with a message leaves a submitted task in `ListTasks`.
 #[tokio::test]
 async fn r5_answer_with_a_message_leaves_no_task() {
     let router = router_of(CountedAgent::default()).await;
@@ -220,7 +220,7 @@ async fn g5_task_that_waits_for_input_can_be_followed() {
     .into_iter()
     .enumerate()
     {
-        // The subscription exists once the head of its response has arrived.
+        // The subscription exists as soon as the head of its response has arrived.
         let response = router.clone().oneshot(request).await.expect("infallible");
         assert_eq!(response.status(), StatusCode::OK);
         let mut next = message(&format!("next {number}"), "ask");

@@ -14,12 +14,12 @@ use tokio::net::{TcpSocket, TcpStream};
 use crate::support::{ObedientAgent, events, message, result, router_of, rpc};
 use crate::test_server::{SOON, TestServer};
 
-/// Number of events of a loud task. Together they exceed all buffers of a connection.
+/// Number of events of a loud task. Together, the events exceed all buffers of a connection.
 const LOUD_EVENTS: usize = 300;
 const LOUD_EVENT_BYTES: usize = 100 * 1024;
 
-/// The obedient agent. For the message `loud`, the agent writes more than a connection can buffer, and then waits for a
-/// stop.
+/// The agent of `support`, with an additional command: for the message `loud`, the agent writes more than a connection
+/// can buffer, and then waits for a stop.
 struct LoudAgent;
 
 impl Executor for LoudAgent {
@@ -73,7 +73,7 @@ async fn g1_client_that_stops_reading_costs_nobody_anything() {
     let params = json!({"id": loud});
     let second = stalled_client(&server, "SubscribeToTask", &params).await;
     let others = async {
-        // Another reader of this task receives all events.
+        // Another subscriber of the loud task receives all events.
         let from_the_start = {
             let mut request = rpc("SubscribeToTask", &params);
             let cursor = "1".parse().expect("a value");
@@ -82,7 +82,7 @@ async fn g1_client_that_stops_reading_costs_nobody_anything() {
         };
         let read = events(&router, from_the_start, 1 + LOUD_EVENTS).await;
         assert_eq!(read.len(), 1 + LOUD_EVENTS);
-        // Other tasks can run and stop, and this task can stop, too.
+        // Other tasks can run and stop. The loud task can stop, too.
         for number in 0..5 {
             let echoed = message(&format!("echo {number}"), "echo");
             let echoed = result(&router, "SendMessage", &echoed).await;

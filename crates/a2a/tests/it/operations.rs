@@ -62,7 +62,7 @@ async fn stopped_task_carries_its_receipt() {
         entry["receipt"]["target"],
         format!("task/{}", id.as_str().unwrap())
     );
-    // A second cancel returns an equal answer; the cancel of a completed task is refused.
+    // A second cancel of the stopped task returns an equal answer. A cancel of a completed task is refused.
     let again = result(&router, "CancelTask", &json!({"id": id})).await;
     assert_eq!(again["metadata"], stopped["metadata"]);
     let done = result(&router, "SendMessage", &message("m2", "echo")).await;
@@ -158,7 +158,7 @@ async fn list_has_pages() {
     }
 }
 
-/// Returns the request with bob as its principal, and with a header in which the client claims to be alice.
+/// Returns the request with `bob` as its principal (the authenticated user). A header claims to be `alice`.
 fn by_bob(mut request: Request<Body>) -> Request<Body> {
     let headers = request.headers_mut();
     headers.insert("authorization", HeaderValue::from_static("bob"));
@@ -195,7 +195,7 @@ async fn tasks_of_others_are_not_found() {
         0,
         "{listed}"
     );
-    // Each owner has separate message ids.
+    // Message ids are separate for each owner.
     let (_, sent) = answer(&router, as_bob("SendMessage", &message("m", "echo"))).await;
     assert_ne!(sent["result"]["task"]["id"], id.as_str());
     assert_eq!(
@@ -204,7 +204,7 @@ async fn tasks_of_others_are_not_found() {
     );
 }
 
-/// A preview lists the calls and commands of a running task.
+/// A preview lists the calls and commands of a running task, so other principals must not receive the preview.
 #[tokio::test]
 async fn preview_of_another_principals_task_is_not_found() {
     let router = router().await;
@@ -222,7 +222,7 @@ async fn preview_of_another_principals_task_is_not_found() {
     assert_eq!((status, &own["preview"]), (StatusCode::OK, &json!(true)));
 }
 
-/// Each filter narrows the list of the principal's own tasks.
+/// A filter selects only from the tasks of the requesting principal.
 #[tokio::test]
 async fn no_filter_lists_the_tasks_of_another_principal() {
     let router = router().await;

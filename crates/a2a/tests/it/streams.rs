@@ -64,7 +64,7 @@ async fn client_resumes_after_any_event() {
         let requests = [
             rpc("SubscribeToTask", &subscribe),
             post(&format!("/tasks/{id}:subscribe"), ""),
-            // A client that repeats its message because it never received the task's id.
+            // A client repeats its message, because it never received the task's id.
             rpc("SendStreamingMessage", &params),
         ];
         for request in requests {
@@ -110,7 +110,7 @@ async fn running_task_can_be_followed_and_stopped() {
     );
 }
 
-/// No event would ever follow this id, so the client would wait forever.
+/// A stream after this id would omit the next events of the task.
 #[tokio::test]
 async fn event_id_beyond_the_last_event_is_refused() {
     let router = router().await;

@@ -23,7 +23,7 @@ use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-/// Agent that obeys the text of the message: `echo`, `wait` (until stopped), `ask`, `reply`, `fail`.
+/// Agent that follows the command in the text of the message: `echo`, `wait` (until stopped), `ask`, `reply`, `fail`.
 pub(crate) struct ObedientAgent;
 
 impl Executor for ObedientAgent {
@@ -56,7 +56,7 @@ impl Executor for ObedientAgent {
     }
 }
 
-/// Uses the value of `authorization` as the principal.
+/// Authenticator that uses the value of the header `authorization` as the principal.
 pub(crate) struct NamedUsers;
 
 impl Authenticator for NamedUsers {
@@ -87,12 +87,12 @@ async fn manager_of(executor: impl Executor + 'static) -> TaskManager {
     manager.await.expect("it opens")
 }
 
-/// All bindings, with this access.
+/// A router with all bindings and this access control.
 pub(crate) async fn router_with(access: AccessControl) -> Router {
     router_over(manager().await, access)
 }
 
-/// All bindings for tasks of this executor.
+/// A router with all bindings, for tasks of this executor.
 pub(crate) async fn router_of(executor: impl Executor + 'static) -> Router {
     let access = AccessControl::new(Arc::new(NamedUsers));
     router_over(manager_of(executor).await, access)
@@ -111,7 +111,7 @@ fn router_over(manager: TaskManager, access: AccessControl) -> Router {
     http_router(&service, card, access.clone()).merge(grpc_router(&service, access))
 }
 
-/// Only the gRPC binding.
+/// A router with only the gRPC binding.
 pub(crate) async fn grpc_alone() -> Router {
     let service = Arc::new(A2aService::new(manager().await));
     grpc_router(&service, AccessControl::new(Arc::new(NamedUsers)))

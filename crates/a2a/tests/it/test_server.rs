@@ -44,7 +44,7 @@ impl TestServer {
 pub(crate) async fn read_to_end(stream: &mut (impl AsyncRead + Unpin)) -> String {
     let mut text = Vec::new();
     let read = tokio::time::timeout(SOON, stream.read_to_end(&mut text)).await;
-    // A reset of the connection also counts as its end.
+    // A reset of the connection also counts as its end, so an error is ignored.
     let _reset = read.expect("the server closes the connection");
     String::from_utf8_lossy(&text).into_owned()
 }

@@ -168,8 +168,8 @@ async fn stop_ends_handshakes() {
     let server = TestServer::of(crate::support::router().await, options).await;
     let mut half = server.connect().await;
     half.write_all(&[22, 3, 1, 2, 0, 1, 0]).await.unwrap();
-    // The half-open connection is accepted before the next connection, which the server closes because of its plain
-    // text.
+    // The server accepts the half-open connection before the next connection. It closes the next connection because of
+    // its plain text.
     let mut plain = server.connect().await;
     plain.write_all(CARD).await.unwrap();
     read_to_end(&mut plain).await;

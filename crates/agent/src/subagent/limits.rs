@@ -26,7 +26,7 @@ pub struct SubAgentLimits {
     /// Maximum steps of each sub-agent; if the agent's own step limit is lower, that limit applies.
     pub steps_max: u32,
     /// Token budget of each sub-agent, including the sub-agents below it. If a parent budget exists, a sub-agent gets
-    /// at most half of its remaining tokens.
+    /// at most half of the remaining tokens of the parent budget.
     pub budget_tokens: Option<u64>,
 }
 

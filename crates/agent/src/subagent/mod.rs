@@ -1,13 +1,15 @@
 //! Tool `agent`, with which an agent starts sub-agents.
 //!
-//! A sub-agent is a run of one turn. Its conversation begins with the prompt and is not stored; its last message is the
-//! result of the call. A sub-agent inherits the model, working directory, deadlines and prompter of the agent that
-//! starts it, and the tools except the excluded ones. The sub-agent also inherits the hooks and guardrails, so it
-//! cannot bypass them. Hooks and guardrails see the sub-agent as a separate session, `SESSION/CALL`.
+//! A sub-agent is a run of one turn. The conversation of a sub-agent begins with the prompt and is not stored. The last
+//! message of the sub-agent is the result of the call. A sub-agent inherits the model, working directory, deadlines and
+//! prompter (which asks a person permission questions) of the agent that starts it. A sub-agent also inherits the
+//! tools, except the excluded ones. The hooks and guardrails are inherited too, so that no sub-agent can bypass them.
+//! Hooks and guardrails see the sub-agent as a separate session, `SESSION/CALL`.
 //!
 //! Invariants:
-//! 1. A sub-agent, and all sub-agents below it, run in the scope of its call or of its background work, so a stop of
-//!    that scope stops all of them. Each call of these sub-agents is a separate item of the receipt.
+//! 1. A sub-agent, and all sub-agents below it, run in the scope of its call or of its background work. A stop of that
+//!    scope therefore stops all of them. Each call of these sub-agents is a separate item of the receipt, the result of
+//!    the stop.
 //! 2. The budget of a sub-agent is reserved from the budget of the agent that starts it; see
 //!    [`Budget`](allstop_core::turn::Budget).
 //! 3. When a model call of a sub-agent ends, its usage is metered with the call of the tool `agent`, and with every

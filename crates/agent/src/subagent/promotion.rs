@@ -1,10 +1,10 @@
-//! A sub-agent whose call can move it to the background.
+//! A sub-agent that moves to the background while its call runs. The move is called a promotion.
 //!
 //! The sub-agent runs in a separate scope below the call. A promotion moves that scope below the new background work,
 //! and the call returns the id of that work. The sub-agent does not notice the move. Invariants:
 //! 1. One of three events comes first: the promotion, the end of the sub-agent, or a stop. If the sub-agent has ended,
 //!    its answer is returned. If a stop covers the call, the scope does not move. If the scope has moved, a stop of the
-//!    call or its turn no longer reaches it.
+//!    call or of its turn no longer covers the scope.
 //! 2. Usage before the move is metered with the call, and later usage is metered when the work ends.
 
 use allstop_scope::{Placement, ScopeOptions};
@@ -52,8 +52,8 @@ pub(super) async fn run(
     match promote_task(&*place.host, spec, &scope, waiting) {
         Ok(work) => {
             link.hand_over_to(&background_link);
-            // If a stop of the work came first, the sub-agent is refused and dropped here. That stop has already
-            // covered the sub-agent.
+            // If a stop of the background work came first, the other end of the channel no longer accepts the
+            // sub-agent, which is dropped here. That stop has already covered the sub-agent.
             drop(hand_over.send(running));
             Ok(runs_in_background(&work))
         }

@@ -39,8 +39,8 @@ pub(super) struct SubAgent {
 }
 
 impl SubAgent {
-    /// Creates a sub-agent. `calls` contains the calls that wait for the sub-agent. In the background, `calls` only
-    /// counts the usage.
+    /// Creates a sub-agent. `calls` contains the calls that wait for the sub-agent. If the sub-agent runs in the
+    /// background, no call waits, and `calls` only counts the usage.
     pub(super) fn make(
         level: &SubAgentLevel,
         invocation: &ToolInvocation,
@@ -72,7 +72,8 @@ impl SubAgent {
             stop_policy: StopPolicy::Rollback,
             ..own.clone()
         };
-        // The session id of the starting agent already contains the ids of the enclosing calls.
+        // The session id of the starting agent already contains the ids of the enclosing calls, so only the last id is
+        // added.
         let path = invocation.call_id.as_str();
         let id = path.rsplit_once('/').map_or(path, |(_, id)| id);
         let agent = agent(level, settings, &calls).map_err(|error| error.to_string())?;

@@ -1,4 +1,5 @@
-//! One turn, from its start to its ending.
+//! One turn, from its start to its ending. A turn is a message of the user and all steps that answer it. All work of a
+//! turn runs in the turn's scope, so that a stop of the scope ends the work. The receipt is the result of the stop.
 
 mod calls;
 mod cx;
@@ -246,9 +247,9 @@ impl RunningTurn<'_> {
         (self.cx.parts.now)()
     }
 
-    /// Appends the pending records. A stop interrupts the wait for the store; the append is then settled with the
-    /// ending. Records that were not written become pending again and are written with the ending, because the recorded
-    /// events have happened.
+    /// Appends the pending records. A stop interrupts the wait for the store. Whether the interrupted append was
+    /// written is then determined with the ending. Records that were not written become pending again and are written
+    /// with the ending, because the recorded events have happened.
     async fn flush(&mut self) -> Result<(), TurnInterrupt> {
         if let Some(background) = self.cx.background {
             let records = background.take_records(self.draft.state().number());

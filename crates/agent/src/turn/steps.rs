@@ -214,8 +214,8 @@ impl RunningTurn<'_> {
         }
     }
 
-    /// Waits until a stop covers the running work, or the inactivity limit has passed. Without that limit the only cost
-    /// is a waiter on the scope's token.
+    /// Waits until a stop covers the running work, or the inactivity limit has passed. Without an inactivity limit, the
+    /// only cost is a waiter on the scope's signal.
     pub(super) async fn interrupted(&self) -> TurnInterrupt {
         let silent = async {
             match self.parts().settings.deadlines.inactivity {

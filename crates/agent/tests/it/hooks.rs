@@ -1,4 +1,4 @@
-//! Hooks, guardrails and questions: their answers, refusals and panics, and stops while they run.
+//! Hooks, guardrails and permission questions: their answers, refusals and panics, and stops while they run.
 
 use std::sync::Arc;
 

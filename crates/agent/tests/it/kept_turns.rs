@@ -1,4 +1,4 @@
-//! Messages that a stopped turn leaves in the conversation, so that the model can continue.
+//! Messages that a stopped turn leaves in the conversation under the policy `keep`, so that the model can continue.
 
 use allstop_agent::{AgentEvent, EventSink, RunRequest, Settings};
 use allstop_core::message::check_history;

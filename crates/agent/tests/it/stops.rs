@@ -1,4 +1,4 @@
-//! A stop at any point: the conversation, the receipt, and the next message.
+//! A stop at any point: the conversation, the receipt (the result of the stop), and the next message.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! Sub-agents.
+//! Sub-agents: agents that a tool call starts.
 
 use std::sync::Arc;
 use std::time::Duration;

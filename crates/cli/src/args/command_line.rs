@@ -16,19 +16,20 @@ use crate::start_error::write_stderr;
 /// Exit code of wrong usage.
 const USAGE: u8 = 2;
 
-/// Parses the command line. For help, the version and usage errors, prints the text and returns an exit code instead.
+/// Parses the command line. For the help, the version and usage errors, prints the text itself and returns an exit
+/// code.
 ///
 /// # Errors
 /// The exit code of a usage error, of the help or of the version.
 pub(crate) fn parse() -> Result<Cli, ExitCode> {
     let args = arguments(std::env::args_os().collect());
     Cli::try_parse_from(&args).map_err(|error| {
-        // Render once more without styles. Any control characters that remain come from the arguments.
+        // Render the message again without styles. Control characters in the result come from the user's arguments.
         let command = Cli::command().styles(Styles::plain());
         let again = command.try_get_matches_from(&args);
         let plain = again.err().map(|error| error.render().ansi().to_string());
         let safe = plain.as_deref().map(escape::text);
-        // Write errors are ignored: the reader may have closed the stream.
+        // Write errors are ignored: the reader of the output may have closed the pipe.
         match (&plain, safe) {
             (Some(plain), Some(safe)) if *plain != safe && error.use_stderr() => {
                 write_stderr(&safe);
@@ -45,10 +46,10 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
     })
 }
 
-/// Adds the missing subcommand.
+/// Adds a missing subcommand: `copilot` or `run`.
 ///
-/// The Copilot SDKs start the binary that `COPILOT_CLI_PATH` names without a subcommand. A first argument that contains
-/// white space is a prompt, because no subcommand contains a space. A single word is never a prompt, because a mistyped
+/// The Copilot SDKs start the binary in `COPILOT_CLI_PATH`, but pass no subcommand. A first argument with white space
+/// is a prompt, because no subcommand contains a space. A single word is never taken as a prompt: otherwise a mistyped
 /// subcommand would be sent to a model.
 fn arguments(mut args: Vec<OsString>) -> Vec<OsString> {
     let is_of_sdk = args.iter().any(|arg| arg == "--headless");
@@ -65,7 +66,7 @@ fn is_prompt(argument: &[u8]) -> bool {
     !argument.starts_with(b"-") && argument.iter().any(u8::is_ascii_whitespace)
 }
 
-/// Cargo feature that the command needs and that this build lacks.
+/// Cargo feature that the command needs, if this build lacks the feature.
 fn missing_feature(command: &str) -> Option<&'static str> {
     match command {
         "copilot" if !cfg!(feature = "copilot") => Some("copilot"),

@@ -126,7 +126,7 @@ impl CliCommand {
         }
     }
 
-    /// True if the caller expects an envelope, for failures too.
+    /// True if the caller expects an envelope: a JSON object with the result, which is also printed after a failure.
     pub(crate) fn wants_envelope(&self) -> bool {
         match self {
             Self::Run(args) => args.output.json || args.output.stream_json,
@@ -365,8 +365,8 @@ pub(crate) struct InstructionArgs {
 }
 
 impl ModelArgs {
-    /// True if a flag or its environment variable chooses the model. The choice also applies to a session that
-    /// remembers another model.
+    /// True if a flag or its environment variable chooses the model. A continued session then uses this model, even if
+    /// the session remembers another one.
     pub(crate) fn chooses_model(&self) -> bool {
         self.model.is_some()
     }

@@ -21,7 +21,7 @@ pub(crate) struct PermissionArgs {
 }
 
 impl PermissionArgs {
-    /// Fixed answer to every question; `None` if the user is asked.
+    /// Fixed answer to all permission questions; `None` if the user is asked.
     pub(crate) fn answer(&self) -> Option<PermissionAnswer> {
         match (self.yes, self.deny) {
             (true, _) => Some(PermissionAnswer::AllowOnce),
@@ -30,7 +30,7 @@ impl PermissionArgs {
         }
     }
 
-    /// Flag that answers every question; `None` if neither flag is given.
+    /// Flag that answers all permission questions; `None` if neither `--yes` nor `--deny` is given.
     pub(crate) fn flag(&self) -> Option<&'static str> {
         match (self.yes, self.deny) {
             (true, _) => Some("--yes"),

@@ -99,8 +99,8 @@ pub(crate) struct StopArgs {
     pub(crate) store: StoreArgs,
 }
 
-/// Names and aliases of the extents. The alias of [`RemoteExtent::TurnAndBackground`] is its name in receipts and
-/// requests.
+/// Names and aliases of the extents: the parts of a session that a stop can cover. Receipts and requests contain the
+/// alias of [`RemoteExtent::TurnAndBackground`].
 const EXTENTS: [(&str, &str, RemoteExtent); 3] = [
     ("turn", "turn", RemoteExtent::Turn),
     (

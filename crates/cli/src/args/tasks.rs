@@ -82,7 +82,7 @@ pub(crate) struct TaskArgs {
     pub(crate) json: bool,
 }
 
-/// Converts a task state from the command line to its name in the protocol.
+/// Converts a task state from the command line to its name in the A2A protocol.
 fn states() -> impl TypedValueParser<Value = String> {
     let states = [
         "submitted",

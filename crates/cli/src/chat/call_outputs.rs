@@ -1,4 +1,4 @@
-//! Outputs of the calls of a chat, for `/output`.
+//! Outputs of the tool calls of a chat, for the command `/output`.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -10,13 +10,13 @@ use allstop_core::message::Message;
 use allstop_core::turn::Conversation;
 use allstop_core::{CallId, describe_call};
 
-/// Maximum number of kept calls. Older calls are in the conversation.
+/// Maximum number of calls whose outputs are kept here. The outputs of older calls are read from the conversation.
 const CALLS_MAX: usize = 64;
-/// Maximum number of bytes that are kept of a running call's output. The last bytes are kept. The result of a finished
-/// call is bounded by its tool.
+/// Maximum bytes that are kept of a running call's output; the last bytes are kept. The tool itself limits the result
+/// of a finished call.
 const RUNNING_BYTES_MAX: usize = 64 * 1024;
 
-/// Outputs of the most recent calls.
+/// Outputs of the most recent tool calls.
 #[derive(Debug, Default)]
 pub(super) struct CallOutputs {
     calls: VecDeque<CallOutput>,
@@ -26,7 +26,7 @@ pub(super) struct CallOutputs {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct CallOutput {
     pub(super) id: CallId,
-    /// Label of one line.
+    /// One-line label of the call.
     pub(super) label: String,
     pub(super) text: String,
     /// True until the call has ended.
@@ -68,7 +68,7 @@ impl CallOutputs {
                         );
                     }
                     call.text.push_str(text);
-                    // If the text is cut only when it is longer than twice the limit, each byte is moved at most once.
+                    // The text is cut only when it is longer than twice the limit. So each byte is moved at most once.
                     if call.text.len() > 2 * RUNNING_BYTES_MAX {
                         let cut = call.text.len() - RUNNING_BYTES_MAX;
                         let cut = call.text.ceil_char_boundary(cut);
@@ -93,7 +93,7 @@ impl CallOutputs {
         }
     }
 
-    /// Finds the most recent call that has this id, or that is a call of this tool. `None` finds the most recent call.
+    /// Finds the most recent call with this id or of this tool. If `given` is `None`, finds the most recent call.
     pub(super) fn find(&self, given: Option<&str>) -> Option<&CallOutput> {
         let is_meant = |call: &&CallOutput| {
             given.is_none_or(|given| {
@@ -113,7 +113,7 @@ impl CallOutputs {
     }
 }
 
-/// Finds a finished call in the conversation. The call may be older than this chat.
+/// Finds a finished call in the recorded conversation. The call may be older than this chat.
 pub(super) fn recorded_output(
     conversation: &Conversation,
     given: Option<&str>,

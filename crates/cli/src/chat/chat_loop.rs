@@ -1,4 +1,4 @@
-//! Loop of a chat at the terminal: waits for the next event, and carries out the decisions of the state.
+//! Loop of a chat at the terminal: waits for the next event, and carries out the decisions of the module `state`.
 
 mod commands;
 mod pending;
@@ -122,7 +122,7 @@ struct LeaveRequest {
 struct KnownCall {
     id: CallId,
     name: Arc<str>,
-    /// Label of one line.
+    /// One-line label of the call.
     label: String,
     runs: bool,
 }
@@ -138,12 +138,13 @@ struct ChatLoop<'a> {
     questions: SessionQuestions,
     /// Calls of the running turn that have not ended.
     calls: Vec<KnownCall>,
-    /// Stops that have no receipt yet.
+    /// Stops whose receipts are not complete yet. A receipt lists the work that a stop has covered.
     stops: Vec<SessionStop>,
-    /// Recent stops whose receipts must not be shown again with the outcome of a message.
+    /// Recent stops whose receipts the chat shows separately. The outcome of a stopped message contains the receipt,
+    /// too, and must not show it again.
     asked_stops: VecDeque<SessionStop>,
     pending: FuturesUnordered<BoxFuture<'static, FinishedWork>>,
-    /// Result that was taken out of `pending` but is not shown yet.
+    /// Result that was taken out of `pending`, but has not been shown yet.
     held: Option<FinishedWork>,
     wait: Option<AbortHandle>,
     /// False if the terminal reported that its window lost the focus.
@@ -151,14 +152,14 @@ struct ChatLoop<'a> {
     /// Request to leave the chat, if any.
     left: Option<LeaveRequest>,
     mode: InputMode,
-    /// Last line that the terminal echoed in line mode while no turn ran. The line already stands above its answer, so
-    /// the chat does not show it again.
+    /// Last line that the terminal echoed in line mode while no turn ran. Because of the echo, the line is already
+    /// visible above its answer, so the chat does not print it again.
     echoed: Option<String>,
 }
 
 impl ChatLoop<'_> {
-    /// Draws the input line and the status. In line mode, draws only a prompt sign while the chat waits for a line: the
-    /// terminal itself echoes the typed text.
+    /// Draws the input line and the status. In line mode, the terminal itself echoes the typed text. The chat then
+    /// draws only a prompt sign, while it waits for a line.
     fn show_input(&mut self) {
         let view = &self.chat.view;
         let input_line = self.state.input_line();
@@ -174,7 +175,7 @@ impl ChatLoop<'_> {
             is_echoed: true,
             ..line
         }));
-        // Ctrl-D ends the input and releases the terminal in line mode, so take it again.
+        // In line mode, Ctrl-D ends the input and releases the terminal, so the reader takes the terminal again.
         self.reader.take();
     }
 
@@ -192,7 +193,7 @@ impl ChatLoop<'_> {
             asked = self.chat.remote.next_stop() => self.stopped_from_elsewhere(asked),
             change = self.chat.news.next() => self.note(&change.to_string()),
             Some(done) = self.pending.next() => {
-                // Session events that occurred earlier are shown before this result. If one of these events begins a
+                // Session events that occurred before this result are shown first. If one of these events begins a
                 // turn, `began` handles the held result.
                 self.held = Some(done);
                 while let Some(Ok(Some(event))) = self.chat.events.next().now_or_never() {
@@ -211,7 +212,7 @@ impl ChatLoop<'_> {
         self.chat.view.note(text);
     }
 
-    /// Names the running work that the end of the chat would stop, if there is any.
+    /// Lists the running work, if any, that the end of the chat would stop.
     fn ask_to_leave(&self) -> ChatEvent {
         let chat = &self.chat;
         let running = self.calls.iter().filter(|call| call.runs);
@@ -267,7 +268,7 @@ impl ChatLoop<'_> {
         }
     }
 
-    /// Notifies a user who looks at another window.
+    /// Sends a desktop notification if the user looks at another window.
     fn notify(&self, text: &str) {
         if !self.has_focus {
             let method = self.chat.host.terminal.notification_method();

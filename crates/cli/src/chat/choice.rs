@@ -1,4 +1,5 @@
-//! Choice of a chat's session: a new session, a named one, or one that the user selects.
+//! Choice of a chat's session: a new session, a session that the command line names, or a session that the user
+//! selects.
 
 use std::time::SystemTime;
 
@@ -18,7 +19,7 @@ use crate::supervise::Supervisor;
 pub(super) enum ChatSession<'a> {
     New,
     Named(&'a str),
-    /// The user chooses on this terminal.
+    /// The user selects the session from a list on this terminal.
     Asked(&'a OutputQueue),
 }
 
@@ -26,13 +27,13 @@ pub(super) enum ChatSession<'a> {
 #[derive(Debug)]
 pub(super) struct ChosenSession {
     pub(super) name: String,
-    /// Reader of the terminal where the user chose, including the keys that were typed after the choice.
+    /// Reader of the terminal on which the user chose. The reader holds the keys that were typed after the choice.
     pub(super) reader: Option<InputReader>,
 }
 
 impl<'a> ChatSession<'a> {
     /// # Errors
-    /// If the user has to choose, but has no terminal.
+    /// If the user has to choose, but no terminal is available.
     pub(super) fn of(
         args: &'a ChatArgs,
         terminal: Option<&'a OutputQueue>,
@@ -86,7 +87,7 @@ impl<'a> ChatSession<'a> {
     }
 }
 
-/// Reads the sessions. A stop ends the wait, even if a disk hangs.
+/// Reads the sessions of the store. A stop ends the wait for them, even if a disk hangs.
 async fn candidates(
     store: &StoreChoice,
     host: &ProcessHost,

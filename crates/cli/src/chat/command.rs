@@ -31,7 +31,7 @@ Keys:
   Ctrl-C or Ctrl-D on an empty line leaves the chat. If work runs, the key lists that work first,
   and a second press stops it. With --keep-background, background work keeps running";
 
-/// Minimum similarity of a suggested command; 1 is equality.
+/// Minimum similarity between an unknown command and a suggested command; 1 is equality.
 const NEAR_MIN: f64 = 0.6;
 
 /// Meaning of a typed line.
@@ -47,7 +47,7 @@ pub(super) enum TypedLine {
     Wrong(String),
 }
 
-/// A command.
+/// A slash command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum ChatCommand {
     Help,
@@ -72,7 +72,7 @@ pub(super) enum TypedTarget {
     Turn,
     AllWork,
     Session,
-    /// `bg_1`.
+    /// A background item, such as `bg_1`.
     Background(String),
     Call(String),
 }
@@ -169,7 +169,7 @@ impl TypedTarget {
             "turn" => Self::Turn,
             "all" => Self::AllWork,
             "session" => Self::Session,
-            // An id with a slash names a call of a background agent.
+            // An id with a slash, such as `bg_1/call_2`, names a call of a background agent.
             id if id.starts_with("bg_") && !id.contains('/') => Self::Background(id.to_owned()),
             id => Self::Call(id.to_owned()),
         }

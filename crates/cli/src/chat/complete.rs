@@ -4,16 +4,16 @@ use super::command::NAMES;
 use allstop_session::FollowUp;
 use allstop_tools::permission::PermissionMode;
 
-/// Names that commands can use now.
+/// Names that the arguments of commands can currently refer to.
 #[derive(Debug, Default)]
 pub(super) struct CompletionNames {
-    /// Background work: `bg_1`.
+    /// Ids of background work, such as `bg_1`.
     pub(super) background: Vec<String>,
-    /// Running calls.
+    /// Ids of the running calls.
     pub(super) calls: Vec<String>,
-    /// All calls with an output, from the newest to the oldest.
+    /// Ids of all calls with an output, from the newest to the oldest.
     pub(super) outputs: Vec<String>,
-    /// Running calls of sub-agents: `call_1/call_2`.
+    /// Ids of the running calls of sub-agents, such as `call_1/call_2`.
     pub(super) nested: Vec<String>,
 }
 
@@ -24,7 +24,7 @@ pub(super) enum Completed {
     Nothing,
     /// The completed line.
     Line(String),
-    /// Several candidates. They have only the typed text in common.
+    /// Several candidates, which have only the typed text in common.
     Choices(Vec<String>),
 }
 
@@ -53,7 +53,7 @@ pub(super) fn complete(line: &str, names: &CompletionNames) -> Completed {
     }
 }
 
-/// Words that may come next.
+/// Words that may follow the given words of a command.
 fn arguments(before: &[&str], names: &CompletionNames) -> Vec<String> {
     let words = |words: &[&str]| words.iter().map(|word| (*word).to_owned()).collect();
     match before {
@@ -72,7 +72,7 @@ fn arguments(before: &[&str], names: &CompletionNames) -> Vec<String> {
     }
 }
 
-/// Longest common beginning of the words.
+/// Longest beginning that all the words share.
 fn common(words: &[String]) -> &str {
     let Some((first, others)) = words.split_first() else {
         return "";

@@ -1,5 +1,5 @@
-//! End of a chat: names the running work, stops or detaches it, and closes the store. All these steps are finished
-//! before the time at which the process must exit.
+//! End of a chat: lists the running work, stops or detaches this work, and closes the store. Detached work keeps
+//! running on purpose. No step lasts beyond the time at which the process must exit.
 
 use std::time::Instant;
 
@@ -27,7 +27,7 @@ pub(super) async fn leave(
         None => code,
     };
     chat.view.input_line(None);
-    // No more output of a running turn is shown: the receipt accounts for the turn.
+    // From now on, no output of a running turn is shown. The receipt of the stop below reports the result of the turn.
     chat.view.end_turn(None);
     let cause = cause.unwrap_or_else(|| {
         let cause = match code {
@@ -38,12 +38,12 @@ pub(super) async fn leave(
     });
     if chat.keeps_background {
         if chat.session.is_busy() {
-            // Work is detached only between two turns.
+            // Background work can be detached only between two turns, so stop the running turn.
             stop(&chat, &mut supervisor, StopTarget::Turn, &cause).await;
         }
         keep_background(&chat, &mut supervisor).await;
     }
-    // Without running work there is nothing to account for. Detached work has been named already.
+    // The stop is needed only if work runs. Detached work has been listed already.
     let has_work = name_running(&chat) || chat.session.is_busy();
     if has_work {
         stop(&chat, &mut supervisor, StopTarget::Session, &cause).await;
@@ -73,7 +73,7 @@ pub(super) async fn leave(
             Err(why) => why,
         });
     }
-    // Wait until each request for a stop from another terminal has its receipt.
+    // Other terminals may have requested stops. Wait until each of them has received its receipt.
     let answered = chat.remote.listener.answered();
     let _answered_or_late = supervisor.wait_to_exit(answered, |_| {}).await;
     supervisor.control.end(Instant::now());
@@ -96,7 +96,7 @@ async fn stop(chat: &OpenChat<'_>, supervisor: &mut Supervisor, target: StopTarg
     }
 }
 
-/// Names the background work that is about to be stopped. True if any work runs.
+/// Lists the running background work, which is stopped next. True if any work runs.
 fn name_running(chat: &OpenChat<'_>) -> bool {
     let mut works = chat.session.background();
     works.retain(|work| work.is_running());

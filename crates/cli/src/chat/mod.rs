@@ -1,8 +1,8 @@
 //! `allstop chat`: a conversation at the terminal.
 //!
-//! The module `state` makes the decisions, synchronously. `chat_loop` passes events to `state` and carries out its
-//! decisions, and `view` shows the output. If standard input is not a terminal, `piped` sends each line of the input as
-//! a message.
+//! The module `state` makes the decisions; its functions are synchronous. `chat_loop` passes events to `state` and
+//! carries out its decisions, and `view` shows the output. If standard input is not a terminal, `piped` sends each line
+//! of the input as a message.
 
 mod call_outputs;
 mod chat_loop;
@@ -50,7 +50,7 @@ use view::ChatView;
 /// Runs the command.
 ///
 /// # Cancel safety
-/// Dropping the future is like a crash of the session: the session's work is dropped without a receipt.
+/// Dropping the future is like a crash of the session: the session's work is dropped, and no receipt reports the work.
 pub(crate) async fn chat(args: ChatArgs, host: &ProcessHost) -> Result<Exit, CliError> {
     let signals = host.signals()?;
     if args.with.json || args.with.stream_json {
@@ -127,7 +127,7 @@ pub(crate) async fn chat(args: ChatArgs, host: &ProcessHost) -> Result<Exit, Cli
     }
 }
 
-/// Shows the reason why the chat cannot begin: a failure, or a stop that came first.
+/// Shows the reason why the chat cannot begin: a failure, or a stop that arrived during the start.
 fn not_opened(view: &ChatView, control: &Control, envelope: &Envelope) -> Exit {
     if let Some(error) = &envelope.error {
         view.error(&error.to_string(), error.hint.as_deref());
@@ -148,7 +148,7 @@ fn config(
     project: Option<&ProjectFile>,
 ) -> Result<Config, CliError> {
     let mut config = if continues {
-        // The session may have a remembered model.
+        // The session may remember its model, so the configuration need not name one.
         options::config_of(&with.model, project)?
     } else {
         options::config_with_model(&with.model, "chat", given, project)?
@@ -159,7 +159,8 @@ fn config(
     if let Some(steps) = with.max_steps {
         config.limits.max_steps = steps.get();
     }
-    // Chat defaults to `keep`: the user continues from the completed steps.
+    // In a chat, the default policy for stopped turns is `keep`: the completed steps stay in the conversation, and the
+    // user continues from there.
     config.on_stop = with.on_stop.or(config.on_stop).or(Some(StopPolicy::Keep));
     Ok(config)
 }
@@ -169,7 +170,7 @@ struct OpenedChat {
     opened: Opened,
     /// Lines that were typed in earlier chats.
     history: InputHistory,
-    /// Reader of the terminal, if the session was chosen there.
+    /// Reader of the terminal, if the user chose the session there.
     reader: Option<InputReader>,
 }
 
@@ -206,7 +207,8 @@ async fn open(
         Some((history, file)) => {
             let spec = WorkSpec::new(ItemKind::Thread, "writing what was typed");
             let scope = Scope::root("history", host.scopes());
-            // No caller awaits the thread, which ends with the chat. If the thread cannot start, nothing is written.
+            // No code waits for this thread, which ends with the chat. If the thread cannot start, the typed lines are
+            // not saved.
             drop(scope.spawn_blocking(spec, move |_| file.write()));
             history
         }
@@ -224,7 +226,7 @@ async fn open(
             &args.store,
         )
     });
-    // Text that is typed while the session opens belongs to the chat.
+    // The chat uses the same reader: text that is typed while the session opens becomes input of the chat.
     let reader = chosen.and_then(|chosen| chosen.reader);
     let opening = Opening {
         system,
@@ -240,7 +242,7 @@ async fn open(
     })
 }
 
-/// Shows the session, the instructions of the project, and the work that an earlier process left running.
+/// Shows the session, the project's instructions for the model, and the work that an earlier process left running.
 async fn greet(view: &ChatView, opened: &Opened, is_resumed: bool) {
     let talked = &opened.open;
     let id = talked.session.id();
@@ -281,7 +283,7 @@ async fn greet(view: &ChatView, opened: &Opened, is_resumed: bool) {
     }
 }
 
-/// Describes a call of an interrupted turn with an unknown outcome.
+/// Describes a call whose outcome is unknown, because its turn was interrupted.
 fn unknown_line(call: &StartedCall) -> String {
     let StartedCallKind::Tool { arguments, effect } = &call.kind else {
         return call.name.to_string();

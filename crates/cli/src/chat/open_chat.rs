@@ -31,12 +31,12 @@ pub(super) struct OpenChat<'a> {
     pub(super) flags: SameFlags,
     /// Flags of commands on the session's store.
     pub(super) store_flags: SameFlags,
-    /// Flag that answers all questions.
+    /// Flag that answers all permission questions.
     pub(super) answers: Option<&'static str>,
 }
 
 impl OpenChat<'_> {
-    /// Shows a receipt here and to all watchers.
+    /// Shows the receipt of a stop here and in all terminals that watch this session.
     pub(super) fn show_receipt(&self, receipt: &Arc<Receipt>) {
         self.view.receipt(receipt);
         self.remote.announcer().receipt(receipt);

@@ -1,4 +1,5 @@
-//! A chat without a terminal: each line of standard input is a message, one after the other.
+//! A chat without a terminal: each line of standard input is a message. The chat sends the next message after the
+//! outcome of the previous message.
 
 use allstop_agent::AgentEvent;
 use allstop_core::Cause;
@@ -13,10 +14,11 @@ use crate::display::{EventView as _, is_worth_showing};
 use crate::exit::Exit;
 use crate::supervise::Supervisor;
 
-/// Maximum bytes of a line. No model accepts more.
+/// Maximum bytes of a line. No model accepts a longer message.
 const LINE_BYTES_MAX: u64 = 32 * 1024 * 1024;
 
-/// Sends the first message, and then each line. The first message that does not complete ends the chat, as in `run`.
+/// Sends the first message, and then each line. If the turn of a message does not complete, the chat ends, as `run`
+/// does.
 pub(super) async fn run(
     mut chat: OpenChat<'_>,
     mut supervisor: Supervisor,
@@ -63,7 +65,7 @@ async fn answer_all(
         let outcome = match wait(chat, supervisor, sent.outcome()).await {
             Ok(outcome) => outcome,
             Err(cause) => {
-                // The turn may be committed already although its hooks have not finished, so show its current outcome.
+                // The turn may already be committed, although its hooks have not finished. So show the current outcome.
                 let now = chat.session.outcome_now(&sent, None);
                 chat.view.end_turn(Some(&now));
                 return Err(cause);

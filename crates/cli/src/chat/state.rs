@@ -1,15 +1,18 @@
 //! Decisions of a chat about keys, signals and turns, without a runtime.
 //!
-//! `typing` handles the input line, and `messages` the messages without an outcome. This module decides about stops.
+//! The module `typing` handles the input line. The module `messages` handles the messages that have no outcome yet.
+//! This module decides about stops.
 //!
 //! Invariants:
-//! 1. Displayed output belongs to the message that was shown last. After another turn begins, or after the message has
-//!    its outcome, no more output of that message is shown.
+//! 1. Displayed output belongs to the message that was shown last. Once another turn begins, or the outcome of the
+//!    message arrives, no further output of that message is shown.
 //! 2. A message is shown above its answer exactly once.
-//! 3. A key never answers a question that appeared after the key was pressed, and never answers a closed question. An
-//!    answer that comes too late stays on the input line: only another Enter sends it as a message.
-//! 4. Escape stops a turn that is not being stopped yet, and does nothing else.
-//! 5. Ctrl-C always does something: force, stop, give up a wait or a search, clear the line, or leave.
+//! 3. A key answers only a permission question that was open when the key was pressed and that is still open. An answer
+//!    that comes too late stays on the input line: only another Enter sends it as a message.
+//! 4. Escape stops a running turn, unless a stop already runs. Escape has no other effect.
+//! 5. Ctrl-C always has an effect: it forces a stop, stops the turn, gives up a wait or a search, clears the line,
+//!    shows a note, or leaves. The only exception is a second Ctrl-C within [`ONE_SIGNAL`] of a press that stopped the
+//!    turn or asked to leave.
 
 mod event;
 mod messages;
@@ -26,11 +29,10 @@ pub(super) use event::{ChatEffect, ChatEvent, MessageNumber};
 use messages::ChatMessages;
 use typing::{InputResult, TypedInput};
 
-/// Ctrl-C does not leave the chat within this time after the end of a turn, after the end of a stop, or after a force.
-/// A user who pressed Ctrl-C to stop or to force needs this time to see that the turn is over.
+/// Ctrl-C does not leave the chat within this time after a turn or a stop has ended, or after a stop was forced. A user
+/// who pressed Ctrl-C to stop or to force needs this time to see that the turn is over.
 const END_TO_LEAVE: Duration = Duration::from_secs(1);
-/// After the chat has named the running work, a second request to leave within this time ends the chat and stops the
-/// work.
+/// A request to leave first lists the running work. A second request within this time ends the chat and stops the work.
 const LEAVE_WITHIN: Duration = Duration::from_secs(10);
 
 /// State of the chat, and the line that the user types.
@@ -38,12 +40,12 @@ const LEAVE_WITHIN: Duration = Duration::from_secs(10);
 pub(super) struct ChatState {
     typing: TypedInput,
     messages: ChatMessages,
-    /// Number of stops that have no receipt yet.
+    /// Number of stops that still run: their receipts (the reports of the stopped work) are not complete.
     stops: usize,
     stopped_at: Option<Instant>,
     /// Time when a turn or a stop last ended, or when a stop was forced.
     ended_at: Option<Instant>,
-    /// Time when the running work was named to the user.
+    /// Time when the running work was listed for the user.
     work_shown_at: Option<Instant>,
     waits: bool,
     control: Control,
@@ -66,12 +68,13 @@ impl ChatState {
         }
     }
 
-    /// Returns the state of the signals: the moment of the exit, and its code.
+    /// Returns the shutdown state, which determines the time of the exit and the exit code.
     pub(super) fn into_control(self) -> Control {
         self.control
     }
 
-    /// True if events of this message's turn are shown.
+    /// True if the running turn is the turn of this message, so its events are shown. `None` stands for a turn that
+    /// background work caused.
     pub(super) fn shows(&self, message: Option<MessageNumber>) -> bool {
         self.messages.shows(message)
     }
@@ -131,7 +134,7 @@ impl ChatState {
         self.stopped_at = Some(now);
     }
 
-    /// Time at which a stop that begins now will use force.
+    /// Time at which a stop that begins now will use force, if its work has not ended by itself.
     pub(super) fn force_at(&self, now: Instant) -> Option<Instant> {
         now.checked_add(self.control.grace())
     }
@@ -187,7 +190,7 @@ impl ChatState {
         }
     }
 
-    /// Stops the turn and does nothing else, because users press Escape for many reasons.
+    /// Escape only stops the turn. Users press this key for many reasons, so it never leaves the chat or discards text.
     fn escape(&mut self, now: Instant) -> Vec<ChatEffect> {
         if self.stops > 0 || !self.messages.is_busy() {
             return Vec::new();
@@ -195,8 +198,8 @@ impl ChatState {
         self.stop_turn("Esc", now)
     }
 
-    /// Stops the turn. Messages that wait for their turns return to the input line, because a user who stops the turn
-    /// does not want the next turn to begin.
+    /// Stops the turn. Messages that wait for their turns return to the input line: a user who stops the turn does not
+    /// want the next turn to begin.
     fn stop_turn(&mut self, key: &'static str, now: Instant) -> Vec<ChatEffect> {
         self.stopped_at = Some(now);
         let cause = Cause::new(CauseKind::User).detail(key).by("cli");
@@ -238,8 +241,8 @@ impl ChatState {
         }
         let just_ended = |at: Instant| now < at + END_TO_LEAVE;
         if self.ended_at.is_some_and(just_ended) {
-            // The user pressed the key to stop work that has already ended. The key must not end the chat, because the
-            // end of the chat would also stop the background work.
+            // The user pressed the key to stop work, but this work has just ended. The key must not end the chat,
+            // because the end of the chat would also stop the background work.
             return vec![ChatEffect::Note(
                 "the work has ended · press Ctrl-C again in a moment to leave".to_owned(),
             )];
@@ -247,7 +250,7 @@ impl ChatState {
         self.ask_to_leave(now)
     }
 
-    /// Leaves at once if the running work was named a moment ago.
+    /// Leaves at once if the running work was listed a moment ago. Otherwise requests the list of this work.
     fn ask_to_leave(&mut self, now: Instant) -> Vec<ChatEffect> {
         let just_shown = |at: Instant| now < at + LEAVE_WITHIN;
         if self.work_shown_at.is_some_and(just_shown) {

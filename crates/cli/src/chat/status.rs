@@ -1,4 +1,4 @@
-//! Status at the bottom of a chat: mode, model, tokens, share of the context window, cost, time and folder.
+//! Status at the bottom of a chat: permission mode, model, tokens, share of the context window, cost, time and folder.
 
 use std::time::Instant;
 
@@ -20,12 +20,12 @@ pub(super) struct ChatStatus {
     model: String,
     folder: String,
     mode: ModeSwitch,
-    /// Flag that answers all questions: `--yes` or `--deny`.
+    /// Flag that answers all permission questions: `--yes` or `--deny`.
     answers: Option<&'static str>,
     /// Maximum tokens that the model can read at once, if configured.
     context_window: Option<u64>,
     price: Option<PriceConfig>,
-    /// Usage of this chat.
+    /// Token usage of this chat.
     usage: Usage,
     /// Last model call that was started.
     model_call: Option<CallId>,
@@ -59,7 +59,7 @@ impl ChatStatus {
         }
     }
 
-    /// Switches to this mode; `None` switches to the next mode.
+    /// Switches to this permission mode; `None` switches to the next mode.
     pub(super) fn switch(&self, to: Option<PermissionMode>) {
         let mode = to.unwrap_or_else(|| self.mode.get().next());
         self.mode.set(mode);
@@ -109,8 +109,8 @@ impl ChatStatus {
         }
     }
 
-    /// Builds the status line. If the line is too long, it loses the folder first, then the cost, the share of the
-    /// window, and the tokens.
+    /// Builds the status line. If the line is too long, it omits items in this order: the folder, the cost, the share
+    /// of the context window, the tokens.
     pub(super) fn line(&self) -> StatusLine {
         let item = |rank: u8, text: String| StatusItem {
             text: Styled::text(&text),
@@ -200,7 +200,7 @@ mod tests {
         assert!(shown(38).starts_with("accept-edits"));
     }
 
-    /// Regression: the status claimed that other calls ask the user, but no call did.
+    /// Regression: the status claimed that the other calls ask the user. In fact, the flag answered every question.
     #[test]
     fn a_flag_that_answers_all_questions_is_named() {
         let status = ChatStatus {

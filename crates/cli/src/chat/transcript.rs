@@ -8,7 +8,7 @@ use allstop_core::turn::Conversation;
 
 /// Number of last messages that a resumed session shows: enough to recall the topic.
 pub(super) const RESUMED_MESSAGES: usize = 4;
-/// Maximum letters of each of these messages.
+/// Maximum letters of each message that a resumed session shows.
 pub(super) const RESUMED_LETTERS: usize = 400;
 
 /// Formats the last messages of a conversation, each cut to this many letters. Empty if the conversation has no

@@ -24,7 +24,7 @@ pub(super) struct ChatView {
 }
 
 impl ChatView {
-    /// Creates a view on the output of the process. With `terminal`, the user types there.
+    /// Creates a view on the output of the process. If `terminal` is set, the user types on this terminal.
     pub(super) fn new(host: &ProcessHost, terminal: Option<&OutputQueue>) -> Self {
         let queue = terminal.unwrap_or(host.output.stderr()).clone();
         let options = LiveOptions {
@@ -63,7 +63,7 @@ impl ChatView {
         }
     }
 
-    /// Shows a typed message or command, followed by a remark.
+    /// Shows a typed message or command, followed by the remark `about`.
     pub(super) fn typed(&self, text: &str, role: TextRole, about: &str) {
         if !self.types {
             return;
@@ -91,7 +91,7 @@ impl ChatView {
         self.lines(Styled::text(text));
     }
 
-    /// Output that people read.
+    /// Queue of the output that people read.
     pub(super) fn queue(&self) -> &OutputQueue {
         &self.queue
     }
@@ -100,14 +100,14 @@ impl ChatView {
         self.queue.lines(lines, OutputPriority::Required);
     }
 
-    /// Ends the view of a turn. `outcome` is the outcome of the turn's message, if there is one. The outcome contains
-    /// the whole answer.
+    /// Ends the view of a turn. `outcome` is the outcome of the turn's message, if known, and contains the whole
+    /// answer.
     pub(super) fn end_turn(&mut self, outcome: Option<&MessageOutcome>) {
         let completed = outcome.filter(|outcome| outcome.is_completed());
         self.live.end(completed.map(|outcome| &*outcome.output));
     }
 
-    /// Shows the outcome of a message without its receipt.
+    /// Shows the outcome of a message, but not the receipt (the report of the stop) in the outcome.
     pub(super) fn outcome(&mut self, outcome: &MessageOutcome) {
         if let Some(error) = &outcome.error {
             self.error(&error.to_string(), error.hint.as_deref());
@@ -132,7 +132,7 @@ impl ChatView {
         }
     }
 
-    /// Shows a receipt.
+    /// Shows the receipt of a stop.
     pub(super) fn receipt(&self, receipt: &Receipt) {
         let width = self.queue.columns().unwrap_or(RECEIPT_WIDTH_DEFAULT);
         self.queue.lines(

@@ -1,5 +1,5 @@
-//! `allstop completions SHELL`: the completion script of a shell. In bash, zsh and fish, the script runs `allstop
-//! completions --sessions` at each completion to get the ids of sessions.
+//! `allstop completions SHELL`: the completion script of a shell. In bash, zsh and fish, the script completes session
+//! ids, too. For this, it runs `allstop completions --sessions` at each completion.
 
 use clap_complete::Shell;
 
@@ -41,7 +41,7 @@ complete -c allstop -n "__fish_allstop_using_subcommand run chat" -l session -x 
 /// Returns the completion script of a command.
 pub(crate) fn completions(shell: Shell, command: &mut clap::Command) -> String {
     let name = command.get_name().to_owned();
-    // Generate into memory, because the generator panics if a write fails.
+    // The generator panics if a write fails, so it writes into memory.
     let mut script = Vec::new();
     clap_complete::generate(shell, command, name, &mut script);
     let script = String::from_utf8_lossy(&script).into_owned();
@@ -53,7 +53,7 @@ pub(crate) fn completions(shell: Shell, command: &mut clap::Command) -> String {
     }
 }
 
-/// Adds [`ZSH_SESSIONS`] to the script and uses it for each argument that is a session.
+/// Adds [`ZSH_SESSIONS`] to the script, and uses this function for each argument that names a session.
 fn zsh(script: &str) -> String {
     let is_session = |line: &str| {
         let begins = [
@@ -102,12 +102,13 @@ mod tests {
         }
     }
 
-    /// [`zsh`] recognises these arguments by their help texts, so a change of a help text fails this test.
+    /// [`zsh`] recognises the arguments that name a session by their help texts. If such a help text changes, this test
+    /// fails.
     #[test]
     fn zsh_asks_for_sessions_at_each_argument_that_is_one() {
         let script = completions(Shell::Zsh, &mut Cli::command());
         assert!(script.starts_with("#compdef allstop\n\n_allstop_sessions() {"));
-        // run, chat; stop, watch, receipt; show, rm, resume.
+        // The commands with such an argument: run, chat; stop, watch, receipt; show, rm, resume.
         assert_eq!(script.matches(":_allstop_sessions'").count(), 9);
     }
 }

@@ -1,4 +1,5 @@
-//! `allstop config`: the configuration that applies, the system prompt, and trust in the configuration of a project.
+//! `allstop config`: shows the effective configuration and the system prompt, and stores the user's trust in the
+//! configuration of a project.
 
 use std::path::Path;
 
@@ -18,7 +19,8 @@ use crate::start::{StartReporter, project};
 /// Placeholder for a value that may contain a key.
 const HIDDEN: &str = "(hidden)";
 
-/// Runs the command. Blocks while it reads files; there is no work that a stop would have to end.
+/// Runs the command. Blocks the thread while it reads files. This is harmless, because the command starts no work that
+/// a stop has to end.
 pub(crate) fn config(args: &ConfigArgs, host: &ProcessHost) -> Result<u8, CliError> {
     let text = match &args.action {
         ConfigAction::Show(args) if args.prompt => prompt(args, host)?,
@@ -78,7 +80,7 @@ fn untrust(host: &ProcessHost) -> Result<u8, CliError> {
     Ok(0)
 }
 
-/// Configuration that applies in this folder, and the project's file.
+/// Effective configuration in this folder, and the project's configuration file.
 fn config_here(
     args: &ConfigShowArgs,
     host: &ProcessHost,
@@ -131,7 +133,7 @@ fn hide_secrets(config: &mut Config) {
     }
 }
 
-/// Names the files of the configuration. The last file has the highest precedence.
+/// Comment line with the files of the configuration. The last file has the highest precedence.
 fn origin(files: &[&Path]) -> String {
     if files.is_empty() {
         return "# no configuration file: defaults, overridden by flags and environment variables"

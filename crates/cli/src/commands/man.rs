@@ -39,7 +39,7 @@ fn write_all(folder: &Path) -> Result<(), CliError> {
 /// Returns the manual page of the command with this name.
 fn page(words: &[String]) -> Result<String, CliError> {
     let mut root = Cli::command();
-    // Sets the full name of each command.
+    // This call sets the full name of each command.
     root.build();
     let mut command: &Command = &root;
     for word in words {

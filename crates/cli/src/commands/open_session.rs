@@ -15,7 +15,7 @@ use allstop_remote::{
     OwnedSessionReport, ProcessReport, RemoteError, RemoteProcess, SocketFolder, processes,
 };
 
-/// Open session of a process.
+/// Open session, and the process that has opened it.
 pub(super) struct OpenTarget {
     pub(super) process: RemoteProcess,
     /// Command of the process.
@@ -23,7 +23,7 @@ pub(super) struct OpenTarget {
     pub(super) session: SessionId,
     /// True if a turn runs or waits.
     pub(super) is_busy: bool,
-    /// True if a watcher may answer the session's questions.
+    /// True if a watching terminal may answer the permission questions of the session.
     pub(super) takes_answers: bool,
     /// File of the process's store, if the store is a file.
     store: Option<PathBuf>,
@@ -39,7 +39,7 @@ pub(super) fn stops_in(store: &StoreArgs, target: &OpenTarget) -> bool {
 /// True if a stop with these store flags covers the sessions of `store`. If the flags name a store, the stop covers
 /// only that store.
 pub(super) fn stops_in_store(named: &StoreArgs, store: Option<&Path>) -> bool {
-    // Different paths may lead to the same file through links.
+    // Through links, different paths may lead to the same file.
     let file = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let Some(named) = &named.store else {
         return true;
@@ -47,7 +47,7 @@ pub(super) fn stops_in_store(named: &StoreArgs, store: Option<&Path>) -> bool {
     store.is_some_and(|store| file(store) == file(named))
 }
 
-/// Answers of all processes of this user.
+/// Answers of this user's processes to the request for their open sessions.
 #[derive(Default)]
 pub(super) struct AskedProcesses {
     /// All open sessions that the processes reported.
@@ -56,7 +56,7 @@ pub(super) struct AskedProcesses {
     pub(super) silent: Vec<RemoteError>,
 }
 
-/// Asks all processes of this user.
+/// Asks all processes of this user for their open sessions.
 ///
 /// # Errors
 /// If the folder of the sockets cannot be read.
@@ -88,8 +88,8 @@ fn targets(process: &RemoteProcess, report: ProcessReport) -> Vec<OpenTarget> {
     report.sessions.into_iter().map(target).collect()
 }
 
-/// If `given` is a number in the store's list of sessions, returns the id of that session; otherwise returns `given`.
-/// If the id of an open session is equal to `given`, `given` does not count as a number.
+/// If `given` is the id of an open session, returns it. If it is a number in the store's list of sessions, returns the
+/// id of that session. Otherwise returns `given`.
 ///
 /// # Errors
 /// If no session has the number, or if the store failed.
@@ -110,7 +110,7 @@ pub(super) async fn resolve_list_number(
 }
 
 /// Finds the open session that `given` names; `None` if no session matches. `last` selects the session that was active
-/// most recently. A busy session counts as active now.
+/// most recently.
 ///
 /// # Errors
 /// If several sessions match.
@@ -119,7 +119,7 @@ pub(super) fn find_open_session(
     given: &str,
 ) -> Result<Option<OpenTarget>, CliError> {
     if given == LAST {
-        // A turn may run for a long time without a record.
+        // A turn may run for a long time without a new record, so a busy session counts as active now.
         let latest = |target: &OpenTarget| (!target.is_busy, target.quiet_ms);
         return Ok(all.into_iter().min_by_key(latest));
     }

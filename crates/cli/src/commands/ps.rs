@@ -1,4 +1,4 @@
-//! `allstop ps`: the sessions of this user and their work, as the owner processes report them.
+//! `allstop ps`: the open sessions of this user and their work, as the processes with these sessions report them.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -25,8 +25,8 @@ use allstop_remote::{
 /// Refresh interval of `--watch`.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
-/// Number of refreshes of `--watch` after which the store is scanned again. The scans are rare because each scan reads
-/// all sessions.
+/// Number of refreshes of `--watch` after which the store is scanned again for work that no process owns. The scans are
+/// rare, because each scan reads all sessions.
 const LOOKS_AT_STORE: u64 = 10;
 
 /// Columns before the label of a row.
@@ -104,8 +104,8 @@ pub(crate) async fn ps(args: &PsArgs, host: &ProcessHost) -> Result<u8, CliError
     Ok(u8::from(is_silent || !unreported.unreadable.is_empty()))
 }
 
-/// Opens the store to list work that no process owns. If the store cannot be opened, prints a note and returns `None`,
-/// because the open sessions can be listed without the store.
+/// Opens the store to list work that no process owns. If the store cannot be opened, prints a note and returns `None`.
+/// The open sessions can be listed without the store.
 async fn store(args: &PsArgs, host: &ProcessHost) -> Option<Arc<dyn Log>> {
     match sessions::open(&args.store, host).await {
         Ok((log, _outputs)) => Some(log),
@@ -125,7 +125,7 @@ fn open_in(found: &[(RemoteProcess, Result<ProcessReport, RemoteError>)]) -> Has
     sessions.map(|session| session.session_id.clone()).collect()
 }
 
-/// Describes background work that no process owns.
+/// Describes background work that runs although no process has its session open.
 fn describe_left(
     session: &LeftSession,
     flags: &SameFlags,

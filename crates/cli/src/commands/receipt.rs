@@ -1,4 +1,5 @@
-//! `allstop receipt`: the receipt of the last stop of a session, from the log.
+//! `allstop receipt`: prints the receipt of the last stop of a session, from the session's log. A receipt lists the
+//! work that the stop has covered.
 
 use allstop_log::read_session;
 use allstop_terminal::OutputPriority;
@@ -22,7 +23,8 @@ pub(crate) async fn receipt(args: &ReceiptArgs, host: &ProcessHost) -> Result<u8
     let (state, owner) = read.map_err(|error| CliError::failure(error.to_string()))?;
     let is_under_way = owner.is_some() && state.open_turn().is_some();
     if let Some(turn) = state.turn_cut_off().filter(|_| !is_under_way) {
-        // An earlier receipt is not shown, because the user would mistake it for the receipt of this turn.
+        // The last turn has no end in the log. An earlier receipt is not shown, because the user would mistake it for
+        // the receipt of this turn.
         let message = format!(
             "the log has no end of turn {turn}: its process crashed, or the store failed. If the turn was stopped, its \
              receipt is lost"

@@ -1,4 +1,5 @@
-//! Sessions of the store that no process reported: orphaned work, and sessions of unreachable processes.
+//! Sessions of the store that no process reported: sessions with orphaned work (work that runs although no process owns
+//! it), and sessions of unreachable processes.
 
 use std::collections::HashSet;
 use std::fmt;
@@ -12,7 +13,7 @@ use crate::error::CliError;
 use crate::short_id::short;
 use allstop_remote::ProcessNumber;
 
-/// A session without an owner, with its running background work.
+/// A session that no process has open, with its running background work.
 #[derive(Debug)]
 pub(super) struct LeftSession {
     pub(super) id: SessionId,
@@ -27,14 +28,14 @@ pub(super) struct UnreportedSessions {
     pub(super) left: Vec<LeftSession>,
     /// Sessions that are open in unreachable processes.
     pub(super) unreachable: Vec<UnreachableSession>,
-    /// Sessions without an owner whose last turn has no end.
+    /// Sessions that no process has open and whose last turn has no end in the log.
     pub(super) crashed: Vec<SessionId>,
     /// Warnings about unreadable sessions with the reason, one per line.
     pub(super) unreadable: Vec<String>,
 }
 
 impl UnreportedSessions {
-    /// Warnings about work that may run but is not in the list, one per line.
+    /// Warnings about sessions whose work may run although it is not listed, one per line.
     pub(super) fn problems(&self) -> Vec<String> {
         let unreachable = self.unreachable.iter().map(ToString::to_string);
         unreachable.chain(self.unreadable.iter().cloned()).collect()
@@ -47,7 +48,7 @@ impl UnreportedSessions {
     }
 }
 
-/// Session of a process that has no socket in this process's socket folder.
+/// Session that is open in a process without a socket in the socket folder of this process.
 #[derive(Debug)]
 pub(super) struct UnreachableSession {
     pub(super) id: SessionId,
@@ -65,8 +66,8 @@ impl fmt::Display for UnreachableSession {
     }
 }
 
-/// Finds the unreported sessions of the store. `known` contains the reported sessions, and `asked` the processes that
-/// were asked.
+/// Finds the unreported sessions of the store. `known` contains the sessions that processes reported. `asked` contains
+/// the processes that were asked for their sessions.
 ///
 /// # Errors
 /// If the store failed.
@@ -90,7 +91,8 @@ pub(super) async fn unreported_sessions(
             continue;
         }
         if let Some(owner) = &summary.owner {
-            // If the owner was asked but did not report the session, the session sleeps or is about to end.
+            // If the owner was asked but did not report this session, the session is about to end, or sleeps (is idle
+            // with a closed log).
             if !asked.contains(&ProcessNumber::of(owner)) {
                 let (id, pid) = (summary.id, owner.pid);
                 unreported.unreachable.push(UnreachableSession { id, pid });
@@ -99,7 +101,7 @@ pub(super) async fn unreported_sessions(
         }
         let state = match read_session(log, &summary.id).await {
             Ok((state, None)) => state,
-            // A process has opened the session meanwhile.
+            // A process has opened the session since the list was read.
             Ok((_, Some(_))) => continue,
             Err(error) => {
                 unreported.add_unreadable(&summary.id, &error);

@@ -1,4 +1,5 @@
-//! `allstop workers`: the workers of a cluster, and its dead letters.
+//! `allstop workers`: the workers of a cluster, and its dead letters. A dead letter is a task whose workers crashed one
+//! after another, or an unreadable wake-up (hint that a task needs a worker).
 
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -27,8 +28,8 @@ use crate::short_id::{is_meant, short};
 /// Runs the command and returns its exit code.
 ///
 /// # Cancel safety
-/// If the future is dropped, `drain` may have asked the worker already, and `redrive` may have started the task
-/// already.
+/// If the future is dropped, the request of `drain` may already be sent, and `redrive` may already have started the
+/// task.
 pub(crate) async fn workers(args: &WorkersArgs, host: &ProcessHost) -> Result<u8, CliError> {
     let cluster = open(args).await?;
     let stdout = host.output.stdout();

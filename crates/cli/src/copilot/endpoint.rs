@@ -15,7 +15,7 @@ use crate::error::CliError;
 /// Maximum number of connected clients. Each client may have many sessions.
 const CONNECTIONS_MAX: usize = 256;
 
-/// Serves the process that started this one, until that process disconnects or sends an unreadable message.
+/// Serves the parent process on standard input and output, until the parent disconnects or sends an unreadable message.
 pub(super) fn on_stdio(
     server: &CopilotServer,
     connections: &Scope,

@@ -1,4 +1,5 @@
-//! `allstop copilot`: sessions for the GitHub Copilot SDKs, on standard input and output or on a port.
+//! `allstop copilot`: serves sessions to clients that use a GitHub Copilot SDK, on standard input and output or on a
+//! port.
 
 mod endpoint;
 
@@ -25,7 +26,8 @@ use crate::start::{self, StartFailure, StartStage};
 use crate::supervise::Supervisor;
 use allstop_remote::{ClientQuestions, OwnedSessions};
 
-/// Environment variable with the token that clients on a port must send. The SDKs set the variable.
+/// Environment variable with the token that clients on a port must send. The SDKs set this variable when they start the
+/// server.
 const TOKEN_VARIABLE: &str = "COPILOT_CONNECTION_TOKEN";
 
 /// A running server.
@@ -34,10 +36,10 @@ struct RunningCopilot {
     system: Arc<System>,
     agent: Scope,
     connections: Scope,
-    /// Serves the client on standard input and output, or accepts clients on a port. Ends when the client on standard
-    /// input disconnects. The result is an error if this client sent an unreadable message.
+    /// Work that serves the client on standard input and output, or that accepts clients on a port. On standard input,
+    /// this work ends when the client disconnects. Its result is an error if this client sent an unreadable message.
     serving: WorkHandle<Option<FrameError>>,
-    /// The error with which `serving` has ended, if any.
+    /// The error of `serving`, if this work has ended with an error.
     malformed: Option<FrameError>,
     address: Option<String>,
 }
@@ -54,7 +56,7 @@ pub(crate) async fn copilot(args: CopilotArgs, host: &ProcessHost) -> Result<Exi
 impl HostedServer for RunningCopilot {
     type Report = ();
 
-    /// The SDKs wait for this line.
+    /// The SDKs wait for this line in the output of the server.
     fn addresses(&self) -> Option<&str> {
         self.address.as_deref()
     }
@@ -80,7 +82,7 @@ impl HostedServer for RunningCopilot {
         }
     }
 
-    /// Does nothing, because a drain cannot wait for the end of the clients' turns.
+    /// Does nothing: the turns of the clients are stopped without a time to finish.
     async fn drain(&self, _cause: &Cause) {}
 
     fn force(&self, cause: &Cause) {
@@ -105,7 +107,8 @@ impl HostedServer for RunningCopilot {
     }
 }
 
-/// Access of the clients. Without a token, any user of this machine could run commands through a port.
+/// Access check for clients. A port needs a token: otherwise any user of this machine could run commands through the
+/// port.
 fn access(args: &CopilotArgs) -> Result<ConnectionAccess, CliError> {
     if args.stdio {
         return Ok(ConnectionAccess::Trusted);
@@ -118,7 +121,7 @@ fn access(args: &CopilotArgs) -> Result<ConnectionAccess, CliError> {
     }
 }
 
-/// Reads flags and files, then starts the server. A signal ends the start at every stage.
+/// Reads flags and files, then starts the server. A signal can end the start at any stage.
 async fn open(
     args: CopilotArgs,
     access: ConnectionAccess,
@@ -159,7 +162,7 @@ async fn open(
     Ok(opened.ok_or_stopped()??)
 }
 
-/// Answer to a permission question that no client answers.
+/// Answer to a permission question if no client answers it.
 fn unasked(args: &CopilotArgs) -> PermissionAnswer {
     let answer = args.permissions.answer();
     answer.unwrap_or(PermissionAnswer::Unanswered)

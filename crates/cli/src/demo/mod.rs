@@ -1,4 +1,5 @@
-//! `allstop demo`: stops a turn with many kinds of work that are hard to stop, and proves the result from outside.
+//! `allstop demo`: stops a turn with many kinds of work that is hard to stop, and proves the result with facts from
+//! outside Allstop.
 //!
 //! The model is scripted, but the work is real. The proofs come from `/proc` and from the server at the other end of
 //! the connection, never from Allstop's own records.
@@ -41,14 +42,14 @@ use report::DemoReport;
 /// Time limit of the demo. If something hangs, the demo reports the timeout and fails.
 const DEMO_MAX: Duration = Duration::from_secs(15);
 
-/// Maximum time to remove the temporary folder. The folder contains the large stores of the servers, and the disk can
-/// be busy.
+/// Maximum time to remove the temporary folder. This can take time: the folder contains the large stores of the NATS
+/// servers, and the disk can be busy.
 const REMOVE_MAX: Duration = Duration::from_secs(5);
 
 /// Maximum wait for output after a signal.
 const OUTPUT_WAIT_MAX: Duration = Duration::from_millis(100);
 
-/// Runs the demo. The exit code is 0 if and only if every claim of the demo holds. A signal stops all work.
+/// Runs the demo. The exit code is 0 only if every proof of the demo holds. A signal stops all work.
 pub(crate) async fn demo(args: DemoArgs, host: &ProcessHost) -> Result<Exit, CliError> {
     let mut signals = host.signals()?;
     let folder = DemoFolder::make().context("cannot create a temporary folder")?;
@@ -113,7 +114,8 @@ pub(crate) async fn demo(args: DemoArgs, host: &ProcessHost) -> Result<Exit, Cli
     exit
 }
 
-/// Waits for the receipt of a stop. Another signal forces the stop.
+/// Waits for the receipt of a stop: the list of the stopped work, and of work that still runs. Another signal forces
+/// the stop.
 async fn end_of(stop: &Stop, signals: &mut EndSignals, control: &mut Control) -> Arc<Receipt> {
     let receipt = stop.receipt();
     tokio::pin!(receipt);
@@ -183,13 +185,13 @@ async fn play(
     );
     let last: Arc<Receipt> = root.stop(stop).await;
     ok &= last.quiet();
-    // Closes the keepers, because an idle keeper waits for another command.
+    // Idle keepers (the parent processes of commands) wait for another command, so close them.
     host.keepers.close();
     ok &= report.proofs(checks.after_the_end());
     Ok(ok)
 }
 
-/// The session and its agent.
+/// The session of the demo, and the agent in this session.
 struct DemoStage {
     agent: Agent,
     session: Scope,
@@ -251,7 +253,7 @@ impl DemoStage {
         }
     }
 
-    /// Runs the turn until all its work has started, then stops it.
+    /// Runs the turn until all its work has started, and then stops the turn.
     async fn run_and_stop(
         &self,
         checks: &DemoChecks,
@@ -292,8 +294,8 @@ impl DemoStage {
     }
 }
 
-/// Script of the model. Each `sleep` command contains a number that only this demo uses, so that the checks count no
-/// other `sleep`.
+/// Script of the model. The duration of each `sleep` command contains a number that only this demo uses. So the checks
+/// count no other `sleep` processes.
 fn script(checks: &DemoChecks) -> Vec<Reply> {
     let tree = checks.sleep(proof::TREE);
     vec![
@@ -326,10 +328,10 @@ impl DemoFolder {
         &self.0
     }
 
-    /// Removes the folder. The wait is short, because a disk may hang.
+    /// Removes the folder. The wait is limited, because a disk may hang.
     ///
     /// # Errors
-    /// If the folder stays. The message names the folder.
+    /// If the folder was not removed. The message names the folder.
     async fn remove(&self) -> Result<(), String> {
         let path = self.0.clone();
         if !path.exists() {

@@ -14,8 +14,8 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-/// An HTTP server that begins an answer and never ends it. The server counts the connections that its readers have
-/// closed.
+/// An HTTP server that begins each answer, but never completes an answer. The server counts the connections that its
+/// clients have closed.
 #[derive(Debug)]
 pub(super) struct StalledServer {
     port: u16,
@@ -38,7 +38,8 @@ impl StalledServer {
                 let begin = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n5\r\nhello\r\n";
                 let mut buffer = [0; 1024];
                 if connection.write_all(begin).await.is_ok() {
-                    // Read the request. Then no data follows until the reader closes the connection.
+                    // First reads the request. Then no data arrives, and the read waits until the client closes the
+                    // connection.
                     while connection.read(&mut buffer).await.is_ok_and(|len| len > 0) {}
                 }
                 seen.fetch_add(1, Ordering::Release);
@@ -51,7 +52,7 @@ impl StalledServer {
         self.port
     }
 
-    /// Number of connections that the other side has closed. Waits up to a second until the number reaches `at_least`.
+    /// Number of connections that the clients have closed. Waits at most a second for the number to reach `at_least`.
     pub(super) async fn closed(&self, at_least: u64) -> u64 {
         let deadline = Instant::now() + Duration::from_secs(1);
         loop {
@@ -129,11 +130,11 @@ async fn read_all(port: u16) -> std::io::Result<String> {
     Ok(content)
 }
 
-/// Tool that blocks a thread, and checks its scope for a stop now and then.
+/// Tool that blocks a thread. From time to time, the tool checks its scope for a stop.
 #[derive(Debug)]
 pub(super) struct BlockThreadTool {
     spec: ToolSpec,
-    /// True if the tool never checks its scope.
+    /// True if the tool never checks its scope, so that a stop cannot end it.
     wedged: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Evidence from outside Allstop: processes and threads in `/proc`, connections in the tables of the kernel.
+//! Evidence from outside Allstop: processes and threads in `/proc`, and connections in the tables of the kernel.
 
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -8,9 +8,9 @@ use serde::Serialize;
 
 use super::parts::StalledServer;
 
-/// Part number that marks the sleeps of the shell tree.
+/// Digit in the durations of the `sleep` processes of the shell's process tree.
 pub(super) const TREE: u32 = 1;
-/// Part number that marks the sleep of the background shell.
+/// Digit in the duration of the `sleep` process of the background shell.
 pub(super) const BACKGROUND: u32 = 2;
 
 /// Name of threads that run blocking work, as the kernel shows it.
@@ -38,15 +38,15 @@ impl DemoProof {
     }
 }
 
-/// Checks of the demo's work, in `/proc` and at the server.
+/// Checks that look for the demo's work in `/proc` and at the server.
 #[derive(Debug)]
 pub(super) struct DemoChecks {
-    /// Number that only this demo's sleeps contain.
+    /// Number that only the `sleep` commands of this demo contain.
     mark: u32,
     port: u16,
 }
 
-/// Counts of the work that ran before the stop.
+/// Numbers of processes, threads and connections that existed before the stop.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct ProcessCounts {
     pub(super) tree: u64,
@@ -71,13 +71,12 @@ impl DemoChecks {
     }
 
     fn duration(&self, part: u32) -> String {
-        // The number is written after the decimal point. The commands are then different, but all sleeps last nearly
-        // equally long.
+        // The number stands after the decimal point. So the commands are different, but all sleeps last about 600 s.
         format!("600.{part}{:010}", self.mark)
     }
 
-    /// Counts the work before the stop. `None` until both sleeps of the tree, the background sleep, the thread and the
-    /// connection exist.
+    /// Counts the work before the stop. Returns `None` until all of the work has started: both `sleep` processes of the
+    /// tree, the background `sleep`, the thread and the connection.
     pub(super) fn count_running_work(&self) -> Option<ProcessCounts> {
         let before = ProcessCounts {
             tree: self.sleeps(TREE),
@@ -140,7 +139,8 @@ impl DemoChecks {
         ]
     }
 
-    /// Number of `sleep` processes of this part. Shells that contain the sleep in a longer command line do not count.
+    /// Number of `sleep` processes with the digit `part`. Shells whose longer command lines contain the same `sleep`
+    /// command do not count.
     fn sleeps(&self, part: u32) -> u64 {
         let wanted = self.duration(part);
         let is_sleep = |member: &TreeMember| {
@@ -152,7 +152,7 @@ impl DemoChecks {
         all.filter(is_sleep).count() as u64
     }
 
-    /// Number of established connections to the server according to the kernel, seen from the client's side.
+    /// Number of established connections to the server, in the kernel's table of this process, the client.
     fn connections(&self) -> u64 {
         let wanted = format!("0100007F:{:04X}", self.port);
         let table = fs::read_to_string("/proc/self/net/tcp").unwrap_or_default();

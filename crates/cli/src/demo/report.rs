@@ -11,7 +11,7 @@ use super::proof::{DemoProof, ProcessCounts};
 use crate::display::{RECEIPT_WIDTH_DEFAULT, render_receipt};
 use crate::host::ProcessHost;
 
-/// Width of sentences if the output is not a terminal.
+/// Width of printed sentences if the output is not a terminal.
 const TEXT_WIDTH_DEFAULT: usize = 80;
 
 /// Output of the demo.
@@ -24,7 +24,7 @@ pub(super) struct DemoReport<'a> {
     proofs: Vec<DemoProof>,
     /// Further fields of the JSON object.
     fields: Map<String, Value>,
-    /// Last line if every proof holds.
+    /// Last line of the output if every proof holds.
     conclusion: String,
 }
 
@@ -49,7 +49,7 @@ impl<'a> DemoReport<'a> {
         }
     }
 
-    /// Prints a long sentence, in lines that fit.
+    /// Prints a long sentence, wrapped to the width of the output.
     pub(super) fn explain(&mut self, text: impl Into<Styled>) {
         let width = self.queue.columns().unwrap_or(TEXT_WIDTH_DEFAULT);
         for line in text.into().wrap(width.saturating_sub(2)) {
@@ -57,12 +57,12 @@ impl<'a> DemoReport<'a> {
         }
     }
 
-    /// Prints on standard error that something of the demo remains.
+    /// Prints a line about remains of the demo, such as its folder, on standard error.
     pub(super) fn left(&self, line: &str) {
         self.stderr.lines(line.to_owned(), OutputPriority::Required);
     }
 
-    /// Begins a part of the demo.
+    /// Begins a part of the demo, with a title.
     pub(super) fn title(&mut self, title: &str) {
         self.print(self.style.paint(TextRole::Strong, title));
     }
@@ -72,7 +72,7 @@ impl<'a> DemoReport<'a> {
         self.fields.insert(name.to_owned(), value.into());
     }
 
-    /// Sets the last line, for a demo in which every proof holds.
+    /// Sets the last line of the output, which is printed only if every proof holds.
     pub(super) fn conclude(&mut self, conclusion: impl Into<String>) {
         self.conclusion = conclusion.into();
     }

@@ -1,10 +1,11 @@
-//! The change of a file: its size, and its coloured diff.
+//! The change of a file by a tool call: the size of the change, and the coloured diff.
 
 use allstop_core::counted::counted;
 use allstop_terminal::{Style, Styled, TextRole, styled, without_tabs};
 use allstop_tools::{DiffLineKind, FileChange};
 
-/// Maximum lines of a diff in the transcript: about a screen. The question before the call shows the whole diff.
+/// Maximum lines of a diff in the transcript: about a screen. The permission question before the call can show the
+/// whole diff.
 const LINES_MAX: usize = 40;
 
 /// Size of a change, printed after the file name: ` +3 −1`.
@@ -28,7 +29,7 @@ pub(crate) fn change_role(kind: DiffLineKind) -> Option<TextRole> {
     }
 }
 
-/// The diff for the transcript, each line cut to `columns`.
+/// The diff for the transcript. Each line is cut to `columns`.
 pub(super) fn change_lines(change: &FileChange, style: Style, columns: usize) -> Styled {
     let bar = style.paint(TextRole::Dim, style.pick("│", "|"));
     let mut lines = Styled::default();

@@ -1,5 +1,5 @@
-//! Sends untrusted text through every output path to a terminal. The text must neither control the terminal nor deceive
-//! its reader.
+//! Sends untrusted text through every output path to a terminal. The text must not control the terminal, and must not
+//! deceive its reader.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,11 +18,11 @@ use super::*;
 
 const STYLE: Style = Style::new(true, true);
 
-/// One character of each unsafe kind, and sequences that neither styles nor live lines use.
+/// One character of each unsafe kind, and control sequences that Allstop itself never writes.
 const HOSTILE: &str = "a\0\u{1}\u{7}\u{8}\u{b}\r\u{1b}[3J\u{1b}[5m\u{1b}]52;c;eA==\u{7}\u{1b}c\u{7f}\u{80}\u{85}\u{9b}5m\u{9d}\
     \u{ad}\u{61c}\u{200b}\u{200e}\u{200f}\u{2028}\u{202a}\u{202e}\u{2060}\u{2066}\u{2069}\u{feff}\u{fff9}\u{fe00}\u{e0001}\u{e0041}\u{e0101}z";
 
-/// The written text without Allstop's own sequences, and with `\n` in place of `\r\n`.
+/// The written text without Allstop's own control sequences, and with `\n` in place of `\r\n`.
 fn without_ours(written: &str) -> String {
     let mut rest = written.replace("\r\n", "\n");
     for count in 1..600 {
@@ -37,7 +37,7 @@ fn without_ours(written: &str) -> String {
     for code in ["0", "1", "2", "7", "31", "32", "33"] {
         rest = rest.replace(&format!("\u{1b}[{code}m"), "");
     }
-    // The sequence erases a row and everything below it.
+    // This control sequence erases a row and everything below the row.
     rest.replace("\r\u{1b}[2K\u{1b}[C\u{1b}[J\r", "")
 }
 
@@ -197,7 +197,7 @@ fn events_of_a_run_are_harmless() {
         live.end(Some(HOSTILE));
     });
     check_harmless("a run", &shown);
-    // A file receives the answer unchanged.
+    // In contrast to a terminal, a file receives the answer unchanged.
     let path = tempfile::tempdir().unwrap();
     let path = path.path().join("answer");
     let file = std::fs::File::create(&path).unwrap();

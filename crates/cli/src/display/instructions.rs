@@ -1,9 +1,9 @@
-//! The project's instructions, as lines for the user.
+//! The project's instructions for the model (`AGENTS.md`), as lines for the user.
 
 use allstop_core::counted::counted;
 use allstop_runtime::ProjectInstructions;
 
-/// One line that names the files in the prompt, and one line for each omitted file.
+/// One line with the names of the files in the system prompt, and one line for each omitted file.
 pub(crate) fn describe_instructions(instructions: &ProjectInstructions) -> Vec<String> {
     let names: Vec<String> = instructions
         .files

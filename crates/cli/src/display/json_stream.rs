@@ -1,4 +1,5 @@
-//! `--stream-json`: one line of JSON for each event, then a line with the envelope.
+//! `--stream-json`: one line of JSON for each event, then a line with the envelope (the JSON object with the result of
+//! the run).
 
 use std::time::SystemTime;
 
@@ -33,13 +34,14 @@ impl JsonStream {
         }
     }
 
-    /// Drops output events from now on, and counts them as missed. A command with much output leaves thousands of
-    /// events, and writing them would take longer than the stop itself.
+    /// Because a stop has begun, drops the pieces of answers and the output of calls from now on, and counts them as
+    /// missed. A command with much output leaves thousands of such events, and writing them would take longer than the
+    /// stop itself.
     pub(crate) fn stopping(&mut self) {
         self.stopping = true;
     }
 
-    /// Writes the last line, the envelope. The envelope is queued even if the queue is full.
+    /// Writes the last line, the envelope. This line is queued even if the queue is full.
     pub(crate) fn envelope(&mut self, envelope: &Value) {
         self.write_missed_count(OutputPriority::Last);
         self.queue.json(&envelope.to_string(), OutputPriority::Last);
@@ -54,7 +56,7 @@ impl JsonStream {
         )
     }
 
-    /// Writes an event that occurs only in a watch.
+    /// Writes an event that only a watching terminal (`allstop watch`) receives.
     pub(crate) fn watched(&mut self, event: WatchStreamEvent<'_>) {
         self.write_missed_count(OutputPriority::Required);
         if !self.line(StreamEvent::Watch(event), OutputPriority::Required) {
@@ -98,7 +100,7 @@ impl EventView for JsonStream {
         } else {
             OutputPriority::Required
         };
-        // The count precedes this event, at the position of the gap.
+        // The line with the count comes before this event, at the position of the missed events.
         self.write_missed_count(priority);
         if !self.line(StreamEvent::Agent(event), priority) {
             self.missed += 1;

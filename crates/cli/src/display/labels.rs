@@ -1,4 +1,4 @@
-//! Labels for the terms in receipts and records.
+//! Labels for the terms in the receipts of stops and in the records of sessions.
 
 use std::time::Duration;
 
@@ -24,7 +24,7 @@ pub(crate) fn stop_reason(reason: StopReason) -> String {
 }
 
 /// Describes a denied call. The caller prints `denied:` before the tool. A reason that was written for models may begin
-/// with the same word, which is then removed from the reason.
+/// with the same word. This word is then removed from the reason.
 pub(crate) fn denial(tool: &str, reason: &str) -> String {
     let beginnings = ["permission was denied: ", "denied: ", "denied "];
     let reason = beginnings
@@ -47,7 +47,7 @@ pub(super) fn kind(kind: ItemKind) -> &'static str {
     }
 }
 
-/// Label for the method that ended the work.
+/// Label for the method by which the work ended.
 pub(super) fn how(how: EndMethod) -> &'static str {
     match how {
         EndMethod::Acknowledged => "ended on request",
@@ -61,7 +61,7 @@ pub(super) fn how(how: EndMethod) -> &'static str {
     }
 }
 
-/// Label for a proof.
+/// Label for the proof that an item has ended.
 pub(super) fn verified(verified: EndProof) -> &'static str {
     match verified {
         EndProof::FutureDropped => "future dropped",
@@ -74,7 +74,7 @@ pub(super) fn verified(verified: EndProof) -> &'static str {
     }
 }
 
-/// Label for the reason that work still runs.
+/// Label for the reason why work still runs after a stop.
 pub(super) fn why(why: NotStoppedReason) -> &'static str {
     match why {
         NotStoppedReason::OutsideExtent => "outside the extent of this stop",
@@ -104,7 +104,7 @@ pub(super) fn whole_milliseconds(ms: u64) -> String {
     }
 }
 
-/// Age of a timestamp, in one unit. `now` if the clock was set back.
+/// Age of a timestamp, in one unit. If the clock was set back, the age is `now`.
 pub(crate) fn age(at: Timestamp, now: Timestamp) -> String {
     let seconds = now.unix_ms().saturating_sub(at.unix_ms()) / 1_000;
     match seconds {
@@ -116,7 +116,7 @@ pub(crate) fn age(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// Describes background work of an earlier process: still running, or ended since.
+/// Describes background work of an earlier process: the work still runs, or has ended since.
 pub(crate) fn found(work: &OrphanedWork) -> String {
     let runs = match (work.alive, work.is_out_of_view()) {
         (_, true) => "may still run, in another PID namespace",
@@ -136,7 +136,7 @@ pub(crate) fn found_in_chat(work: &OrphanedWork) -> String {
     }
 }
 
-/// Line with the `command` that stops this many pieces of background work; `None` if there are none.
+/// Line with the `command` that stops the background work; `None` if the number of works is 0.
 pub(crate) fn to_stop(works: usize, command: &str) -> Option<String> {
     match works {
         0 => None,
@@ -163,7 +163,7 @@ mod tests {
         assert_eq!(age(at(i64::MIN), at(i64::MAX)), "106751991167 days ago");
     }
 
-    /// Regression: the text was `denied: shell: permission was denied`.
+    /// Regression: the printed text contained the word twice: `denied: shell: permission was denied`.
     #[test]
     fn denial_is_named_once() {
         for (reason, said) in [

@@ -1,4 +1,5 @@
-//! Effects of a project's configuration, as lines for the user who decides whether to trust it.
+//! Effects of a project's configuration file, as lines for the user. The user reads them before deciding to trust the
+//! file.
 
 use allstop_agent::GuardrailStage;
 use allstop_core::terminal_text::{escape, is_unsafe_in_question};
@@ -10,7 +11,7 @@ use crate::shell_quote::quoted;
 
 /// Sections in which each key has a separate line.
 const SECTIONS_IN_LINES: [&str; 4] = ["mcp.", "workspace.", "shell.", "store."];
-/// Other keys with a separate line.
+/// Other keys that have a separate line.
 const KEYS_IN_LINES: [&str; 9] = [
     "hooks",
     "guardrails",
@@ -128,7 +129,7 @@ fn mode_line(file: &ProjectFile) -> Option<String> {
     is_set.then(|| format!("sets the mode {mode}: {said}"))
 }
 
-/// Line about the model, if the file selects one.
+/// Line about the model, if the file selects a model.
 fn model_line(file: &ProjectFile) -> Option<String> {
     let model = &file.config.model;
     let name = model.name.as_deref();

@@ -1,4 +1,4 @@
-//! Lines for records and events that belong to no message's outcome.
+//! Lines for records and events of a session that the outcome of a message does not show.
 
 use allstop_core::CallId;
 use allstop_core::counted::counted;
@@ -7,7 +7,8 @@ use allstop_session::BackgroundItem;
 
 use super::labels::{plain, stop_reason};
 
-/// Line for a record, if it has one. `of_message` is true if a message began the record's turn.
+/// Line for a record; `None` if the record is not shown. `of_message` is true if a message, and not background work,
+/// began the turn.
 pub(crate) fn describe(record: &SessionRecord, of_message: bool) -> Option<String> {
     Some(match record {
         SessionRecord::TurnStopped { reason, cause, .. } if !of_message => {
@@ -45,7 +46,7 @@ pub(crate) fn describe_running(running: &[BackgroundItem]) -> Option<String> {
     (!running.is_empty()).then(|| format!("in the background: {names}"))
 }
 
-/// Line for an answer that arrived after the end of its call.
+/// Line for an answer to an external tool call that arrived after the end of the call.
 pub(crate) fn describe_late_answer(call_id: &CallId, name: &str) -> String {
     format!("{name} ({call_id}) answered after its end: the answer is discarded")
 }

@@ -6,6 +6,6 @@ use allstop_agent::AgentEvent;
 pub(crate) trait EventView {
     /// Shows the next event.
     fn event(&mut self, event: &AgentEvent);
-    /// Notes that `count` events were missed before the next one.
+    /// Notes that `count` events were missed before the next event.
     fn missed(&mut self, count: u64);
 }

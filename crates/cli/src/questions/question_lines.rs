@@ -1,4 +1,4 @@
-//! Content of a question: the call, and the change that it would make.
+//! Content of a permission question: the tool call, and the change that the call would make.
 
 use allstop_remote::ShownQuestion;
 use allstop_terminal::{QuestionContent, QuestionLine, Style, TextRole, escape_question};
@@ -22,7 +22,8 @@ pub(super) fn question_content(
     }
 }
 
-/// Lines below the title. A change adds its size, and the target file of a link.
+/// Lines below the title. If the call changes a file, the size of the change is added to `subject`. If the file is a
+/// link, its target is added, too.
 fn question_lines(
     question: &ShownQuestion,
     subject: &mut String,

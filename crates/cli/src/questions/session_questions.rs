@@ -1,4 +1,5 @@
-//! Questions of a session at the terminal: shows them, passes the answers to the session, and shows the results.
+//! Permission questions of a session at the terminal: shows the questions, passes the answers to the session, and shows
+//! the results.
 
 use std::collections::HashMap;
 
@@ -35,7 +36,7 @@ pub(crate) struct UnansweredQuestion {
 }
 
 impl SessionQuestions {
-    /// Starts without questions. `queue` shows them.
+    /// Starts without questions. Later questions are shown on `queue`.
     pub(crate) fn new(queue: OutputQueue, style: Style, rest: RestHint) -> Self {
         Self {
             queue,
@@ -46,12 +47,13 @@ impl SessionQuestions {
         }
     }
 
-    /// Starts without questions. They are shown above the prompt.
+    /// Starts without questions. Later questions are shown above the prompt.
     pub(crate) fn at(prompt: &QuestionPrompt) -> Self {
         Self::new(prompt.queue().clone(), prompt.style(), prompt.rest_hint())
     }
 
-    /// Shows a question; `None` if it is already shown. `label` returns the label of a call in this conversation.
+    /// Shows a question; `None` if it is already shown. `label` returns the label of a call of this conversation by its
+    /// id.
     pub(crate) fn ask(
         &mut self,
         question: OpenQuestion,
@@ -61,14 +63,14 @@ impl SessionQuestions {
         self.show(ShownQuestion::of(question, session, label))
     }
 
-    /// Shows a question of any session; `None` if it is already shown.
+    /// Shows a question, which may come from a session in another process; `None` if the question is already shown.
     pub(crate) fn show(&mut self, question: ShownQuestion) -> Option<TerminalQuestion> {
         let mut shown = self.unanswered.values();
         if shown.any(|shown| shown.id == question.id) {
             return None;
         }
         self.asked += 1;
-        // Like the rest of a question, the id must not contain invisible characters.
+        // The id of the call must not contain invisible characters, like all text of a question.
         let call = escape_question(question.call_id.as_str()).into_owned();
         let size = self.queue.size();
         let content = question_content(&question, &call, self.style);
@@ -90,7 +92,7 @@ impl SessionQuestions {
         })
     }
 
-    /// Shows the next page of a question. Returns the number of rows left.
+    /// Shows the next page of a question. Returns the number of rows that are not shown yet.
     pub(crate) fn show_more(&mut self, number: u64) -> usize {
         let Some(question) = self.unanswered.get_mut(&number) else {
             return 0;
@@ -100,11 +102,11 @@ impl SessionQuestions {
         question.text.rows_left()
     }
 
-    /// Compares the shown questions with the session's questions after missed events. Returns the open questions of the
-    /// session, and the ids of the shown questions that are closed.
+    /// Finds changes after missed events. Returns the open questions of the session, and the ids of shown questions
+    /// that are no longer open.
     pub(crate) fn catch_up(&self, session: &Session) -> (Vec<OpenQuestion>, Vec<QuestionId>) {
         let mut open = Vec::new();
-        // A subscription begins with the open questions.
+        // The first events of a new subscription are the open questions.
         let mut events = session.subscribe(None);
         while let Some(Ok(Some(event))) = events.next().now_or_never()
             && let SessionEventKind::PermissionAsked(question) = event.kind
@@ -126,12 +128,12 @@ impl SessionQuestions {
         self.show_answer(&question, answer, is_taken);
     }
 
-    /// Removes and returns a question that is being answered here.
+    /// Removes and returns a question, because the user of this terminal answers it.
     pub(crate) fn take(&mut self, number: u64) -> Option<UnansweredQuestion> {
         self.unanswered.remove(&number)
     }
 
-    /// Shows the answer that was given here. `is_taken` is true if it was the first answer.
+    /// Shows the answer of this terminal. `is_taken` is true if this answer was the first one and therefore counts.
     pub(crate) fn show_answer(
         &self,
         question: &UnansweredQuestion,
@@ -146,9 +148,9 @@ impl SessionQuestions {
         self.show_result(question, &said);
     }
 
-    /// Shows that another client answered a question, or that the question was withdrawn. `by` names the client, and
-    /// `answer` is `None` if the question was withdrawn. Returns the number of the question; `None` if it was answered
-    /// here.
+    /// Shows that another client answered a question, or that the question was withdrawn. `by` is the name of the
+    /// client, and `answer` is `None` if the question was withdrawn. Returns the number of the question; `None` if this
+    /// terminal does not show it, for example because the user answered here.
     pub(crate) fn closed(
         &mut self,
         id: &QuestionId,
@@ -166,7 +168,7 @@ impl SessionQuestions {
         Some(number)
     }
 
-    /// Shows the result of a question. If other questions are open, also shows the call of this question.
+    /// Shows the result of a question. If other questions are open, also shows the id of this question's call.
     fn show_result(&self, question: &UnansweredQuestion, said: &str) {
         let of = if self.unanswered.is_empty() {
             String::new()

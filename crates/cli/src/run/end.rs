@@ -1,5 +1,5 @@
-//! The end of a run: background work is awaited, detached or stopped, then the session and the store are closed. All of
-//! this fits in the time until the exit.
+//! The end of a run: background work is awaited, detached (left running on purpose) or stopped. Then the session and
+//! the store are closed. No step lasts beyond the time of the exit.
 
 use allstop_agent::TurnErrorKind;
 use allstop_core::{Cause, CauseKind, SessionId, StopReason};
@@ -12,7 +12,7 @@ use crate::shell_quote::quoted;
 use crate::shutdown;
 
 impl RunTurns<'_, '_> {
-    /// Ends the work that the turns have left, and returns the envelope of the run.
+    /// Ends the remaining work of the turns, and returns the envelope of the run: the JSON object with its result.
     pub(super) async fn end(
         mut self,
         id: SessionId,
@@ -30,11 +30,12 @@ impl RunTurns<'_, '_> {
             envelope.cause = self.supervisor.control.cause().cloned();
         }
         self.take_stops_from_elsewhere();
-        // If the exit time is already reached, this call does not wait. It only names the remaining work.
+        // If the exit time is already reached, this call does not wait. It only adds the remaining work to the
+        // envelope.
         self.end_background(&mut envelope).await;
         if !run.is_cut {
             self.close(system, &mut envelope).await;
-            // Hooks also run during the close, and other terminals can stop them.
+            // Hooks also run while the session is closed, and other terminals can stop these hooks.
             self.take_stops_from_elsewhere();
             self.finish_stop(&mut envelope).await;
         }
@@ -55,7 +56,7 @@ impl RunTurns<'_, '_> {
             announcer.receipt(receipt);
         }
         if !run.is_cut {
-            // A terminal that requested a stop gets its receipt before this process exits.
+            // If another terminal requested a stop, it gets the receipt of the stop before this process exits.
             let answered = self.remote.listener.answered();
             let _answered_or_late = self.supervisor.wait_to_exit(answered, |_| {}).await;
         }
@@ -67,14 +68,14 @@ impl RunTurns<'_, '_> {
         let waits = self.background.wait_background
             && !keeps
             && envelope.stop_reason == StopReason::Completed;
-        // If the run waits for background work, the receipts of stopped calls are awaited after that wait, because the
-        // first wait for a receipt starts the time until the exit.
+        // The first wait for a receipt fixes the time of the exit. If the run waits for background work, the receipts
+        // of stopped calls are therefore awaited after this work.
         if !waits || self.stop.is_some() {
             self.finish_stop(envelope).await;
         }
         if waits {
             let mut reason = self.wait_background(envelope).await;
-            // A stop from another terminal can end the work before this loop reads the stop.
+            // A stop from another terminal can end the work before it is read from the queue of stops.
             self.take_stops_from_elsewhere();
             self.finish_stop(envelope).await;
             reason = reason.or_else(|| self.reason_of_stop(envelope));
@@ -93,19 +94,19 @@ impl RunTurns<'_, '_> {
         if !self.stops_all() {
             self.stop_background(envelope).await;
         }
-        // This list is read last, because work that was detached before its stop was accepted keeps running.
+        // The detached work is read last: a stop does not end work that was detached before the stop was accepted.
         let let_go = self.session.detached_work();
         envelope.background = let_go.iter().filter_map(DetachedWork::of).collect();
     }
 
-    /// Takes the queued stops. A turn can end before its stop is read from the queue.
+    /// Takes the stops of other terminals from the queue. A turn can end before its stop is read from this queue.
     fn take_stops_from_elsewhere(&mut self) {
         while let Some(asked) = self.remote.try_next_stop() {
             self.stopped_from_elsewhere(asked);
         }
     }
 
-    /// Waits for the receipts of the run's stop and of the other stops.
+    /// Waits for the receipts of all stops, and adds them to the envelope.
     async fn finish_stop(&mut self, envelope: &mut Envelope) {
         let others = std::mem::take(&mut self.other_stops);
         for stop in self.stop.iter().cloned().chain(others).collect::<Vec<_>>() {
@@ -121,7 +122,7 @@ impl RunTurns<'_, '_> {
         envelope.add_receipt(receipt.unwrap_or_else(|| stop.account_now()));
     }
 
-    /// Stops the remaining background work, with the cause that ended the run.
+    /// Stops the remaining background work. The cause of this stop is the cause that ended the run.
     async fn stop_background(&mut self, envelope: &mut Envelope) {
         let works = self.session.background();
         if works.iter().any(|work| work.is_running()) {
@@ -147,7 +148,7 @@ impl RunTurns<'_, '_> {
             session: self.session,
             system,
             store_failed: error.is_some_and(|error| error.kind == TurnErrorKind::Store),
-            // If work has survived a stop, it is forced now without another request to end.
+            // If work still runs after a stop, it is forced at once, without another request to end.
             force: receipts.any(|receipt| !receipt.quiet()),
         };
         let (events, view, remote) = (&mut self.events, &mut *self.view, &self.remote);

@@ -1,4 +1,4 @@
-//! Input of a run, read before any work starts: the configuration with the flags over it, and the prompts.
+//! Input of a run, read before any work starts: the configuration, in which flags override the files, and the prompts.
 
 use std::num::NonZero;
 use std::sync::Arc;
@@ -18,7 +18,8 @@ use crate::start::options::{HostOptions, config_of, config_with_model, system};
 use crate::start::{self, StartFailure};
 use crate::supervise::Supervisor;
 
-/// Maximum prompt size. No model accepts more, and a longer prompt is a mistake, such as a log file or an image.
+/// Maximum bytes of a prompt. No model accepts a longer prompt, so a longer input is a mistake, such as a log file or
+/// an image.
 const PROMPT_BYTES_MAX: usize = 32 * 1024 * 1024;
 
 /// Input of a run.
@@ -43,7 +44,7 @@ pub(super) async fn read(
         let prompts = prompts(&args, cx).map_err(StartFailure::input)?;
         let timeout = config.deadlines.run.take().map(Duration::from);
         let grace = config.deadlines.grace.map_or(GRACE_DEFAULT, Duration::from);
-        // A run has one turn per prompt and no others.
+        // A run has exactly one turn per prompt. So the end of background work begins no further turn.
         config.session.on_background_end = Some(OnBackgroundEnd::Note);
         let record = args.model.record.clone();
         let store = ProcessHost::store(&args.session.store, config.store.path.clone())?;
@@ -58,7 +59,7 @@ pub(super) async fn read(
     .await
 }
 
-/// The prompts, as text.
+/// Reads the prompts, as text.
 fn prompts(args: &RunArgs, cx: &WorkCx) -> Result<Vec<Arc<str>>, CliError> {
     let mut prompts = Vec::new();
     for prompt in args.prompts.turns()? {
@@ -100,7 +101,7 @@ fn config(
     project: Option<&ProjectFile>,
 ) -> Result<Config, CliError> {
     let mut config = match args.session.choice.named() {
-        // The session may remember its model.
+        // The continued session may remember its model, so the configuration need not name one.
         Some(_) => config_of(&args.model, project)?,
         None => config_with_model(&args.model, "run", given, project)?,
     };

@@ -1,5 +1,5 @@
-//! `allstop run`: a client of one session. It opens the session, sends the prompts, ends the remaining work, and prints
-//! the result.
+//! `allstop run`: a client of one session. The command opens the session, sends the prompts, ends the remaining work,
+//! and prints the result.
 
 mod end;
 mod inputs;
@@ -39,7 +39,8 @@ use view::RunView;
 
 /// Runs the command.
 pub(crate) async fn run(args: RunArgs, host: &ProcessHost) -> Result<Exit, CliError> {
-    // Signals are handled before all other work. From this line on, a signal ends the run with an envelope.
+    // Handle signals before all other work. From this line on, a signal ends the run with an envelope: a JSON object
+    // with the result.
     let signals = host.signals()?;
     let mut control = Control::new(args.limits.grace.map_or(GRACE_DEFAULT, Duration::from));
     control.set_timeout(host.started, args.limits.timeout.map(Duration::from));
@@ -53,7 +54,8 @@ pub(crate) async fn run(args: RunArgs, host: &ProcessHost) -> Result<Exit, CliEr
         Err(StartFailure::Usage(problem)) => return Err(problem),
     };
     let mut code = match envelope.stop_reason {
-        // If a stop came after the commit, there was no work left to stop, and the turn is valid.
+        // The last turn was committed. A stop that came after the commit found no work, so it does not change the exit
+        // code.
         StopReason::Completed => envelope.exit_code,
         reason => supervisor.control.exit_code(reason),
     };
@@ -149,12 +151,12 @@ async fn drive(
     };
     let outcome = turns.send_all(inputs.prompts).await;
     let envelope = turns.end(session.id().clone(), outcome, &system).await;
-    // From now on, keyboard input belongs to the shell.
+    // From now on, this process does not read the keyboard, so typed keys go to the shell.
     view.questions = None;
     Ok(envelope)
 }
 
-/// Prompter for a run that does not ask at a terminal.
+/// Prompter, which answers permission questions, for a run that does not ask at a terminal.
 fn prompter(args: &PermissionArgs, no_terminal: NoTerminalPrompter) -> Arc<dyn Prompter> {
     match args.answer() {
         Some(answer) => Arc::new(FixedAnswer(answer)),
@@ -162,7 +164,7 @@ fn prompter(args: &PermissionArgs, no_terminal: NoTerminalPrompter) -> Arc<dyn P
     }
 }
 
-/// Names the instructions of the project, and the remaining work of an earlier process.
+/// Lists the project's instructions for the model, and the background work that an earlier process left running.
 fn print_open_notes(view: &RunView<'_>, open: &OpenSession, flags: &SameFlags) {
     for line in describe_instructions(&open.instructions) {
         view.note(&line);

@@ -1,4 +1,4 @@
-//! Prompter of a run without a terminal.
+//! Prompter, which answers permission questions, of a run without a terminal.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use allstop_tools::permission::{PermissionAnswer, PermissionQuestion, Prompter};
 use futures::future::BoxFuture;
 
-/// Leaves every question unanswered, and remembers that one was asked. Clones share this memory.
+/// Leaves every question unanswered, and remembers if a question was asked. Clones share this fact.
 #[derive(Debug, Clone, Default)]
 pub(super) struct NoTerminalPrompter {
     was_asked: Arc<AtomicBool>,
 }
 
 impl NoTerminalPrompter {
-    /// True if a question was asked that `--yes` would have answered.
+    /// True if a question was asked and `--yes` would have allowed its call.
     pub(super) fn was_asked(&self) -> bool {
         self.was_asked.load(Ordering::Relaxed)
     }
@@ -21,7 +21,8 @@ impl NoTerminalPrompter {
 
 impl Prompter for NoTerminalPrompter {
     fn ask(&self, question: PermissionQuestion) -> BoxFuture<'_, PermissionAnswer> {
-        // If a denying rule may cover the call, `--yes` would not allow the call, so this question is not recorded.
+        // A question with a doubt is not counted: it is uncertain if a rule denies the call, so `--yes` would not allow
+        // it.
         if question.doubt.is_none() {
             self.was_asked.store(true, Ordering::Relaxed);
         }

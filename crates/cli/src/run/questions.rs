@@ -1,4 +1,4 @@
-//! Questions of a run at the terminal.
+//! Permission questions of a run at the terminal.
 
 use std::collections::HashMap;
 
@@ -11,7 +11,7 @@ use allstop_tools::PermissionAnswer;
 
 use crate::questions::{SessionQuestions, permission_of};
 
-/// Questions of a run at the terminal.
+/// Open questions of the run, and the prompt that asks them.
 #[derive(Debug)]
 pub(super) struct RunQuestions {
     session: Session,
@@ -32,10 +32,10 @@ impl RunQuestions {
         }
     }
 
-    /// Asks a question, or denies the call if no user can answer.
+    /// Asks a permission question. If no user can answer at the terminal, denies the call.
     pub(super) fn ask(&mut self, question: OpenQuestion) {
         if !self.prompt.can_ask() {
-            // The answer may come too late, when the question is closed already.
+            // The question may already be closed. The answer then has no effect.
             let _too_late = self.session.answer(&question.id, PermissionAnswer::deny());
             return;
         }
@@ -47,7 +47,8 @@ impl RunQuestions {
         }
     }
 
-    /// Opens and closes the questions whose events were missed.
+    /// Opens and closes questions after missed events, so that the terminal shows the questions that are open in the
+    /// session.
     pub(super) fn catch_up(&mut self) {
         let (open, closed) = self.questions.catch_up(&self.session);
         for question in open {
@@ -78,7 +79,7 @@ impl RunQuestions {
         self.prompt.next().await
     }
 
-    /// Passes an answer to the session, or shows more of a question.
+    /// Handles a reply of the user: passes an answer to the session, or shows more of a question.
     pub(super) fn reply(&mut self, reply: PromptReply) {
         match reply {
             PromptReply::Answer(number, answer) => {
@@ -92,7 +93,7 @@ impl RunQuestions {
         }
     }
 
-    /// Tracks the calls, to label their questions.
+    /// Tracks the calls of the run, to show their labels in questions.
     pub(super) fn event(&mut self, event: &AgentEvent) {
         match event {
             AgentEvent::ToolRequested {

@@ -1,7 +1,7 @@
 //! `--receipt-file FILE`: the receipt of a run, in a file that does not depend on the reader of a pipe.
 //!
-//! After a run, the file exists if and only if that run has a receipt. The file is replaced atomically, so readers
-//! never see a partial receipt.
+//! A receipt is the report of a stop. A run without a receipt leaves no file, so the file never contains the receipt of
+//! an earlier run. The file is written atomically, so readers never see a partial receipt.
 
 use std::fs::{self, Permissions};
 use std::io::{self, Read as _, Write as _};
@@ -27,10 +27,10 @@ pub(super) struct ReceiptFile {
     is_prepared: bool,
 }
 
-/// Bytes at the beginning of a file within which a receipt names its schema.
+/// Number of bytes at the beginning of a file within which a receipt contains the name of its schema.
 const BEGINNING_BYTES: u64 = 256;
 
-/// True if the file is empty, or the receipt of an earlier run.
+/// True if the file is empty, or contains the receipt of an earlier run.
 fn may_be_removed(path: &Path) -> io::Result<bool> {
     let mut beginning = Vec::new();
     let file = fs::File::open(path)?;
@@ -40,8 +40,8 @@ fn may_be_removed(path: &Path) -> io::Result<bool> {
 }
 
 impl ReceiptFile {
-    /// A file that is not prepared yet. If a stop ends the run early, the file is prepared only when the receipt is
-    /// written.
+    /// A file that is not prepared yet. If a stop ends the run before [`ReceiptFile::prepare`], the file is prepared
+    /// when the receipt is written.
     pub(super) fn named(path: PathBuf) -> Self {
         let is_prepared = false;
         Self { path, is_prepared }
@@ -75,7 +75,7 @@ impl ReceiptFile {
         {
             return Err(failed(&"it is the output of this run"));
         }
-        // If the path is a link, the target of the link is replaced, and the link stays.
+        // If the path is a symbolic link, the target of the link is replaced, and the link stays.
         let file = match found {
             Some(_) => fs::canonicalize(path).map_err(|error| unwritable(&error))?,
             None => path.to_owned(),
@@ -93,7 +93,8 @@ impl ReceiptFile {
         })
     }
 
-    /// Writes the receipt, within the time until the exit. `is_stored` is true if the session has the receipt too.
+    /// Writes the receipt, within the time until the exit. `is_stored` is true if the log of the session also contains
+    /// the receipt.
     ///
     /// # Errors
     /// If the receipt could not be written to the file.
@@ -127,8 +128,8 @@ impl ReceiptFile {
         let mut writing = writing.map_err(|refused| failed(&refused))?;
         let written = match supervisor.wait_to_exit(&mut writing, |_| {}).await {
             Some(written) => written,
-            // The exit time is reached. The file gets the same short time as the last output, which is enough for a
-            // working disk.
+            // The exit time is reached. The write gets the short time that is reserved for the last output, which is
+            // enough for a working disk.
             None => match tokio::time::timeout(OUTPUT_WAIT_LAST, writing).await {
                 Ok(written) => written,
                 Err(_) => return Err(failed(&"the disk did not answer in time")),
@@ -148,7 +149,8 @@ fn write(path: &Path, receipt: &Receipt) -> io::Result<()> {
     Ok(())
 }
 
-/// Creates a temporary file next to this file. The temporary file is removed unless it replaces this file.
+/// Creates a temporary file in the folder of `path`. The temporary file either replaces the file at `path` or is
+/// removed.
 fn temporary(path: &Path) -> io::Result<NamedTempFile> {
     let folder = path
         .parent()

@@ -1,4 +1,4 @@
-//! Standard input, read on a thread that reacts to a stop.
+//! Standard input, read on a thread that ends the wait for input at a stop.
 
 use std::io::{self, Read as _};
 
@@ -7,7 +7,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::error::CliError;
 
-/// Interval at which a wait for input checks for a stop: a tenth of the delay that feels immediate.
+/// Interval between two checks for a stop during a wait for input. It is a tenth of the delay that a user notices.
 const LOOK_NS: i64 = 10_000_000;
 
 /// Bytes read at a time.
@@ -22,8 +22,8 @@ pub(crate) fn read_stdin(bytes_max: u64, cx: &WorkCx) -> Result<Vec<u8>, CliErro
     let mut chunk = vec![0; CHUNK_BYTES];
     while (bytes.len() as u64) < bytes_max {
         wait_for_input(cx)?;
-        // A chunk is larger than the buffer of the standard library, so reads bypass that buffer. Buffered bytes would
-        // be invisible to the poll of the descriptor.
+        // The chunk is larger than the buffer of the standard library, so this read bypasses the buffer. Otherwise
+        // bytes could wait in the buffer, and the poll of the file descriptor would not report them.
         match stdin.read(&mut chunk) {
             Ok(0) => break,
             Ok(len) => bytes.extend(chunk.iter().take(len)),
@@ -40,7 +40,7 @@ fn is_nothing_yet(error: &io::Error) -> bool {
     matches!(error.kind(), Interrupted | WouldBlock)
 }
 
-/// Waits until a read does not block. A file is always ready.
+/// Waits until a read does not block, or until a stop. A regular file is always ready.
 fn wait_for_input(cx: &WorkCx) -> Result<(), CliError> {
     let look = Timespec {
         tv_sec: 0,
@@ -54,7 +54,7 @@ fn wait_for_input(cx: &WorkCx) -> Result<(), CliError> {
         let mut ready = [PollFd::new(&stdin, PollFlags::IN)];
         match poll(&mut ready, Some(&look)) {
             Ok(0) | Err(rustix::io::Errno::INTR) => {}
-            // The following read reports any other condition more precisely.
+            // For any other condition, return: the following read reports the condition more precisely.
             Ok(_) | Err(_) => return Ok(()),
         }
     }

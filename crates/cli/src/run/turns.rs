@@ -1,4 +1,5 @@
-//! The turns of a run. Each prompt is a message of the session, sent after the previous one has completed.
+//! The turns of a run. Each prompt is a message of the session. A message is sent after the turn of the previous
+//! message has completed.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -34,11 +35,13 @@ pub(super) struct RunTurns<'a, 'b> {
     pub(super) flags: SameFlags,
     /// Stops from other terminals.
     pub(super) remote: TerminalSession,
-    /// The stop that a signal or a deadline has begun.
+    /// The stop that ends the run. A signal, a deadline or another terminal has begun this stop.
     pub(super) stop: Option<SessionStop>,
-    /// Further stops from other terminals: of calls, or later than the first stop.
+    /// Further stops from other terminals: stops of single calls, and stops that do not end the run because `stop`
+    /// already does.
     pub(super) other_stops: Vec<SessionStop>,
-    /// True if the owner has finished all work since the last message, including its hooks.
+    /// True if the owner of the session (the task that runs its turns) has finished all work since the last message,
+    /// including hooks.
     pub(super) owner_idle: bool,
 }
 
@@ -51,17 +54,17 @@ pub(super) struct PromptOutcomes {
     pub(super) error: Option<TurnError>,
     /// Reason of a stop that came between two turns.
     pub(super) stopped: Option<StopReason>,
-    /// True if the process has to exit with the results so far.
+    /// True if the exit time is reached, so the process has to exit with the results so far.
     pub(super) is_cut: bool,
 }
 
 impl RunTurns<'_, '_> {
-    /// Sends the prompts one after the other. Ends after a prompt that does not complete, or after a stop.
+    /// Sends the prompts one after the other. If the turn of a prompt does not complete, sends no further prompt.
     pub(super) async fn send_all(&mut self, prompts: Vec<Arc<str>>) -> PromptOutcomes {
         let mut run = PromptOutcomes::default();
         for prompt in prompts {
             self.owner_idle = false;
-            // The turn knows its deadline too, so it never begins a wait beyond the deadline.
+            // The turn also gets the deadline, so it never begins a wait beyond it.
             let deadline = self.supervisor.control.deadline();
             let deadline = deadline.map(|(at, detail)| MessageDeadline {
                 at: at.into(),
@@ -69,12 +72,12 @@ impl RunTurns<'_, '_> {
             });
             let message = NewMessage::from(prompt)
                 .policy(FollowUp::Enqueue)
-                // A stop that came after the commit of the previous turn ends this turn at its start.
+                // If a stop came after the commit of the previous turn, this turn ends at its start.
                 .stopped(self.supervisor.control.cause().cloned())
                 .deadline(deadline);
             let sent = match self.session.send(message) {
                 Ok(sent) => sent,
-                // The stop closed the session between two turns.
+                // The session is closed, because the stop came between two turns.
                 Err(_) if self.stops_all() => {
                     run.stopped = Some(self.supervisor.control.stop_reason());
                     return run;
@@ -101,9 +104,10 @@ impl RunTurns<'_, '_> {
         run
     }
 
-    /// Waits until no attached background work runs. Returns the stop reason if a stop came first.
+    /// Waits until no background work runs, except detached work (work that is left running on purpose). If a stop
+    /// comes first, returns its stop reason.
     pub(super) async fn wait_background(&mut self, envelope: &Envelope) -> Option<StopReason> {
-        // A stop may have come between the commit and this call.
+        // A stop may have come between the commit of the last turn and this call.
         if let Some(reason) = self.reason_of_stop(envelope) {
             return Some(reason);
         }
@@ -133,8 +137,8 @@ impl RunTurns<'_, '_> {
         is_stopped.then(|| self.supervisor.control.stop_reason())
     }
 
-    /// Waits, and meanwhile shows events and carries out stops. `None` if the exit time is reached or a stop ends the
-    /// wait.
+    /// Waits for `wait`, and meanwhile shows events and carries out stops. `None` if the exit time is reached, or if
+    /// `is_over` returns true after a stop.
     async fn wait<T>(
         &mut self,
         wait: impl Future<Output = T>,
@@ -148,8 +152,8 @@ impl RunTurns<'_, '_> {
                     return None;
                 },
                 reply = self.view.next_reply() => self.view.reply(reply),
-                // Events come before the result of the wait. Otherwise the last events would be shown after the
-                // caller's output.
+                // Events are shown before the result of the wait is handled. Otherwise the last events would be shown
+                // after the caller's output.
                 Some(event) = self.events.next() => self.show(&event),
                 waited = &mut wait => {
                     while let Some(event) = self.events.try_next() {
@@ -169,19 +173,20 @@ impl RunTurns<'_, '_> {
         }
     }
 
-    /// True if the running stop covers the whole process, and so the background work too.
+    /// True if the run's stop covers the whole process, including the background work.
     pub(super) fn stops_all(&self) -> bool {
         let extent = self.stop.as_ref().map(|stop| stop.request().extent);
         extent == Some(StopTarget::Process.extent())
     }
 
-    /// True if the running stop covers the background work, which then must not be kept.
+    /// True if another terminal has stopped the turn and the background work, or the session. The background work must
+    /// then not be kept.
     pub(super) fn stops_background(&self) -> bool {
         let extent = self.stop.as_ref().map(|stop| stop.request().extent);
         matches!(extent, Some(Extent::TurnAndBackground | Extent::Session))
     }
 
-    /// Carries out an effect. Returns true if the process has to exit.
+    /// Carries out the effect of a signal or of the clock. Returns true if the process has to exit.
     fn carry_out(&mut self, effect: ControlEffect) -> bool {
         match effect {
             ControlEffect::Stop(cause) => self.begin_stop(cause),
@@ -196,8 +201,8 @@ impl RunTurns<'_, '_> {
         false
     }
 
-    /// If a stop from another terminal covers only the turn, and then a signal arrives, adds the background work to the
-    /// stop, because a signal ends the whole run.
+    /// A signal ends the whole run. If an earlier stop from another terminal covers only the turn, this function begins
+    /// a stop that also covers the background work.
     fn widen_stop(&mut self, cause: Cause) {
         let covers_background = self.stops_all() || self.stops_background();
         let is_narrow = !covers_background && self.session.has_background_activity();
@@ -207,8 +212,9 @@ impl RunTurns<'_, '_> {
         }
     }
 
-    /// Begins the stop that a signal or a deadline requests. The stop also covers the background work, unless the
-    /// background work is to be kept. With one stop for all this work, the exit waits for only one grace.
+    /// Begins the stop that a signal or a deadline requests. Unless `--keep-background` is set, this stop also covers
+    /// the background work. A single stop for all this work has a single grace, so the exit comes sooner than with two
+    /// stops.
     fn begin_stop(&mut self, cause: Cause) {
         self.show_stopping();
         let target = if self.session.has_background_activity() && !self.background.keep_background {
@@ -219,7 +225,8 @@ impl RunTurns<'_, '_> {
         self.stop = Some(self.session.stop(&target, cause));
     }
 
-    /// Handles a stop from another terminal. A stop of the turn ends the run like a signal; a stop of a call does not.
+    /// Handles a stop from another terminal. A stop of the turn ends the run, like a signal; a stop of a single call
+    /// does not end the run.
     pub(super) fn stopped_from_elsewhere(&mut self, asked: RemoteStop) {
         if !asked.covers_turn || self.stop.is_some() {
             self.other_stops.push(asked.stop);
@@ -239,8 +246,8 @@ impl RunTurns<'_, '_> {
 
     fn show(&mut self, event: &SessionEvent) {
         self.owner_idle |= show(self.view, &self.remote, event);
-        // The turn's own deadline is handled like a signal: it begins a stop that covers the background work, even
-        // before the turn has ended.
+        // The turn has reached its deadline. This is handled like a signal: a stop of the background work begins at
+        // once, and not after the end of the turn.
         if let SessionEventKind::Live(AgentEvent::StopHeard { cause }) = &event.kind
             && matches!(cause.kind, CauseKind::Deadline | CauseKind::Inactivity)
             && self.supervisor.control.cause().is_none()
@@ -251,7 +258,7 @@ impl RunTurns<'_, '_> {
     }
 }
 
-/// Shows an event. Returns true if the owner has finished its work after a turn.
+/// Shows an event. Returns true if the event reports that the owner of the session has finished all work after a turn.
 pub(super) fn show(view: &mut RunView<'_>, remote: &TerminalSession, event: &SessionEvent) -> bool {
     match &event.kind {
         SessionEventKind::Live(event) => view.event(event),

@@ -1,4 +1,4 @@
-//! Output of a run: live for people, or JSON for programs.
+//! Output of a run: a live view for people, or JSON for programs.
 
 use std::time::Instant;
 
@@ -33,13 +33,13 @@ pub(super) struct RunView<'a> {
     flags: SameFlags,
     live: Option<LiveView>,
     stream: Option<JsonStream>,
-    /// Records whether a question was asked without a terminal.
+    /// Records if a permission question was asked, but no terminal could show it.
     prompter: NoTerminalPrompter,
-    /// File for the receipt.
+    /// File for the receipt of the run, which reports the stopped work.
     pub(super) receipt_file: Option<ReceiptFile>,
-    /// False if the store may lack the last receipt.
+    /// False if it is uncertain that the store contains the last receipt.
     pub(super) is_receipt_stored: bool,
-    /// Questions at the terminal, from the opening of the session to its end.
+    /// Permission questions at the terminal, from the opening of the session to its end.
     pub(super) questions: Option<RunQuestions>,
 }
 
@@ -48,7 +48,7 @@ impl<'a> RunView<'a> {
         let flags = SameFlags::of_remembered(&args.model, &args.session.store);
         let args = &args.output;
         let for_people = !args.json && !args.stream_json;
-        // If the output is an envelope, the calls are shown too, but only at a terminal.
+        // If the output is JSON, the live view is also shown, but only at a terminal.
         let is_watched = for_people || host.output.stderr().is_terminal();
         let options = LiveOptions {
             environment: host.terminal.clone(),
@@ -68,7 +68,7 @@ impl<'a> RunView<'a> {
         }
     }
 
-    /// Shows that a stop has begun. The stop uses force at the time `force_at`.
+    /// Shows that a stop has begun. At the time `force_at`, the stop begins to use force (kills processes).
     pub(super) fn stopping(&mut self, force_at: Option<Instant>) {
         if let Some(live) = &mut self.live {
             live.stopping(force_at);
@@ -103,7 +103,7 @@ impl<'a> RunView<'a> {
         }
     }
 
-    /// Prints a line for every reader: work that outlives this process, or output that was not written.
+    /// Prints a line that no reader must miss, such as a line about work that outlives this process.
     pub(super) fn warn(&self, text: &str) {
         let stderr = self.host.output.stderr();
         let style = self.host.terminal.style(stderr.is_terminal());
@@ -128,7 +128,7 @@ impl<'a> RunView<'a> {
         }
     }
 
-    /// Asks a question at the terminal, if there is one.
+    /// Asks a permission question at the terminal, if the run has a terminal.
     pub(super) fn ask(&mut self, question: OpenQuestion) {
         if let Some(live) = &mut self.live {
             live.asked(&question.question);
@@ -156,7 +156,8 @@ impl<'a> RunView<'a> {
         }
     }
 
-    /// Prints the end: the envelope, or for people everything in it except the answer.
+    /// Prints the result of the run. Programs get the envelope (JSON). People get its content without the answer, which
+    /// the live view has already printed.
     pub(super) fn end(&mut self, envelope: &Envelope) {
         if let Some(live) = &mut self.live {
             live.stopping(None);

@@ -1,4 +1,4 @@
-//! Access to the server: authentication, TLS, and their files.
+//! Access to the server: authentication, TLS, and the files with tokens, keys and certificates.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -18,10 +18,11 @@ use serde_json::{Map, Value};
 use crate::args::{EndpointArgs, ExecutionArgs};
 use crate::error::CliError;
 
-/// Interval at which the files are checked. Added tokens become valid, and removed tokens invalid, within a second.
+/// Interval between two checks of the files. So a new token is valid, and a removed token invalid, within a second.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Checks a file, and loads it if it has changed. The error is the reason why the earlier content stays in use.
+/// Checks a file, and loads it if it has changed. After an error, the earlier content stays in use; the error text is
+/// the reason.
 type FileReloader = Box<dyn FnMut() -> Result<(), String> + Send>;
 
 /// Authentication and TLS of the server.
@@ -31,7 +32,7 @@ pub(super) struct ServerAccess {
     schemes: Vec<BearerScheme>,
 }
 
-/// Checks that a server with a non-local address authenticates its clients.
+/// Checks that a server authenticates its clients if other machines can reach its address.
 pub(super) fn check_addresses(args: &EndpointArgs) -> Result<(), CliError> {
     if !cfg!(feature = "grpc") && args.access.grpc_listen.is_some() {
         return Err(CliError::not_built("--grpc-listen", "grpc"));
@@ -52,7 +53,7 @@ pub(super) fn check_addresses(args: &EndpointArgs) -> Result<(), CliError> {
 }
 
 impl ServerAccess {
-    /// Reads tokens, keys and certificate, and refreshes them in `root`.
+    /// Reads tokens, keys and certificate, and starts the work in `root` that refreshes them.
     pub(super) async fn open(root: &Scope, args: &EndpointArgs) -> Result<Self, CliError> {
         let mut reloaders: Vec<FileReloader> = Vec::new();
         let mut schemes = Vec::new();
@@ -127,8 +128,8 @@ impl ServerAccess {
         if self.tls.is_some() { "https" } else { "http" }
     }
 
-    /// Adds the authentication requirements to the card, and the extended card for authenticated clients to the
-    /// service.
+    /// Adds the authentication requirements to the agent card. Also adds the extended agent card, which only
+    /// authenticated clients get, to the service.
     pub(super) fn describe(
         &self,
         card: AgentCard,
@@ -166,7 +167,7 @@ async fn keys_of_url(
     Ok(jwt)
 }
 
-/// Checks all files from one thread, until a stop. An error is reported when it changes, not every second.
+/// Checks all files on one thread, until a stop. A repeated error is reported once, and again only if its text changes.
 fn watch(root: &Scope, mut reloaders: Vec<FileReloader>) -> Result<(), CliError> {
     if reloaders.is_empty() {
         return Ok(());
@@ -196,7 +197,7 @@ fn wrong_file(error: &(dyn std::error::Error + 'static)) -> CliError {
     CliError::usage(error_chain(error))
 }
 
-/// Limits in the extended card: only the limits that the operator has set.
+/// Limits for the extended agent card: only the limits that the operator has set.
 fn limits_of(endpoint: &EndpointArgs, execution: &ExecutionArgs) -> Map<String, Value> {
     let ms =
         |time: HumanDuration| Value::from(u64::try_from(time.0.as_millis()).unwrap_or(u64::MAX));

@@ -1,4 +1,4 @@
-//! The served agent: a built-in one, or the agent of the configuration.
+//! The served agent: the built-in agent `echo`, or the agent of the configuration.
 
 use std::num::NonZero;
 use std::path::Path;
@@ -26,7 +26,7 @@ use allstop_remote::{ClientQuestions, OwnedSessions};
 
 /// Selected agent and the store of its tasks, before anything is opened.
 pub(super) enum AgentChoice {
-    /// A front end of a cluster, whose tasks run on workers.
+    /// No agent: this process is a front end of a cluster. It accepts tasks, which run on workers.
     None {
         store: StoreChoice,
         scopes: RootOptions,
@@ -38,7 +38,7 @@ pub(super) enum AgentChoice {
     Model {
         system: Box<SystemOptions>,
         asks: QuestionRecipient,
-        /// `None` for the default.
+        /// Maximum wait of a task for its background work; `None` selects the default.
         background_max: Option<Duration>,
     },
 }
@@ -47,7 +47,7 @@ pub(super) enum AgentChoice {
 pub(super) struct OpenAgent {
     /// Name of the agent, for its clients.
     pub(super) name: &'static str,
-    /// One sentence, for its clients.
+    /// Description of the agent in one sentence, for its clients.
     pub(super) description: String,
     pub(super) parts: TaskParts,
     pub(super) store: SystemStore,
@@ -56,7 +56,7 @@ pub(super) struct OpenAgent {
 }
 
 impl AgentChoice {
-    /// Reads flags and configuration. May block, because it reads files.
+    /// Reads the flags and the configuration. May block the thread, because it reads files.
     pub(super) fn read(
         args: &ExecutionArgs,
         concurrency: usize,
@@ -92,7 +92,7 @@ impl AgentChoice {
                 let answer = args.permissions.answer();
                 let asks = match answer {
                     Some(_) => QuestionRecipient::Prompter,
-                    // The task passes a question to its client.
+                    // The task passes permission questions to its client.
                     None => QuestionRecipient::Subscribers,
                 };
                 let prompter = FixedAnswer(answer.unwrap_or(PermissionAnswer::Unanswered));
@@ -128,7 +128,7 @@ impl AgentChoice {
         }
     }
 
-    /// Describes the agent and its store.
+    /// Describes the agent and the store, in a line for the operator.
     pub(super) fn describe(&self) -> String {
         let (agent, store) = match self {
             Self::None { store, .. } => ("at workers", store),
@@ -145,7 +145,8 @@ impl AgentChoice {
         }
     }
 
-    /// Opens the store and starts the MCP servers in this scope. `sessions` receives the sessions.
+    /// Opens the store, and starts the MCP servers in `scope`. `sessions` receives the agent's sessions, so other
+    /// terminals can list and stop them.
     pub(super) async fn open(
         self,
         scope: Scope,
@@ -202,7 +203,7 @@ impl AgentChoice {
     }
 }
 
-/// `Some` if the flag disables durable storage.
+/// The memory store, if the flag `--store` has the value `:memory:`.
 fn in_memory(store: &StoreArgs) -> Option<StoreChoice> {
     let path = store.store.as_deref()?;
     (path == Path::new(":memory:")).then_some(StoreChoice::Memory)

@@ -1,4 +1,4 @@
-//! A store on several machines: its flags, and this process as a node.
+//! A store on NATS servers, which several machines share: its flags, and this process as a node of the cluster.
 
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -16,10 +16,11 @@ use tokio::sync::watch;
 use crate::args::{ExecutionArgs, NatsArgs};
 use crate::error::CliError;
 
-/// Default number of tasks that a worker runs concurrently. Most tasks wait for a model.
+/// Default number of tasks that a worker runs concurrently. The number can be high, because most tasks wait for a
+/// model.
 pub(super) const CONCURRENCY: usize = 16;
 
-/// The store on the servers that `--store` names; `None` if the flag names no servers.
+/// The store on the NATS servers that `--store` names; `None` if the flag names no servers.
 pub(super) fn store(args: &ExecutionArgs) -> Result<Option<StoreChoice>, CliError> {
     let Some(mut options) = nats_options(args.store.store.as_deref(), &args.cluster.servers) else {
         if args.cluster.concurrency.is_some() {
@@ -45,12 +46,13 @@ pub(super) fn store(args: &ExecutionArgs) -> Result<Option<StoreChoice>, CliErro
             HumanDuration(shortest)
         )));
     }
-    // The session lock expires with the lease, so a session moves to another worker together with its tasks.
+    // The locks of a worker's sessions expire together with its lease. So another worker can take over the tasks and
+    // their sessions.
     options.lock_ttl = lease;
     Ok(Some(StoreChoice::Nats(Box::new(options))))
 }
 
-/// The connection that `--store` and its flags describe; `None` if `--store` names no servers.
+/// Options of the connection to NATS, from `--store` and the other flags; `None` if `--store` names no servers.
 pub(crate) fn nats_options(store: Option<&Path>, args: &NatsArgs) -> Option<NatsOptions> {
     let servers = store?.to_str()?;
     if !names_servers(servers) {
@@ -74,7 +76,7 @@ pub(crate) fn names_servers(store: &str) -> bool {
     })
 }
 
-/// Connection to the servers of the store.
+/// State of the connection to the servers of the store.
 pub(super) struct StoreConnection {
     /// `None` if the store is on this machine.
     is_connected: Option<watch::Receiver<bool>>,
@@ -89,7 +91,7 @@ impl StoreConnection {
         }
     }
 
-    /// False while the connection is lost.
+    /// True if the connection exists, or if the store needs no connection.
     pub(super) fn is_there(&self) -> bool {
         let is_connected = self.is_connected.as_ref();
         is_connected.is_none_or(|is_connected| *is_connected.borrow())
@@ -105,7 +107,7 @@ impl StoreConnection {
         };
         let was = self.was_connected;
         let is = receiver.wait_for(|is| *is != was).await.map(|is| *is);
-        // The store is closed, so no change follows.
+        // The store is closed, so the state of the connection no longer changes.
         let Ok(is) = is else {
             return std::future::pending().await;
         };
@@ -118,7 +120,7 @@ impl StoreConnection {
     }
 }
 
-/// Describes a change of the lease.
+/// Describes a change of the lease: a worker that cannot renew its lease in time stops its tasks.
 fn lease_line(change: LeaseChange) -> String {
     match change {
         LeaseChange::Lost { executions: 0 } => "lost the lease; no task was running".to_owned(),
@@ -154,8 +156,8 @@ pub(super) async fn node(
     Ok(ClusterOptions {
         on_renewal: Some(Arc::new(on_renewal)),
         on_lease_change: Some(Arc::new(on_lease_change)),
-        // Code that cannot be stopped ends only when its process ends. From this time on, the tasks belong to another
-        // worker, so this process must end.
+        // The lease is over, so another worker may run the tasks now. Code that could not be stopped ends only with its
+        // process, so the process ends itself.
         on_overdue: Some(Arc::new(|| std::process::abort())),
         concurrency,
         lease: args.cluster.lease.0,
@@ -164,7 +166,7 @@ pub(super) async fn node(
     })
 }
 
-/// Limit of the executions in this process.
+/// Maximum number of executions (running tasks) in this process.
 pub(super) fn running_max(args: &ExecutionArgs, concurrency: usize) -> Option<usize> {
     let max = args.max_tasks.map(NonZeroUsize::get);
     match concurrency {

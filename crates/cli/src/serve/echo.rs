@@ -1,4 +1,4 @@
-//! The built-in agent `echo`: needs no model, and answers each message with a task of three events.
+//! The built-in agent `echo`: needs no model. The task of each message has three events.
 
 use allstop_task::model::{Artifact, MessagePart, PartContent};
 use allstop_task::{
@@ -7,7 +7,8 @@ use allstop_task::{
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
-/// Answers with the text of the message: `working`, an artifact, `completed`.
+/// Agent whose task goes to the state `working`, returns the text of the message as an artifact, and ends in the state
+/// `completed`.
 #[derive(Debug)]
 pub(crate) struct EchoAgent;
 
@@ -32,7 +33,7 @@ impl Executor for EchoAgent {
         .boxed()
     }
 
-    /// An echo has no effects, so it can be repeated.
+    /// An execution of this agent has no effects, so it can be repeated after a crash.
     fn can_resume(&self, _task: &allstop_task::Task) -> bool {
         true
     }

@@ -1,4 +1,4 @@
-//! Addresses of a server and their listeners.
+//! Addresses of a server, and the listeners on these addresses.
 
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -29,7 +29,7 @@ pub(super) struct BoundEndpoint {
     grpc: Option<(TcpListener, SocketAddr)>,
 }
 
-/// Tasks and related services of an endpoint.
+/// The parts of the server that the routes of an endpoint need.
 pub(super) struct Served<'a> {
     pub(super) name: &'static str,
     pub(super) description: String,
@@ -42,7 +42,7 @@ pub(super) struct Served<'a> {
     pub(super) connections: &'a Scope,
 }
 
-/// Without the feature there are no routes, and `--grpc-listen` is rejected.
+/// Without the feature `grpc`, the server has no gRPC routes, and `--grpc-listen` is rejected.
 #[cfg(not(feature = "grpc"))]
 fn grpc_router(_service: &Arc<A2aService>, _access: allstop_a2a::AccessControl) -> axum::Router {
     axum::Router::new()
@@ -74,7 +74,7 @@ impl BoundEndpoint {
         })
     }
 
-    /// Accepts requests. Returns lines for the user, one for each address.
+    /// Starts to accept requests. Returns lines for the user, one for each address.
     pub(super) fn serve(
         self,
         served: Served<'_>,

@@ -43,8 +43,8 @@ impl Readiness {
     }
 }
 
-/// `/healthz` answers while the process runs. `/readyz` answers until the shutdown begins, while the store is
-/// connected.
+/// `/healthz` answers with status 200 while the process runs. `/readyz` does so only while the server accepts work and
+/// the store is connected, and otherwise answers with status 503.
 pub(super) fn router(readiness: Readiness) -> Router {
     Router::new()
         .route("/healthz", get(async || "ok\n"))

@@ -18,7 +18,7 @@ use tokio::time::Instant;
 
 const OPEN_METRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// Buckets for execution times in seconds: from an echo to a working day.
+/// Buckets for execution times in seconds: from the shortest tasks to a working day.
 const EXECUTION_BUCKETS: [f64; 9] = [
     0.01, 0.1, 1.0, 10.0, 60.0, 300.0, 1_800.0, 7_200.0, 28_800.0,
 ];
@@ -34,17 +34,17 @@ struct EndLabels {
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct StopLabels {
-    /// Kind of the cause.
+    /// Kind of the cause of the stop.
     cause: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Hash, EncodeLabelSet)]
 struct ReceiptLabels {
-    /// `true` if a proof shows that no work of the task runs.
+    /// `true` if the receipt (the report of the stop) proves that no work of the task still runs.
     quiet: &'static str,
 }
 
-/// Counters of the server. Clones share them.
+/// Counters of the server. All clones share the same counters.
 #[derive(Debug, Clone, Default)]
 pub(super) struct TaskMetrics {
     accepted: Counter,
@@ -73,7 +73,7 @@ impl Default for TaskTimes {
 }
 
 impl TaskMetrics {
-    /// Route `GET /metrics`.
+    /// Router with the route `GET /metrics`.
     pub(super) fn router(&self) -> Router {
         let registry = Arc::new(self.registry());
         let answer = async move || {
@@ -133,7 +133,7 @@ impl TaskMetrics {
         all
     }
 
-    /// Starts counting one execution.
+    /// Counts an accepted execution: a run of a task, which first may have to wait.
     pub(super) fn accepted(&self) -> ExecutionMetrics {
         self.accepted.inc();
         self.waiting.inc();
@@ -146,12 +146,13 @@ impl TaskMetrics {
     }
 }
 
-/// Counts one execution, until it is dropped.
+/// Metrics of one execution. The gauges count the execution as waiting or running until it ends or this value is
+/// dropped.
 #[derive(Debug)]
 pub(super) struct ExecutionMetrics {
     metrics: TaskMetrics,
     started: Option<Instant>,
-    /// True while a gauge counts the execution.
+    /// True while one of the gauges, waiting or running, counts the execution.
     is_counted: bool,
     is_stored: bool,
 }
@@ -197,7 +198,7 @@ impl ExecutionObserver for ExecutionMetrics {
 }
 
 impl ExecutionMetrics {
-    /// Removes the execution from the gauges, once.
+    /// Removes the execution from its gauge. Repeated calls have no effect.
     fn leave(&mut self) {
         if std::mem::take(&mut self.is_counted) {
             match self.started {

@@ -1,4 +1,5 @@
-//! `allstop serve`: durable tasks over A2A, until a signal.
+//! `allstop serve`: serves durable tasks over the A2A protocol, until a signal. `allstop worker`: runs such tasks in a
+//! cluster.
 
 mod access;
 mod agent;
@@ -41,11 +42,12 @@ use allstop_remote::OwnedSessions;
 use cluster::StoreConnection;
 use open::{RunningServer, ServerArgs, open_server};
 
-/// Line about a drain that `allstop workers` requested.
+/// Line about a drain that `allstop workers drain` requested: the worker accepts no new tasks, and finishes its running
+/// tasks.
 const DRAINING: &str =
     "draining (`workers drain`): accepts no new tasks, and exits after the running tasks";
 
-/// Longest wait for the last traces at the end of the process.
+/// Maximum wait until the last traces are sent at the end of the process.
 const TRACES_MAX: Duration = Duration::from_millis(500);
 
 /// Serves until a signal, then stops the tasks and exits with the signal's code.
@@ -104,7 +106,7 @@ async fn run(args: ServerArgs, host: &ProcessHost) -> Result<Exit, CliError> {
     run_server(command, host, opened).await
 }
 
-/// Reads flags and files, then starts the server. A signal ends every stage.
+/// Reads flags and files, then starts the server. A signal can end each of these stages.
 async fn open(
     args: ServerArgs,
     sessions: &OwnedSessions,
@@ -117,7 +119,7 @@ async fn open(
         Ok((args, agent?))
     })
     .await?;
-    // The drain postpones the exit by this time.
+    // The time for the drain comes before the grace of the stop, so it postpones the exit.
     let drain = args.execution.drain.map_or(Duration::ZERO, Duration::from);
     supervisor
         .control
@@ -140,7 +142,7 @@ struct HostedTasks<'a> {
     host: &'a ProcessHost,
     server: RunningServer,
     connection: StoreConnection,
-    /// True if the line about the drain was shown.
+    /// True if the line about the drain (see `DRAINING`) was shown.
     is_draining: bool,
 }
 
@@ -154,7 +156,7 @@ impl HostedTasks<'_> {
 }
 
 impl HostedServer for HostedTasks<'_> {
-    /// Results of the tasks, and the receipt of their sessions' background work.
+    /// Results of the tasks' stops, and the receipt (the report of the stop) of the background work of their sessions.
     type Report = (ShutdownReport, Arc<Receipt>);
 
     fn addresses(&self) -> Option<&str> {
@@ -178,7 +180,7 @@ impl HostedServer for HostedTasks<'_> {
                 change = self.connection.changed() => self.show_line(change),
                 () = manager.asked_to_drain(), if !self.is_draining => self.report_drain(),
                 () = manager.drained_from_elsewhere() => {
-                    // The drain may finish before this loop notices that it began.
+                    // The drain may finish before this loop notices its beginning.
                     self.report_drain();
                     self.show_line("drained");
                     return Cause::new(CauseKind::Shutdown).detail("drained");
@@ -203,18 +205,19 @@ impl HostedServer for HostedTasks<'_> {
         }
     }
 
-    /// Stops the tasks, then their sessions' background work and the connections. In this order, a waiting client
-    /// receives the end of its task.
+    /// Stops the tasks first, and then the background work of their sessions and the connections. So a waiting client
+    /// still receives the end of its task.
     async fn stop(&self, cause: &Cause, left: Duration) -> Self::Report {
         let server = &self.server;
         server.readiness.set(false);
         self.show_line(&format!("stopping: {cause}"));
-        // The ends of tasks are written within this time. The rest is for the later steps.
+        // Time for the stops of the tasks and for writing their ends. The rest of the time is for the later steps.
         let within = left.saturating_sub((FORCE_MAX / 4).min(left / 2));
         let end = Instant::now() + left;
         let report = server.manager.shutdown(within, "the server shuts down");
         let report = report.await;
-        // Background work can outlive its task, so it gets the usual grace if there is time.
+        // Background work can outlive its task, so it may still run. If enough time is left, the stop of this work has
+        // the usual grace.
         let left = end.saturating_duration_since(Instant::now());
         let grace = server.agent.grace().min(left.saturating_sub(FORCE_MAX));
         let background = StopRequest::new(Extent::Process, cause.clone()).grace(grace);
@@ -309,8 +312,8 @@ mod tests {
         }
     }
 
-    /// Regression: if a full disk prevented the storage of an execution's end, the execution was counted as stopped
-    /// with work left running.
+    /// Regression: because of a full disk, the end of an execution was not stored. The execution was counted as
+    /// stopped, and as a task that left work running.
     #[test]
     fn execution_that_waits_for_the_store_is_not_left_running() {
         let ended = Receipt::already_ended(info(), vec![running(ItemKind::Engine)]);

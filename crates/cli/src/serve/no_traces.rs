@@ -1,4 +1,4 @@
-//! Replacement for traces in a build without them.
+//! Replacement for the module `traces` in a build without traces.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Metrics and traces of each execution.
+//! Metrics and traces of each execution (run of a task).
 
 use std::sync::Arc;
 

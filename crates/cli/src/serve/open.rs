@@ -1,4 +1,4 @@
-//! The start of the server: agent, tasks, listener.
+//! The start of the server: opens the agent, the tasks and the listener.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -28,7 +28,7 @@ use allstop_remote::OwnedSessions;
 pub(super) struct RunningServer {
     pub(super) root: Scope,
     pub(super) manager: TaskManager,
-    /// Scope of the executions.
+    /// Scope of the executions (running tasks).
     pub(super) tasks: Scope,
     /// Exporter of traces, if enabled.
     pub(super) traces: Option<TraceExporter>,
@@ -41,7 +41,7 @@ pub(super) struct RunningServer {
     /// Scope of the push notification deliveries.
     pub(super) push: Scope,
     pub(super) readiness: Readiness,
-    /// Time in which running tasks can end by themselves before the server stops these tasks.
+    /// Time for running tasks to end by themselves, before the server stops them.
     pub(super) drain: Option<Duration>,
     /// Lines for the user, one for each address.
     pub(super) addresses: String,
@@ -52,9 +52,9 @@ pub(super) struct ServerArgs {
     /// `None` for a worker, which has no listener.
     pub(super) endpoint: Option<EndpointArgs>,
     pub(super) execution: ExecutionArgs,
-    /// Keepers for the agent's commands.
+    /// Keepers for the agent's commands: small processes that can kill the whole process tree of a command.
     pub(super) keepers: Arc<Keepers>,
-    /// Queue for lines about the lease.
+    /// Output queue for lines about the lease of a worker.
     pub(super) stderr: OutputQueue,
 }
 
@@ -82,7 +82,7 @@ pub(super) async fn open_server(
     };
     let child = |label: &str| root.child(label.to_owned(), ScopeOptions::default());
     let agent_scope = child("agent").context("a scope for the agent")?;
-    // A separate scope, so that no receipt contains the work of the store.
+    // The store has a separate scope, so that the receipts of stops do not list the work of the store.
     let store_scope = child("store").context("a scope for the store")?;
     let OpenAgent {
         name,
@@ -133,7 +133,7 @@ pub(super) async fn open_server(
     let readiness = Readiness::new(StoreConnection::of(&store));
     let addresses = match (bound, &args.endpoint) {
         (Some(bound), Some(endpoint)) => {
-            // A cluster has no push notifications, because every front end would send them.
+            // A cluster has no push notifications, because every front end would send each notification.
             let push = match store.nats() {
                 Some(_) => None,
                 None => Some(push::open(endpoint, &manager, &log, &push_scope).await?),

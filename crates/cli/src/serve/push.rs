@@ -1,4 +1,4 @@
-//! Push notifications of `allstop serve`: flags, secret and start.
+//! Push notifications of `allstop serve`: their flags, their secret, and their start.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use anyhow::Context as _;
 use crate::args::EndpointArgs;
 use crate::error::CliError;
 
-/// Opens the push notifications of the store, and resumes their deliveries in `scope`.
+/// Opens the push notifications that the store contains, and resumes their deliveries as work in `scope`.
 pub(super) async fn open(
     args: &EndpointArgs,
     manager: &TaskManager,

@@ -1,4 +1,5 @@
-//! Traces of the executions over OTLP. A trace continues the caller's trace, and a stop is an event with its cause.
+//! Traces of the executions (running tasks) over OTLP. A trace continues the caller's trace. A stop is an event of the
+//! trace, with the cause of the stop.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -21,7 +22,8 @@ use crate::error::CliError;
 /// Timeout of one export.
 const EXPORT_MAX: Duration = Duration::from_secs(5);
 
-/// Sends spans to a collector. The SDK owns the thread and the queue, which drops spans if it is full.
+/// Sends spans to a collector. The SDK has a thread and a queue for this purpose. If the queue is full, the SDK drops
+/// spans.
 #[derive(Debug, Clone)]
 pub(super) struct TraceExporter {
     provider: SdkTracerProvider,
@@ -68,7 +70,7 @@ impl TraceExporter {
         }
     }
 
-    /// Sends the remaining spans, for at most `max`. Blocks.
+    /// Sends the remaining spans, for at most the time `max`. Blocks the thread.
     pub(super) fn close(&self, max: Duration) {
         if let Err(error) = self.provider.shutdown_with_timeout(max) {
             tracing::warn!(error = error_chain(&error), "some traces were not sent");
@@ -76,7 +78,7 @@ impl TraceExporter {
     }
 }
 
-/// Span of one execution. Dropping it ends the span.
+/// Span of one execution. Dropping this value ends the span.
 #[derive(Debug)]
 pub(super) struct ExecutionSpan {
     span: Span,

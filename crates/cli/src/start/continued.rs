@@ -1,9 +1,9 @@
-//! The session that a start continues. The session is looked up in the store before the model is created, because it
-//! remembers its model.
+//! The session that a start continues. A session remembers its model, so the session is looked up in the store before
+//! the model is created.
 //!
-//! If flags name a model, that model is used; otherwise the model that the session remembers; otherwise the configured
-//! model. The folder is always the current one, as for every shell command. If the session used another folder, a line
-//! reports that.
+//! The model comes from the flags, or else from the session, or else from the configuration. The working directory is
+//! always the current folder, as for every shell command. If the session was in another folder before, a line reports
+//! this difference.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -24,17 +24,17 @@ use crate::shell_command::SameFlags;
 use crate::shell_quote::quoted;
 use crate::short_id::short;
 
-/// A session to continue, as named by the user.
+/// A session to continue, with the name that the user typed.
 pub(crate) struct NamedSession {
     /// The name as it was typed.
     name: String,
-    /// True if flags or their variables choose the model.
+    /// True if flags or their environment variables choose the model.
     chooses_model: bool,
-    /// Command that continues the session with a model, for a hint.
+    /// Command that continues the session, for a hint about the choice of a model.
     command: String,
-    /// Flags for commands on the same store.
+    /// Flags that commands on the same store need.
     flags: SameFlags,
-    /// Flags for commands on the same store from another folder.
+    /// Flags that commands on the same store need in another folder.
     flags_elsewhere: SameFlags,
 }
 
@@ -53,9 +53,10 @@ impl NamedSession {
 /// Lines for people about a continued session; empty for a new session.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct ContinuedWords {
-    /// Model of the session and the origin of the choice; `None` if the flags chose the session's earlier model.
+    /// Line with the model and the origin of its choice; `None` if the flags chose the model and the session remembers
+    /// no different model.
     pub(crate) model: Option<String>,
-    /// The session's folder, if it differs from the current one.
+    /// Line about the session's earlier folder, if it is not the current folder.
     pub(crate) folder: Option<String>,
 }
 
@@ -67,8 +68,8 @@ enum ModelOrigin {
     Configuration,
 }
 
-/// Chooses the model. This is the model of the flags, which the configuration already contains, or else the remembered
-/// model.
+/// Chooses the model. The model of the flags has precedence, and is already in the configuration. Otherwise the model
+/// that the session remembers replaces the configured model.
 fn choose(config: &mut ModelConfig, by_flags: bool, remembered: &SessionSettings) -> ModelOrigin {
     match &remembered.model {
         _ if by_flags => ModelOrigin::Flags,
@@ -108,7 +109,8 @@ fn folder_words(before: &str, now: &Path, elsewhere: &str) -> Option<String> {
     ))
 }
 
-/// Opens the system. First looks up a session to continue, and uses its remembered model unless the flags chose one.
+/// Opens the system. If a session is to be continued, first looks up this session. Then uses the model that it
+/// remembers, unless the flags chose a model.
 pub(super) async fn open_system(
     root: Scope,
     mut options: SystemOptions,

@@ -1,9 +1,10 @@
-//! Default model of a command that names none: the model of the only provider with a key in the environment.
+//! Default model of a command without a model: if the environment contains the API key of exactly one provider, a model
+//! of this provider.
 
 /// A provider and its default model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct ProviderDefault {
-    /// Environment variable of the key.
+    /// Environment variable of the provider's API key.
     pub(crate) key: &'static str,
     /// A current model with tool support at a moderate price.
     pub(crate) model: &'static str,
@@ -13,7 +14,7 @@ const fn of(key: &'static str, model: &'static str) -> ProviderDefault {
     ProviderDefault { key, model }
 }
 
-/// Default model for each key. Keys with other common purposes, such as `GITHUB_TOKEN`, select no model.
+/// Default model for each API key. Variables that have other common purposes, such as `GITHUB_TOKEN`, select no model.
 pub(crate) const DEFAULT_MODELS: [ProviderDefault; 9] = [
     of("OPENAI_API_KEY", "gpt-5-mini"),
     of("ANTHROPIC_API_KEY", "claude-sonnet-4-5"),
@@ -26,17 +27,17 @@ pub(crate) const DEFAULT_MODELS: [ProviderDefault; 9] = [
     of("ZAI_API_KEY", "glm-4.6"),
 ];
 
-/// Variable of the `OpenAI` libraries that names another server.
+/// Environment variable of the `OpenAI` libraries that contains the URL of another server.
 pub(crate) const OTHER_SERVER: &str = "OPENAI_BASE_URL";
 
-/// Choice of a model by the environment.
+/// Choice of a model by the environment variables.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum DefaultModel {
     /// One key is set.
     One(ProviderDefault),
     /// Several keys are set.
     Several(Vec<ProviderDefault>),
-    /// [`OTHER_SERVER`] is set: a key may belong to that server, whose models are unknown.
+    /// [`OTHER_SERVER`] is set. A key may then belong to that server, whose models are unknown.
     OtherServer,
     /// No key is set.
     Missing,
@@ -88,7 +89,7 @@ mod tests {
         );
     }
 
-    /// Each provider reads exactly its key.
+    /// The provider of each default model reads its key from exactly this variable.
     #[test]
     fn each_default_model_uses_its_key() {
         for known in DEFAULT_MODELS {

@@ -1,5 +1,5 @@
-//! The start of `run` and `chat`, in stages: input, the store, MCP servers, the session. Each stage is work in a scope.
-//! A stop or the run's deadline therefore ends a stage with a receipt, even if a file or a disk hangs.
+//! The start of a command in stages: input, the store, MCP servers, the session. Each stage is work in a scope, so a
+//! stop or the run's deadline can end it, even if a file or a disk hangs. The receipt of the stop names the stage.
 
 mod continued;
 pub(crate) mod default_model;
@@ -24,8 +24,8 @@ pub(crate) use continued::{ContinuedWords, NamedSession};
 pub(crate) use reporter::StartReporter;
 pub(crate) use stage::{StartFailure, StartStage, begin};
 
-/// Reads the input of a start on a separate thread, because a file may be a pipe without a writer, or be on a disk that
-/// hangs.
+/// Reads the input of a start on a separate thread. The read may hang: a file may be a pipe without a writer, or the
+/// disk may hang.
 pub(crate) async fn read<T: Send + 'static>(
     scopes: RootOptions,
     supervisor: &mut Supervisor,
@@ -37,7 +37,7 @@ pub(crate) async fn read<T: Send + 'static>(
     let mut stage = StartStage {
         supervisor,
         scope: &scope,
-        // No grace is necessary, because no work has started that needs a clean end.
+        // A stop has no grace here: the only work is the read, which needs no time for a clean end.
         grace: Some(Duration::ZERO),
     };
     stage.wait(reading, late_input).await?
@@ -58,13 +58,13 @@ pub(crate) struct Opened {
     pub(crate) open: OpenSession,
     /// Permission mode of the session.
     pub(crate) mode: ModeSwitch,
-    /// Differences between the continued session and its remembered settings, for people.
+    /// Lines about the model and the folder of a continued session.
     pub(crate) continued: ContinuedWords,
 }
 
 /// Opens the store, starts the MCP servers and opens the session.
 ///
-/// `hint` shows a line to a waiting user.
+/// `hint` is called to show a line to the waiting user.
 pub(crate) async fn open(
     opening: Opening,
     supervisor: &mut Supervisor,
@@ -124,7 +124,7 @@ async fn open_session(
     })
 }
 
-/// The hint before the MCP servers are started; `None` if no server is configured.
+/// Hint that the MCP servers are being started; `None` if no server is configured.
 fn starting_servers(system: &System) -> Option<String> {
     let servers = system.mcp().all().iter();
     let names: Vec<&str> = servers.map(|server| &**server.name()).collect();
@@ -149,7 +149,7 @@ pub(crate) fn late_store() -> TurnError {
     }
 }
 
-/// Names the servers that were still starting.
+/// Error for a deadline during the start of the MCP servers. It names the servers that were still starting.
 fn late_servers(system: &System) -> TurnError {
     let servers = system.mcp().all().iter();
     let starting = servers.filter(|server| matches!(server.state(), McpState::Starting));

@@ -33,7 +33,7 @@ fn prompt_of(command: &str) -> &'static str {
     }
 }
 
-/// The configuration, with the chosen model. `command` as in [`how_to_get_a_model`].
+/// The configuration, with the chosen model. `command` has the same meaning as for [`how_to_get_a_model`].
 pub(crate) fn config_with_model(
     args: &ModelArgs,
     command: &str,
@@ -47,7 +47,7 @@ pub(crate) fn config_with_model(
     Ok(config)
 }
 
-/// Chooses a model by the environment if the configuration names none, and prints the reason.
+/// If the configuration has no model, chooses a model by the environment variables, and prints the reason.
 pub(crate) fn choose_default(
     model: &mut ModelConfig,
     command: &str,
@@ -60,7 +60,7 @@ pub(crate) fn choose_default(
     Ok(())
 }
 
-/// The model that the environment selects, and a line with the reason.
+/// The model that the environment variables select, and a line with the reason.
 fn default_model(choice: DefaultModel, command: &str) -> Result<(String, String), CliError> {
     let prompt = prompt_of(command);
     let problem = match choice {
@@ -102,7 +102,7 @@ fn default_model(choice: DefaultModel, command: &str) -> Result<(String, String)
     Err(problem)
 }
 
-/// The user's configuration, overridden by the project's and then by the flags.
+/// The user's configuration, overridden by the project's configuration and then by the flags.
 pub(crate) fn config_of(
     args: &ModelArgs,
     project: Option<&ProjectFile>,
@@ -125,8 +125,8 @@ pub(crate) fn config_of(
 }
 
 fn model(config: &mut Config, args: &ModelArgs) -> Result<(), CliError> {
-    // A server and a model belong together. A server or a model from a flag is never combined with a model or a server
-    // from the file.
+    // A model belongs to a server. If a flag sets one of the two, the other does not come from the file, because the
+    // two would not fit together.
     if args.base_url.is_some() {
         config.model.base_url.clone_from(&args.base_url);
         config.model.name.clone_from(&args.model);
@@ -175,7 +175,7 @@ pub(crate) fn system(
         .chain(config.model.api_key_env.as_deref())
         .collect();
     let hidden_variables = ProcessHost::secret_variables(&with_keys);
-    // Without a data folder, there are no stored answers.
+    // Without a data folder, no answers of the user about projects are stored.
     let trust = ProcessHost::project_trust().ok();
     SystemOptions {
         config,
@@ -185,8 +185,8 @@ pub(crate) fn system(
         store,
         folder: given.folder,
         spill_folder,
-        // Only the user may answer about a project's settings. If a tool could write an answer, it could start any
-        // command.
+        // The folder of the user's answers about projects is closed to tools. If a tool could store an answer, it could
+        // trust the settings of a project in place of the user, and so start any command.
         reserved: trust
             .iter()
             .map(|trust| trust.folder().to_owned())

@@ -1,4 +1,4 @@
-//! The configuration of a project, used only if the user trusts its content.
+//! The configuration file of a project. It is used only if the user trusts its content.
 
 use std::path::Path;
 use std::time::Duration;
@@ -18,7 +18,7 @@ use crate::supervise::Supervisor;
 
 /// State of a project's configuration before the user is asked.
 enum ProjectState {
-    /// The project has no such file, or the file is ignored.
+    /// The project has no configuration file, or the file is ignored.
     Unused,
     Trusted(Box<ProjectFile>),
     /// The user has to decide.
@@ -83,7 +83,7 @@ fn late_answer() -> TurnError {
     }
 }
 
-/// The project's configuration, if it is already trusted. Never asks. Blocks on file reads.
+/// The project's configuration, if it is already trusted. Never asks the user. Blocks the thread while it reads files.
 ///
 /// # Errors
 /// If the file cannot be used.
@@ -102,7 +102,7 @@ pub(crate) fn trusted(
     })
 }
 
-/// Like [`trusted`], but ignores an unusable file. For commands that only read the store.
+/// Like [`trusted`], but ignores a file that cannot be used, and prints no line. Used by `sessions` and `mcp`.
 pub(crate) fn trusted_silently(folder: &Path) -> Option<Box<ProjectFile>> {
     match ProjectFile::find(folder) {
         Ok(ProjectFileSearch::Found(file)) => {
@@ -154,7 +154,7 @@ fn unused(file: &ProjectFile, why: &str) -> String {
     format!("{path} is ignored: {why}. `allstop config trust` shows its effects and trusts it")
 }
 
-/// Asks until the user answers; `None` without a user, or at Ctrl-D.
+/// Asks until the user answers yes or no; `None` if the user presses Ctrl-D or the terminal is closed.
 async fn ask(mut prompt: LinePrompt, lines: Vec<String>) -> Option<TrustAnswer> {
     let style = prompt.style();
     let asks = "? Do you trust the settings of this folder (.allstop.toml)?";

@@ -1,10 +1,10 @@
-//! Lines that a start prints before other output: the chosen model, and files that were not read.
+//! Lines that the start of a command prints before other output, such as the chosen model and ignored files.
 
 use allstop_terminal::{OutputPriority, OutputQueue, Style, TextRole};
 
 use crate::host::ProcessHost;
 
-/// Standard error of a start. The thread that reads the configuration can use it too.
+/// Standard error during the start. The thread that reads the configuration can use it, too.
 #[derive(Debug, Clone)]
 pub(crate) struct StartReporter {
     stderr: OutputQueue,

@@ -1,4 +1,4 @@
-//! One stage of a start: work in a scope, which a stop ends with a receipt.
+//! One stage of the start of a command. Its work runs in a scope, so a stop can end it and report it in a receipt.
 
 use std::time::Duration;
 
@@ -14,9 +14,9 @@ use crate::supervise::Supervisor;
 
 /// Failure of a start.
 pub(crate) enum StartFailure {
-    /// A usage error, which has no envelope.
+    /// A usage error. In this case, no envelope (JSON object with the result) is printed.
     Usage(CliError),
-    /// A failure, or a stop that came first.
+    /// A failure, or a stop that came before the end of the start.
     Ended(Box<Envelope>),
 }
 
@@ -74,13 +74,13 @@ pub(crate) struct StartStage<'a> {
     pub(crate) supervisor: &'a mut Supervisor,
     /// Scope of the stage's work.
     pub(crate) scope: &'a Scope,
-    /// Grace of the stage's stop; `None` for the grace of the tree.
+    /// Grace of a stop of this stage; `None` selects the default of the tree of scopes.
     pub(crate) grace: Option<Duration>,
 }
 
 impl StartStage<'_> {
-    /// Waits for the stage's work. A stop ends the work with a receipt. If that stop is the run's deadline, `late`
-    /// returns the error that names the unfinished work.
+    /// Waits for the stage's work. If a stop comes first, returns an envelope with the receipt of the stop. If the
+    /// run's deadline was the cause, `late` returns the error that names the unfinished work.
     pub(crate) async fn wait<T>(
         &mut self,
         work: Result<WorkHandle<T>, NotStarted>,
@@ -96,7 +96,7 @@ impl StartStage<'_> {
                 done = &mut work => return done.map_err(|lost| StartFailure::lost(&lost)),
             }
         };
-        // The error is created before the stop, because the stop changes which work is unfinished.
+        // The error is created before the stop, because the unfinished work is no longer visible after the stop.
         let is_late = cause.kind == CauseKind::Deadline;
         let error = is_late.then(late);
         let mut order = StopRequest::new(Extent::Process, cause);
@@ -115,7 +115,7 @@ impl StartStage<'_> {
     }
 }
 
-/// Begins a stage. A stop ends the stage, unless its code blocks the thread at that moment.
+/// Begins a stage. A stop ends the stage, unless the code of the stage blocks its thread at that moment.
 pub(crate) fn begin<T: Send + 'static>(
     scope: &Scope,
     name: &'static str,
@@ -132,7 +132,7 @@ pub(crate) fn begin<T: Send + 'static>(
 }
 
 /// Result of a stage; `None` if the stage was stopped. In that case, [`StartStage::wait`] has already returned the
-/// receipt.
+/// receipt of the stop.
 pub(crate) struct Stopped<T>(Option<T>);
 
 impl<T> Stopped<T> {

@@ -1,4 +1,4 @@
-//! A client of the HTTP+JSON binding of A2A 1.0.
+//! A client of a task server, for the HTTP+JSON binding of A2A 1.0.
 
 use std::net::IpAddr;
 use std::time::Duration;
@@ -16,18 +16,19 @@ use crate::error::CliError;
 
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
-/// Longest wait for an answer. The server answers a stop only after the grace and the time for force.
+/// Maximum wait for an answer. An answer to a stop may take much longer: the server sends it only after the grace of
+/// the stop and the time for force.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 const STOP_ANSWER_MAX: Duration = Duration::from_mins(10);
 
-/// Longest silence of a stream. Servers send a comment every 15 s.
+/// Maximum time without data on a stream. Servers send a comment every 15 s.
 const SILENCE_MAX: Duration = Duration::from_mins(1);
 
-/// Longest body of an answer in bytes: a page of tasks with a long history. The server may be untrusted, so its data is
-/// bounded.
+/// Maximum bytes of the body of an answer, enough for a page of tasks with a long history. The server may be untrusted,
+/// so its data is bounded.
 const BODY_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Longest body of an error answer in bytes: one sentence.
+/// Maximum bytes of the body of an error answer, which is usually one sentence.
 const REFUSAL_BYTES_MAX: usize = 64 * 1024;
 
 /// Maximum tasks of a page (A2A 1.0, section 3.1.4).
@@ -37,7 +38,7 @@ pub(super) const PAGE_LEN_MAX: usize = 100;
 #[derive(Debug, Clone)]
 pub(crate) struct TaskServer {
     http: Client,
-    /// Client for streams, with a limit for their silence but not for their length.
+    /// HTTP client for streams. It limits the time without data, but not the length of a stream.
     streams: Client,
     base: Url,
 }
@@ -51,7 +52,7 @@ pub(crate) enum RequestError {
     Refused { status: StatusCode, error: CliError },
 }
 
-/// A client without redirects, because a token must only reach its intended server.
+/// A client that follows no redirects, because the token must reach only its intended server.
 pub(crate) fn http_client() -> reqwest::ClientBuilder {
     // Process-wide default for all TLS clients.
     let _first_is_kept = rustls::crypto::ring::default_provider().install_default();
@@ -69,7 +70,7 @@ impl From<RequestError> for CliError {
 }
 
 impl TaskServer {
-    /// A server at this URL. The token is sent as a bearer token.
+    /// The server at this URL. The client sends the token, if any, as a bearer token.
     pub(crate) fn new(url: &str, token: Option<&str>) -> Result<Self, CliError> {
         let wrong = |why: &str| {
             let shown = without_secrets(url);
@@ -127,7 +128,7 @@ impl TaskServer {
             .await
     }
 
-    /// Sends a message. Returns the accepted task. A repeated message starts no second task.
+    /// Sends a message. Returns the accepted task. If the same message id is sent again, no second task is started.
     pub(crate) async fn send(&self, message_id: &str, text: &str) -> Result<Value, RequestError> {
         let body = json!({
             "configuration": {"returnImmediately": true},
@@ -138,7 +139,7 @@ impl TaskServer {
         Ok(answer["task"].take())
     }
 
-    /// A page of the list, newest first.
+    /// A page of the task list, the newest task first.
     pub(super) async fn page(
         &self,
         filter: &[(&str, &str)],
@@ -154,7 +155,7 @@ impl TaskServer {
         self.answer(self.http.get(url), ANSWER_MAX).await
     }
 
-    /// Stops a task. Returns the task after its end.
+    /// Stops a task, and returns the ended task.
     pub(crate) async fn stop(&self, id: &str, reason: Option<&str>) -> Result<Value, RequestError> {
         let cause = json!({"cause": {"detail": reason, "by": "cli"}});
         let body = json!({"metadata": {RECEIPT_EXTENSION: cause}});
@@ -162,13 +163,13 @@ impl TaskServer {
         self.answer(request.json(&body), STOP_ANSWER_MAX).await
     }
 
-    /// The receipt that a stop would have now.
+    /// The receipt that a stop of the task would return now, without a stop.
     pub(super) async fn preview(&self, id: &str) -> Result<Receipt, RequestError> {
         let request = self.http.post(self.task_url(id, ":previewCancel"));
         self.answer(request.json(&json!({})), ANSWER_MAX).await
     }
 
-    /// Opens a stream of a task's events, after the event with the id `behind`.
+    /// Opens a stream of a task's events. The stream begins after the event with the id `behind`.
     pub(super) async fn events(
         &self,
         id: &str,
@@ -184,14 +185,14 @@ impl TaskServer {
 
     fn url(&self, path: &[&str]) -> Url {
         let mut url = self.base.clone();
-        // Only a URL without a host has no path.
+        // The condition always holds: only a URL without a host has no path.
         if let Ok(mut segments) = url.path_segments_mut() {
             segments.pop_if_empty().extend(path);
         }
         url
     }
 
-    /// URL of a task. The id is one path segment, regardless of its characters.
+    /// URL of a task. The id always stays one path segment, even if it contains a slash.
     fn task_url(&self, id: &str, action: &str) -> Url {
         self.url(&["tasks", &format!("{id}{action}")])
     }
@@ -273,7 +274,7 @@ impl TaskServer {
         let why = if error.is_timeout() {
             "timed out".to_owned()
         } else {
-            // The innermost error contains the reason; the outer errors repeat the address.
+            // The innermost error contains the reason. The outer errors only repeat the address.
             let mut innermost: &dyn std::error::Error = error;
             while let Some(source) = innermost.source() {
                 innermost = source;

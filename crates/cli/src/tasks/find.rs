@@ -1,4 +1,4 @@
-//! Finds the task that the user means.
+//! Finds the task that the user names by an id or a part of an id.
 
 use allstop_core::error_chain;
 use reqwest::StatusCode;
@@ -13,10 +13,10 @@ use crate::short_id::{is_meant, short};
 /// Number of newest tasks among which a part of an id is searched.
 const SEARCHED_MAX: usize = 1_000;
 
-/// Maximum number of tasks that an ambiguity error names.
+/// Maximum number of tasks that are listed if the given part of an id is ambiguous.
 const NAMED_MAX: usize = 8;
 
-/// A task, as the server sent it and as the commands parsed it.
+/// A task: the JSON that the server sent, and the parsed fields.
 pub(crate) struct FoundTask {
     pub(crate) json: Value,
     pub(crate) task: ServerTask,
@@ -32,7 +32,7 @@ impl FoundTask {
     }
 }
 
-/// The task with this id, or the only one of the newest tasks whose id contains `given`.
+/// The task with the id `given`, or else the only one of the newest tasks whose id contains `given`.
 pub(super) async fn find(server: &TaskServer, given: &str) -> Result<FoundTask, CliError> {
     match server.task(given).await {
         Ok(json) => return FoundTask::of(json),
@@ -58,7 +58,7 @@ pub(super) async fn find(server: &TaskServer, given: &str) -> Result<FoundTask, 
     }
 }
 
-/// The newest tasks, and true if there are more.
+/// The newest tasks, and true if the server has more tasks.
 pub(crate) async fn newest(
     server: &TaskServer,
     filter: &[(&str, &str)],

@@ -60,7 +60,7 @@ pub(crate) async fn tasks(args: TasksArgs, host: &ProcessHost) -> Result<Exit, C
     }
 }
 
-/// A command on the tasks of this server, for use in a shell.
+/// A shell command on the tasks of this server.
 fn command_on(server: &str, words: &str) -> String {
     if server == SERVER_DEFAULT {
         return format!("allstop {words}");
@@ -91,7 +91,7 @@ impl<'a> TaskPrinter<'a> {
     }
 
     fn json(&self, value: &impl serde::Serialize) {
-        // Values of the protocol have string keys, so serialisation cannot fail.
+        // Serialisation cannot fail, because the values of the protocol have string keys.
         let text = serde_json::to_string(value).unwrap_or_default();
         self.host.output.stdout().json(&text, OutputPriority::Last);
     }
@@ -180,9 +180,10 @@ async fn stop(
     let stopped = match server.stop(&found.task.id, reason).await {
         Ok(json) => FoundTask::of(json)?,
         Err(error) => {
-            // The task may have ended in the meantime. Then there is nothing to stop, which is a valid answer.
+            // The task may have ended since it was found. The server then refuses the stop, but this is no failure of
+            // the command.
             let Ok(now) = server.task(&found.task.id).await else {
-                // The error of the stop is more specific.
+                // Return the error of the stop, which is more specific.
                 return Err(error.into());
             };
             let now = FoundTask::of(now)?;

@@ -8,7 +8,7 @@ use super::wire::{ServerTask, ServerTaskState, TaskEndInfo};
 use crate::display::{age, render_receipt};
 use crate::short_id::short;
 
-/// Columns for a message in the list.
+/// Width of a message in the list, in columns.
 const MESSAGE_COLUMNS: usize = 48;
 
 pub(super) fn list(tasks: &[FoundTask], style: Style, now: Timestamp) -> Styled {
@@ -39,7 +39,7 @@ pub(super) fn list(tasks: &[FoundTask], style: Style, now: Timestamp) -> Styled 
     table.render()
 }
 
-/// The state in its colour.
+/// The name of the state, in the colour of the state.
 pub(super) fn state(state: &ServerTaskState, style: Style) -> Styled {
     let word = state.word();
     let role = match &*word {
@@ -83,7 +83,7 @@ pub(super) fn show(task: &ServerTask, style: Style, width: usize) -> Styled {
     text
 }
 
-/// Error and receipt of a task's end.
+/// Error and receipt (report of the stop) of a task's end.
 pub(super) fn end(end: &TaskEndInfo, style: Style, width: usize) -> Styled {
     let mut text = Styled::default();
     if let Some(error) = &end.error {
@@ -97,7 +97,7 @@ pub(super) fn end(end: &TaskEndInfo, style: Style, width: usize) -> Styled {
     text
 }
 
-/// A text under the name of its author.
+/// A text below the name of its author.
 pub(super) fn said(who: &str, message: &str, style: Style) -> Styled {
     let mut text = Styled::default();
     let mut lines = message.lines();

@@ -1,4 +1,4 @@
-//! `tasks watch`: live events of a task, with reconnects.
+//! `tasks watch`: shows the live events of a task, and reconnects after a lost connection.
 
 use std::io;
 use std::time::Duration;
@@ -15,11 +15,11 @@ use super::wire::{ServerEvent, ServerTaskState, TaskEndInfo};
 use super::{CANCELLED, TaskPrinter, view};
 use crate::error::CliError;
 
-/// Pause before a reconnect, at first and at most.
+/// First and maximum pause before a reconnect.
 const PAUSE_MIN: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
 
-/// A watch of one task.
+/// State of the watch of one task.
 struct TaskWatch<'a> {
     server: &'a TaskServer,
     id: String,
@@ -65,10 +65,11 @@ fn exit_code(ended: Option<&ServerTaskState>) -> u8 {
     }
 }
 
-/// Longest event in bytes: a task with a long history. The server may be untrusted, so its data is bounded.
+/// Maximum bytes of an event, enough for a task with a long history. The server may be untrusted, so its data is
+/// bounded.
 const EVENT_BYTES_MAX: usize = 64 * 1024 * 1024;
 
-/// Length of the current event. An empty line ends the event.
+/// Length of the current event in bytes. An empty line ends the event.
 #[derive(Debug, Default)]
 struct EventLength {
     bytes: usize,
@@ -98,7 +99,7 @@ impl EventLength {
 }
 
 impl TaskWatch<'_> {
-    /// Follows the task to its end, across reconnects.
+    /// Follows the task to its end. Reconnects if the connection is lost.
     async fn follow(&mut self) -> Result<(), CliError> {
         let mut pause = PAUSE_MIN;
         let mut is_lost = false;
@@ -124,8 +125,8 @@ impl TaskWatch<'_> {
                     error.message
                 }
                 Err(error) => {
-                    // The task may have ended between two requests. A server without numbered events then refuses the
-                    // subscription.
+                    // The task may have ended since the last request. In that case, a server without numbered events
+                    // refuses the subscription.
                     return self.end_or(error).await;
                 }
             };
@@ -151,7 +152,8 @@ impl TaskWatch<'_> {
         Ok(())
     }
 
-    /// Reads a connection until the task or the connection ends. If the connection ends first, returns the reason.
+    /// Shows the events of a connection until the task or the connection ends. If the connection ends first, returns
+    /// the reason.
     async fn read(&mut self, response: Response) -> Result<String, CliError> {
         let mut length = EventLength::default();
         let bytes = response.bytes_stream().map(|chunk| {
@@ -173,7 +175,7 @@ impl TaskWatch<'_> {
         Ok("the connection was closed".to_owned())
     }
 
-    /// Shows an event. Returns true if it was the last one.
+    /// Shows an event. Returns true if the event was the last one of the task.
     fn take(&mut self, event: &Sse) -> Result<bool, CliError> {
         let Some(data) = event.data.as_deref() else {
             return Ok(false); // a comment
@@ -247,7 +249,7 @@ mod tests {
             length.take(&half).unwrap();
             length.take(end.as_bytes()).unwrap();
         }
-        // Several lines are one event.
+        // Several lines belong to the same event until an empty line ends it.
         length.take(&half).unwrap();
         length.take(b"\n").unwrap();
         length.take(&half).unwrap_err();

@@ -1,4 +1,4 @@
-//! Tasks and events of a server, limited to the fields that the commands show.
+//! Tasks and events in the JSON of a server. The types contain only the fields that the commands show.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ pub(crate) struct ServerStatus {
     pub(crate) timestamp: Option<Timestamp>,
 }
 
-/// State of a task, by its protocol name (`TASK_STATE_WORKING`).
+/// State of a task: its name in the A2A protocol, such as `TASK_STATE_WORKING`.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(transparent)]
 pub(crate) struct ServerTaskState(String);
@@ -65,7 +65,7 @@ struct ServerPart {
     data: Option<Value>,
 }
 
-/// Page of a list.
+/// Page of the task list.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) struct TaskListPage {
@@ -75,7 +75,7 @@ pub(crate) struct TaskListPage {
     pub(crate) next_page_token: String,
 }
 
-/// Event of a stream.
+/// Event of a task's stream.
 #[derive(Debug, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(crate) enum ServerEvent {
@@ -92,12 +92,12 @@ pub(crate) enum ServerEvent {
 }
 
 impl ServerTask {
-    /// Receipt and cause of the task's end, if it was stopped.
+    /// Receipt and cause of the task's end, if the task was stopped. A receipt is the report of a stop.
     pub(crate) fn end(&self) -> TaskEndInfo {
         TaskEndInfo::of(&self.metadata)
     }
 
-    /// Describes a stop that is recorded but not confirmed.
+    /// Describes a stop that was recorded, but whose end is not confirmed.
     pub(crate) fn pending_stop(&self) -> Option<&'static str> {
         let requested = self.end().requested_stop;
         let requested = requested.filter(|_| !self.status.state.is_terminal())?;
@@ -108,7 +108,7 @@ impl ServerTask {
     }
 }
 
-/// Entry of the receipt extension.
+/// Entry of the receipt extension in the metadata of a task.
 #[derive(Debug, Clone, Default, Deserialize)]
 pub(crate) struct TaskEndInfo {
     #[serde(default)]
@@ -117,16 +117,16 @@ pub(crate) struct TaskEndInfo {
     pub(crate) cause: Option<Cause>,
     #[serde(default)]
     pub(crate) error: Option<String>,
-    /// Receipt of a stop of work that outlived the task.
+    /// Receipt of a later stop, which covered work that was still running after the end of the task.
     #[serde(default, rename = "leftWork")]
     pub(crate) left_work: Option<Arc<Receipt>>,
-    /// State of a recorded stop whose end the task's worker has not confirmed.
+    /// State of a stop that was recorded, but whose end the worker of the task has not confirmed.
     #[serde(default, rename = "requestedStop")]
     pub(crate) requested_stop: Option<String>,
 }
 
 impl TaskEndInfo {
-    /// The entry in this metadata; empty if the server does not support receipts.
+    /// The entry in this metadata. The result is empty if the server does not support receipts.
     pub(crate) fn of(metadata: &Value) -> Self {
         let entry = metadata.get(RECEIPT_EXTENSION);
         let entry = entry.and_then(|entry| Self::deserialize(with_integers(entry)).ok());
@@ -134,7 +134,8 @@ impl TaskEndInfo {
     }
 }
 
-/// Converts whole numbers to integers, because every number in the protocol's metadata is a double.
+/// Converts whole numbers to integers: every number in the metadata of the protocol is a double, and the fields of a
+/// receipt are integers.
 fn with_integers(value: &Value) -> Value {
     match value {
         #[expect(clippy::cast_possible_truncation, reason = "whole, and in the range")]
@@ -160,12 +161,12 @@ impl ServerTaskState {
         self.word() == word
     }
 
-    /// True if the state is final.
+    /// True if the state is final: the task has ended.
     pub(crate) fn is_terminal(&self) -> bool {
         ["completed", "failed", "canceled", "rejected"].contains(&&*self.word())
     }
 
-    /// The state as words: `working`, `input required`.
+    /// The state in words, such as `working` or `input required`.
     pub(crate) fn word(&self) -> String {
         let word = self.0.strip_prefix("TASK_STATE_").unwrap_or(&self.0);
         word.to_lowercase().replace('_', " ")
@@ -192,7 +193,7 @@ impl ServerArtifact {
     }
 }
 
-/// Text of the parts. Each part begins on a new line.
+/// Text of the parts of a message or an artifact. Each part begins on a new line.
 fn text_of(parts: &[ServerPart]) -> String {
     let texts = parts.iter().map(|part| match part {
         ServerPart {

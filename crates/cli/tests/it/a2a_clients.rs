@@ -1,7 +1,7 @@
 //! The official A2A clients for Python and JavaScript, unmodified, as separate processes.
 //!
-//! `cargo xtask parts` downloads them. If Node or npm is missing, that command reports it, and the tests of the
-//! JavaScript client are skipped.
+//! `cargo xtask parts` downloads the clients. If Node or npm is missing, this command prints a note, and the tests of
+//! the JavaScript client are skipped.
 
 mod agent;
 mod documented;
@@ -14,7 +14,7 @@ use server::SteppedServer;
 
 use crate::support::{Place, Signal};
 
-/// Scenarios with the stepped agent.
+/// Scenarios with the stepped agent, which follows the steps in each message.
 const STEPPED: &[&str] = &[
     "negotiation",
     "send",
@@ -31,10 +31,11 @@ const STEPPED: &[&str] = &[
     "push",
 ];
 
-/// SHA-256 of `secret`.
+/// SHA-256 of the token `secret`.
 const HASH_OF_SECRET: &str = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
 
-/// Runs all scenarios of a client: with the stepped agent, and with the binary, with and without tokens.
+/// Runs all scenarios of a client: against the stepped agent, and against two servers of the binary, one of which
+/// requires tokens.
 fn all_scenarios(client: Client, binding: &str) {
     let place = Place::new();
     let serve = |store: &str| {

@@ -1,11 +1,11 @@
-//! A user at a terminal with a keyboard.
+//! Runs at a terminal, with the test as the user at the keyboard.
 
 use crate::support::terminal::Terminal;
 use crate::support::{FACT_MAX, Place, Running, eventually};
 
 const CTRL_C: &str = "\x03";
 
-/// Calls the same command twice.
+/// A script that calls the same shell command twice.
 const TWICE: &str = "
 replies:
   - calls: [{tool: shell, arguments: {command: echo x >> ran}}]
@@ -19,7 +19,7 @@ fn sit_down(place: &Place, terminal: &Terminal, script: &str, args: &str) -> Run
     run.on_terminal(terminal.line()).start()
 }
 
-/// Number of times that the command has run.
+/// Number of times that the shell command has run.
 fn runs(place: &Place) -> usize {
     let ran = std::fs::read_to_string(place.work().join("ran"));
     ran.unwrap_or_default().lines().count()
@@ -74,7 +74,7 @@ fn ctrl_c_at_a_question_withdraws_it() {
     assert_eq!(runs(&place), 0);
 }
 
-/// The screen confirms Ctrl-C immediately, before all work has ended.
+/// The screen confirms Ctrl-C at once, even while work still runs that ignores the stop.
 #[test]
 fn ctrl_c_is_answered_before_what_resists_has_ended() {
     let place = Place::new();

@@ -6,7 +6,7 @@ use crate::support::fault::Fault;
 use crate::support::processes::is_alive;
 use crate::support::{Place, Signal, eventually};
 
-/// A turn that leaves a shell running.
+/// Script of a turn that starts a shell command in the background.
 fn leaves(command: &str) -> String {
     format!(
         "replies: [{{calls: [{{tool: shell, arguments: {{command: {command:?}, background: true}}}}]}}, {{text: Started.}}, {{text: Again.}}]"
@@ -19,7 +19,7 @@ fn shown(place: &Place, session: &str) -> Value {
     serde_json::from_str(&shown.stdout).expect("JSON")
 }
 
-/// The stop command that a printed line suggests.
+/// Arguments of the `stop` command that a printed line suggests.
 #[track_caller]
 fn to_stop(said: &str) -> &str {
     let mut lines = said.lines().map(str::trim_start);
@@ -128,7 +128,7 @@ fn kept_work_is_named_by_later_commands() {
     assert_eq!(work["ended"]["state"], "unknown", "{work:#}");
 }
 
-/// Regression: the suggestion was `kill PID`, which has no receipt, and `ps` showed no running work.
+/// Regression: the printed suggestion was `kill PID`, which returns no receipt, and `ps` did not list the running work.
 #[test]
 fn the_stop_that_is_offered_for_kept_work_works_as_printed() {
     let place = Place::new();
@@ -153,7 +153,7 @@ fn the_stop_that_is_offered_for_kept_work_works_as_printed() {
     assert_eq!(listed.stdout, said);
 }
 
-/// Regression: the flags were ignored, and the stop also ended the background work.
+/// Regression: `stop` ignored the flags `--call` and `--extent`, and also ended the background work.
 #[test]
 fn a_stop_of_a_turn_or_a_call_leaves_kept_work_alone() {
     let place = Place::new();
@@ -192,7 +192,8 @@ fn kept_work_is_in_the_envelope() {
     assert_eq!(left["output"], shown["output"], "{envelope:#} {shown:#}");
 }
 
-/// The store rejects all writes after the shell has started: the end of the turn, and the record of the detachment.
+/// After the background shell has started, the store rejects all writes. So neither the end of the turn nor the
+/// detachment of the background work can be recorded.
 #[test]
 fn work_that_cannot_be_kept_is_stopped() {
     let place = Place::new();
@@ -218,12 +219,12 @@ fn work_that_cannot_be_kept_is_stopped() {
         .filter(|item| item["kind"] == "background")
         .collect();
     assert_eq!(background.len(), 1, "{envelope:#}");
-    // The receipt also lists the work that ended because the turn failed.
+    // The receipt also lists the work that was stopped because the turn failed.
     let stopped = items.iter().all(|item| item["state"] == "stopped");
     assert!(stopped, "{envelope:#}");
 }
 
-/// A run that waits for a file.
+/// Script of a run that waits for a file.
 fn waiting(place: &Place, go: &str) -> String {
     let go = place.work().join(go);
     format!(
@@ -255,7 +256,7 @@ fn two_runs_at_once_share_a_store_and_can_be_listed_meanwhile() {
         assert_eq!(session["turn_open"], true, "{session:#}");
         let owner = session["owner"]["pid"].as_i64().expect("a pid") as i32;
         assert!([one.pid(), two.pid()].contains(&owner), "{session:#}");
-        // A reader of the session must not mistake the running turn for a crashed turn.
+        // A command that reads the session must not report the running turn as crashed.
         let id = session["session_id"].as_str().expect("an id");
         assert!(shown(&place, id)["turns"][0]["stop_reason"].is_null());
     }
@@ -277,7 +278,7 @@ fn a_session_in_use_is_not_taken_over_nor_removed() {
         .end()
         .ok();
     let session = first.session();
-    // The scripted model counts the answers in the conversation, so the first reply is skipped.
+    // The scripted model counts the earlier answers in the conversation, so it skips the first reply of this script.
     let script = waiting(&place, "go").replace("replies: [", "replies: [{text: Hello.}, ");
     let owner = place
         .run_script(&script)

@@ -1,4 +1,5 @@
-//! Errors are reported in one line, with a hint and the right exit code, and no data is lost.
+//! Invalid input and failing servers: the error is printed in one line, with a hint and the right exit code, and no
+//! data is lost.
 
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
@@ -11,11 +12,11 @@ use allstop_testkit::own_loopback::free_addresses;
 use crate::support::fault::Fault;
 use crate::support::{Allstop, Place};
 
-/// A model that answers with one word.
+/// Script of a model that answers with one word.
 const SCRIPT: &str = "replies: [{text: Hello.}]";
 
-/// Runs the command twice: for people, and for programs. The snapshot contains the output for people. The output for
-/// programs must contain the same error.
+/// Runs the command twice: with output for people, and with output for programs. The snapshot contains the output for
+/// people. The output for programs must contain the same error.
 ///
 /// `redact` replaces text that differs between runs, such as a port.
 #[track_caller]
@@ -67,7 +68,7 @@ fn check<'a>(
     }
 }
 
-/// The lines without the durations of calls.
+/// Replaces the durations of calls in the printed lines.
 fn without_times(seen: &str) -> String {
     let line = |line: &str| match line.rsplit_once("  ") {
         Some((call, _)) if line.starts_with('+') => format!("{call}  [TIME]\n"),
@@ -76,7 +77,7 @@ fn without_times(seen: &str) -> String {
     seen.lines().map(line).collect()
 }
 
-/// Like [`check`], but for a run without model retries against a server.
+/// Like [`check`], but for a run against a fake server. The run does not retry model calls.
 #[track_caller]
 fn check_answer(name: &str, answer: ServerAnswer) {
     let place = Place::new();
@@ -338,7 +339,7 @@ fn rate_limit_waits_only_within_the_deadline() {
     assert!(ended.after < Duration::from_millis(900), "{ended:#?}");
 }
 
-/// A store with one session of one turn. Returns the session.
+/// Creates a store with one session of one turn. Returns the id of the session.
 fn filled(place: &Place) -> String {
     let ended = place.run_script(SCRIPT).args("--json hello").end().ok();
     ended.session()
@@ -439,7 +440,8 @@ fn a_disk_that_fills_up_in_the_middle_of_a_turn() {
     assert_eq!(ended.envelope()["output"], "two");
 }
 
-/// Each message appears once, and messages for people appear only on a terminal.
+/// The URL of the server contains a secret. Also checks that no message repeats, and that messages for people appear
+/// only on a terminal.
 #[test]
 fn a_secret_in_the_url_is_not_shown() {
     let place = Place::new();

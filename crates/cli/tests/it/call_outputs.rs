@@ -1,4 +1,5 @@
-//! The whole output of a call is shown while the call runs, after its end, and from the record.
+//! The command `/output` shows the whole output of a call: while the call runs, after its end, and from the record in a
+//! later chat.
 
 use crate::support::Place;
 use crate::support::chat_user::{CTRL_C, CTRL_D, ChatUser};
@@ -21,14 +22,14 @@ fn output_of_a_call_is_shown_whole() {
     };
     let user = ChatUser::with_model(&place, chat(), Terminal::new());
     user.types("go").waits_for("It failed.");
-    // The last lines of a failed command remain visible.
+    // The last output lines of a failed command stay visible in the transcript.
     let screen = user.screen();
     assert!(screen.contains("\n  │ 40\n"), "{screen}");
     assert!(!screen.contains("\n  │ 1\n"), "{screen}");
     user.types("/output")
         .waits_for("[shell: seq 1 40; exit 3 (");
     user.waits_for("\n1\n2\n3\n").waits_for("\n39\n40\n");
-    // Matches the output of the call, not its name.
+    // The awaited text has the bar of an output line, so it is not the name of the call.
     user.types("more")
         .waits_for("│ begun")
         .types("/output shell");
@@ -50,7 +51,7 @@ fn output_of_a_call_is_shown_whole() {
     assert!(result.contains("begun"), "{result}");
     let brief = place.sessions().arg("show").arg(&id).end().ok();
     assert!(!brief.stdout.contains("| 1\n"), "{brief:#?}");
-    // Another process reads the outputs of the calls from the conversation.
+    // A later chat, in another process, reads the outputs of the calls from the recorded conversation.
     let resumed = place.allstop().args("sessions resume").arg(&id);
     let resumed = resumed.arg("--model").arg(&script);
     let user = ChatUser::with_model(&place, resumed, Terminal::new());

@@ -1,4 +1,4 @@
-//! A conversation, with the test as the user at the terminal.
+//! Tests of a chat, with the test as the user at the terminal.
 
 use std::os::unix::fs::PermissionsExt as _;
 
@@ -53,7 +53,8 @@ fn a_second_ctrl_c_forces() {
     assert_eq!(ended.code, 0, "{screen}");
 }
 
-/// Only the hook still runs. A preview lists the hook. At the end of the chat, the hook is stopped and named.
+/// The turn is over, but its hook still runs. The preview of a stop lists the hook. At the end of the chat, the hook is
+/// stopped, and the receipt lists it.
 #[test]
 fn leaving_a_chat_ends_a_running_hook() {
     let place = Place::new();
@@ -122,7 +123,7 @@ fn follow_up_waits_under_enqueue_and_fails_under_reject() {
     user.types("more")
         .waits_for("not sent: a turn is running")
         .waits_for("› more");
-    // The input line reappears. After the stop of the turn, the queued message is on the line too.
+    // After the stop of the turn, the input line appears again, and also contains the message that was queued.
     user.presses(CTRL_C)
         .waits_for("stopped by you")
         .waits_for("the waiting message is back on the input line")
@@ -133,7 +134,7 @@ fn follow_up_waits_under_enqueue_and_fails_under_reject() {
     assert!(!screen.contains("A short answer."), "{screen}");
 }
 
-/// The keeper was killed, so the result of the work is unknown.
+/// The background command kills its keeper, the process that watches it. So the result of the work is unknown.
 #[test]
 fn background_work_that_kills_its_keeper_has_an_unknown_end() {
     let place = Place::new();
@@ -218,7 +219,8 @@ fn next_chat_names_kept_background_work() {
     assert_eq!(ended["how"], "sigterm", "{shown:#}");
 }
 
-/// Regression: the stop ignored work that an earlier process had detached, and reported that there was nothing to stop.
+/// Regression: the stop ignored work that an earlier process had left running on purpose, and reported that no work was
+/// found.
 #[test]
 fn a_stop_of_all_covers_what_an_earlier_chat_left() {
     let place = Place::new();
@@ -244,7 +246,7 @@ fn a_stop_of_all_covers_what_an_earlier_chat_left() {
     user.leaves_chat();
 }
 
-/// Regression: the receipt of a stop appeared twice if another stop had joined it.
+/// Regression: if a second stop joined a running stop, their common receipt was shown twice.
 #[test]
 fn a_second_stop_of_the_same_turn_shows_no_second_receipt() {
     let place = Place::new();
@@ -428,7 +430,7 @@ fn conversation_is_kept_and_private() {
     user.leaves_chat();
 }
 
-/// The command is read exactly as a shell reads it.
+/// The chat prints a command that continues the session. The test parses this command like a shell.
 #[test]
 fn the_printed_command_continues_the_session() {
     let place = Place::new();
@@ -485,7 +487,7 @@ compact_keeps_turns = 1
     }
 }
 
-/// The turn is committed, so a stop of its `turn_end` hook does not withhold the answer.
+/// The turn is already committed when its `turn_end` hook is stopped. So the answer is printed nevertheless.
 #[test]
 fn piped_chat_prints_an_answer_although_its_hook_is_stopped() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! The display of a chat and of its watchers, on small terminals and on one without a cursor.
+//! The display of a chat and of terminals that watch it, on small terminals and on a terminal without a cursor.
 
 use rustix::termios::{LocalModes, tcgetattr};
 
@@ -6,7 +6,7 @@ use crate::support::chat_user::{CTRL_C, CTRL_D, ChatUser, assert_in_order};
 use crate::support::terminal::Terminal;
 use crate::support::{FACT_MAX, Place, Signal, eventually};
 
-/// An answer that pauses in the middle of a word, background work, and a long question.
+/// Turns with an answer that pauses in the middle of a word, with background work, and with a long permission question.
 const SCRIPT: &str = r#"
 turns:
   - when: slow
@@ -125,7 +125,8 @@ fn watcher_sees_the_words_before_the_stop() {
     assert_eq!(screen.matches("were said").count(), 1, "{screen}");
 }
 
-/// If a signal did not end the reports, the shell would read them as typed input.
+/// The chat makes the terminal report focus changes and pasted text. If these reports continued after a signal, the
+/// shell would read them as typed input.
 #[test]
 fn signals_end_the_reports_of_the_terminal() {
     for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129)] {

@@ -1,4 +1,4 @@
-//! A chat at terminals of three sizes, as shown on the emulator's screen.
+//! A chat at terminals of three sizes. The tests check the screen of a terminal emulator.
 
 use rustix::termios::{LocalModes, tcgetattr};
 
@@ -6,7 +6,7 @@ use crate::support::chat_user::{CTRL_C, CTRL_D, ChatUser};
 use crate::support::terminal::Terminal;
 use crate::support::{FACT_MAX, Place, eventually};
 
-/// Columns and rows of a usual terminal, a small one and a large one.
+/// Columns and rows of a usual terminal, a small terminal and a large terminal.
 const SIZES: [(u16, u16); 3] = [(80, 24), (40, 10), (200, 50)];
 
 /// If the terminal joins these emoji, they are one glyph. Otherwise they are four emoji of two columns each.
@@ -18,18 +18,19 @@ fn start_chat<'a>(place: &'a Place, size: (u16, u16), args: &str) -> ChatUser<'a
     ChatUser::at_terminal(place, place.allstop().arg("chat").args(args), terminal)
 }
 
-/// The stop of this work takes longer than a second. A late press that was meant to force the stop must not end the
-/// chat and its background work.
+/// The stop of this work takes longer than a second. If the user presses Ctrl-C to force the stop, but the stop has
+/// just ended, the press must not end the chat and its background work.
 #[test]
 fn ctrl_c_right_after_a_late_receipt_does_not_leave() {
     for size in SIZES {
-        // If the machine stalls for a second, the press counts as a new press and ends the chat.
+        // If the machine stalls for a second, the late press is a new request and ends the chat. So the test has
+        // several tries.
         let was_in_time = (0..5).any(|_| presses_right_after_a_late_receipt(size));
         assert!(was_in_time, "{size:?}");
     }
 }
 
-/// False if a second passed between the receipt and the press.
+/// False if more than a second passed between the receipt of the stop and the press.
 fn presses_right_after_a_late_receipt(size: (u16, u16)) -> bool {
     let place = Place::new();
     let user = start_chat(&place, size, "--yes --grace 1100ms");
@@ -60,7 +61,8 @@ fn an_escape_swallows_no_key_that_comes_later() {
         let user = start_chat(&place, size, "");
         user.presses("\x12nothing").waits_for("search: nothing");
         user.presses("\x1b");
-        // A lone Escape ends the search. Until then it could be the beginning of a sequence.
+        // Escape ends the search only after a short wait, because the byte can also be the beginning of a control
+        // sequence.
         let is_over = || (!user.screen().contains("search")).then_some(());
         eventually("the end of the search", is_over);
         user.types("short")
@@ -70,7 +72,7 @@ fn an_escape_swallows_no_key_that_comes_later() {
     }
 }
 
-/// The terminal converts Enter to a newline until the chat takes over the terminal.
+/// Keys that are typed before the chat takes over the terminal. Until then, the terminal converts Enter to a newline.
 #[test]
 fn type_ahead_is_read_unchanged() {
     for size in SIZES {
@@ -85,7 +87,7 @@ fn type_ahead_is_read_unchanged() {
     }
 }
 
-/// The shell gets the terminal back, and `fg` returns it to the chat.
+/// After Ctrl-Z, the shell gets the terminal back. The shell command `fg` returns the terminal to the chat.
 #[test]
 fn ctrl_z_names_what_runs_on_and_fg_brings_the_chat_back() {
     let shell = "set -m; \"$0\" \"$@\"; echo it is the shell; read line; fg";
@@ -132,7 +134,8 @@ fn ctrl_z_in_a_run_names_what_runs_on() {
     assert_eq!(running.end(FACT_MAX).code, 130, "{}", terminal.shown());
 }
 
-/// The choices of this question are wider than the terminal. Each key erases exactly the drawn text.
+/// The choices of this permission question are wider than the terminal. Each key erases exactly the text that was drawn
+/// before.
 #[test]
 fn a_question_is_answered_at_every_size() {
     for size in SIZES {
@@ -150,7 +153,7 @@ fn a_question_is_answered_at_every_size() {
     }
 }
 
-/// Rows of an answer that end with emoji, in terminals with and without joined emoji.
+/// Rows of an answer end with emoji, on terminals that join emoji and on terminals that do not.
 #[test]
 fn emoji_at_the_edge_erase_no_row() {
     for (columns, rows) in SIZES {
@@ -178,8 +181,8 @@ fn emoji_at_the_edge_erase_no_row() {
     }
 }
 
-/// An unfinished answer is redrawn in place for the new width. The emulator cuts rows instead of rewrapping them, as
-/// xterm does.
+/// After a change of the width, an unfinished answer is redrawn in place. Like xterm, the emulator cuts rows that are
+/// too long, and does not wrap them again.
 #[test]
 fn a_window_that_changes_its_width_repeats_and_loses_no_word() {
     for (columns, rows) in SIZES {

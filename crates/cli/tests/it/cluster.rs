@@ -1,4 +1,4 @@
-//! `serve` and `worker` as processes on a real NATS server: stops, kills and pauses.
+//! The processes `serve` and `worker` with a real NATS server: the tests stop, kill and pause them.
 
 use std::time::{Duration, Instant};
 
@@ -8,10 +8,11 @@ use serde_json::{Value, json};
 use crate::serve::Server;
 use crate::support::{Ended, FACT_MAX, Place, Running, Signal, eventually};
 
-/// Lease of these workers: short, but long enough for the default grace.
+/// Lease of the workers in these tests: a worker that cannot renew its lease for this time stops its tasks. It is
+/// short, but long enough for the default grace.
 const LEASE: Duration = Duration::from_secs(8);
 
-/// An agent whose shell ignores SIGTERM and runs until it is killed.
+/// Script of an agent whose shell command ignores SIGTERM and runs until it is killed.
 const DEAF: &str = "replies:\n- calls: [{tool: shell, arguments: {command: \
                     \"trap '' TERM; echo $$ > began; while :; do sleep 0.05; date +%s%N > alive; done\"}}]\n";
 
@@ -101,7 +102,7 @@ impl Cluster {
         eventually("the shell runs", || began.exists().then_some(()));
     }
 
-    /// The shell's last heartbeat.
+    /// The last sign of life of the shell command: it writes the time into a file again and again.
     fn sign_of_life(&self) -> Option<String> {
         std::fs::read_to_string(self.place.work().join("alive")).ok()
     }
@@ -166,7 +167,8 @@ fn task_of_a_killed_worker_ends_within_its_lease_and_a_second() {
         (cluster.state(&task) != "TASK_STATE_WORKING").then_some(())
     });
     let took = killed_at.elapsed();
-    // The worker that observes the lease has already checked it once. This test checks the task every few milliseconds.
+    // The time is short because the other worker has already been observing the lease. This test checks the task every
+    // few milliseconds.
     assert!(took < LEASE + Duration::from_secs(2), "{took:?}");
 }
 
@@ -176,7 +178,7 @@ fn shell_of_a_paused_worker_is_gone_before_its_lease_is() {
     let mut first = cluster.deaf_worker();
     let task = cluster.send("go");
     cluster.begun();
-    // The session of the task moves with the task, although the process that opened the session is alive.
+    // The second worker takes over the task and its session, although the process that had opened the session is alive.
     let _second = cluster.deaf_worker();
     first.signal(Signal::STOP);
     eventually("the task has passed on", || {
@@ -185,7 +187,7 @@ fn shell_of_a_paused_worker_is_gone_before_its_lease_is() {
     assert!(!cluster.shell_runs(), "two owners would be at work");
     let before = cluster.state(&task);
     first.signal(Signal::CONT);
-    // The worker gets a new lease, and changes none of its earlier tasks.
+    // The resumed worker gets a new lease, and does not change its earlier tasks.
     eventually("the worker is back", || {
         let listed = cluster.workers("list --json").ok().stdout;
         (listed.lines().count() == 2).then_some(())
@@ -230,7 +232,7 @@ fn lost_servers_are_reported_once_to_the_operator() {
     }
 }
 
-/// The worker is killed, and no other worker takes over, so the stop is not carried out.
+/// The worker of the task is killed, and no other worker takes over. So no process carries out the stop.
 #[test]
 fn stop_at_a_lost_worker_is_recorded_and_shown() {
     let cluster = Cluster::new();
@@ -257,8 +259,8 @@ fn stop_at_a_lost_worker_is_recorded_and_shown() {
     });
 }
 
-/// The script's reply contains the number of earlier replies. This number shows that each worker has the messages of
-/// the other worker.
+/// Each reply of the script contains the number of earlier replies in the conversation. This number shows that a worker
+/// also gets the replies of the other worker.
 #[test]
 fn tasks_of_one_context_at_two_workers_are_one_conversation() {
     let cluster = Cluster::new();

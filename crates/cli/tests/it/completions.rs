@@ -1,10 +1,10 @@
-//! Completion of session ids on a command line, as bash gets them.
+//! Completion of session ids on a command line in bash.
 
 use crate::support::Place;
 
 /// Completions that bash offers after these words.
 fn offered(place: &Place, words: &str) -> Vec<String> {
-    // `$0` is the command. The last word is being completed.
+    // In the script, `$0` is the command `allstop`. The last word is completed.
     let script = format!(
         r#"exec bash -c 'source <("$0" completions bash); COMP_WORDS=("$0" {words}); COMP_CWORD=$((${{#COMP_WORDS[@]}}-1)); _allstop_sessions "$0" "${{COMP_WORDS[COMP_CWORD]}}" "${{COMP_WORDS[COMP_CWORD-1]}}"; printf "%s\n" "${{COMPREPLY[@]}}"' "$0""#
     );

@@ -1,5 +1,5 @@
-//! Requests to the model after a stop at any point. Each call has exactly one result, and the policy decides how much
-//! of the turn is kept.
+//! Requests to the model after a stop at any point of a turn. In each request, each call has exactly one result. The
+//! policy for stopped turns decides how much of the turn is kept.
 
 use std::time::Duration;
 
@@ -9,20 +9,22 @@ use serde_json::Value;
 use crate::support::random::{self, Random};
 use crate::support::{Allstop, FACT_MAX, Place, Running, Signal, eventually, history};
 
-/// A point in a turn of two steps.
+/// A point in a turn of two steps at which the test stops the turn.
 struct Point {
     name: &'static str,
     /// Answers to the requests of the stopped turn. The last answer hangs.
     answers: fn() -> Vec<ServerAnswer>,
     /// Waits until the turn hangs.
     wait: fn(&Place, &OpenAiServer, &Running),
-    /// Messages of the turn that `keep` keeps, in addition to the user's message and the marker.
+    /// Number of messages of the turn that the policy `keep` keeps, in addition to the user's message and the note
+    /// about the stop.
     kept: usize,
-    /// Beginning of an answer that the stop has cut, as quoted in the marker; empty if there is no such answer.
+    /// Beginning of the answer that the stop has cut, as the note about the stop quotes it; empty without such an
+    /// answer.
     partial: &'static str,
 }
 
-/// Two calls: one that ends immediately, and one that never ends.
+/// Answer with two tool calls: the first ends immediately, and the second never ends.
 fn asks() -> ServerAnswer {
     ServerAnswer::text("Let me see.")
         .tool_call("call_a", "shell", r#"{"command":"echo quick"}"#)
@@ -35,10 +37,10 @@ fn asks_quickly() -> ServerAnswer {
         .tool_call("call_b", "list", "{}")
 }
 
-/// Server's pause between two parts of an answer.
+/// Pause of the server between two parts of an answer.
 const PIECE: Duration = Duration::from_millis(5);
 
-/// Waits for the requests of this turn. They come after the request of the previous turn.
+/// Waits for `count` requests of this turn. The server has already received one request of the previous turn.
 fn wait_requests(server: &OpenAiServer, count: usize) {
     let came = server.wait_until_blocking(FACT_MAX, |seen| seen.requests.len() > count);
     assert!(came.is_ok(), "{came:?}");
@@ -86,7 +88,7 @@ const POINTS: [Point; 8] = [
         name: "in two calls, one of which is over",
         answers: || vec![asks()],
         wait: |place, _, running| {
-            // The test does not wait for the call's output, because this output arrives before the end of the call.
+            // Wait for the end of the first call, and not for its output, because the output arrives earlier.
             running.wait_stdout("\"tool_finished\"");
             let ready = place.work().join("ready");
             eventually("the second call", || ready.exists().then_some(()));
@@ -134,7 +136,7 @@ fn run<'a>(place: &'a Place, server: &OpenAiServer) -> Allstop<'a> {
     run.arg(server.url())
 }
 
-/// Stops a turn at this point. Returns the messages of the next request to the model.
+/// Stops a turn at this point, and sends another prompt. Returns the messages of the next request to the model.
 #[track_caller]
 fn next_request_after(point: &Point, policy: &str) -> Vec<Value> {
     let place = Place::new();
@@ -243,7 +245,8 @@ fn keep_policy_keeps_completed_steps_with_results() {
     }
 }
 
-/// One session, stopped repeatedly. The kept parts accumulate, and the conversation remains valid for a model.
+/// One session is stopped repeatedly. The kept parts of the turns accumulate, and the conversation stays valid for a
+/// model.
 #[test]
 fn a_stop_at_any_moment_leaves_a_conversation_that_can_be_sent() {
     const ROUNDS: usize = 10;

@@ -1,7 +1,6 @@
-//! The official Copilot SDKs for Python and JavaScript, unmodified, as separate processes. Each of them starts the
-//! binary.
+//! The official Copilot SDKs for Python and JavaScript, unmodified, as separate processes. Each SDK starts the binary.
 //!
-//! `cargo xtask parts` downloads them. If Node or npm is missing, that command reports it, and the tests of the
+//! `cargo xtask parts` downloads the SDKs. If Node or npm is missing, this command prints a note, and the tests of the
 //! JavaScript SDK are skipped.
 
 mod gaps;
@@ -13,7 +12,7 @@ mod token;
 
 use script::{Sdk, run_scenarios, run_without_arguments};
 
-/// Scenarios of both SDKs in which each step is completed or denied.
+/// Scenarios for both SDKs without a stop: all steps are completed or denied.
 const MESSAGES: &[&str] = &[
     "send",
     "stream",
@@ -74,7 +73,8 @@ fn javascript_starts_the_binary_itself() {
     run_without_arguments(Sdk::JavaScript, &["three_tools"]);
 }
 
-/// A handler is informed of an abort within half a second. The end of a client does not wait for the client's tools.
+/// Tests that measure time. An abort reaches a handler within half a second, in the median within 50 ms. The end of a
+/// client does not wait for the client's tools.
 mod alone {
     use super::{Sdk, run_scenarios};
 

@@ -1,5 +1,5 @@
-//! `kill -9` at random moments, repeatedly, on one store. Every session contains exactly its committed turns,
-//! the log shows each interruption, and no interrupted work keeps running.
+//! Runs on one store are killed with `kill -9` at random moments. Afterwards every session must contain exactly its
+//! committed turns. The log must show each interruption, and no interrupted work may keep running.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
@@ -12,17 +12,17 @@ use crate::support::random::{self, Random, number_from_environment};
 use crate::support::wait::within;
 use crate::support::{FACT_MAX, Place, Signal, history};
 
-/// Number of kills, unless `ALLSTOP_TEST_KILLS` sets it.
+/// Number of kills, unless `ALLSTOP_TEST_KILLS` sets another number.
 const KILLS: u32 = 40;
 
-/// Sessions that are killed concurrently on one store.
+/// Number of sessions on one store whose runs are killed concurrently.
 const SESSIONS: u32 = 4;
 
-/// Time that a process may outlive its parent.
+/// Maximum time between the kill of a run and the end of its processes.
 const OUTLIVES_MAX: Duration = Duration::from_secs(2);
 
-/// A turn of three calls: a slow command that creates a file when it ends, a call of the tool `write`, and a command in
-/// the background.
+/// Script of a turn with three calls: a slow command that creates a file at its end, a call of the tool `write`, and a
+/// command in the background.
 const SCRIPT: &str = "
 turns:
   - when: go
@@ -62,7 +62,7 @@ fn a_killed_run_is_never_more_than_its_last_committed_turn() {
     );
 }
 
-/// Observations, for the test's output.
+/// Counts of observations, for the output of the test.
 #[derive(Debug, Default)]
 struct Tally {
     killed: u32,
@@ -73,8 +73,8 @@ struct Tally {
     committed_turns: usize,
 }
 
-/// One session that is killed repeatedly. Its processes have the environment variable of a separate [`Place`]; all
-/// sessions share one store.
+/// One session whose runs are killed repeatedly. A separate [`Place`] marks its processes by an environment variable.
+/// All sessions share one store.
 struct KilledSession<'a> {
     store: &'a Place,
     place: Place,
@@ -150,13 +150,13 @@ impl<'a> KilledSession<'a> {
             self.tally.killed += 1;
             running.signal(Signal::KILL);
         }
-        // The pipes close only when no process holds them. A detached process must not hold them after the end of the
-        // killed process.
+        // The output pipes close when no process holds them any more. Detached work must not hold them after the end of
+        // the killed process.
         let killed = running.end(FACT_MAX);
         let events: Vec<Value> = killed
             .stdout
             .lines()
-            // The last line may be incomplete.
+            // The last line may be incomplete, because the process was killed.
             .filter_map(|line| serde_json::from_str(line).ok())
             .collect();
 
@@ -168,7 +168,7 @@ impl<'a> KilledSession<'a> {
         self.end_what_was_kept(&left);
     }
 
-    /// Processes that still run after the time limit.
+    /// Processes of the session that still run after the time limit.
     fn what_outlives(&self) -> Vec<Process> {
         let gone = within(OUTLIVES_MAX, || {
             self.place.leftovers().is_empty().then_some(())
@@ -176,8 +176,8 @@ impl<'a> KilledSession<'a> {
         gone.map_or_else(|| self.place.leftovers(), |()| Vec::new())
     }
 
-    /// The next run works, and its request contains only the committed turns. The output of the run names the work that
-    /// still runs.
+    /// Checks that the next run works, and that its request to the model contains only the committed turns. The output
+    /// of this run must name the work that still runs.
     fn check_next_run(
         &mut self,
         round: u32,
@@ -218,7 +218,7 @@ impl<'a> KilledSession<'a> {
             "round {round}: {before:?}"
         );
         let new = &before[self.committed.len()..];
-        // A turn may be committed before the event is printed.
+        // The last turn may have been committed, although its event was not printed before the kill.
         assert!(
             new.len() == seen || new.len() == seen + 1,
             "round {round}: {new:?}, {seen} told"
@@ -243,7 +243,7 @@ impl<'a> KilledSession<'a> {
         }
     }
 
-    /// The log shows the cause of the interrupted turn, and lists its calls as unknown.
+    /// Checks that the log contains the cause of the interrupted turn, and lists the calls of this turn as unknown.
     fn check_shown(&mut self, round: u32, events: &[Value], committed: usize) {
         let shown = self
             .place
@@ -257,10 +257,10 @@ impl<'a> KilledSession<'a> {
             .iter()
             .filter(|turn| turn["stop_reason"] == "completed");
         assert_eq!(completed.count(), self.committed.len(), "round {round}");
-        // The last turn belongs to this check.
+        // The last turn is the turn of the run for this check.
         let before = &turns[turns.len() - 2];
-        // A turn is in the log as soon as its first step has begun. Before its first step, a turn has sent no request
-        // and made no call.
+        // A turn whose first step has begun must be in the log. Earlier, a turn may be missing, because it has sent no
+        // request and made no call.
         let begins = |event: &&Value| event["event"] == "step_started" && event["step"] == 1;
         let begun = events.iter().filter(begins).count();
         let interrupted = before["stop_reason"] == "error";
@@ -303,7 +303,7 @@ impl<'a> KilledSession<'a> {
         }
     }
 
-    /// Ends the kept work as a user would, with the command that the session printed.
+    /// Ends the detached work like a user, with the command that the run printed.
     fn end_what_was_kept(&mut self, left: &[Process]) {
         if left.is_empty() {
             return;
@@ -332,7 +332,7 @@ impl<'a> KilledSession<'a> {
     }
 }
 
-/// Ids of the slow calls.
+/// Ids of the calls of the slow command.
 fn slow_calls(events: &[Value]) -> Vec<&Value> {
     let is_slow = |event: &&Value| {
         let command = event["arguments"]["json"]["command"].as_str();
@@ -342,7 +342,7 @@ fn slow_calls(events: &[Value]) -> Vec<&Value> {
     requests.map(|event| &event["call_id"]).collect()
 }
 
-/// Each answered turn of the script is complete, from its question to its answer.
+/// Asserts that each turn of the script in these messages is complete, from its prompt to its answer.
 #[track_caller]
 fn assert_each_turn_is_whole(messages: &[Value]) {
     let starts = messages
@@ -368,7 +368,7 @@ fn assert_each_turn_is_whole(messages: &[Value]) {
     }
 }
 
-/// Removes the note about finished background work that precedes the prompt.
+/// Text of a user message without the note about finished background work, which may precede the prompt.
 fn own_words(prompt: &str) -> String {
     let words = prompt.rsplit("\n\n").next();
     words.unwrap_or_default().to_owned()

@@ -1,4 +1,4 @@
-//! `demo --cluster` with real servers: its output, and its leftovers.
+//! `demo --cluster` with real NATS servers: the tests check its output and its leftovers.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::support::{Allstop, FACT_MAX, Place, Running, Signal, eventually, proc
 /// Time limit of the whole demo, within the limit of a test.
 const DEMO_MAX: Duration = Duration::from_secs(58);
 
-/// A place, and the folder in which the demo creates its own folder.
+/// An isolated environment, and the folder in which the demo creates its temporary folder.
 struct DemoPlace {
     place: Place,
     temporary: PathBuf,
@@ -31,7 +31,8 @@ impl DemoPlace {
         demo.env("TMPDIR", &self.temporary)
     }
 
-    /// The demo's processes: their command line contains the demo's folder, or their environment contains the mark.
+    /// The processes of the demo: the command line contains the folder, or the environment contains the mark of the
+    /// test.
     fn running(&self) -> Vec<processes::Process> {
         let all = processes::of_text(&self.temporary.display().to_string());
         all.into_iter().chain(self.place.leftovers()).collect()
@@ -99,8 +100,8 @@ fn cluster_demo_without_a_server_says_where_to_get_one() {
 #[test]
 fn every_proof_of_the_cluster_demo_holds() {
     let here = DemoPlace::new();
-    // A folder of another process. Workers create folders with the same name, but the demo must neither count nor
-    // remove this one.
+    // This folder belongs to another process. Workers create folders with this name, too, but the demo must neither
+    // count nor remove this folder.
     let of_others = here.temporary.join("allstop-output");
     std::fs::create_dir(&of_others).expect("a folder");
     std::fs::write(of_others.join("theirs"), "").expect("a file");

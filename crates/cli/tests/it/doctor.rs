@@ -1,4 +1,4 @@
-//! `allstop doctor`: a row for each part, with a remedy.
+//! `allstop doctor`: prints a row for each checked part, and a remedy for each problem.
 
 use allstop_testkit::openai_server::{OpenAiServer, ServerAnswer};
 use serde_json::Value;

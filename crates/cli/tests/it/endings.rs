@@ -1,5 +1,5 @@
-//! Every way in which a run ends without a stop: its exit code, its envelope and its events, each valid under its
-//! published schema.
+//! Every way in which a run can end without a stop by the user. The tests check the exit code, the envelope (the JSON
+//! object with the result) and the events. The JSON must be valid under the published schemas.
 
 use serde_json::Value;
 
@@ -7,7 +7,7 @@ use crate::support::{Allstop, Ended, Place};
 
 const LISTS: &str = "{calls: [{tool: list, arguments: {}}]}";
 
-/// Runs the command with `--stream-json`. Returns the envelope and the result.
+/// Runs the command with `--stream-json`. Returns the envelope, and the result of the process.
 #[track_caller]
 fn ends(run: Allstop<'_>, code: i32, reason: &str) -> (Value, Ended) {
     let ended = run.args("--stream-json hello").end();
@@ -76,7 +76,7 @@ fn the_limit_of_turns() {
     ends(run, 4, "max_turns_reached");
 }
 
-/// Each turn takes less than the limit, but all together take more.
+/// Each turn takes less time than the limit of `--timeout`, but all turns together take more.
 #[test]
 fn the_timeout_of_all_turns() {
     let place = Place::new();
@@ -134,7 +134,7 @@ fn a_denial_is_no_ending_and_is_listed() {
     assert!(!place.work().join("made").exists());
 }
 
-/// The hint about `--yes` appears only if there was no user to ask.
+/// The hint about `--yes` appears only if a call was denied because no user could be asked.
 #[test]
 fn a_way_out_of_denials_is_hinted_at_where_it_is_one() {
     let place = Place::new();
@@ -181,7 +181,7 @@ fn malformed_arguments_are_an_error_for_the_model() {
     assert!(!place.work().join("made").exists());
 }
 
-/// A run with its store in the working directory, and one call.
+/// A run with one call. Its store is in the working directory, where the call may damage it.
 fn beside_its_store<'a>(place: &'a Place, call: &str) -> Allstop<'a> {
     let script = format!("replies: [{{calls: [{call}]}}, {{text: Done.}}]");
     let run = place.allstop().args("run --yes --store store.db --model");

@@ -1,5 +1,5 @@
-//! A provider that sends without end. Memory stays bounded, the run ends with an error that names the problem, and a
-//! stop is as fast as usual.
+//! A model provider that sends data without end. The memory of the process stays bounded, and the run ends with an
+//! error that names the problem. A stop is as fast as usual.
 
 use allstop_testkit::openai_server::{OpenAiServer, ServerAnswer};
 use serde_json::json;
@@ -23,13 +23,13 @@ mod alone {
     use crate::support::processes::{cpu_time, memory_kb};
     use crate::support::{FACT_MAX, Signal, eventually};
 
-    /// Maximum memory that a provider can make the process use, in addition to the memory of an idle process.
+    /// Maximum memory that the data of a provider may use, in addition to the memory of an idle process.
     const ABOVE_IDLE_KB_MAX: u64 = 100 * 1024;
 
     /// Interval between two memory measurements.
     const LOOK: Duration = Duration::from_millis(5);
 
-    /// A process that has used this much processor time must have received the flood.
+    /// Processor time after which the process must have received much of the endless data.
     const BUSY: Duration = Duration::from_millis(300);
 
     fn peak_kb_and_error(answer: ServerAnswer) -> (u64, String, Duration) {

@@ -19,7 +19,7 @@ fn init(place: &Place, answers: &[&str]) -> (i32, String) {
     (ended.code, terminal.all_shown())
 }
 
-/// Parts of the questions, in order.
+/// Parts of the texts of the questions, in order.
 const QUESTIONS: [&str; 4] = [
     "number [1]",
     "Name of the model [",
@@ -44,7 +44,7 @@ fn init_writes_a_file_and_never_replaces_one_unasked() {
             "{part} in {text}"
         );
     }
-    // An empty line means no.
+    // An empty answer to the question about the existing file means no.
     let (code, screen) = init(&place, &["\n", "other\n", "1\n", "\n"]);
     assert_eq!(code, 1, "{screen}");
     assert!(screen.contains("exists. Replace all of it?"), "{screen}");

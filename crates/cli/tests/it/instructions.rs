@@ -4,8 +4,8 @@ use allstop_testkit::openai_server::{OpenAiServer, ServerAnswer};
 
 use crate::support::{Ended, FACT_MAX, Place};
 
-/// Runs one prompt with these flags. Returns the run, and the text of the system message that the server received, if
-/// any.
+/// Runs one prompt with these flags. Returns the result of the run, and the text of the system message, if the server
+/// received one.
 fn system_message(place: &Place, flags: &str) -> (Ended, Option<String>) {
     let server = OpenAiServer::start([ServerAnswer::text("Done.")]);
     let run = place.run().with_default_prompt().args(flags);

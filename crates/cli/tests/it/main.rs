@@ -1,7 +1,8 @@
-//! Runs the command like its users do: the real binary, on real files, sockets, terminals and processes.
+//! Tests of the command from the user's point of view: the real binary, with real files, sockets, terminals and
+//! processes.
 //!
-//! The tests check observable results: exit codes, bytes on the streams, requests at a server, files, and `/proc` after
-//! the end. Tests that measure time are in modules named `alone`.
+//! The tests check observable results: exit codes, output, requests that a server received, files, and the remaining
+//! processes in `/proc`. Tests that measure time are in modules named `alone`.
 
 mod support;
 

@@ -1,10 +1,10 @@
-//! `allstop mcp`: servers in the user's configuration.
+//! `allstop mcp`: the MCP servers in the user's configuration.
 
 use std::fs;
 
 use crate::support::{Ended, Place, Signal};
 
-/// A server with two tools, as a shell script.
+/// An MCP server with two tools, as a shell script.
 const SERVER: &str = r#"
 while read -r line; do
   id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')

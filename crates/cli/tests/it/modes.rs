@@ -8,7 +8,7 @@ const SHIFT_TAB: &str = "\x1b[Z";
 const FOCUS_LOST: &str = "\x1b[O";
 const FOCUS_GAINED: &str = "\x1b[I";
 
-/// Writes a file, then runs a command.
+/// Script whose calls write a file, and then run a command.
 const CHANGES: &str = "
 replies:
   - calls: [{tool: write, arguments: {path: notes, content: hello}}]
@@ -44,7 +44,8 @@ fn unknown_mode_is_named_with_the_known_ones() {
     assert!(ended.stderr.contains("accept-edits"), "{ended:#?}");
 }
 
-/// The key affects the next call, and the status shows the effective mode.
+/// The key Shift-Tab and the command `/mode` change the mode from the next call on. The status line shows the effective
+/// mode.
 #[test]
 fn shift_tab_and_the_command_change_the_mode_of_a_chat() {
     let place = Place::new();
@@ -68,7 +69,8 @@ fn shift_tab_and_the_command_change_the_mode_of_a_chat() {
     assert!(!place.work().join("ran").exists());
 }
 
-/// The open question belongs to the previous mode. If the user answers yes after the switch, no call runs.
+/// The permission question was opened before the switch to the mode `plan`. Even if the user then answers yes, the call
+/// does not run.
 #[test]
 fn switch_to_plan_counts_for_an_open_question() {
     let place = Place::new();
@@ -81,8 +83,8 @@ fn switch_to_plan_counts_for_an_open_question() {
     assert!(!place.work().join("notes").exists());
 }
 
-/// An answer applies only to the state that was shown. If a file was saved meanwhile, or a link was redirected, the
-/// file stays unchanged.
+/// A yes applies only to the change that the question has shown. If the file or the target of the link has changed
+/// since then, the call writes nothing.
 #[test]
 fn yes_is_applied_to_the_file_that_was_shown_and_to_no_other() {
     let script = "
@@ -120,7 +122,8 @@ replies:
     assert_eq!(content("missing"), "made meanwhile\n", "{screen}");
 }
 
-/// A bell sounds for a question and for the end of a turn, but only while the window is not focused.
+/// The terminal bell sounds for a permission question and for the end of a turn, but only while the window is not
+/// focused.
 #[test]
 fn bell_rings_only_without_focus() {
     let place = Place::new();

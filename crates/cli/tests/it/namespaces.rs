@@ -23,7 +23,8 @@ fn on_store(place: &Place, args: &str) -> Ended {
     command.arg(place.store()).end()
 }
 
-/// Regression: the work was reported as gone, a stop found no work, and an end was recorded.
+/// Regression: work of another namespace was reported as gone. A stop found no work, and the log got a record of an end
+/// that had not happened.
 #[test]
 fn left_work_of_another_namespace_is_unreachable() {
     let place = Place::new();
@@ -69,8 +70,8 @@ fn left_work_of_another_namespace_is_unreachable() {
     });
 }
 
-/// Both processes have pid 1. Regression: the second process took over the socket of the first process, which could
-/// then no longer be stopped.
+/// Both processes have pid 1 in their namespaces. Regression: the second process took over the socket of the first
+/// process. So the first process could no longer be stopped from other terminals.
 #[test]
 fn processes_of_two_namespaces_have_a_socket_each() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! Signals at unexpected moments, and outputs without readers.
+//! Signals at unexpected moments, outputs without readers, and missing resources.
 
 mod outputs;
 mod scarcity;

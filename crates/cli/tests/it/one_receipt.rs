@@ -1,8 +1,8 @@
-//! A stop from another terminal at any moment of a run, and after its end. The envelope, the file, the log and the stop
-//! show the same receipt.
+//! A run is stopped from another terminal at any moment, also after its end. Four places must contain the same receipt
+//! (report of the stop): the envelope, the receipt file, the log, and the output of `stop`.
 //!
-//! Set another number of tries with `ALLSTOP_TEST_TRIES=5000 cargo test -p allstop-cli --test it one_receipt`.
-//! `ALLSTOP_TEST_SEED` repeats a case.
+//! Another number of tries: `ALLSTOP_TEST_TRIES=5000 cargo test -p allstop-cli --test it one_receipt`. The variable
+//! `ALLSTOP_TEST_SEED` repeats the cases of a seed.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,10 +14,10 @@ use crate::support::random::{self, Random, number_from_environment};
 use crate::support::wait::within;
 use crate::support::{Ended, FACT_MAX, Place, Running};
 
-/// Number of tries of each race, unless the environment sets another number.
+/// Number of tries of each test, unless the environment sets another number.
 const TRIES: u64 = 500;
 
-/// Concurrent runs. Most of the time they wait.
+/// Number of concurrent runs. Runs wait most of the time, so they disturb each other little.
 const AT_ONCE: u64 = 4;
 
 /// A run that was stopped from another terminal, and all reports about the stop.
@@ -75,7 +75,7 @@ fn json(text: &str) -> Value {
     serde_json::from_str(text).unwrap_or_default()
 }
 
-/// Starts a run, and waits until it can be stopped, or has ended.
+/// Starts a run, and waits until other terminals can stop it, or until it has ended.
 fn begin(place: &Place, script: &str) -> Running {
     let file = place.path("receipt.json");
     let hooks = format!("[[hooks]]\non = \"stop\"\ncommand = \"{HOOK_COMMAND}\"\n");
@@ -132,8 +132,8 @@ impl StopReports {
             format!("envelope {own:#}, file {:#}", self.file)
         })?;
         let answer = &self.answer["receipt"];
-        // On a busy machine, the short time of `--now` may end before there is a proof. The receipt and the exit code
-        // must then report that.
+        // On a busy machine, the short time of `stop --now` may end before the end of the work is proved. The receipt
+        // and the exit code must then report this.
         ensure(!answer.is_null(), || format!("{:?}", self.stop))?;
         let code = i32::from(answer["quiet"] != true);
         ensure(self.stop.code == code, || format!("{:?}", self.stop))?;
@@ -144,8 +144,8 @@ impl StopReports {
         }
         let all = self.envelope["receipts"].as_array();
         let is_listed = all.is_some_and(|all| all.contains(answer));
-        // If `--now` could not end work in its short time, the end of the run stops this work again. With `--now`, a
-        // hook can also keep running until the end of the session stops it.
+        // The last stop of the run may be a different stop. If `stop --now` could not end work in its short time, the
+        // end of the run stops this work again. A hook can also run until the end of the session stops it.
         let is_of_hook = own["extent"] == "session" && own["items"][0]["name"] == HOOK_COMMAND;
         let is_last = answer == own || answer["quiet"] == false || is_of_hook;
         ensure(is_listed && is_last, || {
@@ -171,7 +171,7 @@ const CALL: &str =
     "replies: [{calls: [{tool: shell, arguments: {command: sleep 60}}]}, {text: Never.}]";
 const HOOK: &str = "replies: [{text: Never, stall: mid_stream}]";
 const HOOK_COMMAND: &str = "sleep 0.2";
-/// Background work that the run waits for.
+/// Script with background work. The run waits for this work after its turn.
 const WAITED: &str = "replies: [{calls: [{tool: shell, arguments: {command: sleep 60, background: true}}]}, {text: Done.}]";
 const BACKGROUND: &str = "replies: [{calls: [{tool: shell, arguments: {command: sleep 60, background: true}}]}, \
                           {text: Never., stall: first_token}]";
@@ -182,8 +182,8 @@ fn of_a_run_that_is_stopped() {
         let place = Place::new();
         let script = one_of(random, &[MODEL, CALL, HOOK, WAITED, BACKGROUND]);
         let args = one_of(random, &EXTENTS);
-        // If a stop covers only the turn, it is not the last stop, because the end of the run stops the background
-        // work.
+        // Here, a stop of only the turn would not be the last stop, because the end of the run also stops the
+        // background work.
         let args = match (script, args) {
             (BACKGROUND | WAITED, "--extent turn") => "",
             (_, args) => args,
@@ -193,7 +193,7 @@ fn of_a_run_that_is_stopped() {
         ensure(code == 130, || format!("{case}: exit code {code}"))?;
         reports.agree().map_err(|why| format!("{case}: {why}"))?;
         let is_quiet = reports.envelope["receipt"]["quiet"] == true;
-        // If the receipt is not quiet, the keeper ends the remaining work.
+        // If the receipt is not quiet (work may still run), keeper processes end the remaining work later.
         let limit = if is_quiet { Duration::ZERO } else { FACT_MAX };
         let gone = within(limit, || place.leftovers().is_empty().then_some(()));
         ensure(gone.is_some(), || {
@@ -202,7 +202,7 @@ fn of_a_run_that_is_stopped() {
     });
 }
 
-/// The run ends on its own during the stop.
+/// The run ends by itself while the stop arrives.
 #[test]
 fn of_a_run_that_ends() {
     check(|random| {
@@ -220,8 +220,7 @@ fn of_a_run_that_ends() {
     });
 }
 
-/// Stops of an ended session take no lock. They disturb neither another stop nor a later run of the
-/// session.
+/// A stop of an ended session takes no lock. So it disturbs neither another stop nor a later run of the session.
 #[test]
 fn of_a_session_that_has_ended() {
     let place = Place::new();

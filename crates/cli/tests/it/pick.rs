@@ -1,4 +1,4 @@
-//! Choosing a session from a list.
+//! Tests of the list from which a user picks a session to continue.
 
 use rustix::termios::{LocalModes, tcgetattr};
 use serde_json::Value;
@@ -10,7 +10,7 @@ use crate::support::{Allstop, Ended, FACT_MAX, Place, Running, eventually};
 const DOWN: &str = "\x1b[B";
 const ESCAPE: &str = "\x1b";
 
-/// A store with two sessions. Returns their ids, the older one first.
+/// Creates a store with two sessions. Returns their ids, the id of the older session first.
 fn sessions(place: &Place) -> [String; 2] {
     ["short answers about the parser, please", "short and sweet"].map(|prompt| {
         let run = place.run_unasked().args("--yes --json --model");
@@ -31,7 +31,8 @@ fn at<'a>(place: &'a Place, command: &str, size: (u16, u16)) -> ChatUser<'a> {
     ChatUser::at_terminal(place, place.allstop().args(command), terminal)
 }
 
-/// Result of a cancelled choice. Asserts that the terminal is restored.
+/// Waits for the end of a chat whose choice was cancelled, and returns the result. Asserts that the terminal is
+/// restored.
 #[track_caller]
 fn given_up(user: ChatUser<'_>) -> Ended {
     let ended = user.chat.end(FACT_MAX);
@@ -67,7 +68,7 @@ fn list_fits_the_width_and_arrows_choose() {
     }
 }
 
-/// A user who recognises the session continues typing immediately.
+/// A user may type the next message immediately after the choice, before the chat is open.
 #[test]
 fn keys_after_the_choice_reach_the_chat() {
     let place = Place::new();
@@ -132,7 +133,7 @@ fn without_a_terminal_the_error_says_what_to_give() {
     }
 }
 
-/// Starts a command on a terminal without a cursor.
+/// Starts `sessions resume` on a terminal without a cursor.
 fn on_dumb<'a>(place: &'a Place, terminal: &Terminal) -> Running {
     let command: Allstop<'a> = place.allstop().args("sessions resume --store");
     let command = command
@@ -163,7 +164,8 @@ fn terminal_without_a_cursor_gets_a_list_and_a_line() {
     let (choice, _chat) = shown.split_once(&begins).expect("it was shown");
     assert!(!choice.contains('\x1b'), "{choice:?}");
     terminal.type_keys("short again\n");
-    // The text occurs first in the earlier turn. The current turn has ended when the prompt appears again.
+    // The first occurrence of the text is in the earlier turn. When the prompt sign appears again, the current turn has
+    // ended.
     terminal.wait_times("A short answer.", 2);
     eventually("the sign", || {
         terminal.shown().ends_with("> ").then_some(())

@@ -1,4 +1,4 @@
-//! Progress reported by an MCP server, on a terminal and as events.
+//! Progress that an MCP server reports for a call, on a terminal and as events.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use crate::support::chat_user::{CTRL_C, CTRL_D, ChatUser};
 use crate::support::terminal::Terminal;
 use crate::support::{Place, Signal};
 
-/// A server whose call sends a flood of progress, and then waits for its cancellation.
+/// An MCP server whose call sends very many progress messages, and then waits for its cancellation.
 const SERVER: &str = r#"
 import json, sys
 TOOL = {"name": "build", "description": "Builds.", "inputSchema": {"type": "object"}}

@@ -6,8 +6,8 @@ use std::os::unix::fs::{MetadataExt as _, symlink};
 use crate::support::terminal::Terminal;
 use crate::support::{Allstop, Ended, FACT_MAX, Place};
 
-/// This configuration runs a hook at the start of each turn, and starts an MCP server. The hook and the server each
-/// create a file.
+/// Configuration with a hook, which runs at the start of each turn, and an MCP server. Both create a file, so the test
+/// can see that they ran.
 const RUNS_COMMANDS: &str = r#"
 [[hooks]]
 on = "turn_start"
@@ -33,7 +33,8 @@ fn hooked(place: &Place) -> usize {
     ran.unwrap_or_default().lines().count()
 }
 
-/// Runs at a terminal, and answers the question. Returns the result and the screen.
+/// Runs a prompt at a terminal, and answers the question about trust with these keys. Returns the result and the
+/// screen.
 fn answered(place: &Place, keys: &str) -> (Ended, String) {
     let terminal = Terminal::new();
     let run = hello(place).env("TERM", "xterm");
@@ -44,7 +45,7 @@ fn answered(place: &Place, keys: &str) -> (Ended, String) {
     (ended, terminal.all_shown())
 }
 
-/// Runs at a terminal, and asserts that no question is asked.
+/// Runs a prompt at a terminal, and asserts that no question about trust is asked.
 fn unasked(place: &Place) -> Ended {
     let terminal = Terminal::new();
     let run = hello(place).env("TERM", "xterm");
@@ -127,7 +128,7 @@ fn trust_is_remembered_until_the_file_changes() {
 fn no_is_remembered_and_no_answer_is_not() {
     let place = Place::new();
     project(&place, RUNS_COMMANDS);
-    // Ctrl-D first. Then an invalid word before an answer.
+    // The first run gets Ctrl-D. The second run gets an invalid word, and then an answer.
     answered(&place, "\x04").0.ok();
     let (ended, screen) = answered(&place, "perhaps\nn\n");
     ended.ok();
@@ -276,8 +277,8 @@ fn file_of_another_user_is_not_used() {
     assert_eq!(hooked(&place), 0);
 }
 
-/// If the working directory is the home folder, the file tools could write to the folder of the answers. They must not
-/// write there.
+/// If the working directory is the home folder, it contains the folder with the answers about trust. The file tools
+/// must not write there.
 #[test]
 fn answers_about_projects_are_out_of_reach_of_tools() {
     let script = "replies: [{calls: [{tool: write, arguments: {path: data/allstop/trusted/x, content: trusted}}]}, {text: Done.}]";

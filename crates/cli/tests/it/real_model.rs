@@ -1,4 +1,4 @@
-//! A real model, served by llama.cpp.
+//! Tests with a real model, served by llama.cpp.
 
 use allstop_testkit::llama::LlamaServer;
 
@@ -47,7 +47,7 @@ fn it_goes_on_with_a_session_in_which_tools_were_used() {
     assert_ne!(envelope["output"], "", "{envelope:#}");
 }
 
-/// Measures time, so it runs alone.
+/// This test measures time, so it runs alone.
 mod alone {
     use std::time::Duration;
 
@@ -55,7 +55,7 @@ mod alone {
 
     #[tokio::test]
     async fn ctrl_c_in_mid_stream_leaves_the_server_idle_at_once() {
-        /// Time that the server may continue to compute after the stop. On a busy machine, the server may have to wait
+        /// Maximum time that the server may continue to compute after the stop. On a busy machine, the server may wait
         /// for a processor before it notices the closed connection.
         const BUSY_MAX: Duration = Duration::from_millis(100);
         let server = LlamaServer::start();

@@ -11,7 +11,7 @@ use crate::support::chat_user::ChatUser;
 use crate::support::terminal::Terminal;
 use crate::support::{Allstop, Ended, FACT_MAX, Place, eventually};
 
-/// A turn that resists its stop, and background work.
+/// Script with a turn whose command ignores SIGTERM, and with background work.
 const SCRIPT: &str = r#"
 turns:
   - when: server
@@ -41,7 +41,7 @@ turns:
     replies: [{text: Hello there.}]
 "#;
 
-/// An MCP server whose calls end when they are cancelled.
+/// An MCP server whose calls end only when they are cancelled.
 const SLOW_SERVER: &str = r#"
 import json, sys
 TOOL = {"name": "wait", "description": "Waits.", "inputSchema": {"type": "object"}}
@@ -67,7 +67,7 @@ for line in sys.stdin:
         print(json.dumps(answer), flush=True)
 "#;
 
-/// A command that needs permission and keeps running.
+/// Script with a command that needs a permission and then keeps running.
 const ASKS: &str = r#"
 turns:
   - when: ask
@@ -109,7 +109,7 @@ pub(crate) fn exchange(socket: &Path, method: &str, params: &Value) -> io::Resul
     Ok(answer)
 }
 
-/// Sends one request to the only socket, and returns its answer.
+/// Sends one request to the only socket of the place, and returns its answer.
 pub(crate) fn request(place: &Place, method: &str, params: &Value) -> String {
     let [socket] = sockets(place).try_into().expect("one socket");
     exchange(&socket, method, params).expect("an answer")
@@ -122,13 +122,13 @@ pub(crate) fn lines(text: &str) -> Vec<Value> {
         .collect()
 }
 
-/// A chat with background work, in the middle of a turn.
+/// A chat in the middle of a turn, with background work.
 pub(crate) fn busy_chat(place: &Place) -> ChatUser<'_> {
     let chat = place.allstop().args("chat --yes --grace 500ms");
     busy(place, chat, "everything")
 }
 
-/// A configuration with this MCP server.
+/// Writes a configuration with this MCP server.
 fn with_server(place: &Place, source: &str) -> PathBuf {
     let server = place.file("slow.py", source);
     let server = server.display();
@@ -188,7 +188,7 @@ fn stop_of_all_has_one_receipt_in_both_terminals() {
     }
     let shown = format!("stopped by {by}");
     user.waits_for("verified.").waits_for(&shown[..24]);
-    // The session continues.
+    // The session continues after the stop.
     user.types("hello")
         .waits_for("Hello there.")
         .presses("\x04");
@@ -233,7 +233,8 @@ fn stop_of_all_covers_an_idle_session() {
     assert_eq!(ended.code, 0, "{screen}");
 }
 
-/// One session stops. In another session, a server does not confirm the end of a call.
+/// A stop of two sessions: one stops completely. In the other, an MCP server does not confirm the end of a call, so the
+/// stop fails.
 #[test]
 fn stop_that_leaves_something_running_is_a_failure() {
     let place = Place::new();
@@ -348,7 +349,7 @@ replies:
     place.assert_nothing_runs();
 }
 
-/// A crash leaves detached work, and a socket without a process.
+/// A killed run leaves detached background work, and a socket without a process.
 #[test]
 fn detached_work_of_a_killed_run_is_stopped() {
     let place = Place::new();
@@ -372,7 +373,7 @@ fn detached_work_of_a_killed_run_is_stopped() {
     let said =
         "nothing to stop: no session is open, and the store has no work that was left running\n";
     assert_eq!(again.stdout, said);
-    // A socket without a listener is no obstacle, and is removed.
+    // A socket without a listening process does not disturb the command, and is removed.
     let stale = place.path("run/allstop/4000000.sock");
     drop(UnixListener::bind(&stale).expect("a socket"));
     assert!(stale.exists());
@@ -406,8 +407,8 @@ fn unknown_and_missing_sessions_have_different_errors() {
     assert!(receipt.stderr.contains("was stopped"), "{}", receipt.stderr);
 }
 
-/// Regression: `last` named the chat that was opened last. The stop therefore did not reach the running turn of another
-/// chat.
+/// Regression: `stop last` selected the chat that was opened last, although it was idle. So the running turn of another
+/// chat was not stopped.
 #[test]
 fn last_is_the_session_that_is_active() {
     let place = Place::new();
@@ -449,7 +450,8 @@ fn last_is_the_session_that_is_active() {
     user.leaves_chat();
 }
 
-/// Another terminal answers the question. The same terminal then shows the answer, the stop and the end.
+/// A watching terminal answers the permission question of a chat. It then shows the answer, the stop and the end of the
+/// turn.
 #[test]
 fn watch_shows_the_turn_and_answers_its_question() {
     let place = Place::new();
@@ -483,7 +485,8 @@ fn watch_shows_the_turn_and_answers_its_question() {
     drop(user.leaves_chat());
 }
 
-/// A watcher that does not read cannot delay the session, and Ctrl-C in a watcher stops no work.
+/// A watching terminal that does not read its events cannot delay the session. Ctrl-C in a watching terminal stops no
+/// work.
 #[test]
 fn stalled_watcher_holds_nothing_up() {
     use crate::support::Signal;
@@ -514,7 +517,7 @@ fn stalled_watcher_holds_nothing_up() {
     assert_eq!(ended.code, 0, "{screen}");
 }
 
-/// Regression: the control sequences were printed as text.
+/// Regression: `ps --watch` printed the control sequences that clear the screen as visible text.
 #[test]
 fn ps_that_watches_clears_the_terminal() {
     let place = Place::new();

@@ -1,4 +1,5 @@
-//! Stops while orphaned work exists, and stops of sessions whose process does not respond.
+//! Stops while orphaned work (background work without an owner) runs, and stops of sessions whose process does not
+//! respond.
 
 use serde_json::Value;
 
@@ -29,7 +30,7 @@ fn receipt(ended: &Ended) -> Value {
     line["receipt"].clone()
 }
 
-/// A session with orphaned work of an earlier run. Returns its id.
+/// Creates a session with orphaned work of an earlier run. Returns the id of the session.
 fn left_work(place: &Place) -> String {
     let run = place.run_script(SCRIPT);
     let ended = run.args("--keep-background --json server").end().ok();
@@ -46,7 +47,8 @@ fn hangs(place: &Place, run: crate::support::Allstop<'_>) -> Running {
     running
 }
 
-/// Regression: the receipt reported no running work, while work of an earlier process was running.
+/// Regression: the receipt of the stop reported that no work runs, although work of an earlier process was still
+/// running.
 #[test]
 fn narrower_stop_names_work_that_was_left_running() {
     let place = Place::new();
@@ -72,7 +74,8 @@ fn narrower_stop_names_work_that_was_left_running() {
     place.assert_nothing_runs();
 }
 
-/// Regression: the run detached the work while a stop was in progress, so no process observed the end of the work.
+/// Regression: the run detached its background work while a stop of this work was in progress. So no process observed
+/// the end of the work.
 #[test]
 fn stop_covers_work_that_the_run_would_keep() {
     let place = Place::new();
@@ -93,7 +96,7 @@ fn stop_covers_work_that_the_run_would_keep() {
     place.assert_nothing_runs();
 }
 
-/// A stop also gives orphaned work its grace if a later run has the session open.
+/// Orphaned work also gets its grace (the time to end by itself) if a later run has the session open.
 #[test]
 fn left_work_has_its_grace_in_a_later_run() {
     let place = Place::new();
@@ -116,7 +119,8 @@ fn left_work_has_its_grace_in_a_later_run() {
     place.assert_nothing_runs();
 }
 
-/// Regression: the command reported no open session and no orphaned work.
+/// Regression: if the process of a session had its socket in another folder, the command reported that no session is
+/// open and no orphaned work runs.
 #[test]
 fn session_of_a_process_without_a_socket_here_is_named() {
     let place = Place::new();
@@ -136,7 +140,8 @@ fn session_of_a_process_without_a_socket_here_is_named() {
     assert_eq!(running.end_by(Signal::INT).code, 130);
 }
 
-/// Regression: the command reported that no process has the session open, and suggested a stop of orphaned work.
+/// Regression: for a session whose process did not answer, the command reported that no process has it open, and
+/// suggested a stop of orphaned work.
 #[test]
 fn silent_process_is_named_and_is_no_problem_of_other_sessions() {
     let place = Place::new();
@@ -161,7 +166,7 @@ fn silent_process_is_named_and_is_no_problem_of_other_sessions() {
     place.assert_nothing_runs();
 }
 
-/// The orphaned work is stopped, and the exit code reports the problem.
+/// One process is suspended. `stop --all` still stops the orphaned work, and its exit code reports the problem.
 #[test]
 fn stop_of_all_names_a_suspended_process() {
     let place = Place::new();
@@ -173,7 +178,7 @@ fn stop_of_all_names_a_suspended_process() {
         let stop = place.allstop().args("stop --all").args(args);
         stop.arg("--store").arg(place.store()).start()
     };
-    // Both commands run in parallel, because each of them waits for the suspended process.
+    // Both commands run in parallel, because each waits some time for the suspended process.
     let (turns, all) = (stop("--extent turn"), stop("--now --json"));
     let (turns, all) = (turns.end(FACT_MAX), all.end(FACT_MAX));
     let listed = place.allstop().args("ps --json").end();
@@ -184,7 +189,7 @@ fn stop_of_all_names_a_suspended_process() {
     }
     assert_eq!(turns.stdout, "", "a turn may run there");
     assert!(all.stdout.contains(&left), "{all:?}");
-    // On a loaded machine, the killed work may still be there. The receipt must report this.
+    // On a loaded machine, the killed work may not have ended yet. The receipt must then report this.
     let stopped = receipt(&all);
     if stopped["quiet"] == true {
         let left = format!("{:?}", place.leftovers());
@@ -199,8 +204,8 @@ fn stop_of_all_names_a_suspended_process() {
     });
 }
 
-/// Regression: the keeper of the work was killed, and the receipt claimed a proof for this work, although a process
-/// with a cleared environment kept running.
+/// Regression: the keeper process of the work was killed. The receipt of a stop then claimed that the work had provably
+/// ended, although a process with a cleared environment was still running.
 #[test]
 fn work_without_its_keeper_has_the_weaker_evidence() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! Sessions of servers, listed and stopped from a terminal.
+//! Sessions of servers (`serve` and `copilot`), which a terminal lists and stops.
 
 use serde_json::{Value, json};
 
@@ -8,7 +8,7 @@ use crate::serve::Server;
 use crate::support::terminal::Terminal;
 use crate::support::{Ended, FACT_MAX, Place, Running, Signal, eventually};
 
-/// A turn that resists its stop.
+/// Script with a turn whose command ignores SIGTERM.
 const SCRIPT: &str = r#"
 turns:
   - when: dig
@@ -27,7 +27,7 @@ fn dig_has_begun(place: &Place) {
     eventually("the deaf command", || begun.exists().then_some(()));
 }
 
-/// Sends a text to the context `c1`, or to its task. Returns the task immediately.
+/// Sends a text to the context `c1`, or to the given task. Returns the task without waiting for its end.
 fn send(server: &Server, id: &str, text: &str, task: Option<&str>) -> Value {
     let message = json!({
         "messageId": id, "role": "ROLE_USER", "contextId": "c1", "taskId": task.unwrap_or_default(),
@@ -77,7 +77,7 @@ fn served_task_is_watched_and_stopped_from_a_terminal() {
     watcher.wait_stdout("the turn is being stopped by allstop stop in process");
     watcher.wait_stdout(r#""event":"receipt""#);
     wait_for_state(&server, &task, "TASK_STATE_CANCELED");
-    // The conversation continues.
+    // The conversation can continue after the stop.
     let task = send(&server, "m2", "hello", None);
     wait_for_state(&server, &task, "TASK_STATE_COMPLETED");
     assert_eq!(server.running.end_by(Signal::TERM).code, 143);
@@ -86,7 +86,7 @@ fn served_task_is_watched_and_stopped_from_a_terminal() {
     place.assert_nothing_runs();
 }
 
-/// The task waits for the answer in a dedicated state, which only its client can end.
+/// The task waits for the answer in the state `input required`. Only its client can answer, and not a terminal.
 #[test]
 fn question_of_a_task_stays_with_its_client() {
     let place = Place::new();
@@ -120,9 +120,9 @@ fn question_of_a_task_stays_with_its_client() {
     place.assert_nothing_runs();
 }
 
-/// A server of Copilot sessions, and its client.
+/// A server of Copilot sessions, and a client that is connected to it.
 fn copilot(place: &Place) -> (Running, RawClient) {
-    // The SDKs use this name for the tool.
+    // The SDKs use the name `bash` for the tool `shell`.
     let model = place.script(&SCRIPT.replace("tool: shell", "tool: bash"));
     let server = place.allstop().args("copilot --yes --grace 300ms --port 0");
     let server = server.arg("--store").arg(place.store());

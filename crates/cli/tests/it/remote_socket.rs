@@ -1,4 +1,5 @@
-//! Socket for stops from other terminals: permissions, garbage, and peers that hang up.
+//! The socket through which other terminals stop sessions: file permissions, invalid data, and peers that close the
+//! connection.
 
 use std::io::{self, Read as _, Write as _};
 use std::net::Shutdown;
@@ -14,7 +15,8 @@ use crate::support::Place;
 use crate::support::chat_user::ChatUser;
 use crate::support::terminal::Terminal;
 
-/// With hand-written frames, the socket tolerates garbage and answers a thousand requests at once.
+/// The test writes to the socket directly. The socket tolerates invalid data, and answers a thousand requests that are
+/// sent at once.
 #[test]
 fn socket_stands_garbage_and_many_requests() {
     const REQUESTS: usize = 1_000;
@@ -41,7 +43,7 @@ fn socket_stands_garbage_and_many_requests() {
         b"Content-Length: 5\r\n\r\n{}{}{".to_vec(),
     ] {
         let mut stream = connect();
-        // The socket may close before the last byte is written.
+        // The process may close the connection before the last byte is written.
         drop(stream.write_all(&garbage));
         drop(stream.shutdown(Shutdown::Write));
         let mut answer = String::new();
@@ -73,7 +75,7 @@ fn socket_stands_garbage_and_many_requests() {
         let len = stream.read(&mut chunk).expect("an answer");
         assert!(String::from_utf8_lossy(&chunk[..len]).contains("error"));
     }
-    // A stop continues after its requester has disconnected.
+    // A stop continues even after the client that requested it has disconnected.
     let id =
         lines(&command(&place, "ps --json").ok().stdout)[0]["sessions"][0]["session_id"].clone();
     let params = json!({ "session_id": id, "extent": "turn_and_background", "now": false, "preview": false, "by": "a test" });
@@ -89,7 +91,7 @@ fn socket_stands_garbage_and_many_requests() {
     place.assert_nothing_runs();
 }
 
-/// The screen shows the problem, and the chat works.
+/// The chat cannot create its socket. The screen shows this problem, and the chat works otherwise.
 #[test]
 fn chat_without_a_socket_warns_about_remote_stops() {
     let place = Place::new();
@@ -104,7 +106,7 @@ fn chat_without_a_socket_warns_about_remote_stops() {
     drop(user.leaves_chat());
 }
 
-/// A connection that closes without an answer does not prove that the process has ended.
+/// The process closes the connection without an answer. This does not prove that the process has ended.
 #[test]
 fn process_that_hangs_up_is_not_called_ended() {
     let place = Place::new();
@@ -114,7 +116,7 @@ fn process_that_hangs_up_is_not_called_ended() {
     let socket = folder.join(format!("{}.sock", std::process::id()));
     let listener = UnixListener::bind(&socket).expect("a socket");
     let asked = std::thread::scope(|scope| {
-        // The command requests the list twice.
+        // The command requests the list of sessions twice.
         scope.spawn(|| {
             for _ in 0..2 {
                 let (mut stream, _) = listener.accept().expect("a connection");
@@ -159,7 +161,7 @@ fn socket_folder_that_others_can_use_is_refused() {
     }
     mode(0o700);
     command(&place, "ps").ok();
-    // Only root can change the owner of a folder.
+    // This part of the test needs root, because only root can change the owner of a folder.
     if rustix::process::geteuid().is_root() {
         std::os::unix::fs::chown(&folder, Some(65_534), None).expect("an owner");
         refused();
@@ -183,7 +185,7 @@ fn other_users_get_no_information() {
         !theirs.stdout.contains("deaf") && !theirs.stdout.contains("chat in process"),
         "{theirs:?}"
     );
-    // On Linux, a thread can have a different user from its process.
+    // On Linux, a single thread of a process can have another user. So this thread connects as another user.
     let answer = std::thread::scope(|scope| {
         let other_user = scope.spawn(|| {
             let nobody = Uid::from_raw(65_534);

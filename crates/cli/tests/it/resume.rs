@@ -1,4 +1,4 @@
-//! Continued sessions: their remembered settings, and their lookup.
+//! Continued sessions: the settings that they remember, and the ways to name them.
 
 use std::fs;
 
@@ -25,7 +25,7 @@ fn models(place: &Place, id: &str) -> String {
     report["model"].to_string()
 }
 
-/// A script is remembered by its absolute path, and flags change the remembered settings.
+/// The session remembers a scripted model by the absolute path of its script. Flags change the remembered settings.
 #[test]
 fn session_remembers_its_model() {
     let place = Place::new();
@@ -61,7 +61,7 @@ fn session_whose_model_is_gone_names_the_way_out() {
     assert!(ended.stderr.contains("--model"), "{}", ended.stderr);
 }
 
-/// Users paste this command into a shell.
+/// The printed command must work when a user pastes it into a shell.
 #[test]
 fn other_folder_is_named_with_a_command_that_leads_back() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! Guarantees for scripts: output and receipt in files, exit codes of commands, output of calls.
+//! Guarantees for scripts that run Allstop: output and receipts in files, exit codes of commands, output of calls.
 
 use std::fs::{self, Permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -15,7 +15,7 @@ use crate::support::{FACT_MAX, Place, Signal, eventually};
 
 const HELLO: &str = "replies: [{text: Hello.}]";
 
-/// Calls a shell command that runs until it is stopped. It ends on SIGTERM.
+/// Script with a call of a shell command that runs until it is stopped. The command ends on SIGTERM.
 const SLEEPS: &str =
     "replies: [{calls: [{tool: shell, arguments: {command: touch ready; sleep 600}}]}]";
 
@@ -32,7 +32,7 @@ fn calls(commands: &[&str]) -> String {
     )
 }
 
-/// Beginning of a receipt of an earlier run.
+/// Beginning of a file with the receipt of an earlier run.
 const EARLIER: &str = "{\n  \"schema\": \"allstop.receipt/1\",";
 
 fn pipe(place: &Place) -> String {
@@ -59,7 +59,7 @@ fn receipt_in(path: &Path) -> Value {
     receipt
 }
 
-/// Leftover temporary files in a folder.
+/// Names of temporary files that were left in a folder.
 fn strays(folder: &Path) -> Vec<String> {
     let names = fs::read_dir(folder).expect("a folder");
     let names = names.map(|entry| entry.expect("an entry").file_name());
@@ -94,7 +94,7 @@ fn each_end_of_a_command_has_its_exit_code_and_outcome() {
 #[test]
 fn bytes_of_a_command_survive() {
     let place = Place::new();
-    // The output contains a character whose bytes are separated by a pause, and bytes that are not characters.
+    // The output contains a character with a pause between its bytes, and bytes that are not valid UTF-8.
     let script = calls(&[
         r#"command: "printf 'a\\303'; sleep 0.2; printf '\\251b'; sleep 0.2; printf '\\377\\000\\376'""#,
     ]);
@@ -194,7 +194,7 @@ fn receipt_of_each_end_is_in_its_file() {
         assert!(!file.exists(), "of an earlier run");
         for signal in 0..signals {
             if signal > 0 {
-                // Two signals within a tenth of a second count as one.
+                // Wait before the next signal, because two signals within a tenth of a second count as one.
                 assert!(!running.ends_within(std::time::Duration::from_millis(150)));
             }
             running.signal(Signal::INT);
@@ -219,14 +219,15 @@ fn receipt_file_is_there_only_if_the_run_has_a_receipt() {
     let run = place.run_script(HELLO).arg("--receipt-file").arg(&file);
     run.arg("hello").end().ok();
     assert!(!file.exists());
-    // The end of the run stops this background work.
+    // A run without a signal also has a receipt if its end stops background work.
     let script = calls(&["command: sleep 600, background: true"]);
     let run = place.run_script(&script).args("--json --receipt-file");
     let ended = run.arg(&file).arg("hello").end().ok();
     assert_eq!(receipt_in(&file), ended.envelope()["receipt"]);
 }
 
-/// Regression: the run wrote no receipt file, and printed no message about that.
+/// Regression: if the run was stopped during the check of the receipt file, it wrote no receipt file, and printed no
+/// message about the missing file.
 #[test]
 fn receipt_file_is_there_after_a_stop_during_its_check() {
     let place = Place::new();
@@ -296,7 +297,8 @@ fn lost_receipt_is_reported() {
     assert_eq!(ended.envelope()["receipt"]["quiet"], true);
 }
 
-/// A mistyped name must not delete a file, such as the run's own script.
+/// Because of a mistyped name, `--receipt-file` may name another file, such as the script of the run. This file must
+/// not be deleted.
 #[test]
 fn receipt_file_removes_nothing_but_receipts() {
     let place = Place::new();

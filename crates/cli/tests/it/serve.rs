@@ -1,4 +1,4 @@
-//! `allstop serve`, from outside: clients, signals, and `kill -9` under load.
+//! `allstop serve` as a process: requests of clients, signals, and `kill -9` under load.
 
 use std::collections::BTreeSet;
 use std::io::{Read as _, Write as _};
@@ -13,10 +13,10 @@ use crate::support::{Place, Running, Signal};
 /// Number of kills in the test under load.
 const KILLS: u32 = 5;
 
-/// Clients that send concurrently.
+/// Number of clients that send concurrently.
 const CLIENTS: u32 = 4;
 
-/// Messages that are answered before a kill.
+/// Minimum number of messages that are answered before a kill.
 const ANSWERED_MIN: usize = 25;
 
 pub(crate) struct Server {
@@ -37,7 +37,7 @@ impl Server {
         Self { running, address }
     }
 
-    /// Status and body of a request; `None` if the server is gone.
+    /// Sends a request, and returns status and body of the answer; `None` if the server is gone.
     pub(crate) fn request(&self, head: &str, body: &str) -> Option<(u16, String)> {
         request(&self.address, head, body)
     }
@@ -142,7 +142,8 @@ fn second_server_of_a_store_is_refused() {
     }
 }
 
-/// The server loses no acknowledged task. No task ends twice, and no task stays in the state `working` for ever.
+/// The killed server loses no task that it has acknowledged. No task ends twice, and no task stays in the state
+/// `working` for ever.
 #[test]
 fn killed_server_loses_nothing_that_it_has_acknowledged() {
     let place = Place::new();
@@ -167,8 +168,8 @@ fn killed_server_loses_nothing_that_it_has_acknowledged() {
                     })
                 })
                 .collect();
-            // The test asks the server for the number of tasks, because each client returns its answers only after the
-            // kill, and sends messages until then.
+            // The clients send messages until the kill, and return their answers only afterwards. So the test asks the
+            // server for the number of tasks.
             eventually("enough messages are answered", || {
                 let total = server.get("/tasks?pageSize=1")["totalSize"].as_u64()?;
                 (total as usize >= acknowledged.len() + ANSWERED_MIN).then_some(())
@@ -206,7 +207,7 @@ fn killed_server_loses_nothing_that_it_has_acknowledged() {
     assert_eq!(server.running.end_by(Signal::TERM).code, 143);
 }
 
-/// SHA-256 of `secret`.
+/// SHA-256 of the token `secret`.
 const HASH_OF_SECRET: &str = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
 
 #[test]
@@ -225,7 +226,7 @@ fn token_file_decides_who_is_served() {
     };
     let with = |token: &str| get("/tasks", token);
     let without = |path: &str| request(&address, &format!("GET {path}"), "").map(|answer| answer.0);
-    // The card can be read without a token. The card states that all other requests need a token.
+    // The agent card can be read without a token. It states that all other requests need a token.
     let (_, card) = request(&address, "GET /.well-known/agent-card.json", "").expect("a card");
     let card: Value = serde_json::from_str(&card).expect("JSON");
     let scheme = &card["securitySchemes"]["token"]["httpAuthSecurityScheme"];
@@ -239,7 +240,7 @@ fn token_file_decides_who_is_served() {
     assert_eq!(without("/metrics"), Some(401));
     assert_eq!(without("/healthz"), Some(200));
     assert_eq!(without("/readyz"), Some(200));
-    // With another user's hash in the file, the old token is refused as soon as the file is reloaded.
+    // After the file is replaced by a file with another token, the server must refuse the old token.
     place.file("tokens", format!("bob {}\n", "0".repeat(64)));
     eventually("the old token is refused", || {
         (with("secret") == Some(401)).then_some(())

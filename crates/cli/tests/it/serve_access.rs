@@ -1,4 +1,5 @@
-//! `allstop serve` for clients on other machines: TLS, signed tokens, limits, and wrong usage.
+//! `allstop serve` with the protection for clients on other machines: TLS, signed tokens, rate limits, and errors for
+//! wrong flags.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -22,7 +23,7 @@ fn base64url(bytes: impl AsRef<[u8]>) -> String {
     URL_SAFE_NO_PAD.encode(bytes)
 }
 
-/// Issuer of tokens, with one key.
+/// Issuer of signed tokens, with one key.
 struct TokenIssuer(EcdsaKeyPair);
 
 impl TokenIssuer {
@@ -49,7 +50,7 @@ impl TokenIssuer {
     }
 }
 
-/// Certificate for `localhost`, in the files `cert` and `key`.
+/// Writes a certificate for `localhost` into the files `cert` and `key`.
 fn write_certificate(place: &Place) -> (PathBuf, PathBuf, CertificateDer<'static>) {
     let pair = rcgen::generate_simple_self_signed(["localhost".to_owned()]);
     let CertifiedKey { cert, signing_key } = pair.expect("a certificate");
@@ -58,7 +59,7 @@ fn write_certificate(place: &Place) -> (PathBuf, PathBuf, CertificateDer<'static
     (certificate, key, cert.der().clone())
 }
 
-/// Status and body of a request; `None` without a TLS connection.
+/// Sends a request over TLS, and returns status and body of the answer; `None` if no TLS connection is possible.
 fn request(
     address: &str,
     trusted: &CertificateDer<'static>,
@@ -145,7 +146,7 @@ fn tls_and_signed_tokens() {
     let (_, extended) = request(&address, &first, "/extendedAgentCard", &token).expect("a card");
     assert!(extended.contains("jwt:alice"), "{extended}");
     assert!(extended.contains("maxTasks"), "{extended}");
-    // gRPC is served only at its own address, with the same certificate.
+    // The address for gRPC serves only gRPC, with the same certificate.
     let health = request(&grpc, &first, "/healthz", "").expect("an answer");
     assert_ne!(health.1, "ok\n");
 
@@ -158,8 +159,8 @@ fn tls_and_signed_tokens() {
         (status == 200).then_some(())
     });
     assert_eq!(request(&address, &first, "/tasks", &token), None);
-    // A broken file must change nothing. The server checks the files in a fixed order, so after a second check of the
-    // keys, it must have checked the broken certificate.
+    // A broken certificate file must change nothing. The server checks its files in a fixed order. So after it has
+    // loaded new keys twice, it has also checked the broken file.
     place.file("cert", "broken");
     for round in ["third", "fourth"] {
         let issuer = TokenIssuer::new();

@@ -1,4 +1,4 @@
-//! `allstop serve` with an agent and its tools.
+//! `allstop serve` with the agent of the configuration and its tools.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ fn serve(place: &Place, flags: &str) -> Server {
     Server::start_with(place, &format!("--model {} {flags}", script(place)))
 }
 
-/// Sends a text to the context `c1`, or to a task. Returns the task in the answer.
+/// Sends a text to the context `c1`, or to the given task. Returns the task in the answer.
 fn send(server: &Server, id: &str, text: &str, task: Option<&str>, at_once: bool) -> Value {
     let mut body = json!({
         "configuration": {"returnImmediately": at_once},
@@ -56,7 +56,7 @@ fn id_of(task: &Value) -> &str {
     task["id"].as_str().expect("an id")
 }
 
-/// True if the command of the script is running.
+/// True if the shell command of the script is running.
 fn sleeps(place: &Place) -> bool {
     let found = processes::of_mark_or_command(place.mark(), place.sleeper());
     found
@@ -192,7 +192,7 @@ fn drained_server_lets_running_tasks_end() {
         let (status, _) = server.request("GET /readyz", "")?;
         (status == 503).then_some(())
     });
-    // All requests except messages are still served.
+    // During the drain, the server still answers all requests except new messages.
     assert_eq!(state_of(&server, id_of(&task)), "TASK_STATE_WORKING");
     let message = json!({"messageId": "m2", "role": "ROLE_USER", "parts": [{"text": "no"}]});
     let body = json!({"message": message}).to_string();
@@ -232,12 +232,13 @@ fn second_signal_cuts_a_drain_short() {
     });
     let ended = server.running.end(FACT_MAX);
     assert_eq!(ended.code, 143, "{}", ended.stderr);
-    // On a loaded machine, the process may end before its keeper has killed the command. The report must be true.
+    // On a loaded machine, the server may exit before the keeper has killed the command. The output must then report
+    // that the command still runs.
     let reports_it = ended.stderr.contains("STILL RUNS");
     assert!(reports_it || !sleeps(&place), "{}", ended.stderr);
     eventually("the command has ended", || (!sleeps(&place)).then_some(()));
-    // The exit waits for the store only for a short time. The report of the exit must be true, and the next start
-    // writes the missing records.
+    // The exit waits only a short time for the store. The printed report must be true in any case. The next start of
+    // the server writes missing records.
     let is_stored = ended.stderr.contains("nothing is left running");
     let server = serve(&place, "");
     eventually("the task has ended", || {
@@ -248,7 +249,7 @@ fn second_signal_cuts_a_drain_short() {
     assert_eq!(server.running.end_by(Signal::TERM).code, 143);
 }
 
-/// Converts all numbers to doubles, as in the protocol's metadata.
+/// Converts all numbers to doubles, like the numbers in the metadata of the A2A protocol.
 fn with_doubles(value: &Value) -> Value {
     match value {
         Value::Number(number) => number.as_f64().into(),
@@ -262,7 +263,7 @@ fn with_doubles(value: &Value) -> Value {
     }
 }
 
-/// Stops the turn of the only session from another terminal. Returns the receipt.
+/// Stops the turn of the only session from another terminal. Returns the receipt of this stop.
 fn stop_turn(place: &Place) -> Value {
     let session = place.only_session();
     let stopped = place.allstop().args("stop --extent turn --json");
@@ -272,7 +273,7 @@ fn stop_turn(place: &Place) -> Value {
     report["receipt"].clone()
 }
 
-/// Asserts that the task has ended with the other terminal's receipt.
+/// Asserts that the task has ended with the receipt that the other terminal got.
 fn assert_stopped_with(server: &Server, id: &str, receipt: &Value) {
     let task = eventually("the task ends", || {
         let task = server.get(&format!("/tasks/{id}"));

@@ -1,4 +1,4 @@
-//! Push notifications of `allstop serve`, from outside: `kill -9`, signals and flags.
+//! Push notifications of `allstop serve` as a process: `kill -9`, signals and flags.
 
 use std::collections::BTreeMap;
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
@@ -15,8 +15,8 @@ use crate::support::{Place, Running, Signal};
 /// Number of tasks with a webhook.
 const TASKS: usize = 12;
 
-/// Number of events that the webhook accepts before it fails. At that point, the events of some tasks are completely
-/// delivered, one task is halfway, and the events of most tasks have not been sent.
+/// Number of events that the webhook accepts before it fails. At this time, the events of some tasks are delivered
+/// completely, those of one task partly, and those of most tasks not at all.
 const ACCEPTED_BEFORE_KILL: usize = 10;
 
 /// Event that a webhook has accepted.
@@ -54,13 +54,13 @@ impl Webhook {
         self.accepted.lock().expect("no panic").clone()
     }
 
-    /// Answers requests one by one, until it is closed.
+    /// Answers requests one after the other, until the webhook is closed.
     fn run(&self) {
         for stream in self.listener.incoming() {
             if self.is_closed.load(Ordering::Acquire) {
                 return;
             }
-            // A killed server leaves an incomplete request.
+            // An error is ignored, because a killed server leaves an incomplete request.
             drop(self.answer(stream.expect("a connection")));
         }
     }
@@ -157,8 +157,7 @@ fn send(address: &str, id: usize, webhook: &str) -> (u16, Value) {
     )
 }
 
-/// A server that is killed while webhooks fail delivers the remaining events after its next start, completely and in
-/// order.
+/// The server is killed while its webhook fails. After the next start, it delivers all remaining events in order.
 #[test]
 fn killed_server_delivers_every_event_after_its_restart() {
     let place = Place::new();
@@ -191,8 +190,8 @@ fn killed_server_delivers_every_event_after_its_restart() {
             (by_task.len() == TASKS && by_task.values().all(is_over)).then_some(by_task)
         });
         for (task, events) in by_task {
-            // A receiver drops repeated events by their ids. After that, each event must be present once, in the right
-            // order.
+            // An event may be delivered twice; a receiver detects this by the id. Without the repeated events, each
+            // event must be present once, in the right order.
             let mut distinct: Vec<&AcceptedEvent> = Vec::new();
             for event in &events {
                 if distinct.iter().all(|known| known.id != event.id) {
@@ -212,8 +211,8 @@ fn killed_server_delivers_every_event_after_its_restart() {
             );
         }
         assert_eq!(running.end_by(Signal::TERM).code, 143);
-        // The server does not send delivered events again. The only exception is a last event whose answer came too
-        // late to be stored.
+        // The restarted server must not send delivered events again. The only exception is an event whose delivery was
+        // not stored before the end of the first server.
         let before = hook.accepted();
         let (running, _) = serve(&place);
         let ended = running.end_by(Signal::TERM);

@@ -1,4 +1,5 @@
-//! MCP servers that are not available: the messages for people and programs, and the number of these messages.
+//! MCP servers that are not available, and the variables that MCP servers inherit. The tests check the messages for
+//! people and programs, and that no message repeats.
 
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
@@ -8,14 +9,14 @@ use serde_json::Value;
 use crate::support::terminal::Terminal;
 use crate::support::{Allstop, FACT_MAX, Place, Signal, eventually};
 
-/// A server that exits at its start, and prints the reason.
+/// An MCP server that prints the reason and exits at its start.
 const GONE: &str =
     "[mcp.servers.gone]\ncommand = \"sh\"\nargs = [\"-c\", \"echo no database >&2; exit 3\"]\n";
 
-/// A server that never answers.
+/// An MCP server that never answers.
 const HANGS: &str = "[mcp.servers.hangs]\ncommand = \"sleep\"\nargs = [\"600\"]\n";
 
-/// A script that runs longer than the first reconnect attempts take.
+/// A script that takes longer than the first attempts to reconnect.
 const SCRIPT: &str = r#"
 replies:
   - calls:
@@ -69,8 +70,8 @@ fn a_program_reads_it_as_an_event() {
     assert!(!ended.stderr.contains("gone"), "{ended:?}");
 }
 
-/// Asserts that the place soon has no processes. If a server has not answered when the command ends, a keeper ends the
-/// server.
+/// Asserts that all processes of the place end soon. If an MCP server has not answered before the command ends, a
+/// keeper process ends the server shortly afterwards.
 #[track_caller]
 fn ends_soon(place: &Place) {
     eventually("its end", || place.leftovers().is_empty().then_some(()));
@@ -111,7 +112,7 @@ fn terminal_shows_the_servers_that_start() {
     }
 }
 
-/// A server that prints its environment and never answers.
+/// An MCP server that writes its environment to a file and exits.
 const PRINTS: &str =
     "[mcp.servers.prints]\ncommand = \"sh\"\nargs = [\"-c\", \"printenv > server-env; exit 3\"]\n";
 
@@ -124,7 +125,8 @@ const SECRETS: [&str; 6] = [
     "SLACK_BOT_TOKEN",
 ];
 
-/// The configuration lists the variables for commands and for a server. A failed command reports a missing variable.
+/// The configuration lists the variables that commands and an MCP server inherit. If a command fails because a variable
+/// is hidden, its result contains a hint.
 #[test]
 fn the_configuration_lets_variables_through() {
     let place = Place::new();
@@ -165,7 +167,8 @@ replies:
     }
 }
 
-/// A command of the same user cannot read the environment of the process or of its keeper.
+/// A command of the model, which runs as the same user, cannot read the environment of the Allstop process or of its
+/// keeper.
 #[test]
 fn a_command_cannot_read_the_environment_of_its_owner() {
     let place = Place::new();
@@ -198,7 +201,7 @@ replies:
     assert_eq!(said.matches("Permission denied").count(), 2, "{said}");
 }
 
-/// Neither a model's command nor an MCP server inherits a key, regardless of its name.
+/// Neither a command of the model nor an MCP server inherits an API key, regardless of the name of its variable.
 #[test]
 fn keys_are_hidden_from_commands_and_servers() {
     let place = Place::new();

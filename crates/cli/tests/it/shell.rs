@@ -1,11 +1,11 @@
-//! Shells that resist their stop, print without end, or leave processes.
+//! Shell commands that resist their stop, print without end, or leave processes.
 
 use serde_json::Value;
 
 use crate::support::processes::memory_kb;
 use crate::support::{Allstop, Place, Signal, eventually};
 
-/// Ignores SIGTERM, and keeps a child and, in a separate session, another process.
+/// Shell command that ignores SIGTERM. It has a child process, and another process in a separate Unix session.
 const STUBBORN: &str = "trap \\\"\\\" TERM; setsid sleep 600 & sleep 600 & touch ready; wait";
 
 fn calls(call: &str) -> String {
@@ -20,7 +20,7 @@ fn wait_ready(place: &Place) {
     });
 }
 
-/// The only item of a receipt.
+/// The only item in the receipt of an envelope.
 #[track_caller]
 fn only_item(envelope: &Value) -> &Value {
     let items = envelope["receipt"]["items"].as_array().expect("items");
@@ -74,7 +74,7 @@ fn timeout_of_a_call_kills_a_stubborn_tree() {
     let running = run.args("--stream-json --grace 200ms").arg("go").start();
     wait_ready(&place);
     running.wait_stdout("\"tool_finished\"");
-    // The run itself continues, together with an idle keeper.
+    // Ignore idle keepers: the only other process must be the run itself.
     let mut left = place.leftovers();
     left.retain(|process| !process.command.ends_with("__keeper"));
     assert_eq!(left.len(), 1, "{left:#?}");
@@ -94,8 +94,8 @@ fn a_command_that_kills_its_keeper_has_an_unknown_outcome() {
     check_killed_keeper(|run| run);
 }
 
-/// In such a namespace, the session id and the group id of the command are 0, because their leader is outside the
-/// namespace.
+/// In such a namespace, the Unix session and the process group of the command have the id 0, because their leaders are
+/// outside the namespace.
 #[test]
 fn a_keeper_can_be_killed_in_a_pid_namespace_too() {
     const ENTER: &str = "unshare --user --map-root-user --pid --fork --mount-proc";
@@ -111,8 +111,8 @@ fn a_keeper_can_be_killed_in_a_pid_namespace_too() {
 
 fn check_killed_keeper(wrap: impl FnOnce(Allstop<'_>) -> Allstop<'_>) {
     let place = Place::new();
-    // This process leaves its group and its session, and clears its environment. Because the keeper is killed, the
-    // process also loses its ancestors.
+    // This process leaves its process group and its Unix session, and clears its environment. Because the keeper is
+    // killed, the process also loses its ancestors. So no mark identifies it as a process of the call.
     let sleeper = place.sleeper();
     let escape = format!("setsid env -i {sleeper} & echo away; kill -9 $PPID; {sleeper}");
     let script = calls(&format!("{{command: \"{escape}\"}}")).replace(", stall: end", "");
@@ -163,7 +163,7 @@ mod alone {
 
     use super::*;
 
-    /// Memory limit of the process while it reads 200 MB. Without this output it uses 35 MB.
+    /// Memory limit of the process while it reads 200 MB of output. Without this output, the process uses 35 MB.
     const MEMORY_KB_MAX: u64 = 80 * 1024;
 
     #[test]

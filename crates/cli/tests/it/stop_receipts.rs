@@ -1,4 +1,5 @@
-//! Receipts of stops that cover something other than a single turn. Each receipt is in the envelope and in the log.
+//! Receipts of stops that cover less or more than one turn: calls, hooks, background work. Each receipt must be in the
+//! envelope (JSON result) of the run and in the log.
 
 use serde_json::Value;
 
@@ -18,7 +19,7 @@ fn begin(place: &Place, script: &str, args: &str) -> Running {
     place.run_script(script).args("--json").args(args).start()
 }
 
-/// Waits until `ps` lists this text.
+/// Waits until the output of `ps` contains this text.
 fn listed(place: &Place, what: &str) {
     eventually(what, || {
         let listed = on_store(place, "ps").stdout;
@@ -46,8 +47,8 @@ fn stop_of_a_call_is_in_the_envelope() {
     assert_eq!(stored, stopped["receipt"]);
 }
 
-/// The stop of the turn comes later, so its receipt stays the last receipt. The log gets the receipt of the call after
-/// the receipt of the turn.
+/// A call is stopped, and then the turn. The receipt of the turn is the last receipt of the session, although the log
+/// gets the receipt of the call later.
 #[test]
 fn stop_of_a_call_does_not_hide_a_later_one() {
     let place = Place::new();
@@ -64,7 +65,8 @@ fn stop_of_a_call_does_not_hide_a_later_one() {
     assert_eq!(stored["cause"]["detail"], "ctrl-c");
 }
 
-/// Regression: the envelope did not contain the receipt that the requester got.
+/// Regression: a wider stop was requested while a stop was running. The envelope did not contain the receipt that the
+/// requester of the wider stop got.
 #[test]
 fn wider_stop_during_a_stop_is_in_the_envelope() {
     let place = Place::new();
@@ -82,8 +84,8 @@ fn wider_stop_during_a_stop_is_in_the_envelope() {
     place.assert_nothing_runs();
 }
 
-/// Regression: the receipt was missing in the log, because the owner of the session had already written its last
-/// record.
+/// Regression: a hook at the end of the session was stopped. The receipt was missing in the log, because the session
+/// had already written its last record.
 #[test]
 fn stop_of_a_hook_at_the_end_of_the_session_is_in_the_log() {
     let place = Place::new();
@@ -104,7 +106,8 @@ fn stop_of_a_hook_at_the_end_of_the_session_is_in_the_log() {
     place.assert_nothing_runs();
 }
 
-/// Regression: only the stop that opened the session succeeded, and all other stops failed.
+/// Several stops of the same work run concurrently. Regression: only the stop that opened the session succeeded, and
+/// all other stops failed.
 #[test]
 fn stops_of_the_same_kept_work_all_answer() {
     let place = Place::new();
@@ -141,7 +144,8 @@ fn one_piece_of_background_work_is_stopped_by_its_id() {
     place.assert_nothing_runs();
 }
 
-/// Regression: the answer was `already_ended` with `quiet: true` while the keepers were still ending the processes.
+/// The process of the session was killed. Regression: a stop answered `already_ended` with `quiet: true`, while keeper
+/// processes were still ending the session's commands.
 #[test]
 fn stop_after_the_owner_was_killed_waits_for_its_processes() {
     for all in [false, true] {
@@ -168,8 +172,8 @@ fn stop_after_the_owner_was_killed_waits_for_its_processes() {
     }
 }
 
-/// Regression: the first Ctrl-C was counted as a second Ctrl-C. The background work was left to its keeper, without a
-/// proof.
+/// A turn is stopped from another terminal, and then the user presses Ctrl-C. Regression: this press counted as a
+/// second Ctrl-C, so the run exited before the end of the background work was proved.
 #[test]
 fn signal_during_a_turn_stop_ends_background_work() {
     let place = Place::new();
@@ -195,7 +199,7 @@ fn signal_during_a_turn_stop_ends_background_work() {
     place.assert_nothing_runs();
 }
 
-/// Regression: the event was defined but never sent, so `ps` had no age of the work.
+/// Regression: the event `background_started` was never sent, so `ps` could not show the age of the work.
 #[test]
 fn start_of_background_work_is_an_event() {
     let place = Place::new();
@@ -216,8 +220,8 @@ fn start_of_background_work_is_an_event() {
     assert_eq!(started.expect("the event")["id"], "bg_1");
 }
 
-/// Regression: the receipt of the call started the time until the exit. Three seconds later, the wait ended with code
-/// 130. A signal during the wait used force at once.
+/// Regression: the wait for the receipt of the stopped call fixed the time of the exit. So the run exited three seconds
+/// later, with code 130. A signal during the wait for background work used force at once.
 #[test]
 fn stop_of_a_call_does_not_limit_the_wait_for_background_work() {
     let place = Place::new();
@@ -247,8 +251,8 @@ fn stop_of_a_call_does_not_limit_the_wait_for_background_work() {
     place.assert_nothing_runs();
 }
 
-/// Regression: the search for the call's variable covered only the children of the first process, and the children of
-/// the stop's ancestors.
+/// A daemon starts a process on behalf of the call. Regression: the search for processes with the variable of the call
+/// covered only children of the first process, and children of the stop's ancestors.
 #[test]
 fn kept_work_of_a_daemon_is_found_by_its_variable() {
     let place = Place::new();
@@ -273,7 +277,7 @@ fn kept_work_of_a_daemon_is_found_by_its_variable() {
     place.assert_nothing_runs();
 }
 
-/// Regression: the hook blocked the detach, and the work was killed.
+/// Regression: a slow hook prevented the detachment of the background work, and the work was killed.
 #[test]
 fn slow_hook_does_not_end_kept_work() {
     let place = Place::new();
@@ -298,7 +302,8 @@ fn slow_hook_does_not_end_kept_work() {
     let envelope = ended.envelope();
     assert_eq!(envelope["background"][0]["id"], "bg_1", "{ended:#?}");
     listed(&place, "bg_1");
-    // These are the receipt of the turn, and the receipt of the hook. The hook had to be stopped at the exit.
+    // The run has two receipts: of the turn, and of the hook, which was stopped at the exit. The log contains one of
+    // them as the last receipt.
     let stored = json(&on_store(&place, "receipt last --json").ok());
     let all = envelope["receipts"].as_array().expect("receipts");
     assert!(all.contains(&stored), "{envelope:#} {stored:#}");
@@ -307,7 +312,8 @@ fn slow_hook_does_not_end_kept_work() {
     place.assert_nothing_runs();
 }
 
-/// Regression: `allstop receipt` showed the receipt of the previous turn, with exit code 0.
+/// The receipt of the last stop could not be stored. Regression: `allstop receipt` showed the receipt of the previous
+/// turn, with exit code 0.
 #[test]
 fn unsaved_receipt_is_reported_as_lost() {
     let place = Place::new();
@@ -349,7 +355,8 @@ fn unsaved_receipt_is_reported_as_lost() {
     place.assert_nothing_runs();
 }
 
-/// Regression: because the turn had been committed, there was no warning.
+/// The receipt of background work could not be stored. Regression: because the turn had been committed, the run printed
+/// no warning.
 #[test]
 fn unsaved_background_receipt_is_reported() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! Stops and stores: a damaged store, a different store, and the receipt in the store.
+//! Stops and the store: a damaged store, several stores, and the receipt in the store.
 
 use allstop_core::SessionId;
 use allstop_log::session::stream_of;
@@ -14,7 +14,7 @@ fn json(ended: &Ended) -> Value {
     serde_json::from_str(ended.stdout.trim()).unwrap_or_default()
 }
 
-/// Runs a script on a store of this name, and waits until `ps` shows the session.
+/// Starts a run of this script on a store with this name, and waits until `ps` shows the session.
 fn begin(place: &Place, store: &str, script: &str, args: &str) -> Running {
     let run = place.allstop().args("run --yes --json --store");
     let run = run.arg(place.path(store)).arg("--model");
@@ -44,7 +44,7 @@ fn on_store(place: &Place, args: &str, store: &str) -> Ended {
     command.arg(place.path(store)).end()
 }
 
-/// Regression: the command opened the store first, and stopped no session.
+/// The store is damaged. Regression: `stop --all` opened the store first, failed, and stopped no session.
 #[test]
 fn stop_of_all_does_not_need_the_store() {
     let place = Place::new();
@@ -69,7 +69,7 @@ fn stop_of_all_does_not_need_the_store() {
     assert_eq!(envelope["stop_reason"], "cancelled");
 }
 
-/// Regression: one job stopped the run of another job.
+/// Regression: a stop on one store also stopped the run of another job, which used another store.
 #[test]
 fn stop_on_a_store_leaves_the_sessions_of_others_alone() {
     let place = Place::new();
@@ -89,7 +89,8 @@ fn stop_on_a_store_leaves_the_sessions_of_others_alone() {
     assert_eq!(other.end(FACT_MAX).code, 130);
 }
 
-/// Regression: both commands reported that no session is running.
+/// A session of a newer program version cannot be read. Regression: `ps` and `stop` reported that no session is
+/// running.
 #[tokio::test]
 async fn session_of_a_newer_version_is_named() {
     let place = Place::new();
@@ -112,8 +113,8 @@ async fn session_of_a_newer_version_is_named() {
     }
 }
 
-/// Regression: the receipt of the run had a different id from the receipt of the stop, and named the end of the run as
-/// the cause of the stop.
+/// Regression: the receipt in the envelope of the run differed from the receipt of the stop: it had another id, and its
+/// cause was the end of the run.
 #[test]
 fn stop_during_the_wait_for_background_work_is_that_of_the_run() {
     let place = Place::new();
@@ -122,7 +123,7 @@ fn stop_during_the_wait_for_background_work_is_that_of_the_run() {
         let listed = place.allstop().args("ps").end().ok().stdout;
         listed.contains("idle").then_some(())
     });
-    // The turn has ended, so this stop leaves background work running.
+    // The turn has already ended. So a stop of the turn leaves the background work running.
     let none = json(&on_store(&place, "stop last --extent turn --json", "store.db").ok());
     assert_eq!(none["receipt"]["outcome"], "already_ended", "{none:#}");
     let stopped = json(&on_store(&place, "stop last --json", "store.db").ok());
@@ -135,7 +136,7 @@ fn stop_during_the_wait_for_background_work_is_that_of_the_run() {
     place.assert_nothing_runs();
 }
 
-/// Regression: the log had no receipt.
+/// Regression: after a stop of kept background work, the log had no receipt.
 #[test]
 fn stop_of_kept_work_has_its_receipt_in_the_log() {
     let place = Place::new();

@@ -1,4 +1,4 @@
-//! User interface of the command: help, version, styles.
+//! User interface of the command: help, version, styles, default model, documentation.
 
 use std::process::{Command, Stdio};
 
@@ -132,7 +132,8 @@ fn the_documented_configuration_is_valid_and_works() {
     let value: Value = toml::from_str(&example).expect("TOML");
     schema::assert_valid("config", &value);
     let place = Place::new();
-    // The hook and the servers in the example are placeholders for the reader's own.
+    // The hook and the servers in the example are placeholders, which readers replace by their own commands. So the
+    // test replaces or removes them.
     let example = example.replace("./check-call.sh", "true");
     let mut example: toml::Table = toml::from_str(&example).expect("TOML");
     assert!(example.remove("mcp").is_some());

@@ -1,4 +1,4 @@
-//! `allstop tasks`, as a client of a server.
+//! `allstop tasks`, as a client of an `allstop serve` process.
 
 use serde_json::{Value, json};
 

@@ -6,10 +6,11 @@ use std::thread;
 
 use crate::support::{Ended, FACT_MAX, Place};
 
-/// Maximum connections of one command.
+/// Maximum number of connections that one command may open.
 const CONNECTIONS_MAX: usize = 8;
 
-/// A server that calls `answer` to write the answer to each request. `answer` gets the first line of the request.
+/// Starts a server that calls `answer` for each request. `answer` gets the first line of the request, and writes the
+/// answer.
 #[expect(clippy::disallowed_methods, reason = "a server of a test")]
 fn serve(answer: fn(&str, &mut TcpStream)) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -34,7 +35,7 @@ fn write_json(stream: &mut TcpStream, json: &str) {
     let head = "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\nconnection: close";
     let length = json.len();
     let text = format!("{head}\r\ncontent-length: {length}\r\n\r\n{json}");
-    // The client may be gone.
+    // An error is ignored, because the client may already have disconnected.
     let _gone = stream.write_all(text.as_bytes());
 }
 

@@ -1,4 +1,4 @@
-//! Metrics and traces of `allstop serve`, received by a scraper and a collector.
+//! Metrics and traces of `allstop serve`. The tests read the metrics, and receive the traces as a collector.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
@@ -14,11 +14,12 @@ use crate::support::{FACT_MAX, Place, Signal};
 
 const SCRIPT: &str = "replies: [{text: Never, stall: mid_stream}]\n";
 
-/// Trace id of the caller.
+/// Trace id of the caller, and id of the caller's span.
 const TRACE: u128 = 0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c;
 const CALLER: u64 = 0xb7ad_6b71_6920_3331;
 
-/// A collector of OTLP over HTTP on a free port, and the received spans. Its thread ends with the process.
+/// Starts a collector for OTLP over HTTP on a free port. Returns its address and the received spans. The thread of the
+/// collector ends with the process.
 fn collector() -> (String, Receiver<Span>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = format!("http://{}", listener.local_addr().expect("an address"));
@@ -32,7 +33,7 @@ fn collector() -> (String, Receiver<Span>) {
                 let groups = request.resource_spans.into_iter();
                 let groups = groups.flat_map(|group| group.scope_spans);
                 for span in groups.flat_map(|group| group.spans) {
-                    // The test may have ended.
+                    // An error is ignored, because the test may already have ended.
                     let _sent = spans.send(span);
                 }
             }
@@ -65,7 +66,7 @@ fn export(stream: &mut BufReader<TcpStream>) -> Option<ExportTraceServiceRequest
     Some(ExportTraceServiceRequest::decode(&*body).expect("an export"))
 }
 
-/// Sends a message that returns immediately. Returns the id of its task.
+/// Sends a message without waiting for the end of its task. Returns the id of the task.
 fn send(server: &Server, id: &str) -> String {
     let head = format!(
         "POST /message:send HTTP/1.1\r\ntraceparent: 00-{TRACE:032x}-{CALLER:016x}-01\r\nx-rest: "
@@ -130,7 +131,7 @@ fn stop_is_in_the_metrics_and_in_the_trace_of_its_caller() {
 #[test]
 fn collector_that_hangs_delays_neither_tasks_nor_the_exit() {
     let place = Place::new();
-    // The kernel accepts connections into the backlog, but the listener never answers.
+    // The kernel accepts connections to this listener, but the test never answers them.
     let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = silent.local_addr().expect("an address");
     let server = Server::start_with(&place, &format!("--agent echo --otlp http://{address}"));

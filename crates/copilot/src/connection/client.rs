@@ -1,4 +1,4 @@
-//! A connected client: notifications and requests to the client.
+//! A connected client (a program that uses a Copilot SDK): notifications and requests to the client.
 
 use allstop_jsonrpc::{
     BeginRequestError, OutgoingRequests, RpcFailure, encode_notification, encode_request,
@@ -9,11 +9,11 @@ use serde_json::json;
 
 use super::output::{FrameQueue, QueueClosed};
 
-/// Maximum number of requests that wait for an answer of the client: more than the concurrent hooks and questions of
-/// all its sessions.
+/// Maximum number of requests that wait for an answer of the client. This is more than the concurrent hooks and
+/// questions of all sessions of the client.
 const REQUESTS_MAX: usize = 4096;
 
-/// Number of a connection in this process.
+/// Number of a connection, unique in this process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct ClientId(pub u64);
 

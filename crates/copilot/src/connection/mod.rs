@@ -44,7 +44,7 @@ const HEADER_BYTES_MAX: usize = 8 * 1024;
 /// Maximum number of concurrent requests of one client. Enough for a client with a thousand waiting sessions.
 const REQUESTS_MAX: usize = 8 * 1024;
 
-/// Maximum time, and maximum number of bytes, before a client has sent the token. Until then, the client must not
+/// Maximum time, and maximum number of bytes, until a client has sent its token. Before this, the client must not
 /// occupy connections and memory that other clients need.
 const CONNECT_MAX: Duration = Duration::from_secs(10);
 const CONNECT_BYTES_MAX: usize = 64 * 1024;
@@ -54,7 +54,7 @@ const READ_BYTES: usize = 64 * 1024;
 /// JSON-RPC code for a request that its sender has cancelled, as in the protocol of language servers.
 const CANCELLED: i64 = -32800;
 
-/// JSON-RPC code for a request that arrives before the token.
+/// JSON-RPC code for a request that arrives before the client has sent its token.
 const UNAUTHORISED: i64 = -32001;
 
 /// Permission of a connection to use the server.
@@ -87,10 +87,10 @@ struct CancelRequestParams {
     id: RpcId,
 }
 
-/// Maximum wait for the last answers to be written. The client may have stopped reading.
+/// Maximum wait until the last answers are written. A client that has stopped reading must not delay the end.
 const LAST_WRITES_MAX: Duration = Duration::from_secs(1);
 
-/// The reader's state.
+/// State of the reader of one connection.
 struct ConnectionReader {
     server: CopilotServer,
     client: Arc<Client>,
@@ -98,17 +98,18 @@ struct ConnectionReader {
     scope: Scope,
     /// Running requests that their sender can cancel.
     running: Arc<Mutex<HashMap<RpcId, CancellationToken>>>,
-    /// Permit for a request with a large answer; only one such request runs at a time.
+    /// Permit for a request with a large answer. Only one such request of the client runs at a time.
     large: Arc<Semaphore>,
     access: ConnectionAccess,
     is_connected: bool,
 }
 
 impl CopilotServer {
-    /// Serves one client until it disconnects or its scope is stopped. Then detaches the client from its sessions.
+    /// Serves one client until it disconnects or the scope of its connection is stopped. Then detaches the client from
+    /// its sessions.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the client attached: stop the scope of the connections instead.
+    /// Dropping the future leaves the client attached. Stop the scope of the connections instead.
     pub async fn serve(
         &self,
         mut input: impl AsyncRead + Unpin + Send,
@@ -148,8 +149,8 @@ impl CopilotServer {
         drop(connection);
         queue.close();
         if writes_on {
-            // Writes the last answers, and the reason for the end of the connection. A client that has closed its
-            // sending side may still read.
+            // The last answers, and the reason for the end of the connection, are still written. A client that has
+            // closed its sending side may still read.
             drop(timeout(LAST_WRITES_MAX, writing).await);
         }
         let cause = Cause::new(CauseKind::Disconnect).detail("its client is gone");
@@ -292,7 +293,7 @@ impl ConnectionReader {
         self.running.lock().insert(id.clone(), cancelled.clone());
         let running = Arc::clone(&self.running);
         let spec = WorkSpec::new(ItemKind::Future, method);
-        // If the scope refuses the work, the responder is dropped and sends an answer.
+        // If the scope refuses the work, the responder is dropped. A dropped responder sends an error to the client.
         let spawned = self.scope.spawn(spec, move |_cx| async move {
             let result = tokio::select! {
                 biased;
@@ -307,7 +308,7 @@ impl ConnectionReader {
         drop(spawned);
     }
 
-    /// Before the token has arrived, permits only `connect` and `ping`.
+    /// Until the client has sent its token, permits only the methods `connect` and `ping`.
     fn authorise(&mut self, method: &str, params: Option<&RawValue>) -> Result<(), RpcError> {
         let ConnectionAccess::Token(token) = &self.access else {
             return Ok(());
@@ -338,7 +339,7 @@ struct ConnectParams {
     token: Option<String>,
 }
 
-/// Compares digests, so that the duration reveals nothing about the token.
+/// True if both tokens are equal. Compares digests, so that the duration reveals nothing about the token.
 fn is_same(given: &str, token: &str) -> bool {
     Sha256::digest(given) == Sha256::digest(token)
 }

@@ -1,8 +1,8 @@
 //! Output of a connection: one queue of frames with a limited number of bytes.
 //!
-//! Answers never wait for room in the queue. The limit of the requests in progress also limits the number of answers.
-//! If a client has too many unread bytes of answers, the server reads no further input of this client. Events and
-//! requests to the client wait for room, so a client that does not read delays only its own events.
+//! Answers never wait for room in the queue, because the limit of the requests in progress also limits the number of
+//! answers. If a client has too many unread bytes of answers, the server reads no further input of this client. Events
+//! and requests to the client wait for room, so a client that does not read delays only its own events.
 
 use std::sync::Arc;
 
@@ -11,11 +11,11 @@ use parking_lot::Mutex;
 use tokio::io::{AsyncWrite, AsyncWriteExt as _};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
-/// Maximum size of waiting events, in units of [`UNIT_BYTES`]: 8 MiB, more than any single event.
+/// Maximum size of waiting events and requests, in units of [`UNIT_BYTES`]: 8 MiB, more than any single event.
 const WAITING_UNITS_MAX: u32 = 8 * 1024;
 const UNIT_BYTES: usize = 1024;
 
-/// Size of waiting answers above which no further request is accepted, in bytes. One answer may be larger.
+/// Maximum size of waiting answers in bytes, above which no further request is accepted. One answer may be larger.
 const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
 
 /// Sending side of the queue. Clones write to the same connection.
@@ -23,7 +23,7 @@ const ANSWER_BYTES_MAX: usize = 8 * 1024 * 1024;
 pub(crate) struct FrameQueue {
     tx: Arc<Mutex<Option<mpsc::UnboundedSender<QueuedFrame>>>>,
     room: Arc<Semaphore>,
-    /// Bytes of unwritten answers.
+    /// Number of bytes of unwritten answers.
     answer_bytes: watch::Sender<usize>,
 }
 
@@ -36,11 +36,11 @@ pub(crate) struct FrameWriter {
 
 #[derive(Debug)]
 enum QueuedFrame {
-    /// Answer. After the answer is written, its slot among the requests in progress is free.
+    /// Answer. When the answer is written, its slot among the requests in progress becomes free.
     Answer(QueuedAnswer),
     /// Answer to a request that was not accepted.
     Refusal(Vec<u8>),
-    /// Event or request, with the permit for its room in the queue.
+    /// Event, or request to the client, with the permit for its room in the queue.
     Message(Vec<u8>, OwnedSemaphorePermit),
 }
 
@@ -62,7 +62,7 @@ pub(crate) fn output_queue() -> (FrameQueue, FrameWriter) {
 }
 
 impl FrameQueue {
-    /// Queues an answer. Drops it if the connection has ended.
+    /// Queues an answer, or drops the answer if the connection has ended.
     pub(crate) fn answer(&self, answer: QueuedAnswer) {
         let len = answer.frame().len();
         self.answer_bytes.send_modify(|bytes| *bytes += len);
@@ -83,11 +83,11 @@ impl FrameQueue {
     pub(crate) async fn room_for_answers(&self) {
         let mut answer_bytes = self.answer_bytes.subscribe();
         let below = answer_bytes.wait_for(|bytes| *bytes < ANSWER_BYTES_MAX);
-        // This queue holds the sender, so the wait cannot fail.
+        // The wait fails only if all senders are dropped, and this queue holds a sender.
         drop(below.await);
     }
 
-    /// Queues a message when the queue has room for it.
+    /// Queues an event or request as soon as the queue has room for it.
     ///
     /// # Cancel safety
     /// Cancel safe: a dropped future has queued nothing.

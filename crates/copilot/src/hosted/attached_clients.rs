@@ -1,4 +1,4 @@
-//! Clients of a session.
+//! Clients that are attached to a session.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use tokio::sync::watch;
 
 use crate::connection::{Client, ClientId, ClientRequestError};
 
-/// Optional parts of a session that a client handles.
+/// Optional parts of a session, such as hooks, that a client handles.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ClientOptions {
     /// True if the client answers permission questions.
@@ -29,14 +29,14 @@ pub(crate) struct AttachedClient {
     pub feed: FeedHandle,
 }
 
-/// Handle of the feed that sends events to one client.
+/// Handle of a feed, which sends the events of the session to one client.
 #[derive(Debug, Clone)]
 pub(crate) struct FeedHandle {
     /// Number of sent `assistant.idle` events.
     pub idles: Arc<watch::Sender<u64>>,
     /// The last turn whose end was sent.
     pub turns: Arc<watch::Sender<TurnNumber>>,
-    /// Number of aborts whose answers must precede the next `session.idle`.
+    /// Number of aborts (stops by clients) whose answers must precede the next event `session.idle`.
     pub aborts: Arc<watch::Sender<u32>>,
     /// Ends the feed.
     pub is_detached: Arc<watch::Sender<bool>>,
@@ -56,7 +56,7 @@ impl Default for FeedHandle {
 /// Result of a detach.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum DetachedClient {
-    /// The client was the last one.
+    /// The client was the last attached client.
     Last,
     /// Other clients are still attached.
     OneOfMany,
@@ -68,7 +68,7 @@ pub(crate) enum DetachedClient {
 #[derive(Debug, Default)]
 pub(crate) struct AttachedClients {
     clients: Mutex<Vec<AttachedClient>>,
-    /// Number of attached clients so far.
+    /// Number of attachments so far. Detached clients count, too.
     arrivals: watch::Sender<u64>,
 }
 
@@ -79,7 +79,7 @@ impl AttachedClients {
         self.arrivals.send_modify(|arrivals| *arrivals += 1);
     }
 
-    /// Stores the parts that a client handles. Returns false if the client is not attached.
+    /// Stores the optional parts that an attached client handles. Returns false if the client is not attached.
     pub(crate) fn change(&self, client: ClientId, client_options: ClientOptions) -> bool {
         let mut clients = self.clients.lock();
         let mut attached = clients.iter_mut();
@@ -134,7 +134,7 @@ impl AttachedClients {
             .any(|attached| attached.client_options.permissions)
     }
 
-    /// Returns the latest client with this option.
+    /// Returns the client that attached last among the clients with this option.
     pub(crate) fn latest(
         &self,
         has_option: impl Fn(&ClientOptions) -> bool,

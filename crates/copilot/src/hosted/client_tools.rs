@@ -1,4 +1,4 @@
-//! Tools of a session's clients, and the selection of the built-in tools.
+//! Tools whose handlers run in the clients of a session, and the selection of the built-in tools.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -22,8 +22,8 @@ use super::attached_clients::AttachedClients;
 use crate::builtin;
 use crate::translate::ExternalCall;
 
-/// Maximum number of cancelled requests that are remembered. A late answer to a remembered request is recognised as
-/// late.
+/// Maximum number of cancelled requests that are remembered. If an answer belongs to a remembered request, the answer
+/// is recognised as late.
 const ENDED_MAX: usize = 1_024;
 
 type LateAnswerHandler = Arc<dyn Fn(LateAnswer) + Send + Sync>;
@@ -85,7 +85,7 @@ impl std::fmt::Debug for LateAnswerSlot {
 struct ClientToolsState {
     declared: Vec<DeclaredTool>,
     tools: Vec<Arc<dyn Tool>>,
-    /// Requests that wait for an answer of a handler.
+    /// Requests to the clients' handlers that are not answered yet.
     pending: HashMap<Arc<str>, PendingExternal>,
     by_request: HashMap<(u64, RequestId), Arc<str>>,
     ended: VecDeque<(Arc<str>, ExternalHandler, RequestId)>,
@@ -99,8 +99,8 @@ struct PendingExternal {
     call: ExternalCall,
 }
 
-/// Requests of one declaration of tools. After a new declaration, the handlers of the old declaration still answer
-/// their calls.
+/// Requests for the tools of one declaration. After a new declaration, the handlers of the old declaration still answer
+/// calls of the old tools.
 #[derive(Debug)]
 pub(crate) struct ToolGeneration {
     number: u64,
@@ -123,7 +123,7 @@ impl ClientTools {
         }
     }
 
-    /// Replaces the declared tools. `None` if nothing has changed.
+    /// Replaces the declared tools. `None` if the declaration is unchanged.
     pub(crate) fn declare(&self, declared: Vec<DeclaredTool>) -> Option<ToolGeneration> {
         let mut state = self.state.lock();
         if state.declared == declared {
@@ -164,7 +164,7 @@ impl ClientTools {
         tool.is_some_and(|tool| tool.skip_permission == Some(true))
     }
 
-    /// Unanswered requests, for a client that attaches later.
+    /// Returns the unanswered requests, for a client that attaches later.
     pub(crate) fn pending(&self) -> Vec<ExternalCall> {
         let state = self.state.lock();
         state
@@ -183,8 +183,8 @@ impl ClientTools {
             drop(state);
             return match ended {
                 Some((handler, id)) => match handler.answer(id, answer) {
-                    // The request was answered before, or the code below has removed it. In both cases the call had
-                    // ended.
+                    // `Unknown` means that the request was answered before, or that the code below has removed it. In
+                    // both cases the call had ended.
                     Delivery::Unknown => Delivery::Late,
                     delivery => delivery,
                 },
@@ -244,7 +244,7 @@ impl ClientToolsState {
     }
 }
 
-/// Next event of a declaration, for the clients.
+/// Next event for the clients, about a request for a tool of one declaration.
 #[derive(Debug)]
 pub(crate) enum GenerationEvent {
     Requested(ExternalCall),
@@ -252,7 +252,7 @@ pub(crate) enum GenerationEvent {
 }
 
 impl ToolGeneration {
-    /// Returns the next event; `None` after the tools are permanently closed.
+    /// Returns the next event; `None` after the tools are closed for good.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -285,7 +285,7 @@ fn spec_of(tool: &DeclaredTool) -> ToolSpec {
                 .filter(Value::is_object)
                 .unwrap_or_else(any),
         ),
-        // The protocol does not specify the effect.
+        // The protocol does not specify the effect of a repeated call, so the worst effect is assumed.
         effect: Effect::Irreversible,
         timeout: None,
         parallel: true,
@@ -293,7 +293,7 @@ fn spec_of(tool: &DeclaredTool) -> ToolSpec {
     }
 }
 
-/// Tools of the clients and of the MCP servers.
+/// Tools of the clients and of the MCP servers together.
 #[derive(Debug)]
 struct AllTools {
     clients: Arc<ClientTools>,
@@ -318,7 +318,7 @@ impl ToolSource for AllTools {
     }
 }
 
-/// The session's access to the clients' tools.
+/// Gives the session the chosen built-in tools and the clients' tools.
 #[derive(Debug)]
 pub(crate) struct ChosenTools(pub(crate) Arc<ClientTools>);
 
@@ -348,7 +348,7 @@ impl SessionTools for ChosenTools {
         servers: Arc<dyn ToolSource>,
         on_late_answer: LateAnswerHandler,
     ) -> Arc<dyn ToolSource> {
-        // Has no effect if the session is opened again: the session keeps its first callback.
+        // Has no effect if the session is opened again: the first callback of the session stays in use.
         drop(self.0.on_late_answer.0.set(on_late_answer));
         Arc::new(AllTools {
             clients: Arc::clone(&self.0),

@@ -1,17 +1,17 @@
-//! Work of a client that a session waits for. The handlers of the client run in another process.
+//! Work of a client that a session waits for: handlers that run in the client's process.
 
 use allstop_scope::{Ending, NotStarted, Registration, Scope, WorkSpec};
 
-/// A requested handler of a client. Dropping this value before the answer reports that it is unknown whether the
-/// handler still runs.
+/// A requested handler of a client. If this value is dropped before the answer, the receipt of a stop reports that the
+/// handler may still run.
 #[derive(Debug)]
 pub(super) struct ClientWork(Option<Registration>);
 
 impl ClientWork {
-    /// Registers the work before the request is sent to the client. The SDKs cannot end such a handler.
+    /// Registers the work before the request is sent to the client. The SDKs provide no way to end such a handler.
     ///
     /// # Errors
-    /// Returns an error if a stop came first.
+    /// Returns an error if the scope was stopped before the registration.
     pub(super) fn register(scope: &Scope, work: WorkSpec) -> Result<Self, NotStarted> {
         let registration = scope.register_remote(work, || {})?;
         Ok(Self(Some(registration)))

@@ -1,7 +1,7 @@
 //! Delivery of a session's events to one client.
 //!
-//! The feed reads the session with a cursor, so a client that does not read does not delay the session. The feed ends
-//! when the client is detached or the session is closed.
+//! The feed reads the events of the session from a cursor, so a client that does not read does not delay the session.
+//! The feed ends when the client is detached or the session is closed.
 
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -21,14 +21,15 @@ use crate::translate::{EventTranslator, HostEvent};
 /// Pause before the log is read again after a failure.
 const READ_AGAIN: Duration = Duration::from_millis(500);
 
-/// Maximum time that `session.idle` waits for the answers of aborts, because these answers precede the event.
+/// Maximum time that the event `session.idle` waits for the answers of aborts (stops by this client). These answers
+/// must precede the event.
 const ABORT_ANSWER_MAX: Duration = Duration::from_secs(1);
 
-/// Delay of `session.idle` after a turn that did not complete. Without the delay, a client that sends its next message
-/// at once could take the event for the end of that message. The SDK for JavaScript does this.
+/// Delay of the event `session.idle` after a turn that did not complete. A client may send its next message at once.
+/// Without the delay, such a client could take the event for the end of that message. The SDK for JavaScript does this.
 const NEXT_MESSAGE_MAX: Duration = Duration::from_millis(25);
 
-/// One client's feed of a session.
+/// Feed of a session for one client.
 pub(super) struct Feed {
     pub(super) session: Arc<HostedSession>,
     pub(super) client: Arc<Client>,
@@ -36,8 +37,8 @@ pub(super) struct Feed {
     pub(super) events: Subscription,
     pub(super) host: broadcast::Receiver<HostEvent>,
     pub(super) handle: FeedHandle,
-    /// True if the client was too slow to receive the start of some calls. The handlers of these calls are notified
-    /// after the log is read.
+    /// True if the client was too slow to receive the start of some calls. When the feed has reached the running turn,
+    /// it sends the unanswered requests to the handlers again.
     pub(super) has_missed: bool,
 }
 
@@ -108,7 +109,7 @@ impl Feed {
         self.run().await;
     }
 
-    /// Answers the question if no client can answer it.
+    /// Answers a permission question with the default answer if no client answers such questions.
     fn answer_unasked(&self, event: &SessionEventKind) {
         if let SessionEventKind::PermissionAsked(question) = event
             && !self.session.attached_clients.has_permission_handler()
@@ -117,7 +118,7 @@ impl Feed {
         }
     }
 
-    /// Returns a warning for each part that the client requested and the server does not offer.
+    /// Returns a warning for each part that the client has requested and the server does not offer.
     pub(super) fn not_offered(&mut self, messages: &[Arc<str>]) -> Vec<CopilotEvent> {
         let parts = messages.iter().map(|message| HostEvent::NotOffered {
             message: Arc::clone(message),
@@ -127,7 +128,7 @@ impl Feed {
             .collect()
     }
 
-    /// Events for calls with missed events, and for calls that began before this client attached.
+    /// Returns events for unanswered calls: calls whose events were missed, or that began before this client attached.
     pub(super) fn pending_calls(&mut self) -> Vec<CopilotEvent> {
         let pending = self.session.tools.pending();
         let events = pending.into_iter().map(HostEvent::ExternalPending);
@@ -138,7 +139,7 @@ impl Feed {
 
     async fn send(&self, event: &CopilotEvent) -> Result<(), QueueClosed> {
         if event.kind == "session.idle" && !self.is_still_idle().await {
-            // Another idle event follows the next turn.
+            // The next event `session.idle` follows the next turn.
             return Ok(());
         }
         self.client.event(self.session.id().as_str(), event).await?;
@@ -148,7 +149,7 @@ impl Feed {
         Ok(())
     }
 
-    /// Returns false if another turn runs or waits at the time when the client may receive the idle event.
+    /// Returns false if another turn runs or waits when the client would receive the event `session.idle`.
     async fn is_still_idle(&self) -> bool {
         let mut aborts = self.handle.aborts.subscribe();
         let answered = async { drop(aborts.wait_for(|aborts| *aborts == 0).await) };

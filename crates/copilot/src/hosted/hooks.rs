@@ -1,4 +1,4 @@
-//! Hooks of a client, as hooks of the session's agent.
+//! Hooks of a client, which the agent of the session calls like its other hooks.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,15 +21,15 @@ use super::client_tools::ClientTools;
 use super::client_work::ClientWork;
 use crate::translate::HostEvent;
 
-/// Calls the hooks of the client that attached last among the clients with hooks. Permits calls of the clients' own
-/// tools without a question, unless a client must be asked.
+/// Calls the hooks of one client: the client that attached last among the clients with hooks. Permits calls of the
+/// clients' own tools without a permission question, unless a client must be asked.
 #[derive(Debug)]
 pub(crate) struct ClientHooks {
     pub(crate) name: Arc<str>,
     pub(crate) attached_clients: Arc<AttachedClients>,
     pub(crate) tools: Arc<ClientTools>,
     pub(crate) folder: PathBuf,
-    /// Channel for warnings to the clients about parts of a hook's answer that are not offered.
+    /// Channel for warnings to the clients about unsupported parts of a hook's answer.
     pub(crate) host_events: broadcast::Sender<HostEvent>,
 }
 
@@ -52,7 +52,7 @@ struct HookOutput {
 }
 
 impl HookOutput {
-    /// Parts of the answer that have no effect.
+    /// Returns the parts of the answer that have no effect in this server.
     fn not_offered(&self) -> impl Iterator<Item = &'static str> {
         let parts = [
             ("modifiedArgs", &self.modified_args),
@@ -125,13 +125,13 @@ fn request_of(event: &HookEvent) -> Option<(&'static str, Value)> {
 }
 
 impl ClientHooks {
-    /// Decides about a requested call without a hook.
+    /// Returns the verdict for an event that no hook decides.
     fn default_verdict(&self, event: &HookEvent) -> HookVerdict {
         let HookEvent::ToolRequested { call } = event else {
             return HookVerdict::Continue;
         };
-        // If a program registers a tool, the program wants the tool to be called. If the program also has a permission
-        // handler, it expects a question first.
+        // A program registers a tool because it wants the tool to be called. If the program also has a permission
+        // handler, it expects a permission question before the call.
         let is_asked = self.attached_clients.has_permission_handler()
             && !self.tools.skips_permission(&call.name);
         if self.tools.has(&call.name) && !is_asked {
@@ -184,7 +184,7 @@ impl Hook for ClientHooks {
             handler.answered();
             let output = match answer {
                 Ok(answer) => answer.output.unwrap_or_default(),
-                // Without an answer, the decision of the hook is missing.
+                // Without the hook's decision, the call is denied.
                 Err(error) if is_request => {
                     let reason = format!("the hook {hook} did not answer: {error}");
                     return HookVerdict::Deny { reason };
@@ -196,7 +196,7 @@ impl Hook for ClientHooks {
             };
             for part in output.not_offered() {
                 let message = format!("`{part}` of the hook {hook} is not offered").into();
-                // Without a client, the warning is not needed.
+                // If no client is attached, the warning is not needed.
                 drop(host_events.send(HostEvent::NotOffered { message }));
             }
             verdict(hook, output, decides, default_verdict)
@@ -205,8 +205,8 @@ impl Hook for ClientHooks {
     }
 }
 
-/// Returns the verdict for the answer of a hook. If a hook decides about a call or a prompt, and its answer cannot be
-/// understood, the call or prompt is denied.
+/// Returns the verdict for the answer of a hook. If a hook decides about a call or a prompt, and its answer is invalid,
+/// the call or prompt is denied.
 fn verdict(
     hook: &str,
     output: HookOutput,
@@ -227,7 +227,7 @@ fn verdict(
                 .or(output.reason)
                 .unwrap_or_else(|| format!("denied by the hook {hook}")),
         ),
-        // Otherwise the call would run without the requested change.
+        // If the call were permitted, it would run without the requested change.
         _ if decides && changes => deny(format!(
             "the hook {hook} answered with a change, and changes are not offered"
         )),

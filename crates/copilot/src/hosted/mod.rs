@@ -1,4 +1,4 @@
-//! One open session and its clients.
+//! One open session and its clients, which are programs that use a Copilot SDK.
 
 mod ask_user;
 mod attached_clients;
@@ -37,14 +37,14 @@ use client_tools::{ChosenTools, ClientTools, GenerationEvent, ToolGeneration};
 use feed::Feed;
 use hooks::ClientHooks;
 
-/// Maximum number of unread host events ([`HostEvent`]) of a client's feed. It is far higher than the number of concurrent
-/// calls. If more events are unread, the feed looks up the missed events in the log.
+/// Maximum number of unread host events ([`HostEvent`]) in a client's feed. This is far more than the number of
+/// concurrent calls. If a feed misses events, it sends all unanswered tool requests again.
 const HOST_EVENTS_MAX: usize = 1_024;
 
-/// Maximum wait until the last events of a closed session are sent.
+/// Maximum wait until the clients have received the last events of a closed session.
 const LAST_EVENTS_MAX: Duration = Duration::from_secs(1);
 
-/// Parts of a session that its client chooses.
+/// Parts of a session, as chosen by the client that opens the session.
 #[derive(Debug, Clone)]
 pub(crate) struct SessionChoice {
     pub model: Option<Arc<dyn Model>>,
@@ -56,7 +56,7 @@ pub(crate) struct SessionChoice {
     pub declared: Option<Vec<DeclaredTool>>,
     pub client_options: ClientOptions,
     pub streaming: bool,
-    /// Warnings about requested parts that are not offered.
+    /// Warnings about requested parts that the server does not offer.
     pub not_offered: Vec<Arc<str>>,
 }
 
@@ -71,10 +71,10 @@ pub(crate) struct HostedSession {
     scope: Scope,
     /// Feeds that have not ended.
     feeds: TaskTracker,
-    /// Ends the forwarding of tool requests after the session's last tool call.
+    /// Ends the forwarding of tool requests after the last tool call of the session.
     no_more_calls: CancellationToken,
-    /// A turn, and the calls of this turn that clients cancelled singly. If a client cancels such a call again, the
-    /// answer reports that no call was cancelled.
+    /// A turn, and the calls of this turn that clients have cancelled individually. If a client cancels such a call
+    /// again, the answer reports that no call was cancelled.
     cancelled: Mutex<(TurnNumber, HashSet<CallId>)>,
     model_name: Option<Arc<str>>,
     version: Arc<str>,
@@ -88,7 +88,7 @@ async fn recorded_folder(system: &System, id: &SessionId) -> Result<Option<PathB
     Ok(state.folder().map(|folder| PathBuf::from(&**folder)))
 }
 
-/// Way to open a session.
+/// Mode in which a session is opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum OpenMode {
     Create,
@@ -167,7 +167,7 @@ impl HostedSession {
         self.session.id()
     }
 
-    /// Name of the session's model; `None` if neither the configuration nor a client chooses one.
+    /// Returns the name of the session's model; `None` if neither the configuration nor a client has chosen a model.
     pub(crate) fn model_name(&self) -> Option<&Arc<str>> {
         self.model_name.as_ref()
     }
@@ -182,8 +182,8 @@ impl HostedSession {
             tokio::select! {
                 biased;
                 _stopped = cx.stopped_at("requests of client tools") => {}
-                // This branch stands before `no_more_calls`, so that handlers are still notified of the calls that the
-                // end of the session cancelled.
+                // This branch precedes the branch of `no_more_calls`. Therefore handlers are still notified of the
+                // calls that the end of the session has cancelled.
                 () = async {
                     while let Some(event) = generation.next(&tools).await {
                         let event = match event {
@@ -195,7 +195,7 @@ impl HostedSession {
                                 }
                             }
                         };
-                        // Without a client, the request waits for a client that attaches later.
+                        // If no client is attached, the request waits for a client that attaches later.
                         drop(events.send(event));
                     }
                 } => {}
@@ -212,7 +212,7 @@ impl HostedSession {
         }
     }
 
-    /// Adds a client, which receives the events from this record on.
+    /// Adds a client. The client receives the events from this record on, or only new events if `from` is `None`.
     pub(crate) fn attach(
         self: &Arc<Self>,
         client: &Arc<Client>,
@@ -223,7 +223,7 @@ impl HostedSession {
             .attached_clients
             .change(client.id, choice.client_options)
         {
-            // A second feed would report the running calls again, with less information than the first feed.
+            // The client already has a feed. A second feed would report the running calls again, with less information.
             return;
         }
         let handle = FeedHandle::default();
@@ -266,8 +266,8 @@ impl HostedSession {
         drop(spawned);
     }
 
-    /// Removes a client. Returns true if it was the last client. The open questions then wait for a client that resumes
-    /// the session.
+    /// Removes a client. Returns true if it was the last client. Open permission questions then wait for a client that
+    /// resumes the session.
     pub(crate) fn detach(&self, client: ClientId) -> bool {
         match self.attached_clients.detach(client) {
             DetachedClient::Last => true,
@@ -281,7 +281,7 @@ impl HostedSession {
         }
     }
 
-    /// Answers a question that no attached client answers.
+    /// Answers a permission question that no attached client answers.
     fn answer_unasked(&self, question: &OpenQuestion) {
         let default_answer = self.default_answer.clone();
         let answer = question.question.restrict_advance_answer(default_answer);
@@ -303,23 +303,23 @@ impl HostedSession {
     }
 
     pub(crate) fn send_host_event(&self, event: HostEvent) {
-        // Without a client, the event is not needed.
+        // If no client is attached, the event is not needed.
         drop(self.host_events.send(event));
     }
 
-    /// Records that a call of the running turn is cancelled by its id. Returns false if it was already recorded.
+    /// Records that a call of the running turn was cancelled by its id. Returns false if this was already recorded.
     pub(crate) fn note_cancelled(&self, call: &CallId) -> bool {
         let turn = self.session.last_turn();
         let mut cancelled = self.cancelled.lock();
         if cancelled.0 != turn {
-            // After a rollback, a new turn can reuse ids of calls.
+            // After a turn was rolled back, a new turn can reuse the ids of its calls.
             *cancelled = (turn, HashSet::new());
         }
         cancelled.1.insert(call.clone())
     }
 
-    /// Closes the session after a time without clients. Until then its turn waits for a client that resumes the
-    /// session.
+    /// Closes the session after a time without clients. Until then, the running turn waits for a client that resumes
+    /// the session.
     pub(crate) fn begin_unattended(self: &Arc<Self>, server: &CopilotServer) {
         let (own, server) = (Arc::clone(self), server.clone());
         let mut arrivals = self.attached_clients.arrivals();
@@ -346,7 +346,7 @@ impl HostedSession {
         let receipt = stopping.receipt().await;
         self.session.close().await;
         self.no_more_calls.cancel();
-        // The feeds end after the last events.
+        // The feeds end after they have sent the last events.
         self.feeds.close();
         let _sent_or_late = timeout(LAST_EVENTS_MAX, self.feeds.wait()).await;
         let request = StopRequest::new(Extent::Subtree, cause).grace(Duration::ZERO);

@@ -32,7 +32,7 @@ struct PermissionParams {
 #[derive(Deserialize)]
 struct PermissionResultParams {
     kind: String,
-    /// Reason for a rejection, in the person's words.
+    /// The person's reason for a rejection.
     feedback: Option<String>,
 }
 
@@ -80,11 +80,12 @@ pub(super) fn tool(cx: &MethodCx<'_>, params: Option<&RawValue>) -> Result<Metho
             is_cancelled: false,
         });
     }
-    // A late answer is accepted, but has no effect, because its call has ended.
+    // A late answer is accepted, but has no effect, because the call has ended.
     Ok(success(delivery != Delivery::Unknown))
 }
 
-/// Reports whether the answer counted. Never fails for a closed question, because an error makes the SDKs answer again.
+/// Answers a permission question. Reports whether the answer counted, and returns no error for a closed question: after
+/// an error, the SDKs would answer again.
 pub(super) fn permission(
     cx: &MethodCx<'_>,
     params: Option<&RawValue>,

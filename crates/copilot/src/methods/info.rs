@@ -39,7 +39,7 @@ pub(super) fn begin(
             })
         }
         "status.get" => json!({ "version": version, "protocolVersion": PROTOCOL_VERSION }),
-        // The providers' keys authenticate the requests, so there is no login.
+        // The server authenticates itself at the model providers with their keys, so a client needs no login.
         "auth.getStatus" => json!({ "isAuthenticated": true, "authType": "api-key" }),
         _ => {
             let name = cx.server.system().model_name();

@@ -37,8 +37,8 @@ fn failed(error: &impl std::fmt::Display) -> RpcError {
     RpcError::internal_error(error.to_string())
 }
 
-/// Detaches the client from a session. When the last client detaches, the session is closed: its work is stopped, and
-/// the session can be resumed later.
+/// Detaches the client from a session. If the client is the last client, the session is closed: all work of the session
+/// is stopped, and the session can be resumed later.
 pub(super) fn detach(
     cx: &MethodCx<'_>,
     params: Option<&RawValue>,
@@ -51,7 +51,7 @@ pub(super) fn detach(
     };
     let closing = close_if(&|session| session.is_last(client)).or_else(|| {
         let was_last = server.open_session(&id)?.detach(client);
-        // The other clients have left meanwhile.
+        // All other clients may have left since the first check.
         was_last
             .then(|| close_if(&HostedSession::is_alone))
             .flatten()
@@ -171,7 +171,7 @@ async fn info_of(log: &Arc<dyn Log>, session: &SessionSummary) -> MethodResult {
     Ok(info)
 }
 
-/// Reads the first records of a session that this version can decode.
+/// Reads the first records of a session. Omits records that this version cannot decode.
 async fn read_records(
     log: &Arc<dyn Log>,
     id: &SessionId,
@@ -193,7 +193,7 @@ async fn read_records(
     Ok(records)
 }
 
-/// `session.getMessages`: the events of the ended turns.
+/// `session.getMessages`: returns the events of the ended turns.
 pub(super) fn messages(
     cx: &MethodCx<'_>,
     params: Option<&RawValue>,

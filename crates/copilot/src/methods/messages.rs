@@ -1,4 +1,4 @@
-//! Messages, and the wait for their answer.
+//! Messages of clients, and the wait for the answer to a message.
 
 use std::borrow::Cow;
 use std::future::pending;
@@ -23,7 +23,7 @@ use crate::event::CopilotEvent;
 use crate::hosted::HostedSession;
 use crate::translate::{HostEvent, PersistedEvent};
 
-/// Maximum wait for the events of the turn to be sent. These events precede the answer.
+/// Maximum wait until the events of a turn are sent. These events precede the answer to `session.sendAndWait`.
 const EVENTS_SENT_MAX: Duration = Duration::from_secs(1);
 
 /// Maximum number of attachments that a prompt names. The model does not receive further attachments, and the clients
@@ -82,7 +82,7 @@ impl AttachmentParams {
         String::from_utf8(bytes).ok().map(Cow::Owned)
     }
 
-    /// True if the name of the attachment is sufficient, because the model can read the content itself.
+    /// True if the model needs only the name of the attachment, because it can read the content itself.
     fn is_named(&self) -> bool {
         matches!(self.kind(), "file" | "directory" | "selection")
     }
@@ -154,7 +154,7 @@ pub(super) fn send(cx: &MethodCx<'_>, params: Option<&RawValue>) -> Result<Metho
     Ok(MethodAnswer::Now(Ok(json!({ "messageId": message.id }))))
 }
 
-/// Sends a message. Waits until the message has its answer, and no attached background work of the session runs.
+/// Sends a message. Waits until the message has its answer, and no background work that the session waits for runs.
 pub(super) fn send_and_wait(
     cx: &MethodCx<'_>,
     params: Option<&RawValue>,
@@ -192,7 +192,7 @@ pub(super) fn send_and_wait(
     }))
 }
 
-/// Returns the event of the answer, if the turn was completed.
+/// Returns the event with the answer of the model, if the turn was completed.
 fn response_of(
     session: &HostedSession,
     message: &MessageHandle,
@@ -246,7 +246,7 @@ fn answer_of(
     }))
 }
 
-/// Completes after this time; never if there is no limit.
+/// Completes after this time, or never if `limit` is `None`.
 async fn after(limit: Option<Duration>) {
     match limit {
         Some(limit) => sleep(limit).await,
@@ -254,7 +254,7 @@ async fn after(limit: Option<Duration>) {
     }
 }
 
-/// Completes after this time without an event of the session; never if there is no limit.
+/// Completes when the session has had no event for this time, or never if `limit` is `None`.
 async fn silent(mut events: Subscription, limit: Option<Duration>) {
     let Some(limit) = limit else {
         return pending().await;
@@ -263,7 +263,7 @@ async fn silent(mut events: Subscription, limit: Option<Duration>) {
         match timeout(limit, events.next()).await {
             Ok(Ok(Some(_event))) => {}
             Err(_elapsed) => return,
-            // The session is closed, or its events cannot be read. The wait itself then reports the end.
+            // The session is closed, or its events cannot be read. The wait for the answer then reports the end.
             Ok(Ok(None) | Err(_)) => return pending().await,
         }
     }

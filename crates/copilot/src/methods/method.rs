@@ -21,8 +21,8 @@ pub(crate) type MethodResult = Result<Value, RpcError>;
 pub(crate) enum MethodAnswer {
     Now(MethodResult),
     Later(BoxFuture<'static, MethodResult>),
-    /// A later answer that may be large. Each client gets one large answer at a time, after it has read the earlier
-    /// answers.
+    /// A later answer that may be large. The server prepares only one large answer for a client at a time, after the
+    /// client has read the earlier answers.
     Large(BoxFuture<'static, MethodResult>),
 }
 
@@ -56,7 +56,7 @@ pub(super) fn open_session(cx: &MethodCx<'_>, id: &str) -> Result<Arc<HostedSess
     })
 }
 
-/// Returns the result of work that runs in the server's own scope.
+/// Returns the result of work that runs in the server's scope, and not in the scope of a connection.
 pub(super) async fn whole<T>(work: Option<WorkHandle<T>>) -> Result<T, RpcError> {
     let done = match work {
         Some(work) => work.await.ok(),

@@ -1,7 +1,7 @@
 //! The requests of the protocol, by name.
 //!
-//! Methods begin in the order in which their requests arrive. The beginning of a method performs all immediate steps;
-//! the remaining work is a future that the connection runs.
+//! Methods begin in the order in which their requests arrive. The beginning of a method performs all immediate steps.
+//! The remaining work is a future, which the connection runs.
 
 mod answers;
 mod ids;
@@ -21,7 +21,7 @@ use serde_json::value::RawValue;
 
 pub(crate) use method::{MethodAnswer, MethodCx, MethodResult};
 
-/// Begins a request.
+/// Begins the method of a request.
 pub(crate) fn begin(cx: &MethodCx<'_>, method: &str, params: Option<&RawValue>) -> MethodAnswer {
     let begun = match method {
         "connect" | "ping" | "status.get" | "auth.getStatus" | "models.list" => {

@@ -42,7 +42,7 @@ struct OpenParams {
     others: Map<String, Value>,
 }
 
-/// Parts of a session that a client can request and that are not offered.
+/// Parts of a session that a client can request and that this server does not offer.
 const NOT_OFFERED: [&str; 18] = [
     "mcpServers",
     "customAgents",
@@ -64,7 +64,8 @@ const NOT_OFFERED: [&str; 18] = [
     "skillDirectories",
 ];
 
-/// Options of a provider that supply a key for each request. Without the key, the provider would refuse every request.
+/// Options of a model provider that supply a key for each request. The server cannot use them, and without the key the
+/// provider would refuse every request.
 const KEYS_NOT_OFFERED: [&str; 2] = ["apiKeyCommand", "hasBearerTokenProvider"];
 
 #[derive(Deserialize)]
@@ -175,7 +176,8 @@ async fn opened(
     session.attach(&client, &choice, from);
     session.session.set_part(Arc::clone(&session));
     drop(reservation);
-    // A client that disconnected before the session existed was not detached from it.
+    // A client may have disconnected before the session existed. The disconnect then did not detach it from this
+    // session.
     if client.output.is_closed() && session.detach(client.id) {
         session.begin_unattended(&server);
     }
@@ -239,7 +241,7 @@ fn choice_of(server: &CopilotServer, params: OpenParams) -> Result<SessionChoice
     })
 }
 
-/// Warnings about requested parts that a session does not offer.
+/// Returns warnings about requested parts that a session does not offer.
 fn not_offered(params: &OpenParams) -> Vec<Arc<str>> {
     let of_session = NOT_OFFERED.iter().filter(|name| {
         let value = params.others.get(**name);
@@ -270,7 +272,8 @@ fn is_set(value: &Value) -> bool {
     }
 }
 
-/// Refuses tools that cannot be offered to the model. Otherwise the tools would be missing without a warning.
+/// Refuses a declaration with tools that cannot be offered to the model. Otherwise such tools would be missing without
+/// a warning.
 fn check_tools(tools: &[DeclaredTool]) -> Result<(), RpcError> {
     let mut names = HashSet::new();
     for DeclaredTool { name, .. } in tools {

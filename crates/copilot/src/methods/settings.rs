@@ -31,7 +31,7 @@ pub(super) fn begin(
             check(&params)?;
             json!({ "success": true })
         }
-        // Every client receives every event of its sessions.
+        // Every client receives every event of its sessions, so the method has no effect.
         "session.eventLog.registerInterest" => json!({ "handle": "all" }),
         "session.mode.get" => json!("interactive"),
         "session.model.getCurrent" => json!({ "modelId": hosted.model_name() }),
@@ -44,7 +44,7 @@ pub(super) fn begin(
     Ok(MethodAnswer::Now(Ok(answer)))
 }
 
-/// Refuses options that are not offered. The other options only disable parts that a session never has.
+/// Refuses options that this server does not offer. The other options only disable parts that a session never has.
 fn check(params: &SettingsParams) -> Result<(), RpcError> {
     let is_given = |list: &Option<Vec<Value>>| list.as_ref().is_some_and(|list| !list.is_empty());
     for (name, is_asked) in [

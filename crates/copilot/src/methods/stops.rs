@@ -1,4 +1,4 @@
-//! Stops, each with its receipt.
+//! Methods that stop work. Each stop returns a receipt, which lists the state of each part of the stopped work.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use super::method::{MethodAnswer, MethodCx, later, open_session, read, whole};
 use crate::hosted::{FeedHandle, HostedSession};
 use crate::translate::HostEvent;
 
-/// Maximum wait for `assistant.idle` to be sent. The event precedes the answer.
+/// Maximum wait until the event `assistant.idle` is sent. This event precedes the answer to the stop.
 const IDLE_SENT_MAX: Duration = Duration::from_secs(1);
 
 #[derive(Deserialize)]
@@ -29,7 +29,7 @@ struct StopParams {
     tool_call_id: Option<String>,
 }
 
-/// Returns the stop target for an extent in the protocol; the turn by default.
+/// Returns the stop target for an extent of the protocol; the running turn if the extent is missing.
 fn target_of(extent: Option<&str>) -> Result<StopTarget, RpcError> {
     Ok(match extent {
         None | Some("turn") => StopTarget::Turn,
@@ -58,7 +58,7 @@ pub(super) fn runs_attached_background(session: &Session) -> bool {
         .any(|work| work.is_running() && work.attachment() == Attachment::Attached)
 }
 
-/// True unless work of the extent is known to continue.
+/// True unless the receipt reports that work of the extent continues.
 fn is_success(receipt: &Receipt) -> bool {
     let runs = |state: &ItemState| {
         matches!(
@@ -69,8 +69,8 @@ fn is_success(receipt: &Receipt) -> bool {
     receipt.quiet() || !receipt.items().iter().any(|item| runs(&item.state))
 }
 
-/// Abort whose answer must precede `session.idle`. Counts in `aborts` of the feed while the abort is in progress. The
-/// feed delays `session.idle` until this number is 0.
+/// Abort whose answer must precede the event `session.idle`. While the abort is in progress, it counts in `aborts` of
+/// the feed. The feed delays the event until this number is 0.
 struct AbortInFlight(Option<FeedHandle>);
 
 impl AbortInFlight {
@@ -125,8 +125,7 @@ fn stopping(
     })
 }
 
-/// `session.abort`: stops the running turn. If no turn runs, stops the attached background work that the session waits
-/// for.
+/// `session.abort`: stops the running turn. If no turn runs, stops the background work that the session waits for.
 pub(super) fn abort(
     cx: &MethodCx<'_>,
     params: Option<&RawValue>,
@@ -194,8 +193,8 @@ pub(super) fn cancel_agents(
     }))
 }
 
-/// `allstop.cancelToolCall`: stops one call; its siblings and the turn continue. Returns true if the call was in
-/// progress, and false for a second cancel.
+/// `allstop.cancelToolCall`: stops one call, while other calls and the turn continue. Returns true if the call was in
+/// progress. A second cancel of the call returns false.
 pub(super) fn cancel_call(
     cx: &MethodCx<'_>,
     params: Option<&RawValue>,
@@ -224,7 +223,7 @@ pub(super) fn stop(cx: &MethodCx<'_>, params: Option<&RawValue>) -> Result<Metho
     let cause = cause_of(params.reason.as_deref());
     if matches!(target, StopTarget::Session) {
         // After a stop of the whole session, the open session accepts no more messages. Therefore the session is closed
-        // too, and a client can resume the session.
+        // too. A client can resume the session later.
         let closing = cx.server.close_session_if(session.id(), |_| true, cause);
         return Ok(later(async move {
             let receipt = whole(closing).await?;
@@ -240,7 +239,7 @@ pub(super) fn stop(cx: &MethodCx<'_>, params: Option<&RawValue>) -> Result<Metho
     ))
 }
 
-/// `allstop.preview`: lists the work that a stop would find now. Stops nothing.
+/// `allstop.preview`: lists the work that a stop would cover now. Stops nothing.
 pub(super) fn preview(
     cx: &MethodCx<'_>,
     params: Option<&RawValue>,

@@ -1,8 +1,9 @@
-//! Lone surrogates in JSON. Python writes them for file names that are not UTF-8, and Rust strings cannot contain them.
+//! Lone surrogates in JSON: halves of UTF-16 pairs. Python writes them for file names that are not UTF-8, and Rust
+//! strings cannot contain them.
 
 use std::borrow::Cow;
 
-/// Returns the JSON with the replacement character in the place of each escaped lone surrogate.
+/// Returns the JSON text with each escaped lone surrogate replaced by the replacement character.
 pub(super) fn without_lone_surrogates(json: &str) -> Cow<'_, str> {
     if !json.contains("\\ud") && !json.contains("\\uD") {
         return Cow::Borrowed(json);
@@ -14,7 +15,8 @@ pub(super) fn without_lone_surrogates(json: &str) -> Cow<'_, str> {
         let (taken, text) = match (code_of(escape), escape.get(6..).and_then(code_of)) {
             (Some(0xD800..=0xDBFF), Some(0xDC00..=0xDFFF)) => (12, escape.get(..12)),
             (Some(0xD800..=0xDFFF), _) => (6, Some("\\ufffd")),
-            // The escaped character may be a backslash, which does not begin another escape.
+            // The escaped character may be a backslash. That backslash does not begin another escape, so both
+            // characters are copied.
             _ => {
                 let len = escape.chars().take(2).map(char::len_utf8).sum();
                 (len, escape.get(..len))

@@ -1,4 +1,4 @@
-//! `session.tasks.*`: background work of a session.
+//! `session.tasks.*`: methods for the background work of a session.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 
 use super::method::{MethodAnswer, MethodCx, later, open_session, read};
 
-/// Maximum size of output in a progress report, in bytes.
+/// Maximum size in bytes of the output in a progress report.
 const OUTPUT_BYTES_MAX: usize = 4 * 1024;
 
 #[derive(Deserialize)]

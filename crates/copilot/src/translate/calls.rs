@@ -1,4 +1,4 @@
-//! Tool calls of the running turn. Each start has one completion.
+//! Tool calls of the running turn, as a client sees them. Each start of a call has one completion.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -10,13 +10,13 @@ use serde_json::{Value, json};
 
 use super::{EventTranslator, ExternalCall, PersistedEvent, TurnView};
 
-/// Calls without a completion, and requests to their handlers.
+/// Calls without a completion, and the open requests to the handlers of the clients' tools.
 #[derive(Debug, Default)]
 pub(super) struct ShownCalls {
-    /// Calls with a sent start, in that order.
+    /// Calls whose start was sent to the client, in the order of the starts.
     started: Vec<ShownCall>,
-    /// Requests that arrived before the start of their call was sent. Requests and starts arrive through different
-    /// channels.
+    /// Requests that arrived before the start of their call was sent. This happens because requests and starts arrive
+    /// through different channels.
     waiting: Vec<ExternalCall>,
     /// Requests that were sent and are not completed. Requests of a sub-agent may outlive the turn.
     sent: HashSet<Arc<str>>,
@@ -43,7 +43,7 @@ pub(super) fn arguments_of(arguments: &Arguments) -> Value {
     }
 }
 
-/// Returns a call in the form in which the model's answer requests it.
+/// Returns a call in the form in which an answer of the model contains the call.
 pub(super) fn tool_request(call: &ToolCall) -> Value {
     json!({
         "toolCallId": call.id,
@@ -53,7 +53,7 @@ pub(super) fn tool_request(call: &ToolCall) -> Value {
     })
 }
 
-/// Data of `tool.execution_complete`.
+/// Returns the data of the event `tool.execution_complete`.
 pub(super) fn completion(call: &str, outcome: CallOutcome, content: &str) -> Value {
     let code = match outcome {
         CallOutcome::Succeeded => {
@@ -85,7 +85,7 @@ impl EventTranslator {
 
     pub(super) fn call_started(&mut self, id: &CallId) {
         let Some(call) = self.calls.get(id.as_str()) else {
-            // This client has missed the request.
+            // This client has missed the event that announced the call.
             return;
         };
         call.runs = true;
@@ -99,13 +99,14 @@ impl EventTranslator {
         }
     }
 
-    /// Handles a call of a client's tool. The start of the call is sent first. For a call of a sub-agent, no start is
-    /// sent.
+    /// Handles a request for a client's tool. If the start of the call was not sent yet, the request waits for the
+    /// start. For a call of a sub-agent, no start is ever sent.
     pub(super) fn external_requested(&mut self, external: &ExternalCall) {
         if external.is_of_sub_agent() {
             return self.send_to_handler(external);
         }
-        // A call of a later turn can have the id of a call from a rolled-back turn.
+        // A call of a later turn can have the id of a call from a rolled-back turn. Therefore a call takes only one
+        // request.
         let call = self.calls.get(&external.call_id);
         match call.filter(|call| call.runs && call.request.is_none()) {
             Some(call) => {
@@ -116,8 +117,8 @@ impl EventTranslator {
         }
     }
 
-    /// Like [`EventTranslator::external_requested`], but for a call without a later start event, because the client
-    /// attached later or has missed the event.
+    /// Like [`EventTranslator::external_requested`], but for a call whose start event will not follow, because the
+    /// client attached later or has missed the event.
     pub(super) fn external_pending(&mut self, external: &ExternalCall) {
         let request = &external.request_id;
         self.calls
@@ -146,7 +147,8 @@ impl EventTranslator {
             "arguments": external.arguments,
             "traceparent": external.trace,
         });
-        // A client that attaches later receives the requests that are still open.
+        // The event is ephemeral: a client that attaches later receives such an event for each request that is still
+        // open.
         self.ephemeral("external_tool.requested", data);
     }
 
@@ -179,7 +181,8 @@ impl EventTranslator {
                 ..
             }) => self.complete_request(&request),
             Some(_) => {}
-            // If the client attached in the middle of the turn, the history contains the start.
+            // If the client attached in the middle of the turn, the history of the session contains the start of the
+            // call.
             None if self.turn_view == TurnView::Rest => {}
             None => return,
         }
@@ -187,7 +190,7 @@ impl EventTranslator {
         self.persisted(event);
     }
 
-    /// Completes the calls without a result.
+    /// Sends completions for all calls that have none.
     pub(super) fn complete_calls(&mut self, outcome: CallOutcome, why: &str) {
         while let Some(call) = self.calls.started.first() {
             let id = call.id.clone();

@@ -1,6 +1,6 @@
-//! Events of the turns in a log, with the ids that they had while the turns ran.
+//! Events of the turns in a log. The events have the ids that they had while the turns ran.
 //!
-//! A rolled-back turn has no messages, so its calls are reported with their outcome only.
+//! A rolled-back turn has no stored messages, so only the outcomes of its calls are reported.
 
 use std::sync::Arc;
 
@@ -42,14 +42,14 @@ struct History<'a> {
     version: &'a str,
     events: Vec<CopilotEvent>,
     turn: TurnNumber,
-    /// The message of the turn.
+    /// The user's message that began the turn.
     message: Option<MessageId>,
     origin: TurnOrigin,
     /// Time of the last record that contains a time.
     at: Timestamp,
-    /// Step whose turn in the protocol is open: the protocol calls each step a turn.
+    /// Step of the agent whose `turn` in the protocol is open. The protocol calls each step (one model call) a turn.
     step: Option<u32>,
-    /// Records of the turn that are needed at its end: its calls, and messages that were added to the turn.
+    /// Records of the turn that are needed at the end of the turn: calls, and messages that were added to the turn.
     records: Vec<&'a SessionRecord>,
 }
 
@@ -142,8 +142,8 @@ impl<'a> History<'a> {
         }
     }
 
-    /// Sends the steps, calls and added messages of a turn without stored messages. Returns the calls that the stop has
-    /// ended.
+    /// Sends the events for a turn without stored messages: its steps, calls and added messages. Returns the calls that
+    /// the stop has ended.
     fn calls(&mut self) -> Vec<&'a CallId> {
         let (mut step, mut open) = (0, Vec::new());
         for record in std::mem::take(&mut self.records) {
@@ -165,7 +165,7 @@ impl<'a> History<'a> {
                         }
                     }
                 }
-                // The event of a stop precedes the calls that the stop ended.
+                // The event of a stop precedes the completions of the calls that the stop has ended.
                 SessionRecord::CallFinished { id, outcome, .. }
                     if !matches!(outcome, CallOutcome::Stopped | CallOutcome::Unknown) =>
                 {
@@ -224,7 +224,7 @@ impl<'a> History<'a> {
                     }
                 }
                 Message::Tool(result) => {
-                    // If the call has no record, the call ended together with its turn.
+                    // If the end of a call has no record, the call ended together with its turn.
                     let outcome = outcome_of(&result.call_id).unwrap_or(CallOutcome::Stopped);
                     let (id, content) = (&result.call_id, &result.content);
                     self.push(PersistedEvent::call_end(self.turn, id, outcome, content));

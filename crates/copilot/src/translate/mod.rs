@@ -41,9 +41,9 @@ pub(crate) struct TranslatorOptions {
     /// True if the client receives each piece of an answer when the model sends the piece.
     pub streaming: bool,
     pub version: Arc<str>,
-    /// Name of the model; `None` unless the client chose one.
+    /// Name of the model; `None` if neither the client nor the configuration has chosen a model.
     pub model: Option<Arc<str>>,
-    /// Distinguishes the ids of this translator's ephemeral events.
+    /// Text that distinguishes the ids of this translator's ephemeral events from the ids of other translators' events.
     pub nonce: Arc<str>,
 }
 
@@ -58,37 +58,37 @@ pub(crate) struct ExternalCall {
 }
 
 impl ExternalCall {
-    /// True if a sub-agent made the call. The id is then the path of the calls that lead to this call.
+    /// True if a sub-agent made the call. The id is then the path of all calls that lead to this call.
     fn is_of_sub_agent(&self) -> bool {
         self.call_id.contains('/')
     }
 }
 
-/// Event that the session's own events do not contain.
+/// Event for the clients that is not among the events of the session itself.
 #[derive(Debug, Clone)]
 pub(crate) enum HostEvent {
     /// A client's tool is called.
     ExternalRequested(ExternalCall),
     /// A client's tool is called, and the call began before this client attached.
     ExternalPending(ExternalCall),
-    /// The call was answered or cancelled, and its handler must end.
+    /// The call was answered or cancelled. The handler of a cancelled call must end.
     ExternalCompleted {
         request_id: Arc<str>,
         is_cancelled: bool,
     },
-    /// The client requested a part that is not offered.
+    /// The client requested a part that this server does not offer.
     NotOffered { message: Arc<str> },
     /// A stop of this turn was requested. The turn may still complete.
     AbortRequested { turn: TurnNumber, reason: Arc<str> },
 }
 
-/// The part of the running turn that a client sees.
+/// Part of the running turn that a client receives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum TurnView {
     /// No turn runs.
     Ended,
     Whole,
-    /// The rest of the turn, because the client attached in the middle of the turn.
+    /// Only the rest of the turn, because the client attached in the middle of the turn.
     Rest,
 }
 
@@ -106,7 +106,7 @@ pub(crate) struct EventTranslator {
     turn_view: TurnView,
     /// The last step of the turn.
     last_step: u32,
-    /// The step whose turn in the protocol is open: the protocol calls each step a turn.
+    /// Step whose `turn` in the protocol is open. The protocol calls each step (one model call) a turn.
     open_step: Option<u32>,
     calls: ShownCalls,
     /// The last requested stop of a turn.
@@ -153,7 +153,8 @@ impl EventTranslator {
             self.came_in_the_middle(turn, event.message.as_ref());
         }
         match &event.kind {
-            // The client was too slow, and already has the records of later turns.
+            // The client was too slow: it already has records of later turns, so live events of earlier turns are
+            // omitted.
             SessionEventKind::Live(_)
             | SessionEventKind::AssistantIdle { .. }
             | SessionEventKind::SessionIdle { .. }
@@ -164,7 +165,7 @@ impl EventTranslator {
             SessionEventKind::PermissionAnswered { id, answer } => {
                 self.permission_answered(id, answer.as_ref());
             }
-            // The client's own answer already reports this.
+            // The late answer was given by a client, and its response already reports that the answer was late.
             SessionEventKind::LateAnswer { .. } => {}
             SessionEventKind::BackgroundChanged { .. } => {
                 self.ephemeral("session.background_tasks_changed", json!({}));
@@ -173,8 +174,8 @@ impl EventTranslator {
                 let data = self.idle_data();
                 self.ephemeral("assistant.idle", data);
             }
-            // The session repeats this event after each later change. A second event could end the next wait of a
-            // client.
+            // The session repeats this event after each later change. If the client received a second event, it could
+            // take that event for the end of its next message.
             SessionEventKind::SessionIdle { .. } if self.is_idle_sent => {}
             SessionEventKind::SessionIdle { .. } => {
                 self.is_idle_sent = true;
@@ -190,7 +191,7 @@ impl EventTranslator {
         std::mem::take(&mut self.out)
     }
 
-    /// Returns the protocol's events for an event outside the session's own events.
+    /// Returns the protocol's events for a host event, at this time.
     pub(crate) fn host_event(&mut self, event: &HostEvent, now: Timestamp) -> Vec<CopilotEvent> {
         self.now = now;
         match event {
@@ -231,7 +232,7 @@ impl EventTranslator {
                 origin,
                 ..
             } => {
-                // This is needed if the client was too slow to receive the end of the preceding turn.
+                // Calls of the preceding turn are open only if the client was too slow to receive the end of that turn.
                 self.complete_calls(
                     CallOutcome::Unknown,
                     "the client has missed the end of the call",
@@ -245,7 +246,7 @@ impl EventTranslator {
             SessionRecord::MessageSteered { message, text, .. } => {
                 self.persisted(PersistedEvent::steered(message, text));
             }
-            // The log contains the call even if a stop follows immediately.
+            // The log contains the start of the call even if a stop follows immediately.
             SessionRecord::CallStarted { call, .. }
                 if self.turn_view == TurnView::Whole
                     && matches!(call.kind, StartedCallKind::Model { .. }) =>
@@ -343,7 +344,7 @@ impl EventTranslator {
                 let data = json!({ "infoType": "retry", "message": message });
                 self.ephemeral("session.info", data);
             }
-            // A failure has a separate event.
+            // A failure has a separate event, and not an event of an abort.
             AgentEvent::StopHeard { cause } if failure_of(cause.stop_reason()).is_none() => {
                 let reason = abort_reason(cause);
                 self.abort(reason);
@@ -355,7 +356,7 @@ impl EventTranslator {
         }
     }
 
-    /// Sends the abort that was requested for this turn, because the turn can no longer complete.
+    /// Sends the event of the abort that was requested for this turn, because the turn can no longer complete.
     fn abort_as_requested(&mut self) {
         if self.turn_view != TurnView::Ended
             && let Some((turn, reason)) = self.abort_requested.clone()
@@ -395,7 +396,7 @@ impl EventTranslator {
         }
     }
 
-    /// Returns the last turn that was sent, and true if it was completed.
+    /// Returns the last turn whose events were sent, and true if the turn was completed.
     pub(crate) fn last_turn(&self) -> (TurnNumber, bool) {
         (self.turn, self.ended == Some(StopReason::Completed))
     }

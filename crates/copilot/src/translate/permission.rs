@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::EventTranslator;
 
-/// Kind of an answer that no person has given.
+/// Kind of the result for a permission question that no person has answered.
 pub(crate) const UNANSWERED: &str = "denied-no-approval-rule-and-could-not-request-from-user";
 
 impl EventTranslator {
@@ -24,7 +24,7 @@ impl EventTranslator {
             request.insert("toolCallId".to_owned(), id.into());
         }
         let data = json!({ "requestId": question.id, "permissionRequest": request });
-        // Ephemeral, because the log does not contain questions.
+        // The event is ephemeral, because the log contains no permission questions.
         self.ephemeral("permission.requested", data);
     }
 
@@ -34,7 +34,7 @@ impl EventTranslator {
         answer: Option<&PermissionAnswer>,
     ) {
         let kind = match answer {
-            // "approved-for-session" would have to specify the approved calls.
+            // The kind `approved-for-session` would have to specify the approved calls, so `approved` is used.
             Some(PermissionAnswer::AllowOnce | PermissionAnswer::AllowForSession) => "approved",
             Some(PermissionAnswer::Deny { .. }) => "denied-interactively-by-user",
             Some(PermissionAnswer::Unanswered) => UNANSWERED,
@@ -45,7 +45,7 @@ impl EventTranslator {
     }
 }
 
-/// Describes a call for the permission handler. `text` is the question as one readable line.
+/// Describes a call for the client's permission handler. `text` is the question as one readable line.
 fn request_of(tool: &str, arguments: &Value, text: &str) -> Value {
     let text_of = |name: &str| {
         arguments

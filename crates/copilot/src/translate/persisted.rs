@@ -1,4 +1,5 @@
-//! Events of the history. Live events and events from the log are created by the same functions.
+//! Persisted events, which belong to the history of a session. Live events and events from the log are created by the
+//! same functions.
 
 use std::sync::Arc;
 
@@ -13,11 +14,11 @@ use uuid::Uuid;
 use super::calls;
 use crate::event::{CopilotEvent, event_id};
 
-/// An event without its time and its parent.
+/// A persisted event without its time and its parent.
 #[derive(Debug)]
 pub(crate) struct PersistedEvent {
     kind: &'static str,
-    /// Position of the event in the session, from which its id is derived.
+    /// Position of the event in the session. The id of the event is derived from this position.
     place: String,
     data: Value,
 }
@@ -81,7 +82,7 @@ impl PersistedEvent {
         Self::new(kind, format!("turn/{turn}/user"), data)
     }
 
-    /// A message that was added to a running turn.
+    /// Returns the event of a message that was added to a running turn.
     pub(super) fn steered(message: &MessageId, text: &str) -> Self {
         let data = json!({ "content": text, "messageId": message, "delivery": "steering" });
         Self::new("user.message", format!("message/{message}"), data)
@@ -99,7 +100,7 @@ impl PersistedEvent {
         Self::new("assistant.turn_end", place, data)
     }
 
-    /// The answer of a step.
+    /// Returns the event with the model's answer in a step.
     pub(crate) fn answer(
         session: &SessionId,
         (turn, step): (TurnNumber, u32),
@@ -145,7 +146,7 @@ impl PersistedEvent {
         Self::new("allstop.receipt", format!("turn/{turn}/receipt"), data)
     }
 
-    /// The error of a turn; `None` if the turn was completed or stopped.
+    /// Returns the event of a turn's failure; `None` if the turn was completed or stopped.
     pub(super) fn failure(
         turn: TurnNumber,
         reason: StopReason,
@@ -164,17 +165,17 @@ impl PersistedEvent {
     }
 }
 
-/// Name of a step in the SDKs, which call it a turn.
+/// Name of a step in the SDKs, which call a step a turn.
 fn turn_id(step: u32) -> String {
     step.saturating_sub(1).to_string()
 }
 
-/// Id of the answer of a step, which deltas refer to.
+/// Id of the model's answer in a step. The events with the pieces of the answer refer to this id.
 pub(super) fn answer_message_id(session: &SessionId, turn: TurnNumber, step: u32) -> Uuid {
     event_id(session, &format!("turn/{turn}/step/{step}/message"))
 }
 
-/// Type of the error for the end of a turn; `None` if the turn was completed or stopped.
+/// Returns the type of a turn's failure; `None` if the turn was completed or stopped.
 pub(super) fn failure_of(reason: StopReason) -> Option<&'static str> {
     Some(match reason {
         StopReason::Completed | StopReason::Cancelled | StopReason::Shutdown => return None,
@@ -188,7 +189,7 @@ pub(super) fn failure_of(reason: StopReason) -> Option<&'static str> {
     })
 }
 
-/// Returns the abort reason for a cause. The SDKs know four reasons; the receipt contains the cause.
+/// Returns the SDKs' reason of an abort for a cause. The SDKs know four reasons. The receipt contains the exact cause.
 pub(super) fn abort_reason(cause: &Cause) -> &'static str {
     match cause.kind {
         CauseKind::User | CauseKind::Superseded => "user_initiated",

@@ -170,7 +170,7 @@ fn turn_stopped() -> SessionEvent {
     })
 }
 
-/// Returns the events of a turn with these calls, up to the starts of the calls.
+/// Returns the events of a turn with these calls, from the start of the turn up to the starts of the calls.
 fn begun(translator: &mut EventTranslator, ids: &[&str]) -> Vec<CopilotEvent> {
     let mut events = translator.session_event(&turn_started(), at());
     events.extend(translator.session_event(&step_began(), at()));
@@ -215,14 +215,14 @@ fn events_of_a_call_have_the_order_that_the_sdks_know() {
     );
     let requests = &events[2].data["toolRequests"];
     assert_eq!(requests[0]["toolCallId"], "a");
-    // The parent of each persisted event is the preceding one.
+    // The parent of each persisted event is the preceding persisted event.
     let persisted: Vec<_> = events.iter().filter(|event| !event.ephemeral).collect();
     for pair in persisted.windows(2) {
         assert_eq!(pair[1].parent_id, Some(pair[0].id), "{}", pair[1].kind);
     }
 }
 
-/// Requests and starts arrive through different channels.
+/// A request for a tool can arrive before the start of its call, through a different channel.
 #[test]
 fn request_for_a_tool_waits_for_the_start_of_its_call() {
     let mut translator = translator();
@@ -305,13 +305,13 @@ fn failure_is_an_error_and_no_abort() {
     assert_eq!(events[1].data["originatingMessageId"], "m");
 }
 
-/// The turn may complete despite the abort, or another turn may run.
+/// After the request of an abort, the turn may still complete, or another turn may run.
 #[test]
 fn abort_is_sent_only_for_a_stopped_turn() {
     let mut translator = translator();
     let mut events = begun(&mut translator, &["a"]);
     events.extend(translator.host_event(&external("a"), at()));
-    // An abort of a later turn, which this client has not reached.
+    // An abort of a later turn, whose events this client has not received yet.
     events.extend(translator.host_event(&abort_requested(2), at()));
     events.extend(translator.host_event(&cancelled("a"), at()));
     events.extend(translator.session_event(&live(finished("a")), at()));
@@ -328,7 +328,7 @@ fn abort_is_sent_only_for_a_stopped_turn() {
     assert_eq!(last, ["external_tool.completed", "abort"]);
 }
 
-/// A stop at the start of a turn leaves no live event. The history contains the events that this test expects.
+/// A turn that is stopped at its start has no live event. The expected events are the events of the history.
 #[test]
 fn turn_stopped_at_its_beginning_has_a_step_and_an_abort() {
     let mut translator = translator();
@@ -353,7 +353,7 @@ fn turn_stopped_at_its_beginning_has_a_step_and_an_abort() {
     );
 }
 
-/// The request of a turn can arrive before the end of the preceding turn.
+/// The request for a call of the next turn can arrive before the end of the running turn.
 #[test]
 fn request_of_the_next_turn_is_not_ended_with_this_one() {
     let mut translator = translator();

@@ -27,7 +27,7 @@ async fn only_ping_is_answered_before_the_token() {
         ("connect", &json!({ "token": "" })),
         ("connect", &json!({ "token": "secre" })),
         ("connect", &json!({ "token": "secret2" })),
-        // The token has an effect only in `connect`.
+        // The token has an effect only as a parameter of the method `connect`.
         (
             "session.create",
             &json!({ "sessionId": "one", "token": "secret" }),
@@ -57,7 +57,7 @@ async fn connection_without_the_token_ends_in_time() {
     let client = client_of(&server);
     assert_eq!(client.ended().await, ServedConnectionEnd::Unauthorised);
     assert_eq!(begin.elapsed().as_secs(), 10);
-    // After the token, the connection has no time limit.
+    // After the client has sent the token, the connection has no time limit.
     let mut client = client_of(&server);
     client
         .request("connect", &json!({ "token": "secret" }))
@@ -71,7 +71,7 @@ async fn connection_without_the_token_may_not_send_much() {
     let server = TestServer::new(SCRIPT).await;
     let mut client = client_of(&server);
     let frame = format!("Content-Length: 100000\r\n\r\n{}", " ".repeat(90_000));
-    // The server may close the connection before the last byte.
+    // The server may close the connection before it has read the last byte, so an error of the write is ignored.
     let _all = client.write(frame.as_bytes()).await;
     assert_eq!(client.ended().await, ServedConnectionEnd::Unauthorised);
 }

@@ -7,7 +7,7 @@ use crate::support::{TestClient, TestServer};
 
 const HELLO: &str = "turns: [{replies: [{text: Hello.}]}]";
 
-/// Checks that the connection still works.
+/// Checks that the connection of the client still works.
 async fn assert_serves(client: &mut TestClient) {
     let answer = client
         .request("ping", &json!({ "message": "still here" }))
@@ -15,7 +15,7 @@ async fn assert_serves(client: &mut TestClient) {
     assert_eq!(answer["message"], "still here");
 }
 
-/// Bytes after which the server cannot find the start of the next message.
+/// After these bytes, the server cannot find the start of the next message.
 #[tokio::test]
 async fn broken_frames_end_the_connection_with_a_reason() {
     let server = TestServer::new(HELLO).await;
@@ -77,7 +77,7 @@ async fn wrong_messages_are_refused_alone() {
     }
 }
 
-/// Parameters of wrong types, for every method with parameters.
+/// Wrong types of parameters are refused, for every method with parameters.
 #[tokio::test]
 async fn wrong_parameters_are_refused() {
     let server = TestServer::new(HELLO).await;
@@ -147,7 +147,7 @@ async fn wrong_parameters_are_refused() {
     assert_eq!(answer["response"]["data"]["content"], "Hello.", "{answer}");
 }
 
-/// The id of a request in progress cannot be used again until its answer.
+/// While a request is in progress, its id cannot be used for another request.
 #[tokio::test]
 async fn id_in_flight_is_refused() {
     let server =
@@ -187,7 +187,7 @@ async fn answer_to_nothing_has_no_effect() {
     assert_eq!(client.untaken(), &[] as &[Value]);
 }
 
-/// Half a frame, followed by the end of the client: the connection ends, too.
+/// A client sends half a frame and closes the connection. The server then ends the connection, too.
 #[tokio::test]
 async fn half_a_frame_ends_with_its_client() {
     let server = TestServer::new(HELLO).await;
@@ -248,7 +248,7 @@ async fn reserved_keys_are_refused() {
             .write(&allstop_jsonrpc::encode_frame(body.as_bytes()))
             .await
     );
-    // The refusal of the answer ends the wait for the hook.
+    // The refused answer ends the wait for the client's hook.
     let is_hook = |message: &Value| message["params"]["hookType"] == "preToolUse";
     client.take("the next hook", is_hook).await;
     client

@@ -1,4 +1,4 @@
-//! The published schema of the extensions, compared with the server's answers.
+//! The server's answers to extensions of the protocol, checked with the published schema of the extensions.
 
 use std::time::{Duration, Instant};
 
@@ -95,7 +95,8 @@ async fn answers_are_valid_under_the_published_schema() {
     assert_valid("session.detach.result", &detached);
 }
 
-/// The wait lasts while events occur. Its result contains the reason for the end, and nothing is stopped.
+/// The wait for an answer lasts while events occur. The result names the reason for the end of the wait, and nothing is
+/// stopped.
 #[tokio::test]
 async fn wait_ends_with_inactivity() {
     const STEPS: u32 = 4;
@@ -115,7 +116,7 @@ async fn wait_ends_with_inactivity() {
     let begin = Instant::now();
     for step in 0..STEPS {
         let request = client.event("external_tool.requested").await;
-        // Each pause is shorter than the limit, but their sum is longer.
+        // Each pause is shorter than the limit for inactivity, but the sum of the pauses is longer.
         sleep(STEP).await;
         let result = json!({ "sessionId": "s", "requestId": request["requestId"], "result": step.to_string() });
         client
@@ -132,7 +133,7 @@ async fn wait_ends_with_inactivity() {
     assert_eq!(aborted["receipt"]["outcome"], Value::Null, "{aborted}");
 }
 
-/// After a rollback, the next turn can reuse the ids.
+/// After a turn was rolled back, the next turn can reuse the ids of its calls.
 #[tokio::test]
 async fn call_with_the_id_of_an_earlier_one_can_be_cancelled() {
     let script = "turns: [{replies: [{calls: [{tool: wait, id: c1, arguments: {}}]}]}]";

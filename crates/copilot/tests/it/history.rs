@@ -1,4 +1,4 @@
-//! The history of a session, compared with the events that its clients received while it ran.
+//! The history of a session, compared with the events that the clients received while the session ran.
 
 use serde_json::{Value, json};
 
@@ -31,8 +31,9 @@ async fn history(client: &mut TestClient) -> Vec<Value> {
     serde_json::from_value(answer["events"].take()).expect("events")
 }
 
-/// Every persisted event that was sent is in the history, with its id, in its order and after its parent. This includes
-/// stopped and failed turns. Only the model's text in a rolled-back turn is missing.
+/// The history contains every persisted event that was sent, with an equal id, in the same order and with the same
+/// parent. This includes the events of stopped and failed turns. Only the model's text in a rolled-back turn is
+/// missing.
 #[tokio::test]
 async fn history_has_every_event_that_is_not_ephemeral() {
     let server = TestServer::new(SCRIPT).await;
@@ -98,7 +99,7 @@ async fn history_has_every_event_that_is_not_ephemeral() {
     assert_eq!(first["data"]["originatingMessageId"], originating);
     let count = |kind: &str| history.iter().filter(|event| event["type"] == kind).count();
     assert_eq!(count("abort"), 1, "the turn that failed was not aborted");
-    // The failed turn had nothing to stop.
+    // The failed turn had no work to stop, so only the other turn has a receipt.
     assert_eq!((count("session.error"), count("allstop.receipt")), (1, 1));
     assert_eq!(
         count("tool.execution_start"),
@@ -106,7 +107,8 @@ async fn history_has_every_event_that_is_not_ephemeral() {
     );
 }
 
-/// A message that the turn took was acknowledged, so it is reported even if the turn was rolled back.
+/// The client has the acknowledgement of a message that was added to the turn. The history therefore contains the
+/// message even if the turn was rolled back.
 #[tokio::test]
 async fn added_message_of_a_stopped_turn_is_sent() {
     let script = "

@@ -1,4 +1,4 @@
-//! Hooks of clients that do not answer correctly.
+//! Hooks whose clients do not answer correctly.
 
 use serde_json::{Value, json};
 
@@ -17,7 +17,7 @@ async fn answer_hook(client: &mut TestClient, kind: &str, answer: &Value) {
     client.message(&message).await;
 }
 
-/// A failed hook does not permit the call, so the call does not run.
+/// A failed hook does not permit its call, so the call does not run.
 #[tokio::test]
 async fn hook_that_fails_denies_the_call() {
     let server = TestServer::new(SCRIPT).await;
@@ -49,7 +49,7 @@ async fn hook_that_fails_denies_the_call() {
     }
 }
 
-/// The handler of a hook keeps running in the client, so the receipt of a stop does not claim that the handler has
+/// The handler of a hook continues in the client. Therefore the receipt of a stop does not claim that the handler has
 /// ended.
 #[tokio::test]
 async fn stalled_hook_is_not_called_stopped() {
@@ -75,7 +75,8 @@ async fn stalled_hook_is_not_called_stopped() {
     assert_eq!(item["name"], "hook userPromptSubmitted of the client");
 }
 
-/// A call does not run with its old arguments if a hook would change them, and the client is notified.
+/// If a hook changes the arguments of a call, the call does not run with its old arguments. The client receives a
+/// warning.
 #[tokio::test]
 async fn hook_that_changes_arguments_denies_the_call() {
     let server = TestServer::new(SCRIPT).await;

@@ -10,12 +10,12 @@ use crate::support::{SOON, TestServer};
 
 const HELLO: &str = "turns: [{replies: [{text: Hello.}]}]";
 
-/// If a client does not read its answers, the server reads no further requests. Afterwards the client receives every
-/// answer.
+/// If a client does not read its answers, the server reads no further requests. When the client reads again, it
+/// receives every answer.
 #[tokio::test]
 async fn unread_answers_are_limited_in_bytes() {
     const PING_BYTES: usize = 256 * 1024;
-    // 100 MiB in total, if the server accepted all of them.
+    // If the server accepted all of these requests, the answers would have 100 MiB in total.
     const PINGS: usize = 400;
 
     let server = TestServer::new(HELLO).await;
@@ -44,7 +44,7 @@ async fn unread_answers_are_limited_in_bytes() {
     }
 }
 
-/// A client that reads late receives every event, once and in order. The other client does not wait.
+/// A client that reads late receives every event, once and in order. The other client is not delayed.
 #[tokio::test]
 async fn slow_client_gets_every_event_in_order() {
     const CHUNKS: usize = 800;
@@ -62,7 +62,7 @@ async fn slow_client_gets_every_event_in_order() {
     let message = json!({ "sessionId": "s", "prompt": "tell" });
     let answer = quick.request("session.sendAndWait", &message).await;
     assert_eq!(answer["outcome"], "completed");
-    // The slow client has read nothing of the turn so far.
+    // So far, the slow client has read no event of the turn.
     slow.event("session.idle").await;
     let events: Vec<_> = slow
         .seen()
@@ -91,7 +91,7 @@ async fn slow_client_gets_every_event_in_order() {
     assert_eq!(ids.len(), before, "an event came twice");
 }
 
-/// Each of 100,000 concurrent requests has one answer: the result, or an error about too many requests.
+/// Each of 100,000 concurrent requests is answered once: with its result, or with an error about too many requests.
 #[tokio::test]
 async fn pending_requests_are_limited() {
     const REQUESTS: usize = 100_000;
@@ -118,18 +118,18 @@ async fn pending_requests_are_limited() {
             .iter()
             .all(|answer| answer["error"]["code"] == -32000)
     );
-    // Most of this memory is used for the answers that this test keeps.
+    // The answers that this test keeps use most of this memory.
     let grown = resident_bytes().saturating_sub(before);
     assert!(grown < 256 * 1024 * 1024, "{grown} bytes more");
     let answer = client.request("ping", &json!({ "message": "y" })).await;
     assert_eq!(answer["message"], "y");
 }
 
-/// The server answers many concurrent requests for long histories one after another.
+/// Many concurrent requests ask for long histories. The server prepares the answers one after another.
 #[tokio::test]
 async fn unread_histories_take_no_memory() {
     const ANSWER_BYTES: usize = 1024 * 1024;
-    // Twice the permitted memory, if all answers were created at once.
+    // If all answers existed at the same time, they would have twice the permitted size.
     const REQUESTS: usize = 200;
 
     let script = format!(
@@ -148,7 +148,7 @@ async fn unread_histories_take_no_memory() {
     for _ in 0..REQUESTS {
         ids.push(client.send("session.getMessages", &session).await);
     }
-    // All requests have been read when a later request is answered on another connection.
+    // Another connection has answered later requests, so the server has read all requests of the first connection.
     let mut other = server.client();
     for _ in 0..100 {
         let answer = other.request("session.getMetadata", &session).await;
@@ -194,7 +194,7 @@ async fn message_for_a_full_queue_may_be_sent_again() {
     let empty = json!({ "sessionId": "s", "prompt": "" });
     let answer = client.answer("session.send", &empty).await;
     assert_eq!(answer["error"]["code"], -32602, "{answer}");
-    // The queued messages are not lost: a stop of the session ends them all.
+    // The queued messages are not lost: a stop of the session ends all of them.
     let stop = json!({ "sessionId": "s", "extent": "session" });
     let stopped = timeout(SOON, client.request("allstop.stop", &stop)).await;
     assert!(stopped.expect("no hang")["receipt"].is_object());
@@ -217,8 +217,8 @@ async fn answers_arrive_after_the_last_request() {
     }
 }
 
-/// The answer to a refused request does not wait for room among the events. Otherwise the client's next stop would wait
-/// until the client reads.
+/// The answer to a refused request does not wait for room among the unread events. Otherwise a stop by this client
+/// would have no effect until the client reads.
 #[tokio::test]
 async fn refusals_do_not_wait_for_unread_events() {
     let script = json!({ "turns": [
@@ -236,7 +236,7 @@ async fn refusals_do_not_wait_for_unread_events() {
     assert_eq!(told["outcome"], "completed");
     let hanging = other.send("session.sendAndWait", &message("hang")).await;
     other.event("assistant.turn_start").await;
-    // The client that does not read has more unread events than fit into the queue.
+    // Together, the unread events of this client exceed the room in the queue.
     for _ in 0..3 {
         deaf.message(&json!({ "jsonrpc": "2.0", "id": {} })).await;
     }

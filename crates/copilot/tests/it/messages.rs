@@ -113,8 +113,8 @@ async fn invalid_parameters_name_their_field() {
     assert!(text.starts_with("`timeoutMs`: "), "{text}");
 }
 
-/// A message is sent directly after the answer of an abort. The idle event of the aborted turn is then not sent, since
-/// a client could take it for the end of the new turn.
+/// A client sends a message directly after the answer of an abort. The event `session.idle` of the aborted turn is then
+/// not sent, because the client could take the event for the end of the new turn.
 #[tokio::test]
 async fn next_message_is_not_ended_by_the_idle_of_an_abort() {
     let server = TestServer::new(SCRIPT).await;
@@ -134,7 +134,7 @@ async fn next_message_is_not_ended_by_the_idle_of_an_abort() {
         let answered = kinds.iter().any(|kind| **kind == "assistant.message");
         assert!(answered, "idle before the answer: {kinds:?}");
     }
-    // Without another message, the idle event is sent.
+    // If no message follows, the event `session.idle` is sent.
     let message = json!({ "sessionId": "s", "prompt": "wait" });
     client.request("session.send", &message).await;
     client.event("assistant.turn_start").await;
@@ -145,7 +145,7 @@ async fn next_message_is_not_ended_by_the_idle_of_an_abort() {
     assert_eq!(idle["aborted"], true);
 }
 
-/// The working directory belongs to the session.
+/// A resumed session keeps its working directory.
 #[tokio::test]
 async fn resumed_session_works_in_its_folder() {
     let server = TestServer::new(

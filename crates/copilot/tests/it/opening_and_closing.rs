@@ -44,7 +44,7 @@ async fn delete_waits_for_the_create() {
     }
 }
 
-/// If two clients leave at the same time, exactly one of them is the last.
+/// If two clients leave at the same time, exactly one of them is the last client, which closes the session.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_that_leave_close_the_session() {
     let server = TestServer::new(HELLO).await;
@@ -112,7 +112,8 @@ async fn session_ids_that_are_paths_are_refused() {
     }
 }
 
-/// A stop of the session does not end it permanently: it can be resumed, even by a client that was attached before.
+/// A stop of the session does not end the session forever. It can be resumed, even by a client that was attached
+/// before.
 #[tokio::test]
 async fn session_that_was_stopped_can_be_resumed() {
     let server = TestServer::new(HELLO).await;
@@ -136,7 +137,7 @@ async fn session_that_was_stopped_can_be_resumed() {
     }
 }
 
-/// A client that disconnects while it creates a session leaves either a complete session or none.
+/// A client disconnects while it creates a session. Then either a complete session exists, or none.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn client_that_goes_while_it_creates_leaves_nothing_half_done() {
     let server = TestServer::with(HELLO, Duration::ZERO, PermissionAnswer::Unanswered).await;
@@ -150,7 +151,7 @@ async fn client_that_goes_while_it_creates_leaves_nothing_half_done() {
         let created = other.answer("session.create", &session).await;
         let text = created["error"]["message"].as_str().unwrap_or("exists");
         assert!(text.contains("exists"), "{created}");
-        // If the session was created, no client is attached to it; otherwise the other client has created it.
+        // Either the session exists without a client, or the other client has just created it.
         other.request("session.resume", &session).await;
         let message = json!({ "sessionId": id, "prompt": "hello" });
         let answer = other.request("session.sendAndWait", &message).await;
@@ -161,7 +162,7 @@ async fn client_that_goes_while_it_creates_leaves_nothing_half_done() {
 const ASKS: &str =
     "turns: [{replies: [{calls: [{tool: bash, arguments: {command: echo hi}}]}, {text: Done.}]}]";
 
-/// An open question and its turn wait for a client that returns.
+/// An open permission question and its turn wait until a client returns.
 #[tokio::test]
 async fn question_outlives_the_client_that_vanished() {
     let unattended = Duration::from_mins(1);
@@ -172,7 +173,7 @@ async fn question_outlives_the_client_that_vanished() {
     one.request("session.send", &message).await;
     one.event("permission.requested").await;
     one.end().await;
-    // A client that was never attached to the session has no effect either.
+    // The disconnect of a client that was never attached to the session has no effect.
     stranger.end().await;
     let mut stranger = server.client();
     let session = json!({ "sessionId": "s" });
@@ -192,7 +193,8 @@ async fn question_outlives_the_client_that_vanished() {
     assert_eq!(done["success"], true, "{done}");
 }
 
-/// A client that resumes a session to which it is already attached keeps its feed: no event is duplicated or lost.
+/// A client that resumes a session to which it is already attached keeps its event feed. No event is duplicated or
+/// lost.
 #[tokio::test]
 async fn second_resume_of_a_client_changes_nothing() {
     let script = "turns: [{replies: [{calls: [{tool: act, arguments: {}}]}, {text: Done.}]}]";

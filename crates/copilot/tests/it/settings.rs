@@ -32,7 +32,7 @@ async fn settings_are_answered_as_the_sdks_parse_them() {
     });
     let updated = client.request("session.options.update", &left_out).await;
     assert_eq!(updated, json!({ "success": true }));
-    // A success would claim that the session has this part.
+    // An answer of success would claim that the session has plugins.
     let asked = json!({ "sessionId": "s", "installedPlugins": [{ "name": "p" }] });
     let refused = client.answer("session.options.update", &asked).await;
     assert_eq!(refused["error"]["code"], -32602, "{refused}");
@@ -54,7 +54,7 @@ async fn settings_are_answered_as_the_sdks_parse_them() {
     assert_eq!(client.request(activity, &session).await, idle);
 }
 
-/// A client that requests a part that no session offers receives a warning; otherwise there is no warning.
+/// A client receives a warning if it requests a part that no session offers. Otherwise it receives no warning.
 #[tokio::test]
 async fn parts_that_are_not_offered_are_reported() {
     let server = TestServer::new("turns: [{replies: [{text: Hello.}]}]").await;
@@ -81,7 +81,7 @@ async fn parts_that_are_not_offered_are_reported() {
     assert_eq!(client.untaken().iter().find(is_warning), None);
 }
 
-/// A call is denied if no client can be asked about it, unless the server's options allow it.
+/// If no client can be asked about a call, the call is denied, unless the server's options allow the call.
 #[tokio::test]
 async fn call_that_no_client_answers_gets_the_default_answer() {
     let script = "turns: [{replies: [{calls: [{tool: create, arguments: {path: a, file_text: b}}]}, {text: Done.}]}]";
@@ -99,7 +99,7 @@ async fn call_that_no_client_answers_gets_the_default_answer() {
     }
 }
 
-/// Creates a server that allows calls in advance, and denies `rm` by a rule.
+/// Creates a server that allows calls without a question if no client answers, and denies `rm` by a rule.
 async fn server_with_rule(command: &str) -> TestServer {
     let rules = "[permissions]\ndeny = ['shell:rm']";
     let calls = json!([{ "tool": "bash", "arguments": { "command": command } }]);
@@ -108,7 +108,7 @@ async fn server_with_rule(command: &str) -> TestServer {
     TestServer::configured(rules, &script, Duration::from_mins(1), default_answer).await
 }
 
-/// Commands, each with true if the command is allowed in advance.
+/// Commands, each with true if this server allows the command without a question.
 const COMMANDS: [(&str, bool); 3] = [
     ("env rm f", false),
     ("$(echo rm) f", false),
@@ -135,7 +135,7 @@ async fn answer_in_advance_allows_nothing_that_a_rule_may_deny() {
     }
 }
 
-/// The client that would answer the question leaves, and another client stays.
+/// The client that would answer the permission question leaves, and another client stays attached.
 #[tokio::test]
 async fn question_of_a_client_that_left_is_not_allowed_against_a_rule() {
     for (command, is_allowed) in COMMANDS {

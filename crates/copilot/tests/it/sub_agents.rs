@@ -1,4 +1,4 @@
-//! Calls of sub-agents: of client tools, and of shells that require permission.
+//! Calls of sub-agents (agents that a tool call starts): of client tools, and of shells that require permission.
 
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ turns:
       - text: "Ran it."
 "#;
 
-/// The handler of a client's tool is also called for a sub-agent, and is notified of the end of the call.
+/// The handler of a client's tool is also called for a sub-agent. The handler is notified of the end of the call.
 #[tokio::test]
 async fn client_tool_of_a_sub_agent_is_called() {
     let server = TestServer::new(SCRIPT).await;
@@ -79,7 +79,7 @@ async fn call_of_a_background_agent_outlives_the_turn() {
     assert_eq!(completed["requestId"], request["requestId"]);
 }
 
-/// The permission question contains the command of a sub-agent.
+/// The permission question for a call of a sub-agent contains the command.
 #[tokio::test]
 async fn question_of_a_sub_agent_has_its_command() {
     let server = TestServer::new(SCRIPT).await;

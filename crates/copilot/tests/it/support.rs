@@ -17,10 +17,10 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadHalf, WriteHalf};
 use tokio::time::timeout;
 
-/// Maximum wait in these tests, on every machine. A hang is a failure.
+/// Maximum wait in these tests, even on slow machines. A longer wait counts as a hang.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 
-/// Size of the buffer between the two sides of a connection.
+/// Size in bytes of the buffer between the two sides of a connection.
 const PIPE_BYTES: usize = 64 * 1024;
 
 /// A server with a model that follows a script.
@@ -86,7 +86,7 @@ impl TestServer {
         }
     }
 
-    /// A client on standard input and output.
+    /// Connects a client that is trusted, as on standard input and output.
     pub(crate) fn client(&self) -> TestClient {
         self.client_with(ConnectionAccess::Trusted)
     }
@@ -114,7 +114,7 @@ impl TestServer {
     }
 }
 
-/// Returns the next message; `None` at the end.
+/// Reads the next message; `None` at the end of the connection.
 async fn next_message(
     read: &mut ReadHalf<DuplexStream>,
     decoder: &mut FrameDecoder,
@@ -140,7 +140,7 @@ pub(crate) struct TestClient {
     requests: u64,
     /// Messages that the test has not taken yet.
     messages: Vec<Value>,
-    /// All messages in their order.
+    /// All received messages, in the order of their arrival.
     seen: Vec<Value>,
     serving: WorkHandle<ServedConnectionEnd>,
 }
@@ -157,7 +157,7 @@ impl TestClient {
         assert!(self.write(&frame).await, "the connection has ended");
     }
 
-    /// Sends a request; returns its id.
+    /// Sends a request. Returns its id.
     pub(crate) async fn send(&mut self, method: &str, params: &Value) -> u64 {
         self.requests += 1;
         let id = self.requests;
@@ -166,13 +166,13 @@ impl TestClient {
         id
     }
 
-    /// Sends a request; returns the whole answer.
+    /// Sends a request. Returns the whole answer.
     pub(crate) async fn answer(&mut self, method: &str, params: &Value) -> Value {
         let id = self.send(method, params).await;
         self.answer_to(id).await
     }
 
-    /// Sends a request; returns its result.
+    /// Sends a request. Returns the result in the answer.
     pub(crate) async fn request(&mut self, method: &str, params: &Value) -> Value {
         let mut answer = self.answer(method, params).await;
         let result = answer.get_mut("result").map(Value::take);
@@ -194,7 +194,7 @@ impl TestClient {
         message["params"]["event"]["data"].take()
     }
 
-    /// Takes the first untaken message that satisfies `fits`, or waits for one.
+    /// Takes the first message that satisfies `fits` and was not taken before, or waits for such a message.
     pub(crate) async fn take(&mut self, what: &str, fits: impl Fn(&Value) -> bool) -> Value {
         loop {
             if let Some(at) = self.messages.iter().position(&fits) {
@@ -212,12 +212,12 @@ impl TestClient {
         }
     }
 
-    /// All messages read so far.
+    /// All messages that the client has read so far.
     pub(crate) fn seen(&self) -> &[Value] {
         &self.seen
     }
 
-    /// Messages that were read and not taken.
+    /// Messages that the client has read and the test has not taken.
     pub(crate) fn untaken(&self) -> &[Value] {
         &self.messages
     }
@@ -227,12 +227,12 @@ impl TestClient {
         next_message(&mut self.read, &mut self.decoder).await
     }
 
-    /// Writes bytes without reading until the server accepts no more of them. Then reads this number of messages while
-    /// the rest is written.
+    /// Writes bytes without reading, until the server accepts no further bytes. Then reads this number of messages
+    /// while the remaining bytes are written.
     pub(crate) async fn flood(&mut self, bytes: &[u8], messages: usize) -> Vec<Value> {
         let (read, decoder) = (&mut self.read, &mut self.decoder);
         let mut rest = bytes;
-        // On a busy machine, the server takes long for its first thousands of messages.
+        // On a busy machine, the server needs a long time for its first thousands of messages.
         while let Ok(written) = timeout(Duration::from_secs(1), self.write.write(rest)).await {
             rest = &rest[written.expect("the connection lives")..];
             assert!(!rest.is_empty(), "the server takes all unread messages");
@@ -264,7 +264,7 @@ impl TestClient {
         self.write.shutdown().await.expect("the connection lives");
     }
 
-    /// Closes the connection without notice. Returns the server's account of the end.
+    /// Closes the connection without notice. Returns the reason with which the server ended the connection.
     pub(crate) async fn end(self) -> ServedConnectionEnd {
         drop((self.read, self.write));
         let served = timeout(SOON, self.serving).await;

@@ -1,4 +1,5 @@
-//! One item of a receipt, and its state.
+//! One item of a receipt, and its state. A receipt is the result of a stop. Each item describes one piece of work, such
+//! as a tool call or a process.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -22,7 +23,7 @@ impl Millis {
         self.0
     }
 
-    /// Converts the time since the receipt's request to the time since another request, which came `by_ms` milliseconds
+    /// Converts the time since one stop request to the time since another stop request, which came `by_ms` milliseconds
     /// earlier. A negative result becomes 0.
     pub(super) fn shifted(self, by_ms: f64) -> Self {
         Self((self.0 + by_ms).max(0.0))
@@ -125,8 +126,8 @@ pub enum ItemState {
 }
 
 impl ItemState {
-    /// Converts `after_ms` to the time since another request, which came `by_ms` milliseconds earlier. If `by_ms` is
-    /// negative, the other request came later.
+    /// Converts `after_ms` to the time since another stop request, which came `by_ms` milliseconds earlier. If `by_ms`
+    /// is negative, the other request came later.
     pub(super) fn shift(&mut self, by_ms: f64) {
         let after_ms = match self {
             Self::Finished { after_ms } | Self::Unknown { after_ms, .. } => after_ms.as_mut(),
@@ -150,7 +151,8 @@ impl ItemState {
         }
     }
 
-    /// True if a receipt with this item in its extent is not quiet.
+    /// True if this state means that the work still runs, may still run, or refused the stop. A receipt with such an
+    /// item in the extent of its stop is not quiet.
     pub fn breaks_quiet(&self) -> bool {
         matches!(
             self,
@@ -203,7 +205,7 @@ pub struct ReceiptItem {
 }
 
 impl ReceiptItem {
-    /// Creates an item with only its state.
+    /// Creates an item with these values. All optional fields are empty.
     pub fn new(
         kind: ItemKind,
         id: impl Into<Arc<str>>,

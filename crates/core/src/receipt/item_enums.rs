@@ -1,4 +1,5 @@
-//! Enumerations in receipts: kinds of items, stop methods, evidence, reasons for work that still runs.
+//! Enumerations in receipts: kinds of work, methods that ended the work, proofs of an end, and reasons for work that
+//! still runs. A receipt is the result of a stop.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};

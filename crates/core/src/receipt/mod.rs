@@ -1,9 +1,11 @@
-//! Receipt of a stop: the work that ended, the work that did not, and the evidence.
+//! Receipt of a stop: the work that ended, the work that did not end, and the evidence. The extent of a stop is the
+//! part of the running work that the stop covers. An engine is the task that drives a turn.
 //!
 //! Invariants, upheld by the constructors:
-//! 1. An item that is `stopped` has `how`, `after_ms` and its [`Evidence`].
+//! 1. An item in the state `stopped` has `how`, `after_ms` and its [`Evidence`].
 //! 2. `quiet` is true exactly when no item of the extent is `still_running`, `unreachable` or `refused`. If an engine
-//!    of the extent has not acknowledged the stop, the engine is such an item ([`ItemKind::Engine`]).
+//!    of the extent has not acknowledged the stop, the receipt has an item of the kind [`ItemKind::Engine`], which is
+//!    `still_running`.
 //! 3. `cancel_observed` is true exactly when the stop was carried out and no item of the extent is `still_running` or
 //!    `unreachable`. It is computed from the items, never set.
 //! 4. `conversation` is `unknown` as long as an engine of the extent has not acknowledged the stop.
@@ -97,7 +99,7 @@ pub struct Receipt {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     quiet_after_ms: Option<Millis>,
     cancel_observed: bool,
-    // Shared, because the items never change, and the turn, its log and the requester each hold a copy of a receipt.
+    // Shared, because the items never change, and the log, the turn and the requester each hold a copy of the receipt.
     items: Arc<[ReceiptItem]>,
     conversation: ConversationEffect,
     usage: Usage,
@@ -146,13 +148,13 @@ impl Receipt {
         }
     }
 
-    /// Creates the receipt of a stop that found nothing to do. It is quiet, and `cancel_observed` is false.
+    /// Creates the receipt of a stop that found nothing to do. The receipt is quiet, and `cancel_observed` is false.
     pub fn empty(request: StopInfo, outcome: NothingToStop) -> Self {
         Self::nothing_stopped(request, outcome, Arc::default())
     }
 
-    /// Creates the receipt of a stop that came too late. `still_running` lists the work of the extent that still runs.
-    /// If the list is empty, the receipt is quiet.
+    /// Creates the receipt of a stop whose target had already ended. `still_running` lists the work of the extent that
+    /// still runs. If the list is empty, the receipt is quiet.
     pub fn already_ended(request: StopInfo, still_running: Vec<ReceiptItem>) -> Self {
         Self::nothing_stopped(request, NothingToStop::AlreadyEnded, still_running.into())
     }

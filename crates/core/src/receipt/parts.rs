@@ -8,13 +8,14 @@ use crate::usage::Usage;
 
 impl Receipt {
     /// Creates the receipt of one stop that was carried out in parts, in parallel or one after the other. Each part has
-    /// its own grace period. `quiet_after_ms` is the time from this request until the last part was quiet.
+    /// its own receipt and its own grace period. `quiet_after_ms` is the time from this request until the last part was
+    /// quiet.
     ///
-    /// If a part found nothing to do, the merged receipt takes only its work that still runs. If no part found anything
-    /// to do, the merged outcome is `already_ended` or `not_found`. A part that appears twice counts once. An item of
-    /// several parts appears once. Its state comes from the last part that has the item in its extent. `after_ms` of
-    /// each item is the time since this request. If the request joined a part that began earlier, items of that part
-    /// may have ended before this request, and their time is 0.
+    /// If a part found nothing to do, the merged receipt lists only the work of this part that still runs. If no part
+    /// found anything to do, the merged outcome is `already_ended` or `not_found`. A part that appears twice counts
+    /// once. An item of several parts appears once. The state of such an item comes from the last part that has the
+    /// item in its extent. `after_ms` of each item is the time since this request. This request may have joined a part
+    /// that began earlier. Items of that part may have ended before this request, and their time is 0.
     pub fn merge_parts(request: StopInfo, parts: &[Arc<Self>]) -> Self {
         let parts = without_repeats(parts);
         let items: Arc<[ReceiptItem]> = items_of(&parts, &request).into();
@@ -44,7 +45,7 @@ impl Receipt {
         receipt.with_conversation(conversation).with_usage(usage)
     }
 
-    /// Merges receipts into one receipt with the request of the first. `None` if the list is empty.
+    /// Merges receipts into one receipt, with the request of the first receipt. `None` if the list is empty.
     pub fn joined(parts: &[Arc<Self>]) -> Option<Arc<Self>> {
         let (first, rest) = parts.split_first()?;
         Some(match rest {
@@ -53,7 +54,7 @@ impl Receipt {
         })
     }
 
-    /// Time from another request until this receipt was quiet.
+    /// Time from another stop request until this receipt was quiet.
     fn quiet_after(&self, request: &StopInfo) -> Option<Duration> {
         let after = self.quiet_after_ms?.shifted(self.request.later_ms(request));
         Some(Duration::from_secs_f64(after.as_f64() / 1e3))
@@ -72,14 +73,14 @@ fn without_repeats(parts: &[Arc<Receipt>]) -> Vec<&Arc<Receipt>> {
 }
 
 impl StopInfo {
-    /// Milliseconds from another request to this one; negative if this one was earlier.
+    /// Milliseconds from another request to this request; negative if this request came earlier.
     fn later_ms(&self, other: &Self) -> f64 {
         (self.requested_at.unix_ms() - other.requested_at.unix_ms()) as f64
     }
 }
 
-/// The items of all parts, each once. If an item is outside the extent of every part, its state comes from the last
-/// part.
+/// The items of all parts, each item once. If an item is outside the extent of every part, the state of the item comes
+/// from the last part.
 fn items_of(parts: &[&Arc<Receipt>], request: &StopInfo) -> Vec<ReceiptItem> {
     let mut items = Vec::new();
     for (at, part) in parts.iter().enumerate() {

@@ -64,7 +64,8 @@ impl SessionState {
         running.ok_or_else(|| IllegalRecord::BackgroundNotRunning(id.clone()))
     }
 
-    /// Attached background work that has ended, but that no committed or kept turn has reported to the model yet.
+    /// Attached background work that has ended, but whose end no turn of the conversation has reported to the model
+    /// yet. An idle session waits for attached work.
     pub fn unreported_background(&self) -> impl Iterator<Item = &RecordedWork> {
         let ended = |work: &&RecordedWork| {
             work.ended.is_some() && !work.reported && work.attachment == Attachment::Attached

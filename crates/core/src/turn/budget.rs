@@ -32,8 +32,8 @@ const PARTS_OF_THE_REST: u64 = 2;
 #[derive(Debug, Default)]
 pub struct Budget {
     limits: BudgetLimits,
-    // A lock that is held only briefly, and never during a wait. Both totals are checked and changed together. The
-    // locks of a child and its parent are never held at the same time.
+    // This lock is held only briefly, and never during a wait. Both totals are checked and changed together. The locks
+    // of a child and its parent are never held at the same time.
     ledger: Mutex<Ledger>,
     /// The budget in which this budget's tokens are reserved.
     parent: Option<Arc<Budget>>,
@@ -211,7 +211,7 @@ impl Budget {
     }
 
     /// Releases `set_aside` reserved tokens and records `spent` tokens, here and in all ancestors. If `counts` is
-    /// false, the number of calls decreases by one.
+    /// false, the call did not take place, and the number of calls decreases by one.
     fn settle(&self, set_aside: u64, spent: u64, counts: bool) {
         let mut ledger = self.ledger();
         ledger.reserved_tokens = ledger.reserved_tokens.saturating_sub(set_aside);

@@ -1,4 +1,5 @@
-//! The end of a turn by a commit: the decision, the write, and the publication.
+//! The end of a turn by a commit: the decision, the write, and the publication. A commit makes the messages of a turn
+//! part of the session's conversation.
 
 use std::borrow::Cow;
 use std::sync::Arc;

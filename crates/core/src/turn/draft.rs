@@ -1,4 +1,4 @@
-//! A running turn.
+//! A running turn: a user's message, and the steps that answer it so far.
 
 use std::sync::Arc;
 
@@ -18,10 +18,10 @@ use crate::turn::step::OpenStep;
 use crate::turn::turn_start::TurnStart;
 use crate::usage::Usage;
 
-/// A running turn on top of an immutable conversation, its base.
+/// A running turn on top of an immutable conversation. This conversation is the base of the draft.
 ///
-/// A draft never changes its base. A draft ends with [`Draft::commit`] or [`Draft::stop`]. Dropping the draft changes
-/// nothing; the next recovery of the session then writes the turn's ending.
+/// A draft never changes its base. A draft ends with [`Draft::commit`] or [`Draft::stop`]. If a draft is dropped
+/// instead, the conversation is unchanged, and the next recovery of the session writes the ending of the turn.
 #[derive(Debug)]
 #[must_use = "a draft that is dropped is a turn that never was"]
 pub struct Draft {
@@ -63,10 +63,11 @@ pub enum DraftError {
 impl Draft {
     /// Begins a turn. Fails if the turn is already stopped, or if a limit refuses the turn.
     ///
-    /// A stop takes precedence over every limit. If a limit refuses the turn, the turn's decision becomes a stop.
+    /// A stop takes precedence over every limit. If a limit refuses the turn, the [`CommitDecision`] of the turn
+    /// becomes a stop.
     ///
     /// # Errors
-    /// Returns the refusal. [`StartRefusal::stop`] creates the turn's records from it.
+    /// Returns the refusal. [`StartRefusal::stop`] creates the records of the turn from the refusal.
     pub fn begin(
         base: Arc<Conversation>,
         start: &TurnStart,
@@ -94,7 +95,7 @@ impl Draft {
     }
 
     /// Messages for the model: the messages of the base and of the draft, as shared pointers. Each tool call always has
-    /// exactly one result. If a provider could refuse a tool name or a call id, this function replaces it.
+    /// exactly one result. Replaces each tool name and call id that a provider could refuse.
     pub fn request_messages(&self) -> Vec<Arc<Message>> {
         let mut all = Vec::with_capacity(self.base.messages.len() + self.messages.len());
         let messages = self.base.messages.iter().chain(&self.messages);
@@ -168,8 +169,8 @@ impl Draft {
         })
     }
 
-    /// Stores additional data about a running tool call. The record of the call's end contains this data, whatever the
-    /// outcome of the call is.
+    /// Stores additional data about a running tool call. The record of the call's end contains this data for every
+    /// outcome of the call.
     pub fn set_call_side_data(&mut self, id: CallId, note: CallSideData) {
         if note != CallSideData::default() {
             self.call_side_data.retain(|(noted, _)| *noted != id);

@@ -62,9 +62,9 @@ pub enum IllegalRecord {
         counted((*messages).into(), "message", "messages")
     )]
     NotWholeTurns {
-        /// The messages.
+        /// Number of dropped messages.
         messages: u32,
-        /// The turns.
+        /// Number of dropped turns.
         turns: u32,
     },
     /// The id of the background work was used before.

@@ -1,4 +1,5 @@
-//! Detects loops of tool calls. Each run has its own detector, so users share no state.
+//! Detects loops of tool calls. A run is a sequence of turns of one agent. Each run has a separate detector, so two
+//! runs share no state.
 
 use std::collections::HashMap;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -114,7 +115,8 @@ impl LoopDetector {
                 times: self.repeats,
             });
         }
-        // After A B A B, `alternations` is 2: it counts the third and the fourth call. These calls make two rounds.
+        // After the calls A B A B, `alternations` is 2: the field counts the third and the fourth call. The four calls
+        // make two rounds.
         let rounds = self.alternations / 2 + 1;
         if self.alternations >= 2
             && self.alternations.is_multiple_of(2)

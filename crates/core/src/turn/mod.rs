@@ -1,18 +1,19 @@
-//! The turn engine: rules for the start, the calls and the end of a turn.
+//! The turn engine: rules for the start, the calls and the end of a turn. Code that runs a turn calls this engine.
 //!
-//! A turn is a [`Draft`] on top of an immutable [`Conversation`]. A turn is committed once, or stopped once, or
-//! dropped. Dropping it changes nothing. [`SessionRecord`](crate::record::SessionRecord)s record all events of a turn.
-//! A running turn and the recovery after a crash both apply the same transition function to each record,
-//! [`TurnState::apply`].
+//! A turn is a user's message and all steps that answer it. A running turn is a [`Draft`] on top of an immutable
+//! [`Conversation`]. A draft is committed once, or stopped once, or dropped. Dropping a draft changes nothing.
+//! [`SessionRecord`](crate::record::SessionRecord)s record all events of a turn. A running turn and the recovery after
+//! a crash both apply the same transition function to each record, [`TurnState::apply`].
 //!
 //! Invariants:
 //! 1. Only [`PendingCommit::publish`], a stop under [`StopPolicy::Keep`], a compaction and an undo change a
 //!    conversation.
 //! 2. One atomic decision chooses between commit and stop ([`CommitDecision`](crate::decision::CommitDecision)). The
 //!    later caller gets the verdict.
-//! 3. A turn that started has exactly one ending, and accepts no event after it.
+//! 3. A turn that started has exactly one ending, and accepts no event after the ending.
 //! 4. In [`Draft::request_messages`], each tool call always has exactly one result, and every name is valid.
-//! 5. Committed usage changes only together with the conversation. Metered usage never decreases.
+//! 5. The committed usage (tokens of turns that were added to the conversation) changes only together with the
+//!    conversation. The metered usage (all used tokens) never decreases.
 //!
 //! This module reads no clock and awaits nothing: callers pass times in as parameters.
 

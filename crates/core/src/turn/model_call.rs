@@ -108,7 +108,8 @@ impl Draft {
         }
     }
 
-    /// Adds the model's answer to the turn. If the answer was cut off, the next request informs the model.
+    /// Adds the model's answer to the turn. If the answer was cut off, the next request contains a note about this for
+    /// the model.
     ///
     /// # Errors
     /// If no model call is open, as after [`Draft::abandon_model`].
@@ -137,7 +138,8 @@ impl Draft {
             bound_name(&mut call.name);
         }
         // An invalid or duplicate id is replaced by a numbered id. The first number is the number of messages so far,
-        // because earlier replacement ids usually have lower numbers. The model itself may have chosen such an id.
+        // because earlier replacement ids usually have lower numbers. The model may itself have chosen such an id, so
+        // each number is checked.
         let from = self.base.messages.len() + self.messages.len();
         make_ids_unique(&mut tool_calls, from, |id| self.is_taken(id));
         self.step = Some(OpenStep::new(text, tool_calls.clone(), finish));
@@ -165,8 +167,8 @@ impl Draft {
         self.end_model(outcome, usage, None)
     }
 
-    /// True if a tool call must not have this id. The ids of this turn's model calls are reserved. Some providers
-    /// refuse a history in which an id appears twice.
+    /// True if a new tool call must not have this id. The ids of this turn's model calls are reserved. No id may appear
+    /// twice in the history, because some providers refuse such a history.
     fn is_taken(&self, id: &CallId) -> bool {
         let in_base = |message: &Arc<Message>| match &**message {
             Message::Assistant { tool_calls, .. } => tool_calls.iter().any(|call| call.id == *id),
@@ -177,7 +179,7 @@ impl Draft {
             || self.base.messages.iter().any(in_base)
     }
 
-    /// Ends the open model call because of a stop. Its usage is the number that was metered so far, marked as an
+    /// Ends the open model call because of a stop. The recorded usage is the usage metered so far, marked as an
     /// estimate.
     pub(super) fn drop_model(
         &mut self,

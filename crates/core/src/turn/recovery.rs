@@ -1,4 +1,4 @@
-//! Recovery: creates the records that end a turn after a crash.
+//! Recovery: creates the records that end a turn after a crash of its process. A receipt is the result of a stop.
 
 use crate::cause::{Cause, CauseKind};
 use crate::ids::TurnNumber;
@@ -12,9 +12,9 @@ use crate::usage::Usage;
 const CRASH: &str = "crash";
 
 impl SessionState {
-    /// The last turn, if its process wrote no ending because the process crashed or the store was full. `None` if the
-    /// log has a receipt that is newer than the start of the turn. The caller must make sure that the turn does not run
-    /// any more.
+    /// Number of the last turn, if its process wrote no ending because the process crashed or the store was full.
+    /// `None` if the log has a receipt that is newer than the start of the turn. The caller must make sure that the
+    /// turn does not run any more.
     pub fn turn_cut_off(&self) -> Option<TurnNumber> {
         let last = self.turns().last()?;
         let is_cut_off = match &last.ending {
@@ -35,7 +35,7 @@ impl SessionState {
     }
 
     /// Records to append after a crash: first an end with an unknown outcome for each open call, then the ending of the
-    /// turn. Empty if the last turn has its ending. After a crash, the policy is always `rollback`.
+    /// turn. Empty if the last turn has its ending. No message of the turn stays in the conversation.
     pub fn recovery_records(&self, at: Timestamp) -> Vec<SessionRecord> {
         let Some(open) = self.open_turn() else {
             return Vec::new();

@@ -2,7 +2,7 @@
 //!
 //! A model can invent any tool name. The log keeps the invented name, up to a length limit. A request contains a valid
 //! name instead, because a strict provider refuses the whole history if one name is invalid. The valid name depends
-//! only on the invented name. Therefore it is the same in each request, also in sessions of older versions.
+//! only on the invented name. Therefore the valid name is the same in each request, also in sessions of older versions.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! A session's state: a fold over the records of its log.
+//! State of a session, computed by applying the records of its log in order.
 
 use std::sync::Arc;
 
@@ -30,7 +30,7 @@ pub struct SessionState {
     pub(super) background: BackgroundIndex,
     /// Background work that the open turn reports to the model.
     pub(super) reporting: Vec<BackgroundId>,
-    /// Receipt of the last stop.
+    /// Receipt of the last stop. A receipt is the result of a stop.
     pub(super) last_receipt: Option<Arc<Receipt>>,
 }
 
@@ -47,7 +47,7 @@ impl SessionState {
         Self::default()
     }
 
-    /// Folds a list of records.
+    /// Computes the state from a list of records.
     ///
     /// # Errors
     /// Returns the first record that is not allowed at its position.
@@ -93,7 +93,7 @@ impl SessionState {
     }
 
     /// Checks whether these records can be applied one after another, without applying them. A writer calls this
-    /// function before the records become durable. The cost does not depend on the number of turns.
+    /// function before it appends the records. The cost does not depend on the number of turns.
     ///
     /// # Errors
     /// Returns the first record that would not be allowed at its position.
@@ -107,7 +107,7 @@ impl SessionState {
                 .clone()
                 .all(|record| TurnEvent::of(record).is_some())
         {
-            // Fast path for most appends: whether an event of the open turn is allowed depends only on that turn.
+            // Fast path for most appends. To check an event of the open turn, only the state of this turn is needed.
             let mut open = self.open.clone();
             return records.try_for_each(|record| {
                 let Some((turn, event)) = TurnEvent::of(record) else {
@@ -129,9 +129,9 @@ impl SessionState {
             | SessionRecord::BackgroundEnded { id, .. } => Some(id),
             _ => None,
         });
-        // Copies only the parts that the transitions read: the last turn, the background work with these ids, and the
-        // conversation if a record changes it. A session keeps all of its past background work, so a full copy would be
-        // slow.
+        // Copies only the parts that the transitions read. These are the last turn, the background work that the
+        // records name, and the conversation if a record changes it. A session keeps all of its past background work,
+        // so a full copy would be slow.
         let mut probe = Self {
             opened: self.opened.clone(),
             turns: self.turns.last().cloned().into_iter().collect(),
@@ -163,7 +163,7 @@ impl SessionState {
         if let Some(summary) = self.turns.last_mut() {
             summary.steps = open.steps();
             summary.metered = open.metered();
-            // Calls are only added to this list, so the first `known` calls have not changed.
+            // The list of unknown calls only grows. Therefore the first `known` calls are already in the summary.
             let known = summary.unknown_calls.len();
             let new = open.unknown_calls().get(known..).unwrap_or_default();
             summary.unknown_calls.extend_from_slice(new);
@@ -208,8 +208,8 @@ impl SessionState {
         Ok(())
     }
 
-    /// Keeps the receipt of the most recent request. The order of receipts in the log may differ from the order of
-    /// their requests.
+    /// Keeps this receipt if its stop was requested later than the stop of the last receipt. The receipts in the log
+    /// may be in another order than their requests.
     fn add_receipt(&mut self, receipt: &Arc<Receipt>) {
         let last = self.last_receipt.as_ref();
         if last.is_none_or(|last| last.request().order() <= receipt.request().order()) {
@@ -323,7 +323,8 @@ impl SessionState {
                     return Err(IllegalRecord::NotTheLastTurn(*turn));
                 }
                 self.conversation = std::mem::take(&mut self.conversation).without_last_turn();
-                // The turns are sorted. Of the turns before the snapshot, the list contains only the last one.
+                // The list is sorted by the number of the turn. After a restart from a snapshot, the list may lack this
+                // turn.
                 if let Ok(place) = self.turns.binary_search_by_key(turn, |one| one.turn)
                     && let Some(summary) = self.turns.get_mut(place)
                 {

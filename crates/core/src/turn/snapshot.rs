@@ -14,9 +14,10 @@ use crate::turn::session_state::{SessionOpening, SessionState};
 use crate::turn::summary::{RecordedWork, TurnSummary};
 use crate::usage::Usage;
 
-/// All data that later records depend on. The size of this data does not grow with the number of turns. It contains the
-/// conversation, the summary of the last turn, the receipt of the last stop, and some background work: running work,
-/// work that no turn has reported to the model yet, and the work with the highest number.
+/// All data that later records depend on. The size of this data does not grow with the number of turns. The data
+/// contains the conversation, the summary of the last turn, the receipt (the result) of the last stop, and some
+/// background work. Of the background work, the data contains running work, work whose end no turn has reported to the
+/// model yet, and the work that started last.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct SessionSnapshot {
     session_id: SessionId,

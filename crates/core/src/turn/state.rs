@@ -1,4 +1,5 @@
-//! Transition function of a turn, used by running turns and by recovery.
+//! Transition function of a turn. The function is used by a running turn and, after a crash, by the recovery that ends
+//! the turn.
 //!
 //! ```text
 //! idle ──model call starts──▶ asking ──succeeds──▶ answered ──tool call starts──▶ in tools ──┐
@@ -9,7 +10,7 @@
 //! ```
 //!
 //! Invariants:
-//! 1. Each call starts once and ends once. Its id is not used again in its turn.
+//! 1. Each call starts once and ends once. Within a turn, no two calls have the same id.
 //! 2. A model call runs alone; tool calls may run in parallel.
 //! 3. A turn commits only after the model has answered all messages. A turn ends only when none of its calls is open.
 //! 4. A turn accepts no event after its ending: `apply` refuses late events.

@@ -1,4 +1,5 @@
-//! The end of a turn because of a stop.
+//! The end of a turn because of a stop. The result of a stop is a receipt, which lists the work that ended and the work
+//! that still runs.
 
 use std::sync::Arc;
 
@@ -52,7 +53,7 @@ pub struct TurnStop {
     pub policy: StopPolicy,
     /// Time of the stop.
     pub at: Timestamp,
-    /// Receipt of the scope. `None` if there was no work to stop.
+    /// Receipt of the stop of the turn's scope (all work of the turn). `None` if there was no work to stop.
     pub receipt: Option<Receipt>,
     /// Partial text of the step that was stopped.
     pub partial: PartialStep,
@@ -90,7 +91,7 @@ impl TurnStop {
         }
     }
 
-    /// Returns the stop with the scope's receipt.
+    /// Returns the stop with the receipt of the turn's scope.
     #[must_use]
     pub fn receipt(mut self, receipt: Receipt) -> Self {
         self.receipt = Some(receipt);
@@ -98,18 +99,20 @@ impl TurnStop {
     }
 }
 
-/// A stopped turn: append the records together, then continue the session with the conversation.
+/// A stopped turn. Append the records together, then continue the session with the conversation.
 #[derive(Debug)]
 #[must_use = "its records are the turn's ending"]
 pub struct StoppedTurn {
-    /// First the ends of the open calls, then the turn's ending. Empty after a lost lease, because the new owner writes
-    /// the ending.
+    /// First the ends of the open calls, then the turn's ending. Empty if another process has taken over the session
+    /// (the cause `lease_lost`), because that process writes the ending.
     pub records: Vec<SessionRecord>,
-    /// Conversation for the next turn, after the records are durable. It is the base itself, unless messages were kept.
+    /// Conversation for the next turn, after the records are durable. If no messages were kept, this is the
+    /// conversation before the turn.
     pub conversation: Arc<Conversation>,
     /// Effect on the conversation, after the records are durable.
     pub effect: ConversationEffect,
-    /// Conversation for the next turn, if the records could not be written.
+    /// Conversation before the turn. If the records could not be written, the next turn continues from this
+    /// conversation.
     pub base: Arc<Conversation>,
     /// Reason for the end.
     pub reason: StopReason,
@@ -123,12 +126,12 @@ pub struct StoppedTurn {
 
 impl Draft {
     /// Ends the turn with a stop. The first cause wins: if the turn was already stopped for another cause, the turn
-    /// ends with the earlier cause and its reason.
+    /// ends with the earlier cause and the stop reason of that cause.
     ///
-    /// Open calls end together with the turn. An open call becomes `stopped` if the receipt has an item with its id,
-    /// and this item is stopped. Otherwise the call becomes `unknown`. If a guardrail caused the stop, no messages are
-    /// kept, because the model must not receive the refused text with the next message. After a lost lease, and after a
-    /// failure before the first answer, no messages are kept either.
+    /// Open calls end together with the turn. If the receipt has an item with the id of an open call, and the item is
+    /// stopped, the outcome of the call is `stopped`. Otherwise the outcome is `unknown`. If a guardrail caused the
+    /// stop, no messages are kept, because the model must not receive the refused text with the next message. After the
+    /// cause `lease_lost`, and after a failure before the first answer, no messages are kept either.
     pub fn stop(mut self, stop: TurnStop) -> StoppedTurn {
         let (cause, reason) = self.decide_stop(stop.cause, stop.reason);
         let records = self.end_open_calls(stop.receipt.as_ref());
@@ -295,7 +298,7 @@ impl StartRefusal {
     }
 }
 
-/// Parameters of an ending without a commit.
+/// Parameters of the ending of a turn that was stopped.
 pub(super) struct StopEnding {
     pub(super) at: Timestamp,
     pub(super) reason: StopReason,
@@ -306,7 +309,7 @@ pub(super) struct StopEnding {
 }
 
 impl StoppedTurn {
-    /// Appends the turn's ending to these records. All calls of the turn must have ended.
+    /// Creates the stopped turn, and adds the turn's ending to these records. All calls of the turn must have ended.
     pub(super) fn new(
         base: Arc<Conversation>,
         mut state: TurnState,
@@ -360,8 +363,8 @@ impl StoppedTurn {
     }
 
     /// Corrects the effect and the receipt after a failed append. `is_certain` is true if the store refused the
-    /// records. The conversation then does not contain the kept messages. Otherwise the store may have accepted the
-    /// records, and the effect is unknown.
+    /// records. In this case the conversation does not contain the kept messages. Otherwise the store may have accepted
+    /// the records, and the effect is unknown.
     pub fn not_written(&mut self, is_certain: bool) {
         self.conversation = Arc::clone(&self.base);
         if self.effect == ConversationEffect::Unchanged {

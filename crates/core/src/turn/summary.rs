@@ -47,7 +47,7 @@ pub struct TurnEnding {
     pub reason: StopReason,
     /// The first cause. `None` after a commit.
     pub cause: Option<Cause>,
-    /// The receipt.
+    /// Receipt (the result) of the stop that ended the turn. `None` after a commit, or if there was nothing to stop.
     pub receipt: Option<Arc<Receipt>>,
 }
 
@@ -56,9 +56,9 @@ pub struct TurnEnding {
 pub struct RecordedWork {
     /// Id of the work.
     pub id: BackgroundId,
-    /// Turn that started it.
+    /// Turn that started the work.
     pub turn: TurnNumber,
-    /// Call that started it.
+    /// Call that started the work.
     pub call_id: CallId,
     /// The command.
     pub name: Arc<str>,
@@ -68,15 +68,15 @@ pub struct RecordedWork {
     pub attachment: Attachment,
     /// Process of the work.
     pub process: Option<ProcessIdentity>,
-    /// Keeper of the process.
+    /// Keeper of the process: a small process that adopts and kills all descendants of the command.
     pub keeper: Option<ProcessIdentity>,
-    /// Marker in the environment of the processes.
+    /// Marker: a value in the environment of all processes of the work, by which a search finds the processes.
     pub marker: Option<Arc<str>>,
     /// Path of the output file.
     pub output: Option<Arc<str>>,
     /// State and exit code at the end of the work. `None` if the log does not contain the end.
     pub ended: Option<(ItemState, Option<i32>)>,
-    /// True if a committed or kept turn has reported the end of the work to the model.
+    /// True if a turn of the conversation has reported the end of the work to the model.
     #[serde(rename = "told")]
     pub reported: bool,
 }

@@ -36,7 +36,7 @@ impl Draft {
         Ok(record)
     }
 
-    /// Stores the result of a call that ran.
+    /// Stores the result of a tool call that ran.
     ///
     /// # Errors
     /// If the call is not open, because it never began or has ended.
@@ -57,7 +57,7 @@ impl Draft {
         Ok(record)
     }
 
-    /// Answers a call that a policy, a person or a hook denied; the call does not run. Append both records together.
+    /// Answers a call that a policy, a person or a hook denied. The call does not run. Append both records together.
     ///
     /// # Errors
     /// If the step does not wait for this call's result.

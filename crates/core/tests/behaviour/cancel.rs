@@ -1,4 +1,4 @@
-//! Cancels: the point at which the engine notices a cancel, and results that a cancel never changes.
+//! Cancels: the point at which the turn engine notices a cancel, and results that a cancel never changes.
 
 use std::sync::Arc;
 
@@ -78,7 +78,7 @@ fn cancel_after_the_commit_stops_only_the_next_turn() {
     );
 
     assert_eq!(session.state(), committed);
-    // A stop of the run stops the next turn through the decision of that turn.
+    // A stop of the run also decides for the stop of the next turn.
     let refusal = session
         .try_begin("next", fallen(user()))
         .expect_err("cancelled at its entry");
@@ -165,7 +165,7 @@ fn cancel_during_the_last_model_call_is_not_lost() {
         .expect("not cancelled");
     let step = draft.begin_step(&model(), 10, at()).expect("it begins");
     decision.stop(user());
-    // The answer still arrives. The draft accepts the answer, but the commit is refused.
+    // The answer still arrives. The draft (the running turn) accepts the answer, but the commit is refused.
     let answer = draft
         .finish_model("done", Vec::new(), usage(5, 5), FinishReason::Done)
         .expect("the call is open");
@@ -227,7 +227,7 @@ fn the_first_cause_wins_and_is_never_overwritten() {
         .try_begin("go", Arc::clone(&decision))
         .expect("not stopped");
     decision.stop(deadline());
-    // The driver only knows the user's cancel, which came after another cause.
+    // The caller passes the user's cancel, because it does not know the earlier cause.
     let stopped = session.stop(draft, user());
     assert_eq!(
         (stopped.reason, stopped.cause),

@@ -1,4 +1,4 @@
-//! Commit versus stop: one decision, and the effects of each decision.
+//! Commit or stop of a turn: one decision between them, and the effects of each decision.
 
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Barrier};
@@ -13,8 +13,8 @@ use allstop_core::{FinishReason, Message, StopReason, TurnNumber};
 
 use crate::driver::*;
 
-/// Number of races between the commit and the stop of one turn. The number is large, because a bug would only occur
-/// within a few nanoseconds.
+/// Number of races between the commit and the stop of one turn. The number is large, because a bug would only show if
+/// both calls came within a few nanoseconds.
 const RACES: u32 = 100_000;
 
 #[test]

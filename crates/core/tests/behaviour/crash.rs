@@ -1,4 +1,4 @@
-//! A crash can cut the log at any record. The next start writes the turn's ending.
+//! A crash can cut the log at any record. The next start writes the turn's ending. A receipt is the result of a stop.
 
 use std::sync::Arc;
 

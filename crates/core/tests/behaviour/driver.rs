@@ -1,4 +1,4 @@
-//! Uses the engine without I/O: a small session with a log, a conversation and a budget.
+//! Drives the turn engine without I/O. The driver is a small session with a log, a conversation and a budget.
 
 use std::sync::Arc;
 
@@ -113,7 +113,7 @@ impl Session {
         }
     }
 
-    /// Folds the log. Fails the test if a record is refused.
+    /// State computed from the log. Fails the test if a record is refused.
     pub(crate) fn state(&self) -> SessionState {
         SessionState::fold(&self.log).expect("the log of a session can be folded")
     }
@@ -219,7 +219,7 @@ impl Session {
         }
     }
 
-    /// Commits the turn. If the turn was stopped, ends it with the first cause.
+    /// Commits the turn. If the turn was stopped, ends the turn with the first cause.
     pub(crate) fn end(&mut self, draft: Draft) -> Outcome {
         match draft.commit(at()) {
             Ok(commit) => {
@@ -263,8 +263,8 @@ impl Session {
         self.end(draft)
     }
 
-    /// Checks the invariants after each ending: the fold of the log equals the state in memory, no turn is open, the
-    /// history is valid, and each turn has one ending.
+    /// Checks the invariants after each ending. The state computed from the log equals the state in memory, no turn is
+    /// open, the history is valid, and each turn has one ending.
     pub(crate) fn check(&self) {
         let state = self.state();
         assert_eq!(

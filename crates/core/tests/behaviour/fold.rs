@@ -1,4 +1,5 @@
-//! The fold of a session's log: which records are refused, and the state after the fold.
+//! The state of a session, computed by applying the records of its log: which records are refused, and the resulting
+//! state.
 
 use std::sync::Arc;
 
@@ -111,7 +112,7 @@ fn background_ended(id: &str) -> SessionRecord {
     }
 }
 
-/// Folds all records except the last one. Checks that the last record is refused and that the state does not change.
+/// Applies all records except the last one. Checks that the last record is refused and that the state does not change.
 fn refuses(records: &[SessionRecord]) -> IllegalRecord {
     let (last, before) = records.split_last().expect("there is a last record");
     let mut state = SessionState::fold(before).expect("what comes before is legal");

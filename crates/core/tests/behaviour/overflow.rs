@@ -1,4 +1,4 @@
-//! If a budget or a limit is reached, nothing changes, and the engine continues to work.
+//! If a budget or a limit is reached, nothing changes, and the turn engine continues to work.
 
 use allstop_core::StopReason;
 use allstop_core::turn::{

@@ -1,4 +1,5 @@
-//! Receipts: `quiet` and `cancel_observed` follow from the items, and several receipts merge into one.
+//! Receipts, the results of stops: `quiet` and `cancel_observed` follow from the items of a receipt, and several
+//! receipts merge into one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -106,8 +107,8 @@ fn times_of_a_later_part_count_from_the_first_request() {
     assert_eq!(both.items(), [ended(105)]);
 }
 
-/// Regression: if a second stop stopped work that an earlier stop had already stopped, its receipt contained the
-/// duration of the first stop. The end of the work was then in the future.
+/// Regression: a second stop stopped work that an earlier stop had already stopped. The receipt of the second stop then
+/// contained the duration of the first stop, so the end of the work was in the future.
 #[test]
 fn times_of_an_earlier_part_count_from_the_request() {
     let ended = |after_ms: u64| {

@@ -1,4 +1,4 @@
-//! Deadlines. For the engine, a deadline is a decision for a stop with the cause `deadline`.
+//! Deadlines. For the turn engine, a deadline is a decision for a stop with the cause `deadline`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -12,8 +12,8 @@ use crate::driver::*;
 
 #[test]
 fn zero_and_negative_deadlines_stop_the_first_turn() {
-    // The driver decides for the stop before the turn begins. The cause must be the deadline, even if a limit of the
-    // engine is also reached.
+    // The caller of the engine decides for the stop before the turn begins. The cause must be the deadline, even if a
+    // limit of the engine is also reached.
     for limits in [
         TurnLimits::default(),
         TurnLimits {
@@ -131,7 +131,7 @@ fn timeout_of_the_provider_is_an_error_and_no_deadline() {
 
 #[test]
 fn engine_never_waits() {
-    // The driver, not the engine, drops a call that hangs. Therefore stopping the turn takes no time.
+    // The caller of the engine, not the engine, drops a call that hangs. Therefore stopping the turn takes no time.
     let mut session = Session::new(TurnLimits::default());
     let draft = turn_in_two_tools(&mut session);
     let before = Instant::now();

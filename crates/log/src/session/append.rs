@@ -1,4 +1,5 @@
-//! Encodes one append, and adds the snapshots that later readers use.
+//! Encodes one append, and adds snapshots of the session's state. Later readers start at a snapshot instead of the
+//! first record.
 
 use std::collections::VecDeque;
 
@@ -8,9 +9,10 @@ use allstop_core::turn::{IllegalRecord, SessionState};
 use super::codec::{self, RecordExtras};
 use crate::{RecordBytes, Version};
 
-/// Encodes records that follow `state`. `state` is the state of the session at this version. `snapshot_at` is the
-/// number of the record with the last snapshot. A compaction gets a snapshot of the state after the compaction. The
-/// start of a turn gets the number of the last record that has a snapshot.
+/// Encodes the records of one append. `state` is the state of the session before the append, `at` is the version of
+/// that state, and `snapshot_at` is the number of the last record with a snapshot. The record of a compaction gets a
+/// snapshot of the state after the compaction. The record of a turn's start gets the number of the last record with a
+/// snapshot.
 ///
 /// # Errors
 /// Returns an error if the records are not allowed in this state.

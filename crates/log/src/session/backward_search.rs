@@ -52,8 +52,8 @@ pub(super) async fn find_last(
     Ok(None)
 }
 
-/// The state in the last snapshot, and the number of the record with this snapshot. If there is no snapshot: the empty
-/// state and 0.
+/// The state in the last snapshot, and the number of the record with this snapshot. A snapshot is the state of the
+/// session after a compaction, stored in the record of the compaction. If there is no snapshot: the empty state and 0.
 ///
 /// **Cancel safety**: if the future is dropped, nothing changes.
 ///

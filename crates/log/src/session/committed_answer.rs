@@ -23,13 +23,14 @@ pub enum LoggedAnswer {
 }
 
 /// Returns the answer of the turn that a message started, if this turn was committed. Reads the log from its first
-/// record, because the message may be of any age. If a message was added to a running turn, it has no separate turn.
+/// record, because the message may be of any age. A message that was added to a running turn has no separate turn, so
+/// the result is [`LoggedAnswer::NotBegun`].
 ///
 /// **Cancel safety**: if the future is dropped, nothing changes.
 ///
 /// # Errors
-/// Returns an error if the session is unreadable or the store fails. An unknown session is not an error: the result is
-/// that no turn has begun.
+/// Returns an error if the session is unreadable or the store fails. For an unknown session, the result is
+/// [`LoggedAnswer::NotBegun`].
 pub async fn committed_answer(
     log: &dyn Log,
     id: &SessionId,

@@ -31,7 +31,7 @@ pub enum SessionError {
         /// Present version of the stream.
         actual: Version,
     },
-    /// It is still unknown whether the append was written. The next append first finds that out.
+    /// It is still unknown whether the append was written. The next append first determines the result of this append.
     #[error("it is unknown whether the records of the session were written")]
     Indeterminate,
     /// The records are not allowed in this state. Nothing was written.

@@ -1,4 +1,4 @@
-//! State of a session: a fold over its records.
+//! State of a session: a fold, which applies the session's records in their order.
 
 use allstop_core::SessionId;
 use allstop_core::record::SessionRecord;

@@ -1,4 +1,4 @@
-//! Lists, reads and removes sessions that are not opened for this.
+//! Lists, reads and removes sessions without opening them.
 
 use allstop_core::process::ProcessIdentity;
 use allstop_core::record::SessionRecord;
@@ -20,7 +20,7 @@ pub struct SessionSummary {
     pub id: SessionId,
     /// Number of the last record of the session.
     pub version: Version,
-    /// The process that has the session open; `None` if there is none.
+    /// The process that has the session open; `None` if no process has it open.
     pub owner: Option<ProcessIdentity>,
     /// Time of the last activity. This is the start or end of a turn, or the opening of the session.
     pub active_at: Option<Timestamp>,

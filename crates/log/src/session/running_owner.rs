@@ -1,4 +1,5 @@
-//! Owner of a session that the records of the session name. The session's lock does not matter here.
+//! Owner of a session (the process that has the session open), as named in the session's records. The lock of the
+//! session is not checked here.
 
 use allstop_core::process::ProcessIdentity;
 use allstop_core::turn::SessionState;
@@ -7,9 +8,9 @@ use crate::{Log, LogError};
 
 /// Owner of the last turn, if this owner is another process that runs, and if the record of the owner still counts.
 ///
-/// While the turn is open, the record counts, because an owner keeps the session until the turn ends. After that, the
-/// owner may have released the session. Then the lock decides. But if `locks_are_lost` is true, the record counts in
-/// this case too.
+/// While the turn is open, the record counts, because an owner keeps the session until the turn ends. After the turn,
+/// the owner may have released the session, so normally only the lock counts. But if `locks_are_lost` is true, the
+/// record counts even then.
 ///
 /// **Cancel safety**: if the future is dropped, nothing changes.
 ///

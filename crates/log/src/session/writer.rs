@@ -1,12 +1,14 @@
 //! The single writer of a session.
 //!
 //! Invariants:
-//! 1. The owner of a [`SessionWriter`] holds the session's lock, so recovery never touches a turn that runs.
-//! 2. The state is the fold of the log's records and contains nothing else. A record is applied to the state when it is
-//!    durable. The part of the state before the last compaction comes from the snapshot in the record of this
-//!    compaction.
+//! 1. The owner of a [`SessionWriter`] holds the session's lock, so the recovery after a crash never touches a turn
+//!    that runs.
+//! 2. The state is a fold: the result of applying the log's records in their order. A record is applied to the state
+//!    when it is durable. The part of the state before the last compaction comes from the snapshot in the record of
+//!    this compaction.
 //! 3. Records are checked against the state before they are written, so the log never contains an illegal record.
-//! 4. If an append was dropped or its answer was lost, it is settled under its first id before the next append is sent.
+//! 4. If an append was dropped or its answer was lost, it is first settled: it is sent again with its id until the
+//!    result is known. Only then is the next append sent.
 
 use std::fmt;
 use std::sync::Arc;
@@ -25,9 +27,8 @@ use crate::{
     Version,
 };
 
-/// Maximum number of attempts of an append in one call: the first attempt, a second attempt after a short failure of
-/// the store, and a third attempt after a restart of the store. If the store does not answer, the caller decides
-/// whether to wait longer.
+/// Maximum number of attempts of an append in one call. The second attempt is for a short failure of the store, and the
+/// third attempt for a restart of the store. If the store does not answer, the caller decides whether to wait longer.
 const SETTLE_TRIES_MAX: u32 = 3;
 
 /// Number of bytes of the encoding buffer that an idle session keeps. This is enough for most appends. A larger buffer
@@ -159,7 +160,7 @@ impl SessionWriter {
             LockAttempt::Locked(lock) => lock,
             LockAttempt::HeldBy(owner) => return Err(SessionError::InUse { id, owner }),
         };
-        // Read while the lock is held, so that no append can come between the fold and the recovery.
+        // The session is read while the lock is held, so that no append can come between the fold and the recovery.
         let FoldedSession {
             state,
             version,
@@ -187,9 +188,8 @@ impl SessionWriter {
     }
 
     /// Appends records together, completely or not at all, and applies the records to the state when they are durable.
-    /// If the list is empty, this method only settles the previous append. Suppose that the records begin a turn, and
-    /// that the store has refused the ending of the previous turn. This method then first ends the previous turn, in
-    /// the same way as after a crash.
+    /// If the list is empty, this method only settles the previous append. If the records begin a turn, and the store
+    /// has refused the ending of the previous turn, this method first ends the previous turn as after a crash.
     ///
     /// **Cancel safety**: if the future is dropped, the append may have happened. The state contains the records only
     /// after the next append or [`SessionWriter::settle`] has settled the dropped append. A dropped append is never
@@ -270,7 +270,7 @@ impl SessionWriter {
     }
 
     /// Returns the records of the last append if it is known that they are not written: the store refused them, or they
-    /// were not sent to it. The events that these records describe have still happened.
+    /// were not sent to the store. The events that these records describe have still happened.
     pub fn take_refused_records(&mut self) -> Vec<SessionRecord> {
         std::mem::take(&mut self.refused)
     }

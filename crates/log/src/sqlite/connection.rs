@@ -23,19 +23,20 @@ use super::files::{FileId, OpenFiles};
 use super::new_store;
 use crate::{LogError, LogErrorKind};
 
-/// Id in the file that marks it as a store (`AlSt`). The database of another program does not have it, and is refused.
+/// Id in the file that marks it as a store (`AlSt`). The database of another program does not have this id, and is
+/// refused.
 const APPLICATION_ID: i32 = 0x416c_5374;
 /// Version of the tables. A store with a newer version is refused.
 const SCHEMA: i32 = 1;
-/// Maximum time to wait while another process writes. This is much longer than the write of a group, and still
-/// acceptable for a user who waits.
+/// Maximum time to wait while another process writes. This is much longer than the write of a group of appends, and
+/// still acceptable for a user who waits.
 const BUSY_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Pause between two checks whether the other process still holds its lock. One commit takes about this time.
 const BUSY_PAUSE: Duration = Duration::from_micros(500);
 
 /// Number of pages in the write-ahead log that cause a checkpoint. The pages have two megabytes, and the next start
-/// reads them in less than a millisecond. They come from about two hundred commits, so a checkpoint adds only about two
-/// percent of syncs.
+/// reads them in less than a millisecond. These pages come from about two hundred commits, so a checkpoint adds only
+/// about two percent of syncs.
 const WAL_PAGES_MAX: u32 = 512;
 
 const TABLES: &str = "
@@ -66,8 +67,8 @@ pub(super) fn open(path: &Path) -> Result<OpenStore, LogError> {
     let started = Instant::now();
     loop {
         match try_open(path) {
-            // Two processes can create the store at the same time. They can disturb each other in ways for which SQLite
-            // does not wait.
+            // Two processes can create the store at the same time, and then disturb each other. SQLite waits only in
+            // some of these cases.
             Err(error)
                 if error.kind() == LogErrorKind::Busy && started.elapsed() < BUSY_WAIT_MAX =>
             {
@@ -113,7 +114,8 @@ fn try_open(path: &Path) -> Result<OpenStore, LogError> {
     is_ours(&connection, path)?;
     let files = OpenFiles::of(path)?;
     let now = FileId::at(path).map_err(|error| io_error(path, error))?;
-    // The file was replaced. SQLite may have opened the old file or the new file, so open the store again.
+    // If the file was replaced meanwhile, SQLite may have opened the old file or the new file. The caller must then
+    // open the store again.
     if before.is_some_and(|before| before != now) {
         let place = path.display().to_string();
         return Err(LogError::new(LogErrorKind::Busy, place));

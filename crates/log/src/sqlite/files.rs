@@ -1,8 +1,8 @@
 //! Files of an open store. This module checks that the paths of the store still lead to these files.
 //!
 //! SQLite keeps its files open, and continues to write to these files after they were moved, removed or replaced. A
-//! commit then succeeds, but no process can ever read it. So this module checks the paths before and after each commit,
-//! and before each read.
+//! commit then succeeds, but no process can ever read the committed records. So this module checks the paths before and
+//! after each commit, and before each read.
 //!
 //! The check does not notice that another program writes bytes into the files. SQLite finds some of these changes when
 //! it reads.
@@ -47,7 +47,7 @@ impl FileId {
 }
 
 /// Returns the id and the length of the file, and reads nothing else. If the modification time were read too, the next
-/// sync would also write this time. This made commits a third slower (Linux 6.13 and later).
+/// sync would also write the modification time. Such syncs made commits a third slower (Linux 6.13 and later).
 #[cfg(target_os = "linux")]
 fn look_at(path: &Path) -> io::Result<(FileId, u64)> {
     use rustix::fs::{AtFlags, CWD, StatxFlags, makedev, statx};
@@ -135,9 +135,9 @@ impl OpenFiles {
         }
     }
 
-    /// True if the next process that opens the store will find the write-ahead log that this connection writes. Suppose
-    /// that the store was moved, and that a link at the old path leads to it. The link leads to the same store file,
-    /// but SQLite then uses another log, next to the target of the link.
+    /// True if the next process that opens the store will find the write-ahead log that this connection writes. False
+    /// if the store was moved, and a symbolic link at the old path leads to the new place. The link then leads to the
+    /// same store file, but SQLite uses another write-ahead log, next to the target of the link.
     fn is_found_beside_its_log(&self) -> bool {
         match self.given.canonicalize() {
             Ok(now) if now == self.store => true,

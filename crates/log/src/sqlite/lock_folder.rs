@@ -1,14 +1,15 @@
-//! Locks of a store. They are in a folder next to the store, which has a file for each stream in use.
+//! Locks of a store: files in a folder next to the store, one file for each stream in use.
 //!
-//! The kernel holds the lock on the file. When the process ends in any way, the kernel releases the lock, so a file
-//! that remains locks nothing. The file contains the identity of the owner.
+//! A process takes a lock by locking the file. When the process ends in any way, the kernel releases the file lock, so
+//! a file that remains locks nothing. The file contains the identity of the owner, the process that holds the lock.
 //!
 //! Invariants:
 //! 1. Only the process that holds the lock on a file writes or removes the file.
-//! 2. An empty folder is not removed. So if the folder is missing, there are two possible reasons: no lock was ever
-//!    taken, or a user has deleted the folder. Therefore the process that creates the folder also checks whether the
-//!    owner in a session's records is alive. An owner does not notice that its file was deleted. But the version that
-//!    each append expects still prevents two writers from writing.
+//! 2. An empty folder is not removed. So if the folder is missing, either no lock was ever taken, or a user has deleted
+//!    the folder. An owner does not notice the deletion of its file. Therefore the process that creates the folder also
+//!    checks whether the process that a session's records name as owner is alive. If two processes nevertheless write
+//!    to one session, no record is overwritten: each append names the version that it expects, and of two such appends
+//!    one is refused.
 //! 3. A lock counts only if the locked file is still at its path. The previous owner may have removed the file before
 //!    the lock was taken, so the file is compared with the path after locking.
 
@@ -25,7 +26,7 @@ use allstop_process::this_process;
 use super::classify::io_error;
 use crate::{LogError, LogErrorKind, StreamName};
 
-/// Maximum number of attempts to take or inspect a lock that is busy for a moment. It is busy while another process
+/// Maximum number of attempts to take or inspect a lock that is busy for a moment. A lock is busy while another process
 /// reads the owner or removes the file, and this takes microseconds.
 const TRIES_MAX: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(1);
@@ -190,8 +191,8 @@ fn is_at(file: &File, path: &Path) -> bool {
     }
 }
 
-/// File name of a stream's lock. It does not contain the common prefix of all sessions, and special characters are
-/// escaped.
+/// File name of a stream's lock. The file name does not contain the common prefix of all sessions, and special
+/// characters are escaped.
 fn file_name(stream: &StreamName) -> String {
     use std::fmt::Write as _;
 

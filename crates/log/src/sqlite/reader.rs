@@ -1,5 +1,5 @@
-//! The thread that reads records, takes locks and releases locks. It never waits for a writer, neither in this process
-//! nor in another one.
+//! The thread that reads records, takes locks and releases locks. The thread never waits for a writer, neither in this
+//! process nor in another process.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,8 +19,8 @@ use crate::{LogError, RecordBytes, StreamName, Version};
 /// reader does not need memory for a whole session.
 const READ_BYTES_MAX: usize = 16 << 20;
 
-/// Maximum number of records whose bodies are read while the rows are searched back from the end. More records would
-/// not fit into one result and would be read twice.
+/// Maximum number of records whose bodies are read while the rows are searched back from the end. With more records,
+/// the bodies would not fit into one result, and would be read twice.
 const AT_ONCE_LEN_MAX: u64 = READ_BYTES_MAX as u64 / 128;
 
 /// A task for the reader. The task itself sends the answer to the caller.

@@ -1,8 +1,8 @@
 //! Chain of a stream's records. Each row contains the id of the row with the previous record.
 //!
 //! Rows of one stream are mostly next to each other, so in both directions the chain can be read with a scan. If there
-//! are a few rows of other streams in between, the scan skips them one by one. If there are many, the scan seeks to the
-//! next row of the stream. Without rows of other streams, a scan takes half a microsecond per record.
+//! are a few rows of other streams in between, the scan skips them one by one. If there are many such rows, the scan
+//! seeks to the next row of the stream. Without rows of other streams, a scan takes half a microsecond per record.
 
 use rusqlite::{Connection, Row, ffi};
 
@@ -19,14 +19,14 @@ pub(super) struct RecordChain {
     stream: i64,
     first: Version,
     rows: Vec<i64>,
-    /// Bodies of the records, the last record first. `None` if they do not all fit into the requested size.
+    /// Bodies of the records, the last record first. `None` if the bodies do not all fit into the requested size.
     bodies: Option<Vec<RecordBytes>>,
 }
 
 impl RecordChain {
     /// Finds the rows of a stream's records from number `from` to the end. The search starts at the end and goes
-    /// backwards. If it finds a row of another stream or a row with a wrong number, the store is damaged. Also reads
-    /// the bodies, up to `bytes_max` bytes in total.
+    /// backwards. If the search finds a row of another stream or a row with a wrong number, the store is damaged. Also
+    /// reads the bodies, up to `bytes_max` bytes in total.
     ///
     /// Call this function in a transaction.
     pub(super) fn walk_back(
@@ -110,8 +110,8 @@ impl RecordChain {
     /// Reads records from number `from`. Reads at most `limit` records, and after the first record at most `bytes_max`
     /// bytes.
     ///
-    /// Call this function in a transaction. This may be another transaction than the one of the search, because each
-    /// row is checked again.
+    /// Call this function in a transaction. This may be another transaction than the transaction of the search, because
+    /// each row is checked again.
     pub(super) fn read(
         &self,
         connection: &Connection,

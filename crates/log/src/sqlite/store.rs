@@ -1,4 +1,4 @@
-//! The log on SQLite. It passes appends to the writer's thread and reads to the reader's thread.
+//! The log on SQLite. The store passes appends to the writer's thread and reads to the reader's thread.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -24,10 +24,10 @@ use crate::{
     StreamLock, StreamName, TAIL_POLL_MS, Version,
 };
 
-/// Maximum number of appends that wait for the writer: a few groups. If the queue is full, an append waits before it
-/// enters the queue. So a slow disk slows the callers down and does not fill the memory.
+/// Maximum number of appends that wait for the writer's thread: enough for a few transactions. If the queue is full, an
+/// append waits before it enters the queue. So a slow disk slows the callers down and does not fill the memory.
 const WRITE_QUEUE_LEN_MAX: usize = 1_024;
-/// Maximum number of reads that wait for the reader. The limit has the same reason.
+/// Maximum number of reads that wait for the reader. The reason for the limit is the same as for appends.
 const READ_QUEUE_LEN_MAX: usize = 1_024;
 
 /// A log in a file that survives `kill -9` and power loss. Several processes can share the file. Clones share the file
@@ -214,7 +214,7 @@ impl Log for SqliteLog {
         LogFuture::waiting(async move {
             let follower = StreamFollower::new(log.notifier.clone(), stream.clone());
             loop {
-                // Created before the read, so that the tail misses no later append.
+                // The notification is created before the read, so that the tail misses no later append.
                 let grown = follower.grown.notified();
                 let records = log.read(&stream, from, limit).await?;
                 if !records.is_empty() || limit == 0 {

@@ -1,4 +1,4 @@
-//! Notifies the followers of a stream when it grows.
+//! Notifies the followers of a stream when the stream grows.
 
 use std::collections::HashMap;
 use std::sync::Arc;

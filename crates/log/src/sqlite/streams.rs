@@ -28,8 +28,8 @@ pub(super) struct StreamEnd {
 #[derive(Debug, Default)]
 pub(super) struct StreamCache {
     known: HashMap<StreamName, StreamEnd>,
-    /// Ends that are not yet written to the table. If a group has two appends to a stream, the stream appears twice, in
-    /// order.
+    /// Ends that are not yet written to the table. If a group (the appends of one transaction) has two appends to a
+    /// stream, the stream appears twice, in order.
     changed: Vec<StreamEnd>,
     /// Counter of SQLite for changes that other connections make.
     data_version: i64,

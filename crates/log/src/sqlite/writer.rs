@@ -1,10 +1,10 @@
-//! The thread that writes. It writes the waiting appends in one transaction, and answers when they are on the disk.
+//! The thread that writes. The thread writes the waiting appends as a group in one transaction, and answers when the
+//! group is on the disk.
 //!
 //! Invariants:
 //! 1. Every answer comes after the commit on which it depends. This is true even for a conflict with another append of
 //!    the same group.
-//! 2. If a group fails, each append is tried separately, so that an append that does not fit is the only one that
-//!    fails.
+//! 2. If a group fails, each append is tried separately, so that only the append that does not fit fails.
 //! 3. If a path of the store no longer leads to the open file, nothing is written and nothing is confirmed.
 //! 4. The cache of streams is cleared when another connection has written, and when a commit has failed.
 
@@ -38,7 +38,7 @@ pub(super) enum WriteCommand {
     Append(QueuedAppend),
     Delete {
         /// Held until the stream is deleted, even if the caller no longer waits. So no other owner can take the lock
-        /// before that.
+        /// before the deletion.
         lock: StreamLock,
         reply: oneshot::Sender<Result<(), LogError>>,
     },

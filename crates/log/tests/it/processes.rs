@@ -27,7 +27,7 @@ fn start(arguments: &[&str], store: &Path) -> Child {
         .unwrap()
 }
 
-/// A random number below `limit`. It gives the time of a kill.
+/// A random number below `limit`. The number sets the time of a kill.
 fn random(limit: u64) -> u64 {
     RandomState::new().hash_one(0) % limit
 }

@@ -1,4 +1,4 @@
-//! Reference implementation of a log. Its streams are vectors, and it keeps every append.
+//! Reference implementation of a log. The streams are vectors, and the log remembers every append.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! Asks the kernel about one TCP connection over netlink (`sock_diag(7)`). The cost does not depend on the number of
-//! connections of the machine. This is the advantage over reading the whole table.
+//! Asks the kernel over netlink (`sock_diag(7)`) about one TCP connection. The cost of the query does not depend on the
+//! number of connections of the machine, unlike the cost of reading the kernel's whole table.
 
 use std::net::{IpAddr, SocketAddr};
 

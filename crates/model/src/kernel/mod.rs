@@ -9,8 +9,8 @@ use std::time::Instant;
 
 pub(crate) use socket_pair::SocketPair;
 
-/// True if this process holds the connection open. The kernel is asked not earlier than `since`. `None` if the system
-/// cannot determine the state.
+/// True if this process holds the connection open. The answer of the kernel is not older than `since`. `None` if the
+/// system cannot determine the state.
 pub(crate) fn is_open(pair: &SocketPair, since: Instant) -> Option<bool> {
     #[cfg(target_os = "linux")]
     if let Some(state) = diag::state(pair) {

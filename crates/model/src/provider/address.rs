@@ -1,4 +1,4 @@
-//! URLs: creates the URL of requests and the printable form from a user's base URL.
+//! URLs: converts a user's base URL to the URL of requests, and to a form without secrets that may be printed.
 
 use url::Url;
 

@@ -1,5 +1,5 @@
-//! Assembles the answer of a call: receives the pieces of the answer, and returns events. The length of an answer is
-//! limited.
+//! Assembles the answer of a model call: receives the pieces of the answer, and returns events. The length of an answer
+//! is limited.
 
 use std::collections::VecDeque;
 
@@ -13,7 +13,7 @@ use super::protocol::EventDecodeError;
 use crate::{CALLS_MAX, FinishReason, ModelEvent};
 
 /// Maximum length of an answer: text, reasoning and arguments together. The longest outputs of current models have
-/// 128,000 tokens, and this is about a third of the limit. The limit is low because each stage between the provider and
+/// 128,000 tokens, which take about a third of this limit. The limit is low because each stage between the provider and
 /// the log holds a copy of the answer.
 pub(super) const ANSWER_BYTES_MAX: usize = 2 * 1024 * 1024;
 
@@ -28,7 +28,7 @@ pub(super) struct AnswerParts {
     bytes: usize,
 }
 
-/// A call whose arguments are still arriving.
+/// A tool call whose arguments are still arriving.
 pub(super) struct OpenCall {
     /// The number that the protocol gives the call in this answer.
     index: u64,
@@ -40,7 +40,7 @@ pub(super) struct OpenCall {
 /// The arguments of a call that have arrived so far, as text.
 struct CallText {
     text: String,
-    /// True if the protocol sends no text for the arguments of a call that has none.
+    /// True if the protocol sends no text for a call without arguments.
     may_be_empty: bool,
 }
 
@@ -150,12 +150,12 @@ impl AnswerParts {
     /// Ends the answer: adds the events for its calls, its usage and its end.
     pub(super) fn end(&mut self) -> Result<(), EventDecodeError> {
         let finish = self.finish.unwrap_or(FinishReason::Done);
-        // The last call was cut off. Its malformed arguments show the model that the call did not run.
+        // If this is true, the last call was cut off. Its malformed arguments show the model that the call did not run.
         let is_cut = finish != FinishReason::Done;
         let mut has_calls = false;
         let mut room = VALUE_BYTES_MAX;
         for call in std::mem::take(&mut self.calls) {
-            // If the answer was cut off before the name of a call, this call cannot get a result.
+            // A call that was cut off before its name cannot get a result, so this call is left out.
             if is_cut && call.name.is_empty() {
                 continue;
             }

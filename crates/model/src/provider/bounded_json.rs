@@ -9,7 +9,7 @@ use allstop_core::json_text::has_reserved_key;
 use serde::de::{DeserializeSeed, Deserializer, Error as _, MapAccess, SeqAccess, Visitor};
 use serde_json::Value;
 
-/// Maximum weight of a value. A single text weighs as much as its length, so the longest event fits.
+/// Maximum weight of a value. A single text weighs as much as its length, so an event of the maximum length fits.
 pub(super) const VALUE_BYTES_MAX: usize = 24 * 1024 * 1024;
 
 /// Maximum weight for each byte of text. The worst case is `{"":0},`: it has seven bytes, and is an object with one

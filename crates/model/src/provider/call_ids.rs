@@ -1,11 +1,11 @@
-//! Gives the calls of a conversation unique ids.
+//! Gives the tool calls of a conversation unique ids.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 
 use allstop_core::{CallId, Message};
 
-/// Ids that the conversation already contains.
+/// Call ids that the conversation already contains.
 pub(super) struct CallIds {
     taken: HashSet<CallId>,
 }

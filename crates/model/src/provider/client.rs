@@ -1,4 +1,4 @@
-//! HTTP clients. Each client serves one call at a time and records its connections.
+//! HTTP clients. Each client serves one model call at a time and records its connections.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -38,7 +38,7 @@ struct PooledClient {
 }
 
 /// A client that one call uses. Dropping this value destroys the client and its connections. [`ClientLease::finish`]
-/// keeps them for other calls.
+/// keeps the client and its connection for other calls.
 pub(super) struct ClientLease {
     client: Option<PooledClient>,
     pool: Arc<ClientPool>,
@@ -107,7 +107,7 @@ impl ClientPool {
     }
 }
 
-/// Makes ring the TLS provider of the process, unless the program has already chosen a TLS provider.
+/// Makes the library `ring` the TLS provider of the process, unless the program has already chosen a TLS provider.
 pub(super) fn install_tls() {
     let _first_is_kept = rustls::crypto::ring::default_provider().install_default();
 }

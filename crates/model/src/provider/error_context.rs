@@ -1,4 +1,4 @@
-//! Errors of a call. Each error has a kind, a one-line message without secrets, and a hint.
+//! Errors of a model call. Each error has a kind and a one-line message without secrets, and may have a hint.
 
 use std::error::Error as StdError;
 
@@ -19,7 +19,7 @@ const MESSAGE_CHARS_MAX: usize = 300;
 /// Hint for the user if an answer ended too early.
 const TRY_AGAIN: &str = "try again; if it happens again, check the server's log";
 
-/// Context of the call for error messages.
+/// Facts about the call that its error messages need.
 pub(super) struct ErrorContext {
     model: String,
     url: String,

@@ -15,10 +15,12 @@ use super::protocol::{AnswerProgress, Protocol};
 use super::target::ModelTarget;
 use crate::{ModelError, ModelEvent, ModelRequest};
 
-/// Maximum time to wait for the body of an error. The status has already arrived, and contains most of the information.
+/// Maximum time to wait for the body of an error response. Its status has already arrived, and contains most of the
+/// information.
 const ERROR_BODY_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// A call whose request was accepted. Dropping this value closes the connection, unless the answer was complete.
+/// A model call whose request the provider has accepted. Dropping this value closes the connection, unless the answer
+/// was complete.
 pub(super) struct ProviderCall {
     reader: EventReader,
     answer: AnswerParts,
@@ -90,8 +92,8 @@ impl ProviderCall {
             if let Some(event) = self.answer.next_event() {
                 return Ok((event, CallState::Running(self)));
             }
-            // The caller checks for a stop between events. If all events are meaningless, the caller gets no event, so
-            // yield here.
+            // The caller checks for a stop between the events that it gets. If the provider sends only events that add
+            // nothing to the answer, the caller gets no event, so yield here.
             tokio::task::consume_budget().await;
             let data = self.reader.next().await;
             let progress = match data.map_err(|error| self.errors.of_read(error))? {
@@ -122,7 +124,7 @@ impl ProviderCall {
     }
 }
 
-/// Reads the beginning of an error body within the time limit. Closes the connection.
+/// Reads the beginning of the body of an error response within the time limit. Then closes the connection.
 async fn beginning_of(mut response: reqwest::Response) -> String {
     let until = Instant::now() + ERROR_BODY_WAIT_MAX;
     let mut body = Vec::new();

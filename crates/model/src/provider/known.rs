@@ -1,4 +1,4 @@
-//! Table of known providers: the URL, the protocol, and the environment variable of the key.
+//! Table of known providers: the URL, the protocol, and the environment variable of the API key.
 
 use super::protocol::Protocol;
 

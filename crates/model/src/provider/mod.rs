@@ -6,9 +6,9 @@
 //!    closes its connection. With HTTP/2, the drop would only reset one of many streams.
 //! 3. A tool call is returned completely or not at all. Arguments that are not JSON are returned as text.
 //! 4. A stream that ends without the provider's end marker is an error.
-//! 5. No message contains a key.
-//! 6. Whatever a provider sends, a call holds at most one event, one answer and one error body. Each of them has a
-//!    limited length. The call yields to the runtime between chunks.
+//! 5. No error message contains an API key.
+//! 6. For every response of a provider, a call holds at most one event, one answer and one body of an error response.
+//!    Each of the three has a limited length. The call yields to the runtime between chunks.
 
 mod address;
 mod answer;
@@ -88,8 +88,8 @@ impl Model for ProviderModel {
             let lease = ClientPool::lease(&self.clients, &request.probe)?;
             let call = ProviderCall::begin(&self.target, lease, request).await?;
             let mut events = Box::pin(call.into_events());
-            // The provider begins its answer with the first event. If the call fails before that event, a retry is
-            // allowed.
+            // This method returns the stream only after the first event, with which the provider begins its answer. A
+            // call that fails before that event returns the error here, so that the caller may retry the call.
             match events.next().await {
                 Some(Ok(first)) => {
                     let first = futures::stream::once(std::future::ready(Ok(first)));

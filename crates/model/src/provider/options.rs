@@ -7,11 +7,11 @@ use std::time::Duration;
 use super::address::without_secrets;
 
 /// Default time limit for setting up a connection (DNS, TCP, TLS). A server that can be reached answers within one
-/// second. If its first packet is lost, it answers within three seconds.
+/// second, or within three seconds if the first packet is lost.
 pub const CONNECT_LIMIT_DEFAULT: Duration = Duration::from_secs(10);
 
-/// Returns the key for the name of an environment variable (`OPENAI_API_KEY`). The model calls this function for each
-/// call.
+/// Returns the API key for the name of an environment variable (`OPENAI_API_KEY`). The model asks this function again
+/// for each model call.
 pub type KeyLookup = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 /// Place where a model is served, and the key for it.

@@ -104,7 +104,7 @@ impl ModelTarget {
         Ok(target)
     }
 
-    /// Name for receipts and records.
+    /// Name of the model in receipts of stops and in log records.
     pub(super) fn name(&self) -> &str {
         &self.name
     }

@@ -1,4 +1,5 @@
-//! Selects the reply to a request.
+//! Selects the reply to a request. A script has a main list of replies, and turns: lists of replies to user messages
+//! that contain a certain text.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};

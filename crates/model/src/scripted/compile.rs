@@ -1,4 +1,4 @@
-//! Compiles a script file.
+//! Compiles a script file: checks the file, and converts it to the form that the scripted model plays.
 
 use std::fmt;
 use std::time::Duration;
@@ -12,8 +12,8 @@ use super::file::{ErrorAt, ScriptCall, ScriptError, ScriptFile, ScriptReply, Sta
 use super::reply::{Pause, Reply, ReplyStep, cut};
 use crate::{ModelError, ModelErrorKind};
 
-/// Maximum number of nodes of a script. A node is a word or a list. The recording of a whole day is within the limit,
-/// and a malicious script is not.
+/// Maximum number of nodes of a script. A node is a value of YAML, such as a word or a list. The recording of a whole
+/// day has fewer nodes. The limit refuses malicious scripts, which would take all memory.
 const SCRIPT_NODES_MAX: usize = 20_000_000;
 
 /// Error in a script, and its position in the script.
@@ -180,7 +180,7 @@ fn compile(written: ScriptReply) -> Result<Reply, String> {
     Ok(reply)
 }
 
-/// Pieces of a reply. Each piece has the pause before it.
+/// Pieces of a reply. Each piece includes the pause before it.
 struct ReplyPieces {
     delay: Option<Duration>,
     by_word: bool,

@@ -5,11 +5,12 @@
 //!
 //! - If the last user message contains the `when` text of a turn in the script, this turn answers the message. The
 //!   first reply of the turn is for the first step, the second reply is for the second step, and so on.
-//! - The main list answers all other messages, in the order of the conversation. The index of the reply is the number
-//!   of earlier assistant messages from the main list.
+//! - The main list of the script (`replies`) answers all other messages, in the order of the conversation. The index of
+//!   the reply is the number of earlier assistant messages from the main list.
 //!
-//! So after a stop with rollback, the script plays the same reply again. After a stop that kept the turn, it plays the
-//! next reply. `docs/scripted-model.md` describes the format of script files.
+//! So after a stop that discarded its turn (a rollback), the script plays the same reply again. After a stop that kept
+//! the completed steps of its turn, the script plays the next reply. `docs/scripted-model.md` describes the format of
+//! script files.
 
 mod choose;
 mod compile;
@@ -66,7 +67,7 @@ impl ScriptedModel {
         )
     }
 
-    /// Parses a script. `name` appears in messages and receipts.
+    /// Parses a script. `name` appears in error messages and in receipts of stops.
     ///
     /// # Errors
     /// Returns an error of kind `Script` that contains the line and the column.

@@ -124,7 +124,8 @@ impl Reply {
         self.step(ReplyStep::Pause(pause))
     }
 
-    /// Adds the usage that the provider reports. Without it, no usage arrives. Many servers also report no usage.
+    /// Adds the usage that the provider reports. Without this method, no usage arrives. Many servers also report no
+    /// usage.
     #[must_use]
     pub fn usage(self, input_tokens: u64, output_tokens: u64) -> Self {
         self.step(ReplyStep::Usage(Usage {

@@ -1,4 +1,5 @@
-//! A stop closes the connection. The tests check this at the server and with the probe.
+//! A stop of a model call closes the connection of the call. The tests check this at the server and with the connection
+//! probe.
 
 use std::time::Duration;
 
@@ -29,7 +30,7 @@ async fn stop_in_mid_stream_closes_the_connection() {
         .wait_until(PATIENCE, |seen| seen.open() == 0)
         .await
         .unwrap();
-    // The session continues: the next call gets a new connection.
+    // The stop has opened no further connection.
     assert_eq!(server.seen().connections.len(), 1);
 }
 
@@ -187,7 +188,8 @@ async fn call_watches_a_reused_connection() {
         earlier.push(probe);
     };
     assert_eq!(probe.look(), ConnectionState::StillOpen);
-    // The connections of the earlier calls were returned to the pool. They are open, but belong to no call.
+    // The connections of the earlier calls were returned to the pool. These connections are open, but belong to no
+    // call.
     for probe in earlier {
         assert_eq!(probe.look(), ConnectionState::ReturnedToPool);
     }

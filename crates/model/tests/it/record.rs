@@ -58,7 +58,7 @@ async fn recording_plays_the_same_answers() {
         let heard = answer(&model).await;
         assert_eq!(heard, answer(&expected).await, "recording changes nothing");
     }
-    // Plays the recording three times. Each time it is loaded, it starts from the beginning.
+    // Plays the recording three times. Each time the script is loaded, it starts with the first reply.
     for _ in 0..3 {
         let expected = ScriptedModel::from_file(model.path()).ok();
         assert_eq!(expected.is_some(), model.path().exists());

@@ -1,5 +1,5 @@
-//! Measures the servers without tasks: durable appends with the same condition as the appends of a task, and a question
-//! to another connection.
+//! Measures the servers without tasks: durable appends that name the expected last message, as the appends of a task
+//! do, and a question to another connection.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,5 @@
-//! A stop of a task that another node owns. The stop request is durable before the node asks the owner.
+//! A stop of a task that runs on another node, the owner of the task. The node writes the stop request to the log, and
+//! asks the owner at the same time.
 
 use std::cell::RefCell;
 use std::time::{Duration, Instant};

@@ -16,8 +16,8 @@ use super::nodes::open_log;
 
 const TASK_STREAMS: &str = "task/";
 
-/// Time in which the workers must remove the last wake-ups. If a second worker gets a wake-up of a running task, this
-/// wake-up is delivered again only after a lease.
+/// Time in which the workers must remove the last wake-ups (hints that a task needs a worker). If a second worker gets
+/// a wake-up of a running task, this wake-up is delivered again only after the length of a lease.
 const WAKE_UPS_MAX: Duration = Duration::from_mins(1);
 
 /// Interval of the checks for wake-ups.

@@ -1,4 +1,4 @@
-//! Clients that send tasks, stop some of them, and wait for the end of each.
+//! Clients that send tasks, stop some of these tasks, and wait for the end of each task.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -149,7 +149,7 @@ impl<'a> Clients<'a> {
         }
     }
 
-    /// Sends the request, and repeats it with an unchanged message until it is acknowledged.
+    /// Sends the request, and repeats the request with an unchanged message until it is acknowledged.
     async fn send(&self, manager: &TaskManager, request: &TaskRequest) -> AcceptedTask {
         loop {
             match manager.execute(request.clone()).await {
@@ -160,7 +160,7 @@ impl<'a> Clients<'a> {
         }
     }
 
-    /// Sends the stop, and repeats it until the answer is final.
+    /// Sends the stop, and repeats the stop until the answer is final.
     async fn stop(&self, manager: &TaskManager, id: &TaskId) {
         let until = Instant::now() + TASK_MAX / 2;
         while Instant::now() < until {

@@ -1,4 +1,5 @@
-//! The faults of the soak test. Each fault comes after a certain number of completed tasks.
+//! The faults of the soak test: kills and pauses of workers and servers. Each fault comes after a certain number of
+//! completed tasks.
 
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use super::clients::Clients;
 use super::fleet::{Fleet, pause};
 use super::options::SoakOptions;
 
-/// Servers and workers are unavailable for the length of a lease plus this time.
+/// Paused workers, and the servers in an outage, are unavailable for the length of a lease plus this time.
 const BEYOND_LEASE: Duration = Duration::from_secs(3);
 
 /// Longest pause of a single server.
@@ -26,7 +27,7 @@ enum SoakFault {
     Outage,
 }
 
-/// Injects all faults. Between two faults, the clients always complete the same number of tasks.
+/// Injects all faults. The number of tasks that the clients complete between two faults is always equal.
 pub(crate) async fn play(
     options: &SoakOptions,
     clients: &Clients<'_>,
@@ -43,7 +44,7 @@ pub(crate) async fn play(
             .send_replace(share * (index + 1) + options.clients);
         let reached = done.wait_for(|done| *done >= share * (index + 1)).await;
         drop(reached.expect("the clients hold the sender"));
-        // A random delay, so that tasks are in progress when the fault comes.
+        // The delay is random, so that tasks are in progress when the fault comes.
         tokio::time::sleep(random.before(Duration::from_millis(500))).await;
         let worker = random.below(options.workers as u64) as usize;
         let server = random.below(SERVERS as u64) as usize;

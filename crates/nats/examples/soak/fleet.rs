@@ -62,8 +62,8 @@ impl Fleet {
         self.workers.lock().iter().filter_map(Child::id).collect()
     }
 
-    /// Replaces each worker that exits, and never returns. A worker exits by itself if it must stop work but cannot end
-    /// it.
+    /// Replaces each worker that exits, and never returns. A worker exits by itself if it must stop its work but cannot
+    /// end the work.
     pub(crate) async fn keep_up(&self) -> ! {
         let mut looks = tokio::time::interval(LOOK_EVERY);
         loop {
@@ -77,7 +77,7 @@ impl Fleet {
         }
     }
 
-    /// Kills a worker and starts another one.
+    /// Kills a worker and starts another worker.
     pub(crate) async fn kill(&self, index: usize) {
         let mut killed = {
             let mut workers = self.workers.lock();

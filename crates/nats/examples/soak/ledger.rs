@@ -1,5 +1,5 @@
-//! The tool that receives the side effects of the tasks. The tool accepts an effect only from the execution that owns
-//! the task.
+//! The ledger: a tool that receives the side effects of the tasks. Before each side effect, an execution sends a
+//! question to the ledger. The ledger accepts an effect only from the execution that owns the task.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use tokio::net::{TcpListener, TcpStream};
 use super::ledger_client::LedgerQuestion;
 use super::work::CHILD;
 
-/// A question that the ledger received.
+/// A question that the ledger received from an execution.
 #[derive(Debug, Clone)]
 pub(crate) struct LedgerEntry {
     pub question: LedgerQuestion,
@@ -29,7 +29,7 @@ pub(crate) struct LedgerEntry {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct LedgerBook {
     pub entries: BTreeMap<TaskId, Vec<LedgerEntry>>,
-    /// Tasks with a stop whose answer was a quiet receipt, with the time of this answer.
+    /// Tasks that were stopped with a quiet receipt (no work runs any more), with the time of this answer.
     pub quiet: BTreeMap<TaskId, Timestamp>,
     pub violations: Vec<String>,
 }
@@ -61,7 +61,7 @@ impl Ledger {
                     let (connection, _) = accepted.expect("a connection");
                     answers.push(self.answer(connection));
                 }
-                // A killed worker does not wait for its answer.
+                // The result is not needed: a killed worker does not wait for its answer.
                 Some(_) = answers.next() => {}
             }
         }

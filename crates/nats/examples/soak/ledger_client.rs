@@ -1,4 +1,5 @@
-//! Questions of the executions to the ledger. Each question is one line of JSON.
+//! Questions of the executions to the ledger, which accepts or refuses side effects of tasks. Each question is one line
+//! of JSON.
 
 use std::io;
 use std::net::SocketAddr;
@@ -15,7 +16,7 @@ pub(crate) struct LedgerQuestion {
     pub epoch: u64,
     /// Pid of the worker.
     pub pid: u32,
-    /// Number of the step. `None` for the question at the start of an execution.
+    /// Number of the step that has the side effect. `None` for the question at the start of an execution.
     pub step: Option<u32>,
 }
 

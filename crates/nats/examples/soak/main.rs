@@ -3,9 +3,9 @@
 //!
 //! `cargo run --release -p allstop-nats --example soak -- --help`
 //!
-//! Each task sends its side effects to a ledger. The ledger implements fencing: for each effect, it reads in the log
-//! whether the execution that sent the effect still owns the task. If a worker has lost its task, the ledger therefore
-//! refuses and counts every further effect of this worker.
+//! Each task sends its side effects to a ledger. The ledger implements fencing: for each effect, the ledger reads in
+//! the log whether the execution that sent the effect still owns the task. If a worker has lost its task, the ledger
+//! therefore refuses and counts every further effect of this worker.
 
 #![expect(
     clippy::print_stdout,

@@ -1,4 +1,4 @@
-//! This process as a node of the cluster.
+//! This process as a node of the cluster: the nodes are the processes that share the tasks in the log.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,7 +17,7 @@ pub(crate) async fn open_log(servers: &str, scope: &Scope) -> NatsLog {
     NatsLog::open(options, scope).await.expect("servers")
 }
 
-/// Joins the cluster with this log.
+/// Joins the cluster whose tasks are in this log.
 pub(crate) async fn join(
     log: NatsLog,
     scope: Scope,
@@ -32,7 +32,7 @@ pub(crate) async fn join(
     joined.expect("its scope is open")
 }
 
-/// A node that accepts messages and stop requests but runs no executions.
+/// A node that accepts messages and stop requests, but runs no executions of tasks.
 #[derive(Debug)]
 pub(crate) struct FrontEnd {
     pub manager: TaskManager,

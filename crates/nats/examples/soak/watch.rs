@@ -1,4 +1,4 @@
-//! Prints progress lines, with the memory and the connections of all parts.
+//! Prints progress lines, with the memory of workers and servers, and the connections of the servers.
 
 use std::time::{Duration, Instant};
 

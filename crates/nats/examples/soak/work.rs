@@ -15,7 +15,8 @@ use futures::future::BoxFuture;
 use super::ledger_client::{LedgerQuestion, ask};
 use super::plan::SoakPlan;
 
-/// Name on the command lines of the child processes. The id of the task and the epoch follow the name.
+/// Name on the command lines of the child processes. The id of the task and the epoch (the number of the execution)
+/// follow the name.
 pub(crate) const CHILD: &str = "soak-child";
 
 /// Objects that the work of a task uses on its worker.

@@ -1,5 +1,5 @@
-//! Append of records. An append is one message. The servers accept it only if the last message of the subject is the
-//! message that the append expects.
+//! Append of records. An append is one message. The servers accept this message only if the last message of the subject
+//! is the message that the append expects.
 
 use std::time::Duration;
 
@@ -125,7 +125,7 @@ impl NatsStore {
             return Err(match error {
                 Some(error) if !may_be_written => error.into(),
                 // Also reached if other appends blocked the subject until the time was over. A repetition of this
-                // append will show whether it is stored.
+                // append will show whether the append is stored.
                 _ => AppendError::Indeterminate,
             });
         }

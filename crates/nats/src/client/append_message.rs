@@ -29,7 +29,7 @@ const LEN_BYTES: usize = 4;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum MessageHead {
     Append(AppendHead),
-    /// The stream was deleted with this message. A stream that ends with it is empty.
+    /// The stream was deleted with this message. A stream that ends with such a message is empty.
     Deletion,
 }
 

@@ -17,7 +17,7 @@ use crate::options::NatsOptions;
 /// Timeout of the connection.
 const CONNECT_MAX: Duration = Duration::from_secs(5);
 
-/// Maximum number of appends that wait for their answers. Further appends wait until one of them is answered.
+/// Maximum number of appends that wait for their answers. Further appends wait until one of these appends is answered.
 const APPENDS_MAX: usize = 4_096;
 
 /// Connects to the servers, and creates streams that do not exist.

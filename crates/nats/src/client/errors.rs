@@ -31,7 +31,7 @@ impl RequestFailure {
 /// Failure of a publication.
 #[derive(Debug)]
 pub(crate) enum NotPublished {
-    /// The last message of the subject is not the expected one, or another append to the subject is in progress.
+    /// The last message of the subject is not the expected message, or another append to the subject is in progress.
     WrongPosition,
     /// The servers may have stored the message.
     Unknown(LogError),
@@ -87,8 +87,9 @@ pub(crate) fn of_read(error: RawMessageError) -> Option<RequestFailure> {
     }
 }
 
-/// Failure of a publication. The message is certainly not stored only if the error arose before the servers store a
-/// message. Servers also return errors that arise after their group has agreed on the message.
+/// Failure of a publication. If the error arose before the servers store a message, the message is certainly not
+/// stored. After any other error, the message may be stored: servers also return errors that arise after their group
+/// has agreed on the message.
 pub(crate) fn of_publish(error: PublishError, replicas: usize) -> NotPublished {
     let server = error.source();
     if let Some(server) = server.and_then(|source| source.downcast_ref::<ServerError>()) {
@@ -140,8 +141,8 @@ const FULL: [ErrorCode; 4] = [
     ErrorCode::ACCOUNT_RESOURCES_EXCEEDED,
 ];
 
-/// True if the last message of the subject is not the expected one, or if the servers have not decided another append
-/// to this subject.
+/// True if the last message of the subject is not the expected message, or if the servers have not finished another
+/// append to this subject.
 fn is_wrong_position(error: &ServerError) -> bool {
     [
         ErrorCode::STREAM_WRONG_LAST_SEQUENCE,

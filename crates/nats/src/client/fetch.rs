@@ -11,7 +11,7 @@ use crate::client::errors::{self, RequestFailure, place};
 use crate::client::positions::Position;
 use crate::client::store::NatsStore;
 
-/// A read ends after the append with which the records of the read reach this number of bytes.
+/// Size at which a read ends. The read stops after the append with which its records reach this number of bytes.
 const READ_BYTES_MAX: usize = 8 << 20;
 
 /// A message that contains an append.
@@ -93,7 +93,7 @@ impl NatsStore {
         })
     }
 
-    /// Returns the first append of a stream whose sequence number in JetStream is this number or a later one.
+    /// Returns the first append of a stream whose sequence number in JetStream is this number or a greater number.
     pub(crate) async fn next(
         &self,
         stream: &StreamName,

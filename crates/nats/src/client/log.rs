@@ -20,7 +20,7 @@ use crate::client::store::NatsStore;
 use crate::connect_error::ConnectError;
 use crate::options::NatsOptions;
 
-/// A log on JetStream. Clones share its connection.
+/// A log on JetStream. Clones share one connection.
 #[derive(Clone)]
 pub struct NatsLog {
     store: Arc<NatsStore>,
@@ -119,9 +119,9 @@ impl Log for NatsLog {
         })
     }
 
-    /// Always false, because only the presence of the holder on the servers decides who holds a lock. If a worker was
-    /// suspended or disconnected, its presence may have expired. Such a worker may still run on this machine but holds
-    /// no lock.
+    /// Always false, because only the presence of the holder on the servers decides who holds a lock. A presence is a
+    /// message that the holder renews. If a worker was suspended or disconnected, its presence may have expired. Such a
+    /// worker may still run on this machine but holds no lock.
     fn is_other_process_running(
         &self,
         _owner: &ProcessIdentity,
@@ -138,7 +138,7 @@ impl Log for NatsLog {
         })
     }
 
-    /// Releases all locks. Without this call, they expire after [`NatsOptions::lock_ttl`].
+    /// Releases all locks. Without this call, the locks expire after [`NatsOptions::lock_ttl`].
     fn close(&self) -> LogFuture<()> {
         let presence = self.presence.clone();
         LogFuture::waiting(async move { presence.close().await })

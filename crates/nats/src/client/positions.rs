@@ -1,7 +1,7 @@
 //! Known positions of streams. A position gives the sequence number in JetStream for a version of a stream.
 //!
 //! The positions only save requests to the servers. A wrong position does no harm, because JetStream refuses an append
-//! after it.
+//! after a wrong position.
 
 use allstop_log::{StreamName, Version};
 use hashlink::LruCache;
@@ -15,7 +15,7 @@ const STREAMS_MAX: usize = 10_000;
 pub(crate) struct Position {
     pub version: Version,
     /// Sequence number of the message that contains the last record of the version. For version 0, the sequence number
-    /// of the deletion before the stream, or 0.
+    /// of the deletion after which the stream began, or 0.
     pub sequence: u64,
     /// Sequence number of the deletion after which the present stream began. 0 if the stream was never deleted.
     pub deletion_sequence: u64,
@@ -45,7 +45,7 @@ impl Positions {
     }
 
     /// The position of this version, if it is known. For version 0 the method guesses that the stream was never
-    /// deleted, because few streams are.
+    /// deleted, because few streams are deleted.
     pub(crate) fn at(&self, stream: &StreamName, version: Version) -> Option<Position> {
         if version == Version(0) {
             return Some(Position::START);
@@ -65,7 +65,8 @@ impl Positions {
         self.note(stream, |known| known.read = position);
     }
 
-    /// Forgets the positions of a stream. They may belong to an earlier stream of this name, which was deleted.
+    /// Forgets the positions of a stream. The positions may belong to an earlier stream of this name, which was
+    /// deleted.
     pub(crate) fn forget(&self, stream: &StreamName) {
         self.0.lock().remove(stream);
     }

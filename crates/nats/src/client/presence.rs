@@ -1,12 +1,12 @@
 //! Handles the requests for locks, and keeps the presence of this process on the servers. The locks of the process are
-//! valid while it is present.
+//! valid while this presence exists.
 //!
 //! The presence is one message with a time to live, for all locks of the process together. The process renews this
-//! message. If the process ends without releasing its locks, the servers drop the message after this time, and the
-//! locks expire.
+//! message. If the process ends without releasing its locks, the servers drop the message after its time to live, and
+//! the locks expire.
 //!
-//! A lock is only a hint which process should work. Two writers are separated only by the expected version of each
-//! append.
+//! A lock is only a hint about which process should work. If two processes nevertheless write, the version that each
+//! append expects decides which of them succeeds.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -46,8 +46,8 @@ pub(crate) enum PresenceRequest {
     Close(oneshot::Sender<()>),
 }
 
-/// Sends requests. The channel is unbounded, because the drop of a lock cannot wait. Each held lock causes one such
-/// request.
+/// Sends requests. The channel is unbounded, because the drop of a lock cannot wait. Each held lock causes one request
+/// for its release.
 #[derive(Debug, Clone)]
 pub(crate) struct PresenceHandle(mpsc::UnboundedSender<PresenceRequest>);
 
@@ -82,7 +82,7 @@ pub(crate) struct Presence {
     handle: mpsc::WeakUnboundedSender<PresenceRequest>,
     /// Held locks: each stream with the sequence number of the lock's message.
     held: HashMap<StreamName, u64>,
-    /// Streams for which the servers may still store a lock of this process that no code holds.
+    /// Streams whose lock on the servers may still name this process, although no code holds the lock.
     leftover: HashSet<StreamName>,
     /// Time of the next renewal. `None` before the first renewal.
     renew_at: Option<Instant>,
@@ -241,7 +241,7 @@ impl Presence {
         Ok(())
     }
 
-    /// Removes locks whose release has failed. Ends at the first lock for which the servers do not answer.
+    /// Removes locks whose release has failed. Ends at the first lock without an answer of the servers.
     async fn remove_leftover(&mut self) {
         let max = self.step_max();
         let leftover: Vec<_> = self.leftover.iter().cloned().collect();

@@ -15,7 +15,7 @@ use crate::client::positions::Positions;
 use crate::client::subject::tokens_of;
 use crate::options::NatsOptions;
 
-/// Timeout of one answer. After it, the request is repeated.
+/// Timeout of one answer. After this time, the request is repeated.
 pub(crate) const REQUEST_MAX: Duration = Duration::from_secs(1);
 
 /// Maximum length of a stream's name in a subject, in bytes. The servers accept lines of 4,096 bytes.
@@ -27,7 +27,7 @@ pub(crate) struct NatsStore {
     pub context: Context,
     /// Stream that contains all records.
     pub records: Stream,
-    /// Stream that contains the presences of processes, and the locks.
+    /// Stream that contains the locks, and the presences of processes. A presence is a message that the process renews.
     pub locks: Stream,
     pub positions: Positions,
     /// Number of disconnections so far.
@@ -81,7 +81,7 @@ impl NatsStore {
     }
 
     /// Subject of the pieces of long appends. If a stream is deleted and created again, the new stream has another
-    /// subject for its pieces. Therefore a deletion of the old stream never removes pieces of the new one.
+    /// subject for its pieces. Therefore a deletion of the old stream never removes pieces of the new stream.
     pub(crate) fn piece_subject(&self, stream: &StreamName, deletion_sequence: u64) -> String {
         format!(
             "{}.piece.{deletion_sequence}.{}",

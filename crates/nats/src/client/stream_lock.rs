@@ -1,5 +1,5 @@
-//! Locks of streams. A lock is a message with the process that holds the lock. The lock is valid while this process is
-//! present.
+//! Locks of streams. A lock is a message that names the process that holds the lock. The lock is valid while this
+//! process has a presence on the servers. A presence is a message with a time to live, which the process renews.
 
 use allstop_core::process::ProcessIdentity;
 use allstop_log::{LogError, LogErrorKind, StreamName};
@@ -11,7 +11,7 @@ use crate::client::attempts::Attempts;
 use crate::client::errors::{self, NotPublished, place};
 use crate::client::store::NatsStore;
 
-/// Body of a lock's message and of a presence's message.
+/// Body of the message of a lock, and of the message of a presence.
 #[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct LockHolder {
     /// Id of the presence.

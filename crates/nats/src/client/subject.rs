@@ -60,7 +60,7 @@ fn digit(character: u8) -> Option<u8> {
     u8::try_from(value).ok()
 }
 
-/// Returns a filter for subjects. The filter matches all names with this prefix, and only a few other names.
+/// Returns a filter for subjects. The filter matches all names with this prefix, and possibly other names.
 pub(crate) fn filter_of(root: &str, prefix: &str) -> String {
     match prefix.rsplit_once('/') {
         Some((folder, _)) => format!("{root}.{}.>", tokens_of(&StreamName::new(folder))),

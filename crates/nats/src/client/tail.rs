@@ -1,4 +1,4 @@
-//! Waits for records that are not written yet.
+//! Waits for records that are not written yet (a tail).
 
 use std::time::Duration;
 

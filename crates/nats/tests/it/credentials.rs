@@ -13,7 +13,8 @@ use tempfile::TempDir;
 
 use crate::support::scope;
 
-/// Creates a JWT in the format of the servers: `issuer` signs it with an nkey, and it describes the key `subject`.
+/// Creates a JWT in the format of the servers: `issuer` signs the JWT with an nkey, and the JWT describes the key
+/// `subject`.
 fn token(issuer: &KeyPair, subject: &KeyPair, claims: &Value) -> String {
     let payload = json!({
         "iat": 1_700_000_000,

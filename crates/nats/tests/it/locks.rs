@@ -68,8 +68,8 @@ async fn stopped_scope_gives_locks_back() {
     drop(lock);
 }
 
-/// Regression test. The first presence of a process failed immediately if the stream accepted no message at that time,
-/// for example because it had no leader.
+/// Regression test. A process renews a message about its presence. The first such message failed immediately if the
+/// stream accepted no message at that time, for example because the stream had no leader.
 #[tokio::test]
 async fn lock_waits_for_the_stream_of_locks() {
     let (log, kept) = on_one_server().await;
@@ -136,7 +136,8 @@ fn lock_of_a_process_that_was_killed_passes_on() {
     drop(lock);
 }
 
-/// A worker is suspended until its presence has expired. The record of its open turn then still names a living process.
+/// A worker is suspended until its presence (the message that it renews) has expired. The record of its open turn then
+/// still names a living process.
 #[tokio::test]
 async fn living_process_without_presence_holds_no_session() {
     let (log, _kept) = on_one_server().await;

@@ -5,7 +5,7 @@ use allstop_scope::{RootOptions, Scope};
 use allstop_testkit::nats_server::{NatsCluster, NatsServer};
 use tempfile::TempDir;
 
-/// Servers and folder of a log. They end in the order of the fields.
+/// Servers and folder of a log. The servers end first, and then the folder is deleted.
 pub(crate) struct Kept<S> {
     pub servers: S,
     _folder: TempDir,

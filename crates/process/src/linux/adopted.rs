@@ -1,5 +1,5 @@
-//! Processes of a killed keeper. If this process is a subreaper, the kernel makes these processes its children. This
-//! module finds, kills and reaps them.
+//! Processes of a killed keeper, the helper process that contained the process tree of a command. If this process is a
+//! subreaper, the kernel makes these processes its children. This module finds, kills and reaps them.
 //!
 //! Every command runs in its own session, and no process can join the session of another process. Therefore a child in
 //! another session than the session of this process was adopted, unless it existed before this program started.
@@ -70,8 +70,8 @@ pub(super) fn kill_adopted(keeper: u32, inherited: &InheritedChildren) -> Option
     let me = std::process::id();
     let mut all = Vec::new();
     let is_complete = visit_processes(|stat| all.push(stat));
-    // Read from `/proc`, like the sessions of all other processes. If the leader of the session is outside of this PID
-    // namespace, `/proc` reports 0. `getsid` of rustix cannot return 0.
+    // The session is read from `/proc`, like the sessions of all other processes. If the leader of the session is
+    // outside of this PID namespace, `/proc` reports 0. `getsid` of rustix cannot return 0.
     let own_session = all.iter().find(|stat| stat.pid == me)?.session;
     let is_adopted = |stat: &ProcessStat| {
         // If the keeper forked a process just before its own end, this process may not be in its own session yet. It is

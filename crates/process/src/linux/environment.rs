@@ -1,4 +1,5 @@
-//! The environment with which a process was started. It contains the marker of its call.
+//! The environment with which a process was started. The environment contains the marker: a unique value for each call
+//! (launched command), which all processes of the call inherit.
 
 use std::fs;
 use std::io;
@@ -13,7 +14,7 @@ const EXEC_YIELDS: u32 = 10;
 
 /// True if a process was started with this variable and this value. False if the process has ended, or if its
 /// environment cannot be read. The environment cannot be read if the process belongs to another user or has forbidden
-/// it (`PR_SET_DUMPABLE`). `None` if the process is in the middle of an exec, and therefore has no environment.
+/// such reads (`PR_SET_DUMPABLE`). `None` if the process is in the middle of an exec, and therefore has no environment.
 pub(super) fn has_variable(pid: u32, name: &str, value: &str) -> Option<bool> {
     let is_it = |entry: &[u8]| {
         let rest = entry.strip_prefix(name.as_bytes());

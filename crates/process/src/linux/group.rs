@@ -1,4 +1,5 @@
-//! The level `group_and_marker`: a dedicated process group, a marker, and sweeps of `/proc`.
+//! The containment level `group_and_marker`: a dedicated process group, a marker (a unique value) in the environment,
+//! and sweeps, which are searches of all processes in `/proc`.
 
 use std::io;
 use std::sync::Arc;
@@ -36,7 +37,7 @@ pub(crate) struct ProcessGroups;
 pub(super) struct GroupContainment {
     pub(super) sweep: Arc<TreeSweep>,
     pub(super) known: KnownMembers,
-    /// Wakes the driver after a force was requested.
+    /// Wakes the driver after a call of `force`.
     pub(super) forced: Notify,
 }
 
@@ -49,7 +50,7 @@ impl TreeContainment for GroupContainment {
         let sweep = Arc::clone(&self.sweep);
         let ask = move || signal_each(&sweep.members(), Signal::TERM);
         if start_on_thread(ask.clone()).is_none() {
-            // The system provides no thread. It is better to block the caller than to send no signal.
+            // If the system provides no thread, it is better to block the caller than to send no signal.
             ask();
         }
     }

@@ -1,12 +1,14 @@
-//! The driver of a group: reaps the main process, repeats SIGKILL after a force, and proves that the tree is empty.
+//! The driver of a group: reaps the main process, repeats SIGKILL after a call of `force`, and proves that the process
+//! tree is empty.
 //!
 //! Invariants:
 //! 1. The whole group is killed in one step only while the main process is not reaped. As long as the main process is
-//!    not reaped, running or ended, no other group can get its number. After a force before its end, the main process
-//!    is not reaped until no member is left.
-//! 2. Without a force, the main process is reaped as soon as it ends, so that waiters get its end.
-//! 3. Only sweeps prove that the tree is empty ([`EmptinessProof`]). The existence of the group is no proof. A group no
-//!    longer exists after its last member has moved to another group. A group of unreaped zombies still exists.
+//!    not reaped, running or ended, no other group can get its number. If `force` is called before the end of the main
+//!    process, the main process is not reaped until no member of the tree is left.
+//! 2. Without a call of `force`, the main process is reaped as soon as it ends, so that waiters get its end.
+//! 3. Only sweeps (searches of all processes) prove that the tree is empty ([`EmptinessProof`]). The existence of the
+//!    group is no proof. A group no longer exists after its last member has moved to another group. A group of unreaped
+//!    zombies still exists.
 
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
@@ -47,7 +49,7 @@ pub(super) struct GroupDriver {
     /// The members that the last sweep after the exit of the main process found alive.
     left: Vec<WatchedDescriptor>,
     emptiness: EmptinessProof,
-    /// The next pause after a force was requested. `None` without a force.
+    /// The next pause before the kill is repeated. `None` before a call of `force`.
     force_pause: Option<Duration>,
     look_at: Option<Instant>,
     /// The sweep in progress. At most one sweep runs at a time.
@@ -154,8 +156,8 @@ impl GroupDriver {
         }
         self.over = self.emptiness.is_proved_by(found);
         self.left = members.iter().filter_map(watch_end).collect();
-        // Without a force, also sweeps again if some members cannot be watched, and to confirm a sweep that found no
-        // member.
+        // Before a call of `force`, the end of a watched member causes the next sweep. Another sweep is planned here
+        // only if some members cannot be watched, or to confirm a sweep that found no member.
         let pause = self
             .force_pause
             .or((self.left.len() < members.len()).then_some(REPEAT_MAX));

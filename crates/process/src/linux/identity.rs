@@ -26,8 +26,8 @@ pub fn is_alive(identity: &ProcessIdentity) -> bool {
 /// Sends a signal to exactly this process, never to another process that has reused its pid.
 ///
 /// # Errors
-/// `NotFound` if the process has ended or is out of view ([`is_out_of_view`]). `PermissionDenied` if the process
-/// belongs to another user.
+/// `NotFound` if the process has ended, or is invisible because it is in another PID namespace ([`is_out_of_view`]).
+/// `PermissionDenied` if the process belongs to another user.
 pub fn signal(identity: &ProcessIdentity, signal: ProcessSignal) -> io::Result<()> {
     let is_hit = is_of_this_boot(identity)
         && !is_out_of_view(identity)

@@ -1,12 +1,13 @@
-//! The driver of a tree with a keeper. It reads the keeper's reports. If the keeper is killed, the driver ends the tree
-//! without it.
+//! The driver of a tree with a keeper, the helper process that contains the tree. The driver reads the keeper's
+//! reports. If the keeper is killed, the driver itself ends the tree.
 //!
 //! Invariants:
-//! 1. `ProcessTreeEmpty` is published in two cases only. Either the keeper has sent `empty`, and no search has found
-//!    processes of the tree outside the tree. Or the keeper was killed, this process has adopted its tree, and searches
-//!    of all processes have found no adopted process.
-//! 2. If a keeper ends without `empty`, there is no proof. If this process is no subreaper, sweeps then find and kill
-//!    the tree, and the proof is only `ProcessGroupEmpty`.
+//! 1. The proof `ProcessTreeEmpty` is published in two cases only. Either the keeper has sent the report `Empty`, and
+//!    no search has found processes of the tree outside the tree. Or the keeper was killed, this process has adopted
+//!    its tree, and searches of all processes have found no adopted process.
+//! 2. If a keeper ends without the report `Empty`, there is no report that can serve as proof. If this process is no
+//!    subreaper, sweeps (searches of all processes) then find and kill the tree, and the proof is only
+//!    `ProcessGroupEmpty`.
 //! 3. A keeper becomes idle only after it has reported that it has no child. In every other case, the end of the driver
 //!    closes the socket, and the keeper then kills the tree.
 
@@ -39,7 +40,8 @@ pub(super) struct DetachRequest {
     pub(super) reply: oneshot::Sender<Result<(), DetachTreeError>>,
 }
 
-/// The owner's side of one call. The client runs until the tree of the call is empty or detached.
+/// The owner's side of one call, which is the run of one command. The client runs until the tree of the call is empty
+/// or detached.
 pub(super) struct KeeperClient {
     pub(super) program: OsString,
     pub(super) cwd: PathBuf,
@@ -82,8 +84,8 @@ impl KeeperClient {
                 NextStep::Watch => {}
                 NextStep::Empty => {
                     let proof = self.proof_of_end().await;
-                    // Published before the keeper becomes idle. Otherwise a handle could send a command to a keeper
-                    // that already serves another call.
+                    // The proof is published before the keeper becomes idle. Otherwise a handle could send a command to
+                    // a keeper that already serves another call.
                     self.publish_empty(proof);
                     self.give_back();
                     return;
@@ -160,7 +162,8 @@ impl KeeperClient {
     }
 
     fn give_back(&mut self) {
-        // Dropped here, because the next call may register the socket with another runtime.
+        // The registration of the socket is dropped here, because the next call may register the socket with another
+        // runtime.
         self.socket = None;
         if let Some(keeper) = self.keeper.take() {
             self.keepers.give_back(keeper);

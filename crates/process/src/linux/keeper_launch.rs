@@ -1,4 +1,5 @@
-//! Starts a command through a keeper, and provides access to its tree.
+//! Starts a command through a keeper, the helper process that contains the command's process tree. Provides access to
+//! that tree.
 
 use std::ffi::OsString;
 use std::io;
@@ -41,7 +42,8 @@ struct KeeperContainment {
 
 impl KeeperContainment {
     fn send_command(&self, action: KeeperAction) {
-        // The keeper may be suspended (SIGSTOP). If the keeper has ended, the driver notices that.
+        // The keeper may be suspended (SIGSTOP), so SIGCONT is sent first. If the keeper has ended, the driver notices
+        // that.
         let _running = pidfd_send_signal(&self.pidfd, Signal::CONT);
         self.call.send_command(action);
     }
@@ -121,7 +123,7 @@ impl TreeLauncher for Keepers {
             detach_tx,
         };
         let socket = watch(Arc::clone(&keeper.socket));
-        // From here on, the client owns the keeper. If the tree has begun, dropping the client ends it.
+        // From here on, the client owns the keeper. If the command has started, dropping the client ends the tree.
         let mut client = KeeperClient {
             program: spec.program.clone(),
             cwd: spec.cwd.clone(),

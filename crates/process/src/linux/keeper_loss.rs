@@ -1,4 +1,4 @@
-//! The end of a tree whose keeper was killed.
+//! The end of a process tree after its keeper, the helper process that contained the tree, was killed.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +30,7 @@ impl KeeperClient {
         };
         let pid = keeper.identity.pid;
         keeper.kill();
-        // The keeper's children are adopted when the keeper has ended. That happens a moment after its socket has
+        // The keeper's children are adopted when the keeper has ended. The keeper ends a moment after its socket has
         // closed.
         if let Ok(ended) = watch(Arc::clone(&keeper.pidfd)) {
             drop(ended.readable().await);
@@ -43,8 +43,9 @@ impl KeeperClient {
         if let Some(inherited) = self.keepers.inherited().cloned() {
             self.end_adopted(pid, inherited).await;
         } else {
-            // The keeper was killed before it reported a start. If it had started the command, the kernel has killed
-            // the command, unless the command forked at once. The marker finds the remaining processes.
+            // The main process is unknown if the keeper was killed before it reported a start. If the keeper had
+            // already started the command, the kernel has killed the command, unless the command forked at once. The
+            // search for the marker in the environment finds the remaining processes.
             let main = main.unwrap_or_else(|| identity(pid, 0));
             self.sweep_away(main, pid).await;
         }

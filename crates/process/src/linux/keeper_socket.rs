@@ -1,4 +1,5 @@
-//! The owner's end of a keeper's socket. The owner sends commands for one call, and receives the keeper's reports.
+//! The owner's end of a keeper's socket. The owner (the process that launches a command) sends requests for one call,
+//! and receives the keeper's reports.
 
 use std::io::{IoSlice, PipeWriter};
 use std::mem::MaybeUninit;
@@ -55,8 +56,8 @@ impl KeptCall {
             call: self.number,
             action,
         };
-        // If the socket is full, it already contains hundreds of these commands. If the socket is closed, the driver
-        // notices that.
+        // If the socket is full, the socket already contains hundreds of these commands. If the socket is closed, the
+        // driver notices that.
         let _unheard = send(
             &self.socket,
             &packet.encode(),

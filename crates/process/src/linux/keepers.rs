@@ -1,8 +1,9 @@
-//! Keeper processes. They are started on demand, and each serves one call after another.
+//! Keepers: small helper processes that start commands and contain their process trees. Keepers are started on demand,
+//! and each keeper serves one call (command) after another.
 //!
-//! A keeper becomes idle only if its tree is empty. It then has no child, so no process of a call is left when the next
-//! call begins. The start of a keeper costs more than the rest of a short command. Therefore a few idle keepers are
-//! kept.
+//! A keeper becomes idle only if its tree is empty. The keeper then has no child, so no process of a call is left when
+//! the next call begins. The start of a keeper costs more than the rest of a short command. Therefore a few idle
+//! keepers are kept.
 
 use std::ffi::OsString;
 use std::io;

@@ -1,5 +1,5 @@
-//! Deadline at which the trees of an owner end, unless the owner postpones the deadline. Some owners must stop their
-//! work by a certain time, even if the owner itself is paused.
+//! Deadline at which the process trees of an owner (the process that launched them) end, unless the owner postpones the
+//! deadline. Some owners must stop their work by a certain time, even if the owner itself is paused.
 //!
 //! The deadline is a number in a memory file, which the owner and its keepers share. So one write postpones the
 //! deadline for all trees. The clock of the deadline also counts while the machine sleeps.

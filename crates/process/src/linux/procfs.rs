@@ -18,7 +18,7 @@ pub(super) struct ProcessStat {
     pub(super) start_ticks: u64,
     pub(super) is_kernel: bool,
     /// End of the environment in the process's memory. 0 if the process has no environment *yet*, because an exec sets
-    /// it late.
+    /// the environment late.
     pub(super) environment_end: u64,
 }
 
@@ -36,8 +36,8 @@ impl ProcessStat {
         matches!(self.state, b'Z' | b'X' | b'x')
     }
 
-    /// True if the process has left its old program but has not begun the new one. Also true for a process whose memory
-    /// may not be read, and for a process that is about to end.
+    /// True if the process has left its old program but has not begun the new program. Also true for a process whose
+    /// memory may not be read, and for a process that is about to end.
     pub(super) fn is_in_exec(&self) -> bool {
         self.environment_end == 0 && !self.is_kernel && !self.is_dead()
     }
@@ -85,7 +85,7 @@ fn parse_stat(line: &[u8]) -> Option<ProcessStat> {
 }
 
 /// True if the process has entered a PID namespace: its parent is in another namespace, and the process is not the
-/// first one in its namespace.
+/// first process in its namespace.
 pub(super) fn has_entered_namespace(stat: &ProcessStat) -> bool {
     let (parent, own) = (namespace_pids(stat.parent), namespace_pids(stat.pid));
     !parent.is_empty() && own.len() > parent.len() && own.last() != Some(&1)
@@ -103,7 +103,7 @@ fn namespace_pids(pid: u32) -> Vec<u32> {
 /// Visits every process that is visible from here, in the order of the pids. Returns false if some processes could not
 /// be listed.
 ///
-/// `/proc` is listed in the order of the pids, and each process is visited before the next ones are listed. If a
+/// `/proc` is listed in the order of the pids, and each process is visited before the next processes are listed. If a
 /// process ends before its visit, its children are still found: a child has a higher pid, so it is listed later. The
 /// exception is a child whose pid is lower because the pids have wrapped around.
 pub(super) fn visit_processes(mut visit: impl FnMut(ProcessStat)) -> bool {

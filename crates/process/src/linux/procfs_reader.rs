@@ -1,6 +1,6 @@
 //! Reads `/proc` on threads, so that no caller is blocked.
 //!
-//! Most files in `/proc` can be read at once. But the arguments and the environment are in the process's memory. They
+//! Most files in `/proc` can be read at once. But the arguments and the environment are in the process's memory, which
 //! can be read only while no other task holds the lock of that memory. A process in an uninterruptible wait may hold
 //! this lock for ever.
 
@@ -9,11 +9,11 @@ use std::time::Duration;
 
 use tokio::sync::oneshot;
 
-/// Maximum wait for data from a process's memory. A read normally takes microseconds. If it takes longer than this
-/// time, it is considered to hang, and its thread is abandoned.
+/// Maximum wait for data from a process's memory. A read normally takes microseconds. A longer read is considered to
+/// hang, and its thread is abandoned.
 pub(super) const ANSWER_MAX: Duration = Duration::from_millis(100);
 
-/// Runs a read on a separate thread. The read must be one that ends. `None` if the system provides no thread.
+/// Runs a read on a separate thread. The read must end after a limited time. `None` if the system provides no thread.
 ///
 /// # Cancel safety
 /// Cancel safe: if the future is dropped, the read continues to its end, and its result is dropped.

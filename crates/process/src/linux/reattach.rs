@@ -1,8 +1,11 @@
-//! Attaches to a tree that an earlier process started and left running. The log contains the identities of its
-//! processes. The tree can then be stopped, and the receipt reports the observations.
+//! Attaches to a process tree that an earlier process started and left running. The log contains the identities of the
+//! tree's processes. Afterwards a stop can end the tree, and the result of the stop, its receipt, reports how the
+//! processes ended.
 //!
-//! This process is not the parent of the tree, and has no socket to the tree's keeper. Therefore it signals each member
-//! individually, and sweeps find out when the tree is empty. The proof is `ProcessGroupEmpty`.
+//! This process is not the parent of the tree, and has no socket to the tree's keeper (the helper process that started
+//! the command). Therefore this process signals each member of the tree individually. Sweeps, which are searches of all
+//! processes, determine when the tree is empty. The proof of this end is `ProcessGroupEmpty`, which is weaker than the
+//! proof of a keeper.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,7 +33,7 @@ use super::procfs_reader::{read_in_time, read_on_thread, start_on_thread};
 use super::sweep::{EmptinessProof, SweepResult, TreeSweep};
 use super::tree::{KnownMembers, as_members, descendants, signal_each};
 
-/// Pause between two searches. A sweep takes about two milliseconds.
+/// Pause between two sweeps. A sweep takes about two milliseconds.
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Attaches to a tree that another process left running. The driver only watches the tree: dropping the driver ends no
@@ -55,7 +58,8 @@ pub fn reattach(
     let marker = if let Some(marker) = marker {
         Arc::clone(marker)
     } else {
-        // The log was written by an older version that did not record markers.
+        // The log was written by an older version that did not record the marker: a unique value in the environment of
+        // the tree's processes.
         let pid = keeper.unwrap_or(main).pid;
         let marker = read_in_time(move || marker_of(pid)).flatten();
         marker.ok_or(ReattachError::NoMarker)?.into()
@@ -84,7 +88,8 @@ pub fn reattach(
 }
 
 /// A living process of a tree that another process left running: its keeper, otherwise its main process, otherwise any
-/// process with the marker. Does not find processes that are out of view.
+/// process with the marker. Does not find processes in another PID namespace, because such processes are not visible
+/// from here.
 pub fn survivor(
     main: &ProcessIdentity,
     keeper: Option<&ProcessIdentity>,
@@ -106,7 +111,7 @@ struct ReattachedTree {
     /// The keeper, which runs until all of its descendants have ended.
     keeper: Option<ProcessIdentity>,
     known: KnownMembers,
-    /// Wakes the driver after a force was requested.
+    /// Wakes the driver after a call of `force`.
     forced: Notify,
 }
 
@@ -139,7 +144,7 @@ impl ReattachedContainment {
         let tree = Arc::clone(&self.0);
         let send = move || signal_each(&tree.members(), signal);
         if start_on_thread(send.clone()).is_none() {
-            // The system provides no thread. It is better to block the caller than to send no signal.
+            // If the system provides no thread, it is better to block the caller than to send no signal.
             send();
         }
     }
@@ -150,7 +155,8 @@ impl TreeContainment for ReattachedContainment {
         Containment::GroupAndMarker
     }
 
-    // Signals the members directly. If the keeper received SIGTERM, it would use SIGKILL after its own grace.
+    // Signals the members directly. If the keeper received SIGTERM, the keeper would send SIGKILL after its own grace
+    // period.
     fn ask(&self) {
         self.signal(Signal::TERM);
     }

@@ -1,6 +1,7 @@
-//! Processes of a call that the call's keeper no longer has as descendants. There are two causes. If a process enters
-//! another PID namespace, the first process of that namespace adopts its orphans. And a daemon may start a job with the
-//! environment of the call that requested the job.
+//! Stray processes of a call (launched command): processes that are no longer descendants of the call's keeper, the
+//! helper process that contains the process tree. There are two causes. If a process enters another PID namespace, the
+//! first process of that namespace adopts the orphaned children of the process that entered. And a daemon may start a
+//! job with the environment of the call that requested the job.
 
 use allstop_core::receipt::EndProof;
 use rustix::process::Signal;
@@ -17,8 +18,8 @@ use super::procfs_reader::{ANSWER_MAX, read_on_thread};
 use super::sweep::EMPTY_SWEEPS;
 use super::tree::{rooted, signal_each};
 
-/// Kills the processes with the marker and their descendants, but no process that started before `since_ticks`. Returns
-/// the processes that got a signal.
+/// Kills the processes with the marker (a unique value in the environment of a call's processes) and their descendants,
+/// but no process that started before `since_ticks`. Returns the processes that got a signal.
 fn kill_strays(marker: &str, since_ticks: u64) -> Vec<ProcessStat> {
     let mut all = Vec::new();
     // An incomplete search is accepted here: an empty result is not used as proof that no process exists.

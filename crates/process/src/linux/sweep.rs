@@ -1,4 +1,6 @@
-//! Finds the processes of a tree without a keeper: by group, session and marker, and as children of known members.
+//! Sweeps: searches of all processes in `/proc` for the members of a process tree without a keeper. Members are found
+//! by group, by session, as children of known members, and by the marker, a unique value in the environment of the
+//! tree's processes.
 
 use std::collections::HashSet;
 use std::iter::successors;
@@ -56,16 +58,17 @@ impl EmptinessProof {
 
 /// Searches the members of one tree, and remembers the members of the last sweep.
 ///
-/// A sweep cannot find a process that has done all of the following before any sweep saw it: it lost its parent, it
-/// left the group and the session, *and* it cleared or hid its environment (`ssh-agent` hides it). A sweep also misses
-/// a process whose exec takes longer than [`UNSURE_SWEEPS_MAX`] sweeps. Only a keeper can reach these processes.
+/// A sweep cannot find a process if all of the following happened before any sweep saw the process. The process lost
+/// its parent, left the group and the session, *and* cleared or hid its environment (`ssh-agent` hides its
+/// environment). A sweep also misses a process whose exec takes longer than [`UNSURE_SWEEPS_MAX`] sweeps. Only a keeper
+/// can reach these processes.
 #[derive(Debug)]
 pub(super) struct TreeSweep {
     marker: Arc<str>,
     main: ProcessIdentity,
     /// Pid of the keeper. The keeper also has the marker, but is not a member.
     keeper: Option<u32>,
-    /// True if every process is checked for the marker, whatever its parent is, because an old orphan may have any
+    /// True if every process is checked for the marker, regardless of its parent, because an old orphan may have any
     /// process as its parent.
     asks_all: bool,
     /// True as long as the main process is certainly not reaped.
@@ -80,8 +83,9 @@ pub(super) struct TreeSweep {
 /// reaped, or a known member is still in the group or session.
 #[derive(Debug)]
 struct SweepHistory {
-    /// True before the first sweep after the main process may have been reaped. This sweep follows at once, and has no
-    /// earlier sweep for comparison.
+    /// True before the first sweep, if this sweep comes at once after the main process may have been reaped. The first
+    /// sweep has no earlier members for comparison, so it uses the number unless another process has the number as its
+    /// pid.
     is_first: bool,
     /// Members of the last sweep, by pid and start time. Such a process stays a member even if it has left the group
     /// and lost all other signs.
@@ -159,7 +163,7 @@ impl TreeSweep {
     pub(super) fn find(&self) -> SweepResult {
         let number = self.main.pid;
         let mut history = self.history.lock();
-        // Read before the search, so that the value applies to all processes that the search shows.
+        // The value is read before the search, so that it applies to all processes that the search finds.
         let is_pinned = *self.pinned_by_main.lock();
         let is_younger = |stat: &ProcessStat| stat.start_ticks >= self.main.start_ticks; // ancestors are never younger
         let may_adopt = may_adopt();
@@ -168,7 +172,8 @@ impl TreeSweep {
         let mut is_unsure = false;
         let is_complete = visit_processes(|stat| {
             all.push(stat);
-            // All other members are found through their parents.
+            // Unless `asks_all` is set, only adopted processes are checked for the marker, because all other members
+            // are found through their parents.
             let is_adopted = may_adopt.contains(&stat.parent);
             let is_asked = (is_adopted || self.asks_all) && !stat.is_kernel;
             if is_asked && is_younger(&stat) && !stat.is_dead() && self.is_candidate(&stat) {

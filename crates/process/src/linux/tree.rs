@@ -13,7 +13,7 @@ use super::identity::{is_alive, signal_exactly};
 use super::procfs::{ProcessStat, command_line, short_name, visit_processes};
 use super::procfs_reader;
 
-/// The members at the last time that code watched or signalled them. Reading this list does not query the system.
+/// The members of a tree when they were last watched or signalled. Reading this list does not query the system.
 #[derive(Debug, Default)]
 pub(super) struct KnownMembers(Mutex<Vec<ProcessIdentity>>);
 
@@ -58,8 +58,8 @@ pub(super) fn listed(is_wanted: impl Fn(&ProcessStat) -> bool) -> Vec<TreeMember
     found
 }
 
-/// The processes for which `is_root` is true, and all their descendants. Roots come first, so that a shell gets its
-/// signal before its children. Otherwise the shell would continue with its next command when a child ends.
+/// The processes that satisfy `is_root`, and all their descendants. Roots come first, so that a shell gets its signal
+/// before its children. Otherwise the shell would continue with its next command when a child ends.
 pub(super) fn rooted(
     all: &[ProcessStat],
     is_root: impl Fn(&ProcessStat) -> bool,
@@ -92,8 +92,8 @@ pub(super) fn descendants(root: u32) -> Vec<ProcessStat> {
 /// effect otherwise.
 pub(super) fn signal_each(members: &[ProcessStat], signal: Signal) {
     for member in members.iter().filter(|member| !member.is_dead()) {
-        // If the system refuses (a member that changed its user), the member stays alive, so later sweeps still find
-        // it.
+        // If the system refuses the signal (for example because the member has changed its user), the member stays
+        // alive, so later sweeps still find it.
         let hit = signal_exactly(member.pid, member.start_ticks, signal).unwrap_or(false);
         if hit && signal != Signal::KILL && member.is_stopped() {
             let _continued = signal_exactly(member.pid, member.start_ticks, Signal::CONT);
@@ -113,7 +113,7 @@ pub(super) fn kill_pinned_group(group: u32) {
 }
 
 /// The living members with their command lines. If the read for one process takes too long, this process and all later
-/// ones get the kernel's short name instead.
+/// processes get the kernel's short name instead.
 pub(super) fn as_members(stats: &[ProcessStat]) -> Vec<TreeMember> {
     let mut answers = true;
     let mut named = Vec::new();
@@ -128,7 +128,8 @@ pub(super) fn as_members(stats: &[ProcessStat]) -> Vec<TreeMember> {
             command_line: line.unwrap_or_else(|| short_name(pid)),
         });
     }
-    // A short-lived process may have ended since then, and the list may also contain the process that replaced it.
+    // A short-lived process may have ended since the list was made, and the list may also contain the process that
+    // replaced it.
     named.retain(|member| is_alive(&member.identity));
     named
 }

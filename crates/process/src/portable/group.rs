@@ -1,4 +1,4 @@
-//! The level `group`: a dedicated process group, without any other information about the tree.
+//! The containment level `group`: a dedicated process group, without any other information about the tree.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::sync::Arc;
@@ -35,7 +35,7 @@ pub(crate) struct PortableGroups;
 
 struct PortableGroup {
     leader: u32,
-    /// Wakes the driver after a force was requested.
+    /// Wakes the driver after a call of `force`.
     forced: Notify,
 }
 

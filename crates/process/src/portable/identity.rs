@@ -21,7 +21,7 @@ pub fn is_alive(identity: &ProcessIdentity) -> bool {
 /// Sends a signal to the process with this pid.
 ///
 /// # Errors
-/// `NotFound` if the process has ended, `PermissionDenied` if it belongs to another user.
+/// `NotFound` if the process has ended, `PermissionDenied` if the process belongs to another user.
 pub fn signal(identity: &ProcessIdentity, signal: ProcessSignal) -> io::Result<()> {
     let pid = raw_pid(identity.pid).filter(|_| is_alive(identity));
     let pid = pid.ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;

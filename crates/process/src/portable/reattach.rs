@@ -1,4 +1,4 @@
-//! Trees of earlier processes. Without `/proc`, no process can attach to them.
+//! Process trees that earlier processes have launched. Without `/proc`, no process can attach to such trees.
 
 use std::sync::Arc;
 

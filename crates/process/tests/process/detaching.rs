@@ -43,7 +43,8 @@ pub(crate) fn trials() -> Vec<Trial> {
     ]
 }
 
-/// Main function of an owner that detaches its command and exits. It prints the identity of its keeper.
+/// Main function of an owner that detaches its command and exits. The owner prints the identity of its keeper, the
+/// helper process that contains the command's process tree.
 pub(crate) fn detach_and_end(mut args: impl Iterator<Item = OsString>) -> ExitCode {
     let mut next = || {
         args.next()
@@ -154,7 +155,8 @@ async fn deaf_tree_ends_with_its_keeper() {
     );
 }
 
-/// The keeper is suspended while it gets a detach and then a SIGTERM. When it continues, it finds both.
+/// The keeper is suspended while it gets a request to detach and then a SIGTERM. When the keeper continues, it finds
+/// both.
 async fn sigterm_after_a_pending_detach_ends_the_tree() {
     let token = token();
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,5 @@
-//! Keepers that serve one call after another. If a keeper is killed, the test process adopts its processes.
+//! Keepers (helper processes that contain process trees) that serve one call after another. If a keeper is killed, the
+//! test process adopts its processes.
 
 use std::collections::HashSet;
 use std::process::{Command, Stdio};
@@ -110,7 +111,7 @@ async fn one_serves_call_after_call() {
         assert_eq!(verified, EndProof::ProcessTreeEmpty);
         over(call).await;
     }
-    // A force ends the tree, but not the keeper.
+    // A call of `force` ends the tree, but not the keeper.
     let mut deaf = run(with(
         &keepers,
         r#"trap "" TERM; echo ready; sleep TOKEN & wait"#,
@@ -162,7 +163,7 @@ async fn idle_ones_are_few() {
     let calls: Vec<_> = (0..10)
         .map(|_| run(with(&keepers, "sleep 0.2", &token)))
         .collect();
-    // If a call ended while others were still being launched, its keeper has served two calls.
+    // If a call ended while other calls were still being launched, its keeper has served two calls.
     let all: HashSet<_> = calls.iter().map(keeper_of).collect();
     assert!(all.len() > 4, "{all:?}");
     for call in calls {

@@ -1,4 +1,5 @@
-//! An owner or a keeper that is killed, or that does not react.
+//! An owner (the process that launches commands) or a keeper (the helper process that contains a command's process
+//! tree) that is killed, or that does not react.
 
 use std::ffi::OsString;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -118,7 +119,7 @@ async fn killed_keeper() {
     wait_until("all sleep", ORPHAN_MAX, || sleepers(&token) == 3).await;
     let keeper = call.handle.keeper_identity().expect("it has one").clone();
     kill(keeper.pid, Signal::KILL);
-    // No caller has forced the tree. But the keeper has ended, so no process of the tree may remain.
+    // No caller has requested SIGKILL for the tree. But the keeper has ended, so no process of the tree may remain.
     assert_eq!(
         call.handle.wait_empty().await.expect("watched"),
         EndProof::ProcessGroupEmpty
@@ -174,7 +175,8 @@ async fn signalled_keeper_stays() {
     for signal in [Signal::INT, Signal::TERM, Signal::HUP, Signal::QUIT] {
         kill(keeper.pid, signal);
     }
-    // The keeper reads the ask below after the signals. So when the tree is empty, the keeper has handled the signals.
+    // The keeper reads the request of `ask` below after the signals. So when the tree is empty, the keeper has handled
+    // the signals.
     assert!(is_alive(&keeper));
     assert_eq!(call.handle.members().await.len(), 2);
     call.handle.ask();

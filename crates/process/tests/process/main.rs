@@ -1,8 +1,9 @@
 //! Process containment, checked from outside: after the actions, every test reads `/proc` itself and does not use the
 //! records of the library.
 //!
-//! This binary also starts itself as a keeper, and as an owner that is killed. Therefore it has its own `main`, which
-//! selects the role before the test harness starts.
+//! This binary also starts itself as a keeper (the helper process of the library), and as an owner (a process that
+//! launches commands). Therefore the binary has a separate `main`, which selects the role before the test harness
+//! starts.
 
 #![expect(
     clippy::print_stdout,

@@ -1,5 +1,5 @@
-//! Trees that are asked, trees that are forced, and trees that end without a signal. Also tests which processes belong
-//! to a tree.
+//! Process trees that end after SIGTERM, after SIGKILL, and without a signal. Also tests which processes belong to a
+//! tree.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::support::{
     wait_until,
 };
 
-/// Time limit of the force in a stop. A kill must take much less time.
+/// Time limit for the kill of a tree in a stop. A kill must take much less time.
 const FORCE_MAX: Duration = Duration::from_secs(1);
 
 pub(crate) fn trials() -> Vec<Trial> {
@@ -120,7 +120,8 @@ async fn deaf_tree_is_forced(level: Containment) {
     call.read_until("ready").await;
     wait_until("both sleep", FORCE_MAX, || sleepers(&token) == 2).await;
     call.handle.ask();
-    // The shell ignores SIGTERM, and so do its children. The second ask makes sure that the first ask has been handled.
+    // The shell ignores SIGTERM, and so do its children. The second call of `ask` makes sure that the first call has
+    // been handled.
     call.handle.ask();
     assert_eq!(
         call.handle.members().await.len(),

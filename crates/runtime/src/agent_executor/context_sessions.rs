@@ -1,4 +1,5 @@
-//! Sessions of contexts. Each context has one session, which its tasks share.
+//! Sessions of contexts. A context groups the tasks of a client that belong to one conversation. Each context has one
+//! session, which the tasks of the context share.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -63,7 +64,7 @@ impl ContextSessions {
     /// Returns the errors of [`ContextSessions::session`], and an error if the session refused the message.
     ///
     /// # Cancel safety
-    /// Cancel safe: the last step sends the message.
+    /// Cancel safe: the message is sent in the last step, so a future that is dropped earlier has sent nothing.
     pub(super) async fn send(
         &self,
         context: &ContextId,
@@ -95,8 +96,8 @@ impl ContextSessions {
             ReserveResult::Reserved(_reservation) => {
                 let session = self.open(&id).await.map_err(|error| failed(&error))?;
                 registry.keep(&session);
-                // The function is called before the reservation is released, because later requests wait for the
-                // reservation.
+                // The function is called before the reservation is released. Later requests wait for the reservation,
+                // so no request can close the session before the function has used it.
                 Ok(use_open(&session))
             }
         }
@@ -114,7 +115,8 @@ impl ContextSessions {
             if !(is_in_use && self.is_shared) {
                 return opened;
             }
-            // The turns of a context run one after another, even in different processes.
+            // Another process has the session open for a turn of this context. Turns of a context run one after
+            // another, even in different processes, so this execution waits.
             sleep(IN_USE_PAUSE).await;
         }
     }

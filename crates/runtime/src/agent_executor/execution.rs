@@ -1,4 +1,5 @@
-//! One execution of a task: begins or continues the task's turn, follows the turn, and writes the events of the task.
+//! One execution of a task: begins or continues the turn of the session that answers the task, follows the turn, and
+//! writes the events of the task.
 
 use std::sync::Arc;
 
@@ -28,13 +29,14 @@ type ExecutorResult = Result<ExecutorReturn, ExecutorError>;
 /// Runs an execution.
 pub(super) async fn run(inner: Arc<AgentExecutorInner>, cx: ExecutionCx) -> ExecutorResult {
     let spec = WorkSpec::new(ItemKind::Future, "turn").id("turn");
-    // The item is registered before the turn can begin. The scope refuses only if the task is already stopped.
+    // The receipt item of the turn is registered before the turn can begin. The scope refuses the item only if the task
+    // is already stopped.
     let Ok(item) = cx.scope.register(spec) else {
         return Ok(ExecutorReturn::Finished);
     };
     let turn = tokio::select! {
         biased;
-        // The canceler stops a turn that waits for an answer.
+        // A turn that already waits for an answer is stopped by the canceler (in the parent module), not here.
         () = cx.scope.stopped() => None,
         turn = inner.begin_or_continue(&cx) => turn?,
     };
@@ -59,7 +61,8 @@ impl AgentExecutorInner {
             turn.answer(&PermissionReply::of(&cx.message));
             return Ok(Some(turn));
         }
-        // A follow-up without a waiting turn answers a question that a crash has ended.
+        // No turn waits, although the message is a follow-up: the message answers a permission question, and a crash
+        // has ended the turn that asked it.
         if (cx.is_resumed || is_follow_up(&cx.task)) && !self.never_began(cx).await? {
             return Ok(None);
         }
@@ -110,7 +113,7 @@ impl AgentExecutorInner {
     }
 }
 
-/// Returns true for a second message of a task, which is an answer to a question.
+/// Returns true if the task has a second message of the client, which is an answer to a permission question.
 fn is_follow_up(task: &Task) -> bool {
     let messages = task.history.iter();
     let of_client = messages.filter(|message| message.role == MessageSender::User);
@@ -145,7 +148,8 @@ impl TaskExecution {
                 }
                 TurnProgress::Began => self.write(TaskEvent::state(TaskState::Working)).await,
                 TurnProgress::TurnEnded(outcome) => {
-                    // The turn has ended and can no longer take the text of the denial.
+                    // The client may have denied a call with a text for the model. The turn has ended and can no longer
+                    // take this text.
                     let cause = Cause::new(CauseKind::Parent).detail("its turn has ended");
                     drop(turn.stop_steered(&cause));
                     if outcome.is_completed() {
@@ -185,7 +189,7 @@ impl TaskExecution {
     }
 
     /// Ends the task of a turn that ended without an answer. If the turn failed, also stops its background work. If the
-    /// turn was stopped in its session, the work that this stop did not cover continues.
+    /// turn was stopped in its session, background work outside the extent of this stop continues.
     async fn fail(mut self, outcome: &MessageOutcome) -> ExecutorResult {
         let receipt = outcome.receipt.clone();
         let is_canceled = receipt
@@ -229,14 +233,15 @@ impl TaskExecution {
         Ok(ExecutorReturn::Finished)
     }
 
-    /// Ends the execution with a question. The turn waits for the next message of the task.
+    /// Ends the execution with a permission question. The turn waits for the next message of the task.
     async fn wait_for_answer(mut self, message: TaskMessage) -> ExecutorResult {
         let id = self.cx.task.id.clone();
         // The turn is stored before the event is written, because the answer may follow at once.
         if let Some(turn) = self.turn.take() {
             let sent = turn.sent.clone();
             self.inner.waiting.put(id.clone(), turn);
-            // The turn may be stopped or answered in its session meanwhile.
+            // The turn may be stopped, or its question answered, in the session without this task. The waker then calls
+            // the executor again.
             let waker = self.cx.waker.clone();
             waker.wake_after(async move { drop(sent.outcome().await) });
         }
@@ -252,16 +257,16 @@ impl TaskExecution {
         Ok(ExecutorReturn::Finished)
     }
 
-    /// True if the task is being stopped. A stop with the cause `parent` does not count: after a question, only the
-    /// rest of the execution is stopped, with this cause. The turn then waits for an answer, or for the canceler, which
-    /// lists the turn in its receipt.
+    /// True if the task is being stopped. A stop with the cause `parent` does not count: with this cause, the task
+    /// manager only stops the rest of an execution that has returned a question. The turn then waits for an answer, or
+    /// for the canceler, which adds the turn to the receipt of the task's stop.
     fn is_stopped_with_its_task(&self) -> bool {
         let cause = self.cx.scope.cause();
         cause.is_some_and(|cause| cause.kind != CauseKind::Parent)
     }
 
-    /// Begins the stop of the turn. The item of the turn ends with the receipt of the session, even if this execution
-    /// is dropped meanwhile. The receiver returns the turn after its stop.
+    /// Begins the stop of the turn. The receipt item of the turn ends when the receipt of the session is complete, even
+    /// if this execution is dropped meanwhile. The receiver returns the turn after its stop.
     fn begin_stop(&mut self) -> Option<oneshot::Receiver<TaskTurn>> {
         let (turn, item) = (self.turn.take()?, self.item.take()?);
         item.acknowledge("following the turn");
@@ -277,8 +282,8 @@ impl TaskExecution {
             // The executor may have been dropped at the end of its grace period.
             drop(tx.send(turn));
         };
-        // Runs as an engine, because the item of the turn must not end before the turn, even if the executor is
-        // dropped.
+        // Runs as an engine of the scope, which a stop never drops. The receipt item of the turn must not end before
+        // the turn, even if the executor is dropped.
         drop(self.cx.scope.spawn_engine(stopping));
         Some(stopped)
     }

@@ -1,15 +1,16 @@
-//! Runs agents as the executor of tasks. A context is a session, and a task is one turn of that session.
+//! Runs agents as the executor of tasks. A task is a piece of work for a client, and a context groups the tasks of one
+//! conversation. Each context is a session, and each task is one turn of that session.
 //!
 //! The id of the session consists of a prefix and the id of the context. The id of the turn's message is the id of the
 //! task. The tasks of a context run one after another, in the order of their messages.
 //!
 //! Invariants:
 //! 1. A task has one turn. An execution of the task follows the turn, or the turn waits in [`WaitingTurns`] for an
-//!    answer to its question, or the turn has ended. Code that takes a turn out of [`WaitingTurns`] must follow or stop
-//!    this turn.
+//!    answer to its permission question, or the turn has ended. Code that takes a turn out of [`WaitingTurns`] must
+//!    follow or stop this turn.
 //! 2. The answer of a task is the answer of a committed turn, and is written once.
-//! 3. A stopped execution stops its turn. The item `turn` of the execution's receipt ends when the session's receipt is
-//!    complete, even if the executor is dropped earlier.
+//! 3. A stopped execution stops its turn. The receipt of the task's stop lists the turn as the item `turn`. This item
+//!    ends when the session's receipt for the turn is complete, even if the executor is dropped earlier.
 //! 4. A stop of a task does not affect work of other tasks of its context.
 
 mod context_sessions;
@@ -41,8 +42,8 @@ use task_turn::TaskTurn;
 /// Options of an [`AgentExecutor`].
 #[derive(Debug, Clone)]
 pub struct AgentExecutorOptions {
-    /// Maximum time that a task with an answer waits for the attached background work of its turn. After that time the
-    /// task ends, and lists the work that still runs.
+    /// Maximum time that a task with an answer waits for the attached background work of its turn, that is, the work
+    /// that the session waits for. After that time the task ends, and lists the work that still runs.
     pub background_max: Duration,
     /// Maximum number of open sessions. If more are open, an idle session is closed; the next message of its context
     /// opens it again.
@@ -70,12 +71,13 @@ impl Default for AgentExecutorOptions {
 
 /// Executor of tasks that runs agents. Clones refer to the same executor.
 ///
-/// A permission question ends the execution with `input_required`, and the turn waits. The next message of the task
-/// answers the question: `yes` or `allow`, `no` or `deny`. Any other text denies the call, and the model receives the
-/// text as a message. If the process ends while a question is open, the task fails, because the turn was rolled back.
+/// A permission question ends the execution with the task state `input_required`, and the turn waits. The next message
+/// of the task answers the question: `yes` or `allow`, `no` or `deny`. Any other text denies the call, and the model
+/// receives the text as a message. If the process ends while a question is open, the task fails, because the turn was
+/// rolled back.
 ///
-/// After a crash, a task with a committed turn is completed with the answer of this turn. A task whose turn had not
-/// begun starts its turn. Any other interrupted task fails.
+/// After a crash, a task with a committed turn is completed with the answer of this turn. A task without a begun turn
+/// starts its turn. Any other interrupted task fails.
 #[derive(Debug, Clone)]
 pub struct AgentExecutor {
     inner: Arc<AgentExecutorInner>,
@@ -108,7 +110,7 @@ impl AgentExecutor {
         }
     }
 
-    /// The parts of every task, for a [`TaskManager`](allstop_task::TaskManager).
+    /// The callbacks that a [`TaskManager`](allstop_task::TaskManager) needs for each task.
     pub fn parts(&self) -> TaskParts {
         TaskParts {
             executor: Arc::new(self.clone()),
@@ -132,13 +134,13 @@ impl Executor for AgentExecutor {
         true
     }
 
-    /// Lists the calls of the turn, and its background work.
+    /// Lists the tool calls and the background work of the task's turn.
     fn preview(&self, task: &TaskId) -> Vec<ReceiptItem> {
         self.inner.tasks.preview(task)
     }
 }
 
-/// Stops a turn that waits for the answer to its question.
+/// Stops a turn that waits for the answer to its permission question.
 impl Canceler for AgentExecutor {
     fn cancel(&self, cx: CancelCx) -> BoxFuture<'static, Result<(), ExecutorError>> {
         let inner = Arc::clone(&self.inner);
@@ -150,7 +152,7 @@ impl Canceler for AgentExecutor {
                     turn: Some(turn),
                 };
                 turn.stop(&cx).await;
-                // The manager ends the task in any case.
+                // If this write fails, the task manager ends the task.
                 let event = TaskEvent::state(TaskState::after_stop(cx.cause.kind));
                 let _ended = cx.events.write(event).await;
             }
@@ -177,8 +179,8 @@ impl Canceler for AgentExecutor {
     }
 }
 
-/// A waiting turn while the canceler stops it. If the manager drops the canceler, the turn waits again, so that the
-/// next stop finds it.
+/// A waiting turn while the canceler stops it. If the task manager drops the canceler's future, the turn waits again,
+/// so that the next stop finds the turn.
 struct StoppingTurn<'a> {
     inner: &'a AgentExecutorInner,
     task: &'a TaskId,

@@ -1,4 +1,5 @@
-//! Sessions of tasks with work that may run, for previews, and for stops after the end of a task.
+//! Sessions of the tasks that run or have left background work. A preview of a stop needs them, and a stop after the
+//! end of a task.
 
 use std::collections::HashMap;
 
@@ -57,7 +58,7 @@ impl TaskSessions {
         (entry.has_ended && entry.runs(task)).then(|| entry.session.clone())
     }
 
-    /// Lists the items that a stop of the task would find in its session now.
+    /// Lists the receipt items that a stop of the task would find in the session now.
     pub(super) fn preview(&self, task: &TaskId) -> Vec<ReceiptItem> {
         let session = self.0.lock().get(task).map(|entry| entry.session.clone());
         session.map_or_else(Vec::new, |session| {

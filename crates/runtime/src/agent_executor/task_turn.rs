@@ -16,7 +16,7 @@ use tokio::time::{Instant, sleep_until};
 
 use super::message_text::PermissionReply;
 
-/// The turn of one task. Its subscription keeps permission questions open.
+/// The turn of one task. The subscription to the session keeps permission questions open.
 #[derive(Debug)]
 pub(super) struct TaskTurn {
     pub(super) session: Session,
@@ -28,11 +28,13 @@ pub(super) struct TaskTurn {
     turn: Option<TurnNumber>,
     is_begin_reported: bool,
     outcome: Option<Arc<MessageOutcome>>,
-    /// Calls of the turn. The paths of sub-agents begin with these calls.
+    /// Tool calls of the turn. A permission question of a sub-agent lists the calls that lead to the sub-agent, and the
+    /// first of them is one of these calls.
     calls: HashSet<CallId>,
     background_max: Duration,
     background_until: Option<Instant>,
-    /// Text of a denial, which the running turn takes before its next step.
+    /// Message with the text of a client that has denied a call. The running turn takes the message before its next
+    /// step.
     pub(super) steered: Option<MessageHandle>,
 }
 
@@ -164,10 +166,11 @@ impl TaskTurn {
         works
     }
 
-    /// Returns the question that blocks the turn or one of its sub-agents.
+    /// Returns the permission question that blocks the turn or one of its sub-agents.
     fn open_question(&self) -> Option<OpenQuestion> {
         let questions = self.session.questions();
-        // This is checked after the questions are read, because the next turn may already have an open question.
+        // This is checked after the questions are read. If the check came first, this turn could end in between, and a
+        // question of the next turn would count as a question of this turn.
         let is_running = self.turn.is_some() && self.sent.try_outcome().is_none();
         let is_own = |open: &OpenQuestion| match open.agents.first() {
             Some(call) => self.calls.contains(call),
@@ -181,14 +184,14 @@ impl TaskTurn {
         let Some(open) = self.open_question() else {
             return;
         };
-        // The task continues its work.
+        // The task works again, so `Began` is reported again.
         self.is_begin_reported = false;
         let permission = match answer {
             PermissionReply::Allow => PermissionAnswer::AllowOnce,
             PermissionReply::Deny => PermissionAnswer::deny(),
             PermissionReply::DenyWith(text) => {
-                // The text is sent before the answer, so that the turn takes the text before its next step. If no turn
-                // runs, the text is not sent, because it would start a new turn.
+                // The text is sent before the answer, so that the turn takes the text before its next step. If the turn
+                // has ended, the text is not sent, because it would start a new turn.
                 if self.outcome.is_none() {
                     let message = NewMessage::from(text.as_str()).policy(FollowUp::Steer);
                     self.steered = self.session.send(message).ok().or(self.steered.take());

@@ -13,7 +13,7 @@ impl TaskTurn {
     /// Stops the running or waiting turn and its background work, and waits for the receipt. Other turns of the session
     /// continue. Returns false if work may still run.
     pub(super) async fn stop(&self, cause: &Cause, receipts: &PartReceipts) -> bool {
-        // The text of a denial is stopped first, because it would otherwise start a new turn.
+        // The message with the text of a denial is stopped first, because the message would otherwise start a new turn.
         let steered = self.stop_steered(cause);
         let target = StopTarget::MessageWork(self.id().clone());
         let stop = self.session.stop(&target, cause.clone());
@@ -33,8 +33,8 @@ impl TaskTurn {
         is_quiet
     }
 
-    /// Returns the part of the receipt that belongs to the turn. If a wider stop came first, its receipt contains the
-    /// work of other tasks, which may belong to other users.
+    /// Returns the part of the receipt that belongs to the turn. If a stop with a wider extent came first, its receipt
+    /// also contains work of other tasks, which may belong to other users.
     async fn own_part(&self, receipt: Arc<Receipt>) -> Vec<Arc<Receipt>> {
         let extent = receipt.request().extent;
         if matches!(extent, Extent::Turn | Extent::Subtree) {
@@ -52,7 +52,8 @@ impl TaskTurn {
         self.session.stop(&target, cause.clone()).receipt().await;
     }
 
-    /// Withdraws the text of a denial that the turn did not take. Otherwise the text would start a separate turn.
+    /// Withdraws the message with the text of a denial if the turn did not take it. Otherwise the message would start a
+    /// separate turn.
     pub(super) fn stop_steered(&self, cause: &Cause) -> Option<SessionStop> {
         let steered = self.steered.as_ref()?;
         let target = StopTarget::Message(steered.id.clone());

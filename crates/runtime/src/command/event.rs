@@ -1,4 +1,4 @@
-//! The event of a command, as JSON in an environment variable.
+//! The event that a command of a hook or of a guardrail receives, as JSON in an environment variable.
 
 use std::ffi::OsString;
 use std::io::{self, Write as _};

@@ -1,4 +1,5 @@
-//! A guardrail that is a command. It fails closed: every result except exit code 0 is a refusal.
+//! A guardrail that is a command. A guardrail checks the input or the output of a turn. The command fails closed: every
+//! result except exit code 0 is a refusal.
 
 use std::sync::Arc;
 

@@ -1,8 +1,9 @@
 //! Hooks and guardrails that are commands.
 //!
-//! A command runs in the scope of its hook: a stop covers the command, and the receipt lists it. The output is read
-//! continuously and kept up to a limit, so neither long output nor a grandchild that holds the pipe blocks the command.
-//! Each command has a time limit; processes that the command leaves running are ended afterwards.
+//! A command runs in the scope of its hook, so a stop also ends the command, and the receipt of the stop lists it. The
+//! output is read continuously and kept up to a limit. So neither long output nor a grandchild process that keeps the
+//! pipe open blocks the command. Each command has a time limit; processes that the command leaves running are ended
+//! afterwards.
 
 mod event;
 mod guardrail;

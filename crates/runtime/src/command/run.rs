@@ -1,4 +1,4 @@
-//! One command, from its start to its end.
+//! One run of a command of a hook or of a guardrail, from its start to its end.
 
 use std::io;
 use std::path::Path;
@@ -21,7 +21,7 @@ const LEFT_OVER_GRACE: Duration = Duration::from_millis(200);
 /// A command that runs at each event.
 #[derive(Debug, Clone)]
 pub(super) struct UserCommand {
-    /// Name in receipts and messages.
+    /// Name of the command in receipts of stops and in messages.
     pub(super) name: Arc<str>,
     /// Script, as passed to `sh -c`.
     pub(super) text: Arc<str>,
@@ -35,7 +35,7 @@ pub(super) enum CommandEnd {
     Passed,
     /// Exit code 2, with the command's output.
     Denied { output: String },
-    /// Any other result, as one line.
+    /// Any other result, with the reason as one line.
     Failed { why: String },
 }
 

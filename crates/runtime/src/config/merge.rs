@@ -1,9 +1,9 @@
 //! Merge of the user's configuration with the configuration of a project.
 //!
 //! A setting of the project replaces the setting of the user. A list is added to the user's list, so a project cannot
-//! remove deny rules, hooks or guardrails. If an MCP server of the project has the name of a user's server, it replaces
-//! the user's server completely. The model is also replaced completely, because the server and the key belong to the
-//! model.
+//! remove deny rules, hooks or guardrails. If an MCP server of the project has the name of a user's server, the
+//! project's server replaces the user's server completely. The model is also replaced completely, because the server
+//! and the key belong to the model.
 
 use std::path::Path;
 
@@ -45,7 +45,8 @@ impl Config {
     }
 }
 
-/// Removes the settings that a project replaces as a group.
+/// Removes the user's settings of each group that the project replaces as a whole: the prompt, the model, an MCP
+/// server.
 fn replace_wholes(user: &mut Table, project: &ProjectFile) {
     if ["system_prompt", "system_prompt_file"]
         .iter()

@@ -4,9 +4,9 @@
 //! reads the file, up to a size limit. The file has no effect until the caller passes it to
 //! [`Config::load_with_project`]; the binary asks a person first.
 //!
-//! Only the working directory can have a project file. Commands in the file run in the working directory. In a
-//! subfolder, `./check.sh` would be a different file. The person who trusted the configuration has not reviewed that
-//! file.
+//! Only the working directory can have a project file, because commands in the file run in the working directory. If
+//! the file also applied in a subfolder, a command such as `./check.sh` would run a different script there. The person
+//! who trusted the configuration has not reviewed that script.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -53,15 +53,16 @@ impl ProjectFile {
         folder.join(NAME)
     }
 
-    /// Searches for the file in a working directory. May block as long as the disk blocks, but never because of the
-    /// type of the file.
+    /// Searches for the file in a working directory. May wait for a slow disk, but never for a file of a special type,
+    /// such as a named pipe.
     ///
     /// # Errors
     /// Returns an error if the file cannot be used: not a regular file, a link out of the folder, too long, or invalid.
     pub fn find(folder: &Path) -> Result<ProjectFileSearch, ConfigError> {
         let path = Self::path_in(folder);
         let own = rustix::process::geteuid().as_raw();
-        // Reads the metadata of the link itself, because the owner of a link has chosen its target.
+        // If the path is a link, this reads the metadata of the link itself, because the owner of a link has chosen its
+        // target.
         let Ok(found) = path.symlink_metadata() else {
             return Ok(ProjectFileSearch::Absent);
         };

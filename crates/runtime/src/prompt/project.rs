@@ -37,7 +37,7 @@ pub struct InstructionFile {
 }
 
 impl ProjectInstructions {
-    /// Reads the files between `root` and `folder`, both resolved. May block as long as the disk blocks.
+    /// Reads the files from `root` down to `folder`. Both paths must be resolved. May wait for a slow disk.
     pub(super) fn read(root: &Path, folder: &Path) -> Self {
         let mut found = Self::default();
         let Ok(workspace) = Workspace::new(root) else {
@@ -105,7 +105,7 @@ fn instructions(
         Ok(text) => text,
         Err(error) => {
             let valid = error.utf8_error().valid_up_to();
-            // Truncation may have split a character.
+            // The limit may have cut the last character in two.
             if !is_cut || error.utf8_error().error_len().is_some() {
                 return Err(format!("`{path}` is not UTF-8: byte {valid} is invalid"));
             }
@@ -127,7 +127,8 @@ fn instructions(
     }))
 }
 
-/// Refuses a file of another user, who may have put it into a folder that every user can write to.
+/// Accepts only files of this user, of root, and of the owner of the folder. Any other user may have put the file into
+/// a folder that every user can write to.
 fn check_owner(file: &FileBeginning, folder: &Path) -> Result<(), String> {
     let own = rustix::process::geteuid().as_raw();
     let of_folder = folder.metadata().ok().map(|folder| folder.uid());

@@ -6,8 +6,8 @@ use futures::FutureExt as _;
 use futures::future::join_all;
 use parking_lot::Mutex;
 
-/// Threads for cleanup. No stop covers these threads. [`System::close`](super::System::close) waits for these threads,
-/// and the caller of that function limits the wait.
+/// Threads for cleanup. They run in a separate tree of scopes, so no stop ends them or waits for them.
+/// [`System::close`](super::System::close) waits for these threads, and the caller of that function limits the wait.
 #[derive(Debug)]
 pub(super) struct CleanupThreads {
     scope: Scope,
@@ -23,7 +23,7 @@ impl CleanupThreads {
         }
     }
 
-    /// Runs `clean` on a new thread. Skips it if no thread can be started.
+    /// Runs `clean` on a new thread. Skips the cleanup if no thread can be started.
     pub(super) fn begin(&self, name: &'static str, clean: impl FnOnce() + Send + 'static) {
         let spec = WorkSpec::new(ItemKind::Thread, name);
         let Ok(thread) = self.scope.spawn_blocking(spec, move |_| clean()) else {

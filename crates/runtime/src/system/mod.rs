@@ -1,4 +1,5 @@
-//! A running system: one store, one model, one tree of scopes, and the sessions in it.
+//! A running system: one store, one model, one tree of scopes, and sessions. All work of the sessions runs in the
+//! scopes, and a stop of a scope ends the work in the scope and below.
 
 mod builtin_script;
 mod cleanup;
@@ -67,7 +68,8 @@ pub(crate) struct SystemParts {
     hidden_variables: Vec<std::ffi::OsString>,
     mcp: McpServers,
     keys: KeyLookup,
-    /// Name of the configured model, usable in any folder.
+    /// Name of the configured model. If it is a script file, the name has an absolute path, so that it is valid in any
+    /// folder.
     named_model: Option<String>,
     /// True if each session must choose a model.
     lacks_model: bool,
@@ -94,8 +96,8 @@ impl std::fmt::Debug for SystemParts {
 }
 
 impl System {
-    /// Opens the store and creates the model, with a new tree of scopes. Neither runs an agent nor sends a request:
-    /// call [`System::start_servers`] next.
+    /// Opens the store and creates the model, with a new tree of scopes. This function runs no agent and sends no
+    /// request to a provider. Call [`System::start_servers`] next.
     ///
     /// # Errors
     /// Returns the first error of configuration, model, script, folders or store, as one line.
@@ -199,7 +201,7 @@ impl System {
     /// Returns an error if a stop came first.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the servers starting.
+    /// If the future is dropped, the servers continue to start.
     pub async fn start_servers(&self) -> Result<(), StartError> {
         mcp::start(&self.parts.mcp, &self.scope).await
     }
@@ -286,7 +288,7 @@ impl System {
     /// Returns the reason if the file could not be written.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the thread writing.
+    /// If the future is dropped, the thread continues to write.
     pub async fn save_recording(&self) -> Option<Result<PathBuf, String>> {
         let recording = Arc::clone(self.recording.as_ref()?);
         let path = recording.path().to_owned();
@@ -306,7 +308,7 @@ impl System {
     /// This call takes as long as the disk blocks, so a caller that wants to exit must limit its wait.
     ///
     /// # Cancel safety
-    /// Dropping the future leaves the store closing.
+    /// If the future is dropped, the store continues to close.
     pub async fn close(&self) {
         tokio::join!(
             self.parts.mcp.close(),

@@ -71,7 +71,7 @@ fn check_tool(
 /// Checks the folders before any other step. Returns the first error.
 pub(super) fn check_folders(options: &SystemOptions) -> Result<(), StartError> {
     workspace(&options.folder, &options.config)?;
-    // The path is checked here, before the first model call causes cost.
+    // The path of the recording is checked here, before the first model call costs money.
     let recording = options.record.as_deref();
     match recording.filter(|file| file.is_dir() || !folder_of(file).is_dir()) {
         None => Ok(()),
@@ -119,7 +119,8 @@ fn workspace(folder: &Path, config: &Config) -> Result<Workspace, StartError> {
     Ok(workspace)
 }
 
-/// Common beginning of the markers of all processes that the commands of a session start.
+/// Common beginning of the markers of all processes that the commands of a session start. A marker is a text in the
+/// environment of a process, by which the process can be found.
 pub fn marker_prefix(session: &allstop_core::SessionId) -> Arc<str> {
     format!("{session}.").into()
 }
@@ -137,8 +138,8 @@ pub(super) fn agent(
     };
     let mut workspace = workspace(parts.folder_of(setup), &parts.config)?
         .reserve(parts.store_files.iter().cloned());
-    // The prompt refers the model to this folder for long output. If the folder could not be created, no such output
-    // exists.
+    // Tools save long output in this folder, and the model may read it there. If the folder could not be created, no
+    // such output exists.
     if let Ok(with_spill) = workspace.clone().allow(spill.path(), FolderAccess::Read) {
         workspace = with_spill;
     }

@@ -31,9 +31,10 @@ pub struct SystemOptions {
     pub spill_folder: PathBuf,
     /// Files and folders that file tools must not access, in addition to the files of the store.
     pub reserved: Vec<PathBuf>,
-    /// Runtimes, containment, clock and ids. A configured grace period takes precedence.
+    /// Options of the root scope: runtimes, containment of processes, clock and ids. A grace period in the
+    /// configuration overrides the grace period of these options.
     pub scopes: RootOptions,
-    /// Prompter that decides whether a call may run.
+    /// Prompter, which asks a person whether a tool call may run.
     pub prompter: Arc<dyn Prompter>,
     /// Variables that tools' commands and MCP servers do not inherit: secrets, which could reach the model in the
     /// output of commands and servers. The configuration can exempt some of them.

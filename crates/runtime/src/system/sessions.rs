@@ -1,4 +1,5 @@
-//! Sessions of a system. Each session has one owner, which callers reach through the handle of `allstop-session`.
+//! Sessions of a system. Each session has one owner: the task that runs its turns and writes its log. Callers reach the
+//! owner through a handle, the type `Session`.
 
 use std::fmt;
 use std::sync::Arc;
@@ -57,7 +58,8 @@ fn interrupted(before: &SessionState) -> Option<InterruptedTurn> {
 }
 
 impl System {
-    /// Creates a session, with a new id if `id` is `None`. The session never sleeps, because the caller waits for it.
+    /// Creates a session, with a new id if `id` is `None`. The session never sleeps: it keeps its log open while it is
+    /// idle, so that no other process can open a session that a person uses.
     ///
     /// # Errors
     /// Returns an error if a session with this id already exists, the folder cannot be used, or the store failed.
@@ -82,8 +84,8 @@ impl System {
     }
 
     /// Opens an existing session. When this function returns, the log contains an end for all work that a crash left
-    /// unfinished. If keepers of an earlier process still kill processes, this function waits for them, but at most one
-    /// second.
+    /// unfinished. Keepers are the small processes that end the commands of a dead process. If keepers of an earlier
+    /// process are still at work, this function waits for them, but at most one second.
     ///
     /// # Errors
     /// Returns an error if the session does not exist, is open in another process, or cannot be read, or if the store
@@ -111,7 +113,7 @@ impl System {
         })
     }
 
-    /// Composes the system prompt on a thread in the scope, because a disk may hang.
+    /// Composes the system prompt on a thread in the scope of the system, because a disk may hang.
     async fn compose_prompt(
         &self,
         setup: &Arc<SessionSetup>,
@@ -134,7 +136,8 @@ impl System {
         options: AgentExecutorOptions,
     ) -> AgentExecutor {
         let sessions = SessionOptions {
-            // A turn without a message belongs to no task.
+            // The end of background work is only noted for the next message. The alternative, `Wake`, starts a turn
+            // without a message, and such a turn belongs to no task.
             on_background_end: OnBackgroundEnd::Note,
             ..self.parts.config.session.options()
         };
@@ -196,7 +199,8 @@ impl System {
 struct SystemAgents {
     parts: Arc<SystemParts>,
     setup: Arc<SessionSetup>,
-    /// The prompt of the only session. If `None`, each session's prompt is composed when the session opens.
+    /// The prompt, if this value serves only one session. If `None`, each session's prompt is composed when the session
+    /// opens.
     prompt: Option<Arc<ComposedPrompt>>,
 }
 

@@ -38,7 +38,7 @@ pub struct SessionSetup {
     pub system_prompt: SystemPrompt,
     /// The tools.
     pub tools: Option<Arc<dyn SessionTools>>,
-    /// Hooks, called before those of the configuration.
+    /// Hooks, called before the hooks of the configuration.
     pub hooks: Vec<Arc<dyn Hook>>,
     /// Policy for a message that arrives while a turn runs.
     pub follow_up: Option<FollowUp>,

@@ -13,8 +13,7 @@ pub(super) struct SpillFolder {
 }
 
 impl SpillFolder {
-    /// Creates the folder. If the creation fails, long output is truncated, with a note. May block as long as the disk
-    /// blocks.
+    /// Creates the folder. If the creation fails, long output is truncated, with a note. May wait for a slow disk.
     pub(super) fn make(path: PathBuf, cleanup: Arc<CleanupThreads>) -> Self {
         if let Err(error) = super::open::make_folder(&path) {
             tracing::warn!(path = %path.display(), %error, "no folder for long output");

@@ -199,7 +199,7 @@ fn documented_configuration_is_valid() {
     }
 }
 
-/// The table of hooks lists every moment, in the order of the code.
+/// The table of hooks in `docs/configuration.md` lists every moment, in the order of the code.
 #[test]
 fn every_hook_moment_is_documented() {
     let documented = include_str!("../../../../docs/configuration.md");

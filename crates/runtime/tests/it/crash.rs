@@ -55,7 +55,7 @@ async fn attached_work_ends_with_its_owner_and_is_recorded() {
     owner.hear("ready");
     wait_until("it sleeps", || sleepers(&token) == 1).await;
     owner.kill();
-    // Resumes at once, while the keeper may still be ending the work.
+    // Resumes the session at once, while the keeper (the process that watches the work) may still be ending the work.
     let system = place.system("", vec![Reply::text("again")]).await;
     let open = within(system.resume_session("s1".into(), SessionSetup::default()))
         .await
@@ -127,7 +127,7 @@ async fn work_that_survives_a_kill_during_detaching_is_found() {
             );
         }
         within(open.session.close()).await;
-        // The log contains the keeper, which ends the surviving work.
+        // The log names the keeper, which ends the surviving work on SIGTERM.
         drop(signal(&keeper, ProcessSignal::Term));
         wait_until("it ends", || sleepers(&token) == 0 && !is_alive(&keeper)).await;
     }

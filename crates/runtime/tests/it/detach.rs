@@ -162,7 +162,7 @@ async fn one_append_detaches_all_possible_work() {
     assert!(receipt.quiet(), "{receipt:?}");
     let background = receipt.items().iter();
     let background = background.filter(|item| item.kind == ItemKind::Background);
-    // The receipt lists detached work, but does not cover it.
+    // The receipt lists detached work as still running, because it is outside the extent of the stop.
     let outside = ItemState::StillRunning {
         why: NotStoppedReason::OutsideExtent,
     };

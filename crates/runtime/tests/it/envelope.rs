@@ -1,4 +1,4 @@
-//! The envelope for scripts: every key is always present.
+//! The envelope, which is the JSON result of a run for scripts: every key is always present.
 
 use std::sync::Arc;
 
@@ -224,7 +224,7 @@ fn receipt_of_a_wider_stop_replaces_that_of_its_turn() {
     assert_valid("envelope", &envelope);
 }
 
-/// Regression test: the envelope contained the stop that was added last, and the log contained another stop.
+/// Regression test: with two stops in one millisecond, the envelope and the log named different stops as the last one.
 #[test]
 fn stops_of_one_millisecond_have_a_fixed_order() {
     let of = |id: &str| Arc::new(receipt_of(id, NotStoppedReason::OutsideExtent));

@@ -108,8 +108,8 @@ async fn one_turn(system: &System, prompt: &str) -> Arc<MessageOutcome> {
     outcome
 }
 
-/// Waits until the owner has opened the session and recorded the unfinished work of earlier processes. The owner
-/// handles requests in order.
+/// Waits until the owner of the session has opened it and recorded the unfinished work of earlier processes. The owner
+/// handles requests in order, so an answer proves this.
 async fn owner_answers(session: &Session) {
     let detached = session.detach_background().await;
     assert!(detached.expect("the store works").is_empty());
@@ -141,7 +141,7 @@ fn token() -> String {
     )
 }
 
-/// Number of processes that sleep with this number. Counts them in `/proc`, and not in Allstop's own records.
+/// Number of `sleep` processes with this argument. Counts them in `/proc`, and not in Allstop's own records.
 fn sleepers(token: &str) -> usize {
     let processes = std::fs::read_dir("/proc")
         .expect("there is /proc")

@@ -1,5 +1,6 @@
-//! Acceptance of stops by a scope. The walk of a stop covers the scope, a second stop joins the first one, and the
-//! engine acknowledges the stop.
+//! Acceptance of stops by a scope. A stop walks from its target through the scopes below, and covers each of them. A
+//! second stop joins the first one. The engine (the task that drives a scope) acknowledges the stop. An account is the
+//! receipt for one part of a wider stop.
 
 use std::sync::Arc;
 
@@ -21,7 +22,8 @@ pub(crate) enum Role {
     /// One of several targets. The caller decides whether the stop joins another stop or ends early. But if the turn of
     /// the scope has committed, the scope reports that.
     JointTarget,
-    /// A scope below the target. Also used for the scope of a part, if a wider stop already covers it.
+    /// A scope below the target. This is also the role of the scope of an account, if a wider stop already covers the
+    /// scope.
     Below,
 }
 
@@ -45,7 +47,8 @@ pub(crate) struct StopWorklist {
     /// Scopes whose barrier is still open.
     pub(crate) below: Vec<Node>,
     pub(crate) tokens: Vec<CancellationToken>,
-    /// Running processes. A process that is being launched is not in the list: the code that launches it asks it.
+    /// Running processes. A process that is being launched is not in the list: the code that launches the process also
+    /// asks it to stop.
     pub(crate) processes: Vec<ProcessHandle>,
     pub(crate) remotes: Vec<Arc<dyn Fn() + Send + Sync>>,
 }
@@ -73,7 +76,7 @@ impl Node {
             return Accepted::CoveredBefore;
         }
         if matches!(role, Role::Target | Role::ClosedTarget) {
-            // Ignores the account of a part, because it neither asks nor forces work.
+            // Ignores accounts, because an account neither asks nor forces work.
             let mut covering = entries.upwards(self.index).flat_map(|entry| &entry.stops);
             if let Some(running) = covering.find(|stop| !stop.is_done() && !stop.is_part()) {
                 return Accepted::Join(Arc::clone(running));
@@ -110,8 +113,8 @@ impl Node {
         }
         let live = entries.live(self.index);
         stop.count().more(usize::from(live > 0));
-        // Drops records of work that ended under an earlier stop of that scope alone, if this earlier stop is already
-        // answered.
+        // Drops records of work that ended under an earlier stop of only that work's scope, if this earlier stop is
+        // already answered.
         ended.retain(|ended| entries.is_asked_for(ended.index));
         if ended.is_empty() {
             // Most scopes have either one piece of work or many. Without this line, the vector would reserve space for
@@ -133,14 +136,14 @@ impl Node {
         let own = entries.get_mut(self.index);
         own.keep_stop(Arc::clone(stop), |stop| stop.is_of(self));
         worklist.below.extend(state.children(self.index));
-        // The signal alone does not mean that a scope is covered. The entry of each scope records whether a stop covers
-        // the scope and has been announced.
+        // The scopes of a group share one signal, so the signal alone does not mean that this scope is covered. The
+        // entry of each scope records whether a stop covers the scope and has been announced.
         self.group.signal.set();
         Accepted::Covered
     }
 
-    /// The running stops that cover this scope. The accounts of parts are not included, because they neither ask nor
-    /// force work.
+    /// The running stops that cover this scope. Accounts are not included, because an account neither asks nor forces
+    /// work.
     pub(crate) fn running_stops(&self) -> Vec<Arc<StopInProgress>> {
         let state = self.group.state.lock();
         let covering = state.entries.upwards(self.index);
@@ -164,7 +167,7 @@ impl Node {
         own.or_else(running).or_else(|| covering().next()).cloned()
     }
 
-    /// True after a stop that covers this scope has been announced. At that time, every scope that the stop covers has
+    /// True after a stop that covers this scope has been announced. From then on, every scope that the stop covers has
     /// its cause.
     pub(crate) fn is_stopped(&self) -> bool {
         let signal = &self.group.signal;
@@ -215,7 +218,8 @@ impl Node {
         }
     }
 
-    /// Makes `stop`, which came too late, wait for all engines here and below that have not acknowledged.
+    /// Makes `stop` wait for all engines here and below that have not acknowledged. `stop` came after the end or the
+    /// commit of its target.
     pub(crate) fn watch_engines(&self, stop: &Arc<StopInProgress>) {
         let mut nodes = vec![self.clone()];
         while let Some(node) = nodes.pop() {

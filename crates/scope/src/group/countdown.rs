@@ -1,11 +1,11 @@
 //! The countdown of one stop: the number of groups with running work, and a signal that is sent when the number is
-//! zero.
+//! zero. A group is a set of scopes that share one registry of work.
 
 use crate::sync::{AtomicUsize, Notify, Ordering};
 
-/// Counts the groups that the walk has reached and that have running work. During the walk, the count is larger by one.
-/// The count is zero only when all work that the stop covers has ended. A count of zero stays zero, because no work
-/// starts after a barrier is closed. Each group counts its own work under its lock.
+/// Counts the groups with running work that the stop has reached on its walk through the tree. During the walk, the
+/// count is larger by one. The count is zero only when all work that the stop covers has ended. A count of zero stays
+/// zero, because no work starts after a barrier is closed. Each group counts its own work under its lock.
 pub(crate) struct Countdown {
     remaining: AtomicUsize,
     quiet: Notify,

@@ -1,11 +1,12 @@
-//! The entries of a group: description, barrier and stops of each of its scopes.
+//! The entries of a group: description, barrier and stops of each scope of the group. A group is a set of scopes that
+//! share one lock and one registry of work.
 //!
-//! An entry exists until its group is dropped, even after the scope has ended. An entry needs less memory than a call
-//! in a turn's draft. Invariants:
+//! An entry exists until its group is dropped, even after the scope has ended. This costs little, because an entry
+//! needs less memory than a call in the draft of a turn. Invariants:
 //! 1. A piece of work is counted in its entry and in all entries above it in the group. So the count of an entry
 //!    includes all work below it in the group.
-//! 2. A stop and its cause are stored only in the topmost entry that the stop covers. The entries below find them
-//!    there.
+//! 2. A stop and its cause are stored only in the topmost entry that the stop covers. A query about a lower entry also
+//!    searches the entries above it.
 
 use std::sync::Arc;
 
@@ -52,9 +53,9 @@ pub(super) struct Entry {
     /// An engine, which must acknowledge a stop at a named checkpoint.
     pub(super) engine: Engine,
     /// The stops that cover this scope and everything below it in the group, and that are still needed. Usually these
-    /// are at most a wide stop and the account of a part.
+    /// are at most a wide stop and an account (the receipt for one part of a wider stop).
     pub(super) stops: SmallVec<[Arc<StopInProgress>; 2]>,
-    /// True after a stop was announced that is no longer stored in `stops`.
+    /// True if a stop of this entry was announced, and `stops` no longer contains this stop.
     pub(super) was_stopped: bool,
     /// Stops that came after the commit. They wait until the engine has written the commit.
     pub(super) late_stops: Vec<Arc<StopInProgress>>,
@@ -80,7 +81,7 @@ impl Entry {
         }
     }
 
-    /// True after a stop of this entry has been announced. The entry may no longer store that stop.
+    /// True after a stop of this entry has been announced, even if the entry no longer stores this stop.
     fn is_stopped(&self) -> bool {
         self.was_stopped || self.stops.iter().any(|stop| stop.is_announced())
     }
@@ -164,7 +165,7 @@ impl Entries {
             .filter(move |index| self.is_below(*index, top))
     }
 
-    /// Cause of the first stop of a scope. Later stops do not change it.
+    /// Cause of the first stop of a scope. Later stops do not change the cause.
     pub(super) fn cause(&self, index: ScopeIndex) -> Option<&Cause> {
         self.upwards(index).find_map(|entry| entry.barrier.cause())
     }
@@ -187,7 +188,7 @@ impl Entries {
         self.upwards(index).any(|entry| !entry.stops.is_empty())
     }
 
-    /// True if a receipt may still list work of this scope that has ended. This is so while the stop of this scope is
+    /// True if a receipt may still list work of this scope that has ended. This is true while the stop of this scope is
     /// running, or if a stop covers more than this scope.
     pub(super) fn is_asked_for(&self, index: ScopeIndex) -> bool {
         let mut above = self.upwards(index).skip(1);

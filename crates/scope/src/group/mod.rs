@@ -1,13 +1,14 @@
-//! The tree of scopes. A [`Node`] is one scope. Nodes that belong together, such as a run with its turn and its calls,
-//! share one [`ScopeGroup`]. The group has one lock, one signal, one registry of work, and a small entry for each node.
+//! The tree of scopes. All work runs in scopes, and a stop of a scope also covers the scopes below. A [`Node`] is one
+//! scope. Nodes that belong together, such as a run with its turn and its calls, share one [`ScopeGroup`]. The group
+//! has one lock, one signal, one registry of work, and a small entry for each node.
 //!
 //! Locking: each group has one mutex. The mutex is never held across an await, and never while the mutex of another
 //! group is held. A stop walks from its target downwards, one group at a time. The stop is accepted when the walk ends.
-//! Until then, a group that the walk has not reached may still start work. The walk then finds and covers this work.
+//! Until then, a group that the walk has not reached may still start work. The walk finds and covers this work later.
 //!
 //! Groups, entries and stops have references to each other. They are defined in this file, in [`entry`] and in
-//! [`progress`]. The other files contain operations on them: [`registry`] for work, [`acceptance`] for stops,
-//! [`moving`] for moves, [`queries`] for whole subtrees.
+//! [`progress`]. The other files contain operations: [`registry`] for work, [`acceptance`] for stops, [`moving`] for
+//! moves, [`queries`] for whole subtrees.
 
 mod acceptance;
 pub(crate) mod countdown;
@@ -75,9 +76,9 @@ struct GroupState {
 
 /// Position of a group in the tree.
 ///
-/// Locking: before a thread takes the lock of a movable position, it must release the locks of all groups. The only
-/// exception is a group further down in the tree. While the lock of the position is held, the groups of the two parents
-/// are locked one after the other.
+/// Locking: before a thread takes the lock of a movable position, it must release the locks of all groups. It may keep
+/// only the lock of a group further down in the tree. While the lock of the position is held, the groups of the two
+/// parents are locked one after the other.
 enum TreePosition {
     Root,
     Fixed(ParentLink),
@@ -87,7 +88,8 @@ enum TreePosition {
 struct ParentLink {
     parent: Node,
     key: usize,
-    /// The unit that contains the parent. Set only if that unit is in the parent's group.
+    /// The unit (a scope whose whole work is one item of a receipt) that contains the parent. Set only if that unit is
+    /// in the parent's group.
     unit: Option<Arc<ReceiptScope>>,
 }
 
@@ -102,8 +104,8 @@ impl GroupState {
         })
     }
 
-    /// The groups below this scope that still exist. Drop the returned nodes outside the lock: if a node is the last
-    /// handle of a child, its drop locks the parent.
+    /// The groups below this scope that still exist. Drop the returned nodes outside the lock: a returned node may be
+    /// the last handle of a child, and dropping the last handle locks the parent.
     fn children(&self, top: ScopeIndex) -> impl Iterator<Item = Node> {
         self.children
             .iter()
@@ -184,7 +186,7 @@ impl Node {
         self.group.state.lock().children(self.index).collect()
     }
 
-    /// The unit that contains this scope. It is the scope itself, or the nearest unit above it.
+    /// The unit that contains this scope: the scope itself, or the nearest unit above.
     pub(crate) fn unit(&self) -> Option<Arc<ReceiptScope>> {
         let own = self.group.state.lock().entries.unit(self.index).cloned();
         own.or_else(|| self.group.position.unit())
@@ -332,8 +334,8 @@ impl TreePosition {
 impl Drop for ScopeGroup {
     fn drop(&mut self) {
         self.state.get_mut().entries.abort_timers();
-        // A loop instead of recursion: this group may have the last handle of the group above, which may have the last
-        // handle of the next group, and so on.
+        // A loop instead of recursion: this group may have the last handle of the group above. That group may have the
+        // last handle of the next group, and so on.
         let mut above = self.position.leave();
         while let Some(parent) = above {
             let last = Arc::into_inner(parent.group);

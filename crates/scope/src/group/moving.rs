@@ -1,4 +1,4 @@
-//! The move of a group from one parent to another.
+//! The move of a group of scopes from one parent scope to another.
 //!
 //! A group that is being moved is always below at least one of the two parents, and for a short time below both. So a
 //! stop of either parent finds the group. If a stop covers the old parent, the group stays there and does not escape

@@ -18,9 +18,9 @@ pub enum Placement {
     /// The scope has its own group. The scope can later be moved below another scope: see
     /// [`Scope::move_below`](crate::Scope::move_below).
     Movable,
-    /// The scope is in the group of the parent scope. It shares the group's lock, signal and registry of work, and
-    /// exists until the group is dropped. Use this placement for many short scopes that belong together, such as a turn
-    /// and its calls. Such scopes cost less, and a stop of all of them ends and lists them in one step. Close the scope
-    /// when its purpose has ended.
+    /// The scope is in the group of the parent scope. The scope shares the group's lock, signal and registry of work,
+    /// and exists until the group is dropped. Use this placement for many short scopes that belong together, such as a
+    /// turn and its calls. Such scopes cost less, and a stop of all of them ends and lists them in one step. Close the
+    /// scope when its purpose has ended.
     Shared,
 }

@@ -1,4 +1,5 @@
-//! The shared state of one stop: the covered nodes, the number of groups with running work, and the single receipt.
+//! The shared state of one stop: the covered nodes, the number of groups with running work, and the single receipt. A
+//! node is one scope. A group is a set of scopes that share one registry of work.
 //!
 //! The state is in this module because groups and stops have references to each other. A group stores the stops that
 //! cover it, so that a second stop can join. A stop stores the nodes that it covers until the stop is answered.
@@ -25,8 +26,8 @@ pub(crate) struct LadderTimes {
 }
 
 /// Invariants:
-/// 1. `nodes` is locked before the stop becomes visible and until its walk ends. So a second stop that joins waits for
-///    the end of the walk.
+/// 1. `nodes` is locked from before the stop becomes visible until the end of the walk that collects the nodes. So a
+///    second stop that joins waits for the end of the walk.
 /// 2. `done` is set before the receipt becomes readable. `nodes` are dropped after that.
 pub(crate) struct StopInProgress {
     request: StopInfo,
@@ -43,7 +44,8 @@ pub(crate) struct StopInProgress {
     /// All covered nodes, until the stop is answered. Keeping the nodes longer would create a reference cycle, because
     /// groups have references to their stops.
     nodes: Mutex<Arc<Vec<Node>>>,
-    /// The accounts of the parts. Each account has the bystanders that it lists.
+    /// The accounts of the parts. Each account is stored with its bystanders: the scopes outside the extent whose work
+    /// the account lists.
     parts: Mutex<Vec<(Weak<StopInProgress>, Vec<Node>)>>,
     count: Countdown,
     /// True when all covered scopes have their cause.

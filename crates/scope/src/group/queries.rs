@@ -1,5 +1,5 @@
-//! Queries over a scope and all scopes below or above it. They use lists instead of recursion, because the scopes may
-//! be nested more deeply than a stack allows.
+//! Queries over a scope and all scopes below or above it. The queries use lists instead of recursion, because the
+//! scopes may be nested more deeply than a stack allows.
 
 use std::sync::Arc;
 
@@ -61,7 +61,8 @@ impl Node {
                 let unit = state.entries.get(*index).unit.as_ref();
                 unit.is_some_and(|unit| *unit.path == *path)
             };
-            // Takes the last match. The entries of ended scopes still exist, and a model may use an id again.
+            // Takes the last match. A model may use an id again, and the entries of ended scopes with this id still
+            // exist.
             if let Some(index) = state.entries.below(node.index).filter(is_it).last() {
                 let group = Arc::clone(&node.group);
                 return Some(Self { group, index });

@@ -1,4 +1,5 @@
-//! Scopes that are one item of a receipt each, and their paths in receipts.
+//! Units and their paths in receipts. A receipt is the result of a stop. A unit is a scope whose whole work is one item
+//! of a receipt.
 //!
 //! A unit can contain another unit: a call of a sub-agent is inside the call that started this sub-agent. Ids of calls
 //! are unique only within one agent. Therefore the inner call is identified by a path of both ids, such as

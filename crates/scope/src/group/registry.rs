@@ -1,5 +1,6 @@
-//! The registry of a group: running work of its scopes, the means to force this work, and ended work. Work must pass
-//! the barrier before it is added. When work is removed, the counts of the stops are decremented in the same step.
+//! The registry of a group of scopes: running work of the scopes, the means to end this work by force, and ended work.
+//! Work must pass the barrier of its scope before it is added. When work is removed, the counts of the stops are
+//! decremented in the same step.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -113,7 +114,7 @@ impl Node {
         state.asked += usize::from(is_asked);
         drop(state);
         // This happens outside the lock. An abort can run the destructor of the future here, and the destructor ends
-        // the future's registration.
+        // the future's registration, which takes the lock.
         if let Some(future) = abort {
             future.abort();
         }
@@ -121,7 +122,7 @@ impl Node {
     }
 
     /// Records that the work observed the stop, and returns the cause of the stop. Records nothing if no stop covers
-    /// the work, because a later stop would use such a record as its acknowledgement.
+    /// the work, because a later stop would take the record for an acknowledgement of that later stop.
     pub(crate) fn acknowledge(&self, key: WorkKey, checkpoint: Cow<'static, str>) -> Option<Cause> {
         let mut state = self.group.state.lock();
         let cause = state.entries.cause(self.index)?.clone();
@@ -151,7 +152,8 @@ impl Node {
     }
 
     pub(crate) fn end_work(&self, key: WorkKey, ending: Ending, details: Option<Box<Details>>) {
-        // Dropped after the lock is released. A remote's closure may have the last handle of a scope below.
+        // Dropped after the lock is released. The closure of a remote may have the last handle of a scope below, and
+        // dropping that handle takes the lock.
         let force;
         let mut state = self.group.state.lock();
         let entry = state.take(key);
@@ -176,7 +178,7 @@ impl Node {
         state.entries.ended_one(entry.index);
     }
 
-    /// Removes a piece of work that has moved to another scope. Stops of this scope no longer cover it.
+    /// Removes a piece of work that has moved to another scope. Stops of this scope no longer cover the work.
     pub(crate) fn release_work(&self, key: WorkKey) {
         let mut state = self.group.state.lock();
         let released = state.take(key);

@@ -1,5 +1,5 @@
 //! Entries of a group's registry, for running work and for work that ended under a stop. Each entry can create its
-//! state for a receipt.
+//! state for a receipt, the result of a stop.
 
 use std::borrow::Cow;
 
@@ -52,12 +52,12 @@ pub(crate) struct EndedWork {
     pub(crate) was_thread: bool,
 }
 
-/// Checkpoint for a call that never began because its barrier was closed.
+/// Checkpoint for a call that never began because the barrier of its scope was closed.
 const BEFORE_ITS_START: &str = "before_its_start";
 
 impl EndedWork {
-    /// Record of a call that was requested but had not begun when it was stopped. Only the unit of a call exists before
-    /// its work begins.
+    /// Record of a call that was requested but had not begun when it was stopped. Before the work of a call begins,
+    /// only the [`ReceiptScope`] of the call exists.
     pub(super) fn not_begun(call: &ReceiptScope, index: ScopeIndex) -> Self {
         Self {
             index,

@@ -1,4 +1,4 @@
-//! Accepts a stop: the barriers of the whole extent are closed before any work can observe the stop.
+//! Accepts a stop: the barriers of all covered scopes are closed before any work can observe the stop.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -29,10 +29,11 @@ impl Scope {
     /// this function returns, the barriers of the scopes are closed; [`AcceptedStop::begin`] then asks the work. This
     /// function takes only the locks of groups, so the caller may hold another lock.
     ///
-    /// The stop skips scopes that have ended and scopes whose turn has committed. If one scope remains, the stop is a
-    /// stop of that scope alone. If a running stop covers all remaining scopes, the new stop joins it. Otherwise the
-    /// new stop covers all remaining scopes, even if a narrower stop of some of them is running. If no scope remains,
-    /// the answer is `already_ended`. The scope `self` provides the clock, the ids, and the default name of the target.
+    /// The stop skips scopes that have ended and scopes of committed turns. If one scope remains, the stop is a stop of
+    /// that scope alone. If a running stop covers all remaining scopes, the new stop joins the running stop. Otherwise
+    /// the new stop covers all remaining scopes, even if a narrower stop of some of them is running. If no scope
+    /// remains, the answer is `already_ended`. The scope `self` provides the clock, the ids, and the default name of
+    /// the target.
     pub fn accept_stop_of(&self, targets: &[Self], request: StopRequest) -> AcceptedStop {
         let mut open: Vec<&Node> = targets.iter().map(Self::node).collect();
         if targets.len() > 1 {
@@ -212,7 +213,8 @@ fn cover(
     Ok(AskRequests::of(worklist))
 }
 
-/// Covers several scopes, as a stop of a common parent would. Does not cover them if one running stop covers them all.
+/// Covers several scopes, as a stop of a common parent would. If one running stop already covers all of them, covers
+/// nothing.
 fn cover_all(
     targets: &[&Node],
     shared: &Arc<StopInProgress>,

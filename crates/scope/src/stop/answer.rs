@@ -1,5 +1,5 @@
-//! The receipt of a stop. It is created from the registries of the covered nodes. It is set once, and the accounts of
-//! the stop's parts are answered at the same time.
+//! The receipt of a stop. The receipt is created from the registries of the covered nodes, and is set once. An account
+//! is the receipt for one part of a wider stop. The accounts are answered at the same time as the stop.
 
 use std::sync::Arc;
 
@@ -9,8 +9,7 @@ use allstop_core::receipt::StopFindings;
 use crate::collect;
 use crate::group::{Node, StopInProgress};
 
-/// Answers a stop with a receipt of the present state. Then answers those accounts of its parts that have no answer
-/// yet.
+/// Answers a stop with a receipt of the present state. Then answers the accounts of this stop that have no answer yet.
 pub(super) fn account(stop: &StopInProgress, bystanders: &[Node]) {
     let outside = bystanders.iter().flat_map(collect::items_running);
     let receipt = findings(stop, &stop.nodes()).with_outside_items(outside);
@@ -28,8 +27,8 @@ fn account_parts(stop: &StopInProgress) {
     }
 }
 
-/// Ensures that the account of this part is answered at the latest when the stop is answered. The caller of the account
-/// may no longer wait for it, and an account without an answer keeps its nodes in memory.
+/// Ensures that the account of this part is answered at the latest when the stop is answered. The caller may no longer
+/// wait for the account, and an account without an answer keeps its nodes in memory.
 pub(super) fn add_part(stop: &StopInProgress, part: &Arc<StopInProgress>, bystanders: Vec<Node>) {
     stop.add_part(part, bystanders);
     // `done` is set before the parts are taken. Therefore either this function sees `done`, or the stop sees the part.
@@ -46,7 +45,7 @@ pub(super) fn account_now(stop: &StopInProgress) -> Arc<Receipt> {
         .unwrap_or_else(|| Arc::new(findings(stop, &nodes)))
 }
 
-/// Receipt of the present state of these nodes. The nodes are all nodes that the stop covers.
+/// Receipt of the present state of these nodes. `nodes` must contain all nodes that the stop covers.
 fn findings(stop: &StopInProgress, nodes: &[Node]) -> Receipt {
     let request = stop.request().clone();
     if stop.is_too_late() {

@@ -1,4 +1,5 @@
-//! The steps of one stop, called its ladder: ask → grace → force → account.
+//! The steps of one stop, called its ladder: ask (the work is asked to stop) → grace (the stop waits) → force → account
+//! (the receipt is created).
 
 use std::future::Future;
 use std::sync::Arc;
@@ -10,7 +11,8 @@ use crate::sync::{
     AbortHandle, CancellationToken, ProcessHandle, WOKEN_AT_ONCE_GROUPS_MAX, sleep, sleep_until,
 };
 
-/// Tokens of foreign code, processes and remotes that a stop must ask. They do not observe the signals of the groups.
+/// Tokens of foreign code, processes and remotes. A stop must ask them, because they do not observe the signals of the
+/// groups.
 pub(super) struct AskRequests(StopWorklist);
 
 impl AskRequests {
@@ -82,7 +84,7 @@ pub(super) fn begin(
 }
 
 /// A stop whose steps are running. If the runtime shuts down before the last step, the drop of this value answers the
-/// stop with the facts that are known at that time. Then waiters on other runtimes get an answer. The stop and the
+/// stop with the facts that are known at that time. So waiters on other runtimes get an answer, and the stop and the
 /// groups, which have references to each other, are freed.
 struct LadderGuard {
     signals: Signals,
@@ -98,7 +100,7 @@ impl Drop for LadderGuard {
     }
 }
 
-/// Runs the steps of one stop. They take at most the grace and [`FORCE_MAX`](crate::FORCE_MAX) together.
+/// Runs the steps of one stop. The steps take at most the grace and [`FORCE_MAX`](crate::FORCE_MAX) together.
 async fn climb(mut stop: LadderGuard) {
     stop.signals.wake();
     let shared = &stop.shared;
@@ -139,7 +141,7 @@ fn force(nodes: &[Node], futures_of: FuturesOf) {
     for node in nodes {
         let targets = node.force_targets(futures_of);
         // This happens outside the group's lock. An abort can run the destructor of the future here, and the destructor
-        // ends the future's registration.
+        // ends the future's registration, which takes the lock.
         targets.futures.iter().for_each(AbortHandle::abort);
         targets.processes.iter().for_each(ProcessHandle::force);
     }

@@ -1,8 +1,9 @@
 //! A stop: its request, and the handle that all its callers share.
 //!
-//! The submodules, in the order in which they are used: [`accept`] closes the barriers of the extent, [`ladder`] asks,
-//! waits and forces, [`answer`] creates the receipt, [`part`] creates the receipt for a part of a wider stop. The
-//! shared state of a stop is a [`StopInProgress`]. It is defined in the module of the groups that the stop covers.
+//! The submodules are listed in the order in which they are used. [`accept`] closes the barriers of all covered scopes.
+//! [`ladder`] asks, waits and forces. [`answer`] creates the receipt. [`part`] creates the receipt for a part of a
+//! wider stop. The shared state of a stop is a [`StopInProgress`], which is defined in the module of the groups that
+//! the stop covers.
 
 mod accept;
 mod answer;

@@ -1,4 +1,5 @@
-//! The account of one part of a wider stop: the receipt of that stop, restricted to the work of one scope.
+//! The account of one part of a wider stop: the receipt (result) of that stop, restricted to the work of one scope. The
+//! engine (the task that drives the scope) can write the account into its log.
 
 use std::sync::Arc;
 
@@ -68,7 +69,8 @@ impl Scope {
                 bystanders,
             })
         };
-        // If the covering stop is itself the account of a part, uses its wider stop, which asks and forces the work.
+        // If the covering stop is itself an account, uses the wider stop of this account, because the wider stop asks
+        // and forces the work.
         let stop = Arc::clone(covering.wider().unwrap_or(&covering));
         if covering.is_of(part) {
             return Some(if covering.is_part() {

@@ -1,4 +1,4 @@
-//! A process that is detached while a stop covers it.
+//! A process that is detached (left running without a scope) while a stop covers it.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,8 @@ use crate::{by_user, root};
 
 const SOON: Duration = Duration::from_secs(3);
 
-/// The process ignores SIGTERM, and is detached during the grace. The receipt of the stop lists the process.
+/// The process ignores SIGTERM, and is detached while the stop waits for its end. The receipt of the stop lists the
+/// process.
 #[tokio::test]
 async fn stop_names_a_process_that_is_detached_meanwhile() {
     let folder = tempfile::tempdir().expect("a folder");

@@ -1,4 +1,4 @@
-//! The steps of a stop: ask → grace → force → account.
+//! The steps of a stop: ask → grace (time to end) → force → account (creation of the receipt).
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};

@@ -1,4 +1,5 @@
-//! Units inside units: their paths, and scopes that move from one unit to another.
+//! Units inside units: their paths, and scopes that move from one unit to another. A unit is a scope whose whole work
+//! is one item of a receipt.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! Receipts of units, effects, bystanders and previews.
+//! Receipts of units, effects, bystanders and previews. A unit is a scope whose whole work is one item of a receipt. A
+//! bystander is a scope outside the stop whose work the receipt lists.
 
 use allstop_core::receipt::{ItemKind, ItemState, NotStoppedReason};
 use allstop_core::{Cause, CauseKind, Effect, Extent};

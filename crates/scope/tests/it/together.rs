@@ -1,4 +1,4 @@
-//! One stop of several scopes, with one id, one grace and one receipt.
+//! One stop of several scopes, with one id, one grace and one receipt (result).
 
 use allstop_core::receipt::{ItemState, NothingToStop};
 use allstop_core::{Cause, CauseKind, Extent, Receipt};
@@ -47,7 +47,7 @@ async fn several_scopes_have_one_stop_and_others_run_on() {
     assert_eq!(receipt.request().extent, Extent::TurnAndBackground);
     assert!(receipt.quiet() && receipt.cancel_observed());
     assert_eq!(names(&receipt), ["turn", "background"]);
-    // The turn gets its own part of the receipt of this stop.
+    // The turn gets a separate receipt for its part of this stop.
     let part = of_turn.receipt().await;
     assert_eq!(part.stop_id(), receipt.stop_id());
     assert_eq!(part.request().extent, Extent::Turn);
@@ -92,8 +92,8 @@ async fn scopes_that_have_ended_are_left_out() {
     assert_eq!(empty.outcome(), Some(NothingToStop::AlreadyEnded));
 }
 
-/// The stop is accepted, which closes the barriers, and is then dropped without a call of `begin`. The work is still
-/// asked.
+/// The stop is accepted, which closes the barriers, and is then dropped without a call of `begin`. The drop still asks
+/// the work.
 #[tokio::test(start_paused = true)]
 async fn stop_that_is_accepted_and_dropped_is_carried_out() {
     let (root, both) = two().await;

@@ -1,4 +1,4 @@
-//! Extents, causes, deadlines and the barrier in a tree of scopes.
+//! Extents (the scopes that a stop covers), causes, deadlines and the barrier in a tree of scopes.
 
 #![expect(
     clippy::disallowed_methods,

@@ -5,9 +5,9 @@
 //! are simple replacements that keep the contract of tokio's types. The scheduler chooses how fast time passes: a grace
 //! of zero and every round of force may be over before any other thread has run.
 //!
-//! The standard library counts references, and loom does not observe these counts. Only one action depends on a count:
-//! a child leaves its parent after its last handle is dropped. This action happens under the parent's lock, which loom
-//! observes.
+//! The standard library counts references, and loom does not observe these counts. Only one action depends on such a
+//! count: a child scope leaves its parent after the last handle of the child is dropped. This action happens under the
+//! parent's lock, which loom observes.
 
 #![allow(
     dead_code,

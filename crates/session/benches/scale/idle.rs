@@ -1,4 +1,5 @@
-//! Idle sessions with ten short messages. Sleeping sessions keep only their handles in memory, and each still answers.
+//! Idle sessions with ten short messages each. Sleeping sessions keep only their handles in memory, and each session
+//! still answers.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -27,7 +28,7 @@ pub(crate) fn run(sessions: usize) {
         .build()
         .expect("threads");
     // The messages are held until the end. Otherwise the sessions would reuse the freed memory, and the measurement
-    // would not count it.
+    // would not count the reused memory.
     let (bare, _held) = bare(sessions);
     runtime.block_on(async {
         let folder = tempfile::tempdir().expect("a temporary folder");
@@ -42,7 +43,8 @@ pub(crate) fn run(sessions: usize) {
             ..SessionOptions::default()
         };
         let all = Sessions::new(log, scope.clone(), Arc::new(agent), options);
-        // Warm-up: these sessions account for the memory of the store and the runtime, and are not measured.
+        // Warm-up: these sessions are not measured. They make the store and the runtime allocate their memory before
+        // the measurement.
         let warm: Vec<Session> = talked(&all, AT_ONCE).await;
         let before = resident_bytes();
         let began = Instant::now();

@@ -7,7 +7,7 @@ use allstop_model::{FinishReason, Model, ModelError, ModelEvent, ModelRequest, M
 use futures::future::BoxFuture;
 use futures::stream;
 
-/// Delay of the model in measurements that include one.
+/// Delay of the model in measurements that include a delay.
 pub(crate) const THINKS: Duration = Duration::from_millis(20);
 
 /// Returns a short answer to each message.

@@ -43,11 +43,12 @@ pub enum SessionEventKind {
         /// The record.
         record: Arc<SessionRecord>,
     },
-    /// A live event for display: deltas, requested tools and their output.
+    /// A live event for display: parts of the answer (deltas), requested tools and their output.
     Live(AgentEvent),
     /// Permission for a call is requested. Only the first answer counts.
     PermissionAsked(OpenQuestion),
-    /// The question is closed: a subscriber answered it, a stop removed it, or no subscriber was left to answer it.
+    /// The permission question is closed: a subscriber answered it, a stop removed it, or no subscriber was left to
+    /// answer it.
     PermissionAnswered {
         /// Id of the question.
         id: QuestionId,
@@ -96,7 +97,7 @@ pub struct BackgroundItem {
     pub name: Arc<str>,
     /// Kind of the work.
     pub kind: BackgroundKind,
-    /// Attachment of the work. Attached work delays the idle event.
+    /// Attachment of the work. Attached work delays the event `session_idle`.
     pub attachment: Attachment,
 }
 
@@ -120,7 +121,8 @@ impl BackgroundItem {
     }
 }
 
-/// A question without an answer. Its turn waits for the answer, and a new subscriber receives the question first.
+/// A permission question without an answer. The turn that asked waits for the answer, and a new subscriber receives the
+/// question first.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OpenQuestion {
     /// Id of the question.

@@ -177,7 +177,7 @@ impl EventHub {
         });
     }
 
-    /// Sink for the events of a turn. Drops the answer of a stopped turn.
+    /// Sink for the events of a turn. After a stop of the turn, drops events with parts of the answer.
     pub(crate) fn sink(self: &Arc<Self>, queued: &Arc<QueuedTurn>) -> EventSink {
         // The sink is built even without subscribers, since a subscriber may arrive during the turn. The sink must not
         // hold the queued turn: the queued turn holds the turn's calls, and the calls hold the sink.

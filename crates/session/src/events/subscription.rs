@@ -85,8 +85,8 @@ impl Subscription {
                         self.last = version;
                         return Ok(Some(event));
                     }
-                    // Skips a record that was already replayed. A record after a gap is read from the log together with
-                    // the records before it.
+                    // Skips a record that was already replayed. If records are missing before this record, all of them
+                    // are read from the log.
                     self.catch_up = (version > self.last).then_some(version);
                 }
                 Err(RecvError::Lagged(count)) => {

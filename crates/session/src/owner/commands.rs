@@ -1,4 +1,4 @@
-//! Commands that the owner carries out between two turns.
+//! Commands that the owner of a session (the task that runs its turns) carries out between two turns.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,7 +21,8 @@ const OPEN_MAX: Duration = Duration::from_secs(10);
 impl SessionOwner {
     pub(super) async fn run_command(&mut self, command: OwnerCommand) {
         let scope = self.scope.clone();
-        // The open has a time limit, because a hanging store must not delay the waiting messages, which a stop can end.
+        // The open has a time limit, because a hanging store must not delay the messages after this command. A stop of
+        // such a message would otherwise wait for the command.
         let failed = match timeout(OPEN_MAX, self.open(&scope)).await {
             Ok(opened) => opened.err(),
             Err(_) => Some(not_open(&format!("no answer within {OPEN_MAX:?}"))),
@@ -44,8 +45,8 @@ impl SessionOwner {
         self.publish();
     }
 
-    /// Compacts as a separate entry of the queue, like a turn. Stops therefore cover the compaction, and messages that
-    /// arrive meanwhile follow their policy.
+    /// Compacts as a separate entry of the queue, like a turn. Stops therefore cover the compaction, and a message that
+    /// arrives meanwhile is treated like a message during a turn.
     async fn compact_as_turn(&mut self) -> Result<CompactionResult, CompactError> {
         let label = format!("{}/compaction", self.inner.label());
         let queued = QueuedTurn::open(&self.scope, label, Prompt::default(), None);

@@ -1,4 +1,5 @@
-//! Compaction: the model writes a summary in a scope that stops cover, then one record replaces the messages.
+//! Compaction: the model writes a summary, then one record replaces the messages. The model call runs in a scope, so a
+//! stop can end it.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Detach of background work. Detached work outlives the session and this process.
+//! Detach of background work. Detached work outlives the session and this process. Each command has a keeper: a small
+//! process that kills the command's processes if this process exits, unless they were detached.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -73,8 +74,8 @@ impl SessionOwner {
     }
 }
 
-/// Returns a refusal if a stop covers the work. Otherwise the receipt of that stop would have to report that the work
-/// continues.
+/// Returns a refusal if a stop covers the work. Otherwise the receipt of that stop would have to report that the
+/// stopped work continues.
 fn being_stopped(work: &BackgroundWork) -> Option<BackgroundDetachError> {
     let why = || BackgroundDetachError::NotPossible("it is being stopped".to_owned());
     work.scope().is_stopped().then(why)
@@ -105,7 +106,8 @@ async fn detach(work: Arc<BackgroundWork>, output: PathBuf) -> Option<DetachResu
     }
     let refused = match timeout(KEEPER_ANSWER_MAX, process.detach(&output)).await {
         Ok(Ok(())) => {
-            // Waits until this process no longer reads the output. A later stop must not account for the work.
+            // Waits until this process no longer reads the output. The receipt of a later stop must not count the work
+            // as part of the stop.
             let _it_runs_on = work.ended().await;
             None
         }

@@ -39,7 +39,7 @@ impl SessionOwner {
             return;
         }
         let label = format!("{}/hooks", self.inner.label());
-        // `above` was stopped meanwhile, so no hook is called.
+        // If `above` was stopped meanwhile, no hook is called.
         let Ok(scope) = above.child(label, ScopeOptions::default()) else {
             return;
         };

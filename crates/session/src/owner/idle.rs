@@ -147,7 +147,8 @@ impl SessionOwner {
 
     /// Ends the owner of a closed session: waits for the stop of all work, then records the results.
     pub(super) async fn finish_closed(mut self) {
-        // The closing caller stops the session in its next step. Running work must end before the lock is released.
+        // The caller that closes the session stops the session's scope in its next step. Running work must end before
+        // the lock of the session is released.
         self.scope.stopped().await;
         // Waits for the stop before writing: records written after the stop are final.
         if let Some(account) = self
@@ -172,7 +173,7 @@ impl SessionOwner {
         }
         let above = self.inner.host.scope.clone();
         self.call_hooks(&HookEvent::SessionEnd, &above).await;
-        // A stop may have ended the hooks.
+        // A stop may have ended the hooks; then the receipt of this stop is written, too.
         self.inner.stops_complete(StopList::first_running).await;
         self.record_background().await;
         self.resources = None;

@@ -111,7 +111,7 @@ impl SessionOwner {
             state.queue.run(Arc::clone(&queued));
             return OwnerJob::Turn(queued);
         }
-        // The session must not sleep before the log contains the receipts.
+        // The session must not sleep before the log contains the receipts of all stops.
         self.is_sleep_due &= state.stops.is_settled();
         if self.is_sleep_due {
             // Closes the log first: from then on a message starts another owner, which opens the log.

@@ -61,7 +61,8 @@ impl SessionOwner {
             opened.map_err(|lost| TurnError::bug(format!("opening the log failed: {lost}")))??;
         writer.observe(observer(&self.inner));
         match &mut self.resources {
-            // The engine was lost, together with the log. This session still owns the background work.
+            // The turn engine, the task that ran the last turn, was lost together with the log. This session still owns
+            // the background work.
             Some(open) => open.writer = Some(writer),
             None => self.open_agent(writer, stopped).await?,
         }
@@ -97,8 +98,9 @@ impl SessionOwner {
     ) -> Result<(), TurnError> {
         let first = orphan_scan::next_number(writer.state());
         let background = {
-            // This is one critical section, because a stop of all background work must find the scope in which the
-            // tools start work.
+            // One critical section reads the background scope and stores the background work. Otherwise a stop of all
+            // background work could replace the scope in between, and the tools would start new work in the old,
+            // stopped scope.
             let mut state = self.inner.state.lock();
             let awake = state.awake.as_mut();
             let awake = awake.ok_or_else(|| not_open("it is closing"))?;
@@ -118,8 +120,8 @@ impl SessionOwner {
             on_late_answer: late_answers(&self.inner),
         };
         let source = Arc::clone(&self.inner.host.source);
-        // This is code of the embedding program: a panic fails only the message, and a stop does not wait for hanging
-        // code.
+        // The agent source is code of the embedding program. A panic in this code fails only the message that opens the
+        // session, and a stop does not wait for hanging code.
         let agent_future =
             AssertUnwindSafe(async move { source.agent(request).await }).catch_unwind();
         let session = tokio::select! {
@@ -136,13 +138,13 @@ impl SessionOwner {
         });
         let event = HookEvent::SessionStart { resumed };
         // The hook runs in a scope below the turn that opens the session. A stop of the turn therefore ends the hook,
-        // and the receipt of that stop lists the hook.
+        // and the result of the stop, its receipt, lists the hook.
         self.call_hooks(&event, scope).await;
         Ok(())
     }
 
-    /// Opens the agent of a session with an open log, so that work of earlier processes is accounted for even without a
-    /// message. If the open fails, the next message reports the failure.
+    /// Opens the agent at once if the session starts with an open log. The log then records the ends of earlier
+    /// processes' background work even if no message follows. If the open fails, the next message reports the failure.
     pub(super) async fn open_at_start(&mut self) {
         if self.inner.state.lock().opened.is_none() {
             return;
@@ -171,7 +173,8 @@ impl SessionOwner {
 
 /// Observer of every record. Publishes the record to subscribers, and stores its number for later subscribers.
 fn observer(inner: &Arc<SessionInner>) -> RecordObserver {
-    // The owner holds the log, and the log holds this observer, which holds the session. The cycle ends with the owner.
+    // The reference to the session may be strong: only the open log holds this observer, and the owner closes the log
+    // at its end.
     let inner = Arc::clone(inner);
     Arc::new(move |version, record| {
         inner.state.lock().position.version = version;
@@ -189,7 +192,8 @@ fn late_answers(inner: &SessionInner) -> Arc<dyn Fn(LateAnswer) + Send + Sync> {
     })
 }
 
-/// Work that runs without an owner, for the receipts of turns. The turns do not cover this work.
+/// Receipt items for orphaned work: background work that runs without this process. If a turn is stopped, the receipt
+/// of the stop lists this work as running outside the turn.
 fn orphan_items(inner: &Arc<SessionInner>) -> OrphanItems {
     // The reference is weak, because the session holds its background work, and the background work holds this closure.
     let inner = Arc::downgrade(inner);

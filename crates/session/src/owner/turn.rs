@@ -23,8 +23,8 @@ impl SessionOwner {
             Ok(turn) => {
                 let outcome = MessageOutcome::of_turn(queued.message().cloned(), &turn);
                 if !queued.is_from_user() && !outcome.is_completed() {
-                    // The notes about ended work are still undelivered. Without this limit, the notes would wake the
-                    // session at once, and the next turn would fail again.
+                    // The notes about ended work are still undelivered. If the counter were not set to its limit, the
+                    // notes would wake the session at once, and the next turn would fail again.
                     self.wakes = WAKES_MAX;
                 }
                 self.end_turn(&queued, outcome);
@@ -44,8 +44,8 @@ impl SessionOwner {
             .send(|| SessionEventKind::AssistantIdle { stopped, running });
     }
 
-    /// Settles an append that the store has not confirmed, before the turn gets its number. If an earlier turn has no
-    /// written ending, ends that turn as the recovery after a crash does.
+    /// Repeats an append that the store has not confirmed, until its result is known, before the turn gets its number.
+    /// If an earlier turn has no written ending, ends that turn as the recovery after a crash does.
     async fn settle(&mut self, stopped: &Scope) -> Result<(), TurnError> {
         let at = (self.inner.host.options.now)();
         let Some(writer) = self.writer() else {
@@ -111,14 +111,15 @@ impl SessionOwner {
                     .ok_or_else(|| TurnError::bug("a run had no turn"))
             }
             Err(lost) => {
-                // The log was lost with the engine. The next message reopens the log, which ends the turn.
+                // The log was lost with the engine, the task that ran the turn. The next message reopens the log, and
+                // the recovery of the log then ends the turn.
                 Err(TurnError::bug(format!("the engine was lost: {lost}")))
             }
         }
     }
 
-    /// Writes the receipts of the stops that have ended the turn. Waits for incomplete receipts if hooks run next,
-    /// because hooks may take long.
+    /// Writes the receipts of the stops that have ended the turn. If hooks run next, first waits until these receipts
+    /// are complete, because hooks may take long.
     async fn record_stops_of(&mut self, queued: &QueuedTurn, turn: &TurnOutcome) {
         if self.has_ending_hooks(turn) {
             let state = &queued.state;

@@ -218,7 +218,7 @@ async fn background_end_wakes_the_model_under_that_policy() {
     fixture.close().await;
 }
 
-/// A call ignores the stop and then tries to start background work: no work starts after the stop.
+/// If a call ignores the stop and then tries to start background work, this work does not start.
 #[tokio::test(start_paused = true)]
 async fn background_work_of_a_deaf_call_is_refused_after_a_stop() {
     for is_of_message in [false, true] {
@@ -430,7 +430,7 @@ async fn process_stop_covers_every_session_in_one_receipt() {
     let stopping = fixture.session.stop(&StopTarget::Process, user());
     let now = stopping.account_now();
     assert_eq!(now.request().extent, Extent::Process);
-    // The engine has not acknowledged the stop yet.
+    // The turn engine has not acknowledged the stop yet.
     assert_eq!(now.conversation(), ConversationEffect::Unknown);
     let receipt = stopping.receipt().await;
     assert_eq!(receipt.request().extent, Extent::Process);

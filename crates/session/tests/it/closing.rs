@@ -73,7 +73,7 @@ async fn message_sent_as_stopped_ends_at_its_start() {
     assert_eq!(outcome.stop_reason, StopReason::Cancelled);
     assert_eq!(outcome.turn.unwrap().0, 1, "it has its turn in the log");
     assert_eq!(outcome.steps, 0);
-    // The receipt belongs to the earlier stop.
+    // The receipt belongs to the earlier stop, not to this message.
     assert!(outcome.receipt.is_none(), "{outcome:?}");
     assert_eq!(outcome.cause, Some(user()));
     // The next message begins.
@@ -279,8 +279,8 @@ async fn close_while_opening_does_not_wait_for_a_silent_store() {
     resumed.close().await;
 }
 
-/// A stopped session does not wait for keepers to kill the work of a crashed process. Uses real time, because the
-/// session reads `/proc`.
+/// A stopped session does not wait until the keepers, small processes that supervise commands, have killed the work of
+/// a crashed process. Uses real time, because the session reads `/proc`.
 #[tokio::test]
 async fn close_while_opening_does_not_wait_for_keepers() {
     let log = Arc::new(FaultyLog::new(Arc::new(MemoryLog::new())));

@@ -24,7 +24,7 @@ async fn records(events: &mut Subscription, until: Version) -> Vec<(Version, Opt
 
 #[tokio::test(start_paused = true)]
 async fn early_late_and_slow_subscribers_see_equal_records() {
-    // More text pieces than the hub keeps for a subscriber that does not read.
+    // More pieces of text than the event hub keeps for a subscriber that does not read.
     let chatty = (0..3_000).fold(Reply::text("w"), |reply, _| reply.and_text("w"));
     let model = in_order(vec![chatty, Reply::text("two")]);
     let fixture = fixture(agent(&model).build(), SessionOptions::default()).await;

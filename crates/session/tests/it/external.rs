@@ -34,7 +34,7 @@ fn answer(text: &str) -> ToolOutput {
 }
 
 /// A stop cancels the scope, but does not change the trace context. A handler that does not answer may still work, and
-/// the receipt reports this.
+/// the receipt of the stop reports this.
 #[tokio::test(start_paused = true)]
 async fn late_answer_of_an_external_handler_is_discarded() {
     let (external, mut requests) = external_tools(vec![spec()], ExternalOptions::default());
@@ -97,7 +97,7 @@ async fn late_answer_of_an_external_handler_is_discarded() {
         "one completion record, which claims nothing"
     );
 
-    // The call of the next turn receives its own answer, not the late one.
+    // The call of the next turn receives its own answer, not the late answer.
     let next = fixture.session.send("again").unwrap();
     let Some(ExternalEvent::Call(request)) = requests.next().await else {
         panic!("a request");

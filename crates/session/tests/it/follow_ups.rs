@@ -64,8 +64,8 @@ async fn of_three_quick_messages_only_the_third_is_answered() {
     }
 }
 
-/// The ABA bug occurs only if an old run ends between two new runs. This test runs a hundred generations, each of which
-/// supersedes the preceding one in the middle of its answer.
+/// The ABA bug occurs only if an old run ends between two new runs. This test sends a hundred messages. Each message
+/// supersedes the turn of the preceding message in the middle of its answer.
 #[tokio::test(start_paused = true)]
 async fn each_message_supersedes_the_one_before() {
     let mut replies: Vec<Reply> = (0..100).map(|n| stalling(&format!("part {n}"))).collect();

@@ -190,7 +190,8 @@ async fn stalled_compaction_stops_like_a_turn() {
     fixture.close().await;
 }
 
-/// Undo is refused while a turn runs, because the last turn is unknown. The refused undo removes nothing later.
+/// Undo is refused while a turn runs, because it is not yet known which turn will be the last one. The refused undo
+/// removes nothing later.
 #[tokio::test(start_paused = true)]
 async fn undo_while_a_turn_runs_is_refused() {
     let replies = vec![Reply::text("1"), Reply::text("2").pause(Pause::Forever)];
@@ -291,7 +292,7 @@ async fn next_start_accounts_for_the_turn_of_a_crash() {
     let mut events = first.session.subscribe(None);
     first.session.send("b").unwrap();
     text_delta(&mut events).await;
-    // Simulates a crash: copies the log of this moment, which contains only written records.
+    // Simulates a crash: copies the log at this moment. The copy contains only the records written before the crash.
     let copy: Arc<dyn allstop_log::Log> = Arc::new(allstop_log::MemoryLog::new());
     let stream = allstop_log::session::stream_of(first.session.id());
     let records = first

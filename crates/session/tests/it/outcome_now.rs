@@ -1,4 +1,4 @@
-//! Current account of a message with a running turn, for a process that cannot wait.
+//! Current outcome of a message with a running turn, for a process that cannot wait.
 
 use std::sync::Arc;
 
@@ -206,11 +206,11 @@ async fn usage_of_ended_steps_is_known_before_the_turn_ends() {
     assert_eq!(now.stop_reason, StopReason::Cancelled, "{now:?}");
     assert_eq!(now.cause.as_ref().unwrap().kind, CauseKind::User);
     assert!(now.error.is_none());
-    // The log, too, counts a step from its beginning.
+    // A step counts from its beginning, as in the log.
     assert_eq!((now.usage, now.steps), (first_step, 2));
     let account = stopping.account_now();
     assert_eq!(account.usage(), first_step);
-    // The engine has not acknowledged the stop yet.
+    // The turn engine has not acknowledged the stop yet.
     assert_eq!(account.conversation(), ConversationEffect::Unknown);
     let behind = fixture.session.outcome_now(&waits, None);
     assert_eq!((behind.turn, behind.usage.output_tokens), (None, 0));

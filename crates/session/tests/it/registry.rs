@@ -70,7 +70,7 @@ async fn requests_that_wait_use_the_session_in_their_order() {
     };
     let first = reserved(registry.reserve(&id(), |_| ()).await);
     let mut waiting: Vec<_> = (0..4).map(|n| registry.reserve(&id(), note(n))).collect();
-    // This client leaves meanwhile.
+    // The client of this request leaves while the request waits.
     drop(waiting.remove(2));
     let opened = fixture.sessions.create(Some(id()), "/tmp").await.unwrap();
     drop(first);

@@ -99,7 +99,7 @@ async fn end_of_a_session_that_stops_work_has_its_receipt_in_the_log() {
     assert_eq!(stored(&fixture).await, [receipt]);
 }
 
-/// The running turn holds the log, so the caller does not wait for the log.
+/// The running turn uses the log, so the caller receives the receipt before the log contains it.
 #[tokio::test(start_paused = true)]
 async fn receipt_of_a_call_is_in_the_log_after_its_turn() {
     let model = in_order(vec![

@@ -18,7 +18,7 @@ use allstop_session::{
 use allstop_testkit::ToolFn;
 use allstop_tools::ToolRegistry;
 
-/// A limit that no passing test reaches. On a paused clock it costs no time.
+/// A limit that no passing test reaches. With a paused clock this limit costs no time.
 pub(crate) const LONG: Duration = Duration::from_hours(1);
 
 pub(crate) fn user() -> Cause {

@@ -1,5 +1,5 @@
-//! Known bugs of other session servers: aborts that report success without effect, waits that resolve too early or
-//! never, single calls that cannot be cancelled, and shells that the wrong stop or no stop kills.
+//! Known bugs of other session servers: aborts that report success without effect, and waits that resolve too early or
+//! never. Single calls cannot be cancelled. An unrelated stop kills a shell, or a shell survives its own stop.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -139,8 +139,9 @@ async fn wait_for_a_stopped_message_reports_the_stop() {
     disk.close().await;
 }
 
-/// Three cases of a wait: without background work; with a shell that ends; and with a shell that never ends, so the
-/// limit passes and the result lists the running work. The tests of sub-agents cover agents.
+/// Three cases of a wait: without background work, with a shell that ends, and with a shell that never ends. In the
+/// last case the limit passes, and the result lists the running work. The tests of sub-agents cover waits for
+/// background agents.
 #[tokio::test]
 async fn wait_ends_when_idle_or_lists_running_work_at_its_limit() {
     let gate = "until [ -e gate ]; do sleep 0.01; done; echo done";
@@ -191,7 +192,7 @@ async fn wait_ends_when_idle_or_lists_running_work_at_its_limit() {
 }
 
 /// "A timeout of send-and-wait leaves the turn running and the next message queues behind it": here the result reports
-/// the running turn, and the next message follows its policy.
+/// the running turn, and the next message follows its follow-up policy.
 #[tokio::test]
 async fn session_takes_the_next_message_after_a_wait_timed_out() {
     // The prompt selects the reply, because it is random how far the first turn gets within its time limit.

@@ -1,5 +1,5 @@
-//! Messages in a cluster. Every node can store a message. It first stores a wake-up, through which a worker finds the
-//! task.
+//! Messages in a cluster. Every node (process of the cluster) can store a message for a task. The node first stores a
+//! wake-up: an entry in a shared queue, through which a worker finds the task. A worker is a node that runs tasks.
 
 use std::sync::Arc;
 
@@ -138,7 +138,7 @@ impl TaskManager {
             match stored {
                 Ok((version, task)) => {
                     node.index_now(version, &task).await.unwrap_or_else(|error| {
-                        // The worker that runs the task writes the entry later.
+                        // The worker that runs the task writes the entry of the task in the index later.
                         tracing::debug!(%error, task = %id, "the entry of a task is written later");
                     });
                     let log = Arc::clone(&self.inner.log);
@@ -202,8 +202,9 @@ impl TaskManager {
         stored.await.unwrap_or(Err(TaskStoreError::Indeterminate))?;
         let record = stream.version();
         if record != awaited || began.elapsed() > max / 2 {
-            // A late receipt may have taken the record number that the first wake-up announces. Or the append was slow:
-            // the first wake-up reached its maximum of deliveries before the record existed.
+            // A late receipt (from a worker that has lost the task) may have taken the record number that the first
+            // wake-up announces. Or the append was slow: the first wake-up reached its maximum of deliveries before the
+            // record existed.
             node.wake_for(id, record, self.inner.now()).await?;
         }
         let task = stream.task().ok_or(TaskStoreError::NoAnswer)?;
@@ -212,7 +213,7 @@ impl TaskManager {
 }
 
 impl ClusterNode {
-    /// Assigns a context to its first owner.
+    /// Assigns a context (a conversation, which may contain several tasks) to its first owner.
     async fn claim_context(
         &self,
         context: &ContextId,
@@ -233,8 +234,8 @@ impl ClusterNode {
                 .put(&key, owner.as_bytes().to_vec(), Some(0), None);
             match put.await {
                 Ok(_) => return Ok(()),
-                // Another node has stored its owner first. A read may still return the state before that write, so the
-                // loop repeats the read until the read returns the owner.
+                // Another node has stored an owner of the context first. A read may still return the state before that
+                // write, so the loop repeats the read until the read returns the owner.
                 Err(PutError::Conflict) => tokio::task::yield_now().await,
                 Err(PutError::Unknown(error) | PutError::Failed(error)) => {
                     return Err(failed(error));

@@ -1,4 +1,4 @@
-//! Answers of a worker to questions.
+//! Answers of a worker to questions from other processes of the cluster.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -48,7 +48,8 @@ impl ManagerInner {
                 if let Some(cause) = stop
                     && let Some(execution) = self.execution_here(&task)
                 {
-                    // The engine waits for the receipt of the stop, and writes it with the end of the execution.
+                    // The engine of the execution waits for the receipt of the stop, and writes the receipt with the
+                    // end of the execution.
                     drop(execution.stop(cause));
                 }
                 let attended = self.attend_to_question(node, &task).await;
@@ -81,7 +82,8 @@ impl ManagerInner {
     ) -> AttendReply {
         let execution = match self.execution_here(task) {
             Some(execution) => execution,
-            // A question comes without a permit for an execution; the worker that asks has the permit.
+            // A question reserves no permit for an execution at this worker, so this worker can only stop the task. The
+            // worker that asks has a permit, and can run the task.
             None => match self
                 .attend(node, task, Version(0), ClaimCapacity::None)
                 .await
@@ -93,7 +95,7 @@ impl ManagerInner {
                 _ => return AttendReply::Nothing,
             },
         };
-        // This read finds a stop request in the log, and the request stops the execution.
+        // This read finds a stop request in the log, if there is one. The request then stops the execution.
         let _looked = timeout(OBSERVED_MAX, execution.look()).await;
         if execution.is_stopping() || execution.is_ending() {
             AttendReply::Observed

@@ -1,5 +1,8 @@
 //! The next step of a worker for a task: a function decides the step without a runtime, and then the worker executes
 //! it.
+//!
+//! A wake-up is a stored hint that a task may need a worker. The owner of a task is the worker that last started an
+//! execution of the task. A lease is a promise of a worker to stop its work if it can no longer renew the lease.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +37,7 @@ pub(super) enum WorkerStep {
     Claim,
     /// The owner may no longer exist: end the lease of the owner first.
     EndLease { owner: WorkerId, revision: u64 },
-    /// The owner has a lease: ask the owner to attend to the task.
+    /// The owner has a lease: ask the owner to read the log of the task.
     Ask { owner: WorkerId, left: Duration },
 }
 
@@ -75,7 +78,7 @@ pub(super) fn next_step(
 pub(super) enum ClaimCapacity {
     /// A permit for one execution.
     Permit,
-    /// No permit: the worker can only stop the task or give it up.
+    /// No permit: the worker can only stop the task, or give it up as a dead letter.
     None,
 }
 
@@ -94,7 +97,7 @@ pub(super) enum StepResult {
     AwaitSlot,
     /// The record that the wake-up announces is not stored.
     AwaitRecord,
-    /// The executions of the task have ended too many worker processes.
+    /// Too many worker processes ended during executions of the task.
     GiveUp(Version, Arc<Task>),
 }
 

@@ -15,7 +15,8 @@ const MESSAGES_MAX: usize = 1_024;
 
 /// Client requests in progress on a node.
 ///
-/// Stops have no limit, for two reasons: a stop is small and has a timeout, and it must not wait for a permit.
+/// Stops need no permit and have no limit. A stop is small and has a timeout, and must not wait until messages are
+/// stored.
 #[derive(Debug)]
 pub(crate) struct ClientRequests {
     scope: Scope,

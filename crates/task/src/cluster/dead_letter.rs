@@ -1,4 +1,5 @@
-//! Dead letters: tasks whose executions ended too many worker processes, and unreadable wake-ups.
+//! Dead letters: tasks that no worker runs any more, because too many worker processes ended during their executions,
+//! and wake-ups that cannot be read. A wake-up is a stored hint that a task needs a worker.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use super::node::{ClusterNode, ENDED_TTL};
 
 const DEAD_PREFIX: &str = "dead/";
 
-/// A task or wake-up that was set aside, with the reason.
+/// A task or wake-up that no worker handles any more, with the reason.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeadLetter {
     /// Id of the task. If the wake-up is unreadable: the first characters of the wake-up.
@@ -20,7 +21,7 @@ pub struct DeadLetter {
     pub owner: Option<Arc<str>>,
     /// Reason why no worker runs the task.
     pub reason: Arc<str>,
-    /// Time at which the task or wake-up was set aside.
+    /// Time at which the dead letter was created.
     pub at: Timestamp,
     /// The new task that repeats the work ([`TaskManager::retry_dead_letter`](crate::TaskManager::retry_dead_letter)).
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -28,8 +29,8 @@ pub struct DeadLetter {
 }
 
 impl ClusterNode {
-    /// Stores a dead letter for a task or a wake-up. A second letter for the same task replaces the first only in one
-    /// case: the worker of the first could not read the task, and the worker of the second could.
+    /// Stores a dead letter for a task or a wake-up. The letter replaces an older letter for the task only in one case:
+    /// the worker that wrote the older letter could not read the task, and this worker could.
     pub(super) async fn set_aside(&self, letter: &DeadLetter) -> Result<(), LogError> {
         let key = format!("{DEAD_PREFIX}{}", letter.task);
         let value = serde_json::to_vec(letter).unwrap_or_default();

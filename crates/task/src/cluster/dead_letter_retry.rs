@@ -1,5 +1,5 @@
-//! Tasks whose executions have ended too many worker processes. A worker gives such a task up. A client can then
-//! request a new task that repeats the work.
+//! Tasks during whose executions too many worker processes ended. A worker gives such a task up, and stores a dead
+//! letter. A client can then request a new task that repeats the work.
 
 use std::sync::Arc;
 
@@ -20,8 +20,8 @@ pub enum DeadLetterRetryError {
     /// No dead letter has this id.
     #[error("dead letter `{0}` not found")]
     NotSetAside(TaskId),
-    /// This worker cannot read the task and has stored a dead letter for it. A worker that can read the task takes the
-    /// task without a request.
+    /// A worker could not read the task and has stored a dead letter for it. A worker that can read the task runs it
+    /// without a request of a client.
     #[error("the task `{0}` cannot be read; a worker of a newer version may run it")]
     Unreadable(TaskId),
     /// A worker still runs the task.
@@ -33,9 +33,9 @@ pub enum DeadLetterRetryError {
 }
 
 impl TaskManager {
-    /// Starts a new task with the last message of a task that was given up. The context and the owner stay the same. A
-    /// second call returns the task of the first call, because the id of the new message is derived from the id of the
-    /// old task.
+    /// Starts a new task with the last message of a task that was given up. The new task has the same context and
+    /// owner. A second call returns the task of the first call, because the id of the new message is derived from the
+    /// id of the old task.
     ///
     /// # Cancel safety
     /// If the call is dropped, it may nevertheless have started the new task.
@@ -76,7 +76,7 @@ impl TaskManager {
 }
 
 impl ManagerInner {
-    /// Fails a task whose executions have ended too many worker processes.
+    /// Fails a task during whose executions too many worker processes ended.
     pub(super) async fn give_up(
         &self,
         node: &ClusterNode,

@@ -1,5 +1,5 @@
-//! The index of tasks for lists, sorted by owner. Each task has one entry, which nodes update after changes of the
-//! task.
+//! The index of tasks, from which the cluster reads lists of tasks. The index is sorted by owner. Each task has one
+//! entry, which the processes of the cluster update after changes of the task.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -20,11 +20,11 @@ use crate::model::Task;
 
 const INDEX_PREFIX: &str = "task/";
 
-/// Time in which several changes of one task are combined into one write of its entry. Lists can be outdated by this
-/// time.
+/// Changes of one task within this time are combined into one write of its entry. Therefore a list may lack the changes
+/// of up to this duration.
 const INDEX_DELAY: Duration = Duration::from_millis(200);
 
-/// Maximum length of an owner's name, in bytes, for which keys contain the name itself. A longer name is hashed.
+/// Maximum length, in bytes, of an owner's name that keys contain as it is. A longer name is replaced by its hash.
 const OWNER_BYTES_MAX: usize = 128;
 
 /// Maximum number of entries that are written at the same time.
@@ -36,8 +36,8 @@ struct IndexEntry {
     task: TaskSummary,
 }
 
-/// Tasks with outdated entries. The map contains each task at most once, so its size is at most the number of this
-/// node's tasks.
+/// Tasks with outdated entries. The map contains each task at most once, so the size of the map is at most the number
+/// of this node's tasks.
 #[derive(Debug, Default)]
 pub(super) struct IndexWriter {
     changed: Mutex<HashMap<TaskId, IndexEntry>>,
@@ -75,7 +75,7 @@ pub(super) fn owner_prefix(kind: &str, owner: &str) -> String {
     if owner.len() <= OWNER_BYTES_MAX {
         format!("{kind}{}/", hex(owner.as_bytes()))
     } else {
-        // A short name is encoded in hexadecimal, so it cannot start with `sha256-`.
+        // A short name is encoded in hexadecimal, so its prefix cannot start with `sha256-`.
         format!("{kind}sha256-{}/", hex(&Sha256::digest(owner)))
     }
 }

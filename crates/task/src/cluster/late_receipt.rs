@@ -1,5 +1,6 @@
-//! Receipts of executions that this worker has lost with its lease. The worker writes each receipt to the log of the
-//! task as soon as the log accepts it. The task may have ended before.
+//! Late receipts. A worker that loses its lease must stop its executions, and other workers take the tasks over. Each
+//! such stop has a receipt. The worker writes the receipt to the log of the task as soon as the log accepts it, perhaps
+//! after the end of the task.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -15,8 +16,8 @@ use crate::error::TaskStoreError;
 use crate::model::{IllegalTaskRecord, TaskRecord};
 use crate::task_stream::{TaskStream, read_task};
 
-/// Maximum number of kept receipts. A worker with the default concurrency loses at most 16 executions with a lease.
-/// 1,024 receipts need a few megabytes.
+/// Maximum number of kept receipts. With the default concurrency, a worker loses at most 16 executions when it loses a
+/// lease. 1,024 receipts need a few megabytes.
 const KEPT_MAX: usize = 1_024;
 
 /// Pause after a failed write.

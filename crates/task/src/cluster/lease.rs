@@ -1,10 +1,11 @@
-//! Leases of workers: decisions of the holder and of the observers, without a runtime.
+//! Leases of workers: decisions of the holder and of the observers, without a runtime. A lease is a promise of a worker
+//! (the holder): if the worker cannot renew the lease in time, it stops its work. All other workers are observers.
 //!
 //! The holder measures the lease from the moment before it *sent* the last confirmed renewal. The holder stops its work
 //! so early that none of the work still runs when the lease expires. An observer measures from the moment at which it
-//! *saw* a renewal, which is later. Each of them uses its own monotonic clock. When the lease has expired, an observer
-//! may end it: the observer replaces the renewal that it saw. The replacement fails if the holder has renewed the lease
-//! in the meantime.
+//! *saw* a renewal, which is later. Holder and observer each use their own monotonic clock. When the lease has expired,
+//! an observer may end the lease: the observer replaces the renewal that it saw. The replacement fails if the holder
+//! has renewed the lease in the meantime.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -105,7 +106,8 @@ impl OwnLease {
 /// State of another worker's lease.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum LeaseState {
-    /// The last read found no lease. The lease can be ended only if the store has no lease for this worker either.
+    /// The last read found no lease of this worker. An attempt to end the lease succeeds only if the store still has no
+    /// lease of this worker.
     Absent,
     /// The holder renews the lease, or the lease has not expired yet.
     Held {

@@ -1,5 +1,6 @@
-//! The keeper of leases. It renews the lease of this worker. If the lease is lost, the keeper stops the work and gets a
-//! new lease. It also ends expired leases of other workers.
+//! The keeper of leases renews the lease of this worker. A lease is a promise of a worker to stop its work if it can no
+//! longer renew the lease. If the lease is lost, the keeper stops the work and gets a new lease. The keeper also ends
+//! expired leases of other workers.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -26,7 +27,7 @@ const LATE_ANSWER: Duration = Duration::from_millis(50);
 /// Longest time that a closing worker waits until the store confirms the return of its lease.
 const GIVEN_BACK_MAX: Duration = Duration::from_secs(2);
 
-/// Minimum time that forced work gets to end. It also applies if the lease has already expired.
+/// Minimum time that forced work gets to end. This minimum also applies if the lease has already expired.
 const FORCED_MAX: Duration = Duration::from_millis(200);
 
 /// Interval of the checks whether work still runs after the loss of a lease.
@@ -103,8 +104,8 @@ impl ManagerInner {
                 Ok(Err(PutError::Conflict)) => {
                     match timeout_at(stop_at, node.link().entry(&key)).await {
                         Err(_elapsed) => return,
-                        // The key contains the id of this worker, so no other worker wrote the lease. The answer to an
-                        // earlier renewal was lost.
+                        // The key contains the id of this worker, so no other worker renewed the lease. The answer to
+                        // an earlier renewal was lost.
                         Ok(Ok(Some(found))) => match serde_json::from_slice(&found.value) {
                             Ok(LeaseEntry::Held(held)) => {
                                 revision = found.revision;

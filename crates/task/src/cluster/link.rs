@@ -14,6 +14,9 @@ pub type LinkFuture<T> = BoxFuture<'static, T>;
 
 /// Services that the managers of a cluster share in addition to the log: entries, wake-ups and questions.
 ///
+/// An entry is a value under a key. A wake-up is a stored hint that a task may need a worker. A question goes to one
+/// worker, which answers it.
+///
 /// **Cancel safety**, for all methods: if the future is dropped, the operation may nevertheless have taken effect.
 pub trait ClusterLink: Send + Sync + fmt::Debug {
     /// Returns the value of a key. The answer may be older than a recent put.
@@ -40,7 +43,7 @@ pub trait ClusterLink: Send + Sync + fmt::Debug {
     /// Returns the next wake-up that no worker holds. Waits until such a wake-up exists.
     fn next_wake_up(&self) -> LinkFuture<Result<Box<dyn HeldWakeUp>, LogError>>;
 
-    /// Returns a wake-up that is due and that no worker holds. `None` if there is no such wake-up, or if another worker
+    /// Returns a wake-up that is due and that no worker holds. `None` if no such wake-up exists, or if another worker
     /// waits in [`next_wake_up`](Self::next_wake_up).
     fn waiting_wake_up(&self) -> LinkFuture<Result<Option<Box<dyn HeldWakeUp>>, LogError>>;
 
@@ -60,7 +63,7 @@ pub trait ClusterLink: Send + Sync + fmt::Debug {
 }
 
 /// A delivered wake-up. The link delivers the wake-up again some seconds after the last [`hold`](Self::hold). After
-/// [`release_after`](Self::release_after), the link delivers it again when the pause has passed.
+/// [`release_after`](Self::release_after), the link delivers the wake-up again when the pause has passed.
 pub trait HeldWakeUp: Send + Sync {
     /// The stored bytes of the wake-up.
     fn payload(&self) -> &[u8];

@@ -1,4 +1,5 @@
-//! A link in memory, for tests and simulations. With it, several managers in one process form a cluster.
+//! A cluster link in memory, for tests and simulations. The link contains the services that the managers of a cluster
+//! share. With this link, several managers in one process form a cluster.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::link::{AskedQuestion, ClusterLink, HeldWakeUp, LinkEntry, LinkFuture, PutError};
 
-/// Time after which a wake-up is delivered again if no worker holds it.
+/// Time after which a wake-up (a hint that a task needs a worker) is delivered again if no worker holds it.
 const REDELIVERED_AFTER: Duration = Duration::from_secs(2);
 
 /// Maximum number of questions that wait for one worker.
@@ -32,7 +33,7 @@ struct Shared {
     entries: Mutex<MemoryEntries>,
     queue: Mutex<Queue>,
     woken: Notify,
-    /// Number of takers that wait for the next wake-up.
+    /// Number of calls that wait for the next wake-up.
     waiting: AtomicUsize,
     workers: Mutex<HashMap<WorkerId, mpsc::Sender<AskedQuestion>>>,
 }
@@ -64,7 +65,7 @@ struct MemoryWakeUp {
     queued: QueuedWakeUp,
 }
 
-/// A taker that waits for the next wake-up.
+/// A call that waits for the next wake-up.
 struct WaitingTaker(Arc<Shared>);
 
 impl WaitingTaker {
@@ -94,7 +95,7 @@ impl MemoryLink {
 }
 
 impl Queue {
-    /// Takes the next wake-up, or returns the time at which one may be due.
+    /// Takes the next wake-up, or returns the earliest time at which a wake-up may be due.
     fn take(&mut self, now: Instant) -> Result<QueuedWakeUp, Option<Instant>> {
         let due = self.held.iter().find(|(_, (at, _))| *at <= now);
         if let Some(number) = due.map(|(number, _)| *number)
@@ -172,7 +173,7 @@ impl ClusterLink for MemoryLink {
                 let taken = shared.queue.lock().take(Instant::now());
                 match taken {
                     Ok(queued) => {
-                        // Another wake-up may be available for the next taker.
+                        // Another wake-up may be available for the next waiting call.
                         shared.woken.notify_one();
                         let shared = Arc::clone(&shared);
                         let held = MemoryWakeUp { shared, queued };
@@ -193,7 +194,7 @@ impl ClusterLink for MemoryLink {
 
     fn waiting_wake_up(&self) -> LinkFuture<Result<Option<Box<dyn HeldWakeUp>>, LogError>> {
         let shared = Arc::clone(&self.0);
-        // Takers that wait in `next_wake_up` have priority.
+        // Calls that wait in `next_wake_up` have priority.
         let taken = match shared.waiting.load(Ordering::SeqCst) {
             0 => shared.queue.lock().take(Instant::now()).ok(),
             _ => None,

@@ -1,8 +1,9 @@
 //! Several managers that share one log. Each manager accepts messages and stop requests; one worker runs each task.
 //!
 //! The state of a task is only in its log. A worker becomes the owner of a task with a record
-//! [`ExecutionStarted`](crate::TaskRecord::ExecutionStarted). The record has the next epoch, and from then on the log
-//! refuses appends of earlier owners. Everything else is only a hint, or a promise of a worker about its own work:
+//! [`ExecutionStarted`](crate::TaskRecord::ExecutionStarted). The record has the next epoch (the number of the
+//! execution), and from then on the log refuses appends of earlier owners. Everything else is only a hint, or a promise
+//! of a worker about its own work:
 //!
 //! - A *wake-up* makes a worker read a task. Each wake-up announces a record, and is sent before this record is stored.
 //!   A worker removes a wake-up only after the log shows that the task needs no worker.

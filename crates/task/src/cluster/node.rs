@@ -1,4 +1,5 @@
-//! This process as a node of the cluster. The node holds its own lease and watches the leases of other workers.
+//! This process as a node of the cluster. A node that runs tasks is a worker. The node holds its own lease and watches
+//! the leases of other workers. A lease is a promise of a worker to stop its work if it can no longer renew the lease.
 
 use std::fmt;
 use std::sync::Arc;
@@ -22,19 +23,19 @@ use super::lease::{
 use super::link::{ClusterLink, PutError};
 use super::owner_question::{AttendReply, OwnerQuestion};
 
-/// Default length of a lease. If the servers lose their leader, the election of another one takes up to 9 seconds, and
-/// no worker can renew its lease in this time. To stop the work takes another 3 seconds.
+/// Default length of a lease. If the servers lose their leader, the election of another leader takes up to 9 seconds.
+/// In this time no worker can renew its lease. Stopping the work takes another 3 seconds.
 const LEASE_DEFAULT: Duration = Duration::from_secs(20);
 
-/// Reserve between the end of the work and the expiry of the lease. The grace and the time for force come before the
-/// reserve.
+/// Reserve between the end of the work and the expiry of the lease. Before the reserve come the grace (the time before
+/// a stop uses force) and the time for force.
 const LEASE_MARGIN_MAX: Duration = Duration::from_secs(1);
 
 /// Pause after a failure of the store.
 pub(super) const RETRY_EVERY: Duration = Duration::from_millis(500);
 
-/// Time after which the store forgets an ended lease. This time is longer than the delay of any wake-up for the tasks
-/// of the worker.
+/// Time after which the store forgets an ended lease. This time is longer than the delay of any wake-up (a hint that a
+/// task needs a worker) for the tasks of the worker.
 pub(super) const ENDED_TTL: Duration = Duration::from_hours(24);
 
 /// Options of a manager in a cluster.
@@ -45,19 +46,19 @@ pub struct ClusterOptions {
     /// Maximum number of executions at the same time. With 0, the node accepts messages and stop requests but runs no
     /// executions.
     pub concurrency: usize,
-    /// Time without a renewal after which other workers may take tasks over. It should be at least four times the sum
-    /// of the grace and [`FORCE_MAX`](allstop_scope::FORCE_MAX). With a shorter time, a short interruption of the store
-    /// stops the work.
+    /// Time without a renewal after which other workers may take tasks over. This time should be at least four times
+    /// the sum of the grace and [`FORCE_MAX`](allstop_scope::FORCE_MAX). With a shorter time, a short interruption of
+    /// the store stops the work.
     pub lease: Duration,
-    /// Maximum number of take-overs of one execution. If the last of them also ends its worker process, the execution
-    /// fails and the task becomes a [`DeadLetter`](super::DeadLetter).
+    /// Maximum number of take-overs of one execution. If the worker process of the last take-over also ends, the
+    /// execution fails and the task becomes a [`DeadLetter`](super::DeadLetter).
     pub take_overs_max: u32,
     /// Name of the worker, for people.
     pub name: Arc<str>,
     /// Called with each renewal of the lease. The argument is the remaining time: if no other renewal follows, all work
     /// must end within this time. The handler can pass the time to work that continues while this process is suspended.
     pub on_renewal: Option<RenewalHandler>,
-    /// Called when the worker loses its lease, and when it gets a new one. The handler must not block.
+    /// Called when the worker loses its lease, and when it gets a new lease. The handler must not block.
     pub on_lease_change: Option<LeaseHandler>,
     /// Called if this worker cannot stop its work before the lease ends. The handler must end the process.
     pub on_overdue: Option<Arc<dyn Fn() + Send + Sync>>,
@@ -81,7 +82,8 @@ pub enum LeaseChange {
 /// Called with each change of the lease.
 pub type LeaseHandler = Arc<dyn Fn(LeaseChange) + Send + Sync>;
 
-/// Default maximum number of take-overs. A task that has ended five processes in a row would probably end a sixth.
+/// Default maximum number of take-overs. If five processes in a row have ended during executions of a task, a sixth
+/// process would probably end, too.
 const TAKE_OVERS_MAX: u32 = 5;
 
 impl ClusterOptions {
@@ -188,7 +190,7 @@ impl ClusterNode {
         &*self.options.link
     }
 
-    /// The worker of this node. `None` if the worker may not start an execution now.
+    /// The id of this node as a worker. `None` if the worker may not start an execution now.
     pub(crate) fn worker(&self) -> Option<WorkerId> {
         let lease = self.lease.lock();
         let lease = lease.as_ref()?;
@@ -240,7 +242,8 @@ impl ClusterNode {
                     held.push(info);
                     Some(length)
                 }
-                // A newer version has written the entry. This version cannot read it and treats the lease as held.
+                // A newer version has written the entry. This version cannot read the entry and treats the lease as
+                // held.
                 Err(_) => Some(self.options.lease),
             };
             read.push(ReadLease {

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::node::ClusterNode;
 
-/// Longest wait for an answer. The owner reads the log of the task before it answers, and this takes time.
+/// Longest wait for an answer. The wait includes the time in which the owner reads the log of the task.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
 
 /// A question to a worker, usually about a task that the worker owns.
@@ -28,7 +28,7 @@ pub(super) enum OwnerQuestion {
     Drain,
     /// List the items that a stop would find.
     Preview { task: TaskId, cause: Cause },
-    /// Stop the orphaned work of the ended task.
+    /// Stop the orphaned work: work that still runs after the end of the task.
     StopLeft { task: TaskId, cause: Cause },
 }
 

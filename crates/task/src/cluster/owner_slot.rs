@@ -104,7 +104,8 @@ impl ManagerInner {
             (key, entry.map_or(0, |entry| entry.revision), slot)
         });
         let mut slots: Vec<(_, _, Option<OwnerSlot>)> = slots.collect();
-        // A task never has two slots. Therefore the slot that the task already has comes first, whatever its number is.
+        // A task never has two slots. Therefore the slot that the task already has comes first, even if its number is
+        // not the lowest.
         slots.sort_by_key(|(_, _, slot)| slot.as_ref().is_none_or(|slot| slot.task != task.id));
         for (key, revision, slot) in slots {
             let is_free = match slot {
@@ -114,8 +115,8 @@ impl ManagerInner {
                             let holder = read.as_ref().map(|(_, task)| &**task);
                             is_left(&slot, holder, |worker| node.lease_state(worker))
                         }
-                        // The record is damaged, or a later version wrote it. Then only the lease of the worker shows
-                        // whether the slot is free.
+                        // The record is damaged, or a later version wrote it. Then only the end of the worker's lease
+                        // shows that the slot is free.
                         Err(TaskStoreError::Unreadable { .. } | TaskStoreError::Illegal { .. }) => {
                             node.lease_state(&slot.worker) == LeaseState::Ended
                         }

@@ -1,5 +1,6 @@
-//! Stops in a cluster. The node writes the stop request to the log of the task before it asks the owner. The owner
-//! creates the receipt.
+//! Stops in a cluster. The node (this process) writes the stop request to the log of the task, and asks the owner (the
+//! worker that runs the task) to read the request. For a running task, the node does both at the same time. The owner
+//! creates the receipt of the stop.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -99,8 +100,8 @@ impl ManagerInner {
                     };
                     drop(begun.receipt().await);
                     if let Some(task) = end_here(&execution).await? {
-                        // This task has no wake-up. If this node ended before it writes the index entry, no other
-                        // worker would write the entry.
+                        // This task has no wake-up (a hint that brings a worker to the task). If this node ended before
+                        // it writes the index entry, no other worker would write the entry.
                         node.flush_index().await;
                         return outcome_of(task);
                     }
@@ -126,7 +127,7 @@ impl ManagerInner {
         }
     }
 
-    /// Stops the orphaned work of an ended task, here or at its worker.
+    /// Stops the orphaned work of an ended task (work that still runs), here or at its worker.
     async fn stop_orphans(
         &self,
         node: &ClusterNode,
@@ -154,8 +155,8 @@ impl ManagerInner {
         let _changed_or_not = timeout(ASK_EVERY, changed).await;
     }
 
-    /// Writes the stop request, and asks the owner to read it. If the task has changed since it was read, the request
-    /// is not written, and the caller reads the task again.
+    /// Writes the stop request, and asks the owner to read the request. If the task has changed since it was read, the
+    /// request is not written, and the caller reads the task again.
     async fn request_stop(
         &self,
         node: &ClusterNode,
@@ -177,7 +178,7 @@ impl ManagerInner {
             tokio::join!(stream.append(vec![requested]), delivery).0
         } else {
             progress.is_woken = true;
-            // Each request needs a new wake-up: the last one may have announced another record, and may have been
+            // Each request needs a new wake-up: the last wake-up may have announced another record, and may have been
             // removed. Through the new wake-up a worker finds the request even if both this process and the owner end.
             node.append_announced(&mut stream, requested, self.now())
                 .await

@@ -3,9 +3,9 @@
 /// Progress of a stop that has no receipt yet. The stop request is durable in all cases.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum StopDelivery {
-    /// The owner of the task is stopping it.
+    /// The owner of the task (the worker that runs it) is stopping the task.
     Observed,
-    /// The owner has a valid lease but has not answered.
+    /// The owner has not confirmed the stop yet, or cannot be reached.
     Queued,
     /// No worker owns the task. The next worker that takes the task ends it.
     NoOwner,

@@ -9,7 +9,7 @@ use crate::model::Task;
 pub(super) struct TaskStopProgress {
     /// True after the stop has read the task at least once before the end of the task.
     pub has_seen_it_open: bool,
-    /// True after the stop has sent a wake-up.
+    /// True after the stop has sent a wake-up, a hint through which a worker finds the task.
     pub is_woken: bool,
     /// True after this stop or another stop has written its request to the log.
     pub has_requested: bool,
@@ -32,7 +32,7 @@ pub(super) struct StopLook<'a> {
 /// Next step of a stop.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum StopStep {
-    /// The task had ended before the stop began: stop the orphaned work of the task.
+    /// The task had ended before the stop began: stop the orphaned work of the task, which still runs.
     StopLeft,
     /// The task has ended since the stop began: answer with this end.
     Answer,
@@ -45,8 +45,8 @@ pub(super) enum StopStep {
     ReadAgain,
     /// The task is at rest and has no owner: end the task in this process. If that fails, decide again.
     EndHere,
-    /// The log contained the request and no longer contains it, and the task has not ended: the canceler has refused
-    /// the stop.
+    /// An earlier read of the task had the stop request, this read has none, and the task has not ended: the canceler
+    /// has refused the stop.
     Refused,
     /// The task runs: write the request to its log, and ask the owner to stop the task.
     RequestRunning,

@@ -32,8 +32,8 @@ impl WakeUp {
         }
     }
 
-    /// True if the announced record may still arrive. The number of deliveries alone does not show this, because busy
-    /// workers return wake-ups.
+    /// True if the announced record may still arrive. The number of deliveries alone does not show this: busy workers
+    /// return wake-ups, and each return leads to another delivery.
     pub(super) fn awaits_record(&self, now: Timestamp) -> bool {
         let age_max = i64::try_from(RECORD_MAX.as_millis()).unwrap_or(i64::MAX);
         self.sent_at

@@ -1,5 +1,5 @@
-//! The loop that handles wake-ups. Only one worker at a time holds a wake-up. The worker attends to the task, and then
-//! removes or returns the wake-up.
+//! The loop that handles wake-ups. A wake-up is a stored hint that a task may need a worker. Only one worker at a time
+//! holds a wake-up. The worker attends to the task, and then removes or returns the wake-up.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,25 +24,25 @@ use crate::manager::ManagerInner;
 const UNREADABLE_PAUSE: Duration = Duration::from_mins(1);
 
 /// Longest pause before the next delivery of a wake-up whose record is missing. The pause starts at 10 ms and doubles
-/// each time. The wake-up is removed after `RECORD_DELIVERIES_MAX` deliveries and the hours of
-/// [`WakeUp::awaits_record`]. After that time, the record can no longer arrive.
+/// each time. The wake-up is removed when two conditions are met: it was delivered `RECORD_DELIVERIES_MAX` times, and
+/// the hours of [`WakeUp::awaits_record`] are over. After that time, the record can no longer arrive.
 const RECORD_PAUSE_MAX: Duration = Duration::from_mins(1);
 const RECORD_DELIVERIES_MAX: u64 = 200;
 
-/// Interval in which a worker without a free permit checks for a wake-up that no other worker takes. A task can be
-/// stopped or given up without a permit, and all workers may be busy for hours.
+/// Interval in which a worker without a free permit for an execution checks for a wake-up that no other worker takes. A
+/// task can be stopped or given up without a permit, and all workers may be busy for hours.
 const CHECK_WITHOUT_PERMIT: Duration = Duration::from_millis(500);
 
 /// Time after which a wake-up is delivered again if this worker has no free permit. The time is short, because another
-/// worker may have one.
+/// worker may have a free permit.
 const PERMIT_PAUSE: Duration = Duration::from_millis(250);
 
-/// Half of the first pause before a wake-up is delivered again if the owner of its task has no free slot. The longest
-/// pause is 64 times as long as this constant.
+/// Half of the first pause before a wake-up is delivered again if the owner of its task has no free slot. The slots of
+/// an owner limit the owner's running tasks. The longest pause is 64 times as long as this constant.
 const SLOT_PAUSE_MIN: Duration = Duration::from_millis(125);
 
 impl ManagerInner {
-    /// Takes wake-ups. Each of them occupies a permit for an execution. A worker without a free permit only checks,
+    /// Takes wake-ups. Each wake-up occupies a permit for an execution. A worker without a free permit only checks,
     /// from time to time, for a wake-up that no other worker takes.
     pub(super) async fn take_wake_ups(self: &Arc<Self>, node: &Arc<ClusterNode>) {
         let permits = Arc::new(Semaphore::new(node.options.concurrency));
@@ -154,7 +154,8 @@ impl ManagerInner {
                 StepResult::Here(execution) => {
                     let permit = execution.await_release();
                     if permit.is_none() && !execution.is_ending() {
-                        // Another wake-up of this task already waits for the execution, so this one needs no permit.
+                        // Another wake-up of this task already waits for the execution, so this wake-up needs no
+                        // permit.
                         return give_back(held, ATTEND_PAUSE).await;
                     }
                     while_held(held, execution.released()).await;

@@ -1,4 +1,4 @@
-//! The loops of a node.
+//! The loops of a node, a process of the cluster.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! The end of an execution: its receipt and its final write. If the store fails, the write is repeated until it
-//! succeeds.
+//! The end of an execution: the receipt of its stop, and the final write. If the store fails, the write is repeated
+//! until it succeeds.
 
 use std::sync::Arc;
 

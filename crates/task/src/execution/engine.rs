@@ -1,4 +1,4 @@
-//! The engine of one execution. The engine accepts the execution, runs it, ends it and cleans up.
+//! The engine of one execution: the Tokio task that accepts the execution, runs it, ends it and cleans up.
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
@@ -34,7 +34,7 @@ pub(crate) enum ExecutionJob {
     NewTask(TaskRecord),
     /// A message to a task at rest.
     Message {
-        /// Principal that sent it.
+        /// Principal that sent the message.
         owner: Arc<str>,
         /// The message.
         message: Arc<TaskMessage>,
@@ -54,7 +54,8 @@ pub(crate) struct ExecutionEngine {
     /// Scope for code of the embedding program that runs in parallel to the executor. A stop of the task does not cover
     /// this scope.
     pub(super) side_scope: Scope,
-    /// The task whose execution this engine takes over from another worker. `None` after its executor starts.
+    /// The task whose execution this engine takes over from another worker. `None` if the engine takes no execution
+    /// over, or after the receipt of a stop contains the other worker.
     pub(super) taken_over: Option<Arc<Task>>,
     /// `None` if the manager has no observer, or before the execution is accepted.
     pub(super) observer: Option<Box<dyn ExecutionObserver>>,
@@ -99,7 +100,7 @@ impl ExecutionEngine {
         self.execution.scope.close();
         if self.stream.is_behind() && self.execution.worker.is_none() {
             // The store may contain records that this engine has not read: records of other processes, or the records
-            // of the last append. Subscribers of the feed need them too.
+            // of the last append. The feed passes records to subscribers, and the subscribers need these records too.
             let reload = AssertUnwindSafe(self.reload()).catch_unwind().await;
             if !matches!(reload, Ok(Ok(()))) {
                 tracing::warn!(task = %self.stream.id(), "the records of a task are not read again");
@@ -236,7 +237,7 @@ impl ExecutionEngine {
         }
     }
 
-    /// Stops the execution if its worker has lost its lease.
+    /// Stops the execution if its worker has lost its lease, and so may no longer run tasks.
     pub(super) fn check_lease(&self) {
         if !self.host.may_start(self.execution.worker()) {
             let cause = Cause::new(CauseKind::LeaseLost).detail("the lease was not renewed");
@@ -250,7 +251,7 @@ impl ExecutionEngine {
         self.end_without_executor(event, guard).await;
     }
 
-    /// Continues or ends an execution that a crash has interrupted. Ending the execution needs no slot.
+    /// Continues or ends an execution that a crash has interrupted. Only an execution that continues needs a slot.
     async fn run_interrupted(
         &mut self,
         slot: SlotRequest,
@@ -258,8 +259,8 @@ impl ExecutionEngine {
     ) -> Option<TaskParts> {
         let task = Arc::clone(self.stream.task()?);
         self.taken_over = task.worker.is_some().then(|| Arc::clone(&task));
-        // The record must be stored before any code of the embedding program runs: if this code ends the process, the
-        // take-over must be counted.
+        // The start record counts the take-over. The record must be stored before any code of the embedding program
+        // runs, because this code may end the process.
         if self.taken_over.is_some()
             && let Err(error) = self.store_start().await
         {
@@ -333,7 +334,7 @@ impl ExecutionEngine {
     }
 
     /// Waits for a future, or until the execution is stopped. If another process asks the execution to look, reads the
-    /// log, and applies a stop request that it contains.
+    /// log, and applies a stop request from the log.
     async fn wait<T>(&mut self, what: impl Future<Output = T>, guard: &EngineGuard) -> Option<T> {
         let execution = Arc::clone(&self.execution);
         let mut what = std::pin::pin!(what);

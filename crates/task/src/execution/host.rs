@@ -1,4 +1,4 @@
-//! The interface of the manager that the engine of an execution uses.
+//! The interface through which the engine of an execution calls its manager.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ pub(crate) trait ExecutionHost: Send + Sync {
     fn create_parts(&self, task: Arc<Task>)
     -> BoxFuture<'static, Result<TaskParts, ExecutorError>>;
 
-    /// Updates the table or the index with the task, after the store has confirmed an append.
+    /// Updates the table of this process, or the index of tasks in a cluster, after the store has confirmed an append.
     fn note(&self, stream: &TaskStream);
 
     /// Removes an execution whose work has ended.
@@ -35,7 +35,7 @@ pub(crate) trait ExecutionHost: Send + Sync {
     /// Releases the slot of an execution, so that the next execution of the queue can get it.
     fn release_slot(&self, owner: &Arc<str>);
 
-    /// False if this worker has lost its lease.
+    /// False if this worker has lost its lease, which permits it to run tasks.
     fn may_start(&self, worker: Option<&WorkerId>) -> bool;
 
     /// Appends a record, and announces the record to the worker that now owns the task.

@@ -1,4 +1,5 @@
-//! A stop of a task at rest. No executor runs, so only the canceler is called.
+//! A stop of a task at rest. No executor runs, so only the canceler is called: the part of the embedding program that
+//! can end a task.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -118,8 +119,8 @@ impl ExecutionEngine {
         }
     }
 
-    /// Calls the canceler, if there is one. The time limit is the grace plus the time for force, because the canceler
-    /// may need both for the work that it stops.
+    /// Calls the canceler, if there is one. The time limit is the grace (the time before a stop uses force) plus the
+    /// time for force, because the canceler may need both for the work that it stops.
     async fn canceler_events(
         &self,
         parts: &TaskParts,

@@ -4,7 +4,7 @@
 //! 1. An execution has exactly one end. Events have no effect after the end is decided.
 //! 2. A stop competes with an end by the executor for one decision ([`CommitDecision`]). The first of the two wins.
 //! 3. The end of a stopped execution contains the receipt of the stop. If the executor ends the task by itself within
-//!    the grace, the end has the state from the executor.
+//!    the grace (the time before the stop uses force), the end has the state from the executor.
 
 use std::sync::Arc;
 
@@ -58,8 +58,8 @@ pub(crate) enum LifecycleEvent {
 pub(crate) enum ExecutorEnd {
     /// The executor returned, and all its event writers are dropped.
     Returned,
-    /// The executor returned an error. If the execution was taken over from another worker, the number is the number of
-    /// the lost execution.
+    /// The executor returned an error. If the execution was taken over from another worker, the second value is the
+    /// number of the lost execution.
     Failed(ExecutorError, Option<u64>),
     /// The executor panicked.
     Panicked,
@@ -79,7 +79,7 @@ pub(crate) enum LifecycleEffect {
 }
 
 impl ExecutorEnd {
-    /// Creates the failure of a task whose executor has ended but has not ended the task.
+    /// Creates the end of a task whose executor returned, failed or was dropped before any event ended the task.
     fn failure(&self, at: Timestamp) -> TaskRecord {
         let reason = match self {
             Self::Returned => "the executor returned without ending the task".into(),

@@ -1,4 +1,5 @@
-//! Any sequence of events results in at most one end, and in a stream that every reader accepts.
+//! Tests of the lifecycle of an execution: any sequence of events results in at most one end, and in a stream that
+//! every reader accepts.
 
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ enum Step {
     Reply,
     Silent(ExecutorEnd),
     Failed,
-    /// A stop is accepted, and the loop has not received it yet.
+    /// A stop is accepted, and the loop of the execution has not received it yet.
     StopAccepted(CauseKind),
     /// The loop receives the stop.
     Stopped(CauseKind),
@@ -186,7 +187,7 @@ fn check_end(end: Option<&TaskRecord>, steps: &[Step], decision: &CommitDecision
             assert!(matches!(end, TaskRecord::Replied { .. }), "{end:?}");
         }
         (Some(CommitVerdict::Stop(_)), None) => assert!(!is_accounted, "the receipt ends it"),
-        // A reply, or a state at rest.
+        // The end is a reply, or a state in which the task waits.
         (Some(CommitVerdict::Commit), Some(_)) => {}
         (None, end) => assert_eq!(end, None),
     }

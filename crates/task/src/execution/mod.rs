@@ -1,4 +1,5 @@
-//! Executions. An execution is the work for a task from an accepted request until the task is at rest or has ended.
+//! Executions. An execution is the work for a task from an accepted request until the task has ended or waits for a
+//! message.
 
 mod acceptance;
 mod client_answer;
@@ -45,7 +46,7 @@ pub(crate) struct Execution {
     trace: Option<Arc<str>>,
     /// Worker that runs the execution, in a cluster.
     worker: Option<WorkerId>,
-    /// Notified when the engine should read the records of other processes.
+    /// Notified when the engine of the execution should read the records of other processes.
     look: Notify,
     /// Number of reads after such notifications.
     looks: watch::Sender<u64>,
@@ -54,7 +55,8 @@ pub(crate) struct Execution {
     /// True after a caller has requested a stop. The engine then shortens the work that follows the end.
     stop_requested: watch::Sender<bool>,
     is_released: watch::Sender<bool>,
-    /// Permit for a wake-up that waits for the release. Only one wake-up can hold the permit.
+    /// Permit for a wake-up (a hint that the task needs a worker) that waits for the release. Only one wake-up can hold
+    /// the permit.
     awaited_by: Semaphore,
 }
 
@@ -134,7 +136,7 @@ impl Execution {
         self.worker.as_ref()
     }
 
-    /// True if the worker no longer owns the task. Another worker ends it.
+    /// True if the worker has lost its lease, so that another worker ends the task.
     pub(crate) fn has_lost_lease(&self) -> bool {
         let cause = self.scope.cause();
         cause.is_some_and(|cause| cause.kind == CauseKind::LeaseLost)
@@ -188,8 +190,8 @@ impl Execution {
         let _set = requested.wait_for(|is_requested| *is_requested).await;
     }
 
-    /// Acquires the permit to wait for the release of this execution. The caller waits while it also holds a permit of
-    /// the worker. `None` if another wake-up of the task already waits.
+    /// Acquires the permit to wait for the release of this execution. During the wait, the caller also holds a permit
+    /// of the worker for one execution. `None` if another wake-up of the task already waits.
     pub(crate) fn await_release(&self) -> Option<SemaphorePermit<'_>> {
         self.awaited_by.try_acquire().ok()
     }

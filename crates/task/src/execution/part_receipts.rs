@@ -1,4 +1,4 @@
-//! Receipts of other systems in which the execution has work outside its scope.
+//! Receipts of stops in other systems, where an execution has work outside its scope.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use parking_lot::Mutex;
 /// Collects receipts of stops outside the scope of an execution, for example the receipt of a session. The receipt of
 /// the task's stop then includes the items of the collected receipts. Clones share one collection.
 ///
-/// Such work needs an item in the scope of the execution. Register the item before the work starts, and finish it after
-/// the call of [`PartReceipts::add`]. The receipt of the task waits for the items of the scope.
+/// Such work needs an item in the scope of the execution. Register the item before the work starts, and finish the item
+/// after the call of [`PartReceipts::add`]. The receipt of the task waits for the items of the scope.
 #[derive(Debug, Clone, Default)]
 pub struct PartReceipts(Arc<Mutex<Vec<Arc<Receipt>>>>);
 

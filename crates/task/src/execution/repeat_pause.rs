@@ -6,7 +6,7 @@ use tokio::time::sleep;
 
 /// First pause before a write is repeated.
 const PAUSE_MIN: Duration = Duration::from_millis(50);
-/// Longest pause. With it, writes continue within a second after the store has recovered.
+/// Longest pause. With this pause, writes continue within a second after the store has recovered.
 const PAUSE_MAX: Duration = Duration::from_secs(1);
 
 /// Growing pause between two attempts of a write.
@@ -27,12 +27,13 @@ impl RepeatPause {
     }
 }
 
-/// Longest pause before the executor of a take-over starts.
+/// Longest pause before the executor of a take-over starts. A take-over continues an execution that another worker has
+/// lost.
 const TAKE_OVER_PAUSE_MAX: Duration = Duration::from_secs(30);
 
 /// Pause before the executor starts, after this number of take-overs. The first take-over has no pause, because the
-/// execution is rarely the cause of the lost worker. From the second one on, the pause starts at 1 s and doubles each
-/// time, because the cause may disappear with time.
+/// execution is rarely the cause of the lost worker. From the second take-over on, the pause starts at 1 s and doubles
+/// each time, because the cause may disappear with time.
 pub(super) fn take_over_pause(take_overs: u32) -> Duration {
     match take_overs {
         0 | 1 => Duration::ZERO,

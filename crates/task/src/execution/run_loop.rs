@@ -1,10 +1,11 @@
-//! The loop of a running execution. It selects one event, decides synchronously, and executes the effect.
+//! The loop of a running execution. The loop selects one event at a time, decides synchronously, and executes the
+//! effect.
 //!
 //! Invariants:
 //! 1. The loop awaits only two things: its next event, and an append that a stop can interrupt. Therefore neither code
 //!    of the embedding program nor a store can delay the answer to a stop.
-//! 2. A stop ends within the grace and the time for force, even if a writer still writes events: see
-//!    [`RunLoop::end_by`].
+//! 2. A stop ends within the grace (the time before the stop uses force) and the time for force, even if a writer still
+//!    writes events: see [`RunLoop::end_by`].
 
 use std::sync::Arc;
 
@@ -39,7 +40,7 @@ struct RunLoop<'a> {
     work_scope: Scope,
     /// `None` after the executor has ended.
     executor: Option<WorkHandle<ExecutorResult>>,
-    /// End of the executor's code. It is decided only after all earlier events.
+    /// End of the executor's code. The loop handles this end only after all earlier events.
     executor_end: Option<ExecutorEnd>,
     /// The running call of the processor, if any. The loop reads no further event during the call.
     processing: Option<BoxFuture<'static, Option<LifecycleEvent>>>,
@@ -78,7 +79,7 @@ enum RunEvent {
     Inactive,
 }
 
-/// Use of the stream of the task.
+/// Operation on the stream of the task.
 enum StreamStep {
     Look,
     /// Finishes the previous append.
@@ -161,8 +162,8 @@ impl RunLoop<'_> {
     /// not stored yet are in `unstored`.
     async fn drive(&mut self) -> TaskRecord {
         // One append stores all waiting events. If the executor writes three events in quick succession, it therefore
-        // waits only once. A processor needs the task after the previous event, so with a processor each event has a
-        // separate append.
+        // waits only once. A processor checks each event and needs the task after the previous event, so with a
+        // processor each event has a separate append.
         let batch_len_max = match self.parts.processor {
             Some(_) => 0,
             None => self.engine.host.options().event_queue_len_max,
@@ -291,7 +292,8 @@ impl RunLoop<'_> {
             return self.decide(LifecycleEvent::Silent(ExecutorEnd::Returned));
         }
         let is_quiet = self.receipt.as_ref()?.quiet();
-        // An executor that has ended returns its value immediately, so the loop waits for the value.
+        // If no work runs any more, the executor has ended, and its value arrives immediately. The loop waits for this
+        // value.
         let is_complete = self.canceler_events.is_done && !(is_quiet && self.executor.is_some());
         is_complete.then(|| self.end_with_receipt()).flatten()
     }

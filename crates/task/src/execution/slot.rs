@@ -1,4 +1,5 @@
-//! Guards for slots. A dropped guard releases its slot.
+//! Guards for slots. A slot is the permission to run one execution within the limits of the manager. A dropped guard
+//! releases its slot.
 
 use std::sync::{Arc, Weak};
 
@@ -6,7 +7,7 @@ use tokio::sync::oneshot;
 
 use super::host::ExecutionHost;
 
-/// A slot, or a position in the queue for one.
+/// A slot, or a position in the queue for a slot.
 pub(crate) enum SlotRequest {
     /// The execution may start.
     Granted(SlotGuard),

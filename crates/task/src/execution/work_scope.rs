@@ -15,7 +15,8 @@ use crate::event_writer::EventWriter;
 use crate::executor::{ExecutionCx, ExecutorError, ExecutorReturn, TaskParts};
 use crate::model::{MessageSender, Task, TaskMessage};
 
-/// Time in which an executor can return after the end of its task. After this time, its scope is stopped.
+/// Time in which an executor can return after the end of its task. After this time, the scope of the executor is
+/// stopped.
 const LINGER_MAX: Duration = Duration::from_secs(2);
 
 pub(super) type ExecutorResult = Result<ExecutorReturn, ExecutorError>;

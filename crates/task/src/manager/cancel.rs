@@ -25,7 +25,8 @@ pub struct CancelOutcome {
 }
 
 impl CancelOutcome {
-    /// True if the task had ended before, and this stop covered the orphaned work of the task.
+    /// True if the task had ended before this stop, and the stop covered orphaned work: work that still ran after the
+    /// end of the task.
     pub fn covers_orphans(&self) -> bool {
         let end = self.task.ending.receipt.as_ref();
         end.is_none_or(|end| end.stop_id() != self.receipt.stop_id())
@@ -69,7 +70,7 @@ impl ManagerInner {
         let mut left = Vec::new();
         if let Some(first) = &task.ending.receipt {
             info.stop_id = first.stop_id().clone();
-            // This process has not checked these items since the first stop.
+            // These items did not have a verified end at the first stop. This process has not checked them since.
             let items = first.items().iter();
             left.extend(items.filter(|item| item.state.breaks_quiet()).cloned());
         }
@@ -93,8 +94,8 @@ impl ManagerInner {
         })
     }
 
-    /// Stops the execution of a task. If the task is at rest, starts an execution that ends the task. `None` if the
-    /// task has ended.
+    /// Stops the execution of a task. If the task is at rest (no execution runs), starts an execution that ends the
+    /// task. `None` if the task has ended.
     fn begin_stop(
         self: &Arc<Self>,
         id: &TaskId,
@@ -117,7 +118,7 @@ impl ManagerInner {
                 table.enter(id, Arc::clone(&execution));
                 let feed = table.feed(id).unwrap_or_default();
                 let job = ExecutionJob::Cancel(cause.clone());
-                // A stop has no message, so the answer about the acceptance is not needed.
+                // The answer reports whether a message was accepted, and a stop has no message.
                 drop(self.start_engine(table, scopes, id, feed, job, None));
                 execution
             }
@@ -160,7 +161,7 @@ pub(crate) async fn end_here(execution: &Execution) -> Result<Option<Arc<Task>>,
         | ExecutionResult::NotStarted(ExecuteError::Store(TaskStoreError::Fenced(_))) => {}
         ExecutionResult::NotConfirmed(error)
         | ExecutionResult::NotStarted(ExecuteError::Store(error)) => return Err(error.into()),
-        // The store refused the message of this execution.
+        // The message of this execution was not accepted, so the execution never began.
         ExecutionResult::NotStarted(_) => {}
     }
     execution.released().await;

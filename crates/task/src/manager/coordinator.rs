@@ -15,17 +15,18 @@ use crate::task_stream::TaskStream;
 
 /// Coordination of the tasks in a store.
 pub(crate) enum Coordinator {
-    /// This process alone manages the store. Its table contains all tasks.
+    /// This process alone manages the store. The table of its manager contains all tasks.
     Local {
         /// Prevents other processes from managing the tasks.
         _lock: StreamLock,
     },
-    /// The processes of a cluster manage the store. The table contains only the executions of this process.
+    /// The processes of a cluster manage the store. The table of this process contains only the executions of this
+    /// process.
     Cluster(Arc<ClusterNode>),
 }
 
 impl Coordinator {
-    /// Updates the table or the index with the task, after the store has confirmed an append.
+    /// Updates the table of this process, or the index of tasks in a cluster, after the store has confirmed an append.
     pub(super) fn note(&self, table: &Mutex<TaskTable>, stream: &TaskStream) {
         match (stream.task(), self) {
             (Some(task), Self::Local { .. }) => table.lock().note(task, stream.feed()),
@@ -34,7 +35,7 @@ impl Coordinator {
         }
     }
 
-    /// False if this worker has lost its lease.
+    /// False if this worker has lost its lease, which permits it to run tasks.
     pub(super) fn may_start(&self, worker: Option<&WorkerId>) -> bool {
         match (self, worker) {
             (Self::Cluster(node), Some(worker)) => node.worker().as_ref() == Some(worker),
@@ -68,7 +69,8 @@ impl Coordinator {
         }
     }
 
-    /// Adds the id of the new task, which repeats the work, to the dead letter.
+    /// Adds the id of the new task, which repeats the work, to the dead letter (the entry about a task that no worker
+    /// runs any more).
     pub(crate) async fn note_again(
         &self,
         letter: &DeadLetter,

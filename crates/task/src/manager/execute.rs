@@ -20,16 +20,16 @@ use crate::subscription::TaskSubscription;
 pub struct TaskRequest {
     /// Principal that sends the message.
     pub owner: Arc<str>,
-    /// The task at rest that the message continues. `None` for a new task.
+    /// The task that the message continues; no execution of this task may run. `None` for a new task.
     pub task_id: Option<TaskId>,
     /// Context of the task. `None` means that a new task gets a new context. A context belongs to the owner of its
     /// first task.
     pub context_id: Option<ContextId>,
-    /// The message. If a message with this id was accepted before, the request starts nothing.
+    /// The message. If a message with this id was accepted before, the request starts no execution.
     pub message: TaskMessage,
     /// Additional fields from the request. They are stored with a new task.
     pub metadata: JsonMap,
-    /// W3C trace context of the request (`traceparent`), for the execution that it starts.
+    /// W3C trace context of the request (`traceparent`), for the execution that the request starts.
     pub trace: Option<Arc<str>>,
 }
 
@@ -46,7 +46,7 @@ impl TaskRequest {
 pub struct AcceptedTask {
     /// The task.
     pub task_id: TaskId,
-    /// True if the message was accepted before. This request has started nothing.
+    /// True if the message was accepted before. This request has started no execution.
     pub is_repeated: bool,
     /// The events of the task: first a snapshot, then every later record.
     pub subscription: TaskSubscription,
@@ -54,11 +54,11 @@ pub struct AcceptedTask {
 
 /// Answer of the table to a request.
 enum RequestAdmission {
-    /// The message is known. It may have an execution, which may not be accepted yet.
+    /// The message was received before. Its execution, if there is one, may not be accepted yet.
     Repeated(TaskId, Option<Arc<Execution>>),
     /// An execution is about to end: wait for its release, and then repeat the request.
     Wait(Arc<Execution>),
-    /// The engine has started.
+    /// The engine of the new execution (the Tokio task that drives it) has started.
     Started(TaskId, Arc<TaskFeed>, Acceptance),
 }
 

@@ -1,4 +1,4 @@
-//! Implements the execution host for the manager.
+//! Implements the execution host for the manager: the interface through which an execution calls its manager.
 
 use std::sync::Arc;
 

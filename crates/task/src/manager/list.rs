@@ -44,7 +44,7 @@ impl TaskSummary {
         position.is_none_or(|(at, id)| (self.updated_at, &self.id) < (*at, id))
     }
 
-    /// True if the task has ended. Only late receipts can follow.
+    /// True if the task has ended. Only late receipts (of executions that a worker has lost) can follow.
     pub fn has_ended(&self) -> bool {
         self.state.is_terminal() || self.is_reply
     }

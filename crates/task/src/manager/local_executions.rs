@@ -1,4 +1,5 @@
-//! Executions of this process in a cluster. The process takes tasks over with the state from their logs.
+//! Executions of this process in a cluster. The process reads the state of a task from the log before it takes the task
+//! over.
 
 use std::sync::Arc;
 
@@ -52,7 +53,8 @@ impl ManagerInner {
             execution.ask_to_look();
             return Some(execution);
         }
-        // The loss of a lease stops all executions in the table. So no execution may enter the table after the loss.
+        // A worker may run tasks only while it holds its lease. The loss of the lease stops all executions in the
+        // table, so no execution may enter the table after the loss.
         if !self.coordinator.may_start(worker.as_ref()) {
             return None;
         }
@@ -79,13 +81,13 @@ impl ManagerInner {
         Some(execution)
     }
 
-    /// True if this process may end a task that is at rest and has no owner.
+    /// True if this process may end a task that is at rest and has no worker.
     pub(crate) fn may_end(&self, id: &TaskId) -> bool {
         let table = self.table.lock();
         !table.is_closed && table.execution(id).is_none()
     }
 
-    /// Starts an execution that ends a task at rest. The task was read at this version and has no owner.
+    /// Starts an execution that ends a task at rest. The task was read at this version and has no worker.
     pub(crate) fn stop_at_rest(
         self: &Arc<Self>,
         version: Version,
@@ -107,8 +109,8 @@ impl ManagerInner {
         Some((execution, stop))
     }
 
-    /// Work that a stop would find here: the work of an execution, or orphaned work. `None` if this process has no work
-    /// of the task.
+    /// Work that a stop would find here: the work of an execution, or orphaned work (work that still runs after the end
+    /// of the task). `None` if this process has no work of the task.
     pub(crate) fn preview_here(&self, id: &TaskId, cause: Cause) -> Option<Receipt> {
         let execution = self.execution_here(id);
         let running = execution

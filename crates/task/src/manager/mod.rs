@@ -43,8 +43,8 @@ use table::TaskTable;
 
 /// Manager of the tasks of one store. Clones share one manager.
 ///
-/// The manager owns every task of its store. Each task has at most one execution at a time, and each stream has one
-/// writer. A client that disconnects does not stop a task.
+/// The manager owns every task of its store. Each task has at most one execution at a time, and the stream of each task
+/// has one writer. A client that disconnects does not stop a task.
 #[derive(Clone)]
 pub struct TaskManager {
     pub(crate) inner: Arc<ManagerInner>,
@@ -105,12 +105,13 @@ impl ManagerInner {
         })
     }
 
-    /// Starts the engine of an execution that is in the table. If a stop was requested, the execution receives the stop
-    /// before the engine runs. `slot` is `None` for an execution that needs no slot.
+    /// Starts the engine of an execution that is in the table. The engine is the Tokio task that drives the execution.
+    /// If a stop was requested, the execution receives the stop before the engine runs. `slot` is `None` for an
+    /// execution that needs no slot.
     ///
     /// Releases the lock of the table first, for two reasons. If the runtime has ended, the new engine is dropped
-    /// immediately, and the drop takes the lock to remove the execution. A dropped position in the queue takes the lock
-    /// too.
+    /// immediately, and the drop takes the lock to remove the execution. The drop of a position in the queue for slots
+    /// also takes the lock.
     fn start_engine(
         self: &Arc<Self>,
         table: MutexGuard<'_, TaskTable>,
@@ -132,7 +133,7 @@ impl ManagerInner {
         let engine =
             ExecutionEngine::new(Arc::clone(self) as _, new.execution, stream, new.side_scope);
         let (accepted_tx, accepted) = oneshot::channel();
-        // The engine is work of its scope, and no caller waits for its value.
+        // The engine runs in its scope, and no caller waits for its value.
         drop(scope.spawn_engine(engine.run(job, slot, accepted_tx)));
         accepted
     }

@@ -28,14 +28,15 @@ impl TaskManager {
         }
     }
 
-    /// Stops a task. If the task runs, its execution is stopped; if the task is at rest, it ends. A second stop joins
-    /// the first. If the execution has already ended or come to rest when the stop reaches it, the stop is decided
-    /// again with the new state. If the task has ended, the call stops the orphaned work of the task.
+    /// Stops a task. If the task runs, its execution is stopped. If the task is at rest (no execution runs), the task
+    /// ends. A second stop joins the first. If the execution has already ended or come to rest when the stop reaches
+    /// it, the manager decides the stop again with the new state. If the task has ended, the call stops the orphaned
+    /// work of the task: work that still runs.
     ///
-    /// The answer comes within the grace, the time for force, and the time for the write of the end
-    /// ([`ending_write_max`](crate::TaskOptions::ending_write_max)). A stop that is decided again can need this time
-    /// once more. [`CancelError::Store`] means that the work was stopped but the store has not confirmed the end. The
-    /// manager then repeats the write.
+    /// The answer comes within the grace (the time before a stop uses force), the time for force, and the time for the
+    /// write of the end ([`ending_write_max`](crate::TaskOptions::ending_write_max)). A stop that is decided again can
+    /// need this time once more. [`CancelError::Store`] means that the work was stopped but the store has not confirmed
+    /// the end. The manager then repeats the write.
     ///
     /// # Cancel safety
     /// Dropping the future does not revoke the stop.
@@ -61,8 +62,8 @@ impl TaskManager {
     /// depends only on the page. With any other filter, the call scans all tasks in steps; other requests can run
     /// between two steps.
     ///
-    /// In a cluster, the call reads all entries of the owner; if the filter has no owner, it reads the entries of all
-    /// owners. The entries may lack the latest changes.
+    /// In a cluster, the call reads all index entries of the owner; if the filter has no owner, it reads the entries of
+    /// all owners. The entries may lack the latest changes.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -81,8 +82,8 @@ impl TaskManager {
         }
     }
 
-    /// Dead letters of the cluster: tasks whose executions ended too many worker processes, and wake-ups that cannot be
-    /// read.
+    /// Dead letters of the cluster: tasks during whose executions too many worker processes ended, and wake-ups (hints
+    /// that a task needs a worker) that cannot be read.
     ///
     /// # Cancel safety
     /// Cancel safe.
@@ -93,7 +94,7 @@ impl TaskManager {
         }
     }
 
-    /// Workers of the cluster that have a lease.
+    /// Workers of the cluster that have a lease, which permits them to run tasks.
     ///
     /// # Cancel safety
     /// Cancel safe.

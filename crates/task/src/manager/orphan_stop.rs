@@ -13,8 +13,8 @@ use crate::execution::user_code;
 use crate::model::Task;
 
 impl ManagerInner {
-    /// Asks the canceler in this process to stop orphaned work of an ended task. `None` if this process has no such
-    /// work.
+    /// Asks the canceler in this process (a part of the embedding program) to stop orphaned work of an ended task.
+    /// `None` if this process has no such work.
     pub(crate) async fn stop_orphans_here(
         &self,
         task: &Arc<Task>,

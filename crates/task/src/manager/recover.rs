@@ -90,8 +90,8 @@ impl ManagerInner {
 }
 
 impl TaskManager {
-    /// Joins a cluster of managers. Work runs in scopes below `root`. No task is read here, because each task that
-    /// needs a worker has a wake-up.
+    /// Joins a cluster of managers. Work runs in scopes below `root`. No task is read here: each task that needs a
+    /// worker has a wake-up, a stored hint that brings a worker to the task.
     ///
     /// # Errors
     /// If `root` is stopped.
@@ -104,7 +104,8 @@ impl TaskManager {
     ) -> Result<Self, NotStarted> {
         let scope = root.child("cluster", ScopeOptions::default())?;
         let node = Arc::new(ClusterNode::new(cluster, scope));
-        // In a cluster, the limit per owner applies to all workers together, and owner slots enforce it.
+        // In a cluster, the limit per owner applies to all workers together. The owner slots, entries that all workers
+        // share, enforce this limit.
         let of_this_worker = TaskOptions {
             running_per_owner_max: None,
             ..options.clone()

@@ -29,7 +29,8 @@ impl ShutdownReport {
         self.receipts.iter().filter(stopped).count()
     }
 
-    /// Number of executions whose work still runs. An engine that only waits for the store does not count as work.
+    /// Number of executions whose work still runs. If the engine of an execution only waits for the store, the engine
+    /// does not count as work.
     pub fn left_running(&self) -> usize {
         let runs = |item: &ReceiptItem| {
             item.kind != ItemKind::Engine

@@ -1,4 +1,5 @@
-//! Limits for executions: a global limit, a limit per owner, and a queue.
+//! Limits for executions: a global limit, a limit per owner, and a queue. A slot is the permission to run one
+//! execution.
 //!
 //! Invariants:
 //! 1. A request that is refused or abandoned changes no counter.

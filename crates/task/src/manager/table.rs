@@ -26,7 +26,7 @@ pub(crate) struct TaskTable {
     by_time: BTreeSet<(Timestamp, TaskId)>,
     /// Number of tasks in the lists of each owner.
     listed: HashMap<Arc<str>, usize>,
-    /// Accepted messages, by owner and id. A repeated message starts nothing.
+    /// Accepted messages, by owner and id. A repeated message starts no execution.
     by_message: HashMap<(Arc<str>, MessageId), (TaskId, Timestamp)>,
     /// Owner of each context: the owner of its first task.
     contexts: HashMap<ContextId, Arc<str>>,
@@ -67,8 +67,8 @@ impl TaskTable {
         }
     }
 
-    /// The task that this message of the owner has started or continued. `None` if the message was accepted at or
-    /// before `since`.
+    /// The task that this message of the owner has started or continued. `None` if no such message was accepted, or if
+    /// it was accepted at or before `since`.
     pub(crate) fn task_of_message(
         &self,
         owner: &Arc<str>,
@@ -209,7 +209,7 @@ impl TaskTable {
         })
     }
 
-    /// True if three conditions are met: the task is at rest, it has no execution here, and executions may start.
+    /// True if no execution is open according to the last durable record, and the manager may start executions.
     pub(crate) fn may_wake(&self, id: &TaskId) -> bool {
         let rests = self.summary(id).is_some_and(|task| !task.is_executing);
         rests && !self.is_closed && !self.is_draining

@@ -1,4 +1,4 @@
-//! Continues a task at rest without a message.
+//! Continues a task at rest (no execution runs) without a message.
 
 use std::sync::Arc;
 
@@ -81,8 +81,8 @@ impl ManagerInner {
         table.enter(id, Arc::clone(&scopes.execution));
         let feed = table.feed(id).unwrap_or_default();
         let job = ExecutionJob::FromLog;
-        // The work that the task waited for has ended, so the execution needs no slot. No client waits for the
-        // acceptance.
+        // The executor continues only after other work has ended, so the execution needs no slot. No client waits for
+        // the acceptance.
         drop(self.start_engine(table, scopes, id, feed, job, None));
         WakeAdmission::Done
     }

@@ -1,4 +1,4 @@
-//! Results of an executor.
+//! Artifacts: results from the executor, the code that does the work of a task.
 
 use std::sync::Arc;
 

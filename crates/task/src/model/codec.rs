@@ -1,13 +1,13 @@
-//! Format of a stored record: JSON with the format version first, `{"v":1,"type":"task_created",…}`.
+//! Format of a stored record of a task: JSON with the format version first, `{"v":1,"type":"task_created",…}`.
 
 use allstop_log::RecordBytes;
 use serde::{Deserialize, Serialize};
 
 use super::record::TaskRecord;
 
-/// Newest format version. This program reads all versions up to it. Each record is written in the lowest version that
-/// contains this type of record. Increase the number if an old reader would misread a new record. New optional fields
-/// do not need a new number.
+/// Newest format version. This program reads this version and all earlier versions. Each record is written in the
+/// lowest version that contains this type of record. Increase the number if an old reader would misread a new record.
+/// New optional fields do not need a new number.
 const FORMAT: u32 = 2;
 
 /// Reason why a record cannot be read.

@@ -1,4 +1,4 @@
-//! Events that an executor writes.
+//! Events that an executor writes. The executor is the code that does the work of a task.
 
 use std::sync::Arc;
 
@@ -17,12 +17,12 @@ pub enum TaskEvent {
     Artifact(ArtifactUpdate),
     /// The answer is a message instead of a task, so clients have no task to follow. This event ends the execution.
     Reply(Arc<TaskMessage>),
-    /// The work was stopped by another system and not through the task. This event ends the execution.
+    /// Another system has stopped the work, without a stop of the task. This event ends the execution.
     Stopped(StoppedWork),
 }
 
-/// Work of a task that another system has stopped. The cause in the receipt determines the final state of the task,
-/// which also stores the receipt.
+/// Work of a task that another system has stopped. The task stores the receipt of this stop. The cause in the receipt
+/// determines the final state of the task.
 #[derive(Debug, Clone, PartialEq)]
 pub struct StoppedWork {
     /// Receipt of the stop.

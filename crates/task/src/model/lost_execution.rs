@@ -1,5 +1,9 @@
 //! Lost executions: executions whose workers have lost their leases. Also the late receipts of these executions.
 //!
+//! A worker is a process that runs tasks of a cluster. If a worker cannot renew its lease, the worker stops its tasks,
+//! and other workers take the tasks over. A late receipt is the receipt of such a stop. The worker writes the receipt
+//! when it can write again.
+//!
 //! Invariants:
 //! 1. Each late receipt comes from the worker that ran the execution. An execution has at most one late receipt.
 //! 2. A late receipt becomes the receipt of the task's end under two conditions: the end contains the number of this
@@ -11,7 +15,7 @@ use allstop_core::{Receipt, WorkerId};
 
 use super::task::Task;
 
-/// A lost execution: another worker has taken it over, or the cluster has given it up.
+/// An execution that another worker has taken over, or that the cluster has given up.
 #[derive(Debug, Clone, PartialEq)]
 pub struct LostExecution {
     /// Number of the execution.
@@ -35,8 +39,8 @@ impl Task {
         }
     }
 
-    /// Notes that the current execution is lost. If the execution has no worker, it belonged to a process that has
-    /// ended, so no entry is added.
+    /// Notes that the current execution is lost. An execution without a worker ran in a process that has ended and
+    /// writes no receipt. Such an execution gets no entry.
     pub(super) fn lose_execution(&mut self) {
         let is_known = self
             .lost
@@ -61,8 +65,7 @@ impl Task {
         self.complete_ending();
     }
 
-    /// If the end of the task names the lost execution and has no receipt, adds the receipt of this execution to the
-    /// end.
+    /// If the end of the task names a lost execution and has no receipt, adds the receipt of this execution to the end.
     pub(super) fn complete_ending(&mut self) {
         let Some(epoch) = self.ending.lost_execution else {
             return;
@@ -118,7 +121,7 @@ mod tests {
             vec![a.clone(), b.clone(), lost.clone(), late(1, "a")],
             vec![a.clone(), b.clone(), late(1, "a"), lost.clone()],
             vec![a.clone(), late(1, "a"), b.clone(), lost.clone()],
-            // The task became a dead letter: no other execution has started.
+            // The cluster has given the task up (a dead letter): no other execution has started.
             vec![a.clone(), lost.clone(), late(1, "a")],
             vec![a.clone(), late(1, "a"), lost.clone()],
         ] {

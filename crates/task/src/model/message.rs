@@ -1,4 +1,4 @@
-//! Messages between a client and an executor.
+//! Messages between the client of a task and the executor that does the work of the task.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ pub type JsonMap = serde_json::Map<String, serde_json::Value>;
 /// Message to or from an executor.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TaskMessage {
-    /// Id, chosen by the sender. A second message with this id starts nothing.
+    /// Id, chosen by the sender. A second message with this id starts no execution.
     pub id: MessageId,
     /// Sender.
     pub role: MessageSender,

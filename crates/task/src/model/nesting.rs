@@ -1,4 +1,4 @@
-//! Limit for the nesting of JSON from executors. Every stored value must be readable again.
+//! Limit for the nesting of JSON from executors. With this limit, every stored value can be parsed again.
 
 use serde_json::Value;
 
@@ -39,7 +39,7 @@ fn has_deep_field(map: &JsonMap) -> bool {
     map.values().any(|value| exceeds(value, NESTING_MAX - 1))
 }
 
-/// True if a value has more than this number of levels. The search stops at this number, so the recursion is limited.
+/// True if a value has more than `levels` levels. The search stops at this number, so the recursion is limited.
 fn exceeds(value: &Value, levels: usize) -> bool {
     let Some(below) = levels.checked_sub(1) else {
         return value.is_array() || value.is_object();

@@ -10,7 +10,8 @@ use super::artifact::ArtifactUpdate;
 use super::message::{JsonMap, TaskMessage};
 use super::status::TaskStatus;
 
-/// Record of a task's stream. The task is the fold of its records ([`Task::apply`](super::Task::apply)).
+/// Record of a task's stream. Applying the records in order (a fold) gives the task
+/// ([`Task::apply`](super::Task::apply)).
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "type", rename_all = "snake_case")]
 pub enum TaskRecord {
@@ -18,7 +19,7 @@ pub enum TaskRecord {
     TaskCreated {
         /// Id of the task.
         task_id: TaskId,
-        /// Context of the task.
+        /// Context of the task: the conversation to which the task belongs.
         context_id: ContextId,
         /// Principal that owns the task.
         owner: Arc<str>,
@@ -43,20 +44,21 @@ pub enum TaskRecord {
         /// Time of the request.
         at: Timestamp,
     },
-    /// From this record on, a process runs the task. If the record comes during an execution, another process takes the
+    /// From this record on, a process runs the task. If an execution already runs, the process of this record takes the
     /// execution over.
     ExecutionStarted {
-        /// Number of the execution: 1, 2, 3 … After this record, an execution with a smaller number cannot append.
+        /// Number of the execution: 1, 2, 3 … After this record, an execution with a smaller number cannot append
+        /// records.
         epoch: u64,
         /// The process.
         process: ProcessIdentity,
-        /// The worker, in a cluster. `None` if the process manages the store alone.
+        /// Worker that runs the task, in a cluster. `None` if the process manages the store alone.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         worker: Option<WorkerId>,
         /// Time of the start.
         at: Timestamp,
     },
-    /// A client requests a stop of the task. The owner of the task, perhaps in another process, then stops the
+    /// A client requests a stop of the task. The process that manages the task, perhaps another process, then stops the
     /// execution and ends the task.
     StopRequested {
         /// Cause of the stop.
@@ -64,7 +66,8 @@ pub enum TaskRecord {
         /// Time of the request.
         at: Timestamp,
     },
-    /// The task was at rest, and its canceler refused the stop. The task returns to its state before the request.
+    /// No execution of the task ran, and the task's canceler (a part of the embedding program) refused the stop. The
+    /// task returns to its state before the request.
     StopRefused {
         /// The reason for the refusal, for people.
         reason: Arc<str>,
@@ -104,9 +107,9 @@ pub enum TaskRecord {
         #[serde(default)]
         ending: TaskEnding,
     },
-    /// The receipt of a [`LostExecution`](super::LostExecution). The worker of the execution writes the receipt as soon
-    /// as it can write again, perhaps after the end of the task. This record does not change the state of the task. If
-    /// the end of the task names this execution, the record adds the receipt to the end.
+    /// Receipt of the stop that ended a [`LostExecution`](super::LostExecution). The worker of the execution writes the
+    /// receipt as soon as the worker can write again, perhaps after the end of the task. This record does not change
+    /// the state of the task. If the end of the task names this execution, the record adds the receipt to the end.
     LateReceipt {
         /// Number of the execution.
         epoch: u64,
@@ -131,7 +134,7 @@ pub struct TaskEnding {
     /// Receipt of the stop.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub receipt: Option<Arc<Receipt>>,
-    /// Number of the execution whose loss ended the task. The late receipt of that execution completes this end.
+    /// Number of the execution whose loss ended the task. The late receipt of that execution is added to this end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_execution: Option<u64>,
 }
@@ -146,7 +149,7 @@ impl TaskRecord {
         )
     }
 
-    /// True if the record may come from any process, between two records of the task's owner.
+    /// True if any process may write this record, even while another process runs the task.
     pub(crate) fn is_of_others(&self) -> bool {
         matches!(self, Self::StopRequested { .. } | Self::LateReceipt { .. })
     }

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use super::message::TaskMessage;
 
-/// State of a task, as in A2A 1.0.
+/// State of a task, as in the protocol A2A 1.0.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TaskState {

@@ -2,10 +2,10 @@
 //!
 //! Invariants:
 //! 1. The first record, and only the first record, creates the task.
-//! 2. Only late receipts may follow a terminal record. They do not change the state. An event after a terminal record
-//!    is illegal.
-//! 3. Events belong to an execution. They are illegal between the end of one execution and the start of the next.
-//! 4. Each execution has the epoch of the previous execution plus one.
+//! 2. Only late receipts (of lost executions) may follow a terminal record. A late receipt does not change the state.
+//!    An event after a terminal record is illegal.
+//! 3. Events belong to an execution. Events are illegal between the end of one execution and the start of the next.
+//! 4. The number of an execution (its epoch) is the number of the previous execution plus one.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use super::status::{TaskState, TaskStatus};
 pub struct Task {
     /// Id of the task.
     pub id: TaskId,
-    /// Context of the task.
+    /// Context of the task: the conversation to which the task belongs.
     pub context_id: ContextId,
     /// Principal that owns the task.
     pub owner: Arc<str>,
@@ -36,7 +36,7 @@ pub struct Task {
     pub metadata: JsonMap,
     /// Additional fields from the executor's last update of the state.
     pub status_metadata: JsonMap,
-    /// Number of records that changed the task.
+    /// Number of records that changed the part of the task that clients see.
     pub generation: u64,
     /// Number of the last execution; 0 before the first.
     pub epoch: u64,
@@ -48,12 +48,13 @@ pub struct Task {
     pub trace: Option<Arc<str>>,
     /// Worker of the last execution, in a cluster.
     pub worker: Option<WorkerId>,
-    /// Number of consecutive take-overs. A take-over is an execution that another process continued because the process
-    /// of the execution had ended.
+    /// Number of consecutive take-overs. In a take-over, another process starts an execution although the log does not
+    /// contain the end of the previous execution. The process of the previous execution has ended or has lost its
+    /// lease.
     pub take_overs: u32,
-    /// Executions whose workers have lost their leases, oldest first.
+    /// Executions that other workers have taken over, or that the cluster has given up, oldest first.
     pub lost: Vec<LostExecution>,
-    /// Cause of the first stop request that is still open.
+    /// Cause of the first stop request, unless the stop was refused.
     pub stop_requested: Option<Cause>,
     /// The answer, if the executor answered with a message. Clients then do not see the task.
     pub reply: Option<Arc<TaskMessage>>,
@@ -101,7 +102,8 @@ pub enum IllegalTaskRecord {
     /// already has a receipt.
     #[error("no receipt of execution {0} is awaited from this worker")]
     NoReceiptAwaited(u64),
-    /// The state does not match the record: only the end of a task may have a terminal state, and it must have one.
+    /// The state does not match the record. The end of a task must have a terminal state, and no other record may have
+    /// a terminal state.
     #[error("the record does not suit the state {0}")]
     WrongState(TaskState),
 }
@@ -224,7 +226,7 @@ impl Task {
                 self.trace.clone_from(trace);
                 self.archive_status_message();
                 self.history.push(Arc::clone(message));
-                // The message answers the question of the last state, so the task no longer waits for its client.
+                // The message answers the executor's question, so the task no longer waits for its client.
                 self.status = TaskStatus {
                     state: TaskState::Submitted,
                     message: None,

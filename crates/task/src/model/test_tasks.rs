@@ -14,7 +14,7 @@ pub(crate) fn at() -> Timestamp {
     Timestamp::from_unix_ms(0)
 }
 
-/// Folds these records after the creation of a task. Each record is encoded and decoded first.
+/// Creates a task and applies these records to the task (a fold). Each record is encoded and decoded first.
 pub(crate) fn fold(records: &[TaskRecord]) -> Result<Task, IllegalTaskRecord> {
     let created = TaskRecord::TaskCreated {
         task_id: "t".into(),

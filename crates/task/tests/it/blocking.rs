@@ -1,4 +1,5 @@
-//! Parts that block their thread. Force cannot end such a part, so a stop must not wait for it.
+//! Parts of a task (executor, canceler and others) that block their thread. Force cannot end such a part, so a stop
+//! must not wait for the part.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -17,7 +18,7 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::support::{follow_up, request, user};
 
-/// Grace of these tests.
+/// Grace of these tests: the time before a stop uses force.
 const GRACE: Duration = Duration::from_millis(100);
 /// The grace plus the time for force, with a reserve for a busy machine. A blocked thread stays blocked until the end
 /// of the test.
@@ -68,7 +69,7 @@ impl Blocking {
     }
 }
 
-/// Blocks its thread when it is dropped. It is dropped together with the executor's future.
+/// Value that blocks its thread when it is dropped. The value is dropped together with the executor's future.
 struct BlocksInDrop(Blocking);
 
 impl Drop for BlocksInDrop {
@@ -173,7 +174,7 @@ fn blocked_thread_delays_no_stop() {
             .build()
             .expect("a runtime")
     };
-    // The engine has a separate runtime and thread, as the documentation of the root's options recommends.
+    // The engine has a separate runtime and thread, as the documentation of the root scope's options recommends.
     let (control, work) = (runtime(1), runtime(3));
     control.block_on(async {
         for part in [

@@ -1,4 +1,5 @@
-//! Stops of running tasks, of tasks at rest, and of executions that are about to end.
+//! Stops of running tasks, of tasks at rest (no execution runs), and of executions that are about to end. A number such
+//! as G3 names a known failure of other A2A servers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,7 +21,7 @@ use crate::support::{
     three_events, user, wait_until, writes,
 };
 
-/// Canceler that counts its calls and writes an event. It can also refuse.
+/// Canceler that counts its calls and writes an event. The canceler can also refuse.
 #[derive(Clone, Default)]
 struct ScriptedCanceler {
     calls: Arc<AtomicUsize>,

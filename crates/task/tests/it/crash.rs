@@ -76,7 +76,7 @@ fn interrupted_task_ends_and_waiting_task_runs() {
                 assert_eq!(cause.detail.as_deref(), Some("crash"));
             }
         }
-        // The message was accepted before the crash, so a repetition starts nothing.
+        // The message was accepted before the crash, so a repetition starts no execution.
         assert!(manager.execute(request("m1")).await.unwrap().is_repeated);
     });
 }

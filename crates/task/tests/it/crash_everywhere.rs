@@ -16,8 +16,8 @@ use crate::support::{
 };
 use futures::FutureExt as _;
 
-/// Executor for two executions. The first execution asks a question. The second one works until the task is stopped or
-/// complete.
+/// Executor for two executions. The first execution asks a question. The second execution works until the task is
+/// stopped or complete.
 fn two_executions() -> ScriptedExecutor {
     ScriptedExecutor::new(|cx| async move {
         let says = |id: &str| TaskMessage::text(id, MessageSender::Agent, "so far");
@@ -46,7 +46,7 @@ fn two_executions() -> ScriptedExecutor {
     })
 }
 
-/// Records of two tasks without a crash: one task completes, and one is stopped.
+/// Records of two tasks without a crash: one task completes, and the other task is stopped.
 async fn whole_lives() -> Vec<(TaskId, Vec<RecordBytes>)> {
     let log = Arc::new(MemoryLog::new());
     let executor = two_executions();
@@ -97,7 +97,7 @@ pub(crate) async fn fold(log: &dyn Log, id: &TaskId) -> (Arc<Task>, usize, usize
         let mut json: serde_json::Value = serde_json::from_slice(&bytes).expect("it works");
         drop(json.as_object_mut().expect("it works").remove("v"));
         let record: TaskRecord = serde_json::from_value(json).expect("it works");
-        // If an execution takes another one over, the two have one end together.
+        // If an execution takes over another execution, the two have one end together.
         let is_new = !task
             .as_ref()
             .is_some_and(|task: &Arc<Task>| task.is_executing);
@@ -109,7 +109,7 @@ pub(crate) async fn fold(log: &dyn Log, id: &TaskId) -> (Arc<Task>, usize, usize
     (task.expect("a task"), starts, ends)
 }
 
-/// Waits until the task is at rest or has ended. If it is at rest, ends it.
+/// Waits until the task is at rest or has ended. If the task is at rest, ends it.
 async fn settle(manager: &TaskManager, executor: &ScriptedExecutor, id: &TaskId) {
     wait_until("it rests", || {
         let page = manager
@@ -151,8 +151,8 @@ async fn every_prefix_of_a_log_is_ended_once() {
                 assert_eq!(starts, ends, "{what}");
                 assert_eq!(executor.live(), 0, "{what}");
                 assert_eq!(manager.get(&id).await.unwrap(), task, "{what}");
-                // The subscriber gets each record once. Its subscription ends after each execution, so it subscribes
-                // again.
+                // The subscriber gets each record once. A subscription ends after each execution, so the test
+                // subscribes again.
                 let mut last = Version(0);
                 while !rest(&mut follower).await.is_empty() {
                     assert!(follower.cursor() > last, "{what}");

@@ -100,7 +100,8 @@ async fn message_continues_a_task_that_waits_for_input() {
         rest(&mut first.subscription).await,
         ["snapshot submitted", "input_required"]
     );
-    // The first execution has just written its end and may still run, so the message may have to wait for its release.
+    // The first execution has just written its end and may still run, so the message may have to wait for the release
+    // of that execution.
     let mut second = manager
         .execute(follow_up("m2", &first.task_id))
         .await

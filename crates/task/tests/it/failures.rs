@@ -1,4 +1,5 @@
-//! Failures of executors, processors, factories, clean-ups and the store. Each failure results in one defined record.
+//! Failures of executors, processors, factories, clean-ups and the store. Each failure results in one defined record. A
+//! number such as G2 names a known failure of other A2A servers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

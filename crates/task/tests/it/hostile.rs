@@ -1,4 +1,5 @@
-//! Parts that hang, panic or write forever. A stop must still be answered in time, and the task must end.
+//! Parts of a task (executor, canceler and others) that hang, panic or write forever. A stop must still be answered in
+//! time, and the task must end.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -22,7 +23,7 @@ use crate::support::{
     request, rest, start, user, wait_until, writes,
 };
 
-/// The grace and the time for force of the tests' scopes, with a small reserve for the scheduler.
+/// Longest time of a stop in these tests: the grace and the time for force, with a small reserve for the scheduler.
 const STOP_MAX: Duration = Duration::from_millis(3_100);
 
 /// Canceler that never returns.
@@ -137,7 +138,7 @@ async fn hanging_factory_does_not_delay_a_stop() {
     assert_eq!(outcome.task.status.state, TaskState::Canceled);
     assert!(outcome.receipt.quiet(), "{:?}", outcome.receipt);
 
-    // Now a task at rest.
+    // The second case is a task at rest: no execution runs.
     let executor = writes(TaskEvent::state(TaskState::InputRequired));
     let manager = manager_with(HangingFactory::after(1, TaskParts::of(executor))).await;
     let mut accepted = manager.execute(request("m1")).await.unwrap();
@@ -303,8 +304,8 @@ async fn hanging_clean_up_does_not_delay_a_stop_or_a_shutdown() {
     assert_eq!(report.not_stored, 0, "the end was durable before");
 }
 
-/// Parts that panic when they are dropped. They are dropped with the execution, and afterwards the next execution can
-/// start.
+/// Parts that panic when they are dropped. The parts are dropped with the execution, and afterwards the next execution
+/// can start.
 #[tokio::test(start_paused = true)]
 async fn parts_that_panic_in_their_drop_leave_the_task_free() {
     struct Bomb;
@@ -448,7 +449,8 @@ fn end_of_the_control_runtime_wakes_all_waiters() {
     });
 }
 
-/// A resumed execution answers the message of the client, even if a message of the executor follows it.
+/// A resumed execution answers the message of the client, even if a message of the executor follows the client's
+/// message.
 #[test]
 fn resumed_execution_answers_the_message_of_the_client() {
     use allstop_task::model::MessageSender;

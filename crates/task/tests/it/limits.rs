@@ -86,7 +86,7 @@ async fn shutdown_stops_everything_in_time() {
                 task.ending.cause.as_ref().unwrap().kind,
                 CauseKind::Shutdown
             );
-            // If the task is already stopped, a second stop returns the receipt of the first one, and writes nothing.
+            // If the task is already stopped, a second stop returns the receipt of the first stop, and writes nothing.
             let again = manager.cancel(&task.id, user()).await;
             assert!(!matches!(again, Err(CancelError::Store(_))));
         }

@@ -19,7 +19,7 @@ use crate::support::{
     ScriptedExecutor, ended, endless, manager_over, request, start, user, writes,
 };
 
-/// A log whose next appends and reads panic. The counters contain the numbers of panics.
+/// A log whose next appends and reads panic. The counters contain the numbers of remaining panics.
 #[derive(Debug)]
 struct PanickingLog {
     inner: MemoryLog,

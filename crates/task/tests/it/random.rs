@@ -1,4 +1,4 @@
-//! A random test with a seed. It combines executors, stops, messages, failures of the store, and clients that
+//! A random test with a seed. The test combines executors, stops, messages, failures of the store, and clients that
 //! disconnect.
 //!
 //! `ALLSTOP_TASK_SEED` repeats a run; the message of a failed run contains the seed. The order of events also depends
@@ -28,11 +28,11 @@ use tokio::time::{sleep, timeout};
 
 use crate::support::{ExecutorResult, ScriptedExecutor, request, user};
 
-/// Minimum duration of a run. It is only a few seconds, so that the run can be part of every test run.
+/// Minimum duration of a run. This is only a few seconds, so that the run can be part of every test run.
 const RUN_MIN: Duration = Duration::from_secs(4);
 /// Number of clients in a round.
 const CLIENTS: u64 = 24;
-/// Grace of the tests' scopes.
+/// Grace of the tests' scopes: the time before a stop uses force.
 const GRACE: Duration = Duration::from_millis(40);
 /// The grace, the time for force and the write of the end, with a reserve for a busy machine. If an answer takes
 /// longer, it counts as a hang.
@@ -236,7 +236,7 @@ fn options(dice: &Dice) -> TaskOptions {
     }
 }
 
-/// One client. It sends, repeats and stops tasks, follows their events, and sometimes disconnects.
+/// One client. The client sends, repeats and stops tasks, follows their events, and sometimes disconnects.
 async fn client(
     dice: Dice,
     manager: TaskManager,

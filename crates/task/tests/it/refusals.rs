@@ -1,5 +1,5 @@
-//! Requests that are refused by a manager that owns its store alone. A node of a cluster does not refuse them, for two
-//! reasons: tasks wait in a cluster, and a node may not know of a stop yet.
+//! Requests that are refused by a manager that owns its store alone. A node of a cluster does not refuse these
+//! requests, for two reasons: tasks wait in a cluster, and a node may not know of a stop yet.
 
 use allstop_task::{ExecuteError, TaskOptions, TaskParts, TaskRequest, WhenFull};
 

@@ -1,4 +1,4 @@
-//! Many tasks. Their memory is freed after they have ended, and a new task does not take longer than the first ones.
+//! Many tasks. Their memory is freed after they have ended, and a new task does not take longer than the first tasks.
 
 mod alone {
     use futures::FutureExt as _;

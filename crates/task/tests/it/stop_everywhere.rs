@@ -1,5 +1,5 @@
-//! A stop at every moment of a task: at every millisecond of its work, and at every turn of the runtime within this
-//! millisecond.
+//! A stop at every moment of a task: at every millisecond of its work, and at every turn of the runtime (one poll of
+//! all ready work) within this millisecond.
 //!
 //! The explorer of the test kit cannot test a manager: the explorer runs agents and sessions, and its checkers read the
 //! records of sessions. This test applies the same idea to the records of a manager. A run is deterministic, because it
@@ -50,8 +50,8 @@ const STOPS: [StopKind; 4] = [
     StopKind::CancelThenShutdown,
 ];
 
-/// An executor that writes three events, one after each millisecond, and starts a helper in its scope. If it is deaf,
-/// it ignores the stop and never ends.
+/// An executor that writes three events, one after each millisecond, and starts a helper in its scope. If the executor
+/// is deaf, it ignores the stop and never ends.
 fn three_steps(is_deaf: bool) -> ScriptedExecutor {
     ScriptedExecutor::new(move |cx| async move {
         let spec = WorkSpec::new(ItemKind::Future, "helper");

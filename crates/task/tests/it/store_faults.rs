@@ -300,7 +300,7 @@ async fn queued_task_whose_start_is_not_stored_ends() {
         log.fail_at("execution_started", fault);
         let _outcome = manager.cancel(&first.task_id, user()).await.unwrap();
         tokio::time::sleep(Duration::from_secs(1)).await;
-        // No work of the task runs. When its end is stored, its slot is free at the latest.
+        // No work of the task runs. The slot of the task must be free at the latest when the end of the task is stored.
         if fault == LogFault::Hold {
             let began = Instant::now();
             let stopped = manager.cancel(&second.task_id, user()).await;

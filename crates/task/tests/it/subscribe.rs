@@ -1,5 +1,5 @@
 //! Subscribers in special situations: some do not read, some start late or several times, and some subscribe to a task
-//! at rest.
+//! at rest. A number such as G1 names a known failure of other A2A servers.
 
 use std::time::Duration;
 
@@ -49,8 +49,8 @@ async fn g1_stalled_subscriber_costs_nobody_anything() {
     // Other tasks can also continue.
     let mut other = manager.execute(request("m2")).await.unwrap();
     ended(&manager, &mut other).await;
-    // When a subscriber that was too slow reads again, it misses no record: the log contains the records that the
-    // window no longer contains.
+    // When a subscriber that was too slow reads again, it misses no record: the log contains the records that are no
+    // longer in the window of recent records.
     let late = rest(&mut stalled.swap_remove(0)).await;
     let artifacts = late
         .iter()

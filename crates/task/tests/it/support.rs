@@ -89,7 +89,7 @@ impl Executor for ScriptedExecutor {
     }
 }
 
-/// Executor that works until it is stopped. If `is_deaf` is true, it ignores the stop.
+/// Executor that works until it is stopped. If `is_deaf` is true, the executor ignores the stop.
 pub(crate) fn endless(is_deaf: bool) -> ScriptedExecutor {
     ScriptedExecutor::new(move |cx| async move {
         cx.events

@@ -11,7 +11,7 @@ use allstop_task::{
 
 use crate::support::root;
 
-/// A number of permits that no test exceeds.
+/// Number of permits for executions. No test needs more permits.
 const CONCURRENCY: usize = 1_000;
 
 /// The lease is short, because some tests wait until the lease of a lost node expires.

@@ -1,11 +1,12 @@
-//! Text that is broken into rows when it is written. The writer thread knows the width of the terminal at that moment.
+//! Text that the writer thread breaks into rows at the time of writing, when the current width of the terminal is
+//! known.
 //!
 //! Invariants:
-//! 1. No row relies on the terminal to break it. Each row is narrower than the terminal, even on a terminal that
-//!    displays the row's letters with the greatest width ([`widest`](super::text::widest)). Terminals disagree on emoji
-//!    and on joined letters, so a row with such letters may end a few columns earlier than necessary.
+//! 1. The terminal never has to break a row. Each row is narrower than the terminal, even on a terminal that displays
+//!    the row's letters with the greatest width ([`widest`](super::text::widest)). Terminals disagree on the width of
+//!    emoji and of joined letters, so a row with such letters may end a few columns earlier than necessary.
 //! 2. A grapheme cluster is never split, and a word is split only if it is longer than a row.
-//! 3. Each row ends the colours that it begins, so a break between two rows leaves no partial sequence.
+//! 3. Each row ends the colours that it begins, so no colour continues after a break between two rows.
 
 mod row_break;
 mod table;
@@ -53,7 +54,7 @@ impl Span {
     }
 }
 
-/// A line that is broken into rows, with the prefixes of the rows.
+/// A line to be broken into rows, and the prefixes of these rows.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FlowLine {
     /// Prefix of the first row.
@@ -141,7 +142,7 @@ impl FlowLine {
     }
 }
 
-/// Maximum columns of spans on any terminal.
+/// Maximum number of columns that the spans take on any terminal.
 fn width_of(spans: &[Span]) -> usize {
     spans
         .iter()

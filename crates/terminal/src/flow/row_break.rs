@@ -8,18 +8,19 @@ use super::Span;
 /// Places at which a line may be broken.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum RowBreak {
-    /// Between words, as Unicode defines them; within a word only if it is longer than a row.
+    /// Between words, as Unicode defines them; within a word only if the word is longer than a row.
     Words,
-    /// Anywhere. For code, in which blanks matter.
+    /// Between any two letters. For code, whose blanks have a meaning.
     Anywhere,
 }
 
-/// Maximum columns of a text on any terminal.
+/// Maximum number of columns that a text takes on any terminal.
 pub(super) fn widest_of(text: &str) -> usize {
     text.chars().map(widest).sum()
 }
 
-/// Breaks a line into at least one row. Each row is at most `room` columns wide, unless a single cluster is wider.
+/// Breaks a line into at least one row. Each row is at most `room` columns wide, unless a single grapheme cluster is
+/// wider.
 pub(super) fn break_rows(line: &[Span], room: usize, breaks: RowBreak) -> Vec<Vec<Span>> {
     let text: String = line.iter().map(|span| span.text.as_str()).collect();
     let mut rows = Vec::new();
@@ -39,7 +40,7 @@ fn row_ranges(text: &str, room: usize, breaks: RowBreak) -> Vec<(usize, usize)> 
     };
     let mut rows = Vec::new();
     let (mut start, mut width) = (0, 0);
-    // The last place to break, and the columns before it.
+    // The last place at which the current row may be broken, and the width of the row before this place.
     let mut last: Option<(usize, usize)> = None;
     for (at, cluster) in text.grapheme_indices(true) {
         if let Some(places) = &mut may_break {

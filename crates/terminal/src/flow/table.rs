@@ -165,8 +165,8 @@ impl FlowTable {
     }
 }
 
-/// Removes the blanks at the end of a cell's text, then pads the cell with blanks to this width. The width of the text is
-/// its width on most terminals.
+/// Removes the blanks at the end of a cell's text, then pads the cell with blanks to this width. The text is measured
+/// with the width that most terminals give it.
 fn pad(text: &[Span], width: usize, align: CellAlign, to: &mut Vec<Span>) {
     let mut text = text.to_vec();
     if let Some(last) = text.last_mut() {

@@ -362,7 +362,7 @@ impl BlockWriter<'_> {
         self.parts.push(FlowPart::Line(line));
     }
 
-    /// Writes an empty line if the source has one before the block.
+    /// Writes an empty line if the source has an empty line before the block.
     fn blank_before(&mut self, start: usize) {
         let before = self.source[..start].trim_end_matches([' ', '\t', '>', '\n', '\r']);
         let ends = self.source[before.len()..start].matches('\n').count();

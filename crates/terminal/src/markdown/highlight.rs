@@ -1,11 +1,11 @@
 //! Highlights code line by line, with syntect and the grammars of bat.
 //!
-//! The time of a line grows with the square of its length, and depends on its content. Times of a release build: the
-//! first line of a language takes 1–80 ms, because the expressions of the language are compiled at that time. A line of
-//! usual code takes 0.1–0.5 ms. Among 58 repeated patterns, the slowest line of 200 bytes takes 25 ms, or 66 ms in nine
-//! rare languages (Lisp, Typst …). Therefore only short lines are highlighted, and only for a limited time per answer.
-//! Each frame copies the position in a grammar. A copy takes 0.03 ms at most, because syntect limits the depth of its
-//! stack.
+//! The time to highlight a line grows with the square of the line's length, and depends on the line's content. Times of
+//! a release build: the first line of a language takes 1–80 ms, because the expressions of the language are compiled at
+//! that time. A line of usual code takes 0.1–0.5 ms. Among lines that repeat one of 58 patterns, the slowest line of
+//! 200 bytes takes 25 ms, or 66 ms in nine rare languages (Lisp, Typst …). Therefore only short lines are highlighted,
+//! and only for a limited time per answer. Each frame copies the position in a grammar. A copy takes 0.03 ms at most,
+//! because syntect limits the depth of its stack.
 
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
@@ -23,7 +23,8 @@ const ANSWER_TIME_MAX: Duration = Duration::from_millis(200);
 /// The grammars: constant data of the library, unpacked when the first block of code is shown.
 static GRAMMARS: LazyLock<SyntaxSet> = LazyLock::new(two_face::syntax::extra_newlines);
 
-/// Meanings of scopes, by the prefixes of their names. The meanings are constant, and are parsed only once.
+/// Meanings of syntect's scopes, which are names of the kinds of code, by the prefixes of these names. The meanings are
+/// constant, and are parsed only once.
 static MEANINGS: LazyLock<Vec<(Scope, CodeToken)>> = LazyLock::new(|| {
     let meanings = [
         ("comment", CodeToken::Comment),
@@ -93,7 +94,7 @@ pub(super) fn load_grammars() {
 /// Highlights the lines of one code block, from the first to the last.
 #[derive(Debug, Clone)]
 pub(super) struct CodeHighlighter {
-    /// `None` in a language without a grammar.
+    /// `None` for a language without a grammar, and after a line that the grammar cannot parse.
     position: Option<GrammarPosition>,
 }
 
@@ -154,7 +155,7 @@ impl GrammarPosition {
         let mut ends: Vec<(usize, CodeToken)> = Vec::new();
         let mut begin = 0;
         for (at, change) in changes {
-            // The line end is also a piece.
+            // The line end that was added is also a piece, and is cut off here.
             let end = at.min(line.len());
             add(&mut ends, end, self.token(line.get(begin..end)?));
             begin = end;
@@ -167,7 +168,7 @@ impl GrammarPosition {
         Some((self, pieces))
     }
 
-    /// Meaning of a text at this position: the meaning of the innermost scope that has one.
+    /// Meaning of a text at this position: the meaning of the innermost scope that has a known meaning.
     fn token(&self, text: &str) -> CodeToken {
         let meaning = |scope: &Scope| {
             let mut known = MEANINGS.iter();
@@ -297,8 +298,8 @@ mod tests {
         assert_eq!(marked("rust", &[&long[1..]])[0].len(), LINE_BYTES_MAX + 3);
     }
 
-    /// Without the limit, a short block in each language took seconds in total, because the first line of a language
-    /// compiles its expressions.
+    /// Without the time limit, a short block in each language took seconds in total, because the first line of a
+    /// language compiles its expressions.
     #[test]
     fn code_of_one_answer_is_highlighted_for_a_limited_time() {
         let mut budget = HighlightBudget::default();

@@ -73,7 +73,7 @@ impl InlineText {
         self.begin(Effects::UNDERLINE);
     }
 
-    /// Ends a link or an image. Its target follows the text, so the text cannot hide the real target.
+    /// Ends a link or an image. The target of the link follows the text, so the text cannot hide the real target.
     pub(super) fn end_link(&mut self) {
         self.end();
         let Some((at, target)) = self.links.pop() else {

@@ -3,7 +3,7 @@
 use super::stream::AnswerStream;
 use crate::{FlowPart, OpenText};
 
-/// A copy of the incomplete part, which the writer thread draws as if the answer ended here.
+/// A copy of the incomplete part. The writer thread draws the copy as if the answer ended there.
 #[derive(Debug)]
 pub(super) struct OpenAnswer {
     stream: AnswerStream,

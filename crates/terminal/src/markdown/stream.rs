@@ -14,8 +14,8 @@ use super::theme::AnswerTheme;
 use crate::flow::last_boundary;
 use crate::{FlowLine, FlowPart, OpenText, RowBreak, Span, Style};
 
-/// A line with more bytes than this is shown in parts. This limit is some screens of text, and little text to parse
-/// again.
+/// A line with more bytes than this is shown in parts. The limit allows some screens of text, and keeps the text that
+/// is parsed repeatedly small.
 const LINE_BYTES_MAX: usize = 4 * 1024;
 /// A block with more bytes than this is shown in parts. A block is parsed again after each new line.
 const BLOCK_BYTES_MAX: usize = 8 * 1024;
@@ -56,7 +56,7 @@ pub struct AnswerStream {
     ends_blank: bool,
     /// True if the current line is the rest of a line that was shown in parts.
     is_rest: bool,
-    /// Size of the block in bytes at which it is parsed again.
+    /// Size in bytes at which the incomplete block is parsed again.
     parse_at: usize,
     /// Processor time used so far for the Markdown of the current piece.
     piece_time: Duration,
@@ -144,7 +144,7 @@ impl AnswerStream {
         parts
     }
 
-    /// The incomplete part, to be drawn below the complete parts; `None` if it is blank.
+    /// The incomplete part, to be drawn below the complete parts; `None` if this part is blank.
     pub fn open(&self) -> Option<Arc<dyn OpenText>> {
         let is_empty = match &self.block {
             StreamBlock::Text(text) => text.trim().is_empty(),

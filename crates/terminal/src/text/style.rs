@@ -67,7 +67,7 @@ impl Environment {
         }
     }
 
-    /// True if a terminal interprets control sequences. The live view needs them.
+    /// True if the terminal interprets control sequences, which the live region needs.
     pub fn has_cursor(&self) -> bool {
         !self.dumb
     }
@@ -193,7 +193,7 @@ impl Style {
         lines
     }
 
-    /// The sign without a colour. It is one column wide.
+    /// The sign without a colour, one column wide.
     pub fn symbol(self, symbol: Symbol) -> &'static str {
         match symbol {
             Symbol::Good => self.pick("✓", "+"),

@@ -1,7 +1,8 @@
 //! Text for a terminal. Text from outside is escaped on insertion, and only a style adds control sequences.
 //!
-//! A [`OutputQueue`](super::super::OutputQueue) takes no other text, so no caller can forget to escape a text. Styled
-//! text leaves this type only through a queue. Therefore no caller can format it into a string and escape it twice.
+//! An [`OutputQueue`](super::super::OutputQueue) takes this type, and escapes all other text itself, so no caller can
+//! forget to escape a text. Styled text leaves this type only through a queue. Therefore no caller can format it into a
+//! string and escape it twice.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -249,7 +250,7 @@ fn pieces(word: &str, columns: usize) -> Vec<&str> {
     pieces
 }
 
-/// The characters of a text, each with true if it belongs to a control sequence.
+/// The characters of a text. The flag of a character is true if the character belongs to a control sequence.
 fn letters(text: &str) -> impl Iterator<Item = (char, bool)> {
     text.chars().scan(false, |within, c| {
         let is_control = *within || c == '\x1b';

@@ -8,7 +8,7 @@ pub(crate) const EMOJI_COLUMNS_MAX: usize = 8;
 /// Maximum columns of a letter on any terminal. A letter that some terminals join to the previous one counts in full.
 pub(crate) fn widest(c: char) -> usize {
     match c {
-        // Turns a letter of one column into an emoji of two columns.
+        // This letter turns the letter before it from one column into an emoji of two columns.
         '\u{fe0f}' => 1,
         // One half of a flag.
         '\u{1f1e6}'..='\u{1f1ff}' => 2,

@@ -1,5 +1,5 @@
-//! The long form of the exploration, which prints a table at the end. `cargo xtask explore` runs it, and `--help`
-//! describes its options.
+//! The long form of the exploration, which prints a table at the end. `cargo xtask explore` runs this program, and
+//! `--help` describes its options.
 
 mod options;
 mod output;
@@ -44,7 +44,7 @@ fn main() -> ExitCode {
         return code;
     };
     print_error(format_args!("cannot write to standard output: {lost}"));
-    // If a promise was broken, this decides the exit code, even if the report could not be printed.
+    // A broken promise decides the exit code, even if the report could not be printed.
     if code == ExitCode::FAILURE {
         code
     } else {

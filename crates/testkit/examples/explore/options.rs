@@ -28,11 +28,11 @@ Exit code: 0 if nothing was broken, 1 if something was, 2 if the arguments make 
 output is closed or full.
 ";
 
-/// Options of the exploration.
+/// Options of the exploration, which stops scenarios at their points and checks the results.
 #[derive(Debug, Default)]
 pub(crate) struct Options {
     pub(crate) scenarios: Vec<Scenario>,
-    /// True if this process is to explore stops.
+    /// True to stop the scenarios inside this process.
     pub(crate) stops: bool,
     pub(crate) kill: bool,
     pub(crate) quick: bool,
@@ -98,7 +98,7 @@ pub(crate) fn read(args: impl IntoIterator<Item = String>) -> Result<Asked, Stri
     Ok(Asked::Explore(options))
 }
 
-/// The one case that the environment variable names; `None` if the variable is not set.
+/// Returns the case that the environment variable names; `None` if the variable is not set.
 fn case_from_environment() -> Result<Option<CaseName>, String> {
     #[expect(
         clippy::disallowed_methods,
@@ -111,7 +111,7 @@ fn case_from_environment() -> Result<Option<CaseName>, String> {
     case.map_err(|wrong| format!("{VARIABLE}: {wrong}"))
 }
 
-/// The scenarios with this name.
+/// Returns the scenarios with this name.
 fn named(name: &str) -> Result<Vec<Scenario>, String> {
     let mut scenarios = scenarios::everything();
     if name != "all" {

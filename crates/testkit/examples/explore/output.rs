@@ -1,4 +1,4 @@
-//! Standard output, which may be closed or full. If its reader closes it, the exploration ends.
+//! Standard output, which may be closed or full. If the reader closes standard output, the exploration ends.
 
 use std::fmt::Display;
 use std::io::{self, Write as _};

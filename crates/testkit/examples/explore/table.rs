@@ -1,4 +1,4 @@
-//! Table of checks and failures, grouped by promise, by failure class, by point and by method.
+//! Table of checks and failures, grouped by promise, by failure class, by point of the stop and by method of the stop.
 
 use std::collections::BTreeMap;
 use std::fmt::{self, Display};
@@ -13,7 +13,7 @@ struct Count {
     broken: usize,
 }
 
-/// The sums over all reports.
+/// Sums over all reports.
 #[derive(Debug, Default)]
 pub(crate) struct Table {
     invariants: BTreeMap<Invariant, Count>,

@@ -1,5 +1,5 @@
-//! Background work: each piece starts once and ends once. If a session reports idle while background work runs, the
-//! report names this work.
+//! Background work: each piece starts once and ends once. If a session reports that it is idle while background work
+//! runs, the report names this work.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,7 +10,7 @@ use allstop_session::{BackgroundItem, SessionEventKind as K};
 use crate::observe::{ObservedWork, Order, RunObservation};
 
 /// Checks that each piece of background work starts once, and afterwards ends at most once. Returns the work that has
-/// no end. Detached work is not in the result, because it may outlive its session.
+/// no end. Detached work, which was left running on purpose, is not in the result, because it may outlive its session.
 ///
 /// # Errors
 /// Returns a description of the first violation.
@@ -40,7 +40,7 @@ pub(crate) fn background(records: &[R]) -> Result<Vec<String>, String> {
 }
 
 /// Each piece of background work starts once and ends once. When a session is closed, it has recorded the end of all
-/// its background work (invariant 6).
+/// its background work (invariant 6 in `violation.rs`).
 pub(super) fn background_ends_once(run: &RunObservation) -> Result<(), String> {
     let records = &run.records_after_next;
     let open = background(records)?;
@@ -63,7 +63,8 @@ pub(super) fn background_ends_once(run: &RunObservation) -> Result<(), String> {
     ))
 }
 
-/// The session reports idle only if no turn is open and no attached work runs (invariant 3).
+/// The session reports that it is idle only if no turn is open, and each such report names all background work that
+/// runs (invariant 3).
 pub(super) fn idle_is_true(run: &RunObservation) -> Result<(), String> {
     let Some(session) = &run.session else {
         return Ok(());
@@ -99,7 +100,7 @@ pub(super) fn idle_is_true(run: &RunObservation) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that the report names all background work that is alive.
+/// Checks that a report of an idle session names all background work that is alive.
 fn all_named(run: &RunObservation, at: Order, named: &[BackgroundItem]) -> Result<(), String> {
     let lives = |work: &&ObservedWork| work.kind == ItemKind::Background && work.was_alive(at);
     let unnamed = run.notes.work.iter().filter(lives).find(|work| {

@@ -10,7 +10,7 @@ use allstop_core::record::{CallOutcome, SessionRecord as R};
 use crate::observe::{CallEnding, ObservedWork, RunObservation};
 
 /// A tool starts only after the record of its start is durable in the log. Otherwise a crash could lose the only trace
-/// of the call's effect (invariant 10).
+/// of the call's effect (invariant 10 in `violation.rs`).
 pub(super) fn start_is_durable(run: &RunObservation) -> Result<(), String> {
     for work in run.calls() {
         let durable = run.notes.durable(work.began);
@@ -153,7 +153,8 @@ fn fits(
     }
 }
 
-/// If a receipt reports a call as stopped, the call has no result, because a late result is dropped (invariant 6).
+/// If the receipt of a stop reports a call as stopped, the call has no result, because a late result is dropped
+/// (invariant 6).
 pub(super) fn no_late_result(run: &RunObservation) -> Result<(), String> {
     for record in &run.records {
         let R::TurnStopped {

@@ -1,4 +1,5 @@
-//! Outcomes, receipts and published conversations contain only claims that the log has confirmed (invariant 3).
+//! Outcomes of turns, receipts of stops and published conversations contain only claims that the log has confirmed
+//! (invariant 3 in `violation.rs`).
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ struct TurnClaim<'a> {
     message: Option<&'a MessageId>,
     reason: StopReason,
     error: Option<&'a TurnError>,
-    /// True if the claim is that the store has answered.
+    /// True if the outcome claims that the store has confirmed whether the ending of the turn is written.
     is_ending_known: bool,
     receipt: Option<&'a Receipt>,
     at: Order,
@@ -59,7 +60,7 @@ pub(super) fn claims_are_confirmed(run: &RunObservation) -> Result<(), String> {
 }
 
 /// The ending of the turn that a claim is about. If the store has written no record of a turn, the next turn gets the
-/// same number. Therefore the message identifies the turn.
+/// number of that turn. Therefore the message identifies the turn.
 fn ending_of<'a>(records: &'a [R], claim: &TurnClaim<'_>) -> Option<&'a R> {
     let start = start_of(records, claim)?;
     let ends = |record: &&R| matches!(record, R::TurnCommitted { turn, .. } | R::TurnStopped { turn, .. } if *turn == claim.turn);
@@ -89,7 +90,7 @@ fn is_commit(ending: Option<&R>) -> bool {
     matches!(ending, Some(R::TurnCommitted { .. }))
 }
 
-/// Effect on the conversation of an ending that is not a commit.
+/// Effect on the conversation, if the turn has not ended with a commit.
 fn effect_of(ending: Option<&R>) -> ConversationEffect {
     match ending {
         Some(R::TurnStopped { kept, .. }) if !kept.is_empty() => {
@@ -132,8 +133,8 @@ fn outcome_is_true(run: &RunObservation, claim: &TurnClaim<'_>) -> Result<(), St
     }
 }
 
-/// A receipt reports one of two things: the effect on the conversation that the log finally has, or that this effect is
-/// not known yet.
+/// A receipt reports the effect on the conversation that the log finally has, or reports that this effect is not known
+/// yet.
 fn effect_is_true(
     run: &RunObservation,
     claim: &TurnClaim<'_>,
@@ -158,7 +159,7 @@ fn effect_is_true(
 }
 
 /// If the store has confirmed the ending of the turn, the published conversation is the conversation after the turn.
-/// Otherwise it is the conversation before the turn.
+/// Otherwise the published conversation is the conversation before the turn.
 fn conversation_is_true(
     run: &RunObservation,
     claim: &TurnClaim<'_>,
@@ -181,8 +182,8 @@ fn conversation_is_true(
     ))
 }
 
-/// Checks the receipts of a session's stops that stopped this turn. A receipt is about this turn if it has the same
-/// stop id as the receipt in the outcome.
+/// Checks the receipts of the session's stops that stopped this turn. A receipt is about this turn if it has the stop
+/// id of the receipt in the outcome.
 fn stops_are_true(run: &RunObservation, claim: &TurnClaim<'_>) -> Result<(), String> {
     let Some(own) = claim.receipt else {
         return Ok(());

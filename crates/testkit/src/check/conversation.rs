@@ -1,4 +1,4 @@
-//! Conversations: they consist of whole turns, in an order that a provider accepts.
+//! Conversations consist of whole turns, in an order that a provider accepts.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use crate::observe::{RunObservation, WitnessedAnswer};
 
 /// The conversation that results from these records, in the order of the records.
 ///
-/// This function shares no code with the engine's fold, so that one mistake cannot be in both.
+/// This function shares no code with the engine, which computes the conversation with its fold of the records. So one
+/// mistake cannot be in both.
 pub fn conversation_of(records: &[R]) -> Vec<Arc<Message>> {
     let mut said: Vec<(Option<TurnNumber>, Arc<Message>)> = Vec::new();
     for record in records {
@@ -44,7 +45,8 @@ pub fn conversation_of(records: &[R]) -> Vec<Arc<Message>> {
     said.into_iter().map(|(_, message)| message).collect()
 }
 
-/// A turn is either completely in the conversation, or has not changed the conversation (invariant 2).
+/// A turn is either completely in the conversation, or has not changed the conversation (invariant 2 in
+/// `violation.rs`).
 pub(super) fn turns_are_whole(run: &RunObservation) -> Result<(), String> {
     let mut input: Option<&Arc<str>> = None;
     for record in &run.records {
@@ -84,7 +86,7 @@ pub(super) fn turns_are_whole(run: &RunObservation) -> Result<(), String> {
 /// A committed turn equals the same turn in the run without the stop. In a session, the user may have sent other
 /// messages between the turns.
 fn as_without_the_stop(committed: &R, run: &RunObservation) -> Result<(), String> {
-    // If the point of the stop is not known, no two runs are equal.
+    // Without a known point of the stop, no two runs are equal, so the messages cannot be compared.
     let (Some(_), R::TurnCommitted { turn, messages, .. }) = (run.point, committed) else {
         return Ok(());
     };
@@ -119,7 +121,7 @@ fn whole(messages: &[Arc<Message>], input: Option<&Arc<str>>) -> Result<(), Stri
     }
 }
 
-/// The kept messages of a stopped turn end with a stop marker.
+/// The messages that a stopped turn keeps in the conversation end with a stop marker.
 fn kept_whole(kept: &[Arc<Message>], input: Option<&Arc<str>>) -> Result<(), String> {
     begins_with(kept, input)?;
     match kept.last().map(AsRef::as_ref) {
@@ -130,7 +132,7 @@ fn kept_whole(kept: &[Arc<Message>], input: Option<&Arc<str>>) -> Result<(), Str
 
 /// Each answer in the conversation was received completely. A partial answer is dropped together with its tool calls.
 fn said_whole(messages: &[Arc<Message>], run: &RunObservation) -> Result<(), String> {
-    // A killed run equals the undisturbed run until the kill.
+    // A killed run equals the undisturbed run, which is the same run without a stop, until the kill.
     let seen = if run.is_witnessed {
         run
     } else {

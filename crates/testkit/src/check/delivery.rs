@@ -1,4 +1,4 @@
-//! No event is shown, and no piece of an answer is received, too late.
+//! No event is shown too late, and no piece of an answer is received too late.
 
 use allstop_agent::AgentEvent as E;
 use allstop_core::{Extent, TurnNumber};
@@ -7,8 +7,8 @@ use allstop_session::{SessionEvent, SessionEventKind as K};
 use super::messages::superseder;
 use crate::observe::{ObservedStop, RunObservation};
 
-/// No event is shown too late (invariant 6): no part of an answer after the stop, and no event of a turn after the end
-/// of the turn.
+/// No event is shown too late (invariant 6 in `violation.rs`): no part of an answer after the stop, and no event of a
+/// turn after the end of the turn.
 pub(super) fn nothing_late_is_shown(run: &RunObservation) -> Result<(), String> {
     let accepted = run.disturbance().and_then(|stop| stop.accepted);
     let (mut running, mut heard) = (false, false);
@@ -87,7 +87,7 @@ pub(super) fn nothing_stale_is_shown(run: &RunObservation) -> Result<(), String>
         if let K::Live(E::TurnStarted { turn, .. }) = &event.kind {
             newest = *turn;
         }
-        // If the ending of the turn was already under way, a later stop does not undo it.
+        // If the ending of the turn was already being written, a later stop does not undo the ending.
         if let K::Live(E::TurnEnded { .. }) = &event.kind {
             stopped = None;
         }

@@ -1,5 +1,5 @@
 //! Observations of real runs in which a test has falsified one fact. Each checker must find the fact that was falsified
-//! for it.
+//! for this checker.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -27,10 +27,10 @@ use crate::stop_method::StopMethod;
 /// Run whose observation is falsified.
 enum FalsifiedRun {
     Whole(&'static str),
-    /// Run that is stopped at this point.
+    /// Run of this scenario that is stopped at the point with this number, by this method.
     Disturbed(&'static str, u32, StopMethod),
-    /// Run that its user stops at this point. The observation also has a snapshot of a machine on which no process
-    /// runs.
+    /// Run of this scenario that its user stops at the point with this number. The observation also has a snapshot of a
+    /// machine on which no process runs.
     WithSnapshot(&'static str, u32),
     /// Run that is killed in the middle.
     Killed(&'static str),

@@ -6,7 +6,7 @@ use allstop_core::receipt::ItemKind;
 use crate::observe::RunObservation;
 
 /// After the final stop nothing is alive: no task, no scope with work, no process, and no part of the agent (invariant
-/// 1).
+/// 1 in `violation.rs`).
 pub(super) fn nothing_lives_on(run: &RunObservation) -> Result<(), String> {
     let mut left = run.work_left.clone();
     let living = run.notes.work.iter().filter(|work| work.ended.is_none());
@@ -26,7 +26,8 @@ pub(super) fn nothing_lives_on(run: &RunObservation) -> Result<(), String> {
     ))
 }
 
-/// After the run, no real process remains that the run started outside its scope with `std::process` (invariant 1).
+/// Code of a run may start a real process with `std::process`, outside its scope. After the run, no such process
+/// remains (invariant 1).
 pub(super) fn no_child_is_left(run: &RunObservation) -> Result<(), String> {
     if run.processes_left.is_empty() {
         return Ok(());
@@ -38,8 +39,9 @@ pub(super) fn no_child_is_left(run: &RunObservation) -> Result<(), String> {
     ))
 }
 
-/// If a receipt is quiet, no work that it covers still runs. If no process runs, the receipt is quiet. A stop of a turn
-/// may leave background work running if the receipt names this work.
+/// If the receipt of a stop is quiet (reports that no covered work runs), no work that the stop covers still runs. If
+/// no process runs, the receipt is quiet. A stop of a turn may leave background work running if the receipt names this
+/// work.
 pub(super) fn quiet_is_quiet(run: &RunObservation) -> Result<(), String> {
     for snapshot in &run.snapshots {
         // If the target of a stop had already ended, the receipt makes no claim about running work.

@@ -21,7 +21,8 @@ fn placed(record: &R) -> Option<(&MessageId, TurnNumber)> {
     }
 }
 
-/// Every accepted message has one outcome, in one turn, and the outcome agrees with the log (invariant 6).
+/// Every accepted message has one outcome, in one turn, and the outcome agrees with the log (invariant 6 in
+/// `violation.rs`).
 pub(super) fn one_outcome_each(run: &RunObservation) -> Result<(), String> {
     let records = &run.records_after_next;
     let mut turns = BTreeMap::new();
@@ -141,7 +142,7 @@ fn outcome_is_logged(records: &[R], delivered: &DeliveredOutcome) -> Result<(), 
     Ok(())
 }
 
-/// The first message that superseded this one.
+/// The first message that superseded the message `older`.
 pub(super) fn superseder<'a>(
     session: &'a SessionObservation,
     older: &SentMessage,
@@ -219,8 +220,8 @@ fn check_kept_messages(
     }
 }
 
-/// If a receipt reports the turn of a message as stopped, the message is not answered. Its cause is the cause of one of
-/// the stops.
+/// If the receipt of a stop reports the turn of a message as stopped, the message is not answered. The cause in the
+/// outcome of the message is the cause of one of the stops, or `superseded`.
 pub(super) fn stays_stopped(run: &RunObservation) -> Result<(), String> {
     let Some(session) = &run.session else {
         return Ok(());
@@ -302,13 +303,14 @@ pub(super) fn undone_once(run: &RunObservation) -> Result<(), String> {
     ))
 }
 
-/// When a waiter leaves, nothing is stopped: the run is the same as a run without the waiter (invariant 12).
+/// When a waiter leaves, nothing is stopped: the records equal the records of the run without this disturbance
+/// (invariant 12).
 pub(super) fn waiter_stops_nothing(run: &RunObservation) -> Result<(), String> {
     let mut sent = run.session.iter().flat_map(|session| &session.sent);
     if !sent.any(|sent| sent.waiter_gone) || !run.stops.is_empty() {
         return Ok(());
     }
-    // The run without the waiter ends earlier, so its last records may be missing. But no record may differ.
+    // Without the waiter, the run ends earlier, so the last records may be missing. But no record may differ.
     let mut both = run.records.iter().zip(&run.undisturbed().records);
     match both.position(|(here, there)| {
         without_run_specific_fields(here) != without_run_specific_fields(there)

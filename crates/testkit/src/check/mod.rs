@@ -1,6 +1,6 @@
-//! Checkers: rules that hold after a stop at any point. Each checker names the invariant of the design from which its
-//! rule comes. Every driver applies all checkers to its observations. You can apply some of them to your own records or
-//! messages.
+//! Checkers: rules that hold after a stop at any point. Each checker names the [`Invariant`] (a promise of the design)
+//! that its rule verifies. Every driver applies all checkers to its observations. You can apply some of the checkers to
+//! your own records or messages.
 
 mod background;
 mod calls;
@@ -104,8 +104,8 @@ const fn rule(
     }
 }
 
-/// Rules that need the endings and the usage in the log. If the store has failed, the log does not have them. The
-/// checker `confirmed` then contains the rules that apply.
+/// Rules that need the endings and the usage in the log. After a failure of the store, the log lacks these records, and
+/// the checker `confirmed` contains the rules that apply.
 const NEED_THE_STORE: [&str; 7] = [
     "true_idle",
     "stopped_message",
@@ -135,7 +135,7 @@ impl Checker {
     }
 }
 
-/// Applies the checks of the scenario itself, and then every checker.
+/// Applies the checks that the scenario itself has registered, and then every checker.
 pub fn check(run: &RunObservation) -> Vec<Violation> {
     let own = run.own.iter().cloned();
     let applied = CHECKERS.iter().filter(|checker| checker.applies(run));

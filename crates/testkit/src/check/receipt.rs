@@ -1,5 +1,5 @@
-//! Receipts are true: if a receipt reports work as ended, the work has ended, and the receipt contains all work that
-//! ran.
+//! Receipts of stops are true: if a receipt reports work as ended, the work has ended, and the receipt contains all
+//! work that ran.
 
 use allstop_core::receipt::{EndMethod, ItemKind, ItemState, NotStoppedReason, ReceiptItem};
 use allstop_core::record::{SessionRecord as R, StartedCallKind};
@@ -13,14 +13,15 @@ fn is_about(item: &ReceiptItem, work: &ObservedWork) -> bool {
     item.kind == work.kind
         && match work.kind {
             ItemKind::ToolCall | ItemKind::Background => item.id == work.id,
-            // A question is observed under the id of the tool call that it is about, but a receipt contains the id of
-            // the question itself.
+            // The work of a permission question is observed under the id of the tool call that needs the permission. A
+            // receipt contains the id of the question itself.
             ItemKind::ModelCall | ItemKind::Permission => true,
             _ => item.name == work.id,
         }
 }
 
-/// True if a stop of this extent covers this work. The processes of a call count as part of the call.
+/// True if a stop of this extent (part of the work) covers this work. The processes of a call count as part of the
+/// call.
 fn covers(asked: &ObservedStop, receipt: &Receipt, work: &ObservedWork) -> bool {
     match asked.extent {
         Extent::Subtree => false,
@@ -83,7 +84,7 @@ pub(super) fn all_true(run: &RunObservation) -> Result<(), String> {
                     return Err(format!("the receipt says {said} of {work}, which runs"));
                 }
             }
-            // The model calls of a sub-agent belong to the tool call that started it.
+            // The model calls of a sub-agent belong to the tool call that started the sub-agent.
             let is_sub_agents = work.kind == ItemKind::ModelCall
                 && receipt
                     .items()
@@ -127,8 +128,8 @@ fn effect_of(run: &RunObservation, item: &ReceiptItem) -> Option<Effect> {
     })
 }
 
-/// If an item is stopped, it has evidence for that. If the effect of an item is unknown, the item names the effect that
-/// a repeat of the call would have.
+/// An item in the state `stopped` has evidence of its end. An item whose outcome is unknown names the effect that a
+/// repeat of the call would have.
 fn check_evidence(item: &ReceiptItem, effect: Option<Effect>) -> Result<(), String> {
     match &item.state {
         ItemState::Stopped { evidence, .. }

@@ -12,7 +12,7 @@ pub(super) fn ending(record: &SessionRecord) -> Option<(TurnNumber, StopReason)>
     }
 }
 
-/// The record without run-specific fields (receipt, marker).
+/// The record without the fields that differ from run to run: the receipt of a stop, and the marker of a process.
 pub(super) fn without_run_specific_fields(record: &SessionRecord) -> SessionRecord {
     let mut record = record.clone();
     match &mut record {

@@ -67,12 +67,13 @@ pub fn endings(records: &[R]) -> Result<(), String> {
     Ok(())
 }
 
-/// Every started turn and every started call has one ending, and no record of it follows the ending (invariant 6).
+/// Every started turn and every started call has one ending, and no record follows this ending in its turn or call
+/// (invariant 6 in `violation.rs`).
 pub(super) fn one_ending_each(run: &RunObservation) -> Result<(), String> {
     endings(&run.records_after_next)
 }
 
-/// Number of records that these points report as durable.
+/// Number of records that are durable after these points.
 pub(super) fn appended(points: &[Point]) -> usize {
     let appends = points
         .iter()
@@ -80,8 +81,9 @@ pub(super) fn appended(points: &[Point]) -> usize {
     appends.map(|point| point.subject.split('+').count()).sum()
 }
 
-/// The log contains every record that it has confirmed (invariant 2). After `kill -9` it contains exactly the records
-/// that were appended before the kill. They equal the records of the undisturbed run.
+/// The log contains every record that it has confirmed (invariant 2). After `kill -9` the log contains exactly the
+/// records that were appended before the kill. These records equal the records of the undisturbed run, which is the
+/// same run without a stop.
 pub(super) fn log_is_complete(run: &RunObservation) -> Result<(), String> {
     let records = &run.records;
     if run.is_witnessed {
@@ -110,8 +112,8 @@ pub(super) fn log_is_complete(run: &RunObservation) -> Result<(), String> {
     }
 }
 
-/// Number of records at the end of the log after which a check cuts the log, if no undisturbed run is known. The number
-/// is limited because the cost of each cut grows with the number of records.
+/// Number of cuts of the log, one after each of its last records, if no undisturbed run is known. The number is limited
+/// because the cost of each cut grows with the number of records.
 const CUTS_MAX: usize = 160;
 
 /// Applies records to a state. An error names the position of the failed record in the whole log.
@@ -172,7 +174,8 @@ pub(super) fn recovers(run: &RunObservation) -> Result<(), String> {
     let undisturbed = run.undisturbed();
     let mut folded = SessionState::default();
     apply(&mut folded, &run.folded_records(), 0)?;
-    // A session that has lost its lease writes nothing more, and need not know the content of the log.
+    // A session that has lost its lease (its right to write) writes nothing more, and need not know the content of the
+    // log.
     let lease_lost = run
         .disturbance()
         .is_some_and(|stop| stop.cause.kind == CauseKind::LeaseLost);
@@ -198,8 +201,8 @@ pub(super) fn recovers(run: &RunObservation) -> Result<(), String> {
     recovers_after(records, from)
 }
 
-/// When the session of a killed process is resumed, the session ends its open turn with a crash, and does not change
-/// the existing records.
+/// When the session of a killed process is resumed, its open turn ends with the stop reason `error` and the detail
+/// `crash` of the cause. The existing records stay unchanged.
 fn resumed_after_the_kill(run: &RunObservation) -> Result<(), String> {
     let Some(kill) = &run.kill else {
         return Ok(());

@@ -12,7 +12,8 @@ use super::receipt::{covered, in_extent, reports_running};
 use super::record_facts::ending;
 use crate::observe::{ObservedStop, RunObservation, StopAnswer};
 
-/// Every caller that waits for a stop gets an answer within the grace and the time for force (invariant 1).
+/// Every caller that waits for a stop gets an answer within the grace and the time for force (invariant 1 in
+/// `violation.rs`). The grace is the time in which work may end by itself.
 pub(super) fn every_stop_is_answered(run: &RunObservation) -> Result<(), String> {
     if run.hung {
         let waits = run
@@ -32,7 +33,7 @@ pub(super) fn every_stop_is_answered(run: &RunObservation) -> Result<(), String>
     }
     if let Some(stop) = run.disturbance() {
         let took = run.over_at.saturating_sub(stop.at);
-        // The turn's ending is written after the receipt is created. The limit covers both.
+        // The turn's ending is written after the receipt of the stop is created. The limit covers both.
         if took > run.answered_within {
             return Err(format!("the run went on for {took:?} after its stop"));
         }
@@ -40,7 +41,7 @@ pub(super) fn every_stop_is_answered(run: &RunObservation) -> Result<(), String>
     Ok(())
 }
 
-/// After a stop has been accepted, no work in its extent starts (invariant 5).
+/// After a stop has been accepted, no work in its extent (the part that the stop covers) starts (invariant 5).
 pub(super) fn nothing_starts_after_stop(run: &RunObservation) -> Result<(), String> {
     let Some(accepted) = run.disturbance().and_then(|stop| stop.accepted) else {
         return Ok(());
@@ -57,8 +58,8 @@ pub(super) fn nothing_starts_after_stop(run: &RunObservation) -> Result<(), Stri
     }
 }
 
-/// Number of commits. If the parts noted their work, these are the commits that were sent to the log. Otherwise they
-/// are the commits in the log.
+/// Number of commits. If the parts of the run (models, tools) noted their work, these are the commits that were sent to
+/// the log. Otherwise these are the commits in the log.
 fn commits_of(run: &RunObservation) -> usize {
     if run.is_witnessed {
         return run.commits().count();
@@ -84,8 +85,8 @@ pub(super) fn no_commit_after_a_stop(run: &RunObservation) -> Result<(), String>
     }
 }
 
-/// If a stop finds something to stop, it ends the run. The last turn of the run is then a stopped turn. There are two
-/// exceptions: the run had committed all of its turns, or had lost its lease.
+/// If a stop finds something to stop, this stop ends the run. The last turn of the run is then a stopped turn. There
+/// are two exceptions: the run had committed all of its turns, or the run had lost its lease (its right to write).
 pub(super) fn no_stop_is_lost(run: &RunObservation) -> Result<(), String> {
     let Some(stop) = run.disturbance() else {
         return Ok(());
@@ -161,7 +162,7 @@ pub(super) fn first_cause_wins(run: &RunObservation) -> Result<(), String> {
 }
 
 /// The cause in a receipt is the cause of the stop that the receipt answers. If this stop joined another stop, the
-/// cause is the cause of the other stop: an earlier stop, or a stop by the run itself.
+/// receipt has the cause of the other stop: an earlier stop, or a stop by the run itself.
 fn receipt_causes_fit(run: &RunObservation, own: Option<CauseKind>) -> Result<(), String> {
     let mut asked_so_far = Vec::new();
     for asked in &run.stops {
@@ -197,7 +198,8 @@ fn receipts(run: &RunObservation) -> impl Iterator<Item = (&Receipt, Duration)> 
         .filter(|(receipt, _)| receipt.outcome().is_none())
 }
 
-/// When the last step of a stop is over, every engine that the stop covers has acknowledged the stop.
+/// When the last step of a stop is over, every engine (task that drives a run) that the stop covers has acknowledged
+/// the stop.
 pub(super) fn engine_has_acknowledged(run: &RunObservation) -> Result<(), String> {
     let deaf = |item: &&ReceiptItem| {
         item.kind == ItemKind::Engine
@@ -214,7 +216,8 @@ pub(super) fn engine_has_acknowledged(run: &RunObservation) -> Result<(), String
     Ok(())
 }
 
-/// A receipt reports work in its extent as running only if the time for force has passed.
+/// A receipt reports work in its extent as running only if the time for force has passed. Work whose watcher is gone
+/// does not count, because its state is unknown.
 pub(super) fn force_time_is_used(run: &RunObservation) -> Result<(), String> {
     let runs = |item: &&ReceiptItem| {
         matches!(&item.state, ItemState::StillRunning { why }
@@ -230,8 +233,8 @@ pub(super) fn force_time_is_used(run: &RunObservation) -> Result<(), String> {
     Ok(())
 }
 
-/// If a receipt has `cancel_observed`, the facts agree: the engine had acknowledged the stop, and no work that the stop
-/// covers still ran.
+/// If a receipt has `cancel_observed`, two facts are true: the engine had acknowledged the stop, and no work that the
+/// stop covers still ran.
 pub(super) fn cancel_was_observed(run: &RunObservation) -> Result<(), String> {
     for (asked, answer) in run.answers() {
         let receipt = &answer.receipt;

@@ -1,4 +1,5 @@
-//! Usage: all received usage is recorded, and no reservation stays open (invariant 11).
+//! Token usage: all received usage is recorded, and no reservation of a budget stays open (invariant 11 in
+//! `violation.rs`).
 
 use allstop_core::receipt::ItemKind;
 use allstop_core::record::{SessionRecord as R, StartedCallKind};
@@ -6,7 +7,7 @@ use allstop_core::{CauseKind, Usage};
 
 use crate::observe::{ObservedWork, RunObservation};
 
-/// Usage of the calls and of the background work in these records. This is the content of the metered ledger.
+/// Usage of the calls and of the background work in these records. The ledger of metered usage contains this sum.
 pub fn metered(records: &[R]) -> Usage {
     let mut sum = Usage::default();
     for record in records {

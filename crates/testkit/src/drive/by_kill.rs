@@ -1,8 +1,8 @@
 //! Driver by kill (`kill -9`): a separate process plays the scenario with a store on disk, and kills itself at the
-//! chosen point. The process that started it then examines the store.
+//! chosen point of the run. The process that started this process then examines the store.
 //!
-//! A killed run equals the undisturbed run up to the point of the kill, so the expected records in the store are known
-//! exactly.
+//! A killed run equals the undisturbed run (the same run without a kill) up to the point of the kill. Therefore the
+//! expected records in the store are known exactly.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
@@ -28,10 +28,11 @@ const STORE_VARIABLE: &str = "ALLSTOP_EXPLORE_STORE";
 /// killed as expected.
 const SAID_BYTES_MAX: usize = 2000;
 
-/// Kills a process at every semantic point of a scenario, and checks the store that each process leaves on disk. If the
-/// scenario has more than `kills_max` such points, the function uses only `kills_max` of them, spread evenly over the
-/// run. `again` creates the command that starts this exploration in a new process. In a test, this is the test binary
-/// with the name of the test. In the new process this function does not return.
+/// Kills a process at every semantic point of a scenario, and checks the store that each process leaves on disk. A
+/// point is semantic unless it is only a poll of a task. If the scenario has more than `kills_max` such points, the
+/// function uses only `kills_max` of them, spread evenly over the run. `again` creates the command that starts this
+/// exploration in a new process. In a test, this is the test binary with the name of the test. In the new process this
+/// function does not return.
 ///
 /// # Panics
 /// Panics if no process can be started, or no folder can be created for a store.
@@ -187,7 +188,7 @@ fn play_in_this_process(scenario: &Scenario, point: u32) -> ! {
     panic!("the scenario was over before point {point}");
 }
 
-/// Folder of the store with which this process plays until it is killed; `None` if this process is not to be killed.
+/// Folder of the store for the run in this process, which is killed; `None` if this process is not to be killed.
 fn store_folder() -> Option<PathBuf> {
     #[expect(
         clippy::disallowed_methods,

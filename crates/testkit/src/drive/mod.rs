@@ -1,4 +1,5 @@
-//! Drivers: each driver plays runs, stops them, and passes its observations to the checkers. Drivers contain no rules.
+//! Drivers: each driver plays runs, stops them, and passes its observations to the checkers. Drivers contain no rules
+//! about correct runs.
 
 pub mod by_kill;
 pub mod by_moment;

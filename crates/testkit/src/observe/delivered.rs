@@ -24,7 +24,7 @@ pub struct DeliveredFacts {
 pub struct DeliveredOutcome {
     /// The message.
     pub message: MessageId,
-    /// Id of the message that is inside the outcome.
+    /// Id of the message, as the outcome itself contains it.
     pub named: Option<MessageId>,
     /// Number of the turn that contains the message; `None` if no turn contains it.
     pub turn: Option<TurnNumber>,
@@ -74,7 +74,7 @@ impl DeliveryJournal {
         self.write(&format!("record {}\n", version.0));
     }
 
-    /// Writes the outcome of a message. A message without a turn is skipped, because a store contains nothing about
+    /// Writes the outcome of a message. A message without a turn is skipped, because the store contains nothing about
     /// such a message.
     pub(crate) fn outcome(&self, message: &MessageId, outcome: &MessageOutcome) {
         if let Some(turn) = outcome.turn {

@@ -13,7 +13,7 @@ use super::witness::Order;
 /// A stop that was requested in a run.
 #[derive(Debug, Clone)]
 pub struct ObservedStop {
-    /// Requested extent.
+    /// Requested extent: the part of the work that the stop covers.
     pub extent: Extent,
     /// Requested cause.
     pub cause: Cause,
@@ -30,7 +30,7 @@ pub struct ObservedStop {
 /// Answer to a stop.
 #[derive(Debug, Clone)]
 pub struct StopAnswer {
-    /// The receipt.
+    /// The receipt: the result of the stop for each piece of work.
     pub receipt: Arc<Receipt>,
     /// Moment at which the receipt became available.
     pub order: Order,
@@ -38,7 +38,7 @@ pub struct StopAnswer {
     pub at: Duration,
 }
 
-/// First stop of a turn that came from outside, by any method.
+/// The first stop of a turn from outside the run, by any method.
 #[derive(Debug, Clone)]
 pub struct Disturbance {
     /// Cause of the stop.
@@ -82,15 +82,15 @@ pub struct SentMessage {
     pub id: Option<MessageId>,
     /// Text of the message.
     pub text: Arc<str>,
-    /// Policy for the messages that were sent before this message.
+    /// Follow-up policy of the message: the treatment of the message if a turn runs, such as `enqueue` or `interrupt`.
     pub policy: FollowUp,
     /// Moment at which sending returned.
     pub order: Order,
     /// Point at which sending returned.
     pub point: u32,
-    /// First answer to the message; `None` if only a waiter received it.
+    /// First answer of the session to the message; `None` if only a waiter received this answer.
     pub admission: Result<Option<Admission>, SendError>,
-    /// Outcome of the message, and the moment at which the user received it.
+    /// Outcome of the message, and the moment at which the user received the outcome.
     pub outcome: Option<(Order, Arc<MessageOutcome>)>,
     /// Answer to the waiter that waits until the session is idle, and the moment of the answer.
     pub waited: Option<(Order, WaitResult)>,

@@ -31,7 +31,7 @@ use allstop_scope::{FORCE_MAX, GRACE_DEFAULT};
 use crate::stop_method::StoreFault;
 use crate::violation::Violation;
 
-/// Text of the message that is sent after each run. The session must accept it.
+/// Text of the message that is sent after each run. The session must accept this message.
 pub const NEXT_MESSAGE: &str = "the next message";
 
 /// Maximum time that a stop may take on a paused clock.
@@ -47,7 +47,7 @@ pub enum EvidenceKind {
     Run,
     /// Points that the run passed.
     Points,
-    /// The notes of the parts about their work, in one common order.
+    /// The notes of the run's parts (models, tools, hooks) about their work, in one common order.
     Witness,
     /// The observations of a session's user and subscriber, in the same order as the notes of the parts.
     Session,
@@ -66,7 +66,8 @@ pub enum EvidenceKind {
 /// Observation of one run.
 #[derive(Debug, Clone, Default)]
 pub struct RunObservation {
-    /// Run of the same case without a stop. `None` if this run itself has no stop, or if no two runs are equal.
+    /// Run of the same case without a stop. `None` if this run itself has no stop, or if the driver's runs are never
+    /// equal.
     pub undisturbed: Option<Arc<RunObservation>>,
     /// Point at which the driver stopped the run.
     pub point: Option<u32>,
@@ -76,7 +77,7 @@ pub struct RunObservation {
     pub is_witnessed: bool,
     /// Every point that the run passed.
     pub points: Vec<Point>,
-    /// Settings of the subject.
+    /// Settings of the subject, which is the tested agent or another engine.
     pub settings: Settings,
     /// Requested stops, in order.
     pub stops: Vec<ObservedStop>,
@@ -86,7 +87,7 @@ pub struct RunObservation {
     pub answered_within: Duration,
     /// Moment at which the caller left; `None` if the caller stayed.
     pub caller_gone: Option<Disturbance>,
-    /// Fault of the store, if it had one.
+    /// Fault of the store; `None` if the store had no fault.
     pub store_fault: Option<StoreFault>,
     /// Deadline that the driver set from outside.
     pub deadline: Option<Duration>,
@@ -169,13 +170,14 @@ impl RunObservation {
         }
     }
 
-    /// Policy for the messages of a stopped turn. `None` in a session, because there the messages also have a policy.
+    /// Policy for the messages of a stopped turn. `None` in a session, because there each message also has a policy
+    /// that affects the turn.
     pub(crate) fn stop_policy(&self) -> Option<StopPolicy> {
         let is_run = self.is_followed && self.session.is_none();
         is_run.then_some(self.settings.stop_policy)
     }
 
-    /// Records whose fold is `state`. After a kill they include the records that the recovery added.
+    /// Records from which `state` is computed. After a kill they include the records that the recovery added.
     pub(crate) fn folded_records(&self) -> Cow<'_, [SessionRecord]> {
         match &self.kill {
             Some(kill) => [self.records.as_slice(), &kill.recovered].concat().into(),

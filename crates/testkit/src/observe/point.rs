@@ -46,8 +46,8 @@ pub struct Point {
 }
 
 impl Point {
-    /// True if the point is an event in itself. A poll is not such a point, and neither is the report of an event that
-    /// happened elsewhere.
+    /// True if an event itself happens at the point. A poll is not such a point, and neither is the report of an event
+    /// that happened elsewhere.
     pub(crate) fn is_apart(&self) -> bool {
         !matches!(self.event, POLL | EVENT | RECORD)
     }
@@ -57,7 +57,7 @@ impl Point {
         self.event == APPEND && self.moment == Moment::Before
     }
 
-    /// True if the point has a meaning. A poll has none.
+    /// True if the point has a meaning for people. A poll of a task has none.
     pub fn is_semantic(&self) -> bool {
         self.event != POLL
     }

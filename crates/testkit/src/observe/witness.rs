@@ -2,7 +2,7 @@
 //! depend on the reports of the tested engine.
 //!
 //! All notes have one common order: a number that grows with each note. So a checker can find out which work was alive
-//! when a receipt was delivered, and whether work began after a stop was accepted.
+//! when the receipt of a stop was delivered, and whether work began after a stop was accepted.
 
 use std::fmt;
 use std::sync::Arc;
@@ -52,7 +52,8 @@ impl fmt::Display for ObservedWork {
 pub struct CallEnding {
     /// The call's id.
     pub id: Arc<str>,
-    /// True if the call returned a result, false if it returned an error; `None` if it was dropped or panicked.
+    /// True if the call returned a result, false if the call returned an error; `None` if the call was dropped or
+    /// panicked.
     pub succeeded: Option<bool>,
     /// Cause of the stop of the call's scope; `None` if the scope was not stopped before the call ended.
     pub cause: Option<CauseKind>,
@@ -120,7 +121,7 @@ impl RunWitness {
         state.now
     }
 
-    /// Records that work begins. The work ends when the guard is dropped.
+    /// Records that work begins. When the guard is dropped, the work counts as ended.
     pub fn begin(&self, kind: ItemKind, id: impl Into<Arc<str>>) -> WorkGuard {
         let began = self.now();
         let mut state = self.state.lock();
@@ -165,7 +166,7 @@ impl RunWitness {
     }
 }
 
-/// Guard of running work. The work ends when the guard is dropped.
+/// Guard of running work. When the guard is dropped, the work counts as ended.
 #[derive(Debug)]
 #[must_use = "dropping it says that it has ended"]
 pub struct WorkGuard {

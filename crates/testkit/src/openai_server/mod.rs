@@ -63,8 +63,8 @@ impl Received {
 pub struct ServerView {
     /// Every request, in order of arrival.
     pub requests: Vec<Received>,
-    /// Every connection in order of arrival: the time at which the client closed the connection, or `None` while it is
-    /// open.
+    /// Every connection in order of arrival: the time at which the client closed the connection, or `None` while the
+    /// connection is open.
     pub connections: Vec<Option<Instant>>,
     /// Number of written pieces of answers, for all requests together.
     pub pieces_sent: usize,
@@ -91,8 +91,8 @@ pub struct OpenAiServer {
 }
 
 impl OpenAiServer {
-    /// Starts a server with these answers, in the order of the requests. After the last answer, the server repeats it
-    /// for each further request.
+    /// Starts a server with these answers, in the order of the requests. The server repeats the last answer for each
+    /// further request.
     ///
     /// # Panics
     /// Panics if the list is empty, or if no port is free.

@@ -1,4 +1,5 @@
-//! Name of one case: `scenario/point/method`. With this name a failure can be repeated.
+//! Name of one case: `scenario/point/method`. A case is a run that is stopped at a point by a method, and its name
+//! repeats a failure.
 
 use std::fmt;
 use std::io::Write as _;

@@ -1,4 +1,4 @@
-//! A model for sessions. Each answer depends only on the newest user text, so earlier stops do not change it.
+//! A model for sessions. Each answer depends only on the newest user text, so earlier stops do not change the answer.
 
 use std::sync::Arc;
 

@@ -158,7 +158,7 @@ fn delegating(stage: &RunStage, place: SubAgentPlacement) -> Arc<dyn Model> {
 }
 
 /// Watches all model calls except the calls of the sub-agent in the background. The excepted calls belong to no turn.
-/// If they were watched, a checker would treat them as calls of the running turn.
+/// If these calls were watched, a checker would treat them as calls of the running turn.
 #[derive(Debug)]
 struct ForegroundOnlyModel {
     watched: Arc<dyn Model>,

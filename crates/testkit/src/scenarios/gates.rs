@@ -1,4 +1,4 @@
-//! Gates between the model and the outside world: questions, hooks and guardrails.
+//! Gates between the model and the outside world: permission questions, hooks and guardrails.
 
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
@@ -70,7 +70,7 @@ fn asking() -> Arc<PermissionPolicy> {
     Arc::new(PermissionPolicy::default())
 }
 
-/// Prompter that answers after a delay.
+/// Prompter that answers permission questions after a delay.
 #[derive(Debug)]
 struct DelayedPrompter(PermissionAnswer);
 

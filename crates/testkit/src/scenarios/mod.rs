@@ -1,4 +1,5 @@
-//! Scenarios of Allstop's own agent. The tests explore them at every change. You can also read them as examples.
+//! Scenarios of Allstop's own agent. The tests explore these scenarios at every change. You can also read the scenarios
+//! as examples.
 
 mod background;
 mod conversation_model;

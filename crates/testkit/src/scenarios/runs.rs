@@ -87,7 +87,7 @@ pub(super) fn all() -> [Scenario; 10] {
         Scenario::new("background_shell", |stage| {
             let server = Behaviour::server("listening\n");
             stage.system().program("npm run dev", server);
-            // This program ends, but the watcher that it has started does not end.
+            // This program ends, but its child process `watcher` does not end.
             let leaves = Behaviour {
                 children: vec![("watcher".to_owned(), Behaviour::server(""))],
                 ..Behaviour::default()

@@ -70,7 +70,7 @@ pub(super) fn all() -> [Scenario; 8] {
                     sleep(Duration::from_millis(5)).await;
                     let session = user.session();
                     for question in session.questions() {
-                        // A stop may have removed the question.
+                        // A stop may have removed the permission question.
                         let _taken = session.answer(&question.id, PermissionAnswer::AllowOnce);
                     }
                 },

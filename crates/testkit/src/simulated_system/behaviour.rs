@@ -19,8 +19,8 @@ pub struct Behaviour {
     pub term_takes: Option<Duration>,
     /// Time from SIGKILL to the end of the process. The process prints nothing during this time.
     pub kill_takes: Duration,
-    /// Processes that the process starts immediately, with their command lines. They continue after the process has
-    /// ended.
+    /// Processes that the process starts immediately, with their command lines. These processes continue after the
+    /// process has ended.
     pub children: Vec<(String, Behaviour)>,
 }
 
@@ -47,7 +47,7 @@ impl Behaviour {
     }
 }
 
-/// An event of a tree.
+/// An event of a process tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct SystemEvent {
     /// Time of the event.

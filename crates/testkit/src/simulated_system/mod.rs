@@ -1,6 +1,6 @@
 //! A system of simulated processes. A test sets the behaviour of each command beforehand, and can read the state of the
-//! system at any moment. The system contains nothing real. It uses only tokio's clock, and two equal runs have equal
-//! histories.
+//! system at any moment. The system contains nothing real. Its only clock is tokio's clock, and two equal runs have
+//! equal histories.
 //!
 //! ```
 //! use std::time::Duration;
@@ -35,7 +35,7 @@ use tokio::time::Instant;
 pub use behaviour::{Behaviour, SystemEvent, SystemEventKind};
 use tree::{SystemTree, TreeState};
 
-/// The first pid. The following pids count up from here. They look like real pids.
+/// The first pid. The following pids count up from here. All of them look like real pids.
 const FIRST_PID: u32 = 1001;
 
 type Observer = Arc<dyn Fn(&SystemEvent) + Send + Sync>;
@@ -57,14 +57,14 @@ struct SystemState {
     history: Vec<SystemEvent>,
 }
 
-/// A tree that was started, in its state at the time of the call.
+/// A process tree that was started, in its state at the time of the call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TreeView {
     /// Number of the tree. Trees count from 1 in the order of their starts.
     pub number: usize,
     /// The command that was given to the shell.
     pub command: Arc<str>,
-    /// The marker of the call that started the tree.
+    /// The marker of the call that started the tree: a text that all processes of the tree inherit.
     pub marker: Arc<str>,
     /// Members that are alive at the time of the call.
     pub living: Vec<TreeMember>,
@@ -94,7 +94,8 @@ impl SimulatedSystem {
         state.programs.insert(command.to_owned(), behaviour);
     }
 
-    /// Gives each later tree a keeper, so that the tree can be detached. The end of the keeper itself is not simulated.
+    /// Gives each later tree a keeper (a process that watches the tree), so that the tree can be detached. The end of
+    /// the keeper itself is not simulated.
     pub fn keep(&self) {
         self.0.state.lock().has_keepers = true;
     }
@@ -119,7 +120,7 @@ impl SimulatedSystem {
             .collect()
     }
 
-    /// The trees with a living member, even if no driver watches the tree.
+    /// The trees with a living member, even if no driver (future that follows a tree) exists.
     pub fn running(&self) -> Vec<TreeView> {
         let mut trees = self.started();
         trees.retain(|tree| !tree.living.is_empty());

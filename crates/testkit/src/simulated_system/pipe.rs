@@ -8,7 +8,7 @@ use std::task::{Context, Poll, Waker};
 use allstop_process::OutputSource;
 use parking_lot::Mutex;
 
-/// A pipe that does not use the kernel. It has one reader.
+/// A pipe outside the kernel, with one reader.
 #[derive(Debug, Clone, Default)]
 pub(super) struct MemoryPipe(Arc<Mutex<PipeState>>);
 

@@ -1,5 +1,5 @@
-//! One simulated tree. Which members are alive depends only on behaviour, signals and time, even if no driver is
-//! polled. The driver only reports the events.
+//! One simulated process tree. Behaviour, signals and time alone decide which members are alive. The driver, a future
+//! that follows the tree, only reports the events, and need not be polled.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -216,9 +216,9 @@ impl SimulatedProcess {
     }
 }
 
-/// One contained tree of a simulated system. It has the ordinary handle, driver and reader, but no real process.
-/// The tree takes the place of `group_and_marker`, and makes the same claims about processes. The claims come from the
-/// simulation. In the real implementation they come from `/proc`.
+/// One contained tree of a simulated system. The tree has the ordinary handle, driver and reader, but no real process.
+/// The tree replaces the real containment `group_and_marker`, and makes the same claims about processes. These claims
+/// come from the simulation, and not from `/proc`.
 #[derive(Clone)]
 pub(super) struct SystemTree {
     system: SimulatedSystem,

@@ -1,5 +1,5 @@
-//! Real processes that a run starts outside its scope with `std::process`. They are children of the thread that plays
-//! the run.
+//! Real processes that a run starts outside its scope with `std::process`. These processes are children of the thread
+//! that plays the run.
 //!
 //! A run uses only one thread, and the operating system reports which thread started a child. So this module does not
 //! mistake processes of other tests, which run on other threads, for processes of the run.

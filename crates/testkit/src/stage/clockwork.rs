@@ -1,4 +1,5 @@
-//! A deterministic runtime with one thread and a paused clock. It polls the main future between any two polls of tasks.
+//! A deterministic runtime with one thread and a paused clock. The runtime polls the main future between any two polls
+//! of tasks.
 //!
 //! The scheduler checks for external events after every poll of a task, and each time it finds that the main future was
 //! woken. If the main future were always woken, the thread would never sleep, and the paused clock would never advance.

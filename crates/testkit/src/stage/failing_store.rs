@@ -1,4 +1,4 @@
-//! The store of a run. It fails at a chosen append.
+//! The store of a run. The store fails at a chosen append.
 
 use std::future::poll_fn;
 use std::pin::{Pin, pin};
@@ -21,7 +21,8 @@ const STALLS_FOR: Duration = GRACE_DEFAULT
     .saturating_add(FORCE_MAX)
     .saturating_add(Duration::from_millis(100));
 
-/// The store of a run. It works until `fail` is called. It works again after the time limit of a stop.
+/// The store of a run. The store works until `fail` is called. A store that only stalls works again after the time
+/// limit of a stop.
 #[derive(Debug)]
 pub(crate) struct FailingStore {
     /// The log for the run.

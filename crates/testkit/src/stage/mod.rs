@@ -81,12 +81,12 @@ impl RunStage {
         self.watch_model(Arc::new(ScriptedModel::new(replies)))
     }
 
-    /// Adds points to your model. The model may wait only for tokio's timers.
+    /// Adds points to your model. The model may wait for nothing except tokio's timers.
     pub fn watch_model(&self, inner: Arc<dyn Model>) -> Arc<dyn Model> {
         self.watch.part(inner)
     }
 
-    /// A tool.
+    /// Adds points to a tool.
     pub fn tool(&self, inner: impl Tool + 'static) -> Arc<dyn Tool> {
         self.watch_tool(Arc::new(inner))
     }
@@ -130,17 +130,17 @@ impl RunStage {
         self.processes.system()
     }
 
-    /// A hook.
+    /// Adds points to a hook.
     pub fn hook(&self, inner: impl Hook + 'static) -> Arc<dyn Hook> {
         self.watch.part(Arc::new(inner) as Arc<dyn Hook>)
     }
 
-    /// A guardrail.
+    /// Adds points to a guardrail.
     pub fn guardrail(&self, inner: impl Guardrail + 'static) -> Arc<dyn Guardrail> {
         self.watch.part(Arc::new(inner) as Arc<dyn Guardrail>)
     }
 
-    /// A prompter that answers permission questions.
+    /// Adds points to a prompter, which answers permission questions.
     pub fn prompter(&self, inner: impl Prompter + 'static) -> Arc<dyn Prompter> {
         self.watch_prompter(Arc::new(inner))
     }
@@ -161,8 +161,8 @@ impl RunStage {
         agent.clock(self.clock()).build()
     }
 
-    /// A session to explore. It consists of the script of its user and the builder of its agent. The builder is called
-    /// whenever the session is opened.
+    /// A session to explore, which consists of the script of its user and the builder of its agent. The builder is
+    /// called whenever the session is opened.
     pub fn session<F>(
         &self,
         script: impl Fn(ScriptedUser) -> F + Send + Sync + 'static,
@@ -188,9 +188,9 @@ impl RunStage {
         &self.background
     }
 
-    /// Adds your check. It verifies that the effects of this run outside the process are complete, or do not exist. The
-    /// check runs when the run is over and every stop has its answer. It runs again at the very end, because the
-    /// effects must not change any more.
+    /// Adds your check. The check verifies that the effects of this run outside the process are complete, or do not
+    /// exist. The check runs when the run is over and every stop has its answer. The check runs again at the very end,
+    /// because the effects must not change any more.
     pub fn check(
         &self,
         name: &'static str,

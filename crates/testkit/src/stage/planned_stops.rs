@@ -1,4 +1,4 @@
-//! Stops of a run. They are planned for points of the run, requested at these points, and then answered.
+//! Stops of a run. Each stop is planned for a point of the run, requested at this point, and then answered.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -21,7 +21,7 @@ pub(crate) type StopReceipt = BoxFuture<'static, Arc<Receipt>>;
 pub(crate) trait StoppableRun: Send + Sync + 'static {
     fn stops(&self) -> &PlannedStops;
 
-    /// Records the events that were shown before the action.
+    /// Records the events that were shown before the action of a stop method.
     fn look_first(&self) {}
 
     /// Performs the action of the stop method `method` at the current point. Returns false if the run has no target for

@@ -50,8 +50,8 @@ impl Processes {
         &self.system
     }
 
-    /// Marks the recorded processes that were background work: a tree that became background work gets the id of this
-    /// work.
+    /// Marks the recorded processes that were background work: a process tree that became background work gets the id
+    /// of this work.
     pub(crate) fn name_background(
         &self,
         works: &[Arc<BackgroundWork>],
@@ -74,8 +74,8 @@ impl Processes {
         }
     }
 
-    /// Ends the notes of trees that have ended while no driver watched them. Then only running trees remain in the
-    /// list.
+    /// Ends the notes of trees that ended while no driver (future that follows a tree) watched them. Only running trees
+    /// then remain in the list.
     pub(crate) fn end_unwatched(&self) {
         let running = self.system.running();
         self.alive

@@ -1,4 +1,4 @@
-//! A scenario. It builds the subject of an exploration again for each run.
+//! A scenario builds the subject of an exploration (an agent or a session) again for each run.
 
 use std::fmt;
 use std::sync::Arc;

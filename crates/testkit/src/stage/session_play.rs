@@ -124,7 +124,7 @@ pub struct ScriptedUser {
 }
 
 impl ScriptedUser {
-    /// The session. Use it for actions other than sending messages.
+    /// The session, for actions other than sending messages.
     pub fn session(&self) -> &Session {
         &self.session
     }
@@ -157,7 +157,7 @@ impl ScriptedUser {
         std::future::poll_fn(|_| self.live.waited(waiter)).await
     }
 
-    /// Waits until the subscriber has received an event for which `wanted` returns true. Returns false if no such event
+    /// Waits until `wanted` returns true for an event that the subscriber has received. Returns false if no such event
     /// arrives within two minutes, for example because a stop prevented it.
     ///
     /// # Cancel safety

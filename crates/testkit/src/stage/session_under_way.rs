@@ -28,7 +28,7 @@ type Undoing = BoxFuture<'static, Option<TurnNumber>>;
 #[derive(Default)]
 struct SessionRunState {
     session: Option<Session>,
-    /// The first stop. A later action can make it use force.
+    /// The first stop. A later action can make this stop use force.
     first_stop: Option<SessionStop>,
     sent: Vec<(SentMessage, Option<MessageHandle>)>,
     waiters: Vec<IdleWaiter>,
@@ -215,7 +215,7 @@ impl SessionUnderWay {
         }
     }
 
-    /// Polls everything for which the user waits.
+    /// Polls all futures that the user waits for.
     pub(crate) fn poll_all(&self, cx: &mut Context<'_>) {
         self.drain(cx);
         self.stops.poll_answers(cx);

@@ -12,7 +12,7 @@ use allstop_scope::{Scope, StopRequest, WorkLost};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
-/// Work for a subject, with everything that the subject needs for it.
+/// Work for a subject: a session, its messages, and the means to play them.
 #[derive(Debug)]
 pub struct SubjectPlay {
     /// Scope of the run. The subject starts all its work below this scope.
@@ -36,7 +36,7 @@ pub trait Subject: Send + Sync {
     fn settings(&self) -> &Settings;
 }
 
-/// A run of a subject that has started. Dropping it simulates a caller that leaves.
+/// A run of a subject that has started. Dropping this value simulates a caller that leaves.
 pub trait RunningSubject: Send {
     /// Stops the running turn and the run. After this method has returned, no work of the run starts.
     fn stop(&self, order: StopRequest) -> BoxFuture<'static, Arc<Receipt>>;

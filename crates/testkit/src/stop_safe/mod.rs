@@ -67,9 +67,10 @@ const INPUT_IN_NAME_MAX: usize = 60;
 ///
 /// The second argument is the input of the call, in the syntax of `serde_json::json!`.
 ///
-/// With `may_be_dropped` as a third argument, the tool may ignore a stop, and is dropped when the grace is over. Use
-/// this argument only for tools that wait and do nothing else. Each stop of such a tool takes the whole grace. If it is
-/// not safe to repeat the effect of the tool, the user sees that the outcome is unknown.
+/// With `may_be_dropped` as a third argument, the tool may ignore a stop, and is dropped when the grace (the time to
+/// end by itself) is over. Use this argument only for tools that wait and do nothing else. Each stop of such a tool
+/// takes the whole grace. If it is not safe to repeat the effect of the tool, the user sees that the outcome is
+/// unknown.
 ///
 /// If you want only the report and no panic, use [`StopSafe`]. [The guide](crate::guide) describes the checks, and the
 /// limits of the exploration.
@@ -136,15 +137,15 @@ impl StopSafe {
         real_time_limit::run_within_limit(move |run_begins| {
             let scenario = self.scenario(run_begins);
             if is_asked_for(scenario.name()) {
-                // If a tool is broken even without a stop, its report contains only that, because such failures have
-                // nothing to do with stops.
+                // If a tool is broken even without a stop, the report contains only the failures without a stop,
+                // because these failures do not come from stops.
                 let undisturbed = undisturbed(&scenario);
                 let mut violations = check::check(&undisturbed);
                 if violations
                     .first()
                     .is_some_and(|first| first.checker == observed::ENDS)
                 {
-                    // All other violations are consequences of this one.
+                    // All other violations are consequences of this violation.
                     violations.truncate(1);
                 }
                 if !violations.is_empty() {
@@ -159,7 +160,7 @@ impl StopSafe {
         let name = self.name();
         Scenario::new(name, move |stage| {
             run_begins();
-            // This check comes first, because it explains the violations that the tool's own checks find.
+            // This check comes first, because it explains the violations that the other checks of the tool find.
             let seen = ObservedOutcome::checked(stage, self.may_be_dropped);
             let tool = (self.make)(stage);
             let call = Reply::text("").call(&*tool.spec().name, self.input.clone());

@@ -21,9 +21,9 @@ pub(super) const ENDS: &str = "tool_ends";
 /// Name of the check that a call observes a stop.
 const OBSERVES_STOP: &str = "tool_observes_stop";
 
-/// Maximum delay between the moment at which a stop is accepted and the moment at which it reaches the tool. The stage
-/// waits briefly between the start of a call and the first poll of the tool, so that a stop can come in between. This
-/// wait causes the delay.
+/// Maximum delay between the moment at which a stop is accepted and the moment at which the stop reaches the tool. The
+/// test kit waits briefly between the start of a call and the first poll of the tool, so that a stop can come in
+/// between. This wait causes the delay.
 const ARRIVES_LATE_MAX: Duration = Duration::from_millis(10);
 
 /// Outcome of the call of one run.
@@ -81,7 +81,7 @@ impl ObservedOutcome {
         }
     }
 
-    /// Checks that a call returns within the grace after a stop.
+    /// Checks that a stopped call returns within the grace, which is the time to end by itself.
     fn returns_after_stop(&self) -> Result<(), String> {
         match &*self.0.lock() {
             FutureOutcome::Dropped(Some(after)) if *after + ARRIVES_LATE_MAX >= GRACE_DEFAULT => {

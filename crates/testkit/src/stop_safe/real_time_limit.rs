@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::report::CheckReport;
 
-/// Limit of one run in real time. If a tool waits for nothing real, its run takes one or two milliseconds.
+/// Limit of one run in real time. Without a real wait in the tool, a run takes one or two milliseconds.
 const RUN_TAKES_MAX: Duration = Duration::from_secs(20);
 
 /// Runs an exploration on a separate thread. `explore` gets a function that it must call at the beginning of each run.
@@ -19,7 +19,7 @@ pub(super) fn run_within_limit(
 ) -> CheckReport {
     let (begins, began) = channel();
     let run_begins = Box::new(move || {
-        // A closed channel means that the watcher no longer waits.
+        // A closed channel means that the other thread no longer waits.
         let _ = begins.send(());
     });
     // The thread has the name of the test, so that the test harness shows the thread's output as output of the test.

@@ -1,5 +1,5 @@
-//! Checks that the guide to testing stops agrees with the code. It compares the checkers, the methods of a stop, and
-//! the figures of the guide's example.
+//! Checks that the guide to testing stops agrees with the code. The tests compare the checkers, the methods of a stop,
+//! and the figures of the guide's example.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -95,8 +95,8 @@ fn guide_names_every_stop_method() {
         );
     }
     for way in save().cases_by.into_keys() {
-        // For each extent and each cause, the guide must have at least one example of a stop. It must also name every
-        // other method.
+        // For each extent and each cause, the guide must have at least one example of a stop. The guide must also name
+        // every other method.
         let kind = way.split(':').next().unwrap_or_default();
         let is_documented = documented.iter().any(|name| name.starts_with(kind));
         assert!(

@@ -1,6 +1,7 @@
 //! Stops real processes, sockets and a store at random moments.
 
-/// In this test, receipts report that all work has ended in time. Tests that run in parallel could delay that work.
+/// In this test, receipts of stops must report that all work has ended in time. Tests that run in parallel could delay
+/// that work.
 mod alone {
     use allstop_testkit::drive::by_moment::RandomStops;
 

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 use serde_json::json;
 use tokio::time::sleep;
 
-/// Time that is longer than any grace.
+/// Time that is longer than any grace, in which a stopped tool may end by itself.
 const LONG: Duration = Duration::from_secs(10);
 
 fn explored(tool: impl Fn(&RunStage) -> ToolFn + Send + Sync + 'static) -> CheckReport {
@@ -42,7 +42,8 @@ fn a_tool_that_spawns_outside_its_scope_is_caught() {
     assert_eq!(report.caught_by(), ["leftovers"], "{report}");
 }
 
-/// The test kit finds, ends and reaps a process that Allstop does not know. It does not touch any other process.
+/// The test kit finds, ends and reaps a process that Allstop does not know. The test kit does not touch any other
+/// process.
 #[cfg(target_os = "linux")]
 #[test]
 fn process_that_is_started_and_forgotten_is_caught() {

@@ -7,24 +7,25 @@ use allstop_testkit::explore::{StopMethod, StoreFault};
 
 use crate::scenario::Setting;
 
-/// A bug that occurs in real agents. The tests seed it into the sloppy engine.
+/// A bug that occurs in real agents. The tests seed the bug into the sloppy engine, an engine that was written for
+/// these tests.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Bug {
     /// The commit checks for a stop, waits, and then commits without another check.
     CommitBesideStop,
-    /// Under `keep`, calls that have no result do not get one.
+    /// Under the stop policy `keep`, calls that have no result get none in the kept messages.
     MissingResult,
     /// A call in an answer that was cut off is kept, and gets a result.
     HalfCallAnswered,
-    /// Under `rollback`, the user's message stays in the conversation.
+    /// Under the stop policy `rollback`, the user's message stays in the conversation.
     HalfTurnLeft,
     /// The ends of open calls are written after the ending of the turn.
     AppendAfterEnding,
     /// If the caller leaves, the engine writes no ending.
     NoEnding,
-    /// The stop is answered as soon as the token is cancelled.
+    /// The stop is answered as soon as the cancellation token is cancelled.
     PrematureQuiet,
-    /// The stop is answered immediately, and the receipt contains the work that runs at that moment.
+    /// The stop is answered immediately, and the receipt of the stop contains the work that runs at that moment.
     GivesUpAtOnce,
     /// A dropped call is reported as stopped, although it may have had an effect outside the process.
     DroppedIsStopped,
@@ -38,7 +39,7 @@ pub(crate) enum Bug {
     BusyForEver,
     /// Two stops of the same turn get different receipts.
     TwoReceipts,
-    /// Tools run in tasks that no scope knows.
+    /// Tools run in tasks that are not registered in any scope.
     LeakedChild,
     /// A stopped turn leaves a helper process running. The helper is a real process.
     ForgottenProcess,
@@ -58,7 +59,7 @@ pub(crate) enum Bug {
     StartBehindBarrier,
     /// A stop that comes before the start of the turn is lost.
     StopBeforeStart,
-    /// The last cause wins.
+    /// The cause of the last stop replaces the cause of the first stop.
     CauseOverwritten,
     /// A stop of the turn ends background work.
     BackgroundKilled,
@@ -89,8 +90,8 @@ pub(crate) struct Expected {
     pub(crate) checker: &'static str,
     /// The smallest setting in which the bug has an effect.
     pub(crate) setting: Setting,
-    /// The only method that the test explores. Most bugs also have an effect with other methods, but these take more
-    /// time.
+    /// The only method that the test explores. Most bugs also have an effect with other methods, but these methods take
+    /// more time.
     pub(crate) method: StopMethod,
 }
 

@@ -1,6 +1,6 @@
 //! Proves that the checkers find bugs: explores an engine with seeded bugs. The checker that belongs to a bug must find
-//! it. Without a bug, no checker may report a violation. The test also shows that the exploration works for engines
-//! other than Allstop's own engine.
+//! this bug. Without a bug, no checker may report a violation. The test also shows that the exploration works for
+//! engines other than Allstop's own engine.
 
 mod bug;
 mod engine;

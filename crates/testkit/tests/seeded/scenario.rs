@@ -1,4 +1,5 @@
-//! Settings of the sloppy engine. They are small, because the test explores each setting again for each bug.
+//! Settings of the sloppy engine, which was written for these tests. The settings are small, because the test explores
+//! each setting again for each bug.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,8 +18,8 @@ use tokio::time::sleep;
 use crate::bug::Bug;
 use crate::engine::Engine;
 
-/// Run time of the tool that ignores a stop. It is longer than any grace, and longer than the time in which remaining
-/// work must end.
+/// Run time of the tool that ignores a stop. This time is longer than any grace (time to end by itself), and longer
+/// than the time in which remaining work must end.
 const DEAF_FOR: Duration = Duration::from_hours(1);
 
 /// Number of calls in the budget of [`Setting::Budget`]: one model call and two tool calls.

@@ -9,19 +9,20 @@ use allstop_scope::Process;
 /// End of background work.
 #[derive(Debug, Clone, PartialEq)]
 pub struct BackgroundEnd {
-    /// State of the work in a receipt.
+    /// State of the work, as in the receipt of a stop.
     pub state: ItemState,
     /// Exit code, if there is one.
     pub exit_code: Option<i32>,
-    /// Answer of a task, or the reason of its failure.
+    /// For a task: its answer, or the reason of its failure. For a command: a note if the proof of its end is weak, or
+    /// if its keeper was killed.
     pub answer: Option<Arc<str>>,
     /// True if the work itself failed: a nonzero exit code, an error or a panic.
     pub failed: bool,
 }
 
 impl BackgroundEnd {
-    /// Returns the end of a command's processes. `None` while the processes run, and also after the processes are
-    /// detached.
+    /// Returns the end of a command's processes. `None` while the processes run, and also after they are detached, that
+    /// is, left running on purpose.
     pub(super) fn of_process(process: &Process) -> Option<Self> {
         let handle = process.handle();
         let status = handle.status();
@@ -35,7 +36,8 @@ impl BackgroundEnd {
                 evidence: Evidence::verified(verified),
                 after_ms: handle.stopped_after().unwrap_or_default().into(),
             },
-            // The processes were killed together with their keeper, and their progress is unknown.
+            // The keeper is the process that watches the command's processes. After its loss, all processes that could
+            // be found were killed, and their progress is unknown.
             _ if status.keeper_lost => ItemState::Unknown {
                 how: EndMethod::Sigkill,
                 after_ms: None,

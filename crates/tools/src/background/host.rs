@@ -12,14 +12,14 @@ use tokio::sync::watch;
 
 use super::work::BackgroundWork;
 
-/// Maximum number of ended units of work that a registry keeps with their output. A model refers back to about this
-/// many. Each unit holds up to 56 KiB of output, so all of them together stay below a megabyte. The output files of
-/// older work remain.
+/// Maximum number of ended units of work that a registry keeps with their output. A model hardly ever asks for the
+/// output of older work. Each unit holds up to 56 KiB of output, so all units together stay below a megabyte. The
+/// output files of older work remain.
 pub const ENDED_WORKS_MAX: usize = 16;
 
 /// The owner of background work: a session, or a [`BackgroundRegistry`].
 pub trait BackgroundHost: Send + Sync + fmt::Debug {
-    /// Scope of background work. A stop of the session covers this scope, but a stop of the turn does not.
+    /// Scope in which background work runs. A stop of the session includes this scope, but a stop of a turn does not.
     fn scope(&self) -> Scope;
 
     /// Creates an id that no other work of the session has or has had.
@@ -75,8 +75,8 @@ impl BackgroundRegistry {
         }
     }
 
-    /// Runs new work below `scope` from now on, because the old scope was stopped and accepts no more work. Work that
-    /// still runs in the old scope stays there.
+    /// Runs new work below `scope` from now on. Needed after a stop of the old scope, which then accepts no more work.
+    /// Work that still runs in the old scope stays there.
     pub fn reopen(&self, scope: Scope) {
         *self.scope.lock() = scope;
     }

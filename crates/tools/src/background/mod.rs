@@ -1,14 +1,16 @@
 //! Background work: commands and tasks that continue after the call that started them. Each unit of work has an id and
 //! a separate scope in the session.
 //!
-//! Work is either the processes of a command, which the shell hands over to the session's owner through a
-//! [`BackgroundHost`], or a task: a sub-agent that [`start_task`] runs. The handover of processes loses no output: the
-//! processes move from the call's scope to the host's scope in one step, and their output is read without a gap.
+//! Work is of two kinds. The processes of a command are handed over to the session by the tool `shell`, through a
+//! [`BackgroundHost`]. A task is a future, usually a sub-agent, that [`start_task`] runs. The handover of processes
+//! loses no output: the processes move from the call's scope to the host's scope in one step, and their output is read
+//! without a gap.
 //!
 //! Invariants:
 //! 1. The end of work is decided once; all later queries return the same end.
 //! 2. If work ends because of a stop, its end is recorded before the receipt of the stop is available.
-//! 3. [`BackgroundChanges`] counts every start, end and detachment, with or without subscribers.
+//! 3. [`BackgroundChanges`] counts every start, every end and every detachment (after which the work may outlive this
+//!    process), with or without subscribers.
 
 mod end;
 mod host;

@@ -9,7 +9,7 @@ pub struct OutputSlice {
     pub text: String,
     /// Offset of the next slice.
     pub next_offset: u64,
-    /// Bytes printed so far, from the start.
+    /// Number of bytes that the work has printed so far, from its start.
     pub total_bytes: u64,
     /// Number of bytes between the requested offset and the text. These bytes are neither in memory nor in the file.
     pub missing_bytes: u64,

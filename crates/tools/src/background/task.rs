@@ -86,8 +86,8 @@ where
 /// movable child of the call's scope. `make` returns a future that waits for the task's end.
 ///
 /// Exactly one of four events comes first: the promotion, the end of the task, a stop of the call, or a stop of the
-/// background. After a stop of the call, the task does not move. After a move, only stops of the background cover the
-/// task.
+/// background work. After a stop of the call, the task does not move. After a move, only stops of the background work
+/// cover the task.
 ///
 /// # Errors
 /// If a stop covers the call, or the host's scope accepts no more work. All work then still belongs to the call, and
@@ -134,15 +134,16 @@ where
         let answer = make(task).await;
         guard.returned(answer, cx.acknowledged());
     };
-    // The order matters: a stop of the call and of all background work stops the call first, then the host's old scope.
-    // If the call is not stopped at this point, such a stop will therefore cover `slot`.
+    // The scope of `slot` was created first, and the call is checked now. This order matters: a stop of the call and of
+    // all background work stops the call first, and then the host's scope. So if the call is not stopped yet, such a
+    // stop also finds `slot`.
     let started = match running {
         None => spec
             .call
             .check()
             .and_then(|()| slot.scope.spawn(of_scope, body).map(Some)),
-        // The move comes first, because it decides the outcome. If a stop of the background comes between the move and
-        // the spawn, no future waits for the task here, and the task counts as stopped work.
+        // The move comes first, because it decides whether the promotion succeeds. If a stop of the background work
+        // comes between the move and the spawn, no future waits for the task here, and the task counts as stopped work.
         Some(running) => running
             .move_below(&slot.scope)
             .map(|()| slot.scope.spawn_begun(of_scope, body).ok()),
@@ -165,7 +166,7 @@ where
 /// Waits until the task and everything that it started have ended.
 async fn watch(work: &BackgroundWork, state: &FutureWorkState, body: Option<WorkHandle<()>>) {
     let ended = async {
-        // The drop guard has recorded the end.
+        // The result is not needed: the drop guard of the future has recorded the end.
         if let Some(body) = body {
             let _ended = body.await;
         }
@@ -218,7 +219,7 @@ impl FutureWorkState {
 }
 
 /// Drop guard of the future. Records the future's end before the scope's registry records it, so that the end is known
-/// before the receipt.
+/// before the receipt of a stop is complete.
 struct EndGuard {
     state: Arc<FutureWorkState>,
     begun: bool,

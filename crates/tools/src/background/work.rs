@@ -57,7 +57,7 @@ pub(super) struct WorkSlot {
 }
 
 impl WorkSlot {
-    /// Creates the scope. In a receipt, the scope is one item with the id of the work.
+    /// Creates the scope of the work. In the receipt of a stop, the scope is one item with the id of the work.
     pub(super) fn create(host: &dyn BackgroundHost, name: &Arc<str>) -> Result<Self, NotStarted> {
         let id = host.new_id();
         let unit = WorkSpec::new(ItemKind::Background, Arc::clone(name)).id(id.as_str());
@@ -104,8 +104,8 @@ impl BackgroundWork {
         let changes = host.changes().clone();
         changes.increment();
         let work = Arc::clone(self);
-        // This future is spawned as an engine, not as work of the scope: otherwise force would end the future before
-        // the processes that it watches.
+        // This future is spawned as an engine, which a stop never drops, and not as work of the scope. As work, it
+        // would be dropped by a stop that uses force, before the processes that it watches have ended.
         drop(self.scope.spawn_engine(async move {
             end.await;
             work.scope.close();
@@ -160,7 +160,7 @@ impl BackgroundWork {
         }
         let end = match &self.body {
             WorkBody::Process(process) => BackgroundEnd::of_process(process)?,
-            // A task has ended only if its scope is quiet, because all work that a task starts in its scope is a part
+            // A task has ended only if no work runs in its scope, because all work that a task starts there is a part
             // of the task.
             WorkBody::Task(task) => task.end().filter(|_| self.scope.is_quiet())?,
         };
@@ -182,7 +182,7 @@ impl BackgroundWork {
         self.end().unwrap_or_else(BackgroundEnd::unwatched)
     }
 
-    /// Output so far, bounded.
+    /// Output so far. If the output is long, its middle is left out.
     pub fn output(&self) -> String {
         self.output.text()
     }

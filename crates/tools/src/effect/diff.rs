@@ -11,8 +11,8 @@ use super::{DiffLimits, DiffLine, DiffLineKind, FileChange};
 
 /// Number of unchanged lines around a change, as in other diff tools.
 const CONTEXT_LINES: usize = 3;
-/// Number of bytes at the beginning that are searched for a zero byte. A zero byte there means that the content is not
-/// text, as in `git`.
+/// Number of bytes at the beginning of a file that are searched for a zero byte. A zero byte there means that the
+/// content is not text, as in `git`.
 const BINARY_CHECK_BYTES: usize = 8_000;
 
 /// Maximum size of both changed parts together, in bytes, for a comparison by lines. Splitting and hashing lines has no
@@ -81,7 +81,7 @@ pub(crate) fn file_change(
     change
 }
 
-/// Formats a remark with the sizes of a file, for a change without lines.
+/// Formats a remark with the old and the new size of a file, for a change that is shown without lines.
 fn note_of_sizes(remark: &str, old: Option<&[u8]>, new: &[u8]) -> String {
     let bytes = |text: &[u8]| counted(text.len() as u64, "byte", "bytes");
     match old {

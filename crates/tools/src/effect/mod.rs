@@ -1,4 +1,4 @@
-//! The effect of a call, for people: the change of a file as a unified diff. The diff exists before the call, as a
+//! The effect of a tool call, for people: the change of a file as a unified diff. The diff exists before the call, as a
 //! preview, and after the call.
 //!
 //! The model never receives the diff, which is separate from the text for the model. The tool computes the diff:
@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 
 pub(crate) use diff::file_change;
 
-/// Effect that a call would have, as far as its tool can determine it without running the call.
+/// Effect that a tool call would have, as far as the tool can determine the effect without running the call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum EffectPreview {
@@ -108,15 +108,15 @@ pub(crate) struct DiffLimits {
 }
 
 impl DiffLimits {
-    /// Limits for a question. They are high, because a person should see the whole change before the answer. A larger
-    /// change is not readable on a terminal.
+    /// Limits for the diff in a permission question. They are high, because a person should see the whole change before
+    /// the answer. A larger change is not readable on a terminal.
     pub(crate) const QUESTION: Self = Self {
         lines_max: 10_000,
         bytes_max: 1024 * 1024,
         search_time: Duration::from_secs(1),
     };
-    /// Limits for the transcript and for events. They are low, because thousands of events may wait for a slow
-    /// receiver.
+    /// Limits for the diff in the transcript and in events. They are low, because thousands of events may wait for a
+    /// slow receiver.
     pub(crate) const EVENT: Self = Self {
         lines_max: 400,
         bytes_max: 32 * 1024,

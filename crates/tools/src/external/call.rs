@@ -1,4 +1,5 @@
-//! The agent's side: a tool whose calls are sent to the handler as requests.
+//! The agent's side of external tools: a tool whose calls are sent as requests to the handler, which usually runs in
+//! another process.
 
 use std::sync::{Arc, OnceLock};
 
@@ -42,7 +43,7 @@ struct RequestGuard {
 
 impl Drop for RequestGuard {
     fn drop(&mut self) {
-        // This call has no effect if the request was answered before.
+        // `abandon` has no effect if the request was answered before.
         self.requests.abandon(self.id, cause_of(&self.scope));
     }
 }
@@ -55,7 +56,8 @@ fn cause_of(scope: &Scope) -> Cause {
 impl ExternalTool {
     async fn run(&self, invocation: ToolInvocation) -> Result<ToolOutput, ToolError> {
         let scope = invocation.scope;
-        // The request is sent only after the call is registered, so the id of the request is set later.
+        // The request is sent only after the tool call is registered as work of its scope, so the id of the request is
+        // set later.
         let sent: Arc<OnceLock<RequestId>> = Arc::default();
         let cancel = {
             let (requests, sent, scope) =
@@ -94,10 +96,11 @@ impl ExternalTool {
         };
         sent.get_or_init(|| id);
         if scope.is_stopped() {
-            // The stop may have come before the id was set.
+            // The stop may have come before the id was set. In that case the closure `cancel` had no effect.
             self.requests.cancel(id, cause_of(&scope));
         }
-        // The queue never drops a reply channel before it has sent an end through the channel.
+        // `PendingRequests` never drops the sender of this request before it has sent an end. So the fallback
+        // `HandlerGone` below is not used.
         let unconfirmed = async {
             if self.requests.confirms_cancellation() {
                 std::future::pending::<()>().await;
@@ -108,7 +111,8 @@ impl ExternalTool {
             biased;
             end = &mut answer => end.unwrap_or(RequestEnd::HandlerGone { taken: true }),
             () = unconfirmed => {
-                // This cancellation ends a call that the handler never took.
+                // If the handler has not taken the request, `cancel` ends the request at once, and the end can be
+                // received here.
                 self.requests.cancel(id, cause_of(&scope));
                 answer.try_recv().unwrap_or(RequestEnd::NotConfirmed)
             }

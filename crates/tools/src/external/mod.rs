@@ -1,9 +1,10 @@
 //! External tools. The handler of these tools runs in another process, and a channel carries the requests and the
 //! answers.
 //!
-//! [`external_tools`] creates both sides: the tools, which an agent calls like all others, and [`ExternalRequests`],
-//! which the connection to the handler reads. A call is remote work of its scope. A stop notifies the handler once. The
-//! receipt reports the known state of the call: `unreachable` if the handler does not reply.
+//! [`external_tools`] creates both sides: the tools, which an agent calls like all other tools, and
+//! [`ExternalRequests`], which the connection to the handler reads. A call counts as remote work of its scope. A stop
+//! notifies the handler once. The receipt of the stop reports the known state of the call: the state is `unreachable`
+//! if the handler does not reply.
 //!
 //! Invariants:
 //! 1. A call is answered at most once: the answer removes its pending request.

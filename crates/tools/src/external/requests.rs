@@ -1,4 +1,5 @@
-//! The handler's side: events from calls, and the handler's replies.
+//! The handler's side of external tools: events from calls, and the handler's replies. The handler is the code, usually
+//! in another process, that runs the calls.
 
 use std::fmt;
 use std::sync::Arc;
@@ -31,7 +32,7 @@ pub struct ExternalRequest {
     pub name: Arc<str>,
     /// Arguments, parsed and validated.
     pub arguments: Arc<Value>,
-    /// W3C trace context (`traceparent`); a stop never cancels it.
+    /// W3C trace context (`traceparent`). A stop does not change the trace context.
     pub trace: Option<Arc<str>>,
     /// Time from the request to the deadline that stops the call; `None` if the call has no deadline.
     pub time_left: Option<Duration>,
@@ -59,7 +60,8 @@ pub enum Delivery {
     Delivered,
     /// The call had already ended.
     Late,
-    /// No such request exists, it was answered, or it was forgotten.
+    /// No such request exists, or the request was already answered, or the request ended so long ago that it was
+    /// forgotten.
     Unknown,
 }
 
@@ -79,9 +81,9 @@ pub struct LateAnswer {
 pub struct ExternalOptions {
     /// Maximum number of calls that wait for the handler. A further call gets an error result.
     pub queue_len_max: usize,
-    /// True if the handler can confirm a cancellation. A stopped call then waits for the confirmation until the call is
-    /// forced. False if the handler's protocol has no message for a confirmation. A stopped call then ends immediately,
-    /// and its item is `unreachable`.
+    /// True if the handler can confirm a cancellation. A stopped call then waits for the confirmation until the stop
+    /// uses force. False if the handler's protocol has no message for a confirmation. A stopped call then ends
+    /// immediately, and its item in the receipt has the state `unreachable`.
     pub confirms_cancellation: bool,
     /// Callback for late answers. The thread that delivers the answer runs the callback, so it must not block.
     pub on_late_answer: Arc<dyn Fn(LateAnswer) + Send + Sync>,
@@ -157,7 +159,7 @@ impl ExternalHandler {
         self.requests.end(request, RequestEnd::ConfirmedCancelled)
     }
 
-    /// Sends a piece of output of a running call. Counts as a heartbeat.
+    /// Sends a piece of output of a running call. The piece also counts as a heartbeat: a sign that the call is active.
     pub fn progress(&self, request: RequestId, text: &str) -> Delivery {
         self.requests.progress(request, text)
     }

@@ -13,8 +13,8 @@ use crate::tool::{ToolError, ToolOutput};
 
 impl ExternalRequests {
     /// Runs the requests as concurrent futures, until the handler is disconnected. A panic causes an error result of
-    /// its own call and does not affect other calls. The future of a cancelled call is dropped, and the cancellation is
-    /// confirmed.
+    /// the call that panicked, and does not affect other calls. The future of a cancelled call is dropped, and the
+    /// cancellation is confirmed.
     ///
     /// # Cancel safety
     /// Dropping the future disconnects the handler permanently.
@@ -44,7 +44,7 @@ impl ExternalRequests {
                 },
                 Some((id, ended)) = running.next() => {
                     aborts.remove(&id);
-                    // The result is not needed here: the call itself handles a late or unknown delivery.
+                    // The result is not needed here: `PendingRequests` counts and reports late answers.
                     let _delivery = match ended {
                         Err(Aborted) => handler.confirm_cancelled(id),
                         Ok(Ok(answer)) => handler.answer(id, answer),

@@ -19,10 +19,11 @@ pub struct FileBeginning {
 }
 
 impl Workspace {
-    /// Reads at most `bytes_max` bytes of a file; `None` if the file does not exist. Blocks while the disk blocks.
+    /// Reads at most `bytes_max` bytes of a file; `None` if the file does not exist. May wait for a slow disk.
     ///
     /// # Errors
-    /// If the path leads out of the folders or to an entry that is not a regular file, or if the file cannot be read.
+    /// If the path leads out of the allowed folders or to an entry that is not a regular file, or if the file cannot be
+    /// read.
     pub fn read_beginning(
         &self,
         path: &str,

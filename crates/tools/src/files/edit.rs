@@ -18,8 +18,8 @@ use crate::effect::{DiffLimits, file_change};
 use crate::file_state::FileState;
 use crate::names;
 
-/// Maximum size of a file to edit, in bytes. The file is held in memory twice. Larger files are usually generated, not
-/// written by a person.
+/// Maximum size of a file to edit, in bytes. The old and the new content of the file are in memory at the same time.
+/// Larger files are usually generated, not written by a person.
 const FILE_BYTES_MAX: u64 = 16 * 1024 * 1024;
 /// Maximum number of counted occurrences. An exact number above this maximum has no use.
 const COUNT_MAX: usize = 1_000;
@@ -93,7 +93,7 @@ struct PlannedEdit {
     stat: Stat,
     old: Vec<u8>,
     new: Vec<u8>,
-    /// Byte offset at which `old` and `new` begin to differ.
+    /// Byte offset of the replaced text in `old`, and of the replacement in `new`.
     at: usize,
 }
 

@@ -124,7 +124,7 @@ impl<'a> LineSearch<'a> {
         };
         let is_read = match open::file(&located) {
             Ok((file, _)) => self.file(file, &located.shown).is_ok(),
-            // A reserved file is skipped like a binary file.
+            // A reserved file, which file tools must not access, is skipped like a binary file.
             Err(FileError::Reserved { .. }) => true,
             Err(_) => false,
         };

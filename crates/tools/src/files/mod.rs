@@ -1,7 +1,8 @@
 //! Files and search: `read`, `write`, `edit`, `list`, `glob`, `grep`.
 //!
-//! The tools stay inside their [`Workspace`], run on threads that the scope counts, check for a stop while they run,
-//! and return bounded text. The tools never trust a file: they check its size, kind, encoding and name.
+//! The tools stay inside their [`Workspace`], and return bounded text. They run on threads that are registered in the
+//! scope of the call, and check for a stop while they run. The tools never trust a file: they check its size, kind,
+//! encoding and name.
 
 mod beginning;
 mod edit;

@@ -1,6 +1,6 @@
 //! Opens a [`LocatedPath`] folder by folder: never through a symbolic link, only regular files, and never a reserved
-//! file. A FIFO or a device is refused before it is opened. If a FIFO or a device replaces the file after the check,
-//! the open does not block.
+//! file. Reserved files, such as the files of the store, are closed to file tools. A FIFO or a device is refused before
+//! it is opened. If a FIFO or a device replaces the file after the check, the open does not block.
 
 use std::ffi::OsStr;
 use std::fs::File;
@@ -198,7 +198,8 @@ mod tests {
 
     use super::*;
 
-    /// Before or after the check, a resolved file is replaced by a link to a file outside the working directory.
+    /// A resolved file is replaced by a link to a file outside the working directory, once before and once after the
+    /// check.
     #[test]
     fn link_that_replaces_a_file_is_not_followed() {
         let outside = tempfile::tempdir().unwrap();

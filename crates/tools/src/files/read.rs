@@ -104,7 +104,7 @@ struct LineRange {
     limit: u64,
     line: u64,
     line_bytes: u64,
-    /// Omitted bytes of the current line.
+    /// Number of omitted bytes of the current line.
     line_cut: u64,
     lines_taken: u64,
     kept: Vec<u8>,

@@ -1,8 +1,8 @@
 //! Files that no file tool touches, although they are in an allowed folder: the store of the sessions.
 //!
-//! A write to the store could change or lose other sessions, and a read would expose them. The paths are looked up once
-//! per call. An opened file is compared by device and inode, so that a hard link does not bypass the check. Its name in
-//! its folder is also compared, so that a missing reserved file cannot be created.
+//! A write to the store could change or lose other sessions, and a read would expose these sessions. The paths are
+//! looked up once per tool call. An opened file is compared by device and inode, so that a hard link does not bypass
+//! the check. The name of the file in its folder is also compared, so that a missing reserved file cannot be created.
 
 use std::ffi::{OsStr, OsString};
 use std::os::fd::OwnedFd;
@@ -11,7 +11,7 @@ use std::path::{Path, PathBuf};
 use rustix::fs::{self, Stat};
 use rustix::io::Errno;
 
-/// Device and inode.
+/// Device and inode, which together identify a file.
 type FileId = (u64, u64);
 
 /// The reserved files at the time of one call.

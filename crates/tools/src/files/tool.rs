@@ -1,4 +1,5 @@
-//! Common part of the file tools: parses the arguments, runs the tool on a thread of the scope, and returns text.
+//! Common part of the file tools: parses the arguments, runs the tool on a thread that is registered in the scope of
+//! the call, and returns text.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -20,7 +21,7 @@ use crate::file_state::FileState;
 use crate::schema::schema_of;
 use crate::tool::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
 
-/// Time limit of a preview, so that a question appears even if a disk hangs.
+/// Time limit of a preview, so that the permission question appears even if a disk hangs.
 const PREVIEW_MAX: Duration = Duration::from_secs(3);
 
 /// A file tool: its arguments, and the function that runs on a dedicated thread.
@@ -29,8 +30,8 @@ pub(super) trait FileTool: DeserializeOwned + JsonSchema + Send + 'static {
     const DESCRIPTION: &'static str;
     const EFFECT: Effect;
 
-    /// Runs the call. `shown` is the state of the file that a person saw in the question. The person's answer is valid
-    /// only for that state.
+    /// Runs the call. `shown` is the state of the file that a person saw in the permission question. The person's
+    /// answer is valid only for this state.
     fn run(
         self,
         workspace: &Workspace,
@@ -51,7 +52,7 @@ pub(super) struct FilePreview {
     pub(super) state: FileState,
 }
 
-/// Checks that the file is still in the state that a person has seen in the question.
+/// Checks that the file is still in the state that a person has seen in the permission question.
 pub(super) fn check_shown(
     shown: Option<FileState>,
     now: Option<&Stat>,

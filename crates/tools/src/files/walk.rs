@@ -23,8 +23,8 @@ pub(super) enum WalkItem {
 
 /// Visits the files below a folder, until `visit` returns `false`.
 ///
-/// The ignore files in the folders above, up to the root, apply too. But if they ignore the folder itself, they do not
-/// apply, because a caller that names an ignored folder wants the files in that folder.
+/// The ignore files in the folders above, up to the root of the allowed folder, apply too. If they ignore the walked
+/// folder itself, they do not apply: a caller that names an ignored folder wants the files in that folder.
 pub(super) fn walk(
     located: &LocatedPath,
     stop: &StopCheck,
@@ -50,8 +50,8 @@ fn walk_from(
     visit: &mut impl FnMut(WalkItem) -> Result<bool, FileError>,
 ) -> Result<TargetFound, FileError> {
     if !has_harmless_ignore_files(start) {
-        // Only a start folder with such ignore files ends the walk. A folder further below that has such files is
-        // skipped.
+        // An ignore file of the start folder could block the walker, so the walk ends here. A folder further below with
+        // such an ignore file is only skipped.
         visit(WalkItem::Unreadable)?;
         return Ok(TargetFound::Yes);
     }

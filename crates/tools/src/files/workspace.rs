@@ -162,7 +162,7 @@ fn canonical_folder(folder: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Resolves the deepest existing ancestor. Returns the ancestor, and the missing names below it.
+/// Resolves the deepest existing ancestor of a path. Returns the ancestor, and the missing names below it.
 fn resolve(path: &Path, given: &str) -> Result<(PathBuf, Vec<OsString>), FileError> {
     let mut missing = Vec::new();
     let mut existing = path;

@@ -1,7 +1,9 @@
-//! The open calls of one connection. Each call is answered exactly once; the id assigns an answer to its call.
+//! The open calls of one connection to an MCP server. Each call is answered exactly once; the id of the request assigns
+//! an answer to its call.
 //!
 //! Invariants:
-//! 1. An entry leaves the table together with its registration. The code that removes the entry reports the call's end.
+//! 1. An entry leaves the table together with its registration in the scope of the call, which a receipt of a stop
+//!    lists. The code that removes the entry reports the call's end to the registration.
 //! 2. An answer whose call has no entry is dropped, so a late answer never reaches a later call.
 //! 3. After the table has begun to end, no call begins on the connection.
 
@@ -176,7 +178,7 @@ impl OpenCalls {
         open.map(|open| open.registration)
     }
 
-    /// If every open call is cancelled, begins to end the table and returns true.
+    /// If every open call is cancelled, refuses new calls from now on and returns true.
     pub(super) fn end_if_unused(&self, why: &str) -> bool {
         let mut table = self.table.lock();
         let unused = table.open.values().all(|open| open.cancel.is_cancelled());

@@ -1,4 +1,4 @@
-//! Cancellation of a call. A cancellation is sent at most once, and after the request of the call.
+//! Cancellation of a call to an MCP server. A cancellation is sent at most once, and after the request of the call.
 //!
 //! Invariants:
 //! 1. `notifications/cancelled` is sent at most once per request, and never for a request that was answered or never
@@ -31,7 +31,7 @@ impl UnsentCancellations {
     fn add(&self, mut sending: BoxFuture<'static, ()>) {
         let mut unsent = self.0.lock();
         unsent.retain_mut(|other| unconstrained(other).now_or_never().is_none());
-        // One poll puts the notification into the queue, after its request.
+        // One poll puts the notification into the queue of the connection, after its request.
         if unconstrained(&mut sending).now_or_never().is_none() {
             unsent.push(sending);
         }

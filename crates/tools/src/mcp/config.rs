@@ -1,4 +1,4 @@
-//! Configuration of a server: its transport, its limits and its tools.
+//! Configuration of an MCP server: its transport, its limits and its tools.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -22,7 +22,7 @@ pub struct McpServerConfig {
     pub transport: McpTransport,
     /// Time limit for the start and the listing of the tools.
     pub handshake_timeout: Duration,
-    /// Time limit of a call; `None` means the general limit of tool calls.
+    /// Time limit of a call; `None` means the general time limit of tool calls.
     pub call_timeout: Option<Duration>,
     /// Filter of the server's tools.
     pub filter: ToolFilter,
@@ -169,6 +169,6 @@ pub struct McpOptions {
     pub folder: PathBuf,
     /// Folder for the pipes to a server while the server starts.
     pub pipe_folder: PathBuf,
-    /// Containment of the servers' processes.
+    /// Containment of the servers' processes: the means to kill them and to prove that they are gone.
     pub containment: ContainmentChoice,
 }

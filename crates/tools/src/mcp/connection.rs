@@ -1,4 +1,4 @@
-//! An established connection, and its calls.
+//! An established connection to an MCP server, and its calls.
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -144,7 +144,8 @@ impl Connection {
         })
     }
 
-    /// Ends the connection if no other call uses it. Returns true if the connection is now ending.
+    /// Ends the connection if the configuration demands it and no other call uses the connection. Returns true if the
+    /// connection is now ending.
     fn end_unless_used(&self) -> bool {
         const WHY: &str = "it continued a cancelled call";
         let ends =
@@ -199,11 +200,13 @@ impl SentCall<'_> {
                 answered = &mut self.answered => return answered.map_err(|_gone| self.failed("its connection was lost")),
                 seen = &mut self.handle.rx, if !self.handle_spent => {
                     self.handle_spent = true;
-                    // The table already has the answer, or the table soon receives the end of the connection.
+                    // Only a failure to send is handled here. In all other cases the table of open calls already has
+                    // the answer, or soon receives the end of the connection.
                     if let Ok(Err(ServiceError::TransportSend(error))) = seen {
                         let error = without_queries(&error.error.to_string());
                         let why = format!("it cannot be reached: {error}");
-                        // The server may have received the call, and may become reachable again.
+                        // A cancellation is requested, because the server may have received the call and may become
+                        // reachable again.
                         self.cancel.request(&why);
                         self.connection.loss.by_server(&why);
                         return Err(self.failed(&why));

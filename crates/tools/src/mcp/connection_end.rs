@@ -1,4 +1,4 @@
-//! The end of the connection to a server, and the effect of that end on the open calls.
+//! The end of the connection to an MCP server, and the effect of this end on the open calls.
 
 use std::sync::Arc;
 

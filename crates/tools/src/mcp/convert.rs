@@ -1,4 +1,4 @@
-//! Conversion of the protocol's tools and results to Allstop's types.
+//! Conversion of the tools and results of MCP servers to Allstop's types.
 
 use std::sync::Arc;
 
@@ -52,8 +52,9 @@ impl McpToolDefinition {
     }
 }
 
-/// Effect of a repeated call, from the server's hints. A tool that only adds data is not reversible, because no hint
-/// describes how to undo the addition. If such a tool has no hint about repetition, it counts as a tool without hints.
+/// Consequence of repeating a call, from the server's hints. A call is irreversible unless a hint describes it as
+/// read-only or idempotent. The hint that a tool only adds data does not help, because no hint describes how to undo
+/// the addition.
 pub(super) fn effect(hints: Option<&ToolAnnotations>) -> Effect {
     let hinted = |hint: fn(&ToolAnnotations) -> Option<bool>| hints.and_then(hint) == Some(true);
     if hinted(|hints| hints.read_only_hint) {

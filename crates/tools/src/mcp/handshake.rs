@@ -1,4 +1,4 @@
-//! The handshake, from a configured server to an established connection.
+//! The handshake with an MCP server, from its configuration to an established connection.
 
 use std::collections::HashMap;
 
@@ -57,7 +57,7 @@ pub(super) async fn over_http(
 
 fn client(url: &str) -> Result<reqwest::Client, String> {
     let url = reqwest::Url::parse(url).map_err(|error| format!("invalid URL: {error}"))?;
-    // This call fails if the program has already chosen another TLS provider. That provider is kept.
+    // `install_default` fails if the program has already chosen another TLS provider. That provider is kept.
     let _first_is_kept = rustls::crypto::ring::default_provider().install_default();
     let mut builder = reqwest::Client::builder()
         .user_agent(concat!("allstop/", env!("CARGO_PKG_VERSION")))

@@ -1,6 +1,6 @@
-//! HTTP client of a connection, which checks each message before the protocol library parses it.
+//! HTTP client of a connection to an MCP server. The client checks each message before the protocol library parses it.
 //!
-//! The library's own client parses the body of a response without such a check, so a server could overflow the stack of
+//! The library's own client parses the body of a response without this check, so a server could overflow the stack of
 //! the process (see [`has_reserved_key`]).
 
 use std::collections::HashMap;
@@ -25,7 +25,7 @@ use sse_stream::{Sse, SseStream};
 use super::connection::ConnectionLoss;
 use super::limits::{ERROR_BODY_BYTES_MAX, MESSAGE_BYTES_MAX};
 
-/// Reason for the end of a connection over HTTP or over pipes.
+/// Reason why this side ends a connection, over HTTP or over pipes: a message must not be parsed.
 pub(super) const RESERVED_KEY: &str = "it sent an object with a key that is reserved";
 
 /// Client that ends the connection when it receives a message that must not be parsed.
@@ -145,7 +145,8 @@ impl HttpClient {
             return Err(StreamableHttpError::UnexpectedContentType(content_type));
         }
         let body = read_body(response).await?;
-        // A refusal without a protocol error is reported by its HTTP status. A missing key is the usual case.
+        // A refusal with status 401 or 403 is reported with this status, and its body is not parsed. The usual cause is
+        // a missing key.
         let is_answer =
             is_json && !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
         let read = is_answer.then(|| self.parse(&body)).transpose()?;

@@ -1,4 +1,5 @@
-//! Interceptor that receives every message of a connection before the protocol library receives it.
+//! Interceptor that receives every message of a connection to an MCP server before the protocol library receives the
+//! message.
 //!
 //! The interceptor takes the answers to calls by id, so that an answer after a cancellation is still delivered. The
 //! interceptor also shows progress in order, and drops unneeded messages, so that many such messages cost only the time

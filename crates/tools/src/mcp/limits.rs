@@ -1,4 +1,4 @@
-//! Limits for a server: every size, count and wait, with its reason.
+//! Limits for an MCP server: every size, count and wait, with its reason.
 
 use std::time::Duration;
 
@@ -24,10 +24,10 @@ pub(super) const PAGES_MAX: usize = 32;
 /// count as one change. Each further change doubles the pause, so that a constantly changing list costs little.
 pub(super) const LIST_PAUSE_FIRST: Duration = Duration::from_millis(100);
 
-/// Maximum of that pause.
+/// Maximum of the pause that begins with [`LIST_PAUSE_FIRST`].
 pub(super) const LIST_PAUSE_MAX: Duration = Duration::from_secs(30);
 
-/// Time without a change after which the pause starts again at its first value.
+/// Time without a change of the list after which the pause starts again at [`LIST_PAUSE_FIRST`].
 pub(super) const LIST_REST: Duration = Duration::from_secs(10);
 
 /// Maximum length of a tool's description, in characters: about five hundred tokens.
@@ -37,7 +37,7 @@ pub const DESCRIPTION_CHARS_MAX: usize = 2_000;
 pub const SCHEMA_BYTES_MAX: usize = 64 * 1024;
 
 /// Maximum number of open calls of one server. A model makes fewer calls in one step, and this number of calls fits
-/// into every queue.
+/// into each queue of the connection.
 pub const CALLS_MAX: usize = 32;
 
 /// Maximum number of unanswered requests from the server. A server may ping, but has no reason to send many pings at
@@ -76,7 +76,7 @@ pub const CALL_TIMEOUT_DEFAULT: Duration = Duration::from_mins(10);
 /// Pause before the first reconnection attempt; each further pause is twice as long.
 pub(super) const RECONNECT_FIRST: Duration = Duration::from_millis(500);
 
-/// Maximum pause between attempts.
+/// Maximum pause between two reconnection attempts.
 pub(super) const RECONNECT_MAX: Duration = Duration::from_secs(30);
 
 /// Number of consecutive failed attempts after which only a call starts another attempt. The pauses between these

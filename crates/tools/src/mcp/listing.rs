@@ -1,4 +1,4 @@
-//! The list of a server's tools: at the start, and after each change.
+//! The list of an MCP server's tools, which is requested at the start and after each change.
 
 use std::convert::Infallible;
 

@@ -9,11 +9,11 @@
 //! # Stopping a call
 //! Allstop cannot end a call directly, even if the server is a local process, because the server also serves other
 //! calls. Allstop can only request a cancellation. If the wait for a call ends without an answer (by a stop, a time
-//! limit or a dropped future), Allstop sends `notifications/cancelled` once. A server need not answer that
-//! notification, so silence proves nothing, and the receipt reports `unreachable`. The receipt reports more if more is
-//! known:
+//! limit or a dropped future), Allstop sends `notifications/cancelled` once. A server need not answer this
+//! notification, so silence proves nothing, and the receipt of the stop lists the call with the state `unreachable`. If
+//! more is known, the receipt reports another state:
 //!
-//! | after the cancellation | the call's item |
+//! | after the cancellation | state of the call's item, with its method or reason |
 //! | --- | --- |
 //! | the server still returns a result in time | `finished`, and the result counts |
 //! | the server answers with an error | `stopped`, `remote_confirmed` |
@@ -21,9 +21,9 @@
 //! | its process has ended, by itself or by [`OnIgnoredCancel::EndServer`] | `stopped`, with the method and the proof |
 //!
 //! # Hints
-//! A server's hints describe the effect of a repeated call: `readOnlyHint` means read-only, `idempotentHint` means
-//! idempotent, and all other tools are irreversible. The hints are trusted, because a person configured the server.
-//! Permission rules take precedence.
+//! A server's hints describe the consequence of repeating a call: `readOnlyHint` means read-only, and `idempotentHint`
+//! means idempotent. The calls of all other tools count as irreversible. The hints are trusted, because a person
+//! configured the server. Permission rules take precedence.
 
 mod calls;
 mod cancellation;

@@ -1,8 +1,8 @@
-//! Pipes to a server's standard input and output.
+//! Pipes to an MCP server's standard input and output.
 //!
-//! A contained process has no standard input, and one pipe for all of its output. This is right for commands, but a
-//! server needs two separate streams. So a shell opens two named pipes, and then replaces itself with the server, which
-//! is then the contained process. The server's standard error remains the output of the process.
+//! A process that Allstop starts has no standard input, and one pipe for all of its output. This is right for commands,
+//! but a server needs two separate streams. So Allstop starts a shell, which opens two named pipes and then replaces
+//! itself with the server. The server's standard error remains the output of the process.
 
 use std::ffi::OsString;
 use std::fs::DirBuilder;
@@ -59,8 +59,8 @@ impl ServerPipes {
         let (input, output) = (folder.0.join("in"), folder.0.join("out"));
         create_fifo(&input)?;
         create_fifo(&output)?;
-        // A FIFO can be opened for writing only if it has a reader. A reader of a FIFO without a writer would read the
-        // end of the stream.
+        // A FIFO can be opened for writing only if it has a reader, and a reader of a FIFO without a writer would read
+        // the end of the stream. So this process first opens the server's ends of both FIFOs too.
         let flags = OFlags::NONBLOCK | OFlags::CLOEXEC;
         let reads_input = rustix::fs::open(&input, OFlags::RDONLY | flags, Mode::empty())?;
         let options = pipe::OpenOptions::new();

@@ -1,4 +1,4 @@
-//! The process of a server that Allstop started: its start, its standard error, and its end.
+//! The process of an MCP server that Allstop started: its start, its standard error, and its end.
 
 use std::ffi::OsString;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A server: its state, its tools, and the connection for a call.
+//! An MCP server: its state, its tools, and the connection for a call.
 
 use std::sync::Arc;
 use std::time::Duration;

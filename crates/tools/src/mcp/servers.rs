@@ -1,4 +1,4 @@
-//! The servers of a system: started together, shared by the system's sessions, and ended with the system.
+//! The MCP servers of a system: started together, shared by the system's sessions, and ended with the system.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! The state of a server.
+//! The state of an MCP server.
 
 use std::fmt;
 use std::sync::Arc;

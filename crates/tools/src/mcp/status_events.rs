@@ -1,4 +1,4 @@
-//! Status events of servers, for people: a server became unavailable, with the reason, or is available again. Each
+//! Status events of MCP servers, for people: a server became unavailable, with the reason, or is available again. Each
 //! event is reported once.
 
 use std::fmt;
@@ -56,8 +56,8 @@ impl McpStatusEvents {
         Self(servers.iter().map(follow).collect())
     }
 
-    /// Returns the next event. The first events are about servers that are already unavailable. A failed attempt is not
-    /// an event, except for the last automatic attempt. Without servers the future never resolves.
+    /// Returns the next event. The first events are about servers that are already unavailable. A failed attempt to
+    /// reconnect is no event, except for the last automatic attempt. Without servers the future never resolves.
     ///
     /// # Cancel safety
     /// Cancel safe.

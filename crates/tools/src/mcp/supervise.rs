@@ -1,4 +1,5 @@
-//! The supervisor of one server: starts the server, waits for the end of the connection, and tries again.
+//! The supervisor of one MCP server: starts the server, waits for the end of the connection, and starts the server
+//! again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -205,7 +206,8 @@ async fn end(
         }
     }
     if process.is_none() {
-        // The server still runs after the end of the connection, and may still run the calls.
+        // A server without a process here still runs after the end of the connection. It may still run the calls, so
+        // they are cancelled.
         drop(timeout(CLOSE_WAIT, calls.cancel_all(&ended.why)).await);
     }
     if let Some(mut service) = service {

@@ -1,4 +1,4 @@
-//! A tool of a server.
+//! A tool of an MCP server.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Queries of URLs in error texts, which are never shown.
+//! Removal of the queries of URLs from error texts.
 
 /// Removes the queries of URLs from an error text, because a query may contain a key.
 pub(super) fn without_queries(text: &str) -> String {

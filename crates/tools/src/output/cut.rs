@@ -20,7 +20,7 @@ pub fn without_cut_start(bytes: &[u8]) -> &[u8] {
     &bytes[cut..]
 }
 
-/// Length of a character from its first byte.
+/// Length of a character in bytes, computed from its first byte.
 fn char_len(first: u8) -> usize {
     match first {
         0xC2..=0xDF => 2,

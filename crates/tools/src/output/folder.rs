@@ -6,8 +6,8 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// A folder for output files. The owner of the session removes the folder. The files stay after the end of their call,
-/// because the model receives their paths.
+/// A folder for output files. The folder is removed by the caller, not by this type. The files stay after the end of
+/// their tool call, because the model receives their paths.
 #[derive(Debug)]
 pub struct OutputFolder {
     path: PathBuf,

@@ -1,4 +1,5 @@
-//! Bounded output. Limits memory and disk for every command, and reports all dropped output.
+//! Bounded output: limits the memory and the disk space for the output of every command, and reports all dropped
+//! output.
 
 mod bounded;
 mod cut;

@@ -1,4 +1,4 @@
-//! The policy: rules, and the decision for calls without a matching rule.
+//! The permission policy: rules, and the decision for tool calls without a matching rule.
 
 use std::sync::Arc;
 
@@ -37,9 +37,9 @@ pub enum PermissionDecision {
 /// Rules that determine which calls run, which calls never run, and which calls need the answer of a person.
 ///
 /// `deny` wins over `ask`, and `ask` over `allow`. Without a matching rule, read-only calls run, and calls of
-/// `background` and `agent` run. All other calls ask; the calls that a started agent makes are decided separately. The
-/// file tools themselves refuse paths outside the working directory. A [`PermissionMode`] changes the decision for
-/// calls without a matching rule.
+/// `background` and `agent` run. All other calls need the answer of a person; the calls that a started agent makes are
+/// decided separately. The file tools themselves refuse paths outside the working directory. A [`PermissionMode`]
+/// changes the decision for calls without a matching rule.
 ///
 /// A `shell` rule with a prefix allows a command only if each of its simple commands is allowed. If a denying rule may
 /// cover the command, a person is asked, even if a rule allows the command ([`PermissionQuestion::doubt`]). Without a
@@ -48,7 +48,7 @@ pub enum PermissionDecision {
 pub struct PermissionPolicy {
     /// Calls that run without a question.
     pub allow: Vec<PermissionRule>,
-    /// Calls that ask first, even if `allow` names them.
+    /// Calls that need the answer of a person first, even if `allow` names them.
     pub ask: Vec<PermissionRule>,
     /// Calls that never run.
     pub deny: Vec<PermissionRule>,
@@ -98,8 +98,8 @@ impl PermissionPolicy {
                 reason: "the mode is `plan`, in which only calls that read run: say what you would do, and wait until the user changes the mode".to_owned(),
             };
         }
-        // A launcher may do the action of every rule, so the question shows, if possible, a rule whose first word
-        // occurs in the command.
+        // A command that runs other programs may do what each denying rule denies. The question shows one of these
+        // rules, if possible a rule whose first word occurs in the command.
         let text = shell_command(&invocation.arguments).unwrap_or_default();
         let is_named =
             |rule: &&&PermissionRule| rule.prefix.first().is_some_and(|word| text.contains(word));
@@ -126,7 +126,7 @@ impl PermissionPolicy {
     }
 }
 
-/// A call in the form that rules match.
+/// A call in the form to which rules are compared.
 struct PolicyCall<'a> {
     tool: &'a str,
     command: Option<ParsedCommand>,
@@ -173,8 +173,8 @@ impl<'a> PolicyCall<'a> {
         });
         let name = escaped_line(&tool);
         let (subject, rest, session_scope, grant) = match shell_command(&invocation.arguments) {
-            // The grant covers only this exact command, because a prefix would allow commands that the person has not
-            // considered.
+            // The grant for the session covers only this exact command, because a prefix would allow commands that the
+            // person has not considered.
             Some(command) if self.command.is_some() => (
                 format!("{name}{background}{doubted}"),
                 format!(": {}", escaped_line(command)),

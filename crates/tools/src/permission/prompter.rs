@@ -1,4 +1,4 @@
-//! The question to a person, and the prompter that asks the question.
+//! The permission question to a person, and the prompter that asks the question.
 
 use std::fmt;
 use std::sync::Arc;
@@ -41,8 +41,8 @@ pub struct PermissionQuestion {
 }
 
 impl PermissionQuestion {
-    /// Restricts an answer that was given in advance for all questions. Such an answer cannot allow a call that a rule
-    /// may deny.
+    /// Restricts an answer that was given in advance for all questions. Such an answer cannot allow a call if
+    /// [`doubt`](Self::doubt) names a denying rule that may cover the call.
     #[must_use]
     pub fn restrict_advance_answer(&self, answer: PermissionAnswer) -> PermissionAnswer {
         if self.doubt.is_some() && answer.allows() {
@@ -130,7 +130,7 @@ pub trait Prompter: Send + Sync + fmt::Debug {
 }
 
 /// A prompter that gives the same answer to every question: an approval that was given in advance, or a denial because
-/// no person can be asked. An approval does not allow a call that a rule may deny
+/// no person can be asked. An approval does not allow a call that a denying rule may cover
 /// ([`PermissionQuestion::restrict_advance_answer`]).
 #[derive(Debug, Clone)]
 pub struct FixedAnswer(pub PermissionAnswer);

@@ -1,5 +1,5 @@
-//! Text of a question. A person approves this text, so no part of the text may be invisible or change how other parts
-//! are displayed.
+//! Text of a permission question. A person approves this text, so no part of the text may be invisible or change how
+//! other parts are displayed.
 
 use allstop_core::terminal_text::{escape, is_unsafe_in_question};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use serde_json::Value;
 /// whole text.
 const QUESTION_CHARS_MAX: usize = 2_000;
 
-/// Returns one bounded line without characters that are invisible or change the display of other characters.
+/// Returns one line of limited length, without characters that are invisible or change the display of other characters.
 pub(super) fn escaped_line(text: &str) -> String {
     let cut = text.char_indices().nth(QUESTION_CHARS_MAX);
     let (kept, rest) = text.split_at(cut.map_or(text.len(), |(at, _)| at));
@@ -39,7 +39,7 @@ pub(super) fn argument_lines(arguments: &Value, is_command: bool) -> Vec<String>
                     Value::String(command) if is_command && name == "command" => {
                         lines.extend(escaped_lines(command));
                     }
-                    // The subject already mentions the background.
+                    // The subject of the question already states that the command runs in the background.
                     Value::Bool(_) if is_command && name == "background" => {}
                     Value::String(text) if text.contains('\n') => {
                         lines.push(format!("{}:", escaped_line(name)));

@@ -99,7 +99,8 @@ impl ArgumentCheck {
     }
 }
 
-/// Loader that refuses all other documents: a schema may refer only to its own parts, so no file and no server is read.
+/// Loader that refuses all documents except the schema itself. A schema may refer only to its own parts, so no file and
+/// no server is read.
 struct NothingElse;
 
 impl UrlLoader for NothingElse {

@@ -1,4 +1,4 @@
-//! Commands in the foreground: the model waits for them.
+//! Shell commands in the foreground: the model waits for the end of such a command.
 
 use std::fmt::Write as _;
 use std::io;
@@ -43,7 +43,7 @@ impl ShellTool {
         };
         let process = running.process.clone();
         let asked = tokio::select! {
-            // Promotion is polled first, because endless output must not delay it.
+            // The promotion to background work is polled first, because endless output must not delay the promotion.
             biased;
             () = promoted(invocation, &process) => true,
             read = running.read_to_exit(limit, &scope, |piece| take(piece, &mut output, link)) => {

@@ -1,4 +1,4 @@
-//! Hint for a failed command that seems to need a hidden variable.
+//! Hint for a failed command that seems to need an environment variable that is hidden from commands.
 
 use std::ffi::OsString;
 

@@ -1,9 +1,11 @@
-//! `shell`: runs a contained command with bounded output. Receipts list its processes.
+//! The tool `shell`: runs a command with bounded output. The processes of the command are contained: a stop can kill
+//! them and prove that they are gone. The receipt of a stop lists them.
 //!
-//! The call ends when the shell exits. A descendant that keeps the shell's output open does not delay the end.
+//! The call ends when the shell exits. A descendant process that keeps the shell's output open does not delay this end.
 //! Processes that still run at that time become background work of the session, and the answer names them. A command
-//! that exceeds its own `timeout_s` is stopped with all its descendants, and the turn continues. If a running command
-//! is promoted to the background, the session's owner takes it over, and its `timeout_s` no longer applies.
+//! that exceeds the argument `timeout_s` of its call is stopped with all its descendants, and the turn continues. A
+//! running command can be promoted to background work. Then the owner of the session takes the command over, and
+//! `timeout_s` no longer applies.
 
 mod foreground;
 mod hidden;
@@ -54,7 +56,7 @@ pub struct ShellConfig {
     /// Variables that commands do not inherit: keys and other secrets, which could reach the model in the commands'
     /// output.
     pub env_hidden: Vec<OsString>,
-    /// Containment of the processes.
+    /// Containment of the processes: the means to kill them and to prove that they are gone.
     pub containment: ContainmentChoice,
     /// Limits of the output.
     pub output: OutputLimits,
@@ -62,8 +64,8 @@ pub struct ShellConfig {
     pub output_folder: Arc<OutputFolder>,
     /// Attachment of background work, which determines whether an idle session waits for the work.
     pub attachment: Attachment,
-    /// Beginning of the markers of the tool's processes, such as the id of the session. The processes can be found by
-    /// this beginning.
+    /// Beginning of the markers of the tool's processes, such as the id of the session. A marker is a text in the
+    /// environment of a process, and the processes can be found by its beginning.
     pub marker_prefix: Arc<str>,
 }
 
@@ -94,7 +96,7 @@ pub struct ShellTool {
 }
 
 impl ShellTool {
-    /// Creates the tool. The host takes over processes that still run after their call.
+    /// Creates the tool. The background host takes over processes that still run after their call.
     pub fn new(config: ShellConfig, host: Arc<dyn BackgroundHost>) -> Self {
         let spec = ToolSpec {
             name: names::SHELL.into(),

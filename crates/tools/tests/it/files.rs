@@ -244,8 +244,8 @@ async fn list_of_a_large_folder_is_bounded() {
     );
 }
 
-/// Files are reserved by name, through symbolic and hard links, and even before they exist. Other files in the same
-/// folder stay accessible.
+/// A reserved file is closed to file tools: under its name, through symbolic and hard links, and even before it exists.
+/// Other files in the same folder stay accessible.
 #[tokio::test]
 async fn reserved_files_are_neither_read_nor_changed() {
     let session = Session::with(

@@ -1,4 +1,4 @@
-//! The permission matrix.
+//! Permissions: the decision on a call for each combination of rules, mode, tool and command.
 
 use std::sync::Arc;
 
@@ -114,7 +114,7 @@ async fn prefix_allows_only_plain_commands_that_match_completely() {
         ("git status; ls | cargo x || ls &", "allow"),
         ("git status\ncargo build\n", "allow"),
         ("echo 'a b' c", "allow"),
-        // The command consists of different words.
+        // The command does not begin with the words of a rule.
         ("git", "ask"),
         ("git statusx", "ask"),
         ("git -C / status", "ask"),
@@ -368,7 +368,8 @@ async fn question_about_a_file_starts_with_its_path() {
     }
 }
 
-/// The mode decides which calls run and which calls ask. The rules that deny or ask still apply.
+/// The mode decides which calls run and which calls need the answer of a person. The rules that deny or ask still
+/// apply.
 #[tokio::test]
 async fn mode_decides_where_no_rule_does() {
     use PermissionMode::{AcceptEdits, Ask, Plan};
@@ -409,7 +410,8 @@ async fn mode_decides_where_no_rule_does() {
     assert_eq!(decide(asks, AcceptEdits, "write", change), "deny");
 }
 
-/// A mode can suspend an answer for the session. The answer applies again in a mode that allows it.
+/// A mode can suspend an answer that allows calls for the whole session. The answer applies again after a change to
+/// another mode.
 #[tokio::test]
 async fn switched_to_plan_no_earlier_approval_counts() {
     let mode = ModeSwitch::default();

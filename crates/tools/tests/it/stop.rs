@@ -1,4 +1,4 @@
-//! Stops at all points of a call.
+//! Stops at all points of a tool call.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,4 +1,4 @@
-//! Servers that hang, die, refuse or send invalid messages. Each bad server affects only its own tools, until the
+//! MCP servers that hang, die, refuse or send invalid messages. Each bad server affects only its own tools, until the
 //! server recovers.
 
 use std::time::{Duration, Instant};
@@ -56,7 +56,7 @@ async fn endless_line_of_a_server_ends_the_connection() {
     );
 }
 
-/// A reserved key would make the JSON library overflow the stack of this process.
+/// An object key that the JSON library reserves for itself could make the library overflow the stack of this process.
 #[tokio::test]
 async fn reserved_keys_of_a_server_end_the_connection() {
     let place = Place::new("").await;

@@ -1,4 +1,4 @@
-//! Calls, stops and lists over streamable HTTP, with a server on a free local port.
+//! Calls, stops and lists over streamable HTTP, with an MCP server on a free local port.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -126,7 +126,8 @@ async fn take(State(theirs): State<Theirs>, headers: HeaderMap, body: String) ->
     }
 }
 
-/// A message with nested reserved keys: the string value of each reserved key contains the next reserved key.
+/// A message with nested reserved keys, that is, keys which the JSON library reserves for itself. The string value of
+/// each reserved key contains the next one.
 fn deep(id: &Value, kind: &Value) -> Response {
     let mut nested = "[".repeat(100);
     for _ in 0..40 {
@@ -180,7 +181,7 @@ async fn calls_go_over_http() {
     assert_eq!(place.state().to_string(), "stopped");
 }
 
-/// A reserved key would make the JSON library overflow the stack of this process.
+/// A reserved key could make the JSON library overflow the stack of this process.
 #[tokio::test]
 async fn reserved_keys_over_http_end_the_connection() {
     let theirs = Scope::root("theirs", allstop_scope::RootOptions::single_runtime());

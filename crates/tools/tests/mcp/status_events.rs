@@ -1,4 +1,4 @@
-//! Status events of servers for people: each is reported once.
+//! Status events of MCP servers, for people: each event is reported once.
 
 use allstop_tools::mcp::McpState;
 use futures::FutureExt as _;

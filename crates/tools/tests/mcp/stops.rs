@@ -1,4 +1,4 @@
-//! The effect of a stop on a call at a server, and the receipt of the stop.
+//! The effect of a stop on a call at an MCP server, and the receipt of the stop.
 
 use std::time::{Duration, Instant};
 

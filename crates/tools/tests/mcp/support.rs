@@ -1,4 +1,4 @@
-//! A test server in a temporary folder. Its tools are called in the same way as by the agent loop.
+//! An MCP server for tests, in a temporary folder. Its tools are called in the same way as by the agent loop.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -188,7 +188,7 @@ impl Running {
         self.stop_with(None).await
     }
 
-    /// Stops only this call, with this grace.
+    /// Stops only this call, with this grace period.
     pub(crate) async fn stop_with(&self, grace: Option<Duration>) -> Arc<Receipt> {
         let mut order = StopRequest::new(Extent::Call, Cause::new(CauseKind::User).detail("test"));
         order.grace = grace;

@@ -1,4 +1,4 @@
-//! Operations on configurations: limits, pages, replacement, deletion, and configurations of other users.
+//! Operations on webhook configurations: limits, pages, replacement, deletion, and configurations of other users.
 
 use axum::body::Body;
 use axum::http::{HeaderValue, Request, StatusCode};
@@ -178,7 +178,7 @@ async fn fields_and_number_of_configurations_are_limited() {
     result(&rig.router, CREATE, &config(9)).await;
 }
 
-/// Many concurrent clients: each change builds on the preceding changes.
+/// Many clients change configurations at the same time: each change builds on the preceding changes.
 #[tokio::test]
 async fn concurrent_changes_do_not_lose_one() {
     let rig = Rig::start(quick()).await;
@@ -246,7 +246,7 @@ async fn deletion_ends_deliveries_also_one_that_hangs() {
     assert_eq!(deleted.received().len(), 1);
 }
 
-/// A message that is repeated because its response was lost sets no second configuration.
+/// A client may repeat a message because the response was lost. The repeated message sets no second configuration.
 #[tokio::test]
 async fn repeated_message_sets_its_configuration_once() {
     let (rig, hook) = (Rig::start(quick()).await, Receiver::start().await);

@@ -55,7 +55,7 @@ async fn answer_without_a_task_is_delivered() {
     assert_eq!(words(&hook.received()), ["message"]);
 }
 
-/// A configuration applies to all executions of its task after its creation.
+/// A configuration applies to all executions of its task that begin after the creation of the configuration.
 #[tokio::test]
 async fn configuration_of_a_waiting_task_gets_later_events() {
     let (rig, hook) = (Rig::start(quick()).await, Receiver::start().await);
@@ -96,7 +96,7 @@ async fn configuration_of_an_ended_task_leaves_no_work() {
     );
 }
 
-/// The failure G7 of other servers: webhooks are called one by one, before the event is sent anywhere else.
+/// The failure G7 of another server: it calls the webhooks one by one, before it sends the event anywhere else.
 #[tokio::test]
 async fn g7_webhook_that_hangs_costs_nobody_anything() {
     let rig = Rig::start(PushOptions {
@@ -110,7 +110,7 @@ async fn g7_webhook_that_hangs_costs_nobody_anything() {
         Receiver::start().await,
     );
     let begin = Instant::now();
-    // More requests than the limit of concurrent requests to one host.
+    // More requests than are permitted to one host at the same time.
     for number in 0..40 {
         rig.send(
             "echo",

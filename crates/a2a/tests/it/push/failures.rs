@@ -15,7 +15,7 @@ use super::receiver::{HookAnswer, ReceivedEvent, Receiver, words};
 use super::rig::{Rig, quick};
 use crate::support::{error_code, result};
 
-/// Resolver that returns one address after another, and then always the last one.
+/// Resolver that returns one address after another, and from then on always the last address.
 pub(super) struct Script {
     pub(super) addresses: Vec<io::Result<IpAddr>>,
     pub(super) asked: AtomicUsize,
@@ -57,7 +57,7 @@ async fn event_is_repeated_until_it_is_accepted() {
     }
 }
 
-/// The host first cannot be resolved, then refuses the connection, and then accepts it.
+/// The host first cannot be resolved, then refuses the connection, and finally accepts the connection.
 #[tokio::test]
 async fn event_is_repeated_when_there_is_no_connection() {
     let hook = Receiver::start().await;
@@ -125,7 +125,7 @@ async fn missing_webhook_loses_its_configuration() {
     assert_eq!(words(&hook.received()), ["working"]);
 }
 
-/// No event is skipped: a configuration that failed for too long is paused until it is set again.
+/// A configuration whose webhook failed for too long is paused until it is set again. No event is skipped.
 #[tokio::test]
 async fn paused_configuration_continues_when_it_is_set_again() {
     let rig = Rig::start(PushOptions {
@@ -142,7 +142,7 @@ async fn paused_configuration_continues_when_it_is_set_again() {
     rig.active(0).await;
     let last = broken.received().last().map(ReceivedEvent::word);
     assert_eq!(last.as_deref(), Some("artifactUpdate"));
-    // The configuration still exists, and a restart does not resume it.
+    // The paused configuration still exists, and a restart does not resume its deliveries.
     let listed = json!({"taskId": task});
     let configs = result(&rig.router, "ListTaskPushNotificationConfigs", &listed).await;
     assert_eq!(configs["configs"][0]["id"], "c");

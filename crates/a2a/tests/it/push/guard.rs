@@ -41,7 +41,7 @@ async fn name_that_changes_to_a_private_address_gets_nothing() {
     });
     let rig = Rig::start(PushOptions {
         resolver: resolver.clone(),
-        // This network represents the public internet. It does not contain the receiver's address.
+        // This network represents the public internet. The network does not contain the receiver's address.
         allowed: vec!["127.9.9.9/32".parse().unwrap()],
         failing_max: Duration::from_millis(100),
         ..quick()
@@ -49,13 +49,13 @@ async fn name_that_changes_to_a_private_address_gets_nothing() {
     .await;
     let url = format!("http://hook.test:{}/", hook.address.port());
     rig.send("echo", &json!({"id": "c", "url": url})).await;
-    // The configuration is finally paused.
+    // After enough refused attempts, the configuration is paused.
     rig.active(0).await;
     assert!(resolver.asked.load(Ordering::Relaxed) >= 2);
     assert!(hook.received().is_empty(), "{:?}", words(&hook.received()));
 }
 
-/// The rules of the current start also apply to configurations of an earlier start.
+/// The permitted addresses of the current start also apply to configurations that were stored before this start.
 #[tokio::test]
 async fn address_that_is_no_longer_allowed_gets_nothing_more() {
     let hook = Receiver::start().await;

@@ -112,7 +112,7 @@ impl Receiver {
         format!("http://{}/hook", self.address)
     }
 
-    /// Requests so far.
+    /// Returns the requests so far.
     pub(crate) fn received(&self) -> Vec<ReceivedEvent> {
         self.received.borrow().clone()
     }

@@ -1,4 +1,4 @@
-//! Deliveries across a restart: the log contains the cursor.
+//! Deliveries across a restart: the log contains the number of the last delivered event.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ async fn reopened_store_continues_after_the_last_delivery() {
     let rig = Rig::start(quick()).await;
     rig.send("echo", &json!({"url": hook.url()})).await;
     hook.wait_for(2).await;
-    // The shutdown records that the first event is delivered.
+    // During the shutdown, the delivery records that the first event is delivered.
     let rig = Rig::open(rig.close().await, quick()).await;
     rig.active(0).await;
     let received = hook.received();
@@ -34,7 +34,7 @@ async fn reopened_store_continues_after_the_last_delivery() {
     assert_eq!(hook.received().len(), 4);
 }
 
-/// Without the final record of a shutdown, as after a crash, events are repeated and none is missing.
+/// A crash writes no final record of the deliveries. After the crash, events are repeated, but no event is missing.
 #[tokio::test]
 async fn crash_repeats_events_and_loses_none() {
     let hook = Receiver::answering(|count| match count {

@@ -73,7 +73,7 @@ impl Rig {
         }
     }
 
-    /// Sends a message with a webhook and returns at once. Returns the id of the task.
+    /// Sends a message with a webhook and `returnImmediately`. Returns the id of the task.
     pub(crate) async fn send(&self, text: &str, webhook: &Value) -> String {
         let mut params = message(&format!("{text} {webhook}"), text);
         params["configuration"] =
@@ -108,7 +108,7 @@ impl Rig {
         assert!(in_time.is_ok(), "{} are active", self.push.active());
     }
 
-    /// Ends the deliveries like a shutdown.
+    /// Ends the deliveries like a shutdown. Returns the receipt of this stop.
     pub(crate) async fn stop_push(&self, grace: Duration) -> Arc<allstop_core::Receipt> {
         let stop = StopRequest::new(Extent::Process, Cause::new(CauseKind::Shutdown)).grace(grace);
         self.push_scope.stop(stop).await

@@ -12,7 +12,7 @@ use super::receiver::{HookAnswer, Receiver};
 use super::rig::{Rig, quick};
 use crate::support::answer;
 
-/// The snippet of the documentation that verifies a delivery.
+/// Returns the Python code in docs/serve.md that verifies a delivery.
 fn documented_receiver() -> String {
     let docs = include_str!("../../../../../docs/serve.md");
     let (_, rest) = docs.split_once("```python\n").expect("a snippet");
@@ -20,7 +20,7 @@ fn documented_receiver() -> String {
     code.to_owned()
 }
 
-/// Runs the documented snippet, which defines `verify(headers, body, key)`.
+/// Runs the documented code, which defines `verify(headers, body, key)`.
 fn verifies(headers: &serde_json::Value, body: &str, secret: &[u8], user: &str) -> bool {
     let code = documented_receiver();
     let main = "\nimport json, sys\ngiven = json.load(sys.stdin)\n\

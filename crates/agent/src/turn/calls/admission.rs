@@ -1,4 +1,6 @@
-//! Admission of a call: tool and arguments, permission policy and prompter, hooks.
+//! Admission of a tool call, before the call runs. First the tool and the arguments are checked. Then the hooks
+//! (callbacks of the embedding program) receive the request, then the permission policy or a person decides, then the
+//! hooks receive the start.
 
 use std::sync::Arc;
 
@@ -243,8 +245,8 @@ impl RunningTurn<'_> {
             call_id: question.call_id.clone(),
             allowed: answer.allows(),
         });
-        // The mode may have changed while the question was open. An answer cannot allow a call that the mode now
-        // denies.
+        // The permission mode may have changed while the permission question was open. An answer cannot allow a call
+        // that the mode now denies.
         if answer.allows()
             && let PermissionDecision::Deny { reason } = permissions.decide(tool.spec(), invocation)
         {

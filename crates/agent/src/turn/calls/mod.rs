@@ -98,7 +98,8 @@ impl RunningTurn<'_> {
             self.record_activity();
             let mut kept = self.finish(ended).await;
             if kept.is_ok() && !running.is_empty() {
-                // The other calls may take long, and a crash in the meantime must not lose this result.
+                // Written now, because the other calls may take long, and a crash in the meantime must not lose this
+                // result.
                 kept = self.flush().await;
             }
             if let Err(interrupt) = kept {
@@ -108,7 +109,8 @@ impl RunningTurn<'_> {
     }
 
     /// Handles a stop while calls run. A call that returns during the stop without having noticed the stop has
-    /// completed its work. The result of such a call is kept for the log and, under the policy `keep`, for the model.
+    /// completed its work. The result of such a call is kept for the log. Under the policy `keep`, which keeps a
+    /// stopped turn in the conversation, the model also receives the result.
     async fn collect_stopped(
         &mut self,
         mut running: FuturesUnordered<impl Future<Output = EndedCall>>,
@@ -171,7 +173,7 @@ impl RunningTurn<'_> {
         self.call_hooks_or_fail(event).await
     }
 
-    /// Records the only result of a call.
+    /// Records the result of a call. Each call has exactly one result.
     fn take_result(&mut self, ended: EndedCall) -> Result<HookEvent, TurnInterrupt> {
         let ToolCallResult {
             outcome,

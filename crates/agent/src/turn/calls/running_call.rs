@@ -33,7 +33,7 @@ pub(super) enum ToolCallEnd {
 }
 
 /// Starts a call in its scope. `None` if a stop of the turn came first. If a stop of this call alone came first, the
-/// future returns that stop as the call's end.
+/// future returns the receipt of that stop as the call's end.
 pub(super) fn start(
     admitted: AdmittedCall,
     limit: Option<Duration>,
@@ -66,8 +66,8 @@ pub(super) fn start(
     Some(watch(call, scope, turn.clone(), running.ok()))
 }
 
-/// Waits for the end of a call. `turn` is the parent scope; the loop handles a stop of that scope. If the call was
-/// stopped alone before it could run, the receipt of that stop is the end of the call.
+/// Waits for the end of a call. `turn` is the parent scope; the turn's loop handles a stop of that scope. If the call
+/// was stopped alone before it could run, the receipt of that stop is the end of the call.
 async fn watch(
     call: ToolCall,
     scope: Scope,
@@ -84,8 +84,8 @@ async fn watch(
     let end = tokio::select! {
         biased;
         joined = running => ended(joined, &scope, &turn).await,
-        // The call has timed out, or was stopped alone. If its work never joins, the receipt of that stop is the end of
-        // the call.
+        // The call has timed out, or was stopped alone. If the work of the call never returns, the receipt of that stop
+        // is the end of the call.
         receipt = account_of_call(&scope, &turn) => ToolCallEnd::StoppedAlone(receipt, None),
     };
     EndedCall {
@@ -150,7 +150,7 @@ async fn account_of_call(scope: &Scope, turn: &Scope) -> Arc<Receipt> {
         // The future is boxed, because few calls are stopped alone. Without the box, every running call would reserve
         // space for this future.
         Some(account) => Box::pin(async move { account.receipt().await }).await,
-        // A token fires only after a stop was accepted.
+        // Never reached: the wait above ends only after a stop was accepted.
         None => std::future::pending().await,
     }
 }

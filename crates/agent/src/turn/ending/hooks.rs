@@ -1,4 +1,4 @@
-//! Calls of the hooks after the end of a turn.
+//! Calls of the hooks (callbacks of the embedding program) after the end of a turn.
 
 use allstop_core::Extent;
 use allstop_scope::ScopeOptions;
@@ -34,7 +34,8 @@ pub(super) async fn call_end_hooks(cx: TurnCx<'_>, history: &RunHistory, outcome
         if let HookResult::Stopped = result
             && let Some(account) = scope.account(Extent::Turn, Vec::new())
         {
-            // The turn ends only after its hooks have ended. Stopped hooks have a grace to end.
+            // The turn ends only after its hooks have ended. After a stop, the hooks may take the grace of this stop to
+            // end.
             let _whose_stop_has_it = account.receipt().await;
         }
     }

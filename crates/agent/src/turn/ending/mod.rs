@@ -1,4 +1,5 @@
-//! Ending of a turn: a commit, or a stop with a receipt. The record of the ending is written outside the stopped scope.
+//! Ending of a turn: a commit, or a stop with a receipt. The receipt lists the work that the stop ended and the work
+//! that still runs. The record of the ending is written outside the stopped scope.
 
 mod hooks;
 mod unstarted_turn;
@@ -55,7 +56,8 @@ impl RunningTurn<'_> {
         if let Some(background) = cx.background {
             records.extend(background.take_records(turn));
         }
-        // A store that refuses the commit refuses the whole append.
+        // If the store refuses the commit, it refuses the whole append. Then these records are appended again, with the
+        // ending of the stopped turn.
         let before = records.clone();
         records.push(commit.record().clone());
         let mut outcome = TurnOutcome {
@@ -115,7 +117,7 @@ impl RunningTurn<'_> {
         outcome
     }
 
-    /// Ends the turn by a stop: stops the draft and, unless it is already stopped, the scope.
+    /// Ends the turn by a stop: stops the scope, unless it is already stopped, and then the draft (the running turn).
     pub(super) async fn end(mut self, interrupt: TurnInterrupt) -> TurnOutcome {
         let (cause, reason, error) = self.why(&interrupt);
         self.cx
@@ -129,7 +131,8 @@ impl RunningTurn<'_> {
         let is_stop = matches!(interrupt, TurnInterrupt::Inactivity(_)) || self.scope.is_stopped();
         let account = self.begin_account(cause.clone());
         let policy = stop_policy(self.cx, &cause);
-        // If no stop of this turn was requested, no stop exists that an empty receipt could describe.
+        // If no stop of this turn was requested, or an earlier stop has a separate receipt, this receipt is needed only
+        // if it lists work.
         let needs_work = !is_stop || self.cx.controls.was_stopped_before();
         let receipt = match account {
             Some(stop) => ending_receipt(self.cx, stop.receipt().await, needs_work, policy),
@@ -166,9 +169,9 @@ impl RunningTurn<'_> {
         ended
     }
 
-    /// Stops the turn's scope, or joins the stop that already covers it. The first call begins the turn's part of the
-    /// receipt, while the work that belongs in the receipt is still registered. The first call also sends the live
-    /// event immediately, not after the stop.
+    /// Stops the turn's scope, or joins the stop that already covers this scope. The first call begins the turn's part
+    /// of the receipt, while the work that belongs in the receipt is still registered. The first call also sends the
+    /// live event immediately, not after the stop.
     pub(super) fn begin_account(&mut self, cause: Cause) -> Option<Arc<PartReceipt>> {
         if self.account.is_none() {
             self.cx.events.send(|| AgentEvent::StopHeard {
@@ -186,8 +189,8 @@ impl RunningTurn<'_> {
             }
             let account = self.scope.account(Extent::Turn, bystanders(self.cx));
             self.account = account.map(Arc::new);
-            // The scope is stopped, by this call or by another one. Waiters for the engine must not also wait for this
-            // receipt.
+            // The scope is stopped, by this call or by another one. The engine acknowledges now, so that a stop that
+            // waits for the engine does not also wait for this receipt.
             self.engine.acknowledge();
         }
         self.account.clone()
@@ -241,7 +244,7 @@ async fn write_stopped(
     }
     let is_lost = stopped.cause.kind == CauseKind::LeaseLost;
     let written = if is_lost {
-        // Another owner has the stream: that owner writes the missing ending.
+        // Another process has taken over the session. That process writes the missing ending.
         Ok(())
     } else {
         write(history, records, scope).await
@@ -275,9 +278,9 @@ fn give_back_unwritten(cx: TurnCx<'_>, history: &mut RunHistory) {
     }
 }
 
-/// Receipt for the ending of the turn, including the work that runs without an owner. If `needs_work` is true and the
-/// receipt names no work of the turn, the result depends on the policy. Under the policy `keep`, the result is an empty
-/// receipt, which reports the effect on the conversation; otherwise the result is `None`.
+/// Receipt for the ending of the turn, including orphaned work (background work of earlier processes). If `needs_work`
+/// is true and the receipt lists no work of the turn, the result depends on the policy. Under the policy `keep`, the
+/// result is an empty receipt, which reports the effect on the conversation; otherwise the result is `None`.
 fn ending_receipt(
     cx: TurnCx<'_>,
     receipt: Arc<Receipt>,

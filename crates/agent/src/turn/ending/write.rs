@@ -12,16 +12,16 @@ use crate::history::RunHistory;
 /// Time limit for the ending of a stopped turn. A store that blocks longer must not block the process: the next start
 /// of the session finds the turn open and ends the turn.
 ///
-/// The limit is well below [`allstop_scope::FORCE_MAX`], so that the timeout is still reported if a tool also had to be
-/// killed.
+/// The limit is well below [`allstop_scope::FORCE_MAX`], the time limit for the last steps of a stop. So the timeout is
+/// still reported in time if a tool also had to be killed.
 const ENDING_WRITE_MAX: Duration = Duration::from_millis(800);
 
 /// Reason why an ending is not confirmed.
 pub(super) enum NotWritten {
     /// The store returned an error.
     Failed(SessionError),
-    /// The store has not answered: the ending may still be written. The session settles this append before the next
-    /// append.
+    /// The store has not answered: the ending may still be written. Before the next append, the session determines
+    /// whether this append was written.
     NoAnswer,
 }
 

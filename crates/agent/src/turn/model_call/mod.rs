@@ -40,7 +40,7 @@ enum ModelAttempt {
 }
 
 impl RunningTurn<'_> {
-    /// Calls the model, with retries after transient failures. Only the cost of a failed attempt is kept.
+    /// Calls the model, with retries after transient failures. Of a failed attempt, only the cost is kept.
     pub(super) async fn call_model(
         &mut self,
         step: &StepStart,

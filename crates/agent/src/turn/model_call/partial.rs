@@ -51,7 +51,7 @@ impl PartialAnswer {
     }
 
     /// Usage of an incomplete answer. Usage that was reported in the middle of the stream may be older than the
-    /// received data, so the larger number counts.
+    /// received data. Therefore the larger of the reported and the estimated number of output tokens counts.
     pub(super) fn usage_when_cut(&self, input_tokens_estimated: impl FnOnce() -> u64) -> Usage {
         let reported = self.reported.unwrap_or_default();
         let input_tokens = match reported.input_tokens {

@@ -1,4 +1,4 @@
-//! Execution of the commands of a chat.
+//! Execution of the slash commands of a chat.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::chat::state::ChatEvent;
 use crate::chat::transcript;
 use crate::display::{found_in_chat, plain};
 
-/// Maximum messages of `/history`. Users do not scroll through more.
+/// Maximum messages that `/history` shows. Users do not scroll through more messages.
 const HISTORY_MESSAGES: usize = 200;
 /// Maximum letters of each of these messages.
 const HISTORY_LETTERS: usize = 2_000;
@@ -112,12 +112,12 @@ impl ChatLoop<'_> {
                     Err(error) => format!("the history cannot be read: {error}"),
                 });
             }
-            // The state handles this command itself.
+            // The module `state` handles this command itself.
             ChatCommand::Quit => {}
         }
     }
 
-    /// Prints the result when it is ready.
+    /// Prints the text when the future has produced it.
     fn print_when_ready<F>(&self, text: impl FnOnce(Session) -> F)
     where
         F: Future<Output = String> + Send + 'static,
@@ -129,7 +129,7 @@ impl ChatLoop<'_> {
         self.pending.push(said.boxed());
     }
 
-    /// Names that commands can use now.
+    /// Names that the arguments of commands can currently refer to, for completion.
     pub(super) fn names(&self) -> CompletionNames {
         let session = &self.chat.session;
         let works = session.background().into_iter();
@@ -233,7 +233,7 @@ impl ChatLoop<'_> {
         })
     }
 
-    /// Running calls of the turn.
+    /// Running calls of the turn, without the calls of its sub-agents.
     fn own_calls(&self) -> Vec<CommandCall> {
         let running = self.calls.iter().filter(|call| call.runs);
         let callable = |call: &KnownCall| CommandCall {
@@ -243,7 +243,7 @@ impl ChatLoop<'_> {
         running.map(callable).collect()
     }
 
-    /// Running calls of sub-agents, in the turn and in the background.
+    /// Running calls of sub-agents (agents that a tool call started), in the turn and in the background.
     fn nested_calls(&self) -> Vec<CommandCall> {
         let all = self.chat.session.preview(&StopTarget::TurnAndBackground);
         let nested = |item: &&ReceiptItem| item.kind == ItemKind::ToolCall && item.id.contains('/');
@@ -255,15 +255,15 @@ impl ChatLoop<'_> {
     }
 }
 
-/// Call that a command can name.
+/// Running call that the argument of a command can name.
 #[derive(Debug, Clone)]
 struct CommandCall {
     id: CallId,
     name: Arc<str>,
 }
 
-/// Finds a call by its id, the beginning of its id, or the name of its tool. `None` selects the only call. If no call
-/// matches, returns `given` as an id.
+/// Finds a call by its id, the beginning of its id, or the name of its tool. If `given` is `None`, selects the only
+/// call. If no call matches, returns `given` as an id.
 fn find_call(given: Option<&str>, calls: &[CommandCall]) -> Result<CallId, String> {
     let given = given.unwrap_or_default();
     if calls.iter().any(|call| call.id.as_str() == given) {
@@ -289,7 +289,7 @@ fn find_call(given: Option<&str>, calls: &[CommandCall]) -> Result<CallId, Strin
     }
 }
 
-/// Formats orphaned background work in one line.
+/// Formats orphaned background work (work that an earlier process left running) in one line.
 fn left_line(left: &OrphanedWork) -> String {
     let file = left.output.as_ref();
     let file = file.map_or(String::new(), |file| format!(" · output in {file}"));

@@ -1,4 +1,4 @@
-//! Sends messages and stops, and handles the results: outcomes, receipts, texts.
+//! Sends messages and stops, and handles their results: outcomes of messages, receipts of stops, texts of commands.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -20,7 +20,7 @@ const ASKED_STOPS_MAX: usize = 16;
 pub(super) enum FinishedWork {
     Outcome(MessageNumber, Arc<MessageOutcome>),
     Stopped(Arc<Receipt>),
-    /// A text to show. The text may end a wait.
+    /// A text to show. If `was_wait` is true, the text also ends the wait for background work.
     Said {
         text: String,
         was_wait: bool,
@@ -57,8 +57,8 @@ impl ChatLoop<'_> {
         self.follow_stop(stopping);
     }
 
-    /// Stops messages before their turns begin. The messages are shown on the input line, and their receipts are not
-    /// shown.
+    /// Stops messages before their turns begin. The texts of these messages return to the input line, and the receipts
+    /// of these stops are not shown.
     pub(super) fn withdraw(&mut self, numbers: &[MessageNumber], cause: &Cause) {
         let ids = self.numbers.iter();
         let ids = ids.filter(|(_, number)| numbers.contains(number));
@@ -84,7 +84,8 @@ impl ChatLoop<'_> {
 
     fn follow_stop(&mut self, stopping: SessionStop) {
         let id = &stopping.request().stop_id;
-        // This stop has joined another stop, so both have the same receipt. The chat already waits for this receipt.
+        // This stop has joined an earlier stop, and both have the same receipt. The chat already waits for the earlier
+        // stop.
         if self.stops.iter().any(|stop| stop.request().stop_id == *id) {
             return;
         }
@@ -138,7 +139,7 @@ impl ChatLoop<'_> {
         let Some(receipt) = &outcome.receipt else {
             return;
         };
-        // The receipt of a remembered stop is shown separately, and may cover more than this message.
+        // The receipt of a remembered stop is shown separately, because the stop may cover more than this message.
         let mut asked = self.asked_stops.iter();
         let is_ours = asked.any(|stop| stop.request().stop_id == *receipt.stop_id());
         if !is_ours && is_worth_showing(receipt) {

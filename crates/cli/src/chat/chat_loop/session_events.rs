@@ -78,9 +78,8 @@ impl ChatLoop<'_> {
         }
     }
 
-    /// Handles the beginning of a turn. At this time, the outcomes of all earlier messages are known, and are shown
-    /// first. If the outcome of the new turn's message is known too, this outcome returns to the queue and is shown
-    /// later.
+    /// Handles the beginning of a turn. The outcomes of all earlier messages have arrived by now, and are shown first.
+    /// If the outcome of this turn's own message has also arrived, it returns to `pending` and is shown later.
     fn began(&mut self, number: Option<MessageNumber>) {
         let mut later = Vec::new();
         while let Some(done) = self.known() {

@@ -24,7 +24,7 @@ pub(in crate::chat) enum ChatEvent {
     Taken {
         /// The message.
         message: MessageNumber,
-        /// True if the message goes into the running turn.
+        /// True if the message was added to the running turn (steering), so it gets no separate turn.
         steers: bool,
     },
     /// The session refused a message.
@@ -42,21 +42,21 @@ pub(in crate::chat) enum ChatEvent {
     Outcome(MessageNumber),
     /// A stop has its receipt.
     StopEnded,
-    /// A wait that Ctrl-C can give up has begun or ended.
+    /// A wait for background work, which Ctrl-C can give up, has begun (true) or ended (false).
     Waits(bool),
-    /// Leaving would not end any running work.
+    /// No work runs that the end of the chat would stop.
     MayLeave,
-    /// The chat has named the running work that it would stop at its end.
+    /// The chat has listed the running work that the end of the chat would stop.
     RunningWorkShown,
-    /// The user is asked a question.
+    /// The user is asked a permission question.
     Asked(TerminalQuestion),
-    /// Names to complete a command with.
+    /// Names that can complete the typed command.
     Names(CompletionNames),
     /// A further part of a question was shown.
     ShownMore {
         /// The question.
         number: u64,
-        /// Rows that are not shown yet.
+        /// Number of rows of the question that are not shown yet.
         rows_left: usize,
     },
     /// A question was answered or withdrawn.
@@ -68,9 +68,9 @@ pub(in crate::chat) enum ChatEvent {
 pub(in crate::chat) enum ChatEffect {
     /// Send a message to the session.
     Send(MessageNumber, String),
-    /// Show a message. The answer follows.
+    /// Show a message whose answer follows.
     ShowMessage(String),
-    /// Show a message that goes into the running turn.
+    /// Show a message that was added to the running turn.
     ShowSteered(String),
     /// Show a message that ended without a turn.
     ShowUnanswered(String),
@@ -84,17 +84,17 @@ pub(in crate::chat) enum ChatEffect {
     Force,
     /// Give up the wait for background work.
     GiveUpWait,
-    /// Look up the names that can complete a command.
+    /// Look up the names that can complete the typed command.
     Complete,
     /// Carry out a command.
     RunCommand(ChatCommand),
-    /// Answer a question.
+    /// Answer a permission question.
     Answer(u64, PermissionAnswer),
     /// Show more of a question.
     ShowMore(u64),
-    /// Switch to the next mode.
+    /// Switch to the next permission mode.
     NextMode,
-    /// Leave, or name the running work.
+    /// Leave the chat, or list the running work that the end of the chat would stop.
     AskToLeave,
     /// Show a note.
     Note(String),

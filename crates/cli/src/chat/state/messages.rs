@@ -1,17 +1,17 @@
-//! Messages without an outcome, and the running turn.
+//! Messages that have no outcome yet, and the running turn. The outcome of a message is the result of its turn.
 
 use std::collections::VecDeque;
 
 use super::event::{ChatEffect, MessageNumber};
 
-/// Running turn.
+/// Turn whose events are shown.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct ShownTurn {
     /// Message that caused the turn; `None` if background work caused it.
     message: Option<MessageNumber>,
 }
 
-/// Message without an outcome.
+/// Message that has no outcome yet.
 #[derive(Debug)]
 struct UnansweredMessage {
     number: MessageNumber,
@@ -19,7 +19,7 @@ struct UnansweredMessage {
     shown: bool,
 }
 
-/// Messages without an outcome, and the running turn.
+/// Messages that have no outcome yet, and the running turn.
 #[derive(Debug, Default)]
 pub(super) struct ChatMessages {
     last: MessageNumber,
@@ -28,7 +28,7 @@ pub(super) struct ChatMessages {
 }
 
 impl ChatMessages {
-    /// True if events of this message's turn are shown.
+    /// True if the running turn is the turn of this message, so its events are shown.
     pub(super) fn shows(&self, message: Option<MessageNumber>) -> bool {
         self.turn == Some(ShownTurn { message })
     }
@@ -71,7 +71,7 @@ impl ChatMessages {
     }
 
     pub(super) fn began(&mut self, message: Option<MessageNumber>) -> Vec<ChatEffect> {
-        // The turn of a message with an outcome is over.
+        // If the outcome of the message has already arrived, its turn is over.
         if message.is_some_and(|number| self.find(number).is_none()) {
             return Vec::new();
         }
@@ -85,7 +85,7 @@ impl ChatMessages {
         }
     }
 
-    /// Handles the end of a turn. The turn of a message is shown until the outcome arrives.
+    /// Handles the end of a turn. The turn of a message stays the running turn until its outcome arrives.
     pub(super) fn turn_ended(&mut self, message: Option<MessageNumber>) {
         if message.is_none() && self.shows(message) {
             self.turn = None;

@@ -81,8 +81,8 @@ fn is_leave(effects: &[ChatEffect]) -> bool {
     matches!(effects, [ChatEffect::AskToLeave])
 }
 
-/// A request to leave first names the work that the end of the chat would stop. A second Ctrl-C immediately after the
-/// first counts as the same press. A Ctrl-C much later names the work again.
+/// A request to leave first lists the work that the end of the chat would stop. A second Ctrl-C immediately after the
+/// first counts as the same press. A Ctrl-C much later lists the work again.
 #[test]
 fn leaving_names_running_work_before_the_stop() {
     let mut chat = TestChat::new();
@@ -253,7 +253,7 @@ fn superseded_answer_is_hidden_after_the_next_begins() {
     assert!(chat.state.shows(Some(2)));
 }
 
-/// A user who presses a key to stop does not want the next turn to begin.
+/// A user who presses a key to stop the turn does not want the next turn to begin.
 #[test]
 fn stop_by_a_key_takes_waiting_messages_back() {
     let mut chat = TestChat::new();
@@ -408,8 +408,8 @@ fn a_command_is_completed_also_where_a_question_stands() {
     assert_eq!(chat.line(), "> /stop bg_1 ", "the cursor is not at its end");
 }
 
-/// The user presses Ctrl-C twice, to stop and to force. If the stop ends before the second press, that press does not
-/// leave.
+/// The user presses Ctrl-C twice, to stop and to force. If the stop ends before the second press, the second press does
+/// not leave the chat.
 #[test]
 fn ctrl_c_right_after_a_quick_stop_does_not_leave() {
     let mut chat = TestChat::new();
@@ -425,7 +425,8 @@ fn ctrl_c_right_after_a_quick_stop_does_not_leave() {
     assert!(is_leave(&chat.ctrl_c()));
 }
 
-/// The stop of a stubborn process tree takes longer than a second, so the second counts from the receipt.
+/// The stop of a stubborn process tree can take longer than a second. So the time without leaving counts from the
+/// receipt of the stop, and not from the press.
 #[test]
 fn ctrl_c_within_a_second_of_a_late_receipt_does_not_leave() {
     let mut chat = TestChat::new();

@@ -1,4 +1,4 @@
-//! Input line of the user: messages, commands, and answers to questions.
+//! Input line of the user: messages, commands, and answers to permission questions.
 
 use std::time::Instant;
 
@@ -24,7 +24,7 @@ pub(super) enum InputResult {
     Answer(u64, PermissionAnswer),
     /// The user wants to see more of a question.
     ShowMore(u64),
-    /// Tab: the chat has to supply names that complete the line.
+    /// The key Tab: the chat has to supply names that can complete the line.
     Complete,
     /// A note for the user.
     Note(String),
@@ -38,7 +38,8 @@ pub(super) struct TypedInput {
     editor: LineEditor,
     history: InputHistory,
     search: Option<HistorySearch>,
-    /// While a question is open, keys edit its reply, and the draft stays unchanged.
+    /// Open permission questions. While a question is open, keys edit the reply to it, and the typed message stays
+    /// unchanged.
     questions: QuestionQueue,
     style: Style,
 }
@@ -128,7 +129,7 @@ impl TypedInput {
         self.search.is_some()
     }
 
-    /// Clears the line. True if a search was open or the line had text.
+    /// Ends an open search, or else clears the line. True if a search was open or the line had text.
     pub(super) fn clear(&mut self) -> bool {
         self.search.take().is_some() || !self.editor.replace("").is_empty()
     }

@@ -27,15 +27,15 @@ use crate::shell_quote::quoted;
 
 /// Minimum free space for a long session, in bytes.
 const SPACE_MIN: u64 = 100 * 1024 * 1024;
-/// Maximum wait for the first event of the test request. A server that loads its model at the first request can need
-/// this long.
+/// Maximum wait for the first event of the answer to the test request. A server that loads its model at the first
+/// request can need this time.
 const ONLINE_MAX: Duration = Duration::from_mins(1);
 /// Maximum tokens of the answer to the test request. Some servers reject a lower limit.
 const ONLINE_TOKENS_MAX: u64 = 16;
-/// Command that leaves a process in a separate session, like a server in the background.
+/// Command that leaves a process in a separate Unix session, like a server in the background.
 const LEAVES_PROCESS: &str = "setsid sleep 60 >/dev/null 2>&1 </dev/null &";
 
-/// Checks the model and its key, and its server if `online`.
+/// Checks the model and its API key. If `online` is set, also sends a test request to the model's server.
 pub(super) async fn model(options: &SystemOptions, online: bool) -> Vec<DoctorRow> {
     let model = match open_model(options) {
         Ok(model) => model,
@@ -129,14 +129,15 @@ pub(super) async fn store(
     rows
 }
 
-/// Creates and removes a file. Only this test shows reliably whether a folder is writable.
+/// Creates and removes a file, because only this test shows reliably if a folder is writable.
 fn write_probe(folder: &Path) -> std::io::Result<()> {
     let path = folder.join(format!(".allstop-doctor-{}", std::process::id()));
     std::fs::File::create_new(&path)?;
     std::fs::remove_file(path)
 }
 
-/// Stops a command that has left a process in a separate session, and checks the proof in the receipt.
+/// Stops a command that has left a process in a separate Unix session. The receipt of the stop must prove that this
+/// process has ended.
 pub(super) async fn containment(host: &ProcessHost) -> DoctorRow {
     const NAME: &str = "stopping";
     let bad = |message: String, hint: &str| DoctorRow::bad(NAME, message, hint);
@@ -190,7 +191,7 @@ pub(super) async fn containment(host: &ProcessHost) -> DoctorRow {
     }
 }
 
-/// Starts and ends the MCP servers.
+/// Starts the configured MCP servers, lists their tools, and ends the servers.
 pub(super) async fn mcp(config: Config, file: Option<&Path>, host: &ProcessHost) -> Vec<DoctorRow> {
     const NAME: &str = "MCP server";
     if config.mcp.servers.is_empty() {
@@ -210,7 +211,7 @@ pub(super) async fn mcp(config: Config, file: Option<&Path>, host: &ProcessHost)
             let tools = counted(tools.len() as u64, "tool", "tools");
             DoctorRow::good(NAME, format!("{}: {tools}", trial.name))
         }
-        // Only a warning, because a run continues without the server.
+        // This is only a warning, because a run continues without the MCP server.
         Err(why) => DoctorRow::warning(
             NAME,
             format!("{} is not available: {why}", trial.name),
@@ -228,11 +229,12 @@ pub(super) async fn mcp(config: Config, file: Option<&Path>, host: &ProcessHost)
     rows
 }
 
-/// Checks the folder of the sockets for stops from other terminals. Creates the folder if it does not exist.
+/// Checks the folder of the sockets through which other terminals stop sessions. Creates the folder if it does not
+/// exist.
 pub(super) fn sockets(host: &ProcessHost) -> DoctorRow {
     match host.sockets.make() {
         Ok(folder) => DoctorRow::good("sockets", format!("{} is private", folder.display())),
-        // Only a warning, because a run continues without the socket.
+        // This is only a warning, because a run continues without a socket.
         Err(error) => DoctorRow::warning(
             "sockets",
             error.to_string(),

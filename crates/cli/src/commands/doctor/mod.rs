@@ -1,6 +1,7 @@
 //! `allstop doctor`: checks this machine and the configuration, and prints one line per check.
 //!
-//! A signal ends the command at once. Keepers then end the processes that the command has started.
+//! A signal ends the command at once. Processes that the command has started then end, too: each has a keeper process,
+//! which kills them when its owner is gone.
 
 mod checks;
 mod row;
@@ -20,7 +21,7 @@ use crate::start::options::{HostOptions, choose_default, config_of, system};
 use crate::start::{StartReporter, project};
 use row::{CheckState, DoctorRow};
 
-/// Result, as `--json` prints it.
+/// Results of all checks, as `--json` prints them.
 #[derive(Debug, Serialize)]
 struct DoctorReport<'a> {
     schema: &'static str,
@@ -60,8 +61,8 @@ pub(crate) async fn doctor(args: &DoctorArgs, host: &ProcessHost) -> Result<u8, 
     Ok(u8::from(!ok))
 }
 
-/// Loads the configuration, and returns it with rows about its files. Returns the default configuration if a file
-/// cannot be used.
+/// Loads the configuration, and returns it with rows about its files. If the resulting configuration is invalid,
+/// returns the default configuration. If the project's file cannot be read, ignores that file.
 fn configuration(args: &DoctorArgs, host: &ProcessHost) -> (Config, Vec<DoctorRow>) {
     let mut rows = Vec::new();
     let reporter = StartReporter::new(host);
@@ -104,7 +105,7 @@ async fn model(args: &DoctorArgs, config: &Config, host: &ProcessHost) -> Vec<Do
     checks::model(&options, args.online).await
 }
 
-/// Options for the checks, which do not open a system.
+/// Options for the checks. The checks open neither a session nor the store of these options.
 fn options(config: Config, host: &ProcessHost) -> SystemOptions {
     let prompter = Arc::new(FixedAnswer(PermissionAnswer::Unanswered));
     let store = allstop_runtime::StoreChoice::Memory;

@@ -1,4 +1,4 @@
-//! A line of `allstop doctor`.
+//! A line of the output of `allstop doctor`.
 
 use allstop_terminal::{Style, Styled, Symbol, TextRole, TextTable, styled};
 use serde::Serialize;
@@ -10,13 +10,13 @@ use crate::error::CliError;
 #[serde(rename_all = "snake_case")]
 pub(super) enum CheckState {
     Good,
-    /// A run is possible, but something is missing.
+    /// A run is possible, but without a part that the user may expect.
     Warning,
     /// The problem prevents a run.
     Bad,
 }
 
-/// A checked part.
+/// Result of the check of one part.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct DoctorRow {
     pub(super) name: &'static str,
@@ -26,7 +26,7 @@ pub(super) struct DoctorRow {
     pub(super) hint: Option<String>,
 }
 
-/// Default advice on a problem.
+/// Advice on a problem without a specific remedy.
 const REPEAT: &str = "fix this, then run `allstop doctor` again";
 
 impl DoctorRow {

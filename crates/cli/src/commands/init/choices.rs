@@ -3,17 +3,17 @@
 use allstop_tools::permission::PermissionMode;
 use toml_edit::{DocumentMut, value};
 
-/// Chosen model. `base_url` is set only for the user's own server.
+/// Chosen model. `base_url` is set only if the user chose a server by its URL.
 #[derive(Debug)]
 pub(super) struct ModelSource {
     pub(super) name: String,
     pub(super) base_url: Option<String>,
 }
 
-/// Modes to choose from.
+/// Permission modes to choose from.
 pub(super) const MODES: [PermissionMode; 2] = [PermissionMode::Ask, PermissionMode::AcceptEdits];
 
-/// Rights of the model in a mode.
+/// Actions that the model may take without a question in a permission mode.
 pub(super) fn describe_mode(mode: PermissionMode) -> &'static str {
     match mode {
         PermissionMode::Plan => "read files here, and nothing else",

@@ -1,4 +1,4 @@
-//! `allstop init`: asks the user, and writes the configuration file.
+//! `allstop init`: asks the user for the model and the permissions, and writes the configuration file.
 
 mod choices;
 
@@ -57,7 +57,7 @@ pub(crate) async fn init(args: &InitArgs, host: &ProcessHost) -> Result<Exit, Cl
     }
 }
 
-/// Reasons to write nothing.
+/// Reasons why no configuration file is written.
 enum InitEnd {
     /// The user declined, or the terminal is gone.
     Unanswered,
@@ -93,7 +93,7 @@ impl InitQuestions {
 
     async fn source(&mut self) -> Result<ModelSource, InitEnd> {
         let is_set = |name: &str| variable(name).is_some_and(|value| !value.is_empty());
-        // Models whose key is set come first, because they work without further settings.
+        // Models whose API key is set come first, because these models work without further settings.
         let (with_key, without): (Vec<_>, Vec<_>) = DEFAULT_MODELS
             .into_iter()
             .partition(|known| is_set(known.key));

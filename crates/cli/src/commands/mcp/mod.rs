@@ -23,7 +23,7 @@ pub(crate) use try_out::{McpTrial, McpTrials};
 /// Runs the command.
 ///
 /// # Cancel safety
-/// If the future of a server's test is dropped, the server is killed without a receipt.
+/// If the future is dropped during the test of a server, the server is killed, and no receipt reports its end.
 pub(crate) async fn mcp(args: &McpArgs, host: &ProcessHost) -> Result<Exit, CliError> {
     match &args.action {
         McpAction::List => list(args, host),
@@ -36,7 +36,7 @@ pub(crate) async fn mcp(args: &McpArgs, host: &ProcessHost) -> Result<Exit, CliE
     }
 }
 
-/// The configuration that applies in this folder.
+/// The effective configuration in this folder.
 fn config(args: &McpArgs, host: &ProcessHost) -> Result<Config, CliError> {
     let project = project::trusted_silently(&host.folder);
     let user = args.config.clone().or_else(ProcessHost::config_file);
@@ -69,7 +69,7 @@ fn list(args: &McpArgs, host: &ProcessHost) -> Result<Exit, CliError> {
     Ok(Exit::from(0))
 }
 
-/// Command or URL, without values that may be secret.
+/// Command or URL of a server, without values that may be secret.
 fn address(server: &McpServerSection) -> String {
     match (&server.command, &server.url) {
         (Some(command), _) => {

@@ -1,4 +1,5 @@
-//! `allstop mcp test NAME`: starts a server, lists its tools, ends it, and verifies that no process of it still runs.
+//! `allstop mcp test NAME`: starts a server, lists its tools, ends the server, and verifies that no process of the
+//! server still runs.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -21,7 +22,7 @@ use crate::host::ProcessHost;
 use crate::start::options::{HostOptions, system};
 use crate::supervise::Supervisor;
 
-/// Result of a start.
+/// Result of the start of a server.
 pub(crate) struct McpTrial {
     pub(crate) name: String,
     /// Names of the tools, or the reason why the server is not available.
@@ -30,17 +31,17 @@ pub(crate) struct McpTrial {
     pub(crate) after: Duration,
 }
 
-/// Servers under test, in a separate scope.
+/// Servers under test. Their processes belong to a separate scope, so one stop ends all of them.
 pub(crate) struct McpTrials {
     servers: Arc<McpServers>,
     scope: Scope,
 }
 
 impl McpTrials {
-    /// Checks the configuration, but starts no server.
+    /// Checks the configuration of all servers, but does not start the servers.
     ///
     /// # Errors
-    /// The problem of the first unusable server.
+    /// The problem of the first server with an unusable configuration.
     pub(crate) fn new(config: Config, host: &ProcessHost) -> Result<Self, CliError> {
         let given = HostOptions::of(host);
         let prompter = Arc::new(FixedAnswer(PermissionAnswer::Unanswered));
@@ -56,7 +57,7 @@ impl McpTrials {
     /// If the future is dropped, the servers keep starting until [`McpTrials::end`].
     pub(crate) async fn run(&self) -> Vec<McpTrial> {
         let started = Instant::now();
-        // The start is refused only after a stop. The caller then gets the receipt of this stop.
+        // The start is refused only if the scope is already stopped. The caller then gets the receipt of that stop.
         let _refused = self.servers.start(&self.scope).await;
         let trial = |server: &Arc<McpServer>| McpTrial {
             name: server.name().to_string(),
@@ -70,7 +71,8 @@ impl McpTrials {
         self.servers.all().iter().map(trial).collect()
     }
 
-    /// Ends the servers. Takes at most the grace and one second.
+    /// Stops the servers, and returns the receipt of the stop. Takes at most the grace (the time for a gentle end) and
+    /// one second.
     ///
     /// # Cancel safety
     /// Dropping the future does not cancel the stop.

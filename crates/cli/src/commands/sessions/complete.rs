@@ -9,7 +9,7 @@ use crate::args::StoreArgs;
 use crate::error::CliError;
 use crate::host::ProcessHost;
 
-/// Maximum number of offered sessions. The number is small because the user waits for the list and reads it.
+/// Maximum number of offered sessions. The number is small, because the user waits for the list and reads all of it.
 const SESSIONS_MAX: usize = 20;
 /// Maximum letters of a first prompt. A prompt of this length and an id fit into one row.
 const PROMPT_LETTERS_MAX: usize = 60;

@@ -18,12 +18,12 @@ pub(super) enum SessionsError {
         /// Similar ids, the most similar one first.
         near: Vec<String>,
     },
-    /// The number is greater than the length of the list.
+    /// The typed number is greater than the length of the session list.
     #[error("session number {number} not found: the store has {}", counted(*.count as u64, "session", "sessions"))]
     NoNumber {
         /// The number as it was typed.
         number: usize,
-        /// Sessions in the store.
+        /// Number of sessions in the store.
         count: usize,
     },
     /// The store has no session.
@@ -37,12 +37,13 @@ pub(super) enum SessionsError {
         /// Short forms of the matching ids.
         matches: Vec<String>,
     },
-    /// The session's background work still runs, and only the log names this work.
+    /// The session's background work still runs. The session cannot be removed, because this work is recorded only in
+    /// the session's log.
     #[error("background work of the session `{id}` still runs: {}", .running.join(", "))]
     StillRuns {
         /// The session.
         id: String,
-        /// The work, with its pid.
+        /// The running work, each with its pid.
         running: Vec<String>,
     },
     /// A session cannot be read, is in use, or no longer exists.
@@ -53,10 +54,10 @@ pub(super) enum SessionsError {
     Log(#[from] LogError),
 }
 
-/// Maximum number of matching sessions in an error. More ids would be too many to read.
+/// Maximum number of matching sessions that an error lists. A longer list would be too long to read.
 const MATCHES_MAX: usize = 8;
 
-/// Lists the newest matches, in the order of their ids, and counts the older ones.
+/// Lists the newest matches, in the order of their ids, and the number of older matches.
 fn bounded(matches: &[String]) -> String {
     let older = matches.len().saturating_sub(MATCHES_MAX);
     let newest = matches.iter().skip(older).map(String::as_str);

@@ -11,8 +11,8 @@ use crate::short_id::{LAST, is_meant, short};
 
 /// Maximum number of similar ids in a hint. A hint with more ids would be too long.
 const NEAR_MAX: usize = 3;
-/// Minimum similarity of an id in a hint; 1 is equality. Ids that were created in the same hour have a third of their
-/// letters in common.
+/// Minimum similarity of the ids in a hint; 1 is equality. A lower limit would suggest unrelated ids: ids from the same
+/// hour have a third of their letters in common.
 const NEAR_MIN: f64 = 0.8;
 
 /// Ids of all sessions.
@@ -21,7 +21,7 @@ async fn ids(log: &dyn Log) -> Result<Vec<SessionId>, LogError> {
     Ok(streams.iter().filter_map(|(s, _)| session_of(s)).collect())
 }
 
-/// Maximum digits of a number in the list of sessions. A longer number is a part of an id.
+/// Maximum digits of a number in the list of sessions. A longer number counts as a part of an id.
 const NUMBER_DIGITS_MAX: usize = 4;
 
 /// Sessions, the most recently active one first. Their numbers in the list count from 1 in this order.
@@ -109,7 +109,7 @@ fn near(wanted: &str, ids: &[SessionId]) -> Vec<String> {
     near.map(|(_, id)| id.to_string()).collect()
 }
 
-/// Similarity of `wanted` to the beginning of `id` that is as long as `wanted`.
+/// Similarity of two texts: `wanted`, and the first letters of `id`, as many as `wanted` has.
 fn likeness(wanted: &str, id: &str) -> f64 {
     let beginning: String = id.chars().take(wanted.chars().count()).collect();
     if wanted.is_empty() {

@@ -12,13 +12,15 @@ use super::list_row::SessionRow;
 use super::view::json;
 use super::{Printed, View};
 
-/// Default number of sessions: about one screen. Each session is read from its last compaction on.
+/// Default number of sessions: about one screen. A longer list is slow, because the command reads each session from its
+/// last compaction (summary of older turns) on.
 const SHOWN_DEFAULT: usize = 20;
 
 /// Columns of a session's number, including the following gap.
 const NUMBER_COLUMNS: usize = 4;
 
-/// Minimum length, in columns, to which a line is cut. On a narrower terminal, such a line is longer than a row.
+/// Minimum columns of a line that is cut to the width of the terminal. On a narrower terminal, such a line takes
+/// several rows.
 const COLUMNS_MIN: usize = 16;
 
 /// Number of sessions to show; `None` if all are shown.

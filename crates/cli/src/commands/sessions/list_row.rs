@@ -16,8 +16,8 @@ use crate::display::{age, describe_stop_reason};
 use crate::host::ProcessHost;
 use crate::short_id::short;
 
-/// Number of records that are read from the beginning of a session to find the first prompt. Only the records of the
-/// opening, the settings and notes on work come before the first prompt.
+/// Number of records that are read from the beginning of a session to find the first prompt. Few records can come
+/// before it: the opening, the settings, and notes on work.
 const FIRST_RECORDS: usize = 8;
 
 /// A session of the list, as `--json` prints it. Every key is always present.
@@ -26,7 +26,7 @@ pub(super) struct SessionRow<'a> {
     pub(super) session_id: &'a SessionId,
     /// Number in the list, from 1. The most recently active session has number 1.
     pub(super) number: usize,
-    /// End of the id, which also identifies the session.
+    /// End of the id: a short form that also identifies the session.
     pub(super) handle: &'a str,
     /// Number of the session's last record.
     version: u64,
@@ -39,17 +39,17 @@ pub(super) struct SessionRow<'a> {
     pub(super) first_prompt: Option<Arc<str>>,
     /// Working folder of the last opening.
     folder: Option<Arc<str>>,
-    /// Model of the last opening, if the log contains it.
+    /// Model of the last opening, if the log contains the model.
     model: Option<Arc<str>>,
     base_url: Option<Arc<str>>,
-    /// Background work that runs without an owner.
+    /// Background work that runs although no process has the session open.
     left_work: Vec<Arc<str>>,
     problem: Option<String>,
 }
 
 impl<'a> SessionRow<'a> {
-    /// Reads the data that the summary does not contain. Reads the first records of the session, and all records from
-    /// the last compaction on.
+    /// Completes the summary of a session with data from its records. Reads the first records of the session, and all
+    /// records from the last compaction (summary of older turns) on.
     ///
     /// # Errors
     /// If the store fails. The row of an unreadable session contains the problem instead.
@@ -108,7 +108,7 @@ impl<'a> SessionRow<'a> {
         Ok(())
     }
 
-    /// Short facts: age, number of turns, the reason if the last turn did not complete, model, folder.
+    /// Short facts: age, number of turns, stop reason of the last turn unless it completed, model, folder.
     pub(super) fn facts(&self, now: Timestamp) -> Vec<String> {
         let turns = self
             .turns
@@ -162,7 +162,7 @@ impl<'a> SessionRow<'a> {
     }
 }
 
-/// Shortens the name of a script to its file name, because the log contains the full path.
+/// Shortens the path of a scripted model, which the log contains in full, to its file name.
 fn model_name(model: &str) -> String {
     match model.strip_prefix("script:") {
         Some(path) => format!("script:{}", path.rsplit('/').next().unwrap_or(path)),

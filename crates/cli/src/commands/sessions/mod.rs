@@ -1,8 +1,8 @@
-//! `allstop sessions`: reads sessions from the log while their owners write, and removes sessions.
+//! `allstop sessions`: reads sessions from the log, even while other processes write to them, and removes sessions.
 //!
 //! The commands `list` and `show` take no lock and change nothing, so both work while a run has the session open. The
-//! user names a session by its id, by a part of the id that no other id contains (the list shows the last letters), or
-//! by the session's number in the list.
+//! user can name a session by its id, by its number in the list, or by a part of the id that no other id contains. The
+//! list shows such a part: the last letters.
 
 mod complete;
 mod error;
@@ -70,7 +70,7 @@ pub(crate) async fn sessions(
     let done = on_log(command, &*log, view, &flags, &mut print).await;
     done.map_err(|error| error.into_problem(&flags))?;
     for output in outputs {
-        // The folder rarely exists, because most sessions have no long output.
+        // An error is ignored: most sessions have no long output, so the folder rarely exists.
         drop(std::fs::remove_dir_all(output));
     }
     Ok(0)

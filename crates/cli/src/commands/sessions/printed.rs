@@ -8,7 +8,7 @@ use allstop_terminal::{Style, Styled};
 pub(super) struct View {
     /// Colours and character set.
     pub(super) style: Style,
-    /// Columns.
+    /// Width in columns.
     pub(super) width: usize,
     /// Current time.
     pub(super) now: Timestamp,

@@ -8,8 +8,8 @@ use super::error::SessionsError;
 use super::find::find;
 use super::view::Work;
 
-/// Removes the sessions one after another, up to the first one that cannot be removed. Resolves all ids before the
-/// first removal, so a typing error removes nothing.
+/// Removes the sessions one after another, and stops at the first session that cannot be removed. All ids are resolved
+/// before the first removal, so after a typing error nothing is removed.
 pub(super) async fn remove(
     log: &dyn Log,
     given: &[String],
@@ -23,7 +23,7 @@ pub(super) async fn remove(
         }
     }
     for id in ids {
-        // An unreadable session can be removed, because no other command can use it.
+        // An unreadable session is removed without this check, because no other command can use it.
         if let Ok((state, _)) = read_session(log, &id).await {
             let works = state.background().iter().map(Work::of);
             let running: Vec<String> = works

@@ -169,7 +169,7 @@ fn describe_unknown(call: &UnknownCall<'_>, view: View) -> Styled {
     let label = call
         .arguments
         .map_or_else(|| call.name.to_owned(), |a| describe_call(call.name, a));
-    // A call that may be repeated needs no check.
+    // If the call may be repeated, the user need not check its effect.
     if call.arguments.is_none() || call.effect.is_some_and(allstop_core::Effect::may_repeat) {
         return styled!["  ? ", label, "  ended without a result"];
     }

@@ -344,7 +344,7 @@ async fn an_id_that_is_not_there_names_those_that_look_like_it() {
     }
 }
 
-/// Ids of the same hour have a common beginning.
+/// The ids of sessions from the same hour begin alike, so the list shows the ends of the ids.
 #[tokio::test]
 async fn the_end_of_an_id_that_the_list_shows_is_enough() {
     let log = MemoryLog::new();
@@ -435,7 +435,7 @@ async fn number_of_the_list_names_a_session() {
         none.to_string(),
         "session number 4 not found: the store has 3 sessions"
     );
-    // Five digits are not a number of the list, but a part of an id.
+    // Five digits are too many for a number of the list. They count as a part of an id.
     let part = show(&log, "00021", false, false).await.unwrap_err();
     assert!(matches!(part, SessionsError::NotFound { .. }), "{part}");
     let listed = list(&log, false).await;

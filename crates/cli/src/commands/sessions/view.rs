@@ -21,14 +21,14 @@ pub(super) struct SessionReport<'a> {
     pub(super) opened_at: Option<Timestamp>,
     /// Working folder of the last opening.
     pub(super) folder: Option<&'a str>,
-    /// Model of the last opening, if the log contains it.
+    /// Model of the last opening, if the log contains the model.
     pub(super) model: Option<&'a str>,
     pub(super) base_url: Option<&'a str>,
     /// Process that has the session open.
     pub(super) owner: Option<&'a ProcessIdentity>,
     pub(super) usage: Ledgers,
     pub(super) turns: Vec<TurnReport<'a>>,
-    /// True if a summary replaces the oldest turns.
+    /// True if a compaction has replaced the oldest turns by a summary.
     pub(super) summed_up: bool,
     /// With `--full`: the calls of the conversation, with their results.
     pub(super) calls: Vec<RecordedCall<'a>>,
@@ -41,36 +41,37 @@ pub(super) struct RecordedCall<'a> {
     pub(super) id: &'a CallId,
     pub(super) name: &'a str,
     pub(super) arguments: &'a Arguments,
-    /// Result that the model received: the output, bounded by its tool.
+    /// Result that the model received: the output of the call, at most as long as its tool permits.
     pub(super) result: Option<&'a str>,
     pub(super) is_error: bool,
 }
 
-/// The two ledgers: the usage of the conversation, and the total usage.
+/// The two counts of tokens: the usage of the committed conversation, and the total usage, including stopped turns.
 #[derive(Serialize)]
 pub(super) struct Ledgers {
     pub(super) committed: Usage,
     pub(super) metered: Usage,
 }
 
-/// One turn.
+/// One turn: a message and the steps that answer it.
 #[derive(Serialize)]
 pub(super) struct TurnReport<'a> {
     #[serde(rename = "turn")]
     pub(super) number: TurnNumber,
     pub(super) started_at: Timestamp,
     pub(super) ended_at: Option<Timestamp>,
-    /// `null` while the turn runs, or if it crashed and no process has recovered the session yet.
+    /// `null` while the turn runs. Also `null` if the process crashed and no other process has recovered the session
+    /// yet.
     pub(super) stop_reason: Option<StopReason>,
     pub(super) cause: Option<&'a Cause>,
-    /// Beginning of the user's message.
+    /// The first part of the user's message.
     pub(super) input: &'a str,
     pub(super) steps: u32,
     pub(super) usage: Usage,
     /// True if the turn was undone.
     pub(super) undone: bool,
     pub(super) unknown_calls: Vec<UnknownCall<'a>>,
-    /// Receipt of a stopped turn, with `--full`.
+    /// Receipt of the stop, if the turn was stopped; only with `--full`.
     pub(super) receipt: Option<&'a Receipt>,
 }
 
@@ -91,10 +92,10 @@ pub(super) struct Work<'a> {
     pub(super) turn: TurnNumber,
     pub(super) call_id: &'a CallId,
     pub(super) attachment: Attachment,
-    /// True if the kernel reports that the work's process runs. `null` if the log names no process, or if the process
-    /// is in another PID namespace.
+    /// True if the work's process runs, according to the kernel. `null` if the log contains no process, or if the
+    /// process is in another PID namespace, so this process cannot see it.
     pub(super) alive: Option<bool>,
-    /// Pid of the process that must end so that the work ends.
+    /// Pid of the process whose end also ends the work.
     pub(super) stop_pid: Option<u32>,
     pub(super) process: Option<&'a ProcessIdentity>,
     pub(super) keeper: Option<&'a ProcessIdentity>,
@@ -206,7 +207,7 @@ impl<'a> UnknownCall<'a> {
 }
 
 impl<'a> Work<'a> {
-    /// Creates the report. If the log contains no end of the work, checks the processes.
+    /// Creates the report. If the log contains no end of the work, checks if its processes still run.
     pub(super) fn of(work: &'a RecordedWork) -> Self {
         let (process, keeper) = (work.process.as_ref(), work.keeper.as_ref());
         let orphan = work.ended.is_none().then(|| OrphanedWork::of_record(work));
@@ -234,7 +235,7 @@ impl<'a> Work<'a> {
 }
 
 impl Work<'_> {
-    /// True if a stop would find the work.
+    /// True if the work verifiably runs, so a stop would find the work.
     pub(super) fn runs(&self) -> bool {
         self.ended.is_none() && self.alive == Some(true)
     }

@@ -1,4 +1,5 @@
-//! Processes of killed owners: keepers end them, which takes a moment if there are many.
+//! Wait for processes whose owner (the Allstop process of the session) was killed. Their keepers, small processes that
+//! watch the owner, end these processes. This can take a moment.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -19,7 +20,8 @@ const DYING_MAX: Duration = Duration::from_secs(4);
 /// Pause between two searches.
 const SEARCH_AGAIN: Duration = Duration::from_millis(10);
 
-/// Waits until no process of these sessions runs, except processes with the markers `kept`.
+/// Waits until no process of these sessions runs. A marker in the environment of each process names its call. Processes
+/// with one of the markers in `kept` may stay.
 ///
 /// # Errors
 /// If some of these processes do not end.

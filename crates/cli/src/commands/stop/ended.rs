@@ -1,5 +1,6 @@
-//! Stop of a session that no process has open. The answer comes from the session's log, without its lock, unless
-//! orphaned work of the session runs.
+//! Stop of a session that no process has open. The answer comes from the session's log, which needs no lock. If
+//! orphaned work of the session (background work without an owner) runs, this process opens the session and stops the
+//! work.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -23,17 +24,17 @@ use crate::host::ProcessHost;
 use crate::shell_command::SameFlags;
 use allstop_remote::RemoteExtent;
 
-/// Maximum wait for a process to release its session. Such a process is about to end, or it is another `allstop stop`,
-/// which takes at most its grace and the time for force.
+/// Maximum wait for a process to release its session. Such a process is about to end, or is another `allstop stop`.
+/// Another stop takes at most its grace and the time for force.
 const ENDING_MAX: Duration = Duration::from_secs(4);
-/// Maximum attempts to open the session. An attempt fails only if another process has opened the session since it was
-/// read.
+/// Maximum attempts to open the session. An attempt fails only if another process has opened the session since this
+/// process read its log.
 const OPENS_MAX: usize = 8;
 /// Pause between two checks during a wait of at most [`ENDING_MAX`].
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
-/// Answers a stop of a session that has ended. `accepted` is the stop that the session's process accepted before the
-/// process ended.
+/// Answers a request to stop a session that no process has open. `accepted` is set if the session's process accepted
+/// the stop, but ended before it answered.
 ///
 /// # Errors
 /// If the store has no such session, if another process has the session open, or if a process accepted the stop but
@@ -55,8 +56,8 @@ pub(super) async fn answer(
     if let Some(accepted) = accepted {
         let endings = state.turns().iter().filter_map(|turn| turn.ending.as_ref());
         let receipts = endings.filter_map(|ending| ending.receipt.as_ref());
-        // The session's last receipt is searched first. It can be later than the receipts of all turns, because it may
-        // belong to a stop of more than a turn.
+        // The session's last receipt is compared first. This receipt may belong to a stop of more than one turn, and
+        // can then be newer than the receipts of all turns.
         let mut all = receipts.chain(state.last_receipt()).rev();
         if let Some(own) = all.find(|receipt| receipt.stop_id() == accepted) {
             let receipt = Receipt::clone(own);
@@ -92,7 +93,7 @@ pub(super) async fn answer(
                 problems: Vec::new(),
             });
         }
-        // Another stop opened the session first. If it leaves work, the next attempt finds this work.
+        // Another stop opened the session first. If work remains after that stop, the next attempt finds this work.
         state = read_ended(&*log, &id).await?;
     }
     dying_processes_gone(std::slice::from_ref(&id), kept_markers(&state, args), host).await?;
@@ -112,8 +113,7 @@ pub(super) async fn answer(
     })
 }
 
-/// The part of the orphaned work that a stop with these arguments covers; `None` if the arguments cover no orphaned
-/// work.
+/// Target of a stop with these arguments within the orphaned work; `None` if the arguments cover no orphaned work.
 fn target_of(state: &SessionState, args: &StopArgs) -> Option<StopTarget> {
     let mut left = scan_orphans(state);
     left.retain(|work| work.alive);
@@ -127,7 +127,8 @@ fn target_of(state: &SessionState, args: &StopArgs) -> Option<StopTarget> {
     }
 }
 
-/// Markers of background work that a stop with these arguments does not end.
+/// Markers of the background work that a stop with these arguments does not end. A marker is an environment variable
+/// that identifies the processes of a call.
 fn kept_markers(state: &SessionState, args: &StopArgs) -> Vec<Arc<str>> {
     let covers_background = args.call.is_none() && args.extent != RemoteExtent::Turn;
     if covers_background && !args.preview {
@@ -137,7 +138,7 @@ fn kept_markers(state: &SessionState, args: &StopArgs) -> Vec<Arc<str>> {
     orphans.filter_map(|work| work.marker).collect()
 }
 
-/// Waits until no process has the session open, and reads it.
+/// Waits until no process has the session open, and reads the session.
 async fn read_ended(log: &dyn Log, id: &SessionId) -> Result<SessionState, CliError> {
     let until = Instant::now() + ENDING_MAX;
     loop {
@@ -156,7 +157,7 @@ async fn read_ended(log: &dyn Log, id: &SessionId) -> Result<SessionState, CliEr
     }
 }
 
-/// Request of a stop that has nothing to do.
+/// Description of a stop that finds no work, for its receipt.
 fn info(
     id: &SessionId,
     state: &SessionState,

@@ -1,4 +1,5 @@
-//! `allstop stop`: stops sessions in the processes that own them, and orphaned work.
+//! `allstop stop`: stops sessions in the processes that have them open, and orphaned work: background work that still
+//! runs although no process owns it.
 
 mod dying;
 mod ended;
@@ -54,11 +55,12 @@ fn params(session_id: &SessionId, by: &str, args: &StopArgs) -> RemoteStopParams
     }
 }
 
-/// Stops all sessions. No request waits for another process, or for the store, which may be slow or damaged.
+/// Stops all sessions. The request to one process does not wait for other processes. Nor does it wait for the store,
+/// which may be slow or damaged.
 async fn stop_all(by: &str, args: &StopArgs, host: &ProcessHost) -> Result<StopResults, CliError> {
     let stop = |session: &SessionId| params(session, by, args);
     let (mut all, asked) = open::stop_all(stop, &args.store, &host.sockets).await?;
-    // Orphaned work belongs to no turn.
+    // A stop of turns does not cover orphaned work, because this work belongs to no running turn.
     if args.extent == RemoteExtent::Turn {
         return Ok(all);
     }
@@ -82,7 +84,7 @@ async fn stop_all(by: &str, args: &StopArgs, host: &ProcessHost) -> Result<StopR
             {
                 all.problems.push(problem.message);
             }
-            // Another stop of the same work releases its session soon.
+            // Another `allstop stop` may have these sessions open to stop the same work. It releases the sessions soon.
             let waiting = found
                 .held
                 .iter()
@@ -120,7 +122,7 @@ async fn stop_one(
         }
         return match ended::answer(&id, None, by, args, host).await {
             Ok(answer) => Ok(answer),
-            // A process that does not answer may have the session open.
+            // If a process did not answer, it may have this session open. So its error is reported.
             Err(error) => Err(match asked.silent.first() {
                 Some(silent) => CliError::failure(silent.to_string()),
                 None if given == LAST => no_session(&[]),
@@ -129,7 +131,8 @@ async fn stop_one(
         };
     };
     if given == LAST {
-        // The most recently active session may belong to a process that does not answer.
+        // If a process did not answer, it may have the session that was active most recently. So its error is reported,
+        // too.
         let silent = asked.silent.iter().map(ToString::to_string);
         found.problems.extend(silent);
     }
@@ -158,7 +161,7 @@ async fn stop_one(
     Ok(found)
 }
 
-/// Shows receipts and problems. Returns the exit code.
+/// Shows the receipts of the stops, and the problems. Returns the exit code.
 fn print_results(args: &StopArgs, host: &ProcessHost, found: &StopResults) -> u8 {
     let StopResults { answers, problems } = found;
     let stdout = host.output.stdout();

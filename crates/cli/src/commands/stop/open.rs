@@ -1,4 +1,4 @@
-//! Stop of open sessions. Each process gets its requests independently of all other processes.
+//! Stop of all open sessions. The requests to one process do not wait for other processes.
 
 use std::collections::HashSet;
 
@@ -12,7 +12,7 @@ use crate::args::StoreArgs;
 use crate::error::CliError;
 use allstop_remote::{ProcessNumber, RemoteStopParams, SocketFolder, each_process};
 
-/// Processes that were asked, and their sessions.
+/// Processes that were asked to stop their sessions, and these sessions.
 #[derive(Debug, Default)]
 pub(super) struct Asked {
     /// Sessions that the processes reported.
@@ -20,7 +20,7 @@ pub(super) struct Asked {
     pub(super) processes: HashSet<ProcessNumber>,
 }
 
-/// Stops all open sessions of the store, or of every store if none is named.
+/// Stops all open sessions of the named store. If the arguments name no store, stops the open sessions of every store.
 ///
 /// # Errors
 /// If the folder of the sockets cannot be read.
@@ -40,7 +40,7 @@ pub(super) async fn stop_all(
             Ok(report) if stops_in_store(store, report.store.as_deref()) => {
                 let sessions = report.sessions.into_iter();
                 let sessions: Vec<_> = sessions.map(|session| session.session_id).collect();
-                // All sessions stop concurrently, so each has the same grace.
+                // All sessions stop concurrently, so none waits while the grace of another session passes.
                 let requests: Vec<_> = sessions.iter().map(params).collect();
                 let stopping = requests.iter().map(|request| process.stop(request));
                 for (session, stopped) in sessions.into_iter().zip(join_all(stopping).await) {

@@ -1,4 +1,5 @@
-//! Stop of orphaned background work: opens the session, stops the work, and closes the session.
+//! Stop of orphaned work: background work that still runs although no process owns its session. This process opens the
+//! session, stops the work, and closes the session.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use allstop_remote::ProcessNumber;
 /// Sessions of a store that this process did not open.
 #[derive(Debug, Default)]
 pub(super) struct OtherSessions {
-    /// Sessions that a process without a socket has open, perhaps another stop.
+    /// Sessions that are open in a process without a socket, such as another `allstop stop`.
     pub(super) held: Vec<SessionId>,
     /// Sessions whose owner died during a turn.
     pub(super) crashed: Vec<SessionId>,
@@ -34,8 +35,8 @@ pub(super) struct OtherSessions {
 pub(super) struct OrphanedSessions(Vec<Session>);
 
 impl OrphanedSessions {
-    /// Opens all sessions of the store that have orphaned work and that no process has open. `known` and `asked` are the
-    /// same as for [`unreported_sessions`].
+    /// Opens all sessions of the store that have orphaned work and that no process has open. `known` and `asked` have
+    /// the same meaning as for [`unreported_sessions`].
     ///
     /// # Errors
     /// If the store failed.
@@ -100,7 +101,7 @@ impl OrphanedSessions {
                 }
                 (*stop.receipt().await).clone()
             };
-            // The close writes the end of the work to the log.
+            // Closing the session also writes the end of the work to the log.
             drop(session.close().await);
             SessionStopLine::new(session.id().clone(), receipt)
         });
@@ -118,8 +119,8 @@ async fn open(
         sleep_after: None,
         ..SessionOptions::default()
     };
-    // This agent never calls the model, because the session receives no message. Without an agent, the session could
-    // not write records.
+    // A session needs an agent to write records. This agent never calls its model, because the session receives no
+    // message.
     let agent = Agent::builder(Arc::new(ScriptedModel::new(Vec::new()))).build();
     let sessions = Sessions::new(Arc::clone(log), scope, Arc::new(agent), options);
     sessions.resume(id).await

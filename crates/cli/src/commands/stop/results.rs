@@ -3,7 +3,7 @@
 use allstop_core::{Receipt, SessionId, StopReason};
 use serde::Serialize;
 
-/// Result for one session, as `--json` prints it.
+/// Result of the stop of one session, as `--json` prints it.
 #[derive(Debug, Serialize)]
 pub(super) struct SessionStopLine {
     pub(super) schema: &'static str,
@@ -25,7 +25,7 @@ impl SessionStopLine {
     }
 }
 
-/// Answers of sessions, and warnings about work that could not be stopped, one per line.
+/// Results of the stopped sessions, and warnings about work that could not be stopped, one per line.
 #[derive(Debug, Default)]
 pub(super) struct StopResults {
     pub(super) answers: Vec<SessionStopLine>,

@@ -1,4 +1,4 @@
-//! `allstop watch`: shows a session that runs in another process, and answers its questions.
+//! `allstop watch`: shows a session that runs in another process, and lets the user answer its permission questions.
 
 mod view;
 
@@ -67,7 +67,7 @@ pub(crate) async fn watch(args: &WatchArgs, host: &ProcessHost) -> Result<u8, Cl
                         continue;
                     }
                 };
-                // If this terminal is gone, it cannot answer, and the question stays open for others.
+                // If this terminal is closed, it sends no answer, and the question stays open for other terminals.
                 let Some(answering) = view.answering(number) else { continue };
                 let params = AnswerParams {
                     session_id: target.session.clone(),
@@ -93,7 +93,7 @@ pub(crate) async fn watch(args: &WatchArgs, host: &ProcessHost) -> Result<u8, Cl
     }
 }
 
-/// Error if the process ended without closing the session, or if it sent an unreadable message.
+/// Error for a process that ended without closing the session, or that sent an unreadable message.
 fn gone(error: &RemoteError, session: &str) -> CliError {
     let message = match error {
         RemoteError::Closed(pid) | RemoteError::Io { pid, .. } => {

@@ -1,4 +1,4 @@
-//! View of a watcher: like the terminal of the session, or lines of JSON.
+//! View of a watching terminal. It shows the session like the session's own terminal, or prints lines of JSON.
 
 use std::time::{Duration, Instant};
 
@@ -21,7 +21,7 @@ use crate::host::ProcessHost;
 use crate::questions::{SessionQuestions, UnansweredQuestion};
 use crate::short_id::short;
 
-/// View of a watch.
+/// View of a watching terminal.
 #[derive(Debug)]
 pub(super) struct WatchView {
     /// Output for people, separate from JSON on standard output.
@@ -30,7 +30,7 @@ pub(super) struct WatchView {
     live: LiveView,
     stream: Option<JsonStream>,
     questions: SessionQuestions,
-    /// `None` if the watcher asks no questions.
+    /// `None` if this terminal does not ask the user the permission questions.
     prompt: Option<QuestionPrompt>,
 }
 
@@ -166,7 +166,7 @@ impl WatchView {
                 let events = if *count == 1 { "event" } else { "events" };
                 self.note(&format!("{count} {events} missed"));
             }
-            // `describe_fact` has already converted the facts that have a text.
+            // Events that `describe_fact` can describe have become notes. The other events show nothing.
             _ => {}
         }
     }
@@ -197,7 +197,7 @@ impl WatchView {
         }
     }
 
-    /// Shows more of a question.
+    /// Shows more of a permission question.
     pub(super) fn show_more(&mut self, number: u64) {
         let rows_left = self.questions.show_more(number);
         if let Some(prompt) = &mut self.prompt {
@@ -205,7 +205,8 @@ impl WatchView {
         }
     }
 
-    /// Takes the question that the user answered; `None` if the terminal is gone, or if the question is no longer open.
+    /// Takes the question that the user answered; `None` if the terminal is closed, or if the question is no longer
+    /// open.
     pub(super) fn answering(&mut self, number: u64) -> Option<UnansweredQuestion> {
         if self.prompt.as_ref().is_none_or(QuestionPrompt::is_gone) {
             self.prompt = None;
@@ -214,7 +215,7 @@ impl WatchView {
         self.questions.take(number)
     }
 
-    /// Shows the result of an answer.
+    /// Shows the result of the user's answer to a permission question.
     pub(super) fn answered(
         &self,
         question: &UnansweredQuestion,
@@ -259,7 +260,7 @@ impl WatchView {
     }
 }
 
-/// Text of an event that reports a fact. The terminal of the session shows the same text.
+/// Text of an event that people read as one line. The session's own terminal shows the same text.
 fn describe_fact(event: &WatchEvent) -> Option<String> {
     match event {
         WatchEvent::Recorded { record } => recorded::describe(record, false),
@@ -276,7 +277,7 @@ fn stream_event(stream: &mut JsonStream, event: &WatchEvent) {
     stream.watched(match event {
         WatchEvent::Live { event, .. } => return stream.event(event),
         WatchEvent::Missed { count } => return stream.missed(*count),
-        // `describe_fact` has already converted the facts that have a text.
+        // Events that `describe_fact` can describe have become notes. The other ones are not printed.
         WatchEvent::Ended
         | WatchEvent::Recorded { .. }
         | WatchEvent::LateAnswer { .. }

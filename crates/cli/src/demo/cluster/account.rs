@@ -1,4 +1,5 @@
-//! Account of all tasks, from the list of the front end, the log at the servers, and the ledger that the tasks wrote.
+//! Account of all tasks of the cluster demo. It compares three sources: the list of the front end (the process
+//! `serve`), the log at the NATS servers, and the ledger. The ledger is a file in which each task writes a line.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -21,18 +22,18 @@ const TASK_STREAMS: &str = "task/";
 /// Maximum records of one read.
 const READ_LEN_MAX: usize = 512;
 
-/// Summary of a task's records in the log.
+/// Summary of a task's records in the log at the servers.
 #[derive(Debug, Default)]
 pub(super) struct LoggedTask {
     ends: u64,
-    /// Pids of the workers that began to run the task, in this order.
+    /// Pids of the workers that began to run the task, in the order of their starts.
     workers: Vec<u32>,
 }
 
 /// Tasks of the log, by their ids.
 type LoggedTasks = BTreeMap<String, LoggedTask>;
 
-/// Reads all tasks from the log, independently of the front end.
+/// Reads all tasks directly from the log at the servers, without the front end.
 pub(super) async fn tasks_in_log(scope: &Scope, servers: &str) -> Result<LoggedTasks, CliError> {
     let mut options = NatsOptions::new(servers);
     options.replicas = SERVERS;
@@ -104,7 +105,7 @@ pub(super) fn proofs(
     let state = |task: &SentTask| {
         let mut found = listed.iter().filter(|(id, _)| *id == task.id);
         let first = found.next();
-        // A task that is in the list twice does not count.
+        // A task that the list contains twice does not count.
         first
             .filter(|_| found.next().is_none())
             .and_then(|(_, state)| state.clone())

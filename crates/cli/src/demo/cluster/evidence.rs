@@ -1,4 +1,5 @@
-//! Evidence from outside the nodes: processes in `/proc`, and files that the tasks write.
+//! Evidence from outside the demo's Allstop processes: processes in `/proc`, and files that the shells of the tasks
+//! write.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -8,7 +9,7 @@ use std::time::Duration;
 use allstop_core::process::ProcessIdentity;
 use allstop_process::{all_processes, is_alive};
 
-/// Time in which a living shell would show six signs of life.
+/// Time to wait for a sign of life. A living shell rewrites its file about six times in this time.
 const SILENCE: Duration = Duration::from_millis(300);
 
 /// Number of processes whose command line contains this text.
@@ -18,7 +19,7 @@ pub(super) fn processes_that_name(text: &str) -> u64 {
         .count() as u64
 }
 
-/// Number of these processes that still run.
+/// Number of the given processes that still run.
 pub(super) fn still_alive(seen: &[ProcessIdentity]) -> u64 {
     seen.iter().filter(|identity| is_alive(identity)).count() as u64
 }
@@ -29,7 +30,7 @@ pub(super) fn pid_in(path: &Path) -> Option<u32> {
     text.strip_suffix('\n')?.parse().ok()
 }
 
-/// Checks for signs of life within [`SILENCE`]: 1 if the file changes, otherwise 0.
+/// Checks if a shell shows a sign of life within [`SILENCE`]: 1 if the file changes, otherwise 0.
 pub(super) async fn signs_of_life(path: &Path) -> u64 {
     let sign = || fs::read(path).unwrap_or_default();
     let before = sign();
@@ -37,7 +38,7 @@ pub(super) async fn signs_of_life(path: &Path) -> u64 {
     u64::from(sign() != before)
 }
 
-/// Lines of the ledger, and the number of times that each line occurs.
+/// Lines of the ledger, in which each task writes a line, with the number of occurrences of each line.
 pub(super) fn ledger(path: &Path) -> BTreeMap<String, u64> {
     let mut lines = BTreeMap::new();
     for line in fs::read_to_string(path).unwrap_or_default().lines() {

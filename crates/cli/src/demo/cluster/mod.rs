@@ -1,7 +1,9 @@
-//! `allstop demo --cluster`: several nodes as processes of this machine, and failures that a cluster must survive.
+//! `allstop demo --cluster`: runs the servers and workers of a cluster as processes of this machine, and causes
+//! failures that a cluster must survive.
 //!
-//! A keeper holds the tree of each process. Therefore no process outlives the demo, even if the demo is killed, and the
-//! kernel reports the end of the last process of a killed worker.
+//! Each process of the demo has a keeper: a small process that kills the whole process tree when the demo ends.
+//! Therefore no process outlives the demo, even if the demo is killed. The kernel reports to the keeper when the last
+//! process of a killed worker has ended.
 
 mod account;
 mod evidence;
@@ -57,7 +59,7 @@ pub(super) async fn play(
 
     let over = Cause::new(CauseKind::Parent).detail("the demo is over");
     let last = root.stop(StopRequest::new(Extent::Process, over)).await;
-    // Closes the keepers, because an idle keeper waits for another command.
+    // Idle keepers wait for another command, so close them.
     host.keepers.close();
     if let Err(why) = folder.remove().await {
         report.left(&why);

@@ -8,10 +8,10 @@ use crate::host::variable;
 
 use super::process::DemoLauncher;
 
-/// Oldest version that supports a time to live for each message. The store needs this feature.
+/// Oldest version of the server that supports a time to live for each message, which the store needs.
 const VERSION_MIN: (u32, u32) = (2, 11);
 
-/// Maximum wait for the version.
+/// Maximum wait for the output of `nats-server --version`.
 const VERSION_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// The `nats-server` of the demo.

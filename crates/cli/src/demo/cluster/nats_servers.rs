@@ -1,4 +1,4 @@
-//! Three NATS servers that replicate.
+//! Three NATS servers, which replicate all records.
 
 use std::fs;
 use std::net::{Ipv4Addr, SocketAddr, TcpListener};
@@ -17,13 +17,13 @@ use crate::tasks::client::http_client;
 /// Number of servers, and of copies of each record.
 pub(super) const SERVERS: usize = 3;
 
-/// Maximum wait for each server until it is ready. Usually all servers are ready in less than two seconds.
+/// Maximum wait until a server is ready. Usually all servers are ready in less than two seconds.
 const READY_MAX: Duration = Duration::from_secs(20);
 
-/// Maximum wait for an answer of a server's monitor.
+/// Maximum wait for an answer of a server's monitoring address.
 const MONITOR_MAX: Duration = Duration::from_secs(2);
 
-/// Stream of all records.
+/// NATS stream that contains all records.
 const RECORDS: &str = "allstop-log";
 
 /// The servers.
@@ -100,14 +100,14 @@ impl DemoNatsServers {
         Ok(servers)
     }
 
-    /// Value of `--store`.
+    /// Value of the flag `--store` for the processes of the demo.
     pub(super) fn urls(&self) -> String {
         let urls = self.servers.iter();
         let urls = urls.map(|server| format!("nats://{}", server.client));
         urls.collect::<Vec<_>>().join(",")
     }
 
-    /// Index of the leader of the records, as a running server reports it.
+    /// Index of the server that leads the stream of the records, as a running server reports it.
     pub(super) async fn leader(&self) -> Option<usize> {
         for server in &self.servers {
             if server.process.has_exited() {
@@ -127,7 +127,8 @@ impl DemoNatsServers {
         None
     }
 
-    /// `Some` if the server's JetStream accepts requests. An error if the server has exited.
+    /// `Some` if the server's JetStream (the part that stores records) accepts requests. Returns an error if the server
+    /// has exited.
     async fn is_ready(&self, server: &DemoNatsServer) -> Result<Option<()>, CliError> {
         if server.process.has_exited() {
             return Err(server.process.failure("has ended"));
@@ -159,10 +160,10 @@ fn leader_in(answer: &Value) -> Option<String> {
     records["cluster"]["leader"].as_str().map(str::to_owned)
 }
 
-/// Addresses with different free ports on one host. The host is an address of 127.0.0.0/8 that only this process uses.
+/// Free ports at one IP address of 127.0.0.0/8. The IP address is derived from the pid, so only this process uses it.
 ///
-/// On 127.0.0.1, a connection of another program could take a port before the server starts. No other program uses the
-/// host of this process. Only Linux can bind all addresses of 127.0.0.0/8, so other systems use 127.0.0.1.
+/// On 127.0.0.1, a connection of another program could take such a port before the server starts. Only Linux can bind
+/// all addresses of 127.0.0.0/8, so other systems use 127.0.0.1 nevertheless.
 fn free_addresses(count: usize) -> std::io::Result<Vec<SocketAddr>> {
     let host = if cfg!(target_os = "linux") {
         let [_, high, middle, low] = std::process::id().to_be_bytes();

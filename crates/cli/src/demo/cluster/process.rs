@@ -1,4 +1,5 @@
-//! Processes of the demo. A keeper holds the tree of each process, so no process outlives the demo.
+//! Processes of the demo. Each has a keeper: a small process that kills the whole process tree when the demo ends. So
+//! no process outlives the demo.
 
 use std::cell::Cell;
 use std::ffi::{OsStr, OsString};
@@ -18,7 +19,7 @@ use tokio::time::timeout;
 use crate::error::CliError;
 use crate::host::{ProcessHost, variables_with_prefix};
 
-/// Maximum bytes of kept output, for awaited lines and for error messages.
+/// Maximum bytes of a process's output that are kept, to wait for lines and for error messages.
 const OUTPUT_BYTES_MAX: usize = 16 * 1024;
 
 /// Maximum wait for the start of a process.
@@ -27,7 +28,7 @@ const START_MAX: Duration = Duration::from_secs(5);
 /// Starts the processes of the demo.
 pub(super) struct DemoLauncher {
     scope: Scope,
-    /// Separate scope of the output readers, so that no receipt lists them.
+    /// Separate scope of the work that reads output, so that the receipts of stops do not list this work.
     readers: Scope,
     containment: ContainmentChoice,
     folder: PathBuf,
@@ -49,7 +50,7 @@ pub(super) struct DemoProcess {
 impl DemoLauncher {
     pub(super) fn new(host: &ProcessHost, scope: &Scope, folder: &Path) -> Result<Self, CliError> {
         let mut hidden = ProcessHost::secret_variables(&[]);
-        // Removes these variables, so that the processes of the demo depend only on their flags.
+        // Hides these variables from the processes of the demo, so that the processes depend only on their flags.
         for prefix in ["ALLSTOP_", "OTEL_"] {
             hidden.extend(variables_with_prefix(prefix));
         }
@@ -83,7 +84,8 @@ impl DemoLauncher {
             program: program.into(),
             args: args.into_iter().map(|arg| arg.as_ref().into()).collect(),
             cwd: self.folder.clone(),
-            // The user's configuration is not used, and all files are in the folder that the demo removes.
+            // With these variables, the processes do not read the user's configuration, and write all files into the
+            // folder that the demo removes.
             env: ["XDG_CONFIG_HOME", "XDG_DATA_HOME", "TMPDIR"]
                 .map(env)
                 .into(),
@@ -107,7 +109,7 @@ impl DemoLauncher {
     }
 }
 
-/// Reads the output until the tree is empty, and keeps the last part of the output.
+/// Reads the output of a process until the whole process tree has ended, and keeps the last part of the output.
 async fn read(mut reader: OutputReader, output: watch::Sender<String>) {
     let mut buffer = [0; 4096];
     let mut has_exited = false;
@@ -177,13 +179,14 @@ impl DemoProcess {
     /// Sends a signal to the process itself, but not to the processes that it has started.
     pub(super) fn signal(&self, sent: ProcessSignal) {
         if let Some(identity) = &self.identity {
-            // The process may have ended already. Callers check its end, not the result of the signal.
+            // The process may have ended already, so an error is ignored. Callers wait for the end of the process
+            // instead.
             drop(signal(identity, sent));
         }
     }
 
-    /// Waits until the process and all processes that it has started are gone, as the kernel reports to the keeper.
-    /// This wait sends no signal.
+    /// Waits until the process and all processes that it has started are gone. The keeper gets this fact from the
+    /// kernel. The wait itself sends no signal.
     pub(super) async fn gone(&self, max: Duration) -> Result<ExitInfo, CliError> {
         let handle = self.process.handle();
         let gone = async {
@@ -195,7 +198,7 @@ impl DemoProcess {
         exit.map_err(|_| left())
     }
 
-    /// Processes of the tree, including the process itself.
+    /// Processes of the process tree, including the process itself.
     pub(super) async fn tree(&self) -> Vec<TreeMember> {
         self.process.members().await
     }

@@ -1,10 +1,10 @@
-//! Work of the tasks: a scripted model whose shell commands are real.
+//! Work of the tasks: a script of model answers. The shell commands in these answers are really run.
 
 use std::path::{Path, PathBuf};
 
 use serde_json::{Value, json};
 
-/// Files of the tasks.
+/// Files that the shells of the tasks write.
 #[derive(Debug, Clone)]
 pub(super) struct DemoFiles(PathBuf);
 
@@ -18,12 +18,13 @@ impl DemoFiles {
         self.0.join(format!("{task}.pid"))
     }
 
-    /// File with the last sign of life of a stubborn task's shell: the time.
+    /// File into which the shell of a stubborn task (a task whose shell ignores SIGTERM) writes the time again and
+    /// again, as a sign of life.
     pub(super) fn alive(&self, task: &str) -> PathBuf {
         self.0.join(format!("{task}.alive"))
     }
 
-    /// File with a line for each task that has done its work.
+    /// The ledger: a file with a line for each task that has done its work.
     pub(super) fn ledger(&self) -> PathBuf {
         self.0.join("ledger")
     }
@@ -41,8 +42,8 @@ impl DemoFiles {
 /// Tasks whose shell ignores SIGTERM and shows signs of life until it is killed.
 pub(super) const STUBBORN: [&str; 3] = ["stubborn-1", "stubborn-2", "stubborn-3"];
 
-/// Tasks that write a line into the ledger: some at the start, some while a lease runs out, and some before and after
-/// the loss of a server.
+/// Tasks that write a line into the ledger. The demo sends them at the start, while the lease of a killed worker runs
+/// out, before the loss of a server, and after this loss.
 pub(super) const FIRST_ENTRIES: [&str; 4] = ["entry-1", "entry-2", "entry-3", "entry-4"];
 pub(super) const LEASE_ENTRIES: [&str; 2] = ["entry-5", "entry-6"];
 pub(super) const SERVER_ENTRIES: [&str; 2] = ["entry-7", "entry-8"];

@@ -1,4 +1,4 @@
-//! Steps of the demo: failures and stops of the nodes, and the checks after each step.
+//! Steps of the demo: failures and stops of workers and servers, and the checks after each step.
 
 use std::fs;
 use std::time::{Duration, Instant};
@@ -29,7 +29,8 @@ use crate::error::CliError;
 /// Maximum wait for a task to run, or for a process to end.
 const FACT_MAX: Duration = Duration::from_secs(15);
 
-/// Maximum time from the kill of a worker to the end of its task, in addition to the lease.
+/// Maximum time from the kill of a worker to the end of its task, in addition to the worker's lease. After the lease,
+/// another worker takes over.
 const TAKE_OVER_MAX: Duration = Duration::from_secs(2);
 
 /// The running demo.
@@ -85,7 +86,8 @@ impl<'a, 'r> DemoStory<'a, 'r> {
         })
     }
 
-    /// Sends tasks of both kinds. Waits until the stubborn tasks run and the other tasks have completed.
+    /// Sends tasks of both kinds: stubborn tasks, whose shells ignore SIGTERM, and short tasks. Waits until the
+    /// stubborn tasks run and the short tasks have completed.
     pub(super) async fn run_tasks(&mut self) -> Result<(), CliError> {
         let [first, second, _] = STUBBORN;
         self.report.title("six tasks are sent to the front end:");
@@ -114,7 +116,7 @@ impl<'a, 'r> DemoStory<'a, 'r> {
         Ok(())
     }
 
-    /// Stops a task of a worker through the front end.
+    /// Stops a task that runs at a worker, with a request to the front end.
     pub(super) async fn stop_a_task(&mut self) -> Result<(), CliError> {
         let [name, ..] = STUBBORN;
         let (worker, shell) = self.wait_for_worker_and_shell(name).await?;
@@ -198,7 +200,7 @@ impl<'a, 'r> DemoStory<'a, 'r> {
         Ok(())
     }
 
-    /// Kills the leader of the servers while tasks run.
+    /// Kills the NATS server that leads the stream of the records, while tasks run.
     pub(super) async fn kill_a_server(&mut self) -> Result<(), CliError> {
         let [.., name] = STUBBORN;
         self.tasks.send(name).await?;
@@ -206,7 +208,7 @@ impl<'a, 'r> DemoStory<'a, 'r> {
         for entry in SERVER_ENTRIES {
             self.tasks.send(entry).await?;
         }
-        // Wait until their turns run. From then on, the tasks do not depend on the servers.
+        // Wait until the shells of these tasks run. Then the work of the tasks no longer depends on the servers.
         for entry in SERVER_ENTRIES {
             self.wait_for_worker_and_shell(entry).await?;
         }
@@ -253,7 +255,7 @@ impl<'a, 'r> DemoStory<'a, 'r> {
         Ok(())
     }
 
-    /// Ends the workers, one of which still runs a task.
+    /// Ends the workers. One of them still runs a task.
     pub(super) async fn end_workers(&mut self) -> Result<(), CliError> {
         let [.., name] = STUBBORN;
         let (_, shell) = self.wait_for_worker_and_shell(name).await?;
@@ -280,7 +282,7 @@ impl<'a, 'r> DemoStory<'a, 'r> {
         Ok(())
     }
 
-    /// Accounts for every task.
+    /// Compares the list, the log and the ledger: every task must have exactly one end, and no work may be done twice.
     pub(super) async fn account(&mut self, root: &Scope) -> Result<(), CliError> {
         self.report
             .title("every task is accounted for, by list, log and ledger:");
@@ -326,8 +328,8 @@ impl<'a, 'r> DemoStory<'a, 'r> {
         self.report.proofs(proofs.into());
     }
 
-    /// Waits until these tasks have ended, and returns the number of completed tasks. Names the tasks that have not
-    /// completed.
+    /// Waits until these tasks have ended, and returns the number of completed tasks. Prints the names of the other
+    /// tasks.
     async fn completed(&mut self, names: &[&'static str]) -> Result<u64, CliError> {
         let ends = self.tasks.ends(names, FACT_MAX).await?;
         for (name, end) in &ends {
@@ -340,7 +342,7 @@ impl<'a, 'r> DemoStory<'a, 'r> {
         Ok(completed.count() as u64)
     }
 
-    /// Waits until a task runs, and returns its worker and its shell.
+    /// Waits until a task runs. Returns the index of its worker, and the identity of its shell process.
     async fn wait_for_worker_and_shell(
         &mut self,
         name: &str,

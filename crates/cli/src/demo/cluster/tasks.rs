@@ -1,4 +1,5 @@
-//! Tasks of the demo, from the view of a client of the front end.
+//! Tasks of the demo, as a client of the front end sees them. The front end is the process `serve`, which accepts the
+//! tasks of the cluster.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,11 +12,12 @@ use crate::error::CliError;
 use crate::tasks::client::{RequestError, TaskServer};
 use crate::tasks::find::{FoundTask, newest};
 
-/// Maximum wait for the acknowledgement of a message, with retries. The limit is longer than the election of a leader.
+/// Maximum wait for the acknowledgement of a message, with retries. The limit is longer than the servers need to elect
+/// a leader.
 const SEND_MAX: Duration = Duration::from_secs(25);
 
-/// Maximum tasks of the list. The limit is greater than the number of sent tasks, so that the list would also show
-/// tasks that the demo has not sent.
+/// Maximum number of listed tasks. This limit is greater than the number of sent tasks. So surplus tasks, which the
+/// demo has not sent, would also be listed.
 const LIST_MAX: usize = 100;
 
 /// A client of the front end, and the tasks that it has sent.
@@ -31,10 +33,10 @@ pub(super) struct SentTask {
     pub(super) id: String,
 }
 
-/// End of a task, as the front end shows it.
+/// End of a task, as the front end reports it.
 #[derive(Debug, Clone)]
 pub(super) struct SeenEnd {
-    /// `completed`, `canceled`, `failed`.
+    /// State of the task: `completed`, `canceled` or `failed`.
     pub(super) state: String,
     pub(super) cause: Option<Cause>,
     pub(super) error: Option<String>,
@@ -49,8 +51,8 @@ impl DemoTasks {
         })
     }
 
-    /// Sends a task, waits for the acknowledgement, and returns the elapsed time. If a message gets no answer, it is
-    /// sent again with the same id.
+    /// Sends a message that starts a task, waits for the acknowledgement, and returns the elapsed time. If the message
+    /// gets no answer, it is sent again with the same id.
     pub(super) async fn send(&mut self, name: &'static str) -> Result<Duration, CliError> {
         let began = Instant::now();
         let answer = loop {
@@ -92,7 +94,7 @@ impl DemoTasks {
     ) -> Result<(SeenEnd, Duration), CliError> {
         let id = self.id(name)?;
         let look = async || {
-            // Without an answer, the request is repeated.
+            // If the request gets no answer, it is repeated.
             let found = self.server.task(&id).await.ok()?;
             let found = FoundTask::of(found).ok()?;
             found
@@ -118,7 +120,7 @@ impl DemoTasks {
         Ok(ends)
     }
 
-    /// Every task of the list: its id, and its state if it has ended.
+    /// Every listed task: its id, and its state if the task has ended.
     pub(super) async fn listed(&self) -> Result<Vec<(String, Option<String>)>, CliError> {
         let (tasks, _) = newest(&self.server, &[], LIST_MAX).await?;
         let listed = tasks.into_iter().map(|found| {

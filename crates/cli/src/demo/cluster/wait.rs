@@ -1,10 +1,10 @@
-//! Polls for facts about other processes.
+//! Repeats a check until a fact about other processes is true.
 
 use std::time::{Duration, Instant};
 
 use crate::error::CliError;
 
-/// Polling interval.
+/// Interval between two checks.
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 
 /// Calls `look` until it returns a value. Returns the value and the elapsed time.

@@ -1,4 +1,4 @@
-//! Workers and front end: this program in other processes.
+//! The workers, which run the tasks, and the front end, which accepts tasks: this program in other processes.
 
 use std::time::Duration;
 
@@ -12,17 +12,18 @@ use crate::error::CliError;
 /// Number of workers at the start.
 const WORKERS: usize = 3;
 
-/// Concurrent tasks of a worker. The limit is low, so that no worker gets all tasks.
+/// Maximum tasks that a worker runs at a time. The limit is low, so that no worker gets all tasks.
 const CONCURRENCY: usize = 3;
 
-/// Time that a stop waits before it uses force. The shells of the demo ignore SIGTERM anyway.
+/// Time that a stop waits before it uses force. It is short, because the shells of the demo ignore SIGTERM in any case.
 const GRACE: Duration = Duration::from_millis(500);
 
-/// Lease of the workers. The servers take up to 9 s to elect another leader, and no worker can renew its lease during
-/// this time. With a shorter lease, the workers would stop their tasks.
+/// Lease of the workers: a worker that cannot renew its lease within this time stops its tasks. The lease must be
+/// longer than an election of another leader. This takes the servers up to 9 s, and no worker can renew its lease
+/// meanwhile.
 pub(super) const LEASE: Duration = Duration::from_secs(13);
 
-/// Maximum time until a worker or the front end is ready; usually less than a second.
+/// Maximum wait until a worker or the front end is ready. Usually this takes less than a second.
 const READY_MAX: Duration = Duration::from_secs(15);
 
 /// The workers and the front end.
@@ -53,7 +54,7 @@ impl DemoWorkers {
             let args = args.iter().map(|arg| (*arg).to_owned());
             launcher.start(name, &launcher.allstop, args.chain(shared.iter().cloned()))
         };
-        // The front end starts first, because it creates the streams.
+        // The front end starts first, because it creates the streams at the NATS servers.
         let mut front = start("front end", &["serve", "--listen", "127.0.0.1:0"])?;
         front.started().await?;
         let address = front.line("listening on ", READY_MAX).await?;
@@ -80,7 +81,7 @@ impl DemoWorkers {
         })
     }
 
-    /// Index of the worker whose tree contains this process.
+    /// Index of the worker whose process tree contains this process.
     pub(super) async fn of_process(&self, pid: u32) -> Option<usize> {
         for (at, worker) in self.workers.iter().enumerate() {
             let tree = worker.tree().await;

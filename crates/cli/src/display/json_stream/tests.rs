@@ -1,4 +1,4 @@
-//! Tests of the JSON lines, with readers that read and readers that stall.
+//! Tests of the JSON lines, with readers that read and readers that stop reading.
 
 use std::fs::File;
 use std::os::fd::OwnedFd;
@@ -28,7 +28,8 @@ fn delta(text: &str) -> AgentEvent {
 }
 
 fn envelope() -> Value {
-    // Keys in alphabetical order, so the result does not depend on whether the map preserves insertion order.
+    // The keys are in alphabetical order. So the result is the same for a map that sorts its keys and a map that keeps
+    // their order.
     serde_json::json!({"output": "two\nlines", "schema": "allstop.run/1"})
 }
 

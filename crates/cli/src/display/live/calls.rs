@@ -1,4 +1,5 @@
-//! Running calls, each with a live line, and the short line that remains of each finished call.
+//! Running tool calls and model calls. On a terminal, each running call has a live line: a row below the output, which
+//! is redrawn until the call ends. A finished tool call leaves a short permanent line.
 
 use std::borrow::Cow;
 use std::time::Instant;
@@ -16,27 +17,27 @@ use allstop_tools::{CallProgress, DiffLine, FileChange};
 use super::super::change::{change_counts, change_lines};
 use super::super::labels;
 
-/// Width of a call's row, in columns, if no terminal provides a width.
+/// Assumed width of a call's row, in columns, if the output is not a terminal.
 const COLUMNS_DEFAULT: usize = 100;
-/// Maximum columns of an error's beginning, which is shown below the row of the failed call.
+/// Maximum columns of the first line of an error, which is shown below the row of the failed call.
 const ERROR_COLUMNS: usize = 120;
 /// Minimum width, in columns, of a call's label if the label shares a row with other text. This width is enough to
-/// recognise the call. With less space, the other text moves below the label.
+/// recognise the call. If less space is left, the other text moves below the label.
 const LABEL_COLUMNS_MIN: usize = 16;
 
 #[derive(Debug)]
 pub(super) struct CallLines {
     queue: OutputQueue,
     style: Style,
-    /// True if the terminal supports live lines.
+    /// True if the terminal can redraw rows, so running calls have live lines.
     moves: bool,
     model: Option<ModelLine>,
     known: Vec<CallLine>,
-    /// Time at which the running stop uses force.
+    /// Time at which the current stop of the turn begins to use force (kills processes); `None` if no stop runs.
     force_at: Option<Instant>,
 }
 
-/// The running model call, until its text begins.
+/// The running model call. Its live line is shown until the text of the answer begins.
 #[derive(Debug)]
 struct ModelLine {
     label: Styled,
@@ -52,7 +53,7 @@ struct CallLine {
     since: Option<Instant>,
     output: OutputTail,
     progress: Option<RunningProgress>,
-    /// Lines of the change that a question has shown.
+    /// Lines of the diff that a permission question has already shown; `None` without such a question.
     asked: Option<Vec<DiffLine>>,
 }
 
@@ -95,8 +96,8 @@ impl CallEnd<'_> {
         (symbol, role, word.into())
     }
 
-    /// Outcome of a call that was answered. The command of the call may still have failed, or may continue in the
-    /// background.
+    /// Label for a call whose tool returned a result. The command of the call may nevertheless have failed, or may
+    /// continue in the background.
     fn answered(&self) -> (Symbol, TextRole, Cow<'_, str>) {
         let last = self.content.lines().next_back().unwrap_or_default();
         let exit = last
@@ -123,7 +124,7 @@ impl CallEnd<'_> {
 
 const MAY_HAVE_COMPLETED: &str = "may have completed; check before repeating";
 
-/// Describes the state of a call in a stop's receipt.
+/// Describes the state that the receipt of a stop (the report of the stopped work) contains for a call.
 fn left_words(state: &ItemState) -> (Symbol, TextRole, Cow<'static, str>) {
     let (symbol, role, word) = match state {
         ItemState::Finished { .. } => (Symbol::Good, TextRole::Good, "finished"),
@@ -156,8 +157,8 @@ impl CallLines {
         }
     }
 
-    /// Shows that a stop has begun. The stop uses force at the time `force_at`, which is `None` after the receipt of
-    /// the stop has arrived.
+    /// Shows that a stop has begun. At the time `force_at`, the stop begins to use force. `None` means that the stop
+    /// has ended: its receipt has arrived.
     pub(super) fn stopping(&mut self, force_at: Option<Instant>) {
         self.force_at = force_at;
         self.show();
@@ -189,7 +190,7 @@ impl CallLines {
         self.show();
     }
 
-    /// Hides the model's line, because the model's text is visible from now on.
+    /// Hides the live line of the model call, because the text of the answer is visible from now on.
     pub(super) fn model_speaks(&mut self) {
         if let Some(model) = self.model.as_mut().filter(|model| model.shown) {
             model.shown = false;
@@ -205,7 +206,7 @@ impl CallLines {
         }
     }
 
-    /// Shows the model's line again: the call failed and will be retried.
+    /// Shows the live line of the model call again, because the call failed and will be retried.
     pub(super) fn model_waits(&mut self) {
         if let Some(model) = &mut self.model {
             model.shown = true;
@@ -224,7 +225,7 @@ impl CallLines {
         self.known.push(CallLine::new(id, label, None));
     }
 
-    /// Remembers that a question has shown the change that a call would make.
+    /// Remembers the change that a permission question about this call has shown.
     pub(super) fn asked(&mut self, id: &CallId, change: &FileChange) {
         if let Some(call) = self.known.iter_mut().find(|call| call.id == *id) {
             call.asked = Some(change.lines.clone());
@@ -237,7 +238,7 @@ impl CallLines {
             call.since = Some(since);
             call.label.clone()
         } else {
-            // The view missed the request of this call.
+            // The call is unknown, because this view has missed the event of its request.
             let label = styled![name];
             self.known
                 .push(CallLine::new(id, label.clone(), Some(since)));
@@ -282,7 +283,7 @@ impl CallLines {
                 lines.push_line(&self.style.paint(TextRole::Dim, line));
             }
         }
-        // The change is omitted if the question has already shown it.
+        // The diff is omitted if the permission question has already shown it.
         let shown = call.asked.unwrap_or_default();
         if let Some(change) = end.change.filter(|change| change.lines != shown) {
             let columns = self.queue.columns().unwrap_or(COLUMNS_DEFAULT);
@@ -292,14 +293,15 @@ impl CallLines {
         self.show();
     }
 
-    /// Removes all live lines at the end of the turn. The receipt lists the calls that ran.
+    /// Removes all live lines at the end of the turn. If the turn was stopped, the receipt lists the calls that were
+    /// running.
     pub(super) fn end(&mut self) {
         self.model = None;
         self.known.clear();
         self.show();
     }
 
-    /// The line that remains of a call.
+    /// The permanent line of a finished call.
     fn row(&self, symbol: Symbol, role: TextRole, label: &Styled, about: &str) -> Styled {
         let about = styled![about];
         let sign = self.style.paint(role, self.style.symbol(symbol));

@@ -1,9 +1,10 @@
 //! The live view of a run, for people.
 //!
 //! On a terminal, the answer streams to standard output, drawn as Markdown block by block. Each running call has a live
-//! line; when the call ends, a short line remains. If standard output is not a terminal, it receives only whole
-//! answers. A file therefore never contains the streamed text of a failed model call, or an answer that a guardrail
-//! refused. If standard error is not a terminal, each call has one line at its start and one at its end.
+//! line, which is redrawn while the call runs. When the call ends, a short permanent line remains. If standard output
+//! is not a terminal, it receives only whole, final answers. So a file never contains the streamed text of a failed
+//! model call, nor an answer that a guardrail refused. If standard error is not a terminal, each call has one line at
+//! its start and one at its end.
 
 mod calls;
 mod text;
@@ -30,7 +31,7 @@ use super::watch::EventView;
 pub(crate) struct LiveOptions {
     /// Terminal settings from the environment.
     pub(crate) environment: Environment,
-    /// True if answers go to standard output; false if the envelope goes there.
+    /// True if standard output receives the answers; false if it receives the envelope (JSON) instead.
     pub(crate) answers: bool,
 }
 
@@ -49,8 +50,8 @@ pub(crate) struct LiveView {
     text: StepText,
     /// Stream of the answer, if the terminal supports control sequences.
     stream: Option<AnswerStream>,
-    /// Answer that may still be rejected: a guardrail may refuse it, or it may be impossible to commit it. At this
-    /// time, a terminal has already shown the answer. A file receives the answer only after it is final.
+    /// Answer that is not final yet: a guardrail may refuse it, or the commit of the turn may fail. A terminal shows
+    /// such an answer at once. A file receives the answer only after it is final.
     held: Option<Arc<str>>,
     calls: CallLines,
 }
@@ -86,10 +87,12 @@ impl LiveView {
         }
     }
 
-    /// Ends the view after the run. `answer` is the last turn's answer, and completes text that was missed.
+    /// Ends the view after the run. `answer` is the whole answer of the last turn, from which the missing text is
+    /// printed.
     pub(crate) fn end(&mut self, answer: Option<&str>) {
         if let Some(answer) = answer {
-            // Prints a held answer of an earlier step, from which the run continued.
+            // First prints the answer of an earlier step that was held back. The answer is final, because the run has
+            // continued after it.
             self.release();
             self.print_rest(answer);
         }
@@ -98,8 +101,8 @@ impl LiveView {
         self.calls.end();
     }
 
-    /// Shows that a stop has begun. The stop uses force at the time `force_at`, which is `None` after the receipt of
-    /// the stop has arrived.
+    /// Shows that a stop has begun. At the time `force_at`, the stop begins to use force. `None` means that the stop
+    /// has ended: its receipt has arrived.
     pub(crate) fn stopping(&mut self, force_at: Option<Instant>) {
         if force_at.is_some() {
             self.finish_line();
@@ -107,7 +110,7 @@ impl LiveView {
         self.calls.stopping(force_at);
     }
 
-    /// Remembers that a question about a call has shown the change that the call would make.
+    /// Remembers the change of a file that a permission question has shown, so that the view does not show it again.
     pub(crate) fn asked(&mut self, question: &PermissionQuestion) {
         if let Some(EffectPreview::Change(change)) = question.preview.as_deref() {
             self.calls.asked(&question.call_id, change);
@@ -134,7 +137,7 @@ impl LiveView {
         }
     }
 
-    /// Prints a held answer, which is now final.
+    /// Prints an answer that was held back, because it is final now.
     fn release(&mut self) {
         if let Some(answer) = self.held.take() {
             self.print_rest(&answer);
@@ -192,7 +195,8 @@ impl LiveView {
         }
     }
 
-    /// Ends the rows of the answer so far. Other output follows, and then the rest of the answer.
+    /// Ends the current row of the answer, because other output follows. The rest of the answer comes after that
+    /// output.
     pub(crate) fn interrupt(&mut self) {
         match &mut self.stream {
             Some(stream) if self.in_line => {
@@ -204,7 +208,7 @@ impl LiveView {
         }
     }
 
-    /// Marks the printed part of a step as discarded.
+    /// Marks the printed part of a step's answer as discarded, because the model call failed.
     fn discard(&mut self) {
         if self.text.discard() {
             self.finish_line();
@@ -224,7 +228,7 @@ impl LiveView {
             .lines(self.err_style.paint(role, said), OutputPriority::Required);
     }
 
-    /// Like a note, but cut to one row.
+    /// Prints a note that is cut to one row.
     fn row(&self, role: TextRole, symbol: Symbol, said: &str) {
         let mut said = styled![self.err_style.symbol(symbol), " ", said];
         if let Some(columns) = self.stderr.columns() {
@@ -242,8 +246,8 @@ impl EventView for LiveView {
     }
 
     fn missed(&mut self, _count: u64) {
-        // The view cannot know which events it missed. Later events make up for this: the answer of a step contains the
-        // missed text, and the ends of calls show which calls ran.
+        // The view does not know which events it has missed, but later events contain the facts. The whole answer of a
+        // step contains the missed text, and the ends of calls show which calls ran.
         self.text.missed();
     }
 }
@@ -255,7 +259,7 @@ impl LiveView {
             AgentEvent::TurnStarted { .. }
             | AgentEvent::PermissionAsked { .. }
             | AgentEvent::PermissionAnswered { .. }
-            // The receipt contains the stop.
+            // The receipt of the stop shows this fact.
             | AgentEvent::StopHeard { .. } => {}
             AgentEvent::ToolOutput { call_id, text, .. } => self.calls.output(call_id, text),
             AgentEvent::ToolProgress { call_id, progress } => {

@@ -113,7 +113,7 @@ fn ended(stop_reason: StopReason) -> AgentEvent {
     }
 }
 
-/// Output of these events in two pipes: standard output and standard error.
+/// Output of the view in two pipes: standard output and standard error.
 fn piped(show: impl FnOnce(&mut LiveView)) -> (String, String) {
     let [(out, stdout), (err, stderr)] = [(); 2].map(|()| {
         let (reader, writer) = std::io::pipe().unwrap();
@@ -129,7 +129,7 @@ fn piped(show: impl FnOnce(&mut LiveView)) -> (String, String) {
     (read(out), read(err))
 }
 
-/// Final screen of a terminal.
+/// Last screen of a terminal that shows the view.
 fn on_screen(show: impl FnOnce(&mut LiveView, &mut TestScreen)) -> String {
     let mut screen = TestScreen::open(24, 60);
     let output = OutputStreams::new(screen.terminal(), screen.terminal()).unwrap();
@@ -310,7 +310,7 @@ fn spinning_lines_leave_nothing_behind() {
             live.event(&started(&id));
         }
         screen.wait_for("and 13 more");
-        // The screen changes without new events.
+        // The screen changes without new events, because the clocks of the calls run.
         let before = screen.contents();
         screen.wait_until(|now| now != before);
         for number in 0..20 {
@@ -386,10 +386,10 @@ fn slow_terminal_blocks_no_caller() {
             text: Arc::clone(&digits),
         });
     }
-    // The screen was not read so far. The answer now fills the gaps.
+    // So far, the terminal was not read, so parts of the answer were dropped. The whole answer now fills the gaps.
     live.event(&answered(&digits.repeat(count)));
     let written = screen.read_until_flushed(&output);
-    // The model's line was erased in front of the first answer line.
+    // Control sequences that erase the model's live line may precede the first line of the answer.
     let lines = written.lines().filter(|line| line.ends_with("0123456789"));
     assert_eq!(lines.count(), 100 * count, "each line once");
 }
@@ -416,7 +416,7 @@ fn without_answers_only_the_calls_are_shown() {
 fn a_command_that_failed_and_work_that_goes_on_do_not_look_done() {
     let (_, said) = piped(|live| {
         live.event(&requested("a", "a"));
-        // A line about remaining work follows, so the exit code is not in the last line.
+        // A line about background work follows, so the exit code is not in the last line.
         live.event(&exited("a", 3, "some output\n[exit code 3]\nbg_1 runs on"));
         for (id, content) in [
             ("b", "[killed by signal 9]"),
@@ -452,7 +452,7 @@ fn a_command_that_failed_and_work_that_goes_on_do_not_look_done() {
     );
 }
 
-/// The label identifies a call. On a narrow terminal, the rest of the row moves below the label.
+/// The label identifies a call, so it stays. On a narrow terminal, the rest of the row moves below the label.
 #[test]
 fn label_of_background_work_stays_on_a_narrow_terminal() {
     for (columns, expected) in [

@@ -1,7 +1,7 @@
 //! The printed and the unprinted part of a step's answer.
 //!
-//! If deltas are missed, nothing more of the step is printed until the whole answer is available. The text after a gap
-//! would misrepresent the answer.
+//! A step is one model call with its tool calls; its answer arrives in pieces (deltas). If deltas are missed, no more
+//! text of the step is printed until the whole answer is available: text after a gap would misrepresent the answer.
 
 /// Printed part of one step's answer.
 #[derive(Debug, Default)]
@@ -13,10 +13,10 @@ pub(super) struct StepText {
     whole: bool,
 }
 
-/// Next output when the whole answer is available.
+/// Text to print when the whole answer is available.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Rest<'a> {
-    /// Append this to the printed text.
+    /// Append this text to the printed text.
     Append(&'a str),
     /// The printed text is not the beginning of the answer: mark it as discarded and print this whole answer.
     Replace(&'a str),
@@ -47,18 +47,18 @@ impl StepText {
         self.hole = true;
     }
 
-    /// Forgets the step. True if printed text turned out not to be an answer.
+    /// Forgets the step. True if text was printed, but the step did not end with an answer.
     pub(super) fn discard(&mut self) -> bool {
         let was = !self.printed.is_empty() && !self.whole;
         *self = Self::default();
         was
     }
 
-    /// Unprinted part, given the whole answer.
+    /// Part of the whole answer that is still to be printed.
     pub(super) fn rest<'a>(&self, whole: &'a str) -> Rest<'a> {
         match whole.strip_prefix(self.printed.as_str()) {
             Some("") if self.whole => Rest::Append(""),
-            // The answer belongs to another step, whose beginning was missed.
+            // A whole answer was already printed, so this answer belongs to the next step, whose beginning was missed.
             _ if self.whole => Rest::Append(whole),
             Some(rest) => Rest::Append(rest),
             None => Rest::Replace(whole),

@@ -1,4 +1,5 @@
-//! The items of a receipt in a few lines. Each line names its work, and equal items share a line.
+//! The items of a receipt in a few lines. An item is a piece of work that a stop found, such as a tool call. Items with
+//! equal text share a line.
 
 use allstop_core::Effect;
 use allstop_core::counted::counted;
@@ -9,11 +10,11 @@ use super::super::labels;
 use super::left::is_outside;
 use super::row::{pids, sign};
 
-/// If a receipt needs more than this number of lines, items with different labels share a line. A reader can understand
-/// about this many lines at once.
+/// Maximum lines, about as many as a reader can understand at once. If the items need more lines, the labels of the
+/// calls are omitted, so more items have equal text.
 const LINES_MAX: usize = 12;
 
-/// Indent of the lines below the first one of an item.
+/// Indent of the continuation lines of an item.
 const INDENT: usize = 4;
 
 /// Draws all items in at most `width` columns.
@@ -29,14 +30,14 @@ pub(super) fn draw(items: &[ReceiptItem], is_preview: bool, style: Style, width:
     text
 }
 
-/// One or more items with equal text.
+/// A line for one or more items with equal text.
 struct BriefLine<'a> {
     first: &'a ReceiptItem,
     name: String,
     outcome: String,
     is_preview: bool,
     count: usize,
-    /// Shortest and longest time until the end of an item.
+    /// Shortest and longest time until an item ended.
     times: Option<(Millis, Millis)>,
 }
 
@@ -45,7 +46,7 @@ fn group(items: &[ReceiptItem], is_preview: bool, with_labels: bool) -> Vec<Brie
     for item in items {
         let (name, outcome) = (name(item, with_labels), outcome(item, is_preview));
         let times = time(item).map(|time| (time, time));
-        // Items with running processes never share a line.
+        // Each item with running processes has a separate line, which contains its pids.
         let same = lines
             .iter_mut()
             .find(|line| item.processes.is_empty() && line.name == name && line.outcome == outcome);
@@ -86,7 +87,7 @@ impl BriefLine<'_> {
             if least == most {
                 return format!(", {least}");
             }
-            // Equal units are printed once.
+            // If both times have the same unit, the unit is printed once.
             let (number, unit) = least.rsplit_once(' ').unwrap_or((&least, ""));
             let least = if most.ends_with(&format!(" {unit}")) {
                 number
@@ -115,7 +116,7 @@ impl BriefLine<'_> {
     }
 }
 
-/// Names the work: the tool with its label, or else the command or the agent.
+/// Name of the work: the tool with the label of the call, or else the command or the agent.
 pub(super) fn name(item: &ReceiptItem, with_label: bool) -> String {
     let label = item.label.as_deref().filter(|_| with_label);
     match (item.kind, label) {
@@ -124,7 +125,7 @@ pub(super) fn name(item: &ReceiptItem, with_label: bool) -> String {
         (ItemKind::ModelCall, _) => format!("model {}:", item.name),
         (_, Some(label)) => format!("{}: {label} ·", item.name),
         (ItemKind::ToolCall, None) => format!("{}:", item.name),
-        // The name of a permission question already contains its kind.
+        // The name already ends with the kind of the work, as for permission questions.
         (kind, None) if item.name.split(' ').next_back() == Some(labels::kind(kind)) => {
             format!("{}:", item.name)
         }
@@ -148,7 +149,7 @@ fn shown(time: Millis) -> String {
     }
 }
 
-/// Describes how an item ended, or why it did not end.
+/// Describes the end of an item, or the reason why it still runs.
 fn outcome(item: &ReceiptItem, is_preview: bool) -> String {
     let mut said = match &item.state {
         ItemState::Finished { .. } => "finished by itself".to_owned(),

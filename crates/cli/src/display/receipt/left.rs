@@ -2,7 +2,8 @@
 
 use allstop_core::receipt::{ItemState, NotStoppedReason, ReceiptItem};
 
-/// True if the stop covered the item, and the item prevents a quiet receipt.
+/// True if the stop covered the item, but did not verifiably end it. The receipt is then not quiet: something still
+/// runs.
 pub(super) fn is_left(item: &ReceiptItem) -> bool {
     item.state.breaks_quiet() && !is_outside(item)
 }

@@ -1,6 +1,7 @@
-//! Rendered receipts: one sentence, and a line for each item. The full view has all details.
+//! Receipts (reports of stops) as text: one sentence, and a line for each item of stopped or remaining work. The full
+//! view has all details.
 //!
-//! Running work stands out, with its pids. The views add no claims to the receipt.
+//! Work that still runs is highlighted, with its pids. The text claims nothing that the receipt does not contain.
 
 mod brief;
 mod left;
@@ -16,13 +17,14 @@ use self::row::{Columns, Row};
 use super::labels;
 pub(crate) use sentence::stopped_by;
 
-/// Columns of a receipt if no terminal provides a width.
+/// Width of a receipt, in columns, if the output is not a terminal.
 pub(crate) const RECEIPT_WIDTH_DEFAULT: usize = 100;
 
-/// Minimum columns of a receipt; fewer are unreadable.
+/// Minimum width of a receipt, in columns. With a smaller width, the text would be unreadable.
 const COLUMNS_MIN: usize = 20;
 
-/// True if a receipt contains something new for the user. The receipt of a failure is not new if it covers no work.
+/// True if a receipt is new to the user. If a failure was the cause and the stop found no work, the receipt only
+/// repeats the failure.
 pub(crate) fn is_worth_showing(receipt: &Receipt) -> bool {
     !receipt.items().is_empty() || receipt.cause().kind != CauseKind::Failure
 }
@@ -37,7 +39,7 @@ pub(crate) fn render_receipt(receipt: &Receipt, style: Style, width: usize) -> S
     text
 }
 
-/// Names the work of an item in one line.
+/// Name of the work of an item, in one line.
 pub(crate) fn work_line(item: &ReceiptItem) -> String {
     let name = brief::name(item, true);
     name.trim_end_matches([' ', '·', ':']).to_owned()
@@ -111,7 +113,7 @@ fn footer(receipt: &Receipt, style: Style, width: usize) -> Styled {
         ConversationEffect::KeptCompletedSteps => "conversation keeps the completed steps",
     };
     let usage = receipt.usage();
-    // The stop of background work or of a call has no usage.
+    // No usage is shown if it is 0, as for the stop of background work or of one call.
     if usage.total_tokens() == 0 {
         push_wrapped(&mut text, conversation, TextRole::Dim, style, width);
         return text;

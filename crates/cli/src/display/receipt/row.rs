@@ -1,4 +1,4 @@
-//! One item of a receipt, as a branch of the tree.
+//! One item (piece of work) of a receipt, as a branch of the tree in the full view.
 
 use allstop_core::Effect;
 use allstop_core::counted::counted;
@@ -8,7 +8,7 @@ use allstop_terminal::{Style, Styled, Symbol, TextRole, styled};
 use super::super::labels;
 use super::left::is_outside;
 
-/// Maximum columns of a name. A longer command is cut, and its id identifies it.
+/// Maximum columns of a name. A longer command is cut; the id in the same row identifies it.
 const NAME_COLUMNS: usize = 36;
 /// Minimum columns for the details of an item. With fewer columns, each line would contain only one word.
 const DETAIL_COLUMNS_MIN: usize = 24;
@@ -61,7 +61,8 @@ impl Row {
             ItemState::Stopped { after_ms, .. } => Some(*after_ms),
             _ => None,
         };
-        // Omits an id that equals the name: items without a separate id are often named by their id.
+        // An id that is equal to the name is omitted. Such an item has only one designation, which is both its id and
+        // its name.
         let id = styled![item.id];
         Self {
             symbol: style.symbol(symbol),
@@ -103,7 +104,7 @@ impl Row {
         let state = styled![self.symbol, " ", self.state.pad(columns.state)];
         let used = 3 + state.width() + cells.width() + 2;
         let state = style.paint(self.role, state);
-        // Details follow the cells if they fit there. Otherwise they are placed below the cells.
+        // The details follow the cells if there is room for them. Otherwise they stand below the cells.
         let room = width.saturating_sub(used);
         let (below, room) = if room < DETAIL_COLUMNS_MIN {
             (true, width.saturating_sub(7).max(DETAIL_COLUMNS_MIN))
@@ -145,7 +146,7 @@ pub(super) fn sign(state: &ItemState, is_preview: bool) -> (Symbol, TextRole) {
     }
 }
 
-/// Pids of the processes that are known to run; `None` if there are none.
+/// Pids of the item's processes that are known to run; `None` without such processes.
 pub(super) fn pids(item: &ReceiptItem) -> Option<String> {
     let pids: Vec<_> = item.processes.iter().map(|p| p.pid.to_string()).collect();
     match pids.as_slice() {
@@ -155,7 +156,7 @@ pub(super) fn pids(item: &ReceiptItem) -> Option<String> {
     }
 }
 
-/// Details of an item's state, with its verification.
+/// Details of an item's state, including the proof of its end.
 fn detail(item: &ReceiptItem, preview: bool) -> String {
     let mut parts: Vec<String> = Vec::new();
     match &item.state {

@@ -1,4 +1,4 @@
-//! The sentence of a receipt: target, requester, duration, and whether work still runs.
+//! The first sentence of a receipt: the target of the stop, the requester, the duration, and whether work still runs.
 
 use allstop_core::receipt::{EndProof, ItemKind, ItemState, NothingToStop, ReceiptItem};
 use allstop_core::{Cause, CauseKind, Extent, Receipt};
@@ -6,7 +6,7 @@ use allstop_core::{Cause, CauseKind, Extent, Receipt};
 use super::super::labels;
 use super::left::{is_left, is_outside};
 
-/// Sentence with the target, the cause, the time and the verdict.
+/// Sentence with the target, the cause, the duration and the result of the stop.
 pub(super) fn sentence(receipt: &Receipt) -> String {
     let target = target(receipt);
     if let Some(outcome) = receipt.outcome() {
@@ -41,8 +41,8 @@ pub(super) fn sentence(receipt: &Receipt) -> String {
     let after = after.map_or(String::new(), |ms| {
         format!(" in {}", labels::milliseconds(ms.as_f64()))
     });
-    // A reader would misunderstand `because the run has ended in 2 ms`: the 2 ms are the time of the stop, not of the
-    // run.
+    // The duration comes before the reason. In `because the run has ended in 2 ms`, a reader would take the duration of
+    // the stop for the duration of the run.
     let said = match stopped.strip_prefix("stopped because ") {
         Some(why) => format!("stopped{after} because {why}"),
         None => format!("{stopped}{after}"),
@@ -74,19 +74,20 @@ fn verdict(items: &[ReceiptItem]) -> String {
     }
 }
 
-/// True if the only proof is a search that found no process of the item. Some processes can escape that search.
+/// True if the only proof of the item's end is a search that found no more of its processes. Some processes can escape
+/// that search.
 fn is_searched(item: &ReceiptItem) -> bool {
     matches!(&item.state, ItemState::Stopped { evidence, .. }
         if evidence.proof() == Some(EndProof::ProcessGroupEmpty))
 }
 
-/// Names the target of the stop: `turn 7 and its background work`.
+/// Name of the target of the stop, such as `turn 7 and its background work`.
 fn target(receipt: &Receipt) -> String {
     let request = receipt.request();
     let mut parts = request.target.rsplit('/');
     let (last, before) = (parts.next().unwrap_or_default(), parts.next());
     let named = match (before, last) {
-        // The id of a sub-agent's call is a path of calls.
+        // The id of a sub-agent's call is a path of call ids with slashes, so the rest of the target is one id.
         _ if let Some((_, id)) = request.target.split_once("/call/") => format!("call {id}"),
         (Some("turn"), number) => format!("turn {number}"),
         (_, id) if id.starts_with("bg_") => id.to_owned(),
@@ -98,7 +99,7 @@ fn target(receipt: &Receipt) -> String {
         (Some("session"), _) => "the session".to_owned(),
         _ => request.target.to_string(),
     };
-    // Between two turns of a session, the target is the turn that ended last.
+    // If no turn runs, the target contains the turn that ended last. The items show if a turn was stopped.
     let mut items = receipt.items().iter();
     let has_turn =
         receipt.items().is_empty() || items.any(|item| item.kind != ItemKind::Background);
@@ -114,7 +115,7 @@ fn target(receipt: &Receipt) -> String {
     }
 }
 
-/// Describes the cause: `stopped by you (Ctrl-C)`.
+/// Describes the cause of the stop, as in `stopped by you (Ctrl-C)`.
 pub(crate) fn stopped_by(cause: &Cause) -> String {
     let detail = cause.detail.as_deref();
     let because = |otherwise: &str| format!("stopped because {}", detail.unwrap_or(otherwise));

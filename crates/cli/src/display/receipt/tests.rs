@@ -1,4 +1,4 @@
-//! Rendered receipts of every state.
+//! Tests of the text of receipts, for items in every state.
 
 use std::time::Duration;
 

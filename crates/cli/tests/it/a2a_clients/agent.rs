@@ -1,4 +1,4 @@
-//! Agent that follows the steps in its message, and reports from outside whether it still works.
+//! Agent that follows the steps in its message. Outside the protocol, clients can ask which of its tasks still run.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,20 +14,20 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use tokio::sync::watch;
 
-/// The steps are separated by `;`. `chunks N`: emits the next N numbers, one event each. `gate NAME`: waits until the
-/// client opens this gate. `ignore`: ignores a stop until force ends the task. `parts`: emits an artifact with the
-/// parts of the message. `reply`: answers with a message instead of a task. `ask`, `complete`, `fail`: set the state of
-/// the task.
+/// The steps in a message are separated by `;`. `chunks N`: emits the next N numbers, one event each. `gate NAME`:
+/// waits until the client opens this gate. `ignore`: ignores a stop until force ends the task. `parts`: emits an
+/// artifact with the parts of the message. `reply`: answers with a message instead of a task. `ask`, `complete`,
+/// `fail`: set the state of the task.
 pub(super) struct SteppedAgent(pub(super) ClientChannel);
 
-/// Facts that clients request and gates that they open, outside the protocol.
+/// Channel outside the protocol, through which clients ask for running tasks and open the gates of tasks.
 #[derive(Debug, Clone, Default)]
 pub(super) struct ClientChannel {
     running: watch::Sender<BTreeSet<String>>,
     opened_gates: watch::Sender<BTreeSet<String>>,
 }
 
-/// Marks a task's executor as running until it returns, panics or is dropped.
+/// Marks the executor of a task as running, until the executor returns, panics or is dropped.
 struct RunningMark(ClientChannel, String);
 
 impl RunningMark {

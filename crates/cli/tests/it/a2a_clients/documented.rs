@@ -1,4 +1,4 @@
-//! The examples of `docs/serve.md`, unchanged.
+//! Tests of the examples in `docs/serve.md`, which run unchanged.
 
 use std::process::{Command, Stdio};
 use std::time::Instant;

@@ -26,7 +26,7 @@ impl Client {
         }
     }
 
-    /// Command that runs the script of the client, with the external part on the script's path; `None` if the part is
+    /// Command that runs the script of the client and finds the downloaded client library; `None` if this library is
     /// excluded on this machine.
     fn command(self) -> Option<Command> {
         let part = part(self.part())?;
@@ -53,7 +53,8 @@ fn script(name: &str) -> PathBuf {
 /// Name of a scenario, and the address of its server.
 pub(super) type Scenario<'a> = (&'a str, &'a str);
 
-/// Runs the scenarios in one process, in order, and asserts that each passed. `input` is the script's standard input.
+/// Runs the scenarios in one process, in order, and asserts that each scenario passed. `input` is the script's standard
+/// input.
 #[track_caller]
 pub(super) fn run_scenarios(
     client: Client,

@@ -1,4 +1,4 @@
-//! Server of the stepped agent, in the test's process, on a free port.
+//! A2A server with the stepped agent, in the process of the test, on a free port.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use tokio::runtime::Runtime;
 
 use super::agent::{ClientChannel, SteppedAgent};
 
-/// Grace of a stop: short, because some steps need force.
+/// Grace of a stop. It is short, because some steps end only by force.
 const GRACE: Duration = Duration::from_millis(100);
 
 /// A server that runs until it is dropped.

@@ -1,5 +1,5 @@
-//! Gaps that were measured in the official runtime. The tests use the unmodified Python SDK, and show that Allstop does
-//! not have these gaps.
+//! Shortcomings that were measured in the official Copilot runtime. The tests use the unmodified Python SDK, and show
+//! that Allstop does not have these shortcomings.
 
 use super::script::{Sdk, run_scenarios};
 

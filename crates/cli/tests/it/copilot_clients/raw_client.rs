@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::support::FACT_MAX;
 
-/// Client that writes frames directly.
+/// Client that writes the frames of the protocol itself.
 pub(crate) struct RawClient {
     stream: BufReader<TcpStream>,
     requests: u64,
@@ -25,7 +25,7 @@ impl RawClient {
         }
     }
 
-    /// Sends a request. Returns its answer.
+    /// Sends a request, and returns the answer.
     pub(crate) fn request(&mut self, method: &str, params: &Value) -> Value {
         self.requests += 1;
         let id = self.requests;
@@ -36,7 +36,7 @@ impl RawClient {
         stream.write_all(frame.as_bytes()).expect("it is sent");
         loop {
             let message = self.message();
-            // Events have no id.
+            // Events have no id, so skip them.
             if message.get("id").is_some() {
                 assert_eq!(message["id"], id, "{message}");
                 return message;

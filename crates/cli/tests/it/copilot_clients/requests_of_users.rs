@@ -1,9 +1,9 @@
-//! Open feature requests of the SDKs' users, each tested with the unmodified Python SDK.
+//! Tests of features that users of the SDKs have requested in open issues. The tests use the unmodified Python SDK.
 
 use super::script::{Sdk, run_scenarios};
 
-/// The abort does not cancel the handler's trace context. If the handler answers later, its answer is accepted but has
-/// no effect.
+/// An abort reaches the running tool handlers. A handler may still use its trace context, and may answer later; such an
+/// answer is accepted, but has no effect.
 #[test]
 fn abort_reaches_the_handlers() {
     run_scenarios(
@@ -15,7 +15,8 @@ fn abort_reaches_the_handlers() {
     );
 }
 
-/// The result is true if the call was running, and false for a repeated request. The other calls and the turn continue.
+/// The first request to cancel a call returns true, and a repeated request returns false. The other calls and the turn
+/// continue.
 #[test]
 fn one_call_is_cancelled_by_its_id() {
     run_scenarios(
@@ -28,7 +29,7 @@ fn one_call_is_cancelled_by_its_id() {
     );
 }
 
-/// If the background work never ends, the wait ends by its timeout.
+/// The wait for background work ends with this work. If the work never ends, the wait ends at its timeout.
 #[test]
 fn wait_ends_when_background_work_has_ended() {
     run_scenarios(Sdk::Python, &["background_shell", "background_agent"]);

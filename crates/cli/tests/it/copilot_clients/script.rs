@@ -1,4 +1,4 @@
-//! Runs the clients' scripts as processes, which start the binary like a user's program does.
+//! Runs the scripts of the clients as processes. The scripts start the binary in the same way as a user's program.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -20,14 +20,14 @@ pub(super) enum Sdk {
 }
 
 impl Sdk {
-    /// Command that runs the script of the SDK, with the external part on the script's path; `None` if the part is
-    /// excluded on this machine.
+    /// Command that runs the script of the SDK and finds the downloaded SDK; `None` if this SDK is excluded on this
+    /// machine.
     fn command(self) -> Option<Command> {
         Some(match self {
             Self::Python => {
                 let mut command = Command::new("python3");
                 let part = part("copilot_python")?;
-                // Prevents Python from writing compiled files next to the scripts.
+                // The flag `-B` prevents Python from writing compiled files next to the scripts.
                 command.arg("-B").arg(script("python"));
                 command.env("PYTHONPATH", part);
                 command
@@ -49,14 +49,14 @@ fn script(name: &str) -> PathBuf {
     tests.join("copilot_clients").join(name)
 }
 
-/// Name of the scripted model, with a long command that is unique to this test.
+/// Name of the scripted model. Its script contains a long command that is unique to this test.
 fn model(place: &Place) -> String {
     let yaml = std::fs::read_to_string(script("script.yaml")).expect("the script");
     assert!(yaml.contains("LONG_SLEEP"), "{yaml}");
     place.script(&yaml.replace("LONG_SLEEP", place.sleeper()))
 }
 
-/// Runs the scenarios. The client passes subcommand, store and model to the binary.
+/// Runs the scenarios. The client passes the subcommand, the store and the model to the binary as arguments.
 #[track_caller]
 pub(super) fn run_scenarios(sdk: Sdk, scenarios: &[&str]) {
     let place = Place::new();
@@ -68,7 +68,8 @@ pub(super) fn run_scenarios(sdk: Sdk, scenarios: &[&str]) {
     run(&place, command, scenarios);
 }
 
-/// Runs the scenarios on a binary that gets only the SDK's arguments. The environment contains store and model.
+/// Runs the scenarios with a binary that gets only the arguments of the SDK. The environment contains the store and the
+/// model.
 #[track_caller]
 pub(super) fn run_without_arguments(sdk: Sdk, scenarios: &[&str]) {
     let place = Place::new();
@@ -82,8 +83,8 @@ pub(super) fn run_without_arguments(sdk: Sdk, scenarios: &[&str]) {
     assert!(place.store().is_file(), "another store was used");
 }
 
-/// Runs the scenarios in one process, in order. Asserts that each passed, that the SDK could read every event, and that
-/// no process is left.
+/// Runs the scenarios in one process, in order. Asserts that each scenario passed, that the SDK could read every event,
+/// and that no process is left.
 #[track_caller]
 fn run(place: &Place, mut command: Command, scenarios: &[&str]) {
     let begin = Instant::now();
@@ -106,7 +107,8 @@ fn run(place: &Place, mut command: Command, scenarios: &[&str]) {
         .filter_map(|line| line.strip_prefix("passed "))
         .collect();
     assert_eq!(passed, scenarios, "{}{}", ended.stdout, ended.stderr);
-    // The SDKs print exceptions about unreadable events, and the output of the binary.
+    // Standard error must be empty: there, the SDKs print exceptions about unreadable events, and the output of the
+    // binary.
     assert_eq!((ended.code, ended.stderr.as_str()), (0, ""));
     place.assert_nothing_runs();
 }

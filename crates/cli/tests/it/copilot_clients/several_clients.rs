@@ -12,13 +12,15 @@ fn first_answer_to_a_question_counts() {
     run_scenarios(Sdk::Python, &["first_answer_to_a_question_counts"]);
 }
 
-/// The client that resumes the session answers the pending call with its handler.
+/// A client is killed during a call of its tool. Another client resumes the session, and its handler answers the
+/// pending call.
 #[test]
 fn killed_client_is_replaced() {
     run_scenarios(Sdk::Python, &["killed_client_is_replaced"]);
 }
 
-/// After the time limit without a client, the session's work is stopped. The session can be resumed.
+/// If no other client resumes the session within the time limit, the session's work is stopped. The session can still
+/// be resumed later.
 #[test]
 fn killed_client_is_not_replaced() {
     run_scenarios(Sdk::Python, &["killed_client_is_not_replaced"]);

@@ -1,4 +1,4 @@
-//! Access to a server on a port, by its token.
+//! Access to a Copilot server on a port, which requires a token.
 
 use serde_json::{Value, json};
 
@@ -50,7 +50,7 @@ fn port_serves_only_with_the_token() {
     let content = &answer["result"]["response"]["data"]["content"];
     assert_eq!(content, "Hello.", "{answer}");
 
-    // The token of one connection does not authorise another.
+    // Each connection must send the token itself.
     assert_refused(&mut RawClient::connect(port), "session.resume", &session);
 
     assert_eq!(server.end_by(Signal::TERM).code, 143);

@@ -1,4 +1,4 @@
-//! Outputs without readers: closed, full, blocked.
+//! Runs whose outputs have no reader: a closed stream, a full disk, a blocked pipe.
 
 use std::fs::{File, OpenOptions};
 use std::io::Read as _;
@@ -10,14 +10,14 @@ use rustix::pipe::pipe;
 use crate::support::terminal::Terminal;
 use crate::support::{Ended, FACT_MAX, Place, Signal, eventually};
 
-/// Larger than the buffer of a pipe.
+/// Bytes of a long answer: more than the buffer of a pipe can hold.
 const LONG: usize = 300_000;
 
 fn long_answer() -> String {
     format!("replies: [{{text: '{}'}}]", "word ".repeat(LONG / 5))
 }
 
-/// An answer, and then a call that runs until it is stopped.
+/// Script with a long answer, and a call that runs until it is stopped.
 fn endless() -> String {
     let long = "word ".repeat(LONG / 5);
     format!(
@@ -25,7 +25,7 @@ fn endless() -> String {
     )
 }
 
-/// The write end of a pipe without a reader.
+/// The write end of a pipe whose reader is closed.
 fn closed_pipe() -> OwnedFd {
     let (reader, writer) = pipe().expect("a pipe");
     drop(reader);
@@ -117,12 +117,13 @@ fn all_streams_are_closed() {
         shown.stdout.contains("\"last_stop_reason\": \"completed\""),
         "{shown:#?}"
     );
-    // The store must not get the descriptor number of a closed stream.
+    // The file of the store must not get the descriptor number of a closed stream: then output would be written into
+    // the store.
     let store = std::fs::read(place.store()).expect("a store");
     assert!(store.starts_with(b"SQLite format 3\0"));
 }
 
-/// A reader such as a pager may pause for a long time.
+/// A reader of the output, such as a pager, may pause for a long time.
 #[test]
 fn a_reader_that_pauses_gets_all_of_it() {
     const PAUSE: Duration = Duration::from_secs(4);
@@ -146,7 +147,7 @@ fn a_reader_that_pauses_gets_all_of_it() {
     }
 }
 
-/// A signal ends the wait for a reader, and the loss is reported.
+/// A signal ends the wait for a reader of the output, and the lost output is reported.
 #[test]
 fn a_signal_ends_the_wait_for_a_reader() {
     for signal in [Signal::INT, Signal::TERM] {
@@ -154,7 +155,7 @@ fn a_signal_ends_the_wait_for_a_reader() {
         let (reader, writer) = pipe().expect("a pipe");
         let run = place.run_script(&long_answer()).arg("hello").stdout(writer);
         let running = run.start();
-        // The turn is over. Only the output is pending, so the signal stops no work.
+        // Wait until the turn is over. Then only the output is pending, so the signal stops no work.
         eventually("the answer is in the log", || {
             let list = place.sessions().args("list --json").end();
             list.stdout

@@ -1,4 +1,4 @@
-//! A system without free resources.
+//! Runs on a system without free resources: threads, processes, file descriptors, file sizes.
 
 use std::os::unix::fs::chown;
 
@@ -9,8 +9,8 @@ use crate::support::{Ended, FACT_MAX, Place};
 
 const SCRIPT: &str = "replies: [{calls: [{tool: shell, arguments: {command: echo x}}, {tool: list, arguments: {}}]}, {text: Hello.}]";
 
-/// If one resource is missing, the process ends without a panic and prints a single envelope. The envelope reports
-/// whether the process has done its work.
+/// Checks a run that lacked a resource. The process must end without a panic, leave no process, and print exactly one
+/// envelope. The envelope must be true about the work that was done.
 #[track_caller]
 fn check(given: impl std::fmt::Debug, place: &Place, ended: &Ended) {
     place.assert_nothing_runs();
@@ -28,7 +28,7 @@ fn check(given: impl std::fmt::Debug, place: &Place, ended: &Ended) {
 
 #[test]
 fn no_more_threads() {
-    // The check at the start takes and releases the first threads. The test also lets later threads fail.
+    // The process first checks the resources with test threads. This test also makes later threads fail.
     for after in [0, 5].into_iter().chain(11..40) {
         let place = Place::new();
         let fault = Fault::new(&place, &format!("thread * EAGAIN skip={after}"));
@@ -37,8 +37,8 @@ fn no_more_threads() {
     }
 }
 
-/// A user who may have only a few processes; threads count as processes. Root has no such limit, so the test uses a
-/// user without other processes.
+/// The user of the run may have only a few processes; threads count as processes. Root has no such limit, so the run
+/// gets a separate user without other processes.
 #[test]
 fn no_more_processes() {
     let uid = 300_000 + std::process::id() % 100_000;
@@ -55,7 +55,7 @@ fn no_more_processes() {
     }
 }
 
-/// A tool that needs a thread fails with a hint, and the turn continues.
+/// A tool call that cannot get a thread fails with a hint, and the turn continues.
 #[test]
 fn no_more_threads_for_a_tool() {
     let place = Place::new();
@@ -85,8 +85,8 @@ fn no_more_descriptors() {
     }
 }
 
-/// The error of the start names the missing resource and the remedy. An error of the first part that fails would be
-/// misleading: it would name the script, the store, or a bug.
+/// Checks that the error of the start names the missing resource and the remedy. The error of the part that fails first
+/// would be misleading: it would name the script, the store, or a bug.
 #[track_caller]
 fn check_remedy(given: impl std::fmt::Debug, ended: &Ended, remedy: &str) {
     let envelope = ended.envelope();
@@ -119,7 +119,7 @@ fn too_few_threads_to_start_are_named_with_the_remedy() {
     }
 }
 
-/// Beyond the file size limit, a write fails like on a full disk.
+/// A write beyond the file size limit fails like a write to a full disk.
 #[test]
 fn no_larger_files() {
     for limit in [0, 10, 40] {
@@ -133,7 +133,7 @@ fn no_larger_files() {
     }
 }
 
-/// The limit kills the model's commands as usual.
+/// For commands of the model, the file size limit works as usual: it kills a command that writes too much.
 #[test]
 fn the_limit_of_files_is_not_lifted_for_commands() {
     let place = Place::new();

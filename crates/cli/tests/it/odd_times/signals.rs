@@ -7,7 +7,8 @@ use rustix::process::Signal;
 
 use crate::support::{FACT_MAX, Place, Running, eventually};
 
-/// Waits until the process has installed its signal handlers. From then on it must print an envelope.
+/// Waits until the process has installed its signal handlers. From then on, the process must print an envelope (the
+/// JSON object with the result).
 #[track_caller]
 fn wait_for_its_handlers(running: &Running) {
     eventually("its signal handlers", || {
@@ -42,7 +43,7 @@ fn at_its_very_birth() {
         let ended = running.end(FACT_MAX);
         assert_eq!(ended.code, 130, "{ended:#?}");
         assert_eq!(ended.stderr, "", "{ended:#?}");
-        // If there is no envelope, the system killed the process before the process had installed its handlers.
+        // Without an envelope, the signal killed the process before it had installed its handlers.
         if !ended.stdout.is_empty() {
             ended.envelope();
         }
@@ -68,8 +69,8 @@ fn while_the_prompt_is_read() {
     }
 }
 
-/// A stop of the whole process arrives after the commit of one turn and before the next message. The run must not
-/// report a failure to send the message.
+/// A signal that stops the whole process arrives after the commit of one turn and before the next message. The run must
+/// not report that the message could not be sent.
 #[test]
 fn between_two_turns_beside_background_work() {
     for _ in 0..8 {
@@ -102,14 +103,15 @@ fn while_background_work_is_waited_for() {
     assert_eq!(ended.code, 130, "{ended:#?}");
     let lines = ended.lines();
     let envelope = &lines[lines.len() - 1];
-    // The turn was committed, and the wait of the run was cancelled. The stop reason and the exit code must agree.
+    // The turn was committed, but the wait for background work was cancelled. The stop reason in the envelope must
+    // agree with the exit code.
     assert_eq!(envelope["stop_reason"], "cancelled");
     assert_eq!(envelope["output"], "done");
     assert_eq!(envelope["receipt"]["cause"]["kind"], "user", "{envelope:#}");
     assert_eq!(envelope["receipt"]["quiet"], true, "{envelope:#}");
 }
 
-/// Like `nohup`: a command whose parent ignores SIGHUP keeps running.
+/// A run whose parent process ignores SIGHUP, like `nohup`, keeps running after a SIGHUP.
 #[test]
 fn an_ignored_hang_up_stays_ignored() {
     let place = Place::new();
@@ -168,8 +170,8 @@ fn a_stopped_demo_leaves_no_folder() {
 mod alone {
     use super::*;
 
-    /// Script of a turn that ends soon and leaves a shell in the background. When the shell receives SIGTERM, the shell
-    /// creates the file `asked` and continues.
+    /// Script of a turn that ends soon and leaves a shell running in the background. On SIGTERM, this shell creates the
+    /// file `asked` and keeps running.
     fn stubborn_background(place: &Place) -> String {
         let work = place.work();
         let work = work.to_str().expect("text");
@@ -199,7 +201,8 @@ replies:
         let after = ended.since_signal();
         println!("after {after:?}");
         place.assert_nothing_runs();
-        // The turn stays committed. The signal only hurried the end of the remaining work.
+        // The turn stays committed, because the signal came after its end. The signal only shortened the stop of the
+        // background work.
         let envelope = ended.ok().envelope();
         assert_eq!(envelope["stop_reason"], "completed");
         let item = &envelope["receipt"]["items"][0];
@@ -208,8 +211,8 @@ replies:
         assert!(after < Duration::from_millis(500), "{after:?}");
     }
 
-    /// The stop of the turn and the stop of the background work together take at most one grace. The background work
-    /// does not get a second grace.
+    /// The stops of the turn and of the background work share one grace: the background work does not get a second
+    /// grace after the stop of the turn.
     #[test]
     fn a_deadline_while_the_turn_and_its_background_work_resist() {
         const TIMEOUT: Duration = Duration::from_secs(1);

@@ -1,4 +1,4 @@
-//! A random run and its stops.
+//! Random choice of a run, and of the signals that stop it.
 
 use std::time::Duration;
 
@@ -8,13 +8,13 @@ use crate::support::random::Random;
 /// Grace of all runs.
 pub(super) const GRACE: Duration = Duration::from_millis(200);
 
-/// Latest moment of the first stop. Most runs have ended by then.
+/// Latest time of the first signal. Most runs have ended by this time.
 const MOMENT_MAX: Duration = Duration::from_millis(700);
 
-/// Latest time of a second stop after the first.
+/// Latest time of a second signal after the first signal.
 const SECOND_MAX: Duration = Duration::from_millis(400);
 
-/// Script with one turn for each of the words. A prompt runs the turn of its first word.
+/// Script with one turn for each word of `WORDS`. A prompt runs the turn of its first word.
 pub(super) const SCRIPT: &str = r#"
 turns:
   - when: quick
@@ -70,13 +70,13 @@ turns:
       - {text: This sentence has no end at all., stall: mid_stream}
 "#;
 
-/// First words of the prompts.
+/// Possible first words of the prompts.
 const WORDS: [&str; 11] = [
     "quick", "slow", "deaf", "behind", "stubborn", "brief", "long", "edit", "other", "flaky",
     "endless",
 ];
 
-/// A random run.
+/// A random run, and the signals that stop it.
 #[derive(Debug)]
 pub(super) struct Case {
     pub(super) prompts: Vec<String>,
@@ -85,7 +85,7 @@ pub(super) struct Case {
     pub(super) timeout_ms: Option<u64>,
     /// The signals, each with the wait before it.
     pub(super) stops: Vec<(Duration, Signal)>,
-    /// Rules of the fault library.
+    /// Rules of the library that injects faults.
     pub(super) faults: String,
     /// True if standard error has no reader.
     pub(super) is_unread: bool,

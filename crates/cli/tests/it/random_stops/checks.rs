@@ -1,4 +1,4 @@
-//! Checks after each run, and at the end of a session.
+//! Checks after each stopped run, and at the end of a session.
 
 use std::time::Duration;
 
@@ -10,16 +10,17 @@ use crate::support::agreement::{self, ensure};
 use crate::support::wait::within;
 use crate::support::{Signal, history};
 
-/// Time that a process may outlive the command that started it.
+/// Maximum time between the end of the command and the end of its processes.
 const OUTLIVES_MAX: Duration = Duration::from_secs(4);
 
-/// Compares the reports of a run with the facts.
+/// Compares the reports of a stopped run with the facts: its processes and its log.
 pub(super) fn after_round(stopped: &mut StoppedSession, round: &FinishedRun) -> Result<(), String> {
     ensure(!round.ended.stderr.contains("panicked"), || {
         "a panic".into()
     })?;
     let keeps = round.case.flags.contains(&"--keep-background");
-    // A run may have printed its envelope before it was killed.
+    // The run was killed, so the envelope (the JSON object with the result) may be missing. But the run may also have
+    // printed it before.
     if round.owes_nothing && agreement::envelope(&round.ended).is_err() {
         stopped.count("killed");
         let gone = within(OUTLIVES_MAX, || {
@@ -45,13 +46,13 @@ pub(super) fn after_round(stopped: &mut StoppedSession, round: &FinishedRun) -> 
             stopped.count("not quiet");
         }
     }
-    // Kept work does not belong to the next round.
+    // End the kept background work, because it must not run in the next round.
     stopped.place.kill_leftovers();
     find_session(stopped);
     Ok(())
 }
 
-/// The first cause determines the exit code, regardless of later events.
+/// Checks that the first cause determines the exit code, regardless of later signals.
 fn check_cause(round: &FinishedRun, envelope: &Value) -> Result<(), String> {
     let mut allowed = vec![0];
     allowed.extend(round.first.iter().map(|signal| match *signal {
@@ -63,7 +64,7 @@ fn check_cause(round: &FinishedRun, envelope: &Value) -> Result<(), String> {
         allowed.push(124);
     }
     let error = envelope["error"]["kind"].as_str();
-    // The run does not wait for a retry that would begin after the deadline.
+    // If a retry of the model call would begin after the deadline, the run ends with the error `unavailable` at once.
     let no_time = error == Some("unavailable") && round.case.timeout_ms.is_some();
     if no_time || error.is_some() && (round.case.is_remote || !round.case.faults.is_empty()) {
         allowed.push(1);
@@ -111,8 +112,8 @@ fn check_run(
         return untrue("a turn came after one that was not completed");
     }
     if ended["stop_reason"].is_null() {
-        // The record that ends the stopped turn was not written. The next open of the session writes the end of the
-        // turn.
+        // Because of the faults, the record that ends the turn was not written. The next open of the session writes
+        // this record.
         return if round.case.faults.is_empty() {
             untrue("no ending")
         } else {
@@ -164,15 +165,15 @@ fn check_background(envelope: &Value, log: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Finds the session of a run that was killed before it named the session.
+/// Finds the session of a run that was killed before it printed the session id.
 fn find_session(stopped: &mut StoppedSession) {
     if stopped.session.is_none() && stopped.place.store().exists() {
         let listed = stopped.place.sessions().args("list --json").end();
-        // A run may have been killed while it created the store.
+        // If the run was killed while it created the store, the list cannot be read.
         let listed: Value = serde_json::from_str(&listed.stdout).unwrap_or_default();
         stopped.session = listed["sessions"][0]["session_id"].as_str().map(Into::into);
     }
-    // A killed run may have begun further turns.
+    // A killed run may have begun turns that it has not reported, so count the turns in the log.
     if let Some(session) = &stopped.session
         && let Ok(log) = agreement::log_of(&stopped.place, session)
     {
@@ -180,7 +181,8 @@ fn find_session(stopped: &mut StoppedSession) {
     }
 }
 
-/// The next run works, and its request contains exactly the turns that the log lists as committed or kept.
+/// Checks that the next run works. Its request to the model must contain exactly the turns that the log lists as
+/// committed or kept.
 pub(super) fn next_run(stopped: &mut StoppedSession) -> Result<(), String> {
     let Some(session) = &stopped.session else {
         return Ok(());
@@ -212,7 +214,7 @@ pub(super) fn next_run(stopped: &mut StoppedSession) -> Result<(), String> {
         .first()
         .map_or(&[][..], |request| request.messages());
     history::assert_valid(messages);
-    // Consecutive user messages are merged, together with the notes to the model around them.
+    // Consecutive user messages are sent as one message, together with the notes to the model between them.
     let sent = history::prompts(messages).join("\n\n");
     let sent: Vec<&str> = sent.split("\n\n").filter(|part| is_prompt(part)).collect();
     ensure(sent == expected, || {

@@ -1,9 +1,10 @@
-//! Stops at random moments, by every signal, once or twice, with and without faults. A run ends in time, and its
-//! reports agree with the remaining processes, with its log, and with the next run's request.
+//! Runs are stopped at random moments, by every signal, once or twice, with and without faults. Each run must end in
+//! time. Its reports must agree with the remaining processes, with its log, and with the next run's request to the
+//! model.
 //!
 //! Long run: `ALLSTOP_TEST_STOPS=10000 cargo test -p allstop-cli --test it random_stops::stops -- --nocapture`. With
-//! stalls: `ALLSTOP_TEST_STALLS=2000 … random_stops::stalls`. `ALLSTOP_TEST_SEED` repeats the cases of a seed. If
-//! `ALLSTOP_TEST_LIFE` is also set, only the session with this number runs.
+//! stalls: `ALLSTOP_TEST_STALLS=2000 … random_stops::stalls`. The variable `ALLSTOP_TEST_SEED` repeats the cases of a
+//! seed. If the variable `ALLSTOP_TEST_LIFE` is also set, only the session with this number runs.
 
 mod case;
 mod checks;
@@ -20,10 +21,11 @@ use stopped_session::{ROUNDS, StoppedSession};
 /// Number of stopped runs, unless the environment sets another number.
 const STOPS: u64 = 40;
 
-/// Sessions that run concurrently. There are more sessions than processors, because a session waits most of the time.
+/// Number of sessions that run concurrently. It is independent of the number of processors, because a session waits
+/// most of the time.
 const AT_ONCE: u64 = 4;
 
-/// Sessions between two progress lines of a long run.
+/// Number of sessions between two progress lines of a long test.
 const PROGRESS_EVERY: u64 = 100;
 
 #[test]
@@ -36,7 +38,7 @@ fn stalls() {
     check("ALLSTOP_TEST_STALLS", true);
 }
 
-/// Counts by name, for the test's output.
+/// Counts of observations by their names, for the output of the test.
 pub(super) type Tally = BTreeMap<String, u64>;
 
 #[expect(clippy::print_stdout, reason = "figures for who reads the output")]

@@ -1,4 +1,4 @@
-//! Random faults: slow or hanging disks and `/proc`.
+//! Random faults: slow or hanging disks, a hanging `/proc`, and providers that stall.
 
 use std::time::Duration;
 
@@ -7,7 +7,7 @@ use allstop_testkit::openai_server::{OpenAiServer, ServerAnswer};
 use super::case::pick;
 use crate::support::random::Random;
 
-/// System calls that can stall: on the store, on the files next to it, and on `/proc`.
+/// System calls that a fault can make stall: on the store, on the files next to the store, and on `/proc`.
 const CALLS: [&str; 14] = [
     "sync store.db",
     "sync store.db",
@@ -25,7 +25,7 @@ const CALLS: [&str; 14] = [
     "open script-",
 ];
 
-/// Rules of a few faults.
+/// Rules for a few random faults.
 pub(super) fn faults(random: &mut Random) -> String {
     let rules: Vec<String> = (0..=random.below(3)).map(|_| rule(random)).collect();
     rules.join("\n")
@@ -44,15 +44,15 @@ fn rule(random: &mut Random) -> String {
     }
 }
 
-/// Size of a part of an answer that needs many reads.
+/// Bytes of a part of an answer. It is so large that the process needs many reads.
 const LARGE_BYTES: usize = 500_000;
 
-/// A provider with slow, stalled or truncated answers.
+/// A model provider with slow, stalled or truncated answers.
 pub(super) fn provider(seed: u64) -> OpenAiServer {
     OpenAiServer::deciding(move |number, _| {
         let mut random = Random::new(seed ^ number as u64);
         let call = |command: &str, background: bool| {
-            // Several equal calls would be detected as a loop.
+            // Each command is different, because several equal calls would count as a loop and end the turn.
             let arguments =
                 format!(r#"{{"command": "{command}; echo {number}", "background": {background}}}"#);
             ServerAnswer::stream().tool_call(&format!("call_{number}"), "shell", &arguments)

@@ -15,10 +15,10 @@ use crate::support::load::ProcessorWait;
 use crate::support::random::Random;
 use crate::support::{Ended, FACT_MAX, Place, Running, Signal};
 
-/// Runs of a session.
+/// Number of runs of a session.
 pub(super) const ROUNDS: u64 = 4;
 
-/// Time limit of a run after its first cause.
+/// Time limit for the end of a run after its first stop: the grace, the time for force, and the time for the exit.
 const STOP_MAX: Duration = Duration::from_millis(200 + 1_000 + 300);
 
 /// Interval at which the test checks a run's progress.
@@ -30,7 +30,7 @@ pub(super) struct StoppedSession {
     with_stalls: bool,
     pub(super) place: Place,
     model: String,
-    /// A provider whose answers stall.
+    /// A model provider whose answers stall.
     server: Option<OpenAiServer>,
     pub(super) session: Option<String>,
     /// Turns in the session's log before the next run.
@@ -43,10 +43,11 @@ pub(super) struct StoppedSession {
 pub(super) struct FinishedRun {
     pub(super) case: Case,
     pub(super) ended: Ended,
-    /// The signals of which any may have been the first that the run received.
+    /// The signals that the run may have received first: if signals come shortly after each other, their order is
+    /// uncertain.
     pub(super) first: Vec<Signal>,
-    /// True if the run received SIGKILL, or received a signal before it had a handler for this signal. Such a run need
-    /// not print an envelope.
+    /// True if the run received SIGKILL, or received another signal before it had a handler for it. Such a run may end
+    /// without an envelope (the JSON object with the result).
     pub(super) owes_nothing: bool,
 }
 
@@ -69,7 +70,7 @@ impl StoppedSession {
     /// Runs all rounds of the session.
     ///
     /// # Errors
-    /// The first difference from the expected state.
+    /// Describes the first difference from the expected results.
     pub(super) fn run_all(&mut self) -> Result<(), String> {
         for number in 0..ROUNDS {
             let round = self.round(number)?;
@@ -152,13 +153,13 @@ impl StoppedSession {
     }
 }
 
-/// Several signals count as one if the time between them is shorter than this. The time that the run waited for a
-/// processor is added to this limit. The order of the signals does not matter.
+/// Signals within this time count as one. The time that the run waited for a processor is added. Any of these signals
+/// may be the first that the run received.
 const ONE_SIGNAL: Duration = Duration::from_millis(100);
 
 type Stopped = (Ended, Vec<Signal>, Option<Instant>, bool, Duration);
 
-/// Stops a run as the case describes, and waits for its end.
+/// Sends the signals of the case to the run, and waits for its end.
 fn stop(mut running: Running, case: &Case) -> Result<Stopped, String> {
     let (mut sent, mut first_at, mut owes_nothing) = (Vec::new(), None, false);
     let mut wait = ProcessorWait::of(running.pid());

@@ -1,4 +1,4 @@
-//! Stalls of a chat, which has neither an envelope nor a deadline.
+//! Stalls of a chat. In contrast to a run, a chat prints no envelope (JSON result) and has no deadline.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -31,16 +31,16 @@ fn chat<'a>(place: &'a Place, model: &str, args: &str) -> Allstop<'a> {
     chat.arg("--model").arg(model).args(args)
 }
 
-/// A chat that gets one line, and whose input stays open.
+/// A chat that reads one line from a pipe. The pipe stays open.
 fn piped(command: Allstop<'_>, line: &str) -> HangingRun {
     let mut running = command.stdin(Stdio::piped()).start();
     let mut stdin = running.take_stdin().expect("a pipe");
-    // The chat may have ended already.
+    // An error is ignored, because the chat may already have ended.
     let _taken = stdin.write_all(line.as_bytes());
     HangingRun::from(running).holding(stdin)
 }
 
-/// A turn with this call.
+/// Script of a turn with a call of this command.
 fn calling(command: &str) -> String {
     format!(
         "replies: [{{calls: [{{tool: shell, arguments: {{command: \"{command}\"}}}}]}}, {{text: done}}]"
@@ -145,7 +145,7 @@ fn commands_are_unreadable_in_proc() {
     Stall::new(begin).unseen("").check(&STOP_METHODS);
 }
 
-/// A chat that should keep five pieces of work, on a disk that accepts no more writes.
+/// A chat that has to keep five pieces of background work, although the disk accepts no more writes.
 #[test]
 fn it_keeps_background_work_on_a_disk_that_hangs() {
     let begin = |place: &Place, args: &str| {
@@ -154,7 +154,7 @@ fn it_keeps_background_work_on_a_disk_that_hangs() {
             place,
             &format!("sync store.db hang when={}", ready.display()),
         );
-        // Five equal calls would be detected as a loop.
+        // Each call is different, because five equal calls would count as a loop and end the turn.
         let work = |number| {
             format!("{{tool: shell, arguments: {{background: true, command: sleep 60{number}}}}}")
         };
@@ -176,7 +176,7 @@ fn it_keeps_background_work_on_a_disk_that_hangs() {
         .check(&STOP_METHODS);
 }
 
-/// A user's terminal hangs. There, Ctrl-C is a key and not a signal.
+/// The terminal of the user hangs. In a chat at a terminal, Ctrl-C is a key and not a signal.
 #[test]
 fn its_terminal_shows_nothing() {
     let begin = |place: &Place, args: &str| {

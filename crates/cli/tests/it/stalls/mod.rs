@@ -1,6 +1,6 @@
-//! The matrix of stalls: every place where a file, `/proc`, the store, a reader, the terminal, the network or standard
-//! input can hang, combined with every way to stop. A run always ends in time, with the right exit code, one envelope,
-//! and a receipt that agrees with the remaining processes and with the log.
+//! Every place where a file, `/proc`, the store, a reader, the terminal, the network or standard input can hang (a
+//! stall), combined with every way to stop. A run always ends in time, with the right exit code and one envelope (JSON
+//! result). The receipt of the stop agrees with the remaining processes and with the log.
 
 mod chat;
 mod network;

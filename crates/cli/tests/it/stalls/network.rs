@@ -1,4 +1,4 @@
-//! Stalls of the network.
+//! Stalls of the network: a model provider that hangs at any point of a request.
 
 use std::fs;
 use std::io::Read as _;
@@ -16,7 +16,7 @@ use crate::support::{Allstop, FACT_MAX, Place};
 const CONNECTION: [&str; 3] = ["model_call", "connection_closed", "socket_closed"];
 const NO_CONNECTION: [&str; 3] = ["model_call", "dropped", "future_dropped"];
 
-/// Text below the limit of an answer (2 MiB), in an event near the largest accepted size (16 MiB).
+/// Sizes of a text below the limit of an answer (2 MiB), and of an event near the largest accepted size (16 MiB).
 const LARGE_TEXT_BYTES: usize = 19 * 1024 * 1024 / 10;
 const LARGE_EVENT_BYTES: usize = 15 * 1024 * 1024;
 
@@ -25,7 +25,7 @@ fn against<'a>(place: &'a Place, url: &str, args: &str) -> Allstop<'a> {
     run.args(args).arg("hello")
 }
 
-/// A run that has sent its request.
+/// A run that has sent its request to a provider, which hangs during this answer.
 fn provider(place: &Place, args: &str, answer: ServerAnswer) -> HangingRun {
     let server = OpenAiServer::start([answer]);
     let running = against(place, &server.url(), args).start();
@@ -57,7 +57,7 @@ fn the_provider_in_mid_stream() {
         .check(&RunStopMethod::ALL);
 }
 
-/// One event that keeps the engine busy while it is received and parsed.
+/// A single event that is so large that receiving and parsing it keeps the turn engine busy.
 #[test]
 fn the_largest_event_that_is_taken() {
     let begin = |place: &Place, args: &str| {
@@ -70,7 +70,7 @@ fn the_largest_event_that_is_taken() {
     Stall::new(begin).check(&RunStopMethod::ALL);
 }
 
-/// A listener with a full queue: the kernel answers no connection request.
+/// The queue of the listener is full, so the kernel answers no connection request.
 #[test]
 fn the_connect() {
     let begin = |place: &Place, args: &str| {
@@ -91,8 +91,8 @@ fn the_connect() {
         .check(&RunStopMethod::ALL);
 }
 
-/// True if the process has a socket that has sent its SYN to this address and got no answer. The table contains the
-/// sockets of the whole machine.
+/// True if the process has a socket that has sent a connection request (SYN) to this address, but has got no answer.
+/// The table contains the sockets of the whole machine.
 fn is_connecting(pid: i32, address: SocketAddr) -> bool {
     let table = fs::read_to_string(format!("/proc/{pid}/net/tcp")).unwrap_or_default();
     let to = format!("0100007F:{:04X} 02 ", address.port());
@@ -108,8 +108,8 @@ fn is_connecting(pid: i32, address: SocketAddr) -> bool {
     })
 }
 
-/// A server that accepts the connection, reads the greeting, and never answers. The receipt cannot yet contain the
-/// connection.
+/// The server accepts the connection, reads the TLS greeting, and never answers. At this point, the receipt cannot yet
+/// list the connection.
 #[test]
 fn the_handshake_of_tls() {
     let begin = |place: &Place, args: &str| {
@@ -117,7 +117,7 @@ fn the_handshake_of_tls() {
         let address = listener.local_addr().expect("it is bound");
         let running = against(place, &format!("https://{address}/v1"), args).start();
         let (mut socket, _) = listener.accept().expect("a connection");
-        // If a deadline ended the run early, the run sends no greeting.
+        // The result is ignored: if a deadline ended the run early, the run sends no greeting.
         let _greeting = socket.read(&mut [0; 64]);
         HangingRun::from(running).holding((socket, listener))
     };
@@ -138,8 +138,8 @@ fn the_resolver() {
         .check(&RunStopMethod::ALL);
 }
 
-/// The back-off before a retry is longer than any deadline, and no call runs meanwhile. Under a deadline, the back-off
-/// does not begin.
+/// The pause before a retry is longer than any deadline, and no call runs during this pause. If the run has a deadline,
+/// the pause does not begin.
 #[test]
 fn the_back_off_after_a_503() {
     let begin = |place: &Place, args: &str| {

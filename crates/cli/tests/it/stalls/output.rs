@@ -9,10 +9,10 @@ use super::stop_method::RunStopMethod;
 use crate::support::Place;
 use crate::support::terminal::Terminal;
 
-/// Larger than the buffer of a pipe.
+/// Bytes of a long answer: more than the buffer of a pipe can hold.
 const LONG_BYTES: usize = 300_000;
 
-/// A long answer, and then a call that runs until it is stopped.
+/// Script with a long answer, and a call that runs until it is stopped.
 fn endless(place: &Place) -> String {
     format!(
         "replies: [{{text: '{}', calls: [{{tool: shell, arguments: {{command: 'touch {}; sleep 600'}}}}]}}]",
@@ -21,7 +21,7 @@ fn endless(place: &Place) -> String {
     )
 }
 
-/// A full pipe.
+/// A pipe whose buffer is full.
 fn full_pipe() -> (OwnedFd, OwnedFd) {
     let (reader, writer) = pipe().expect("a pipe");
     rustix::io::ioctl_fionbio(&writer, true).expect("a pipe can be non-blocking");
@@ -30,7 +30,7 @@ fn full_pipe() -> (OwnedFd, OwnedFd) {
     (reader, writer)
 }
 
-/// Standard output has no reader, so the test gets no envelope.
+/// A run whose standard output has no reader. So the test gets no envelope.
 fn unread(place: &Place, args: &str, stderr_too: bool) -> HangingRun {
     let (reader, writer) = pipe().expect("a pipe");
     let mut run = place.run_script(&endless(place)).args(args).arg("hello");
@@ -63,7 +63,7 @@ fn nobody_reads_anything() {
     Stall::new(begin).unseen("").check(&RunStopMethod::ALL);
 }
 
-/// The envelope is read, but standard error is not.
+/// The test reads the envelope from standard output, but does not read standard error.
 #[test]
 fn nobody_reads_standard_error() {
     let begin = |place: &Place, args: &str| {

@@ -8,8 +8,8 @@ use super::stop_method::RunStopMethod;
 use crate::support::Place;
 use crate::support::fault::Fault;
 
-/// A command that ignores SIGTERM and starts another process in a separate session. The command writes its pid to the
-/// file `ready`.
+/// A command that ignores SIGTERM and starts another process in a separate Unix session. The command writes its pid to
+/// the file `ready`.
 fn stubborn(place: &Place) -> String {
     format!(
         "trap \"\" TERM; setsid sleep 600 & sleep 600 & echo $$ > {}; wait",
@@ -17,7 +17,7 @@ fn stubborn(place: &Place) -> String {
     )
 }
 
-/// A run whose call, or background work, is a process for which reads in `/proc` hang.
+/// A run with a call or with background work. Reads of this process's files in `/proc` hang.
 fn hung(place: &Place, args: &str, file: &str, in_background: bool) -> HangingRun {
     let fault = Fault::new(place, "");
     let call = format!(
@@ -55,8 +55,8 @@ fn the_environment_of_a_call() {
     Stall::new(|place, args| hung(place, args, "environ", false)).check(&RunStopMethod::ALL);
 }
 
-/// The kernel never locks the state of a process, so a stall here means that `/proc` itself is broken. The run must
-/// still end.
+/// The kernel never locks the state of a process, so reads of this file hang only if `/proc` itself is broken. Even
+/// then, the run must end.
 #[test]
 fn the_state_of_a_call() {
     Stall::new(|place, args| hung(place, args, "stat", false))
@@ -74,7 +74,7 @@ fn the_environment_of_background_work() {
     Stall::new(|place, args| hung(place, args, "environ", true)).check(&RunStopMethod::ALL);
 }
 
-/// Background work that the run must keep. It continues to run during the stop of the turn.
+/// The run must keep the background work, so this work continues to run during the stop of the turn.
 #[test]
 fn the_command_line_of_a_bystander() {
     let begin = |place: &Place, args: &str| {

@@ -1,4 +1,4 @@
-//! A place where a run can hang, and the expected result for each way to stop it.
+//! A place where a run can hang (a stall), and the expected result for each way to stop the run.
 
 use std::any::Any;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::support::{Ended, FACT_MAX, Place, Running, agreement};
 /// A hanging run, with the resources that make it hang.
 pub(super) struct HangingRun {
     pub(super) running: Running,
-    /// The stalled server, if the test checks it afterwards.
+    /// The model server, if the test checks it after the run.
     server: Option<OpenAiServer>,
     fault: Option<Fault>,
     /// Resources that are dropped together with the run.
@@ -35,7 +35,7 @@ impl From<Running> for HangingRun {
 }
 
 impl HangingRun {
-    /// Waits until `fact` detects that the run hangs. If the deadline comes first, the run may end before that.
+    /// Waits until `fact` detects that the run hangs. A run with a deadline may end before that.
     #[track_caller]
     pub(super) fn once(self, what: &str, mut fact: impl FnMut() -> bool) -> Self {
         let there = within(FACT_MAX, || {
@@ -51,7 +51,7 @@ impl HangingRun {
         self.once("what hangs", || file.exists())
     }
 
-    /// Waits until a system call was hit by a fault, and keeps the fault.
+    /// Waits until a fault has hit a system call. Keeps the fault until the end of the run.
     #[track_caller]
     pub(super) fn once_hit(self, fault: Fault) -> Self {
         self.once("a call that hangs", || !fault.seen().is_empty())
@@ -70,7 +70,7 @@ impl HangingRun {
         self
     }
 
-    /// Keeps this server, to check it afterwards.
+    /// Keeps this server, to check it after the run.
     pub(super) fn against(mut self, server: OpenAiServer) -> Self {
         self.server = Some(server);
         self
@@ -90,11 +90,11 @@ pub(super) enum ExpectedEnd {
     Stopped,
     /// The turn was committed before the stop, and stays committed.
     Committed,
-    /// The commit was in progress, and its result is unknown.
+    /// The commit was in progress. Its result is unknown.
     Unconfirmed,
     /// The commit was in progress: it has succeeded, or its result is unknown.
     NotStopped,
-    /// Stopped or committed.
+    /// The turn is either stopped or committed.
     Either,
 }
 
@@ -111,7 +111,7 @@ pub(super) struct Stall {
 }
 
 impl Stall {
-    /// `begin` starts a run with the given arguments, and returns when the run hangs.
+    /// Creates a stall. `begin` starts a run with the given arguments, and returns when the run hangs.
     pub(super) const fn new(begin: fn(&Place, &str) -> HangingRun) -> Self {
         Self {
             begin,
@@ -124,12 +124,13 @@ impl Stall {
         }
     }
 
-    /// Sets the expected end.
+    /// Sets the expected end of the run.
     pub(super) const fn ends(self, ends: ExpectedEnd) -> Self {
         Self { ends, ..self }
     }
 
-    /// Sets the expected receipt item of the hanging work: kind, method, verification.
+    /// Sets the expected item of the hanging work in the receipt: its kind, the method that ended the work, and the
+    /// proof of its end.
     pub(super) const fn item(self, item: [&'static str; 3]) -> Self {
         Self {
             item: Some(item),
@@ -137,7 +138,7 @@ impl Stall {
         }
     }
 
-    /// Allows running work that the receipt names.
+    /// Allows work that still runs after the stop, if the receipt lists this work.
     pub(super) const fn not_quiet(self) -> Self {
         Self {
             is_quiet: false,
@@ -145,7 +146,7 @@ impl Stall {
         }
     }
 
-    /// Runs with an event stream, in which the test detects the hang.
+    /// Runs with `--stream-json`, because the test detects the stall in the stream of events.
     pub(super) const fn streaming(self) -> Self {
         Self {
             format: "--stream-json",
@@ -153,7 +154,7 @@ impl Stall {
         }
     }
 
-    /// Runs without an envelope for the test: its output has no reader, or is for people.
+    /// Runs without an envelope for the test, because the output has no reader or is for people.
     pub(super) const fn unseen(self, format: &'static str) -> Self {
         Self {
             format,
@@ -170,7 +171,7 @@ impl Stall {
         }
     }
 
-    /// Stops such a run with every method. Each method gets a separate run, and all runs are concurrent.
+    /// Stops a hanging run with each of these methods. Each method gets a separate run, and all runs are concurrent.
     #[track_caller]
     pub(super) fn check(self, methods: &[RunStopMethod]) {
         let broken: Vec<String> = std::thread::scope(|threads| {
@@ -252,8 +253,8 @@ impl Stall {
             return Ok(());
         }
         let [kind, detail] = method.cause();
-        // A completed run may reach its end before the deadline. If it then stops other work, the end of the run is the
-        // cause of this stop.
+        // A completed run may reach its end before the deadline. If it then stops other work, the cause of this stop is
+        // the end of the run, and not the deadline.
         let by_itself = reason == "completed" && method == RunStopMethod::Timeout;
         if !by_itself && (receipt["cause"]["kind"] != kind || receipt["cause"]["detail"] != detail)
         {
@@ -266,13 +267,14 @@ impl Stall {
                 .item
                 .map_or(Ok(()), |item| check_item(method, receipt, item));
         }
-        // After a second Ctrl-C, or if the run got no processor time, the time may be too short for a proof.
+        // After a second Ctrl-C, or if the run had to wait for a processor, the time may be too short to prove the end
+        // of the work.
         let has_no_time = method == RunStopMethod::CtrlCTwice || starved > STARVED;
         let may_be_left = !self.is_quiet || has_no_time;
         ensure(may_be_left, || "not quiet".into())
     }
 
-    /// Checks the exit code, the remaining processes and the end in the log, without an envelope.
+    /// Checks a run without an envelope: its exit code, the remaining processes, and the end of the turn in the log.
     fn check_unseen(
         self,
         method: RunStopMethod,
@@ -294,7 +296,7 @@ impl Stall {
     }
 }
 
-/// Checks that the receipt has an item of this kind that was stopped in this way.
+/// Checks that the receipt has an item of this kind, with this method and this proof.
 fn check_item(
     method: RunStopMethod,
     receipt: &Value,
@@ -314,7 +316,7 @@ fn check_item(
     })
 }
 
-/// Checks that the fake provider saw its connection close.
+/// Checks that the process has closed its connection to the fake model provider.
 fn check_server(server: Option<&OpenAiServer>) -> Result<(), String> {
     let Some(server) = server else {
         return Ok(());

@@ -1,4 +1,4 @@
-//! Stalls before a session is open: files, the store, MCP servers, standard input.
+//! Stalls before the session is open: files, the store, MCP servers, standard input.
 
 use std::io::Write as _;
 use std::path::PathBuf;
@@ -11,17 +11,17 @@ use super::stop_method::RunStopMethod;
 use crate::support::Place;
 use crate::support::fault::Fault;
 
-/// A model that answers with one word.
+/// Script of a model that answers with one word.
 const HELLO: &str = "replies: [{text: Hello.}]";
 
-/// A named pipe without a writer, which blocks a reader at its open.
+/// A named pipe without a writer. It blocks a process that opens it for reading.
 fn fifo(place: &Place, name: &str) -> PathBuf {
     let path = place.path(name);
     mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).expect("a fifo");
     path
 }
 
-/// A run under a fault. Waits until the fault is hit.
+/// A run with an injected fault. Waits until the fault has hit a system call.
 fn below(place: &Place, rule: &str, args: &str, more: &[&str]) -> HangingRun {
     let fault = Fault::new(place, rule);
     let mut run = place.run_script(HELLO).args(args);
@@ -37,7 +37,7 @@ fn config(place: &Place, args: &str, config: &str) -> HangingRun {
     HangingRun::from(run.args(args).arg("hello").start())
 }
 
-/// The thread that reads the file cannot be forced, so the receipt may name this thread.
+/// The thread that reads the configuration cannot be forced, so the receipt may list this thread as still running.
 #[test]
 fn the_configuration_is_a_fifo() {
     let begin = |place: &Place, args: &str| {
@@ -135,7 +135,7 @@ fn an_mcp_server_never_answers() {
     Stall::new(begin).check(&RunStopMethod::ALL);
 }
 
-/// The deadline counts from the start of the process. It does not begin again for each wait.
+/// The deadline counts from the start of the process: it does not begin again at each wait of the start.
 #[test]
 fn one_deadline_covers_reading_and_servers() {
     let begin = |place: &Place, args: &str| {

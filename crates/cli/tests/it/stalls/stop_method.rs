@@ -12,16 +12,16 @@ const GRACE: Duration = Duration::from_millis(300);
 /// Time for force, in addition to the grace.
 const FORCE_MAX: Duration = Duration::from_secs(1);
 
-/// If a run waited longer than this for a processor, it may not have enough time for a proof.
+/// If a run waited longer than this time for a processor, it may have too little time to prove the end of its work.
 pub(super) const STARVED: Duration = Duration::from_millis(100);
 
-/// Time for the exit itself, in addition to grace and force.
+/// Time for the exit itself, in addition to the grace and the time for force.
 const EXIT_MAX: Duration = Duration::from_millis(300);
 
-/// Deadline of the runs without another stop.
+/// Deadline of the runs that only a deadline stops.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// Pause between two signals. Signals less than 100 ms apart count as one.
+/// Pause between two signals. It must be longer than 100 ms: signals within this time count as one.
 const BETWEEN: Duration = Duration::from_millis(150);
 
 /// Interval at which the test checks the run's progress.
@@ -47,7 +47,7 @@ impl RunStopMethod {
         Self::Timeout,
     ];
 
-    /// Flags of the run.
+    /// Flags of a run that is stopped with this method.
     pub(super) fn args(self) -> &'static str {
         match self {
             Self::CtrlC | Self::Sigterm | Self::Sighup => "--grace 300ms",
@@ -56,7 +56,7 @@ impl RunStopMethod {
         }
     }
 
-    /// Expected exit code and stop reason.
+    /// Expected exit code and expected stop reason of the run.
     pub(super) fn ending(self) -> (i32, &'static str) {
         match self {
             Self::CtrlC | Self::CtrlCTwice => (130, "cancelled"),
@@ -66,7 +66,7 @@ impl RunStopMethod {
         }
     }
 
-    /// Expected kind and detail of the cause.
+    /// Expected kind and detail of the cause in the receipt.
     pub(super) fn cause(self) -> [&'static str; 2] {
         match self {
             Self::CtrlC | Self::CtrlCTwice => ["user", "ctrl-c"],
@@ -79,8 +79,9 @@ impl RunStopMethod {
     /// Stops a hanging run, and waits for its end. Returns the time that the run waited for a processor.
     ///
     /// # Errors
-    /// If the run does not end, or ends too late. The limit counts from the first cause, or from the second Ctrl-C if
-    /// the second Ctrl-C cuts the grace short. The time that the run waited for a processor is not counted.
+    /// If the run does not end, or ends too late. The limit counts from the first cause. If a second Ctrl-C ends the
+    /// grace early, the limit counts from this second Ctrl-C. The time that the run waited for a processor is not
+    /// counted.
     #[expect(clippy::print_stdout, reason = "figures for who reads the output")]
     pub(super) fn stop(self, mut running: Running) -> Result<(Ended, Duration), String> {
         let mut wait = ProcessorWait::of(running.pid());
@@ -98,7 +99,7 @@ impl RunStopMethod {
                     bound = FORCE_MAX + EXIT_MAX;
                     running.signal(Signal::INT);
                 }
-                // A busy machine may have counted the two signals as one.
+                // On a busy machine, the run may have counted the two signals as one, so send a third signal.
                 if !running.ends_within(bound) {
                     running.signal(Signal::INT);
                 }

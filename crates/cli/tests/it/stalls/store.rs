@@ -7,7 +7,7 @@ use super::stop_method::RunStopMethod;
 use crate::support::Place;
 use crate::support::fault::Fault;
 
-/// A run of this script under a fault, which takes effect when the file `ready` exists.
+/// A run of this script with an injected fault. The fault takes effect when the file `ready` exists.
 fn below(place: &Place, rule: &str, args: &str, yaml: &str) -> HangingRun {
     let fault = Fault::new(place, &when_ready(place, rule));
     let run = place.run_script(yaml).args(args).arg("hello");
@@ -18,7 +18,7 @@ fn when_ready(place: &Place, rule: &str) -> String {
     format!("{rule} when={}", place.path("ready").display())
 }
 
-/// A turn with one call, which first creates the file `ready`.
+/// Script of a turn with one call. The call first creates the file `ready`.
 fn calling(place: &Place, command: &str) -> String {
     format!(
         "replies: [{{calls: [{{tool: shell, arguments: {{command: 'touch {}; {command}'}}}}]}}, {{text: done}}]",
@@ -42,7 +42,7 @@ fn the_store_takes_no_byte() {
     Stall::new(begin).check(&RunStopMethod::ALL);
 }
 
-/// The disk begins to hang while the call runs, so the shutdown can write nothing.
+/// The disk begins to hang while the call runs. So nothing can be written during the shutdown.
 #[test]
 fn the_disk_hangs_below_a_call() {
     let begin = |place: &Place, args: &str| {
@@ -62,7 +62,7 @@ fn the_disk_hangs_below_a_call() {
     Stall::new(begin).check(&RunStopMethod::ALL);
 }
 
-/// The writing thread cannot be forced. The thread may remain if the receipt names it.
+/// The thread that writes the file cannot be forced. It may still run after the stop, if the receipt lists it.
 #[test]
 fn the_file_of_a_long_output_does_not_open() {
     let begin = |place: &Place, args: &str| {
@@ -84,7 +84,7 @@ fn the_file_of_a_long_output_takes_no_byte() {
     Stall::new(begin).not_quiet().check(&RunStopMethod::ALL);
 }
 
-/// A call that runs next to background work whose output cannot be written.
+/// A run with a call, and with background work whose output cannot be written.
 fn printing_behind(place: &Place, args: &str) -> HangingRun {
     let ready = place.path("ready");
     let yaml = format!(
@@ -100,7 +100,8 @@ fn the_output_of_background_work_takes_no_byte() {
     Stall::new(begin).not_quiet().check(&RunStopMethod::ALL);
 }
 
-/// The work is detached before its output is complete. The work then continues, and is named.
+/// The background work is detached before its output is written. So the work keeps running, and the run prints its
+/// name.
 #[test]
 fn the_output_of_background_work_to_be_kept_takes_no_byte() {
     let begin =
@@ -108,7 +109,7 @@ fn the_output_of_background_work_to_be_kept_takes_no_byte() {
     Stall::new(begin).not_quiet().check(&RunStopMethod::ALL);
 }
 
-/// Work that should be kept but cannot be, because the shutdown can write nothing.
+/// The run has to keep its background work. This is impossible, because nothing can be written during the shutdown.
 #[test]
 fn the_disk_hangs_below_a_call_and_work_to_be_kept() {
     let begin = |place: &Place, args: &str| {
@@ -125,7 +126,8 @@ fn the_disk_hangs_below_a_call_and_work_to_be_kept() {
     Stall::new(begin).not_quiet().check(&RunStopMethod::ALL);
 }
 
-/// An output guardrail is the last step before the commit.
+/// A run that hangs during its commit. The last step before the commit is an output guardrail. While the guardrail
+/// runs, this function switches the fault on.
 fn committing(place: &Place, args: &str, rule: &str) -> HangingRun {
     committing_script(place, args, rule, "replies: [{text: Hello.}]")
 }
@@ -156,7 +158,8 @@ fn the_commit_is_not_synced() {
         .check(&RunStopMethod::ALL);
 }
 
-/// The stop of the whole process covers the background work. Its receipt does not claim to know how the turn ended.
+/// The stop of the whole process also covers the background work. The receipt of this stop must report the end of the
+/// turn as unknown.
 #[test]
 fn the_commit_beside_background_work_is_not_synced() {
     let begin = |place: &Place, args: &str| {
@@ -178,7 +181,7 @@ fn the_commit_is_not_written() {
         .check(&RunStopMethod::ALL);
 }
 
-/// The turn is never reported as stopped, whether or not the commit is confirmed in time.
+/// The turn must never be reported as stopped, even if the commit is not confirmed in time.
 #[test]
 fn the_commit_is_synced_slowly() {
     let begin = |place: &Place, args: &str| committing(place, args, "sync store.db 400ms");
@@ -235,7 +238,7 @@ fn the_recording_cannot_be_written() {
     Stall::new(begin).check(&RunStopMethod::ALL);
 }
 
-/// If a stop comes after the commit, the turn stays committed.
+/// The stop comes after the commit, so the turn stays committed.
 #[test]
 fn the_recording_of_a_completed_run_cannot_be_written() {
     let begin = |place: &Place, args: &str| {

@@ -1,4 +1,4 @@
-//! Stalls of the work in a turn: calls, questions, hooks, guardrails, background work.
+//! Stalls of the work in a turn: calls, permission questions, hooks, guardrails, background work.
 
 use std::fs;
 
@@ -12,11 +12,11 @@ use crate::support::{Place, Signal};
 const PROCESS: [&str; 3] = ["process", "sigkill", "process_tree_empty"];
 const TOOL: [&str; 3] = ["tool_call", "sigkill", "process_tree_empty"];
 
-/// A model that makes a harmless call.
+/// Script of a model that makes a harmless call, which needs a permission.
 const ASKS: &str =
     "replies: [{calls: [{tool: shell, arguments: {command: 'true'}}]}, {text: done}]";
 
-/// A command that ignores SIGTERM and starts another process in a separate session.
+/// A command that ignores SIGTERM and starts another process in a separate Unix session.
 fn stubborn(place: &Place) -> String {
     format!(
         "trap '' TERM; setsid sleep 600 & sleep 600 & touch {}; wait",
@@ -37,7 +37,8 @@ fn a_call() {
     Stall::new(begin).item(TOOL).check(&RunStopMethod::ALL);
 }
 
-/// The keeper does not answer, so it is unknown whether processes of the call are left.
+/// The keeper, the process that watches the processes of a call, is suspended. So it is unknown if processes of the
+/// call are left.
 #[test]
 fn the_keeper_of_a_call() {
     let begin = |place: &Place, args: &str| {
@@ -50,7 +51,7 @@ fn the_keeper_of_a_call() {
         let read = || fs::read_to_string(&ready).unwrap_or_default();
         let hanging = HangingRun::from(run.start()).once("its keeper", || read().ends_with('\n'));
         if let Some(keeper) = read().trim().parse().ok().and_then(Pid::from_raw) {
-            // If a deadline ended the run early, the keeper may have ended too.
+            // The result is ignored: if a deadline ended the run early, the keeper may already have ended.
             let _stopped = kill_process(keeper, Signal::STOP);
         }
         hanging
@@ -77,7 +78,7 @@ fn a_question() {
         .check(&RunStopMethod::ALL);
 }
 
-/// A run with this section in its configuration. The section's command hangs.
+/// A run with this section, such as a hook, in its configuration. The command of the section hangs.
 fn command_of_config(place: &Place, args: &str, section: &str) -> HangingRun {
     let config = format!("{section}\ncommand = \"\"\"{}\"\"\"\n", stubborn(place));
     let config = place.file("allstop.toml", config);
@@ -101,7 +102,7 @@ fn a_hook_of_a_call() {
     Stall::new(begin).item(PROCESS).check(&RunStopMethod::ALL);
 }
 
-/// The first turn waits for the hook, so a stop of the turn also covers the hook.
+/// The first turn waits for this hook, so a stop of the turn also covers the hook.
 #[test]
 fn a_hook_before_the_first_turn() {
     let begin = |place: &Place, args: &str| {
@@ -110,8 +111,8 @@ fn a_hook_before_the_first_turn() {
     Stall::new(begin).item(PROCESS).check(&RunStopMethod::ALL);
 }
 
-/// The first turn is committed, and the second turn ends at its start. The receipt contains the work that was stopped
-/// between the two turns.
+/// The stop comes between two turns. The first turn is committed, and the second turn ends at its start. The receipt
+/// lists the hook that ran between them.
 #[test]
 fn a_hook_between_two_turns() {
     let begin = |place: &Place, args: &str| {
@@ -121,7 +122,7 @@ fn a_hook_between_two_turns() {
     Stall::new(begin).item(PROCESS).check(&RunStopMethod::ALL);
 }
 
-/// The session is already closed.
+/// The session is already closed when this hook runs.
 #[test]
 fn a_hook_after_the_session() {
     let begin = |place: &Place, args: &str| {
@@ -131,7 +132,7 @@ fn a_hook_after_the_session() {
     stall.check(&RunStopMethod::ALL);
 }
 
-/// The turn has already ended, and its end is kept.
+/// The turn has already ended when this hook runs, and the stop does not change the end of the turn.
 #[test]
 fn a_hook_after_the_turn() {
     let begin =

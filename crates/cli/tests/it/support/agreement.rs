@@ -1,4 +1,4 @@
-//! Compares a run's reports with the facts: its envelope, its receipt, its exit code, the log and `/proc`.
+//! Compares the reports of a run (envelope, receipt, exit code) with the facts (log, processes in `/proc`).
 
 use serde_json::Value;
 
@@ -6,10 +6,11 @@ use super::wait::within;
 use super::{Ended, Place};
 use std::time::Duration;
 
-/// Time after the end of the command in which its keepers end the remaining processes.
+/// Time after the end of the command within which its keeper processes must end the remaining processes.
 const OUTLIVES_MAX: Duration = Duration::from_secs(4);
 
-/// The envelope of a finished run, after any lines of `--stream-json`.
+/// The envelope (the JSON object with the result) of a finished run. With `--stream-json`, the envelope is the last
+/// line.
 ///
 /// # Errors
 /// If the envelope is invalid, or disagrees with the exit code.
@@ -51,10 +52,11 @@ pub(crate) fn envelope(ended: &Ended) -> Result<Value, String> {
     Ok(envelope)
 }
 
-/// Compares an envelope with `/proc`, immediately after the end, and with the log. Returns the log.
+/// Compares an envelope with the remaining processes and with the log. Call this function immediately after the end of
+/// the run. Returns the log.
 ///
 /// # Errors
-/// The first disagreement.
+/// Describes the first disagreement.
 pub(crate) fn check(place: &Place, envelope: &Value) -> Result<Value, String> {
     check_processes(place, envelope)?;
     let Some(session) = envelope["session_id"].as_str() else {
@@ -69,15 +71,15 @@ pub(crate) fn check(place: &Place, envelope: &Value) -> Result<Value, String> {
     Ok(log)
 }
 
-/// A turn of a log; null if the log has no turn with this number.
+/// The turn with this number in a log; null if the log has no such turn.
 pub(crate) fn turn_of(log: &Value, number: u64) -> &Value {
     let turns = log["turns"].as_array().map_or(&[][..], Vec::as_slice);
     let turn = turns.iter().find(|turn| turn["turn"] == number);
     turn.unwrap_or(&Value::Null)
 }
 
-/// If the receipt is quiet, no process may be left. Otherwise the receipt must name every remaining process. No process
-/// outlives the command for long, unless the process was kept.
+/// If the receipt is quiet, no process may be left. Otherwise the receipt must name every remaining process. Except for
+/// kept background work, no process may outlive the command for long.
 fn check_processes(place: &Place, envelope: &Value) -> Result<(), String> {
     let left = place.leftovers();
     let receipt = &envelope["receipt"];
@@ -111,7 +113,7 @@ fn check_processes(place: &Place, envelope: &Value) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks that the log agrees about the run's last turn.
+/// Checks that the log and the envelope agree about the last turn of the run.
 fn check_turn(envelope: &Value, turn: &Value) -> Result<(), String> {
     let (said, logged) = (&envelope["stop_reason"], &turn["stop_reason"]);
     let agree = |is_so: bool, what: &str| ensure(is_so, || format!("{what}: the log has {turn:#}"));
@@ -122,7 +124,7 @@ fn check_turn(envelope: &Value, turn: &Value) -> Result<(), String> {
         return Ok(());
     }
     if conversation == Some("unknown") {
-        // The end of the turn and its stop reason may be known, although the kept part of the turn is unknown.
+        // Even if it is unknown which part of the turn was kept, the end of the turn and its stop reason may be known.
         let is_of_store = said == "error" && envelope["error"]["kind"] == "store";
         // A turn that failed without a stop has an error.
         let is_said = said != "error" || !envelope["error"].is_null();
@@ -160,7 +162,7 @@ fn check_receipts(envelope: &Value, turn: &Value) -> Result<(), String> {
     })
 }
 
-/// Error with this text unless the condition holds.
+/// Returns an error with this text unless the condition holds.
 pub(crate) fn ensure(is_so: bool, lie: impl FnOnce() -> String) -> Result<(), String> {
     if is_so { Ok(()) } else { Err(lie()) }
 }
@@ -178,7 +180,7 @@ pub(crate) fn log_of(place: &Place, session: &str) -> Result<Value, String> {
     serde_json::from_str(&shown.stdout).map_err(|error| error.to_string())
 }
 
-/// The stop reason of the only session's last turn; `None` if it has none.
+/// The stop reason of the last turn in the only session; `None` if the store has no session or the turn has no end.
 pub(crate) fn last_stop_reason(place: &Place) -> Result<Option<String>, String> {
     if !place.store().exists() {
         return Ok(None);

@@ -11,11 +11,11 @@ use super::{Allstop, Ended, FACT_MAX, Place, Running};
 pub(crate) const CTRL_C: &str = "\x03";
 pub(crate) const CTRL_D: &str = "\x04";
 
-/// Two presses with at least this time between them count as two.
+/// Minimum time between two presses of a key that the chat must count as two presses.
 const ANOTHER_PRESS: Duration = Duration::from_millis(200);
 
-/// The chat sends this sequence when it has set the mode of the terminal. Input before this sequence would reach
-/// another reader.
+/// The chat sends this control sequence when it has taken over the terminal. Keys that are typed earlier might not
+/// reach the chat.
 const READY: &str = "\x1b[?2004h";
 
 /// Script of the model in a chat.
@@ -93,7 +93,7 @@ impl<'a> ChatUser<'a> {
         Self::with_model(place, command, terminal)
     }
 
-    /// Starts a chat with a model that the command names.
+    /// Starts a chat with the model in the arguments of the command.
     pub(crate) fn with_model(place: &'a Place, command: Allstop<'_>, terminal: Terminal) -> Self {
         let copy = terminal
             .line()
@@ -119,7 +119,7 @@ impl<'a> ChatUser<'a> {
         self
     }
 
-    /// The screen, including the rows that have scrolled off.
+    /// The text of the screen, including rows that have scrolled out of the window.
     pub(crate) fn screen(&self) -> String {
         let mut parser = vt100::Parser::new(200, self.terminal.columns(), 0);
         parser.process(self.terminal.shown().as_bytes());
@@ -137,7 +137,7 @@ impl<'a> ChatUser<'a> {
         self
     }
 
-    /// Like [`Self::waits_for`], but rows may break between any two words.
+    /// Like [`Self::waits_for`], but the text may be wrapped between any two words.
     #[track_caller]
     pub(crate) fn waits_for_words(&self, text: &str) -> &Self {
         let words = |screen: &str| screen.split_whitespace().collect::<Vec<_>>().join(" ");
@@ -164,7 +164,8 @@ impl<'a> ChatUser<'a> {
         );
     }
 
-    /// Presses a key until its effect is visible. Two presses within a tenth of a second count as one.
+    /// Presses a key repeatedly until its effect is visible. The pauses are long enough for the presses to count as
+    /// separate presses.
     #[track_caller]
     pub(crate) fn presses_until(&self, key: &str, text: &str) {
         let mut pressed = Instant::now();
@@ -186,8 +187,8 @@ impl<'a> ChatUser<'a> {
         );
     }
 
-    /// Waits for the end of the chat. Asserts that no process is left and the terminal is restored. Returns the result
-    /// and the final screen.
+    /// Waits for the end of the chat. Asserts that no process is left and that the terminal is restored. Returns the
+    /// result and the last screen.
     #[track_caller]
     pub(crate) fn leaves_chat(self) -> (Ended, String) {
         const END: &str = "allstop sessions resume";
@@ -199,8 +200,7 @@ impl<'a> ChatUser<'a> {
         if asks == Some(true) {
             self.presses(CTRL_D);
         }
-        // Waits for the last line of the chat, because the test reads the output a little later than the chat writes
-        // it.
+        // The test reads the output a little later than the chat writes it. So wait for the last line of the chat.
         self.waits_for(END);
         let screen = self.screen();
         let ended = self.chat.end(FACT_MAX);

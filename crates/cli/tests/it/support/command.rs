@@ -1,4 +1,4 @@
-//! Builder of the command.
+//! Builder for the command `allstop` in a test.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::{self, Permissions};
@@ -11,10 +11,10 @@ use super::processes::MARK;
 use super::running::{Ended, Running};
 use super::{FACT_MAX, Place};
 
-/// Path of the built command.
+/// Path of the built binary.
 pub(crate) const COMMAND: &str = env!("CARGO_BIN_EXE_allstop");
 
-/// Environment variable with the path of the system prompt.
+/// Environment variable with the path of the file with the system prompt.
 const SYSTEM_PROMPT: &str = "ALLSTOP_SYSTEM";
 
 /// The command before its start, with an environment that the test defines.
@@ -37,7 +37,7 @@ impl<'a> Allstop<'a> {
             place,
             program: vec![COMMAND.into()],
             args: Vec::new(),
-            // The default prompt contains the folder, so token counts would differ between runs.
+            // The default system prompt contains the folder of the test, so token counts would differ between runs.
             environment: vec![(SYSTEM_PROMPT.into(), "/dev/null".into())],
             stdin: Stdio::null(),
             stdout: None,
@@ -51,13 +51,13 @@ impl<'a> Allstop<'a> {
         self
     }
 
-    /// Adds several arguments, separated by blanks.
+    /// Adds several arguments, separated by white space.
     pub(crate) fn args(mut self, args: &str) -> Self {
         self.args.extend(args.split_whitespace().map(Into::into));
         self
     }
 
-    /// Adds a turn for each prompt.
+    /// Adds the arguments for one turn per prompt.
     pub(crate) fn prompts(self, prompts: &[impl AsRef<OsStr>]) -> Self {
         prompts
             .iter()
@@ -80,14 +80,15 @@ impl<'a> Allstop<'a> {
         self
     }
 
-    /// Runs the command through another program, which must replace itself by the command (`exec`) to keep the pid.
+    /// Runs the command through another program. This program must replace itself by the command (`exec`), so that the
+    /// pid stays the same.
     pub(crate) fn by(mut self, program: &str) -> Self {
         let words = program.split_whitespace().map(OsString::from);
         self.program.splice(0..0, words);
         self
     }
 
-    /// Redirects the streams like a shell, for example `2>&-`.
+    /// Redirects the streams with the syntax of a shell, for example `2>&-`.
     pub(crate) fn redirected(self, redirection: &str) -> Self {
         self.by_script(&format!("exec \"$0\" \"$@\" {redirection}"))
     }
@@ -127,7 +128,7 @@ impl<'a> Allstop<'a> {
         self.by("setsid --ctty").stdin(copy()).stderr(copy())
     }
 
-    /// Like [`Self::on_terminal`], but with standard output too.
+    /// Like [`Self::on_terminal`], but also for standard output.
     pub(crate) fn on_screen(self, terminal: &OwnedFd) -> Self {
         let copy = terminal.try_clone().expect("a terminal can be duplicated");
         self.on_terminal(terminal).stdout(copy)
@@ -138,8 +139,8 @@ impl<'a> Allstop<'a> {
         self.by_user(65_534)
     }
 
-    /// Runs as this user, if the test runs as root. Runs a copy of the command in a folder that is open to all, because
-    /// the build folder may be closed to other users, as in root's home.
+    /// Runs as this user, if the test runs as root. For this, copies the binary into a folder that is open to all
+    /// users: the build folder may be closed to them.
     pub(crate) fn by_user(mut self, uid: u32) -> Self {
         if rustix::process::geteuid().is_root() {
             self.uid = Some(uid);

@@ -1,4 +1,4 @@
-//! Injects faults below the command, with a preloaded library.
+//! Injects faults into system calls of the command, with a preloaded library.
 
 use std::collections::hash_map::DefaultHasher;
 use std::fs;
@@ -8,10 +8,10 @@ use std::process::Command;
 
 use super::{Allstop, Place};
 
-/// Source of the library. Its first comment describes the rules.
+/// C source of the library. Its first comment describes the rules.
 const SOURCE: &str = include_str!("fault.c");
 
-/// Faults below the command. The rules can change while the command runs.
+/// Faults in system calls of a command. The rules can be changed while the command runs.
 #[derive(Debug)]
 pub(crate) struct Fault {
     library: PathBuf,
@@ -20,7 +20,7 @@ pub(crate) struct Fault {
 }
 
 impl Fault {
-    /// Faults by these rules, one per line.
+    /// Creates faults by these rules, one rule per line.
     pub(crate) fn new(place: &Place, rules: &str) -> Self {
         let fault = Self {
             library: library(),
@@ -31,7 +31,7 @@ impl Fault {
         fault
     }
 
-    /// Replaces the rules immediately. Calls that hang because of a removed rule continue.
+    /// Replaces the rules with immediate effect. Calls that hang because of a removed rule continue.
     pub(crate) fn set(&self, rules: &str) {
         fs::write(&self.rules, rules).expect("a file for the rules");
     }
@@ -44,7 +44,7 @@ impl Fault {
             .env("FAULT_SEEN", &self.seen)
     }
 
-    /// Calls that were hit so far: call, action, path and time, one per line.
+    /// System calls that were hit so far, one per line: call, action, path and time.
     pub(crate) fn seen(&self) -> String {
         fs::read_to_string(&self.seen).unwrap_or_default()
     }
@@ -68,7 +68,7 @@ fn library() -> PathBuf {
         .status()
         .expect("the C compiler that the store is built with");
     assert!(built.success());
-    // Other tests may build the library concurrently. The last one wins, and all are equal.
+    // Other tests may build the same library concurrently. Each replaces the file, and all files are equal.
     mine.persist(&library).expect("within one folder");
     library
 }

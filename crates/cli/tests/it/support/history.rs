@@ -1,9 +1,9 @@
-//! Requests that a model received.
+//! Checks of the messages in requests to a model.
 
 use serde_json::Value;
 
-/// Checks that every call has exactly one result, before the next message of another role, and that every result has a
-/// call.
+/// Checks that every call has exactly one result, that this result comes before the next message of another role, and
+/// that every result has a call.
 #[track_caller]
 pub(crate) fn assert_valid(messages: &[Value]) {
     let mut open: Vec<&str> = Vec::new();
@@ -48,7 +48,7 @@ pub(crate) fn prompts(messages: &[Value]) -> Vec<String> {
         .collect()
 }
 
-/// Text of a message, in either format.
+/// Text of a message, whose content may be a string or a list of parts.
 pub(crate) fn text_of(message: &Value) -> String {
     match &message["content"] {
         Value::String(text) => text.clone(),

@@ -1,19 +1,19 @@
-//! Time that a measured process waited for a processor.
+//! Time that a measured process had to wait for a processor.
 
 use std::collections::HashMap;
 use std::fs;
 use std::path::Path;
 use std::time::Duration;
 
-/// Time for which a process, and the thread that observes it, were ready to run but got no processor. If a time limit
-/// does not count this time, the limit also holds on a busy machine, and stays strict for a process that sleeps. Zero
-/// if the kernel does not measure this time.
+/// Time in which a process, or the thread that observes it, was ready to run but had no processor. Tests subtract this
+/// time from measured times. So their limits also hold on a busy machine, and stay strict for a process that sleeps.
+/// Zero if the kernel does not measure this time.
 #[derive(Debug)]
 pub(crate) struct ProcessorWait {
     pid: i32,
-    /// Wait of each thread when the count began. Threads that started later are not in this map.
+    /// Wait of each thread at the beginning of the measurement. Threads that started later are not in this map.
     first_ns: HashMap<String, u64>,
-    /// Wait of each thread at the last look.
+    /// Wait of each thread at the last reading.
     last_ns: HashMap<String, u64>,
 }
 
@@ -21,7 +21,7 @@ pub(crate) struct ProcessorWait {
 const OBSERVER: &str = "observer";
 
 impl ProcessorWait {
-    /// Begins to count.
+    /// Begins the measurement of a process.
     pub(crate) fn of(pid: i32) -> Self {
         let mut wait = Self {
             pid,
@@ -33,7 +33,7 @@ impl ProcessorWait {
         wait
     }
 
-    /// Reads the waits of the threads. If a thread ended since the previous look, its last wait is missed.
+    /// Reads the waits of the threads. If a thread has ended since the previous reading, its last wait is not counted.
     pub(crate) fn look(&mut self) {
         let threads = fs::read_dir(format!("/proc/{}/task", self.pid));
         for thread in threads.into_iter().flatten().flatten() {
@@ -52,7 +52,7 @@ impl ProcessorWait {
         }
     }
 
-    /// Total wait of all threads.
+    /// Total wait of all threads since the beginning of the measurement.
     pub(crate) fn total(&self) -> Duration {
         let since = |(thread, last): (&String, &u64)| {
             let first = self.first_ns.get(thread).copied().unwrap_or_default();

@@ -1,4 +1,5 @@
-//! Shared parts of the tests: an isolated folder, the command in it, and checks for leftover processes.
+//! Shared parts of the tests: an isolated environment, the command in this environment, and checks for leftover
+//! processes.
 
 pub(crate) mod agreement;
 pub(crate) mod chat_user;

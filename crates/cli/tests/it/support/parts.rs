@@ -1,8 +1,8 @@
-//! External parts that `cargo xtask parts` downloads.
+//! External parts of the tests, such as client libraries, which `cargo xtask parts` downloads.
 
 use std::path::PathBuf;
 
-/// Folder of a part; `None` if it is excluded on this machine.
+/// Folder of a part; `None` if the part is excluded on this machine.
 #[expect(clippy::print_stdout, reason = "reports the skipped tests")]
 pub(crate) fn part(name: &str) -> Option<PathBuf> {
     let test = std::env::current_exe().expect("the path of the test");

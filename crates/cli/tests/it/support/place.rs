@@ -11,8 +11,8 @@ use super::processes::{self, Process};
 use super::wait::within;
 use super::{Allstop, FACT_MAX};
 
-/// Isolated environment of a test: a home, a working directory, a store, and a mark that identifies all its processes.
-/// Dropping it kills the remaining processes.
+/// Isolated environment of a test: a home folder, a working directory, a store, and an environment variable (the mark)
+/// that identifies all its processes. Dropping this value kills the remaining processes.
 #[derive(Debug)]
 pub(crate) struct Place {
     folder: TempDir,
@@ -21,7 +21,7 @@ pub(crate) struct Place {
     sleeper: String,
 }
 
-/// Longest time that a keeper without processes outlives its owner.
+/// Maximum time between the end of an Allstop process and the end of its idle keeper processes.
 const KEEPER_ENDS_MAX: Duration = Duration::from_secs(4);
 
 impl Place {
@@ -48,7 +48,7 @@ impl Place {
         }
     }
 
-    /// A path in the place.
+    /// A path in the folder of the place.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -72,14 +72,14 @@ impl Place {
         &self.sleeper
     }
 
-    /// Writes a file.
+    /// Writes a file into the folder of the place. Returns its path.
     pub(crate) fn file(&self, name: &str, content: impl AsRef<[u8]>) -> PathBuf {
         let path = self.path(name);
         fs::write(&path, content).expect("a file in the place");
         path
     }
 
-    /// Writes a script. Returns the name of its model.
+    /// Writes a script of model answers. Returns the name of the model that plays this script.
     pub(crate) fn script(&self, yaml: &str) -> String {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
@@ -87,7 +87,7 @@ impl Place {
         format!("script:{}", path.display())
     }
 
-    /// The command without arguments.
+    /// The command `allstop` without arguments.
     pub(crate) fn allstop(&self) -> Allstop<'_> {
         Allstop::new(self)
     }
@@ -97,12 +97,12 @@ impl Place {
         self.allstop().args("run --store").arg(self.store())
     }
 
-    /// Like [`Self::run_unasked`], but with all permissions.
+    /// Like [`Self::run_unasked`], but with the flag `--yes`, which allows all calls.
     pub(crate) fn run(&self) -> Allstop<'_> {
         self.run_unasked().arg("--yes")
     }
 
-    /// `allstop run` with a script.
+    /// `allstop run` with a model that plays this script.
     pub(crate) fn run_script(&self, yaml: &str) -> Allstop<'_> {
         self.run().arg("--model").arg(self.script(yaml))
     }
@@ -120,8 +120,8 @@ impl Place {
         id.expect("a session").to_owned()
     }
 
-    /// Every live process of the place. First waits until keepers without work have noticed the end of their owner,
-    /// which takes some time on a busy machine.
+    /// Every live process of the place. First waits until idle keepers have ended, which can take some time on a busy
+    /// machine after the end of their owner.
     pub(crate) fn leftovers(&self) -> Vec<Process> {
         let look = || processes::of_mark_or_command(&self.mark, &self.sleeper);
         let settled = within(KEEPER_ENDS_MAX, || {
@@ -132,8 +132,8 @@ impl Place {
         settled.unwrap_or_else(look)
     }
 
-    /// Kills the remaining processes until none is left. Repeats the kill, because a process that forks continuously
-    /// may fork after each check.
+    /// Kills the remaining processes until none is left. Repeats the kill, because a process may fork between the
+    /// search and the kill.
     pub(crate) fn kill_leftovers(&self) {
         let _gone = within(FACT_MAX, || {
             let left = self.leftovers();
@@ -142,7 +142,7 @@ impl Place {
         });
     }
 
-    /// Asserts that no process of the place runs. Waits only for idle keepers.
+    /// Asserts that no process of the place runs. Waits only for the end of idle keepers.
     #[track_caller]
     pub(crate) fn assert_nothing_runs(&self) {
         let left = self.leftovers();
@@ -156,7 +156,7 @@ impl Drop for Place {
     }
 }
 
-/// Folder of all places, in memory if possible. A shared disk would distort time measurements.
+/// Parent folder of all places. It is in memory if possible, because a shared disk would distort time measurements.
 fn base() -> PathBuf {
     let memory = Path::new("/dev/shm");
     if memory.is_dir() {

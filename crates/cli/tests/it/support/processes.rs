@@ -8,7 +8,7 @@ use rustix::process::{Pid, Signal, kill_process};
 /// Environment variable that marks all processes of a test, including their children.
 pub(crate) const MARK: &str = "ALLSTOP_TEST_MARK";
 
-/// A process at the time of the check.
+/// A process at the time of the search.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Process {
     pub(crate) pid: i32,
@@ -21,12 +21,13 @@ impl Process {
     }
 
     pub(crate) fn kill(&self) {
-        // The process may have ended in the meantime.
+        // The process may have ended since the search, so an error is ignored.
         let _gone = Pid::from_raw(self.pid).map(|pid| kill_process(pid, Signal::KILL));
     }
 }
 
-/// Every live process with this mark in its environment, or with this command. A zombie has neither.
+/// Every live process with this mark in its environment, or with this command. Zombies are not found, because they have
+/// neither an environment nor a command.
 pub(crate) fn of_mark_or_command(mark: &str, command: &str) -> Vec<Process> {
     let wanted = format!("{MARK}={mark}");
     let has_mark = |pid: i32| {
@@ -87,7 +88,7 @@ pub(crate) fn memory_kb(pid: i32, field: &str) -> Option<u64> {
 pub(crate) fn cpu_time(pid: i32) -> Option<Duration> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
     let (_, rest) = stat.rsplit_once(") ")?;
-    // utime and stime are the fields 14 and 15 of proc(5); `rest` begins with the third.
+    // In proc(5), utime and stime are the fields 14 and 15 of the file `stat`. `rest` begins with the third field.
     let ticks = rest.split_whitespace().skip(11).take(2);
     let ticks: u64 = ticks.filter_map(|ticks| ticks.parse::<u64>().ok()).sum();
     Some(Duration::from_secs(ticks) / u32::try_from(rustix::param::clock_ticks_per_second()).ok()?)

@@ -14,11 +14,11 @@ use serde_json::Value;
 
 use super::FACT_MAX;
 
-/// Time that an output may stay open after the process ends. If the output is open for longer, a leftover process holds
-/// it.
+/// Maximum time that an output may stay open after the end of the process. If the output stays open longer, a leftover
+/// process holds it.
 const OUTPUT_OPEN_MAX: Duration = Duration::from_secs(2);
 
-/// The running command. Dropping it kills the process.
+/// The running command. Dropping this value kills the process.
 #[derive(Debug)]
 #[must_use = "dropping it kills it"]
 pub(crate) struct Running {
@@ -74,7 +74,7 @@ impl Running {
         self.child.stdin.take()
     }
 
-    /// Sends a signal. A process that has ended gets none.
+    /// Sends a signal. If the process has already ended, the signal has no effect.
     pub(crate) fn signal(&mut self, signal: Signal) -> &mut Self {
         kill_process(Pid::from_child(&self.child), signal).expect("it has not been waited for");
         self.signalled = Some(Instant::now());
@@ -118,7 +118,7 @@ impl Running {
         self
     }
 
-    /// True if the process has a handler for this signal, so that it must react to it.
+    /// True if the process has a handler for this signal. The process must then react to the signal.
     pub(crate) fn catches(&self, signal: Signal) -> bool {
         super::processes::catches(self.pid(), signal)
     }
@@ -163,14 +163,15 @@ impl Running {
 
 impl Drop for Running {
     fn drop(&mut self) {
-        // Each of these calls fails only if the process has ended and its end was already collected.
+        // These calls fail only if the process has ended and its exit status was already read.
         drop(self.child.kill());
         drop(self.child.wait());
     }
 }
 
 impl Ended {
-    /// The single line of JSON on standard output, as `--json` promises.
+    /// The envelope (the JSON object with the result) of a run with `--json`. Asserts that it is the only line on
+    /// standard output.
     #[track_caller]
     pub(crate) fn envelope(&self) -> Value {
         let lines: Vec<&str> = self.stdout.lines().collect();
@@ -183,7 +184,7 @@ impl Ended {
         envelope
     }
 
-    /// The lines of `--stream-json`; the last one is the envelope.
+    /// The lines of a run with `--stream-json`. The last line is the envelope.
     #[track_caller]
     pub(crate) fn lines(&self) -> Vec<Value> {
         let lines: Vec<Value> = self
@@ -198,7 +199,7 @@ impl Ended {
         lines
     }
 
-    /// The session that the envelope names.
+    /// The session id in the envelope.
     #[track_caller]
     pub(crate) fn session(&self) -> String {
         let line = self.stdout.lines().last().expect("an envelope");
@@ -206,14 +207,14 @@ impl Ended {
         envelope["session_id"].as_str().expect("a session").into()
     }
 
-    /// Asserts success.
+    /// Asserts that the exit code is 0.
     #[track_caller]
     pub(crate) fn ok(self) -> Self {
         assert_eq!(self.code, 0, "{self:#?}");
         self
     }
 
-    /// Duration since the signal.
+    /// Duration from the last signal to the end of the process.
     #[track_caller]
     pub(crate) fn since_signal(&self) -> Duration {
         self.after_signal.expect("it was sent a signal")
@@ -232,7 +233,7 @@ fn has_ended(pidfd: &OwnedFd, limit: Duration) -> bool {
     poll(&mut waited, Some(&limit)).expect("a pidfd can be polled") > 0
 }
 
-/// Bytes from a pipe, read continuously.
+/// Bytes from an output pipe, which a thread reads continuously.
 #[derive(Debug)]
 struct Output {
     shared: Arc<Shared>,
@@ -266,7 +267,7 @@ impl Output {
         Self { shared, ended }
     }
 
-    /// Waits until the bytes meet the condition. True if they did.
+    /// Waits until the bytes meet the condition. True if they met it within the time limit.
     fn wait(&self, mut condition: impl FnMut(&[u8]) -> bool) -> bool {
         let bytes = self
             .shared

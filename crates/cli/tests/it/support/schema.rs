@@ -1,4 +1,4 @@
-//! The published schemas.
+//! Validation against the published JSON Schemas.
 
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, PoisonError};
@@ -18,7 +18,7 @@ pub(crate) fn assert_valid(name: &str, value: &Value) {
 /// Checks the value against the published schema of this name.
 ///
 /// # Errors
-/// All validation errors.
+/// Lists all validation errors.
 pub(crate) fn check(name: &str, value: &Value) -> Result<(), String> {
     let mut schemas = SCHEMAS.lock().unwrap_or_else(PoisonError::into_inner);
     let schema = schemas.entry(name.to_owned());

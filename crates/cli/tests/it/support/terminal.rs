@@ -20,7 +20,7 @@ pub(crate) struct Terminal {
     screen: Arc<Mutex<Vec<u8>>>,
 }
 
-/// Columns of a terminal that reports none.
+/// Columns of a terminal that does not report its size.
 const COLUMNS: u16 = 80;
 
 impl Terminal {
@@ -35,7 +35,7 @@ impl Terminal {
         let to = Arc::clone(&terminal.screen);
         std::thread::spawn(move || {
             let mut buffer = [0; 4096];
-            // The read fails when all other ends are closed.
+            // The read fails when no process has the terminal open any more.
             while let Ok(len @ 1..) = shown.read(&mut buffer) {
                 let mut screen = to.lock().unwrap_or_else(PoisonError::into_inner);
                 screen.extend_from_slice(&buffer[..len]);
@@ -44,8 +44,8 @@ impl Terminal {
         terminal
     }
 
-    /// A terminal whose screen is never read. Writes to it therefore block, like writes to a hanging connection or
-    /// after Ctrl-S.
+    /// A terminal whose output is never read. So writes to this terminal block, as with a hanging connection or after
+    /// Ctrl-S.
     pub(crate) fn unread() -> Self {
         let person = openpt(OpenptFlags::RDWR | OpenptFlags::NOCTTY).expect("a terminal");
         grantpt(&person).expect("it can be used");
@@ -59,7 +59,7 @@ impl Terminal {
         }
     }
 
-    /// Sets the columns and rows.
+    /// Sets the numbers of columns and rows.
     pub(crate) fn resize(&self, (columns, rows): (u16, u16)) {
         let size = Winsize {
             ws_col: columns,
@@ -79,7 +79,7 @@ impl Terminal {
         }
     }
 
-    /// The command's end of the terminal.
+    /// The end of the terminal that the command uses.
     pub(crate) fn line(&self) -> &OwnedFd {
         &self.line
     }
@@ -91,13 +91,13 @@ impl Terminal {
             .expect("the terminal is open");
     }
 
-    /// Everything that was shown so far, including control characters.
+    /// Everything that was written to the terminal so far, including control characters.
     pub(crate) fn shown(&self) -> String {
         let screen = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&screen).into_owned()
     }
 
-    /// Everything that the finished processes have shown.
+    /// Everything that finished processes have written to the terminal.
     #[track_caller]
     pub(crate) fn all_shown(&self) -> String {
         const END: &str = "-- end of the show --";

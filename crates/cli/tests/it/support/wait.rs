@@ -2,13 +2,14 @@
 
 use std::time::{Duration, Instant};
 
-/// Time limit for an unmeasured condition: far longer than needed on a busy machine, shorter than the limit of a test.
+/// Time limit for a condition whose duration is not measured. It is far longer than a busy machine needs, and shorter
+/// than the limit of a test.
 pub(crate) const FACT_MAX: Duration = Duration::from_secs(20);
 
-/// Polling interval for a condition without a notification.
+/// Interval between two checks of a condition.
 const LOOK_AGAIN: Duration = Duration::from_millis(2);
 
-/// Waits until `look` returns a value; `None` after the limit.
+/// Waits until `look` returns a value; `None` if the time limit is reached first.
 #[expect(
     clippy::disallowed_methods,
     reason = "the one place that looks again and again"
@@ -29,7 +30,7 @@ pub(crate) fn within<T>(limit: Duration, mut look: impl FnMut() -> Option<T>) ->
 /// Waits until `look` returns a value.
 ///
 /// # Panics
-/// After the time limit.
+/// If `look` returns no value within the time limit.
 #[track_caller]
 pub(crate) fn eventually<T>(what: &str, look: impl FnMut() -> Option<T>) -> T {
     match within(FACT_MAX, look) {

@@ -4,22 +4,24 @@ use std::fmt::Write as _;
 
 use allstop_core::terminal_text::is_unsafe;
 
-/// All unsafe characters except NUL, which arguments and file names cannot contain, and sequences that Allstop never
-/// writes.
+/// All unsafe characters, and control sequences that Allstop never writes. NUL is missing, because arguments and file
+/// names cannot contain it.
 pub(super) fn hostile() -> String {
     let sequences = "\u{1b}[3J\u{1b}[5m\u{1b}]52;c;eA==\u{7}\u{1b}c\u{9b}5m\u{9d}0;x\u{9c}";
     let all = ('\u{1}'..='\u{e01ef}').filter(|c| is_unsafe(*c) && !matches!(c, '\n' | '\t'));
     let text = sequences.chars().chain(all);
-    // The sequences are at both ends, because some views show the beginning of a long text and some the end.
+    // The control sequences are at both ends, because some views show only the beginning of a long text, and others
+    // only the end.
     text.chain(sequences.chars()).collect()
 }
 
-/// A short selection, for a line or a file name of limited length.
+/// A short selection of the unsafe text, for lines and file names of limited length.
 pub(super) fn short_hostile() -> String {
     "a\u{1b}[3J\u{1b}]52;c;eA==\u{7}\r\u{9b}5m\u{ad}\u{61c}\u{200b}\u{202e}\u{2066}\u{feff}\u{e0041}\u{e0101}z".to_owned()
 }
 
-/// A string for YAML, TOML, JSON and the shell, in which each character outside ASCII is a numeric escape.
+/// The text as a quoted string for YAML, TOML, JSON and the shell. Each character outside ASCII is written as a numeric
+/// escape.
 pub(super) fn quoted(text: &str) -> String {
     let mut quoted = String::from('"');
     for c in text.chars() {
@@ -34,7 +36,7 @@ pub(super) fn quoted(text: &str) -> String {
     quoted + "\""
 }
 
-/// The shown text without Allstop's own sequences, and with `\n` in place of `\r\n`.
+/// The shown text without Allstop's own control sequences, and with `\n` in place of `\r\n`.
 pub(super) fn without_ours(shown: &str) -> String {
     let mut rest = shown.replace("\r\n", "\n");
     for count in 1..300 {

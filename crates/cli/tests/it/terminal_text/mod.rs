@@ -1,4 +1,5 @@
-//! Every path by which text reaches a terminal, with unsafe characters. All of them arrive escaped or not at all.
+//! Sends text with unsafe characters through every output path to a terminal. The unsafe characters must be escaped or
+//! omitted.
 
 mod hostile;
 
@@ -10,7 +11,7 @@ use crate::support::terminal::Terminal;
 use crate::support::{Allstop, FACT_MAX, Place, Signal};
 use hostile::{check, check_harmless, hostile, quoted, short_hostile, without_ours};
 
-/// Everything that a terminal receives from a command that uses it for all three streams.
+/// Everything that a command writes to a terminal, if all three streams are connected to this terminal.
 fn shown(command: Allstop<'_>) -> String {
     let terminal = Terminal::new();
     drop(at(&terminal, command).end());
@@ -48,7 +49,7 @@ fn nothing_of_a_provider_is_raw() {
     }
 }
 
-/// The command of the call contains characters that must be escaped in its question.
+/// The command of the call contains characters that must be escaped in the permission question.
 #[test]
 fn nothing_of_a_question_is_raw() {
     let asked = format!("{}\u{200d}\u{fe0f}\u{a0}", hostile());
@@ -233,7 +234,7 @@ fn nothing_of_a_file_or_another_program_is_raw() {
     ] {
         check(way, &shown(place.run_script(&yaml).arg("hello")));
     }
-    // These error messages quote no text from the file.
+    // The error messages about these files quote no text from the file.
     let prints = format!("[mcp.servers.x]\ncommand = \"cat\"\nargs = [\"{bytes}\"]\n");
     let url = format!("[mcp.servers.x]\nurl = {text}\n");
     for toml in [hostile.clone(), prints, url] {
@@ -277,8 +278,8 @@ replies: [{{reasoning: {0}, text: {0}}}, {{error: {{status: 400, message: {0}}}}
         terminal.type_keys(&format!("{line}\r"));
         terminal.wait(answer);
     };
-    // The awaited escape is in the answer. The pasted text contains no escape sequence, because such a sequence could
-    // end the paste.
+    // The test waits for an escaped character in the answer. The pasted text contains no control sequence, because such
+    // a sequence could end the paste.
     says(&format!("m {paste}"), "\\u{1b}[3J");
     says(&format!("once more {paste}"), "error:");
     says("server", "It is up.");

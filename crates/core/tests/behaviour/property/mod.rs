@@ -14,7 +14,7 @@ use crate::driver::*;
 use tries::{Try, tries};
 use turn::{ALL_ENDS, End, ends, run_turn};
 
-/// Limits of a session. Each run creates a new budget from them, because a run spends its budget.
+/// Limits of a session. Each test run creates a new budget from these limits, because a run spends its budget.
 #[derive(Debug, Clone, Copy)]
 struct Limits {
     steps_max: Option<u32>,
@@ -64,7 +64,7 @@ fn run(limits: Limits, turns: &[Turn]) -> Session {
     session
 }
 
-/// Checks that the next turn works, whatever the history is.
+/// Checks that the next turn works after any history.
 fn check_next_turn(session: &mut Session) {
     session.limits = TurnLimits::default();
     let turns = session.conversation.turns;

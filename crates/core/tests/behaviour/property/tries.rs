@@ -1,4 +1,4 @@
-//! Random actions of a driver. An illegal action is refused, and must change nothing.
+//! Random actions on a turn. An illegal action is refused, and must change nothing.
 
 use allstop_core::decision::CommitDecision;
 use allstop_core::record::{CallOutcome, SessionRecord};
@@ -9,7 +9,7 @@ use serde_json::json;
 
 use crate::driver::*;
 
-/// One action that a driver tries.
+/// One action on a turn, which may be illegal.
 #[derive(Debug, Clone)]
 pub(super) enum Try {
     Step { estimate: u64 },
@@ -65,7 +65,7 @@ pub(super) fn causes() -> impl Strategy<Value = CauseKind> {
     ])
 }
 
-/// Expected values, which the driver records.
+/// Expected values, which the test records.
 #[derive(Debug, Default)]
 pub(super) struct Books {
     asked: Vec<ToolCall>,

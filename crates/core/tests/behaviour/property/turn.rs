@@ -79,7 +79,8 @@ pub(super) fn run_turn(session: &mut Session, steps: &[Try], end: End) {
             state.apply(&record).expect("live work and the fold agree");
             session.log.push(record);
         }
-        // After each event, the draft and the fold of the log have equal states, and the base is unchanged.
+        // After each event, the state of the draft equals the state computed from the log, and the base (the
+        // conversation before the turn) is unchanged.
         assert_eq!(state.open_turn(), Some(draft.state()));
         assert_eq!(draft.base(), before.conversation());
         assert_eq!(draft.state().metered(), books.metered);
@@ -170,7 +171,7 @@ fn stop_turn(
         !accounted || !stopped.records.iter().any(is_unknown),
         "the receipt has an outcome for each call"
     );
-    // After a lost lease, the new owner writes the ending.
+    // If another process has taken over the session (`lease_lost`), that process writes the ending.
     let is_lost = stopped.cause.kind == CauseKind::LeaseLost;
     assert_eq!(stopped.records.is_empty(), is_lost);
     session.log.append(&mut stopped.records);

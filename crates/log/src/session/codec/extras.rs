@@ -1,8 +1,9 @@
 //! Fields that the log adds to a record.
 //!
-//! A compaction contains a snapshot of the state after it. The start of a turn contains the number of the record with
-//! the last snapshot, so that a reader can start at this record. Older versions of Allstop ignore both fields and read
-//! from the first record. If both fields are missing or unreadable, this version also reads from the first record.
+//! The record of a compaction (a summary that replaces old messages) contains a snapshot of the session's state after
+//! the compaction. The record of a turn's start contains the number of the record with the last snapshot, so that a
+//! reader can start at this record. Older versions of Allstop ignore both fields and read from the first record. If
+//! both fields are missing or unreadable, this version also reads from the first record.
 
 use allstop_core::turn::SessionSnapshot;
 use serde::{Deserialize, Serialize};
@@ -14,7 +15,7 @@ pub(in crate::session) struct RecordExtras {
     /// State after this record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::session) snapshot: Option<Box<SessionSnapshot>>,
-    /// Number of the last record before this one that has a snapshot.
+    /// Number of the last record with a snapshot before this record.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(in crate::session) snapshot_at: Option<u64>,
     /// True if a reader that does not know the type of the record may skip the record.

@@ -1,4 +1,4 @@
-//! Fast decoder for the most frequent records. It needs only one pass over the record.
+//! Fast decoder for the most frequent records. The decoder needs only one pass over the record.
 //!
 //! For a tagged enum, serde's derived decoder copies all fields before it reads them. This module's writer puts the tag
 //! directly after the version, so the decoder knows the tag before the first field. All other records use the derived

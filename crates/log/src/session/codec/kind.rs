@@ -1,6 +1,6 @@
-//! Kind of a stored record. It is found without decoding the record.
+//! Kind of a stored record. The kind is found without decoding the record.
 
-/// Kinds of records for which a backward search looks.
+/// Kinds of records that a backward search can find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(in crate::session) enum RecordKind {
     /// The first record.

@@ -20,8 +20,9 @@ const FORMAT: u32 = 1;
 /// First bytes of every record of this version.
 const PREFIX: &[u8] = b"{\"v\":1,";
 
-/// Maximum number of nested levels in a record. The engine accepts arguments with 128 levels, which is the parser's own
-/// limit. The record adds a few levels. The stack of a thread is large enough for several times as many levels.
+/// Maximum number of nested levels in a record. The turn engine accepts tool arguments with 128 levels, which is the
+/// default limit of the JSON parser. The record adds a few levels. The stack of a thread is large enough for several
+/// times as many levels.
 const NESTING_MAX: usize = 256;
 
 /// Reason why bytes cannot be decoded.
@@ -100,7 +101,7 @@ pub fn decode(bytes: &[u8]) -> Result<Option<SessionRecord>, RecordDecodeError> 
     }
 }
 
-/// Decodes JSON with up to [`NESTING_MAX`] levels. This is more than the parser's own limit.
+/// Decodes JSON with up to [`NESTING_MAX`] levels. This is more than the parser's default limit.
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, RecordDecodeError> {
     let mut json = serde_json::Deserializer::from_slice(bytes);
     if nesting(bytes) <= NESTING_MAX {
@@ -195,7 +196,7 @@ mod tests {
         }
     }
 
-    /// Numbers of levels of arguments that a parser with its usual limit accepts.
+    /// Uses tool arguments with as many levels as a parser with its default limit accepts.
     #[test]
     fn parsed_arguments_round_trip_in_every_record() {
         for depth in [100, 120, 127] {

@@ -114,8 +114,8 @@ impl Books {
             "half an append was written: {seen:?}"
         );
         if before == after {
-            // The append may still be in the queue. After the other handle has deleted the stream, this append would be
-            // correct, so wait until it is done.
+            // The append may still be in the queue. If the other handle deleted the stream first, the version that this
+            // append expects would become correct. Therefore wait until the append is done.
             barrier(log).await;
         } else {
             // The append is repeated with its id. This settles the append, whether or not it was written before. An

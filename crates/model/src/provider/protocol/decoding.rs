@@ -1,4 +1,4 @@
-//! Functions for the decoding of events that all protocols share.
+//! Functions that all protocols use to decode events.
 
 use allstop_core::Usage;
 use serde_json::Value;
@@ -13,7 +13,8 @@ pub(in crate::provider) enum EventDecodeError {
     Provider(Value),
     /// The answer is longer than [`super::super::answer::ANSWER_BYTES_MAX`].
     AnswerTooLong,
-    /// The arguments of the calls would weigh more than [`super::super::bounded_json::VALUE_BYTES_MAX`].
+    /// The parsed arguments of the tool calls would take more memory than
+    /// [`super::super::bounded_json::VALUE_BYTES_MAX`].
     ArgumentsTooLarge,
     /// The answer has more than [`crate::CALLS_MAX`] calls.
     TooManyCalls,

@@ -67,7 +67,7 @@ pub(super) fn take(
         let output = tokens("candidatesTokenCount").map(|tokens| tokens.saturating_add(thoughts));
         answer.usage(usage_of(tokens("promptTokenCount"), output));
     }
-    // If the provider refuses a prompt, the answer has no candidate.
+    // If the provider refuses a prompt, the answer has no candidate, and so no finish reason.
     if event.pointer("/promptFeedback/blockReason").is_some() {
         answer.finish(FinishReason::ContentFilter, false);
     }

@@ -47,7 +47,7 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
                 "name": tool.name,
                 "description": tool.description,
                 "parameters": tool.input_schema,
-                // A strict schema must require every field. The schemas of tools do not.
+                // A strict schema must require every field. The schemas of tools have optional fields.
                 "strict": false,
             })
         });

@@ -1,4 +1,5 @@
-//! Entries of the link. Each entry is the only message of its subject.
+//! Entries of the link between the managers of a cluster. An entry is a value under a key. Each entry is the only
+//! message of its subject.
 
 use std::time::Duration;
 

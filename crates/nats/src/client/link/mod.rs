@@ -2,8 +2,9 @@
 //!
 //! - An *entry* is the only message of a subject in a stream of JetStream. A change of an entry contains the sequence
 //!   number of the message that the change replaces.
-//! - *Wake-ups* are in a work queue of JetStream. All workers share the one consumer of the queue.
-//! - *Questions* are requests of NATS. The servers do not store them.
+//! - *Wake-ups* are hints that a task needs a worker. The wake-ups are in a work queue of JetStream. All workers share
+//!   the one consumer of the queue.
+//! - *Questions* are requests of NATS. The servers do not store questions.
 
 mod entries;
 mod questions;

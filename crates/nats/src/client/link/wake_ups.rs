@@ -1,4 +1,4 @@
-//! Wake-ups: a work queue with one durable consumer that all workers share.
+//! Wake-ups (hints that a task needs a worker): a work queue with one durable consumer that all workers share.
 
 use std::time::Duration;
 
@@ -21,13 +21,13 @@ use crate::options::NatsOptions;
 
 const CONSUMER: &str = "workers";
 
-/// If a worker no longer holds a wake-up, the servers deliver it to another worker after this time.
+/// If a worker no longer holds a wake-up, the servers deliver the wake-up to another worker after this time.
 const HELD: Duration = Duration::from_secs(10);
 
 /// Maximum number of wake-ups that all workers together hold. Each running task needs one held wake-up.
 const HELD_MAX: i64 = 1_000_000;
 
-/// Time for which the servers keep a request for a wake-up. A longer wait sends the request again, because a server
+/// The servers keep a request for a wake-up for this time. A longer wait sends the request again, because a server
 /// loses its requests when it restarts.
 const ASKED: Duration = Duration::from_secs(5);
 

@@ -1,4 +1,4 @@
-//! One call that a keeper serves: its command, and the process tree of the command until the tree is empty.
+//! One call that a keeper serves: a command, and the process tree of the command until the tree is empty.
 
 use std::io;
 use std::os::fd::{BorrowedFd, OwnedFd};
@@ -34,7 +34,8 @@ pub(super) struct KeeperCall {
     killing: Option<TreeKill>,
     /// Time of the kill of a detached tree, after its keeper received SIGTERM.
     pub(super) kill_at: Option<Instant>,
-    /// Time of the kill, unless the tree is detached or the owner postpones the deadline.
+    /// Time of the kill, unless the tree is detached, or the owner (the process that requested the call) postpones the
+    /// deadline.
     deadline: Option<OwnerDeadline>,
     pub(super) drain: Option<OutputDrain>,
 }
@@ -64,7 +65,8 @@ impl KeeperCall {
             .and_then(|(output, order)| {
                 let order = StartCommand::from_file(order).map_err(|error| (error, false))?;
                 let cwd = order.cwd.clone();
-                // The system reports the same error for a missing directory and for a missing program.
+                // The system reports the same error for a missing directory and for a missing program, so the directory
+                // is checked.
                 let main =
                     start(order, &output).map_err(|error| (error, !Path::new(&cwd).is_dir()))?;
                 Ok((main, output))

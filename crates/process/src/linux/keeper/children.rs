@@ -1,4 +1,5 @@
-//! The keeper's children: starts the command, reaps children, and sends SIGTERM.
+//! The children of a keeper, the helper process that contains the process tree of a command. Starts the command, reaps
+//! children, and sends SIGTERM.
 
 use std::io;
 use std::os::fd::OwnedFd;
@@ -62,7 +63,7 @@ pub(super) enum ReapedChildren {
     /// Some children are alive.
     Living,
     /// The kernel reports that this process has no child. So it has no descendant either, because each orphaned
-    /// descendant becomes its child.
+    /// descendant becomes a child of this process.
     NoChild,
 }
 
@@ -82,7 +83,7 @@ pub(super) fn reap(mut ended: impl FnMut(u32, ExitInfo)) -> ReapedChildren {
 }
 
 /// Sends SIGTERM to every descendant, once. Before the signal, while all descendants are still alive, `report` receives
-/// the list of them.
+/// the list of these descendants.
 pub(super) fn ask(report: impl FnOnce(&[ProcessStat])) {
     let members = descendants(std::process::id());
     report(&members);

@@ -1,4 +1,5 @@
-//! Copies the output of a detached tree from the pipe into a file. The former reader of the pipe has closed its end.
+//! Copies the output of a detached tree (processes that outlive their owner) from the pipe into a file. The owner,
+//! which read from the pipe before, has closed its end.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read as _, Write as _};

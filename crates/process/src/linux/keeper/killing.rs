@@ -1,8 +1,9 @@
-//! Kills a tree faster than the tree can grow.
+//! Kills the process tree of a keeper faster than the tree can grow. The keeper is the helper process that started the
+//! tree.
 //!
 //! If a process is killed, its children become children of the keeper. So if the keeper repeatedly kills all of its
-//! children, it reaches the whole tree. Each repetition takes microseconds, while a read of the whole `/proc` takes
-//! milliseconds. Even a process that repeatedly forks and ends, each time in a new session, does not escape.
+//! children, the keeper reaches the whole tree. Each repetition takes microseconds, while a read of the whole `/proc`
+//! takes milliseconds. Even a process that repeatedly forks and ends, each time in a new session, does not escape.
 
 use std::collections::HashSet;
 use std::time::{Duration, Instant};
@@ -83,10 +84,10 @@ impl TreeKill {
 
 /// Kills a child and its whole group, each in one step, so that no member of the group can escape by forking.
 ///
-/// Both numbers are certain. Until a child is reaped, it keeps its pid and stays a member of its group, and only this
-/// thread reaps it. The group contains no foreign process, because the command was started in its own session, and all
-/// members of a group are in one session. The child itself is killed too, because it may have left the group just
-/// before the kill.
+/// Neither the pid nor the group id can belong to another tree. Until a child is reaped, it keeps its pid and stays a
+/// member of its group, and only this thread reaps it. The group contains no foreign process, because the command was
+/// started in its own session, and all members of a group are in one session. The child itself is killed too, because
+/// it may have left the group just before the kill.
 fn kill_child(child: u32) {
     let Some(pid) = raw_pid(child) else { return };
     if let Ok(group) = getpgid(Some(pid))

@@ -1,14 +1,17 @@
-//! The keeper's loop. It has one thread and no runtime, and sleeps in `poll` until an event.
+//! The loop of a keeper, the helper process that contains the process tree of a command. The keeper has one thread and
+//! no runtime, and sleeps in `poll` until an event.
 //!
 //! Invariants:
-//! 1. `empty` is sent only after the kernel has reported that the keeper has no child. Another call may begin only
-//!    after that.
+//! 1. The report `Empty` is sent only after the kernel has reported that the keeper has no child. Another call may
+//!    begin only after that report.
 //! 2. Children are reaped in one place, which is between two steps of a kill and never during a step.
-//! 3. If the socket closes before a detach, the loop ends only when the tree is empty, and every iteration kills.
+//! 3. If the socket closes before a detach, the loop ends only when the tree is empty, and every iteration kills
+//!    processes of the tree.
 //! 4. A command for one call never affects another call, because each command contains the number of its call.
 //!
-//! If the owner is dead, its tree gets no grace. No caller waits for that stop. A recovery of the owner's work may
-//! start at once, and must not run while the tree still runs.
+//! If the owner (the process that requested the call) is dead, the tree gets no grace period between SIGTERM and
+//! SIGKILL. No caller waits for an orderly end. Also, another process may take over the owner's work at once, and must
+//! not do so while the tree still runs.
 
 use std::io::{self, IoSliceMut, Read as _};
 use std::mem::MaybeUninit;

@@ -1,4 +1,5 @@
-//! Messages between keeper and owner. Each message is one packet, so no framing is needed.
+//! Messages between a keeper and its owner. A keeper is a small process that starts commands and contains their process
+//! trees; its owner is the process that requests these commands. Each message is one packet, so no framing is needed.
 
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt as _;
@@ -31,12 +32,12 @@ pub(in crate::linux) enum KeeperReport {
     Empty,
     /// The tree is detached.
     Detached,
-    /// The tree was not detached, because the file could not be opened.
+    /// The tree was not detached, because the file for its further output could not be opened.
     NotDetached { errno: i32 },
 }
 
-/// A message from the owner. It contains an action, and the number of the call, so that a message for an ended call has
-/// no effect on the next call.
+/// A message from the owner. The message contains an action and the number of the call. With this number, a message for
+/// an ended call has no effect on the next call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(in crate::linux) struct KeeperCommand {
     pub(in crate::linux) call: u64,
@@ -51,7 +52,7 @@ pub(in crate::linux) enum KeeperAction {
     Start,
     /// Send SIGTERM to all members.
     Ask,
-    /// Send SIGKILL to all members, repeatedly, until none is left.
+    /// Send SIGKILL to all members, repeatedly, until no member is left.
     Force,
     /// Outlive the owner, and write the output to this file.
     Detach(PathBuf),

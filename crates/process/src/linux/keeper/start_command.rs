@@ -1,4 +1,5 @@
-//! The command that a keeper starts. It is sent in a memory file, because it may be longer than a packet.
+//! The command that a keeper starts. The command is sent in a memory file, because it may be longer than a packet of
+//! the keeper's socket.
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;

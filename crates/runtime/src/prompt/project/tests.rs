@@ -41,7 +41,7 @@ fn files_are_read_from_the_root_down() {
     let text = found.text();
     let (first, second) = (text.find("root\n"), text.find("deep"));
     assert!(first.is_some() && first < second, "{text}");
-    // The instructions of a sibling folder do not apply to this folder.
+    // The instructions of a subfolder do not apply to the folder above it.
     let above = ProjectInstructions::read(&root, &root.join("a"));
     assert_eq!(above.files.len(), 1);
     assert_eq!(

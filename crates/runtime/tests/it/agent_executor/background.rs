@@ -1,4 +1,4 @@
-//! Attached background work of a turn: its task waits for the work, up to a limit.
+//! Attached background work of a turn: the task of the turn waits for this work, up to a time limit.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -85,7 +85,7 @@ async fn task_ends_after_its_attached_background_work() {
     let task = tasks.task(&started.task_id).await;
     assert_eq!(task.status.state, TaskState::Working);
     assert_eq!(answer(&task), "it builds", "the answer does not wait");
-    // The session is free during the wait.
+    // The session accepts the next message during the wait.
     let next = tasks.run("m2", "Hello").await;
     assert_eq!(answer(&next), "next");
     gate.add_permits(1);

@@ -26,7 +26,7 @@ async fn answer_of_the_turn_becomes_an_artifact() {
     );
     let task = tasks.task(&started.task_id).await;
     assert_eq!(answer(&task), "It is 42.");
-    // The turn of the session `c1` has the id of the task.
+    // The message that the turn answers, in the session of the context `c1`, has the id of the task.
     let records = logs
         .sessions
         .read(&stream_of(&"context-c1".into()), Version(1), 100);
@@ -128,7 +128,7 @@ async fn error_of_the_provider_fails_the_task() {
     let text = task.ending.error.as_deref().unwrap();
     assert!(text.contains("the key is wrong"), "{text}");
     assert!(task.artifacts.is_empty());
-    // The context continues.
+    // The context accepts further messages.
     assert_eq!(answer(&*tasks.run("m2", "Again").await), "fine");
 }
 

@@ -1,4 +1,4 @@
-//! Permission questions of a turn as `input_required` of its task.
+//! Permission questions of a turn, which give its task the state `input_required`.
 
 use allstop_core::{Extent, TaskId};
 use allstop_model::Reply;

@@ -20,7 +20,7 @@ fn crash_after<T>(life: impl Future<Output = T>) -> T {
     runtime.expect("a runtime").block_on(life)
 }
 
-/// A log that never stores the answer.
+/// A processor of task events that holds back the answer, so that the log never stores it.
 struct HoldsAnswer(Arc<Semaphore>);
 
 impl Processor for HoldsAnswer {

@@ -109,7 +109,7 @@ async fn receipt_names_the_turn_of_an_executor_that_was_dropped() {
     );
 }
 
-/// The tasks of a server may belong to different users.
+/// The receipt must not show the work of other tasks, because the tasks of a server may belong to different users.
 #[tokio::test(start_paused = true)]
 async fn receipt_of_a_task_lists_only_its_own_work() {
     let work = WorkTool::new();

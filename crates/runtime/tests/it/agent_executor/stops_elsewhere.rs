@@ -1,4 +1,4 @@
-//! Stops and answers through the session of a task, and work that outlives its task.
+//! Stops and answers that come through the session of a task, and background work that outlives its task.
 
 use allstop_core::Cause;
 use std::time::Duration;
@@ -101,7 +101,7 @@ async fn work_that_outlives_its_task_is_previewed_and_stopped() {
     }
 }
 
-/// Regression test: the first message of the task was used as the answer to the question of the next turn.
+/// Regression test: the first message of the task was used as the answer to the permission question of the next turn.
 #[tokio::test(start_paused = true)]
 async fn stop_of_a_question_answers_no_other_question() {
     for text in ["yes", "one"] {
@@ -133,7 +133,7 @@ async fn stop_of_a_question_answers_no_other_question() {
     }
 }
 
-/// The extent of the stop is the turn.
+/// The extent of the stop is the turn, so the background work continues and is reported.
 #[tokio::test(start_paused = true)]
 async fn stopped_turn_reports_its_running_background_work() {
     let pause = Reply::text("half").pause(Pause::Forever);

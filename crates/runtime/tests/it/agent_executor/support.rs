@@ -81,7 +81,7 @@ impl AgentSource for TestAgents {
 
 /// Tasks of an agent, and all their parts.
 pub(super) struct AgentTasks {
-    /// Root of the sessions.
+    /// Root scope of the sessions.
     pub(super) root: Scope,
     pub(super) model: Arc<ScriptedModel>,
     pub(super) manager: TaskManager,
@@ -303,7 +303,7 @@ impl WorkTool {
         }
     }
 
-    /// Creates a tool that ignores its scope.
+    /// Creates a tool that ignores a stop of its scope.
     pub(super) fn deaf() -> Self {
         Self {
             is_deaf: true,

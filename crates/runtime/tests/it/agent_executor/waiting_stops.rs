@@ -1,4 +1,5 @@
-//! Stops of tasks with shell processes. The turn of the task waits for an answer, or only for its background work.
+//! Stops of tasks with shell processes, while the turn of the task waits for an answer, or only its background work
+//! runs.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -18,7 +19,7 @@ use crate::{Place, sleepers, token, wait_until};
 const CONFIG: &str =
     "[permissions]\nallow = [\"shell\"]\nask = [\"write\"]\n[deadlines]\ngrace = \"300ms\"\n";
 
-/// Replies that start a command in the background and then cause a question.
+/// Replies that start a command in the background and then cause a permission question.
 fn replies(command: &str) -> Vec<Reply> {
     let command = json!({"command": command, "background": true});
     let file = json!({"path": "x.txt", "content": "x"});
@@ -106,7 +107,8 @@ async fn stop_of_a_queued_answer_stops_the_turn_that_waits_for_it() {
     system.close().await;
 }
 
-/// No task waits for the work of a failed task, and the failure message does not list it.
+/// A failed task no longer waits for its background work, so the failure must stop this work and list it in the
+/// receipt.
 #[tokio::test(flavor = "multi_thread")]
 async fn inactivity_stops_the_background_work_of_the_task() {
     let (place, token) = (Place::new(), token());

@@ -1,4 +1,4 @@
-//! Work ends while its stop creates the receipt: an item is neither lost nor listed twice.
+//! Work ends while its stop creates the receipt (the list of the work): an item is neither lost nor listed twice.
 
 use std::sync::Arc;
 

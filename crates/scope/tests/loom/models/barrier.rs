@@ -1,5 +1,5 @@
-//! Work is registered and scopes are created during a stop. Each of them is either refused or in the receipt. If it is
-//! in the receipt, the receipt waits for its end.
+//! Work is registered and scopes are created during a stop. Each piece of work is either refused or in the receipt of
+//! the stop. If the work is in the receipt, the receipt waits for the end of this work.
 
 use std::sync::Arc;
 

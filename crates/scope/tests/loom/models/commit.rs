@@ -1,5 +1,5 @@
-//! Commit and stop at the same time: exactly one of them wins, and all callers receive the same verdict, with the first
-//! cause.
+//! Commit and stop of a turn at the same time: exactly one of them wins, and all callers receive the same verdict, with
+//! the first cause.
 
 use std::sync::Arc;
 

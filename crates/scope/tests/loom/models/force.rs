@@ -1,4 +1,4 @@
-//! Force while work is being created: the work is not lost.
+//! Forced ending of work that is still being created: the work is not lost.
 
 use std::sync::Arc;
 use std::time::Duration;

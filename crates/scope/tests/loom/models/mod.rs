@@ -41,7 +41,7 @@ fn interruptions(most: usize, model: impl Fn() + Send + Sync + 'static) {
     explore(Some(most), model);
 }
 
-/// True if the scopes of the model share the groups of their parents. The next static is set when the model has created
+/// True if the scopes of the model share the groups of their parents. `HAS_CHILDREN` is set when the model has created
 /// such scopes.
 static SHARED: AtomicBool = AtomicBool::new(false);
 static HAS_CHILDREN: AtomicBool = AtomicBool::new(false);

@@ -28,8 +28,8 @@ fn moved_work_does_not_escape_a_stop_of_the_old_scope() {
         let thread = spawn(move || move_and_end(registration, &background));
         let receipt = receipt_of(turn.stop(by_user()));
         let moved = joined(thread);
-        // If the work was moved before the stop, the stop does not list it. If the work was not moved because of the
-        // stop, the stop lists it. Both hold for any order in which the stop and the work end.
+        // If the work was moved before the stop, the stop does not list the work. If the work was not moved because of
+        // the stop, the stop lists the work. Both rules hold for any order in which the stop and the work end.
         assert!(receipt.quiet());
         assert_eq!(receipt.items().len(), usize::from(!moved));
     });

@@ -37,7 +37,7 @@ fn moved_work_does_not_escape_a_stop_of_the_old_scope() {
         let moved = joined(thread);
         assert!(receipt.quiet());
         assert_eq!(receipt.items().len(), usize::from(!moved), "{receipt:?}");
-        // If the stop covers the scope, the scope observes the stop. Otherwise it does not.
+        // If the stop covers the scope, the scope observes the stop. Otherwise the scope does not observe the stop.
         assert_eq!(agent.is_stopped(), !moved);
         assert_eq!(agent.cause().is_some(), !moved);
     });

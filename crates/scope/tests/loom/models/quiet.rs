@@ -1,4 +1,4 @@
-//! The countdown alone: the count is zero exactly when all work has ended, and then every waiter is woken.
+//! The countdown of a stop alone: the count is zero exactly when all work has ended, and then every waiter is woken.
 
 use std::sync::Arc;
 
@@ -13,8 +13,8 @@ fn quiet_is_signalled_when_the_last_work_has_ended() {
     every_interleaving(|| {
         let count = Arc::new(Countdown::of_walk());
         let ended: Arc<[AtomicBool; 2]> = Arc::default();
-        // The walk reaches a node with one piece of work, and later another node. The work of the first node may end
-        // before the walk reaches the second node.
+        // The walk of a stop reaches a node (a scope) with one piece of work, and later another node. The work of the
+        // first node may end before the walk reaches the second node.
         count.more(1);
         let workers = [0, 1].map(|worker| {
             if worker == 1 {

@@ -1,5 +1,5 @@
-//! A second stop while the first stop ends. The second stop gets the receipt of the first stop, or `already_ended`, and
-//! never hangs.
+//! A second stop while the first stop ends. The second stop gets the receipt (the result) of the first stop, or
+//! `already_ended`, and never hangs.
 
 use std::sync::Arc;
 

@@ -1,4 +1,4 @@
-//! Two sibling scopes, with their own groups or with one group for both. One scope, the other scope and their parent
+//! Two sibling scopes, each with its own group or with one group for both. One scope, the other scope and their parent
 //! are stopped.
 
 use super::{by_user, child, interruptions, joined, receipt_of, register, root, spawn, states};
@@ -48,8 +48,8 @@ fn stop_of_one_and_stop_of_all_each_list_their_work() {
         let wide = receipt_of(wide);
         let narrow = joined(narrow);
         assert!(wide.quiet() && narrow.quiet());
-        // The wide stop lists the work of the narrow stop, unless that work had already ended. If the narrow stop
-        // joined the wide stop, both receipts are identical.
+        // The wide stop lists the work of the narrow stop, unless that work had already ended before the wide stop. If
+        // the narrow stop joined the wide stop, both receipts are identical.
         assert!((1..=2).contains(&wide.items().len()), "{wide:?}");
         assert!(!narrow.items().is_empty(), "{narrow:?}");
     });

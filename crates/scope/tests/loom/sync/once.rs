@@ -4,8 +4,9 @@ use std::task::{Poll, Waker};
 
 use super::Mutex;
 
-/// Replaces the standard library's `OnceLock`, which loom does not provide, and tokio's `SetOnce`, which also supports
-/// waiting. As with these types, if `set` fails, the caller can read the value that another caller has set.
+/// Replaces two types: the standard library's `OnceLock`, which loom does not provide, and tokio's `SetOnce`, which
+/// also supports waiting. As with these types, if `set` fails, the caller can read the value that another caller has
+/// set.
 ///
 /// The lock makes each operation a single step, as the contract of both types requires. The models do not test the
 /// implementation of these types.

@@ -1,6 +1,6 @@
 //! The signal of a scope, and tokio-util's `CancellationToken` for code that does not use scopes.
 //!
-//! loom does not observe the operations of these types as steps. Each operation is part of the step before it. No
+//! loom does not observe the operations of these types as steps. Each operation belongs to the step before it. No
 //! tested rule depends on an interleaving between a step of the scope and a step of its signal. Both sides use memory
 //! fences, as tokio's types do for their own state.
 

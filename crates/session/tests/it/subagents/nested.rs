@@ -40,7 +40,7 @@ async fn sub_agent_call_stops_alone_by_its_path() {
     assert_eq!(again.outcome(), Some(NothingToStop::AlreadyEnded));
     assert!(again.items().is_empty());
 
-    // The model sees only its own ids.
+    // The conversation contains only the ids that the model has chosen, not the longer names in receipts.
     let folded = fixture.state().await;
     for message in &folded.conversation().messages {
         if let Message::Tool(result) = &**message {

@@ -1,4 +1,4 @@
-//! Workers without a free permit, and tasks without a worker.
+//! Workers (nodes that run tasks) without a free permit for an execution, and tasks without a worker.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -110,8 +110,8 @@ async fn worker_without_a_permit_still_stops_tasks() {
     assert_eq!(busy.live(), 1);
 }
 
-/// A task that needs a permit goes to a worker with a free permit. Workers without a permit also read wake-ups, but
-/// must not delay the task.
+/// A task that needs a permit goes to a worker with a free permit. Workers without a permit also read wake-ups (hints
+/// that a task needs a worker), but must not delay the task.
 #[tokio::test(start_paused = true)]
 async fn task_passes_busy_workers_by() {
     let cluster = Cluster::new();

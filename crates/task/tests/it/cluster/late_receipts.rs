@@ -1,4 +1,5 @@
-//! Receipts of workers that have lost their lease. A worker writes such a receipt as soon as it can write again.
+//! Late receipts. A worker that loses its lease stops its tasks, and writes the receipts of these stops as soon as it
+//! can write again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,7 @@ use super::line::{Line, LineState};
 use super::support::{Cluster, LEASE, Node, task_when};
 use crate::support::{ScriptedExecutor, endless, start, user, wait_until};
 
-/// A worker that runs a task while its line is cut.
+/// A worker that runs a task while its line (its connection) is cut.
 struct CutWorker {
     cluster: Cluster,
     front: Node,

@@ -75,7 +75,7 @@ impl Line {
         *self.state.borrow() == LineState::Open
     }
 
-    /// Transmits a request or an answer in one direction. Returns false if the line loses it.
+    /// Transmits a request or an answer in one direction. Returns false if the line loses the request or answer.
     async fn pass(&self) -> bool {
         if let Some(dice) = &self.dice {
             match dice.roll(40) {
@@ -151,7 +151,7 @@ impl Line {
         }
     }
 
-    /// Changes the leases of other workers, as this node would see them with its bug.
+    /// Changes the leases of other workers to the values that a node with this line's seeded bug would see.
     async fn misjudge(&self, link: &dyn ClusterLink, leases: &mut [LinkEntry]) {
         match (self.bug, &self.dice) {
             (Some(SeededBug::AckAsOwnership), _) => {
@@ -277,7 +277,7 @@ impl Log for LineLog {
     }
 }
 
-/// A link that a node reaches over a line.
+/// The shared services of a cluster (a link), which a node reaches over a line.
 #[derive(Debug)]
 pub(crate) struct LineLink {
     pub link: Arc<dyn ClusterLink>,

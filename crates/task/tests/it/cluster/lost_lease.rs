@@ -1,4 +1,5 @@
-//! Workers whose lease has expired.
+//! Workers whose lease has expired. A lease is a promise of a worker to stop its work if it can no longer renew the
+//! lease.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -18,7 +19,7 @@ use super::line::{Line, LineLink, LineLog, LineState};
 use super::support::{Cluster, LEASE};
 use crate::support::{ScriptedExecutor, endless, request, start, user, wait_until};
 
-/// Length of a lease for two tests. With this length, the answer to a renewal can be later than the time that a worker
+/// Length of a lease for two tests. With this length, the answer to a renewal can be delayed for longer than a worker
 /// needs to stop its work.
 const LONG_LEASE: Duration = Duration::from_secs(20);
 
@@ -72,7 +73,7 @@ fn noting_worker(
 async fn process_ends_only_if_its_work_cannot_be_stopped_in_time() {
     for is_stuck in [false, true] {
         let (cluster, line) = (Cluster::new(), Line::new(None));
-        // The scope cannot force the acknowledgement of an engine, so the work never becomes quiet.
+        // The scope waits for the acknowledgement of an engine and cannot force it, so the work never becomes quiet.
         let engines = Arc::new(Mutex::new(Vec::<EngineGuard>::new()));
         let kept = Arc::clone(&engines);
         let executor = ScriptedExecutor::new(move |cx: ExecutionCx| {
@@ -220,7 +221,7 @@ fn revisions(cluster: &Cluster) -> Vec<u64> {
     leases.iter().map(|lease| lease.revision).collect()
 }
 
-/// If the lease were measured from the answer, it would last longer than the time that other workers wait.
+/// If the worker measured its lease from the answer, the lease would last longer than the time that other workers wait.
 #[tokio::test(start_paused = true)]
 async fn lease_counts_from_the_request_of_its_renewal() {
     let worker = LateWorker::start(LineState::LateAnswers).await;
@@ -229,7 +230,8 @@ async fn lease_counts_from_the_request_of_its_renewal() {
     worker.check().await;
 }
 
-/// The next renewal conflicts with the stored one. Then the worker reads the entry, and finds its own renewal there.
+/// The next renewal conflicts with the stored renewal. Then the worker reads the entry, and finds its own renewal
+/// there.
 #[tokio::test(start_paused = true)]
 async fn lease_counts_from_the_request_of_a_renewal_without_an_answer() {
     let worker = LateWorker::start(LineState::Unheard).await;

@@ -65,7 +65,8 @@ async fn silence_of_an_owner_is_not_idleness() {
     assert_eq!(runs.load(Ordering::SeqCst), 2);
 }
 
-/// The owner has stopped its work. Before it can write the end, another worker takes the task over.
+/// The owner of a task (its worker) has stopped the work. Before the owner can write the end, another worker takes the
+/// task over.
 #[tokio::test(start_paused = true)]
 async fn stop_that_its_owner_could_not_store_reaches_the_successor() {
     let cluster = Cluster::new();
@@ -91,7 +92,7 @@ async fn stop_that_its_owner_could_not_store_reaches_the_successor() {
     assert_eq!(executor.live(), 0);
 }
 
-/// The log always has new records since the node that stops the task has read it.
+/// Whenever the stopping node has read the log, the owner of the task has already written new records.
 #[tokio::test(start_paused = true)]
 async fn owner_that_writes_all_the_time_can_be_stopped() {
     let cluster = Cluster::new();
@@ -136,7 +137,8 @@ async fn lease_outlives_answers_that_are_lost() {
     assert_eq!((task.epoch, executor.live()), (1, 1));
 }
 
-/// Removes all wake-ups, as if each of them had been delivered long before its record.
+/// Removes all wake-ups (hints that a task needs a worker), as if each wake-up had been delivered long before its
+/// record.
 async fn lose_wake_ups(cluster: &Cluster) {
     while cluster.link.wake_ups() > 0 {
         let held = cluster.link.next_wake_up().await.expect("there is one");
@@ -197,8 +199,8 @@ async fn rest_with_a_lost_answer_is_written_once() {
     assert_eq!(starts_and_rests.count(), 2, "{records:?}");
 }
 
-/// The request is not in the log, and no process would repeat it. So the answer must not report that the stop is
-/// requested.
+/// The stop request is not in the log, and no process would repeat the request. So the answer must not report that the
+/// stop is requested.
 #[tokio::test(start_paused = true)]
 async fn stop_that_cannot_be_written_is_not_promised() {
     let cluster = Cluster::new();

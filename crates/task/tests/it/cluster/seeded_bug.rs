@@ -7,8 +7,8 @@ pub(crate) enum SeededBug {
     SkippedFence,
     /// Leases expire by the time of day, and this time jumps.
     WallClockExpiry,
-    /// A worker with a wake-up assumes that the task belongs to it. The worker treats the leases of all other workers
-    /// as ended.
+    /// A worker with a wake-up (a hint that a task needs a worker) assumes that the task belongs to it. The worker
+    /// treats the leases of all other workers as ended.
     AckAsOwnership,
     /// A worker that claims a task does not check for a stop request.
     IntentNotChecked,

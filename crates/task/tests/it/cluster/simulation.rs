@@ -1,8 +1,8 @@
 //! A cluster in simulated time, with slow lines that lose messages, partitions, crashes and clocks that differ.
 //!
-//! Safety holds at any time: a task never runs twice at the same time, it has one end, and after a quiet receipt none
-//! of its work runs. Liveness holds after the end of the faults: every accepted task ends or comes to rest, and every
-//! stop gets an answer.
+//! Safety holds at any time. A task never runs twice at the same time, and has one end. After a receipt without running
+//! work, none of the work of the task runs. Liveness holds after the end of the faults: every accepted task ends or
+//! comes to rest, and every stop gets an answer.
 //!
 //! `ALLSTOP_CLUSTER_SEED` repeats one seed. `ALLSTOP_CLUSTER_SEEDS` sets the number of seeds for each test.
 
@@ -32,7 +32,8 @@ const SEEDS: u64 = 5_000;
 const SEEDS_OF_A_BUG: u64 = 150;
 /// Duration of the faults.
 const FAULTS: Duration = Duration::from_secs(45);
-/// Time in which all work must complete after the end of the faults. It is long enough for several leases in sequence.
+/// Time in which all work must complete after the end of the faults. This time is long enough for several leases in
+/// sequence.
 const SETTLED_WITHIN: Duration = Duration::from_secs(150);
 const WORKERS: usize = 3;
 const CLIENTS: u64 = 6;
@@ -45,7 +46,7 @@ struct Ledger(Arc<Mutex<Books>>);
 struct Books {
     live: HashMap<TaskId, u32>,
     violations: Vec<String>,
-    /// Last failure of each client. The report shows it if the client waits forever.
+    /// Last failure of each client. The report shows this failure if the client waits forever.
     failures: HashMap<u64, String>,
 }
 

@@ -155,7 +155,8 @@ async fn stop_of_a_lost_worker_is_kept_and_its_receipt_claims_nothing() {
     let worker = cluster.worker(&executor);
     let accepted = start(&front.manager, &executor).await;
     let id = accepted.task_id.clone();
-    // The request is written to the log. A second worker finds it after the lease of the first one has expired.
+    // The request is written to the log. A second worker finds the request after the lease of the first worker has
+    // expired.
     worker.kill().await;
     let answer = front.manager.cancel(&id, user()).await;
     let Err(CancelError::NotYet { delivery, .. }) = answer else {
@@ -238,7 +239,8 @@ async fn preview_comes_from_the_owner() {
     assert_eq!(still_there, 1);
 }
 
-/// A canceler that answers a stop of orphaned work with this receipt. Without a receipt, it panics.
+/// A canceler that answers a stop of orphaned work (work that outlives its task) with this receipt. Without a receipt,
+/// the canceler panics.
 struct LeavesWork(Option<Arc<Receipt>>);
 
 impl Canceler for LeavesWork {

@@ -71,7 +71,8 @@ async fn end_refused_after_a_conflict_is_written_again() {
     assert_eq!((task.status.state, task.epoch), (TaskState::Completed, 1));
 }
 
-/// The wake-up of the first attempt is removed before the second attempt is stored. Afterwards the owner is lost.
+/// The wake-up (a hint that a task needs a worker) of the first attempt is removed before the second attempt is stored.
+/// Afterwards the owner of the task is lost.
 #[tokio::test(start_paused = true)]
 async fn each_attempt_at_a_stop_at_rest_has_a_wake_up() {
     let (cluster, executor) = (Cluster::new(), rests());
@@ -128,8 +129,8 @@ async fn task_whose_factory_ends_its_workers_is_given_up() {
     assert_eq!(front.manager.dead_letters().await.unwrap().len(), 1);
 }
 
-/// During an upgrade, an old worker writes a dead letter for a task that it cannot read. Newer workers later give up
-/// the task.
+/// During an upgrade, an old worker writes a dead letter for a task that it cannot read: an entry about a task that no
+/// worker runs. Newer workers later give up the task.
 #[tokio::test(start_paused = true)]
 async fn letter_of_a_worker_that_could_not_read_gives_way() {
     let cluster = Cluster::new();
@@ -205,7 +206,7 @@ async fn record_of_a_newer_version_releases_the_worker() {
     assert!(drained.is_ok(), "its engine never ends");
 }
 
-/// The task has no wake-up. If its index entry were not written, no worker would correct it.
+/// The task has no wake-up. If its index entry were not written, no worker would correct the entry.
 #[tokio::test(start_paused = true)]
 async fn index_entry_outlives_the_node_that_ended_the_task() {
     for is_killed in [true, false] {

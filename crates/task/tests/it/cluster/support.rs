@@ -1,4 +1,4 @@
-//! Nodes of a cluster in one process. They share a log and a link in memory.
+//! Nodes of a cluster in one process. The nodes share a log and a link (the other shared services) in memory.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::cluster::line::{Line, LineLink, LineLog, LineState};
 use crate::cluster::trap::{Trap, TrapLog};
 use crate::support::{SOON, ScriptedExecutor, user};
 
-/// Length of a lease in the tests. It is longer than the grace of a stop.
+/// Length of a lease in the tests. The length is longer than the grace of a stop.
 pub(crate) const LEASE: Duration = Duration::from_secs(6);
 
 /// Log and link that the nodes share.
@@ -64,7 +64,7 @@ impl Cluster {
         self.joined(Trap::default(), line, Arc::new(parts), concurrency, options)
     }
 
-    /// Creates a node whose log has a trap.
+    /// Creates a node whose log has a trap: other work happens before a certain append.
     pub(crate) fn trapped(
         &self,
         trap: Trap,

@@ -1,4 +1,4 @@
-//! A log with a trap at one append. Other work happens before this append, and after it the store fails.
+//! A log with a trap at one append. Other work happens before this append, and the store fails after this append.
 
 use std::fmt;
 use std::sync::Arc;

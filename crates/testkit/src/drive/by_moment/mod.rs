@@ -3,7 +3,7 @@
 //! the same seed uses the same moments.
 //!
 //! Each run has two turns with parallel commands, a command that ignores SIGTERM, and a command in the background.
-//! Undisturbed runs are measured first, so that the moments are spread over the whole run.
+//! Undisturbed runs (without a stop) are measured first, so that the moments are spread over the whole run.
 
 mod real_parts;
 mod round;
@@ -24,13 +24,15 @@ use crate::report::{CheckReport, Failure};
 use crate::stop_method::StopMethod;
 use round::{PlannedRound, play};
 
-/// Number of runs at the same time. Runs mostly wait, and a stop must also work on a busy machine.
+/// Number of runs at the same time. Runs mostly wait, so several fit on a machine, and a stop must also work on a busy
+/// machine.
 const SIDE_BY_SIDE: u32 = 4;
 
 /// Number of undisturbed runs that are measured. The first run also fills the caches of the machine.
 const MEASURED: u32 = 3;
 
-/// Maximum time between the first and the second stop of a run: longer than the grace of these runs.
+/// Maximum time between the first and the second stop of a run: longer than the grace, in which stopped work may end by
+/// itself.
 const SECOND_WITHIN_MS: u64 = 150;
 
 /// Stops at random moments.
@@ -51,7 +53,7 @@ impl RandomStops {
         }
     }
 
-    /// Performs this number of runs and stops each of them. Some of them run at the same time.
+    /// Performs this number of runs, and stops each of them. Some runs take place at the same time.
     ///
     /// # Panics
     /// Panics if the system provides no folder, port, store or thread, or if a run without a stop is broken.

@@ -22,8 +22,8 @@ use super::round::SLACK;
 use crate::observe::{CallEffect, MachineSnapshot, NEXT_MESSAGE};
 use crate::openai_server::{OpenAiServer, Received, ServerAnswer};
 
-/// Grace of these runs: long enough for a command that reacts to SIGTERM, and shorter than the run time of a command
-/// that ignores SIGTERM.
+/// Grace of these runs, in which stopped work may end by itself. The grace is long enough for a command that reacts to
+/// SIGTERM, and shorter than the run time of a command that ignores SIGTERM.
 pub(super) const GRACE: Duration = Duration::from_millis(60);
 
 /// Time between two pieces of an answer.
@@ -148,7 +148,7 @@ fn from_wire(message: &Value) -> Arc<Message> {
 }
 
 /// A folder in memory if the system has one. On a disk that other programs keep busy for a second, a turn correctly
-/// reports that its store has not answered. Such a run would show nothing else.
+/// reports that its store has not answered. Such a run could check nothing else.
 fn folder() -> std::io::Result<TempDir> {
     tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir())
 }
@@ -222,8 +222,7 @@ pub(super) async fn observe_machine(
         .partition(|line| line.contains(BACKGROUND));
     let items = receipt.iter().flat_map(|receipt| receipt.items());
     let closed_a_connection = items.into_iter().any(|item| match &item.state {
-        // If the call was not sent yet, its connection may still be open, because the connection has been idle since
-        // the previous call.
+        // If the call was not sent yet, its connection may still be open, as an idle connection of the previous call.
         ItemState::Stopped { evidence, .. } => evidence.proof() == Some(EndProof::SocketClosed),
         _ => false,
     });

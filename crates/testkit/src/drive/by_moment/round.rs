@@ -26,8 +26,8 @@ use crate::stop_method::StopMethod;
 /// Plan of a run.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct PlannedRound {
-    /// Moment and method of the stop. If the method has a second stop, the method contains the milliseconds between
-    /// both.
+    /// Moment and method of the stop. If the method has a second stop, the method contains the milliseconds between the
+    /// two stops.
     pub(super) stop: Option<(Duration, StopMethod)>,
     pub(super) stop_policy: StopPolicy,
 }
@@ -80,7 +80,8 @@ struct AnsweredStops<'a> {
 }
 
 impl AnsweredStops<'_> {
-    /// Stops the run at the planned moment, or drops the future of the run, so that the run has no caller any more.
+    /// Stops the run at the planned moment, or drops the future of the run, so that no caller waits for the run any
+    /// more.
     async fn disturb(
         &mut self,
         run: &mut Option<Run>,
@@ -277,7 +278,7 @@ pub(super) async fn outcome(
         let outcome = timeout(HANGS_AFTER, run.finish()).await;
         return outcome.map_err(drop)?.map(Some).map_err(drop);
     }
-    // If the caller of an engine is gone, the engine unlocks the session after its own end.
+    // An engine (the task of a run) whose caller is gone unlocks the session after the engine has ended.
     let began = Instant::now();
     while began.elapsed() < ANSWERED_WITHIN {
         if let Ok(LockAttempt::Locked(_)) = log.try_lock(&stream_of(&session_id())).await {

@@ -1,5 +1,5 @@
-//! One run of a scenario, undisturbed or stopped at one point by one method. After the run, the driver sends the next
-//! message and observes everything that remains.
+//! One run of a scenario, undisturbed or stopped at one point of the run by one method. After the run, the driver sends
+//! the next message and observes everything that remains.
 
 use std::sync::Arc;
 use std::task::{Context, Poll};
@@ -126,7 +126,7 @@ pub(super) async fn watch<R: StoppableRun>(
 /// Time limit of a run on the paused clock. Every run that ends is shorter, so a run that reaches the limit hangs.
 pub(super) const HANGS_AFTER: Duration = Duration::from_hours(12);
 
-/// The paused clock advances only if no task has work. So all pending work is done when this time has passed.
+/// The paused clock advances only if no task has work. So all pending work is done as soon as this time has passed.
 const SETTLES: Duration = Duration::from_millis(1);
 
 pub(crate) fn session_id() -> SessionId {

@@ -1,4 +1,5 @@
-//! Driver by point: runs a scenario once to find its points, and then once for each point and each method of a stop.
+//! Driver by point: runs a scenario once to find its points, and then once for each point and each method of a stop. A
+//! point is a numbered moment of a run, such as an event or the time between two polls of tasks.
 
 mod case;
 mod session;
@@ -20,16 +21,17 @@ use crate::stage::Scenario;
 use crate::stop_method::{CAUSES, StopMethod, StoreFault};
 
 /// Distances between the first and a second stop, in points. The second stop comes immediately, in the middle of the
-/// first stop, while the ending is written, or after that.
+/// first stop, while the ending of the turn is written, or after that.
 const SECOND_AFTER: [u32; 4] = [1, 3, 7, 12];
 
-/// Number of neighbouring points that share the rarer methods: each of these points tries a part of them.
+/// Number of neighbouring points that together try all rarer methods. Each of these points tries a part of the rarer
+/// methods.
 const RARE_WAYS_SHARED_BY: usize = 2;
 
-/// Number of rarer methods at a point that only reports an event from another place.
+/// Number of rarer methods at a point that only reports an event which happened elsewhere.
 const RARE_WAYS_BETWEEN: usize = 2;
 
-/// Number of common methods and number of rarer methods at a point of a session that is an event in itself.
+/// Number of common methods and number of rarer methods at a point of a session at which an event itself happens.
 const SESSION_WAYS_APART: (usize, usize) = (5, 2);
 
 /// Number of common methods and number of rarer methods at all other points of a session.
@@ -79,7 +81,7 @@ impl<'a> Exploration<'a> {
         }
     }
 
-    /// Selects the long form. It tries every method also at the polls, and tries a second stop at every later point.
+    /// Selects the long form, which tries every method also at the polls, and tries a second stop at every later point.
     pub fn dense(mut self) -> Self {
         self.dense = true;
         self
@@ -257,8 +259,8 @@ fn of_session(point: &Point, dense: bool) -> Vec<StopMethod> {
         StopMethod::Close,
         user(Extent::Subtree),
     ];
-    // In this process, a lost lease is never the cause of a session's stop, because the successor of a session would
-    // run in another process.
+    // In this process, a session is never stopped because of a lost lease (right to write), because the next owner of
+    // the session would run in another process.
     let causes = CAUSES
         .into_iter()
         .filter(|cause| *cause != CauseKind::LeaseLost);

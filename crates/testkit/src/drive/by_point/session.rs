@@ -1,4 +1,4 @@
-//! One run of a session, undisturbed or disturbed at one point by one method.
+//! One run of a session, undisturbed, or disturbed at one point of the run by one stop method.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -116,7 +116,7 @@ pub(super) async fn next_of_store(
     log: &Arc<dyn Log>,
 ) -> Option<StopReason> {
     let (root, log) = (stage.root.clone(), Arc::clone(log));
-    // The messages of the earlier process have the first ids.
+    // The messages of the earlier process have the lowest ids.
     play.messages.store(MESSAGES_BEFORE, Ordering::Relaxed);
     next_of_session(None, || Sessions::new(log, root, play.source, play.options)).await
 }

@@ -1,4 +1,4 @@
-//! One run of turns, undisturbed or disturbed at one point by one method.
+//! One run of turns, undisturbed, or disturbed at one point of the run by one stop method.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -107,8 +107,8 @@ pub(super) async fn run_turns(
     };
     observed.tasks_left = tasks_loose(&stage.root).await;
     if !hung {
-        // A session without its lease no longer exists in this process. The successor of the session begins with the
-        // content of the log.
+        // A session without its lease (its right to write) no longer exists in this process. The successor of the
+        // session begins with the content of the log.
         let lease_lost = matches!(
             case.stop,
             Some((_, StopMethod::Stop(_, CauseKind::LeaseLost)))
@@ -154,8 +154,8 @@ fn observer(stage: &RunStage) -> EventSink {
     })
 }
 
-/// True if the session has no owner any more. If the caller of an engine is gone, the engine unlocks the session after
-/// its own end.
+/// True if the session has no owner any more. An engine (the task of a run) whose caller is gone unlocks the session
+/// after the engine has ended.
 fn is_free(log: &dyn Log, cx: &mut Context<'_>) -> bool {
     let mut owner = log.lock_owner(&stream_of(&session_id()));
     matches!(

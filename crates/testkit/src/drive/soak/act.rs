@@ -24,7 +24,7 @@ impl SoakState {
         let what = match self.random.below(100) {
             0..45 => self.send(number, opened),
             45..58 => self.stop(number, &session).await,
-            // This action has a large share, because it needs parallel calls, and these are rare.
+            // This action has a large share, because it needs parallel calls, and parallel calls are rare.
             58..66 => self.cancel_one_of_several(&session).await,
             66..70 => self.undo(&session).await,
             70..73 => self.compact(&session).await,
@@ -81,7 +81,7 @@ impl SoakState {
         let target = targets.into_iter().nth(chosen).flatten();
         let target = target.unwrap_or_else(|| StopTarget::Call(CallId::new("call_none")));
         let stopping = session.stop(&target, Cause::new(CauseKind::User));
-        // Most users do not wait for the receipt.
+        // Most users do not wait for the receipt of a stop.
         if self.random.below(4) > 0 {
             return format!("stop {target:?}");
         }
@@ -193,7 +193,7 @@ impl SoakState {
             } else {
                 PermissionAnswer::deny()
             };
-            // A stop may have ended the question before the answer arrives.
+            // A stop may have ended the permission question before the answer arrives.
             let _taken = session.answer(&open.id, answer);
         }
         format!("answer {} questions: {allowed}", questions.len())

@@ -37,7 +37,7 @@ pub(super) struct SoakSession {
     _stalled: Subscription,
 }
 
-/// Plays one process run. Returns true if it ended by a crash.
+/// Plays one process run. Returns true if the process run ended by a crash.
 pub(super) async fn play(state: &mut SoakState) -> bool {
     let began = Instant::now();
     let root = Scope::root("process", with_clock(&state.clock));

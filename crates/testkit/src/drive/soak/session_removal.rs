@@ -47,7 +47,7 @@ impl KeptSession {
     /// Observation of the closed session, from its log.
     pub(super) fn observe(self, records: Vec<SessionRecord>) -> RunObservation {
         RunObservation {
-            // `None` if the records cannot be folded. The checkers report such records.
+            // `None` if no state can be computed from the records. The checkers report such records.
             state: SessionState::fold(&records).ok(),
             records_after_next: records.clone(),
             records,
@@ -88,8 +88,8 @@ pub(super) async fn check_and_replace(state: &mut SoakState, number: usize, sess
     }
 }
 
-/// True if all work that the receipt covers has ended. Commands that were detached during the stop are an exception:
-/// they continue, and the receipt names them.
+/// True if all work that the receipt of a stop covers has ended. Commands that were detached during the stop are an
+/// exception: they continue, and the receipt names them.
 pub(super) async fn is_quiet(state: &SoakState, number: usize, receipt: &Receipt) -> bool {
     if receipt.quiet() || receipt.outcome().is_some() {
         return true;

@@ -143,7 +143,7 @@ impl SoakState {
         }
     }
 
-    /// The report. After a failure it lists the last actions.
+    /// The report. After a failure, the report lists the last actions.
     pub(super) fn into_report(mut self) -> CheckReport {
         self.report.points = self.actions as usize;
         if !self.report.is_clean() {

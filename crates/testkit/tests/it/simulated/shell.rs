@@ -62,7 +62,7 @@ impl Session {
     }
 }
 
-/// A server that ignores SIGTERM. It is the child of a shell that does not ignore SIGTERM.
+/// A server that ignores SIGTERM, as the child of a shell that does not ignore SIGTERM.
 fn stubborn_server() -> Behaviour {
     let server = Behaviour {
         prints: vec![(ms(30), "listening\n".into())],
@@ -76,7 +76,7 @@ fn stubborn_server() -> Behaviour {
     }
 }
 
-/// Plays five cases: a command in the foreground, a time limit, background work, remaining work, and a final stop.
+/// Plays five cases: a command in the foreground, a time limit, background work, work that remains, and a final stop.
 /// Returns all visible events.
 async fn play() -> String {
     let (began, session) = (Instant::now(), Session::new());

@@ -1,4 +1,5 @@
-//! The ending of a turn by a stop: the account of the stop, the kept messages, and the only record of the ending.
+//! The ending of a turn by a stop: the account (the turn's part of the stop's receipt), the kept messages, and the only
+//! record of the ending.
 
 use std::process::Command;
 use std::sync::Arc;
@@ -17,7 +18,7 @@ use super::turn::{Interrupt, Turn, now};
 use crate::bug::Bug;
 
 impl Turn<'_> {
-    /// The account of the stop that covers the turn. It is created only once, while the work that the account must list
+    /// The account of the stop that covers the turn. The account is created only once, while the work that it must list
     /// still exists.
     pub(super) fn account(&mut self, own: Option<Cause>) -> Option<Arc<PartReceipt>> {
         if self.account.is_none() {
@@ -114,7 +115,7 @@ impl Turn<'_> {
             self.pending.append(&mut ends);
             self.pending.push(ending);
         }
-        // After a lost lease, another owner has the stream, so the ending is not written.
+        // After a lost lease (right to write), another owner has the stream, so the ending is not written.
         let nobody_reads_it = self.has(Bug::NoEnding) && cause.kind == CauseKind::Disconnect;
         let written = if cause.kind != CauseKind::LeaseLost && !nobody_reads_it {
             self.write_ending().await
@@ -122,7 +123,7 @@ impl Turn<'_> {
             Ok(())
         };
         self.scope.close();
-        // The seeded bug: an ending that may not be written counts as no change.
+        // The seeded bug: an ending that is possibly not written counts as no change of the conversation.
         let may_be = written == Err(Unwritten::MayBe) && !self.has(Bug::UnknownIsUnchanged);
         let receipt = match (receipt, written) {
             (Some(receipt), Err(_)) => {
@@ -143,7 +144,7 @@ impl Turn<'_> {
         }
     }
 
-    /// The first cause.
+    /// The cause of the first stop.
     fn cause(&self, own: Option<Cause>) -> Cause {
         let newest = self.cx.session.cause();
         let first = self.scope.cause();
@@ -155,7 +156,7 @@ impl Turn<'_> {
         cause.or(own).unwrap_or(Cause::new(CauseKind::Parent))
     }
 
-    /// Messages of the turn that the policy keeps.
+    /// Messages of the turn that the stop policy keeps.
     fn kept(&mut self, cause: &Cause) -> Vec<Arc<Message>> {
         let policy = self.cx.parts.settings.stop_policy;
         let forbidden = matches!(cause.kind, CauseKind::Guardrail | CauseKind::LeaseLost);

@@ -1,5 +1,5 @@
-//! Journal of the engine. It writes records with the session, which refuses illegal records. The journal then writes
-//! the refused records directly to the log.
+//! Journal of the sloppy engine. The journal writes records with the session, which refuses illegal records. The
+//! journal then writes the refused records directly to the log.
 
 use allstop_agent::RunHistory;
 use allstop_core::TurnNumber;
@@ -8,7 +8,7 @@ use allstop_core::turn::Conversation;
 use allstop_log::session::{encode, stream_of};
 use allstop_log::{AppendIds, RecordBytes, SessionError, SessionWriter, Version};
 
-/// Reason why the records may not be written.
+/// Reason why the records are possibly not written.
 #[derive(Clone, Copy, PartialEq)]
 pub(super) enum Unwritten {
     /// The store refused the records.
@@ -19,7 +19,8 @@ pub(super) enum Unwritten {
 
 pub(super) struct Journal {
     session: SessionWriter,
-    /// Version of the log after records were written directly to the log; `None` before that.
+    /// Version of the log after records were written directly to the log; `None` if no records were written in this
+    /// way.
     beside: Option<Version>,
 }
 
@@ -45,7 +46,7 @@ impl Journal {
 
     /// Tries to finish an append that the store has not answered.
     pub(super) async fn settle(&mut self) {
-        // The next append tries once more.
+        // The next append tries this once more.
         drop(self.session.settle().await);
     }
 

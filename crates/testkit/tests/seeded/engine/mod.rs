@@ -1,6 +1,7 @@
-//! The sloppy engine: the engine of an agent in a few hundred lines, written by hand. It uses the same parts as
-//! Allstop's own engine. Without a bug it keeps every promise. With a [`Bug`] it breaks the promise of this bug, at the
-//! place where a programmer would make this mistake. To find these places, search for `self.has(Bug::…)`.
+//! The sloppy engine: the engine of an agent in a few hundred lines, written by hand. The sloppy engine uses the parts
+//! (models, tools) that Allstop's own engine uses. Without a bug this engine keeps every promise. With a [`Bug`] this
+//! engine breaks the promise of this bug, at the place where a programmer would make this mistake. To find these
+//! places, search for `self.has(Bug::…)`.
 
 mod ending;
 mod journal;

@@ -1,4 +1,4 @@
-//! The model call of a step. The call and the stop run as a race.
+//! The model call of a step. The call and a stop race against each other.
 
 use std::sync::Arc;
 

@@ -79,7 +79,7 @@ impl RunningSubject for Started {
                 });
                 made_up(receipt.request().clone(), items.collect())
             }),
-            // The seeded bug: if a caller does not wait yet when the engine ends, it is never notified.
+            // The seeded bug: if a caller does not wait yet when the engine ends, the caller is never notified.
             Some(Bug::LostWakeUp) => {
                 let over = Arc::clone(&self.over);
                 Box::pin(async move {

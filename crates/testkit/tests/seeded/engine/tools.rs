@@ -140,7 +140,8 @@ impl Turn<'_> {
     /// Writes the only result of a call, and its record.
     async fn finish_call(&mut self, place: usize, scope: &Scope, said: Said) {
         scope.close();
-        // If only this call was stopped and not the turn, the account of that stop contains the end of the call.
+        // If only this call was stopped and not the turn, the account (part of the receipt) of that stop contains the
+        // end of the call.
         let cut = match scope.account(Extent::Call, Vec::new()) {
             Some(account) if !self.scope.is_stopped() => Some(account.receipt().await),
             _ => None,
@@ -201,7 +202,7 @@ impl Turn<'_> {
         });
     }
 
-    /// Handles a stop that arrives while calls run. If a call returned by itself before it received the stop, it has a
+    /// Handles a stop that arrives while calls run. A call that returned by itself before it received the stop has a
     /// result.
     async fn overtaken(&mut self, mut running: RunningCalls) -> Interrupt {
         self.acknowledge();

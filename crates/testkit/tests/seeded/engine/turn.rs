@@ -21,7 +21,7 @@ use crate::bug::Bug;
 /// Time that the store has for the ending of a stopped turn.
 const ENDING_MAX: Duration = Duration::from_millis(500);
 
-/// The time of all records. The code of this engine does not depend on it.
+/// The time of all records. The code of this engine does not depend on the time.
 pub(super) fn now() -> Timestamp {
     Timestamp::from_unix_ms(0)
 }
@@ -40,7 +40,7 @@ impl From<BudgetExceeded> for Interrupt {
     }
 }
 
-/// The step whose tools run. It contains the model's text and calls, and a slot for the result of each call.
+/// The step whose tools run. The step contains the model's text and calls, and a slot for the result of each call.
 pub(super) struct OpenStep {
     pub(super) text: Arc<str>,
     pub(super) calls: Vec<ToolCall>,
@@ -130,7 +130,7 @@ pub(super) async fn run(cx: &Cx, journal: &mut Journal, input: Arc<str>) -> Turn
     outcome
 }
 
-/// Opens the scope of the turn below the scope of the run. Returns the cause if a stop came before that.
+/// Opens the scope of the turn below the scope of the run. If a stop came before, returns the cause of this stop.
 fn open_scope(cx: &Cx, number: TurnNumber, decision: &Arc<CommitDecision>) -> Result<Scope, Cause> {
     let label = format!("session/explored/turn/{number}");
     let options = || ScopeOptions {

@@ -17,7 +17,7 @@ pub(in crate::output) struct SpillWrite {
 
 #[derive(Debug)]
 pub(super) enum SpillTarget {
-    /// A new file, which first receives the output before the piece.
+    /// A new file, which first receives the output that came before the piece.
     New {
         folder: Arc<OutputFolder>,
         before: Vec<u8>,
@@ -35,7 +35,7 @@ pub(in crate::output) struct SpillWritten {
 }
 
 impl SpillWrite {
-    /// Writes the piece. Blocks while the disk blocks.
+    /// Writes the piece. May wait for a slow disk.
     pub(in crate::output) fn write(self, piece: &[u8]) -> SpillWritten {
         let mut done = SpillWritten::default();
         let (file, before) = match self.target {

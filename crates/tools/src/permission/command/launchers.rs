@@ -2,7 +2,8 @@
 //!
 //! The tables list the usual launchers. An unlisted program is assumed to run no other program. The same assumption
 //! holds for the files that a listed program reads: a `Makefile`, a hook, a configuration, a script given by its path.
-//! Without this assumption, `--yes` would deny even `cargo test` if one denying rule exists.
+//! Without this assumption, each command could do the action of a denying rule. The option `--yes`, which permits calls
+//! in advance, could then not permit even `cargo test`.
 
 use super::parsed::CommandWord;
 use super::sed;
@@ -135,7 +136,8 @@ pub(super) fn may_run_another(program: &str, arguments: &[CommandWord]) -> bool 
 }
 
 /// True if a shell or a program may read the variable with this name: a shell with tracing runs the commands in `PS4`,
-/// and `PAGER` names a program.
+/// and `PAGER` names a program. Such names have capital letters. A `[` begins a subscript, in which a shell may run
+/// commands.
 fn is_special_variable(name: &CommandWord) -> bool {
     name.expands
         || name
@@ -156,7 +158,7 @@ fn names(program: &str) -> impl Iterator<Item = &str> {
     names.into_iter().filter(|name| !name.is_empty())
 }
 
-/// Returns the first word after options that do not affect the program: `-C FOLDER` and `--no-pager`.
+/// Returns the subcommand: the first word after options that do not affect the program (`-C FOLDER` and `--no-pager`).
 fn subcommand(arguments: &[CommandWord]) -> Option<&CommandWord> {
     match arguments {
         [option, rest @ ..] if option.text == "--no-pager" => subcommand(rest),
@@ -181,8 +183,8 @@ fn has_any(arguments: &[CommandWord], options: &str) -> bool {
 }
 
 /// True if an argument matches the option. `--long` matches with or without a value, and also if it is abbreviated.
-/// `-x` also matches if it stands among other letters. `-word` matches as a prefix of the argument. Any other text
-/// matches at any position in the argument.
+/// `-x` also matches if its letter stands among other letters, as in `-vx`. `-word` matches as a prefix of the
+/// argument. Any other text matches at any position in the argument.
 fn matches_option(word: &CommandWord, option: &str) -> bool {
     let text = &*word.text;
     if option.starts_with("--") {

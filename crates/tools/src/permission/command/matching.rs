@@ -2,12 +2,12 @@
 //!
 //! A match is uncertain if the command may do the action that the rule names. There are three reasons. The program of
 //! the command is known only at run time, the program can run other programs that its arguments name, or options
-//! precede the subcommand of the rule. A rule that allows the command does not remove the doubt: with `allow =
-//! ["shell:env"]` and `deny = ["shell:rm"]`, both rules apply.
+//! precede the subcommand of the rule. A rule that allows the command does not remove the doubt. With the rules
+//! `allow = ["shell:env"]` and `deny = ["shell:rm"]`, a person is asked about `env rm`.
 //!
 //! A program that [`launchers`] does not list is assumed to run no other program. The opposite assumption would make
-//! `--yes` useless as soon as a denying rule exists, because `cargo test` runs the programs of its tests. So a denying
-//! rule guards only against plain forms of a command, and is not a sandbox.
+//! the option `--yes`, which permits calls in advance, useless as soon as a denying rule exists. Even `cargo test` runs
+//! other programs, the tests. So a denying rule guards only against plain forms of a command, and is not a sandbox.
 
 use super::launchers;
 use super::parsed::{CommandWord, PrefixMatch};
@@ -20,8 +20,8 @@ const BEFORE_A_COMMAND: &[&str] = &[
 pub(super) fn of(words: &[CommandWord], prefix: &[String]) -> PrefixMatch {
     let mut result = PrefixMatch::No;
     let mut words = words;
-    // A quoted word from this list is the name of a program, but the parsed words do not show quotes. So the rule is
-    // compared twice: with the words from this word on, and with the words after this word.
+    // A quoted word from `BEFORE_A_COMMAND` is the name of a program, but the parsed words do not show quotes. So the
+    // rule is compared twice: with the words from this word on, and with the words after this word.
     while let [first, rest @ ..] = words {
         result = result.max(of_program(words, prefix));
         if is_assignment(first) {

@@ -2,10 +2,11 @@
 //!
 //! Invariants:
 //! 1. Apart from words of shell syntax such as `if`, a parsed command directly runs only the programs that the first
-//!    words of its simple commands name. Syntax that the parser does not know makes the whole command opaque.
+//!    words of its simple commands name. Syntax that the parser does not know makes the whole command opaque, so that
+//!    its programs count as unknown.
 //! 2. A word that does not expand reaches its program unchanged.
 //! 3. A rule that allows needs a certain match, so the policy asks if the command has a redirection, an assignment or a
-//!    variable. A rule that denies matches with doubt only if the command could hide a program.
+//!    variable. A rule that denies has an uncertain match only if the command could hide a program.
 
 mod launchers;
 mod matching;

@@ -1,7 +1,8 @@
 //! Parser of shell commands: from characters to words to simple commands.
 //!
 //! The parser accepts the syntax that `sh` and all related shells parse in the same way. Substitutions, here-documents,
-//! functions, unfinished quotes and control characters make the command opaque.
+//! functions, unfinished quotes and control characters make the command opaque: the programs that it runs count as
+//! unknown.
 
 use std::iter::Peekable;
 use std::str::Chars;
@@ -120,7 +121,8 @@ impl CommandParser {
         if self.redirects {
             return None;
         }
-        // A single digit before the redirection is a file descriptor. Some shells treat several digits as a word.
+        // A single digit before the redirection is a file descriptor. Several digits are refused, because some shells
+        // treat them as a word.
         let is_number = |word: &CommandWord| word.text.chars().all(|c| c.is_ascii_digit());
         let is_quoted = std::mem::take(&mut self.is_quoted);
         match self.word.take() {

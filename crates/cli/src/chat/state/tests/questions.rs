@@ -1,4 +1,4 @@
-//! Tests of questions, and of the text that is typed while a question is open.
+//! Tests of permission questions, and of the text that is typed while a question is open.
 
 use super::*;
 
@@ -56,7 +56,7 @@ fn commands_work_where_a_question_stands() {
 
 const HELD: &str = "no question is open: Enter sends it as a message";
 
-/// The user sends an answer just after the question was closed. The first Enter does not send the answer as a message.
+/// The user types an answer just after the question was closed. The first Enter must not send this answer as a message.
 #[test]
 fn an_answer_that_comes_too_late_is_no_message_at_once() {
     for word in ["y", "Yes", "a", "n", "no", "always", "no, not that", "v"] {

@@ -6,8 +6,8 @@ use allstop_log::{Log, LogError};
 use super::super::find::newest_first;
 use super::super::list_row::SessionRow;
 
-/// Maximum number of offered sessions, the newest ones. Each session is read from its last compaction on. Older
-/// sessions can be named by id.
+/// Maximum number of offered sessions, the newest in the store. The limit bounds the reading: each session is read from
+/// its last compaction (summary of older turns) on. The user can name older sessions by id.
 const CANDIDATES_MAX: usize = 100;
 
 /// Session that the user can choose, as the list shows it.

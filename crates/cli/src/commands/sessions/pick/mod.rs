@@ -1,4 +1,4 @@
-//! Picker of the session to continue, at the terminal.
+//! List at the terminal, from which the user picks the session to continue.
 
 mod candidate;
 mod picker;
@@ -15,14 +15,14 @@ use crate::error::CliError;
 use crate::supervise::Supervisor;
 use crate::suspend::{job_control, suspend_idle};
 
-/// Rows of a terminal that does not report its height.
+/// Assumed rows of a terminal that does not report its height.
 const ROWS_DEFAULT: usize = 24;
 
 /// Session that the user chose.
 #[derive(Debug)]
 pub(crate) struct PickedSession {
     pub(crate) id: SessionId,
-    /// Reader of the terminal, including the keys that were typed after the choice.
+    /// Reader of the terminal, which holds the keys that were typed after the choice.
     pub(crate) reader: InputReader,
 }
 

@@ -5,13 +5,14 @@ use allstop_terminal::{EditResult, InputLine, Key, LineEditor, Style, Styled, Te
 
 use super::candidate::SessionCandidate;
 
-/// Maximum number of sessions that are shown at once. Down or typing reaches the other sessions.
+/// Maximum number of sessions that are shown at once. The key Down scrolls to the other sessions, and typed words
+/// select among them.
 const SHOWN_MAX: usize = 8;
-/// Minimum height of a terminal on which each session takes two rows and a line explains the keys. On a lower terminal,
-/// each session takes one row.
+/// Minimum rows of a terminal on which each session takes two rows and a line explains the keys. On a terminal with
+/// fewer rows, each session takes one row.
 const ROWS_LOW: usize = 8;
 
-/// A choice among sessions, the newest first.
+/// State of the choice among sessions, the newest first.
 #[derive(Debug)]
 pub(super) struct SessionPicker {
     candidates: Vec<SessionCandidate>,
@@ -43,7 +44,7 @@ impl SessionPicker {
         }
     }
 
-    /// Handles a key on a terminal that shows the selection.
+    /// Handles a key on a terminal that redraws the list after each key.
     pub(super) fn press(&mut self, key: Key) -> PickStep {
         match key {
             Key::Escape | Key::Cancel => return PickStep::Cancelled,
@@ -71,7 +72,7 @@ impl SessionPicker {
         PickStep::Pending
     }
 
-    /// Handles a key on a terminal that shows only whole lines.
+    /// Handles a key on a terminal in line mode, which sends only whole lines.
     pub(super) fn press_in_lines(&mut self, key: Key) -> PickStep {
         if !key.ends_line() {
             return self.press(key);
@@ -91,8 +92,8 @@ impl SessionPicker {
         step
     }
 
-    /// Sessions whose number begins with the typed digits. If the typed text is not such a number, sessions that
-    /// contain all typed words.
+    /// If the typed text consists of digits, the sessions whose numbers begin with these digits. Without such sessions,
+    /// or for any other text, the sessions that contain all typed words.
     fn matches(&self) -> Vec<&SessionCandidate> {
         let typed = self.editor.text().trim().to_lowercase();
         let is_number = !typed.is_empty() && typed.bytes().all(|byte| byte.is_ascii_digit());
@@ -141,7 +142,7 @@ impl SessionPicker {
         }
     }
 
-    /// All sessions, for a terminal that shows only whole lines.
+    /// List of all sessions, for a terminal in line mode.
     pub(super) fn list(&self, style: Style) -> Styled {
         let mut list = Styled::default();
         for one in &self.candidates {

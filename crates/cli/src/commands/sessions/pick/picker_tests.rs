@@ -1,4 +1,4 @@
-//! Tests of the picker: keys, and the lines that are shown after them.
+//! Tests of the picker: keys, and the lines that the picker shows after these keys.
 
 use super::*;
 
