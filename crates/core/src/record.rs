@@ -3,7 +3,7 @@
 //!
 //! The records of a turn: first `turn_started`, then `call_started` and `call_finished` of each call, last
 //! `turn_committed` or `turn_stopped`. A reader may skip a record of unknown `type` only if the record contains
-//! `"optional": true`. This version writes `settings_changed` and `stopped` with that field.
+//! `"optional": true`. This version writes `settings_changed`, `stopped` and `messages_kept` with that field.
 //!
 //! There are two totals of tokens. The metered total counts every used token. The committed total counts only the
 //! tokens of turns that were added to the conversation.
@@ -104,6 +104,18 @@ pub enum SessionRecord {
         /// Exit code, for a tool call whose command ended by itself.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         exit_code: Option<i32>,
+        /// Beginning of the result, for a tool call that may have changed something.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        result: Option<Arc<str>>,
+    },
+    /// Under the policy `keep`: messages that stay in the conversation even if the process of the turn dies. They follow
+    /// the messages of the turn's earlier records of this kind. If the turn ends normally, its ending repeats them. This
+    /// record is optional, and older versions skip it.
+    MessagesKept {
+        /// Number of the turn.
+        turn: TurnNumber,
+        /// The messages.
+        messages: Vec<Arc<Message>>,
     },
     /// End of a completed turn.
     TurnCommitted {

@@ -38,6 +38,7 @@ fn finished(turn: TurnNumber, id: &CallId) -> SessionRecord {
         usage: Some(Usage::default()),
         finish: None,
         exit_code: None,
+        result: None,
     }
 }
 

@@ -30,8 +30,8 @@
 //! ([`Scope::spawn_process`]) are killed with all their descendants. Threads ([`Scope::spawn_blocking`]) cannot be
 //! forced; they are counted and listed. Calls to other machines ([`Scope::register_remote`]) can only be asked.
 
-// Layers, lowest first: sync, signal, control, user_code, env, barrier and work; group; collect and registration; scope; stop; child_scope,
-// spawn and child_process. A file imports only from its own layer and from lower layers.
+// Layers, lowest first: sync, signal, control, user_code, env, barrier and work; group; collect and registration; scope;
+// stop; child_scope, spawn and child_process. A file imports only from its own layer and from lower layers.
 mod barrier;
 mod child_process;
 mod child_scope;

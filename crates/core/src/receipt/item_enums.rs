@@ -74,6 +74,8 @@ pub enum EndMethod {
     RemoteConfirmed,
     /// The work failed by itself after the stop had reached it.
     Failed,
+    /// The process that owned the work has died.
+    OwnerDied,
 }
 
 impl EndMethod {
@@ -88,6 +90,7 @@ impl EndMethod {
             Self::Sigkill => "sigkill",
             Self::RemoteConfirmed => "remote_confirmed",
             Self::Failed => "failed",
+            Self::OwnerDied => "owner_died",
         }
     }
 }

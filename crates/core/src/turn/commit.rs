@@ -9,7 +9,7 @@ use crate::decision::{CommitDecision, CommitPermit, CommitVerdict};
 use crate::record::SessionRecord;
 use crate::stop_reason::StopReason;
 use crate::time::Timestamp;
-use crate::turn::conversation::Conversation;
+use crate::turn::conversation::{Conversation, EndedTurn};
 use crate::turn::draft::Draft;
 use crate::turn::state::{IllegalEvent, TurnEndKind, TurnState};
 use crate::turn::stop::{StopEnding, StoppedTurn};
@@ -27,6 +27,7 @@ pub struct PendingCommit {
     base: Arc<Conversation>,
     decision: Arc<CommitDecision>,
     state: TurnState,
+    input: Arc<str>,
     record: SessionRecord,
     _permit: CommitPermit,
 }
@@ -89,6 +90,7 @@ impl Draft {
             base: self.base,
             decision: self.decision,
             state: self.state,
+            input: self.input,
             record,
             _permit: permit,
         })
@@ -124,7 +126,14 @@ impl PendingCommit {
         match self.record {
             SessionRecord::TurnCommitted {
                 messages, usage, ..
-            } => self.base.with_turn(self.state.number(), messages, usage),
+            } => self.base.after_turn(EndedTurn {
+                turn: self.state.number(),
+                input: &self.input,
+                messages,
+                usage,
+                effects: self.state.effects(),
+                is_refused: false,
+            }),
             _ => unreachable!("a commit holds the record of a commit"),
         }
     }
@@ -142,6 +151,7 @@ impl PendingCommit {
             base,
             decision,
             state,
+            input,
             ..
         } = self;
         decision.settle_commit(false);
@@ -153,6 +163,6 @@ impl PendingCommit {
             kept: Vec::new(),
             usage: Usage::default(),
         };
-        StoppedTurn::new(base, state, Vec::new(), ending)
+        StoppedTurn::new((base, &input), state, Vec::new(), ending)
     }
 }

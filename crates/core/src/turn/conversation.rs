@@ -5,7 +5,8 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 
 use crate::ids::TurnNumber;
-use crate::message::{InvalidHistory, Message, check_history};
+use crate::message::{InvalidHistory, Message, ToolCall, check_history};
+use crate::turn::effects::{CallEffect, LostTurn, TurnEffects};
 use crate::usage::Usage;
 
 /// Committed part of a session, shared in an `Arc`. Each commit creates a new `Conversation`.
@@ -20,31 +21,61 @@ pub struct Conversation {
     pub spans: Vec<TurnSpan>,
     /// Usage of the turns: the committed total.
     pub usage: Usage,
+    /// Turns whose calls have had effects that the messages do not show. The next turn reports them to the model.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lost: Vec<LostTurn>,
 }
 
-/// Position of one turn in a conversation. The turn ends at the start of the next turn.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+/// One turn in a conversation. The turn ends at the start of the next turn.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TurnSpan {
     /// Number of the turn.
     pub turn: TurnNumber,
     /// Index of the first message of the turn.
     pub start: u32,
+    /// Effects that an undo of the turn leaves behind. `None` if there are none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    undo: Option<Arc<EffectsOfUndo>>,
+}
+
+/// Effects that an undo of a turn leaves behind.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+struct EffectsOfUndo {
+    /// Effects of the calls of the turn.
+    own: TurnEffects,
+    /// Lost turns that this turn has reported to the model.
+    reported: Vec<LostTurn>,
+}
+
+/// The end of a turn, as far as the conversation is concerned.
+pub(crate) struct EndedTurn<'a, I> {
+    pub(crate) turn: TurnNumber,
+    /// The user's message.
+    pub(crate) input: &'a Arc<str>,
+    /// Messages that the turn adds. If there are none, the turn was rolled back.
+    pub(crate) messages: I,
+    /// Tokens that the turn adds to the committed total.
+    pub(crate) usage: Usage,
+    /// Calls of the turn that may have changed something.
+    pub(crate) effects: &'a TurnEffects,
+    /// True if a guardrail refused the turn: its texts must not reach the model.
+    pub(crate) is_refused: bool,
 }
 
 impl Conversation {
-    /// Adds a turn. If this is the only handle of the conversation, moves the existing messages. Otherwise clones the
-    /// pointers to them.
-    pub(crate) fn with_turn<I>(
-        self: Arc<Self>,
-        turn: TurnNumber,
-        messages: I,
-        usage: Usage,
-    ) -> Arc<Self>
+    /// The conversation after a turn. If this is the only handle of the conversation, moves the existing messages.
+    /// Otherwise clones the pointers to them.
+    pub(crate) fn after_turn<I>(self: Arc<Self>, ended: EndedTurn<'_, I>) -> Arc<Self>
     where
         I: IntoIterator<Item = Arc<Message>>,
-        I::IntoIter: ExactSizeIterator,
+        I::IntoIter: ExactSizeIterator + Clone,
     {
-        let messages = messages.into_iter();
+        let messages = ended.messages.into_iter();
+        let (shown, rest) = ended.effects.split(messages.clone());
+        let lost = LostTurn::new(ended.turn, ended.input, rest, ended.is_refused);
+        if messages.len() == 0 && lost.is_none() {
+            return self;
+        }
         let mut next = Arc::try_unwrap(self).unwrap_or_else(|shared| {
             let mut all = Vec::with_capacity(shared.messages.len() + messages.len());
             all.extend_from_slice(&shared.messages);
@@ -53,24 +84,65 @@ impl Conversation {
                 turns: shared.turns,
                 spans: shared.spans.clone(),
                 usage: shared.usage,
+                lost: shared.lost.clone(),
             }
         });
-        let start = next.messages.len() as u32;
-        next.spans.push(TurnSpan { turn, start });
-        next.messages.extend(messages);
-        next.turns = next.turns.saturating_add(1);
-        next.usage += usage;
+        if messages.len() > 0 {
+            let undo = EffectsOfUndo {
+                own: shown,
+                // The first message of the turn has reported these turns.
+                reported: std::mem::take(&mut next.lost),
+            };
+            let is_empty = undo.own.is_empty() && undo.reported.is_empty();
+            next.spans.push(TurnSpan {
+                turn: ended.turn,
+                start: next.messages.len() as u32,
+                undo: (!is_empty).then(|| Arc::new(undo)),
+            });
+            next.messages.extend(messages);
+            next.turns = next.turns.saturating_add(1);
+            next.usage += ended.usage;
+        }
+        next.lost.extend(lost);
         Arc::new(next)
+    }
+
+    /// The call with an uncertain outcome, in a lost turn or in the last turn, that this call would repeat.
+    pub(crate) fn uncertain_call(&self, call: &ToolCall) -> Option<&CallEffect> {
+        let last = self.spans.last().and_then(|span| span.undo.as_ref());
+        let lost = self.lost.iter().map(|turn| &turn.effects);
+        lost.chain(last.map(|undo| &undo.own))
+            .find_map(|effects| effects.uncertain(call))
     }
 
     /// Removes the last turn, if its messages are all in `messages` (not replaced by a summary).
     pub(crate) fn without_last_turn(self: Arc<Self>) -> Arc<Self> {
         let mut next = Arc::unwrap_or_clone(self);
         if let Some(last) = next.spans.pop() {
+            let input = next.user_text(last.start);
             next.messages.truncate(last.start as usize);
             next.turns = next.turns.saturating_sub(1);
+            if let Some(undo) = last.undo {
+                let EffectsOfUndo { own, reported } = Arc::unwrap_or_clone(undo);
+                // An earlier undo, of a later turn, is listed after this turn.
+                let later = std::mem::take(&mut next.lost);
+                next.lost = reported;
+                next.lost
+                    .extend(LostTurn::new(last.turn, &input, own, false));
+                next.lost.extend(later);
+            }
         }
         Arc::new(next)
+    }
+
+    /// Text of the first user's message from this index on.
+    fn user_text(&self, start: u32) -> Arc<str> {
+        let mut messages = self.messages.iter().skip(start as usize);
+        let text = messages.find_map(|message| match &**message {
+            Message::User { text } => Some(Arc::clone(text)),
+            _ => None,
+        });
+        text.unwrap_or_default()
     }
 
     /// Replaces the first messages with a summary. `None` if the dropped messages are not whole turns.
@@ -96,13 +168,14 @@ impl Conversation {
         let spans = self.spans.iter().skip(dropped);
         let spans = spans.map(|span| TurnSpan {
             start: span.start - shift,
-            ..*span
+            ..span.clone()
         });
         Some(Arc::new(Self {
             spans: spans.collect(),
             messages,
             turns: self.turns,
             usage: self.usage,
+            lost: self.lost.clone(),
         }))
     }
 

@@ -5,16 +5,18 @@ use std::sync::Arc;
 use crate::cause::Cause;
 use crate::decision::{CommitDecision, CommitVerdict};
 use crate::ids::{CallId, MessageId};
-use crate::message::Message;
+use crate::message::{Message, ToolCall};
 use crate::record::{CallOutcome, SessionRecord, StartedCall};
 use crate::time::Timestamp;
 use crate::turn::budget::Reservation;
 use crate::turn::conversation::Conversation;
+use crate::turn::effects::{CallEffect, note_about};
 use crate::turn::limits::{StartRefusal, TurnLimits};
 use crate::turn::model_call::RunningModel;
 use crate::turn::request_names::for_request;
 use crate::turn::state::{IllegalEvent, TurnEvent, TurnState};
 use crate::turn::step::OpenStep;
+use crate::turn::summary::{INPUT_EXCERPT_CHARS, excerpt};
 use crate::turn::turn_start::TurnStart;
 use crate::usage::Usage;
 
@@ -30,6 +32,10 @@ pub struct Draft {
     pub(super) state: TurnState,
     /// The user's message and the completed steps: a valid history at all times.
     pub(super) messages: Vec<Arc<Message>>,
+    /// Beginning of the user's message.
+    pub(super) input: Arc<str>,
+    /// Number of messages that [`Draft::keep_messages`] has returned.
+    messages_kept: usize,
     /// The step whose tool calls are running.
     pub(super) step: Option<OpenStep>,
     /// Usage of the model's answers in `messages` and `step`.
@@ -82,10 +88,15 @@ impl Draft {
             });
         }
         Ok(Self {
+            messages: note_about(&base.lost)
+                .into_iter()
+                .chain(start.messages())
+                .collect(),
             base,
             decision,
             state: TurnState::new(start.turn),
-            messages: start.messages(),
+            input: excerpt(&start.input, INPUT_EXCERPT_CHARS),
+            messages_kept: 0,
             step: None,
             answered_usage: Usage::default(),
             call_side_data: Vec::new(),
@@ -126,6 +137,27 @@ impl Draft {
         })?;
         self.messages.push(Arc::new(Message::User { text }));
         Ok(record)
+    }
+
+    /// Under the policy `keep`: the record of the messages that are complete since the last call of this function. Append
+    /// it with the next records. If the process then dies, the recovery keeps these messages. `None` if there are no new
+    /// messages, or if a step is not complete.
+    pub fn keep_messages(&mut self) -> Option<SessionRecord> {
+        let new = self.messages.get(self.messages_kept..)?;
+        if new.is_empty() || self.step.is_some() {
+            return None;
+        }
+        let record = SessionRecord::MessagesKept {
+            turn: self.state.number(),
+            messages: new.to_vec(),
+        };
+        self.messages_kept = self.messages.len();
+        Some(record)
+    }
+
+    /// The call with an uncertain outcome, in an earlier turn, that this call would repeat.
+    pub fn repeats_uncertain(&self, call: &ToolCall) -> Option<&CallEffect> {
+        self.base.uncertain_call(call)
     }
 
     /// State of the turn: steps, open calls, metered usage.
@@ -182,7 +214,9 @@ impl Draft {
         &mut self,
         id: CallId,
         outcome: CallOutcome,
+        result: Option<Arc<str>>,
     ) -> Result<SessionRecord, IllegalEvent> {
+        let result = result.filter(|_| self.state.effects().has(&id));
         let note = self.call_side_data.iter().find(|(noted, _)| *noted == id);
         let note = note.map_or_else(CallSideData::default, |(_, note)| *note);
         self.apply_record(SessionRecord::CallFinished {
@@ -192,6 +226,7 @@ impl Draft {
             usage: (note.usage != Usage::default()).then_some(note.usage),
             finish: None,
             exit_code: note.exit_code,
+            result,
         })
     }
 

@@ -214,6 +214,7 @@ impl Draft {
             usage: Some(usage),
             finish,
             exit_code: None,
+            result: None,
         })?;
         if let Some(reservation) = self
             .running_model

@@ -1,43 +1,35 @@
-//! Recovery: creates the records that end a turn after a crash of its process. A receipt is the result of a stop.
+//! Recovery: creates the records that end a turn after a crash of its process, with a receipt of its calls.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::call_label::call_label;
 use crate::cause::{Cause, CauseKind};
-use crate::ids::TurnNumber;
-use crate::record::{CallOutcome, SessionRecord};
+use crate::extent::Extent;
+use crate::ids::StopId;
+use crate::receipt::{
+    ConversationEffect, EndMethod, ItemKind, ItemState, Receipt, ReceiptItem, StopFindings,
+    StopInfo,
+};
+use crate::record::{CallOutcome, SessionRecord, StartedCall, StartedCallKind};
 use crate::stop_reason::StopReason;
 use crate::time::Timestamp;
+use crate::turn::effects::CallEffect;
 use crate::turn::session_state::SessionState;
+use crate::turn::stop::stop_marker;
 use crate::usage::Usage;
 
 /// Detail of the cause in an ending that recovery writes.
 const CRASH: &str = "crash";
 
 impl SessionState {
-    /// Number of the last turn, if its process wrote no ending because the process crashed or the store was full.
-    /// `None` if the log has a receipt that is newer than the start of the turn. The caller must make sure that the
-    /// turn does not run any more.
-    pub fn turn_cut_off(&self) -> Option<TurnNumber> {
-        let last = self.turns().last()?;
-        let is_cut_off = match &last.ending {
-            None => true,
-            Some(ending) => {
-                let detail = ending
-                    .cause
-                    .as_ref()
-                    .and_then(|cause| cause.detail.as_deref());
-                ending.receipt.is_none() && detail == Some(CRASH)
-            }
-        };
-        let stopped_at = self
-            .last_receipt()
-            .map(|receipt| receipt.request().requested_at);
-        let has_receipt = stopped_at.is_some_and(|at| at > last.started_at);
-        (is_cut_off && !has_receipt).then_some(last.turn)
-    }
-
     /// Records to append after a crash: first an end with an unknown outcome for each open call, then the ending of the
-    /// turn. Empty if the last turn has its ending. No message of the turn stays in the conversation.
+    /// turn. Empty if the last turn has its ending.
+    ///
+    /// The messages of the turn's [`MessagesKept`](SessionRecord::MessagesKept) records stay in the conversation, with a
+    /// marker. A turn without such records, as under the policy `rollback`, leaves no messages.
     pub fn recovery_records(&self, at: Timestamp) -> Vec<SessionRecord> {
-        let Some(open) = self.open_turn() else {
+        let (Some(open), Some(receipt)) = (self.open_turn(), self.crash_receipt(at)) else {
             return Vec::new();
         };
         let turn = open.number();
@@ -51,16 +43,103 @@ impl SessionState {
                 usage: None,
                 finish: None,
                 exit_code: None,
+                result: None,
             });
+        let cause = receipt.cause().clone();
+        let mut kept = self.open_kept.clone();
+        let usage = if kept.is_empty() {
+            Usage::default()
+        } else {
+            kept.push(stop_marker(&cause, None));
+            open.metered()
+        };
         let ending = SessionRecord::TurnStopped {
             turn,
             at,
             reason: StopReason::Error,
-            cause: Cause::new(CauseKind::Failure).detail(CRASH),
-            receipt: None,
-            kept: Vec::new(),
-            usage: Usage::default(),
+            cause,
+            receipt: Some(Arc::new(receipt)),
+            kept,
+            usage,
         };
         ends.chain([ending]).collect()
     }
+
+    /// Receipt of the turn that a crash has cut off. It lists the calls that were running, and the ended calls that may
+    /// have changed something. `None` if the last turn has its ending. The caller must make sure that the turn does not
+    /// run any more.
+    pub fn crash_receipt(&self, at: Timestamp) -> Option<Receipt> {
+        let open = self.open_turn()?;
+        let turn = open.number();
+        let id = self.session_id()?;
+        let request = StopInfo {
+            stop_id: StopId::new(format!("crash-{turn}")),
+            target: format!("session/{id}/turn/{turn}").into(),
+            extent: Extent::Turn,
+            cause: Cause::new(CauseKind::Failure).detail(CRASH),
+            requested_at: at,
+        };
+        let effects = open.effects();
+        let without_effect = |call: &&StartedCall| !effects.has(&call.id);
+        // If a crash has interrupted an earlier recovery, some calls have their end with an unknown outcome already.
+        let running = open.unknown_calls().iter().chain(open.open_calls());
+        let running = running.filter(without_effect);
+        let items = running.map(item_of_running);
+        let items = items.chain(effects.calls.iter().map(item_of_effect));
+        let findings = StopFindings {
+            items: items.collect(),
+            elapsed: Duration::ZERO,
+        };
+        let conversation = if self.open_kept.is_empty() {
+            ConversationEffect::Unchanged
+        } else {
+            ConversationEffect::KeptCompletedSteps
+        };
+        let receipt = Receipt::of_stop(request, findings);
+        let receipt = receipt.with_conversation(conversation);
+        Some(receipt.with_usage(open.metered()))
+    }
 }
+
+/// The item of a call that was running when its process died, and that changes nothing.
+fn item_of_running(call: &StartedCall) -> ReceiptItem {
+    let (kind, label, effect) = match &call.kind {
+        StartedCallKind::Model { .. } => (ItemKind::ModelCall, None, None),
+        StartedCallKind::Tool { arguments, effect } => {
+            (ItemKind::ToolCall, call_label(arguments), Some(*effect))
+        }
+    };
+    let (id, name): (Arc<str>, _) = (call.id.as_str().into(), Arc::clone(&call.name));
+    ReceiptItem {
+        label,
+        effect,
+        ..ReceiptItem::new(kind, id, name, UNKNOWN)
+    }
+}
+
+/// The item of a call that may have changed something.
+fn item_of_effect(call: &CallEffect) -> ReceiptItem {
+    let is_unknown = matches!(call.outcome, None | Some(CallOutcome::Unknown));
+    let state = if is_unknown {
+        UNKNOWN
+    } else {
+        ItemState::Finished { after_ms: None }
+    };
+    let (id, name): (Arc<str>, _) = (call.id.as_str().into(), Arc::clone(&call.name));
+    let mut item = ReceiptItem {
+        label: call.label.clone(),
+        ..ReceiptItem::new(ItemKind::ToolCall, id, name, state)
+    };
+    if is_unknown {
+        item.effect = Some(call.effect);
+        if call.is_uncertain() {
+            item.note = Some("may have completed; check before repeating".into());
+        }
+    }
+    item
+}
+
+const UNKNOWN: ItemState = ItemState::Unknown {
+    how: EndMethod::OwnerDied,
+    after_ms: None,
+};

@@ -10,10 +10,11 @@ use crate::session_settings::SessionSettings;
 use crate::stop_reason::StopReason;
 use crate::time::Timestamp;
 use crate::turn::background_index::BackgroundIndex;
-use crate::turn::conversation::Conversation;
+use crate::turn::conversation::{Conversation, EndedTurn};
+use crate::turn::effects::TurnEffects;
 use crate::turn::illegal_record::IllegalRecord;
 use crate::turn::state::{TurnEvent, TurnState};
-use crate::turn::summary::{TurnEnding, TurnSummary, excerpt};
+use crate::turn::summary::{INPUT_EXCERPT_CHARS, TurnEnding, TurnSummary, excerpt};
 use crate::usage::Usage;
 
 /// State of a session according to its log, up to the last applied record.
@@ -27,6 +28,8 @@ pub struct SessionState {
     pub(super) turns: Vec<TurnSummary>,
     /// The turn without an ending. The last element of `turns` is the summary of this turn.
     pub(super) open: Option<TurnState>,
+    /// Messages of the open turn that stay in the conversation if its process dies.
+    pub(super) open_kept: Vec<Arc<Message>>,
     pub(super) background: BackgroundIndex,
     /// Background work that the open turn reports to the model.
     pub(super) reporting: Vec<BackgroundId>,
@@ -102,13 +105,9 @@ impl SessionState {
         records: impl IntoIterator<Item = &'a SessionRecord, IntoIter: Clone>,
     ) -> Result<(), IllegalRecord> {
         let mut records = records.into_iter();
-        if self.open.is_some()
-            && records
-                .clone()
-                .all(|record| TurnEvent::of(record).is_some())
-        {
+        if self.open.is_some() && records.clone().all(|record| is_of_open_turn(record)) {
             // Fast path for most appends. To check an event of the open turn, only the state of this turn is needed.
-            let mut open = self.open.clone();
+            let mut open = self.open.as_ref().map(TurnState::without_effects);
             return records.try_for_each(|record| {
                 let Some((turn, event)) = TurnEvent::of(record) else {
                     return Ok(());
@@ -135,7 +134,7 @@ impl SessionState {
         let mut probe = Self {
             opened: self.opened.clone(),
             turns: self.turns.last().cloned().into_iter().collect(),
-            open: self.open.clone(),
+            open: self.open.as_ref().map(TurnState::without_effects),
             background: self.background.only(background_ids),
             conversation: if may_rewrite {
                 Arc::clone(&self.conversation)
@@ -225,14 +224,26 @@ impl SessionState {
         messages: &[Arc<Message>],
         usage: Usage,
     ) {
-        if let Some(summary) = self.turns.last_mut() {
-            summary.ending = Some(ending);
-        }
-        self.open = None;
+        let open = self.open.take();
+        self.open_kept.clear();
+        let is_refused = ending.reason == StopReason::Guardrail;
+        let Some(summary) = self.turns.last_mut() else {
+            return;
+        };
+        summary.ending = Some(ending);
+        let before = std::mem::take(&mut self.conversation);
+        self.conversation = before.after_turn(EndedTurn {
+            turn,
+            input: &summary.input,
+            messages: messages.iter().cloned(),
+            usage,
+            effects: open
+                .as_ref()
+                .map_or(&TurnEffects::default(), TurnState::effects),
+            is_refused,
+        });
         let reporting = std::mem::take(&mut self.reporting);
         if !messages.is_empty() {
-            let before = std::mem::take(&mut self.conversation);
-            self.conversation = before.with_turn(turn, messages.iter().cloned(), usage);
             for id in &reporting {
                 if let Some(work) = self.background.get_mut(id) {
                     work.reported = true;
@@ -268,7 +279,7 @@ impl SessionState {
                 self.turns.push(TurnSummary {
                     turn: *turn,
                     started_at: *at,
-                    input: excerpt(input),
+                    input: excerpt(input, INPUT_EXCERPT_CHARS),
                     owner: owner.clone(),
                     message: message.clone(),
                     steps: 0,
@@ -285,6 +296,16 @@ impl SessionState {
                 self.settings = Some(Arc::clone(settings));
             }
             SessionRecord::Stopped { receipt } => self.add_receipt(receipt),
+            SessionRecord::MessagesKept { turn, messages } => {
+                // A reader that does not know this record skips it, so it is never illegal.
+                if self
+                    .open
+                    .as_ref()
+                    .is_some_and(|open| open.number() == *turn)
+                {
+                    self.open_kept.extend(messages.iter().cloned());
+                }
+            }
             SessionRecord::Compacted { .. }
             | SessionRecord::TurnUndone { .. }
             | SessionRecord::Metered { .. } => return self.apply_between_turns(record),
@@ -394,6 +415,11 @@ impl SessionState {
     pub fn next_turn(&self) -> TurnNumber {
         TurnNumber(self.turns.last().map_or(0, |last| last.turn.0) + 1)
     }
+}
+
+/// True if only the state of the open turn is needed to check the record.
+fn is_of_open_turn(record: &SessionRecord) -> bool {
+    TurnEvent::of(record).is_some() || matches!(record, SessionRecord::MessagesKept { .. })
 }
 
 /// Applies a record to the open turn: first checks the messages of the record, then its event.

@@ -15,9 +15,12 @@
 //! 3. A turn commits only after the model has answered all messages. A turn ends only when none of its calls is open.
 //! 4. A turn accepts no event after its ending: `apply` refuses late events.
 
+use std::sync::Arc;
+
 use crate::ids::{CallId, TurnNumber};
 use crate::record::{CallOutcome, SessionRecord, StartedCall, StartedCallKind};
 use crate::stop_reason::StopReason;
+use crate::turn::effects::TurnEffects;
 use crate::turn::started_calls::StartedCalls;
 use crate::usage::Usage;
 
@@ -34,6 +37,8 @@ pub enum TurnEvent<'a> {
         outcome: CallOutcome,
         /// Usage of the call.
         usage: Option<Usage>,
+        /// Beginning of the result.
+        result: Option<&'a Arc<str>>,
     },
     /// A message was added between two steps.
     Steered,
@@ -53,6 +58,7 @@ impl<'a> TurnEvent<'a> {
                 id,
                 outcome,
                 usage,
+                result,
                 ..
             } => (
                 *turn,
@@ -60,6 +66,7 @@ impl<'a> TurnEvent<'a> {
                     id,
                     outcome: *outcome,
                     usage: *usage,
+                    result: result.as_ref(),
                 },
             ),
             SessionRecord::MessageSteered { turn, .. } => (*turn, Self::Steered),
@@ -67,6 +74,7 @@ impl<'a> TurnEvent<'a> {
             SessionRecord::TurnStopped { turn, reason, .. } => (*turn, Self::Stopped(*reason)),
             SessionRecord::SessionOpened { .. }
             | SessionRecord::TurnStarted { .. }
+            | SessionRecord::MessagesKept { .. }
             | SessionRecord::Compacted { .. }
             | SessionRecord::SettingsChanged { .. }
             | SessionRecord::Stopped { .. }
@@ -142,6 +150,7 @@ pub struct TurnState {
     started: StartedCalls,
     open: Vec<StartedCall>,
     unknown: Vec<StartedCall>,
+    effects: TurnEffects,
 }
 
 impl TurnState {
@@ -156,6 +165,7 @@ impl TurnState {
             started: StartedCalls::default(),
             open: Vec::new(),
             unknown: Vec::new(),
+            effects: TurnEffects::default(),
         }
     }
 
@@ -169,7 +179,16 @@ impl TurnState {
         }
         match event {
             TurnEvent::CallStarted(call) => self.start_call(call),
-            TurnEvent::CallFinished { id, outcome, usage } => self.finish_call(id, outcome, usage),
+            TurnEvent::CallFinished {
+                id,
+                outcome,
+                usage,
+                result,
+            } => {
+                self.finish_call(id, outcome, usage)?;
+                self.effects.finish(id, outcome, result);
+                Ok(())
+            }
             TurnEvent::Steered => {
                 self.check_no_call_open()?;
                 // After a new message, the model must answer before the turn can commit.
@@ -218,6 +237,7 @@ impl TurnState {
         }
         self.started.insert(call.id.clone());
         self.open.push(call.clone());
+        self.effects.start(call);
         self.phase = phase;
         self.steps += u32::from(phase == TurnPhase::Asking);
         Ok(())
@@ -254,6 +274,17 @@ impl TurnState {
         }
     }
 
+    /// A copy without the effects of the calls, to check records.
+    pub(super) fn without_effects(&self) -> Self {
+        Self {
+            started: self.started.clone(),
+            open: self.open.clone(),
+            unknown: self.unknown.clone(),
+            effects: TurnEffects::default(),
+            ..*self
+        }
+    }
+
     /// Number of the turn.
     pub fn number(&self) -> TurnNumber {
         self.number
@@ -283,6 +314,11 @@ impl TurnState {
     /// Calls with an unknown outcome.
     pub fn unknown_calls(&self) -> &[StartedCall] {
         &self.unknown
+    }
+
+    /// Calls that may have changed something outside the conversation.
+    pub fn effects(&self) -> &TurnEffects {
+        &self.effects
     }
 
     /// True if a call with this id has started in this turn.

@@ -13,7 +13,7 @@ use crate::receipt::{ConversationEffect, EndMethod, ItemState, Receipt};
 use crate::record::{CallOutcome, SessionRecord};
 use crate::stop_reason::StopReason;
 use crate::time::Timestamp;
-use crate::turn::conversation::Conversation;
+use crate::turn::conversation::{Conversation, EndedTurn};
 use crate::turn::draft::Draft;
 use crate::turn::limits::StartRefusal;
 use crate::turn::state::{TurnEvent, TurnState};
@@ -143,7 +143,7 @@ impl Draft {
             (Vec::new(), Usage::default())
         };
         StoppedTurn::new(
-            self.base,
+            (self.base, &self.input),
             self.state,
             records,
             StopEnding {
@@ -182,7 +182,7 @@ impl Draft {
             if is_model {
                 self.drop_model(outcome)
             } else {
-                self.end_tool_call(id, outcome)
+                self.end_tool_call(id, outcome, None)
             }
         });
         ends.map(|end| end.expect("the call is open, so it can end"))
@@ -290,7 +290,7 @@ impl StartRefusal {
             usage: Usage::default(),
         };
         StoppedTurn::new(
-            base,
+            (base, &start.input),
             TurnState::new(start.turn),
             vec![start.record()],
             ending,
@@ -311,7 +311,7 @@ pub(super) struct StopEnding {
 impl StoppedTurn {
     /// Creates the stopped turn, and adds the turn's ending to these records. All calls of the turn must have ended.
     pub(super) fn new(
-        base: Arc<Conversation>,
+        (base, input): (Arc<Conversation>, &Arc<str>),
         mut state: TurnState,
         mut records: Vec<SessionRecord>,
         ending: StopEnding,
@@ -325,11 +325,18 @@ impl StoppedTurn {
             usage,
         } = ending;
         let turn = state.number();
-        let (conversation, effect) = if kept.is_empty() {
-            (Arc::clone(&base), ConversationEffect::Unchanged)
+        let conversation = Arc::clone(&base).after_turn(EndedTurn {
+            turn,
+            input,
+            messages: kept.iter().cloned(),
+            usage,
+            effects: state.effects(),
+            is_refused: reason == StopReason::Guardrail,
+        });
+        let effect = if kept.is_empty() {
+            ConversationEffect::Unchanged
         } else {
-            let next = Arc::clone(&base).with_turn(turn, kept.iter().cloned(), usage);
-            (next, ConversationEffect::KeptCompletedSteps)
+            ConversationEffect::KeptCompletedSteps
         };
         let metered = state.metered();
         let receipt =

@@ -82,11 +82,11 @@ pub struct RecordedWork {
 }
 
 /// Maximum characters of the user's message in a turn's summary: one line of a wide terminal.
-const INPUT_EXCERPT_CHARS: usize = 120;
+pub(super) const INPUT_EXCERPT_CHARS: usize = 120;
 
-/// The beginning of a text. A short text is shared instead of copied.
-pub(super) fn excerpt(text: &Arc<str>) -> Arc<str> {
-    match text.char_indices().nth(INPUT_EXCERPT_CHARS) {
+/// The beginning of a text, of at most this number of characters. A short text is shared instead of copied.
+pub(super) fn excerpt(text: &Arc<str>, chars: usize) -> Arc<str> {
+    match text.char_indices().nth(chars) {
         None => Arc::clone(text),
         Some((end, _)) => format!("{}…", &text[..end]).into(),
     }

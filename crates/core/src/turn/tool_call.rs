@@ -7,6 +7,7 @@ use crate::message::{Arguments, Effect, ToolCall, ToolResult};
 use crate::record::{CallOutcome, SessionRecord, StartedCall, StartedCallKind};
 use crate::time::Timestamp;
 use crate::turn::draft::{Draft, DraftError};
+use crate::turn::effects::result_excerpt;
 use crate::turn::state::IllegalEvent;
 use crate::usage::Usage;
 
@@ -46,7 +47,8 @@ impl Draft {
         outcome: CallOutcome,
     ) -> Result<SessionRecord, IllegalEvent> {
         let at = self.asked(&result.call_id)?.0;
-        let record = self.end_tool_call(result.call_id.clone(), outcome)?;
+        let excerpt = result_excerpt(&result.content);
+        let record = self.end_tool_call(result.call_id.clone(), outcome, Some(excerpt))?;
         if let SessionRecord::CallFinished {
             usage: Some(usage), ..
         } = &record
@@ -92,10 +94,10 @@ impl Draft {
         at: Timestamp,
     ) -> Result<[SessionRecord; 2], IllegalEvent> {
         let (place, call) = self.asked(id)?;
-        // The call never runs, so the effect of a repetition does not matter.
-        let call = started_tool(call, Effect::default());
+        // The call never runs, so it changes nothing.
+        let call = started_tool(call, Effect::ReadOnly);
         let started = self.start_call(call, at)?;
-        let finished = self.end_tool_call(id.clone(), outcome)?;
+        let finished = self.end_tool_call(id.clone(), outcome, None)?;
         let result = ToolResult {
             call_id: id.clone(),
             content,

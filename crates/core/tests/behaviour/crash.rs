@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use allstop_core::receipt::{StopFindings, StopInfo};
 use allstop_core::record::{CallOutcome, SessionRecord};
 use allstop_core::turn::{SessionState, StopPolicy, TurnLimits};
-use allstop_core::{CauseKind, Extent, Receipt, StopId, StopReason, Timestamp, TurnNumber};
+use allstop_core::{CauseKind, Effect, StopReason};
 
 use crate::driver::*;
 
@@ -38,8 +37,8 @@ fn a_crashed_turn_gets_one_ending_and_its_calls_are_unknown() {
     let (state, records) = recover(&session.log);
 
     assert_eq!(
-        *state.conversation(),
-        session.conversation,
+        shown(state.conversation()),
+        shown(&session.conversation),
         "equal to the last committed turn"
     );
     let turn = state.turns().last().expect("there are four");
@@ -65,36 +64,23 @@ fn a_crashed_turn_gets_one_ending_and_its_calls_are_unknown() {
 }
 
 #[test]
-fn a_turn_without_an_ending_is_named_until_the_next_turn() {
-    let mut session = crashed();
-    let log = &session.log;
-    let state = SessionState::fold(log).expect("the log can be folded");
-    assert_eq!(state.turn_cut_off(), Some(TurnNumber(4)));
-    let (state, records) = recover(log);
-    assert_eq!(state.turn_cut_off(), Some(TurnNumber(4)));
-    session.log.extend(records);
-    let stopped = log_with_a_late_receipt(&session.log);
-    assert_eq!(stopped.turn_cut_off(), None, "the log has its receipt");
-    session.turn("five", usage(10, 1));
-    let state = SessionState::fold(&session.log).expect("the log can be folded");
-    assert_eq!(state.turn_cut_off(), None);
-}
-
-/// State of this log with one more receipt. The stop of this receipt is later than all turns.
-fn log_with_a_late_receipt(log: &[SessionRecord]) -> SessionState {
-    let request = StopInfo {
-        stop_id: StopId::new("late"),
-        target: "session/s/turn/4".into(),
-        extent: Extent::Turn,
-        cause: user(),
-        requested_at: Timestamp::from_unix_ms(at().unix_ms() + 1),
-    };
-    let receipt = Receipt::of_stop(request, StopFindings::default());
-    let mut state = SessionState::fold(log).expect("the log can be folded");
-    let receipt = Arc::new(receipt);
-    let applied = state.apply(&SessionRecord::Stopped { receipt });
-    applied.expect("a receipt may come between turns");
-    state
+fn receipt_of_a_crash_lists_the_running_calls_and_the_completed_effects() {
+    let session = crashed();
+    let before = SessionState::fold(&session.log).expect("the log can be folded");
+    let receipt = before.crash_receipt(at()).expect("the turn has no ending");
+    let items: Vec<_> = receipt
+        .items()
+        .iter()
+        .map(|item| (&*item.name, item.state.as_str(), item.label.as_deref()))
+        .collect();
+    assert_eq!(
+        items,
+        [("read", "finished", Some("x")), ("shell", "unknown", None)]
+    );
+    assert_eq!(receipt.items()[1].effect, Some(Effect::Irreversible));
+    let (state, _) = recover(&session.log);
+    assert_eq!(state.last_receipt().map(AsRef::as_ref), Some(&receipt));
+    assert_eq!(state.crash_receipt(at()), None);
 }
 
 #[test]
@@ -112,8 +98,8 @@ fn a_crash_at_any_record_leaves_the_last_committed_turn() {
         let before = SessionState::fold(log).expect("it can be folded");
         let (state, records) = recover(log);
         assert_eq!(
-            state.conversation(),
-            committed.conversation(),
+            shown(state.conversation()),
+            shown(committed.conversation()),
             "cut at {cut}"
         );
         assert_eq!(
@@ -153,6 +139,7 @@ fn late_result_of_a_recovered_turn_is_refused() {
         usage: Some(usage(1, 1)),
         finish: None,
         exit_code: None,
+        result: None,
     };
     assert!(state.apply(&late).is_err());
     assert_eq!(state, before);
@@ -163,6 +150,7 @@ fn the_next_turn_works_after_a_recovery() {
     let mut session = crashed();
     let (_, records) = recover(&session.log);
     session.log.extend(records);
+    session.conversation = Arc::clone(session.state().conversation());
     session.check();
     assert_eq!(session.turn("five", usage(1, 1)), Outcome::Committed);
     assert_eq!(session.state().turns().len(), 5);

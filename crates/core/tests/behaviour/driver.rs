@@ -299,6 +299,14 @@ pub(crate) fn check_request(draft: &Draft) {
     check_history(messages.iter().map(AsRef::as_ref)).expect("the request is valid");
 }
 
+/// A conversation without the effects that its messages do not show.
+pub(crate) fn shown(conversation: &Conversation) -> Conversation {
+    Conversation {
+        lost: Vec::new(),
+        ..conversation.clone()
+    }
+}
+
 /// Runs a complete step. Then begins a second step with one running call and one call that has not begun.
 pub(crate) fn turn_in_two_tools(session: &mut Session) -> Draft {
     let mut draft = session.begin("go");

@@ -71,6 +71,7 @@ fn finished(turn: u32, id: &str) -> SessionRecord {
         usage: None,
         finish: None,
         exit_code: None,
+        result: None,
     }
 }
 

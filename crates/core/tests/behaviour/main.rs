@@ -10,6 +10,7 @@ mod cancel;
 mod commit;
 mod crash;
 mod driver;
+mod effects;
 mod fold;
 mod loops;
 mod named_tests;

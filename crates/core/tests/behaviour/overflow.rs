@@ -174,6 +174,7 @@ fn step_limit_refuses_the_next_step_and_rolls_back() {
     ));
     assert_eq!(stopped.reason, StopReason::MaxStepsReached);
     session.log.extend(stopped.records);
+    session.conversation = stopped.conversation;
     session.check();
     assert!(session.conversation.messages.is_empty());
 }

@@ -42,9 +42,9 @@ pub(super) fn encode_append(
                 snapshot.map(RecordExtras::snapshot)
             }
             SessionRecord::TurnStarted { .. } => snapshot_at.map(RecordExtras::snapshot_at),
-            SessionRecord::SettingsChanged { .. } | SessionRecord::Stopped { .. } => {
-                Some(RecordExtras::optional())
-            }
+            SessionRecord::SettingsChanged { .. }
+            | SessionRecord::Stopped { .. }
+            | SessionRecord::MessagesKept { .. } => Some(RecordExtras::optional()),
             _ => None,
         };
         extras.unwrap_or_default()

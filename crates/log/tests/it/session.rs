@@ -60,6 +60,7 @@ pub(crate) fn answered_and_committed(turn: u32) -> Vec<SessionRecord> {
             }),
             finish: None,
             exit_code: None,
+            result: None,
         },
         SessionRecord::TurnCommitted {
             turn: TurnNumber(turn),

@@ -191,6 +191,7 @@ fn crashed() -> Vec<SessionRecord> {
             usage: None,
             finish: None,
             exit_code: None,
+            result: None,
         },
         call("call_1_1", "work", tool),
     ]

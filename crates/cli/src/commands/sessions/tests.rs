@@ -118,6 +118,7 @@ fn model_call(turn: u32) -> [SessionRecord; 2] {
         usage: Some(usage(100, 20)),
         finish: None,
         exit_code: None,
+        result: None,
     };
     [call(turn, "step_1", "gpt-x", kind), finished]
 }
@@ -235,6 +236,7 @@ async fn eventful(log: &MemoryLog) -> SessionWriter {
             usage: None,
             finish: None,
             exit_code: None,
+            result: None,
         });
     }
     records.push(cancelled(2));

@@ -113,7 +113,7 @@ proptest! {
                 recovered.apply(record).expect("recovery is legal");
             }
             prop_assert_eq!(recovered.recovery_records(at()), []);
-            prop_assert_eq!(recovered.conversation(), crashed.conversation());
+            prop_assert_eq!(shown(recovered.conversation()), shown(crashed.conversation()));
             prop_assert_eq!(recovered.metered(), crashed.metered());
             prop_assert!(recovered.turns().iter().all(|turn| turn.ending.is_some()));
             let whole = [log, &records].concat();

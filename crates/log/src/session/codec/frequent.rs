@@ -60,6 +60,7 @@ variant!(CallFinished {
     usage: Option<Usage>,
     finish: Option<FinishReason>,
     exit_code: Option<i32>,
+    result: Option<Arc<str>>,
 });
 
 variant!(TurnStarted {
@@ -94,7 +95,7 @@ mod tests {
         r#""type":"call_started","turn":1,"call":{"kind":"tool","arguments":{"malformed":"{"},"effect":"irreversible","name":"ls","id":"c","new":1},"at":"2026-11-22T14:22:46.548Z","new":{"kind":2}"#,
         r#""type":"call_finished","turn":1,"id":"c","outcome":"timed_out""#,
         r#""type":"call_finished","turn":1,"id":"c","outcome":"succeeded","usage":{"input_tokens":1,"output_tokens":2,"estimated":true}"#,
-        r#""type":"call_finished","turn":1,"id":"c","outcome":"succeeded","finish":"content_filter","exit_code":-1"#,
+        r#""type":"call_finished","turn":1,"id":"c","outcome":"succeeded","finish":"content_filter","exit_code":-1,"result":"\u00e4 \"1\"""#,
         r#""type":"turn_committed","turn":1,"at":"2026-11-22T14:22:46.548Z","messages":[{"role":"user","text":"u"},{"role":"assistant","text":"","tool_calls":[{"id":"c","name":"ls","arguments":{"json":{}}}]},{"role":"tool","call_id":"c","content":"\ud83d\ude00","is_error":true},{"role":"tool","call_id":"c","content":""},{"role":"note","text":"n"},{"role":"summary","text":"s"},{"role":"stop_marker","text":"m"},{"text":"a","role":"assistant"}],"usage":{"input_tokens":1,"output_tokens":2,"estimated":false}"#,
     ];
 

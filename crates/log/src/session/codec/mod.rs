@@ -151,6 +151,7 @@ mod tests {
             usage: None,
             finish: None,
             exit_code: None,
+            result: None,
         }
     }
 

@@ -97,6 +97,7 @@ impl Turn<'_> {
                 usage: None,
                 finish: None,
                 exit_code: None,
+                result: None,
             })
             .collect();
         let ending = SessionRecord::TurnStopped {

@@ -72,6 +72,7 @@ impl Turn<'_> {
             usage: Some(usage),
             finish: None,
             exit_code: None,
+            result: None,
         };
         if self.has(Bug::BillAtTheEnd) && !partial.calls.is_empty() {
             self.bill = Some(bill);

@@ -189,6 +189,7 @@ impl Turn<'_> {
             usage: None,
             finish: None,
             exit_code: None,
+            result: None,
         });
         self.cx.events.send(|| AgentEvent::ToolFinished {
             call_id: call.id.clone(),

@@ -1,0 +1,273 @@
+//! Effects of tool calls that the conversation does not show: the calls of a turn that was rolled back, undone, or cut
+//! off by a crash. The next turn reports them to the model, so that the model does not repeat them.
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::call_label::call_label;
+use crate::ids::{CallId, TurnNumber};
+use crate::message::{Arguments, Effect, Message, ToolCall};
+use crate::record::{CallOutcome, StartedCall, StartedCallKind};
+use crate::turn::summary::{INPUT_EXCERPT_CHARS, excerpt};
+
+/// Maximum number of calls that are kept for each turn. Of more calls, the last ones are kept.
+const CALLS_MAX: usize = 64;
+
+/// Maximum length of a kept result, in characters.
+const RESULT_CHARS_MAX: usize = 300;
+
+/// Maximum length of a note, in bytes: about two thousand tokens.
+const NOTE_BYTES_MAX: usize = 8 * 1024;
+
+/// A tool call that may have changed something outside the conversation.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct CallEffect {
+    /// Id of the call.
+    pub id: CallId,
+    /// Name of the tool.
+    pub name: Arc<str>,
+    /// The most informative argument, for people.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub label: Option<Arc<str>>,
+    /// Effect of repeating the call.
+    pub effect: Effect,
+    /// Outcome of the call. `None` while the call runs.
+    pub outcome: Option<CallOutcome>,
+    /// Beginning of the result.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub result: Option<Arc<str>>,
+    /// Arguments, unless the outcome is known: they identify a repetition of the call.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    arguments: Option<Arguments>,
+}
+
+/// The calls of one turn that may have changed something.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct TurnEffects {
+    /// The calls, in the order of their starts.
+    pub calls: Vec<CallEffect>,
+    /// Number of earlier calls that are not in the list.
+    #[serde(default)]
+    pub omitted: u32,
+}
+
+/// A turn with effects that the conversation does not show.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct LostTurn {
+    /// Number of the turn.
+    pub turn: TurnNumber,
+    /// Beginning of the user's message. Empty if a guardrail refused the turn.
+    pub input: Arc<str>,
+    /// The calls.
+    pub effects: TurnEffects,
+}
+
+impl CallEffect {
+    /// True if nobody knows whether the call has had its effect, and a repetition is not safe.
+    pub fn is_uncertain(&self) -> bool {
+        let is_known = !matches!(self.outcome, None | Some(CallOutcome::Unknown));
+        !is_known && !self.effect.may_repeat()
+    }
+}
+
+/// The call and its outcome in one line, for people and for the model.
+impl std::fmt::Display for CallEffect {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(&self.name)?;
+        if let Some(label) = &self.label {
+            write!(f, " `{label}`")?;
+        }
+        f.write_str(match self.outcome {
+            Some(CallOutcome::Succeeded) => ": completed",
+            Some(CallOutcome::Failed) => ": failed",
+            Some(CallOutcome::TimedOut) => {
+                ": ran into its time limit; a part of its effect may have happened"
+            }
+            Some(CallOutcome::Stopped) => ": was stopped; a part of its effect may have happened",
+            Some(CallOutcome::Denied) => ": did not run",
+            None | Some(CallOutcome::Unknown) if self.effect.may_repeat() => {
+                ": outcome unknown; a repetition is safe"
+            }
+            None | Some(CallOutcome::Unknown) => ": outcome unknown; check before repeating it",
+        })
+    }
+}
+
+impl TurnEffects {
+    /// Adds a call that starts, unless the call changes nothing.
+    pub(super) fn start(&mut self, call: &StartedCall) {
+        let StartedCallKind::Tool { arguments, effect } = &call.kind else {
+            return;
+        };
+        if *effect == Effect::ReadOnly {
+            return;
+        }
+        if self.calls.len() == CALLS_MAX {
+            self.calls.remove(0);
+            self.omitted += 1;
+        }
+        self.calls.push(CallEffect {
+            id: call.id.clone(),
+            name: Arc::clone(&call.name),
+            label: call_label(arguments),
+            effect: *effect,
+            outcome: None,
+            result: None,
+            arguments: Some(arguments.clone()),
+        });
+    }
+
+    /// Records the end of a call. A denied call did not run, so it is removed.
+    pub(super) fn finish(&mut self, id: &CallId, outcome: CallOutcome, result: Option<&Arc<str>>) {
+        let Some(at) = self.calls.iter().rposition(|call| call.id == *id) else {
+            return;
+        };
+        if outcome == CallOutcome::Denied {
+            self.calls.remove(at);
+            return;
+        }
+        let call = &mut self.calls[at];
+        call.outcome = Some(outcome);
+        call.result = result.cloned();
+        if outcome != CallOutcome::Unknown {
+            call.arguments = None;
+        }
+    }
+
+    /// True if the call with this id may have changed something.
+    pub(super) fn has(&self, id: &CallId) -> bool {
+        self.calls.iter().any(|call| call.id == *id)
+    }
+
+    /// True if no call may have changed something.
+    pub fn is_empty(&self) -> bool {
+        self.calls.is_empty() && self.omitted == 0
+    }
+
+    /// Splits the calls into those whose results are in these messages, and the others.
+    pub(super) fn split(
+        &self,
+        messages: impl ExactSizeIterator<Item = Arc<Message>>,
+    ) -> (Self, Self) {
+        if messages.len() == 0 || self.is_empty() {
+            return (Self::default(), self.clone());
+        }
+        let answered: HashSet<CallId> = messages
+            .filter_map(|message| match &*message {
+                Message::Tool(result) => Some(result.call_id.clone()),
+                _ => None,
+            })
+            .collect();
+        let (shown, rest) = self
+            .calls
+            .iter()
+            .cloned()
+            .partition(|call| answered.contains(&call.id));
+        let shown = Self {
+            calls: shown,
+            omitted: self.omitted,
+        };
+        let rest = Self {
+            calls: rest,
+            omitted: 0,
+        };
+        (shown, rest)
+    }
+
+    /// The call with an uncertain outcome that this call would repeat.
+    pub(super) fn uncertain(&self, call: &ToolCall) -> Option<&CallEffect> {
+        self.calls.iter().find(|before| {
+            before.is_uncertain()
+                && before.name == call.name
+                && before.arguments.as_ref() == Some(&call.arguments)
+        })
+    }
+}
+
+/// The beginning of a result, for [`CallEffect::result`].
+pub(super) fn result_excerpt(content: &Arc<str>) -> Arc<str> {
+    excerpt(content, RESULT_CHARS_MAX)
+}
+
+impl LostTurn {
+    /// A turn with these effects. `None` if there are none. `is_refused` is true if a guardrail refused the turn: its
+    /// texts must not reach the model.
+    pub(super) fn new(
+        turn: TurnNumber,
+        input: &Arc<str>,
+        mut effects: TurnEffects,
+        is_refused: bool,
+    ) -> Option<Self> {
+        if effects.is_empty() {
+            return None;
+        }
+        if is_refused {
+            effects.calls.iter_mut().for_each(|call| call.result = None);
+        }
+        let input = if is_refused {
+            "".into()
+        } else {
+            excerpt(input, INPUT_EXCERPT_CHARS)
+        };
+        Some(Self {
+            turn,
+            input,
+            effects,
+        })
+    }
+}
+
+/// The note to the model about these turns. `None` if there are none. If the note would be too long, the oldest calls
+/// are only counted.
+pub(super) fn note_about(lost: &[LostTurn]) -> Option<Arc<Message>> {
+    if lost.is_empty() {
+        return None;
+    }
+    let mut parts = Vec::new();
+    let (mut bytes, mut omitted) = (0, 0);
+    for turn in lost.iter().rev() {
+        let mut lines = Vec::new();
+        omitted += turn.effects.omitted;
+        for call in turn.effects.calls.iter().rev() {
+            let line = line_about(call);
+            if bytes + line.len() > NOTE_BYTES_MAX {
+                omitted += 1;
+            } else {
+                bytes += line.len();
+                lines.push(line);
+            }
+        }
+        lines.reverse();
+        let input = match &*turn.input {
+            "" => String::new(),
+            input => format!(" Its message began with: {input}"),
+        };
+        parts.push(format!("Turn {}.{input}\n{}", turn.turn, lines.join("")));
+    }
+    parts.reverse();
+    let mut text = "Note of Allstop, not of the user: the turns below are not in this conversation, because they were \
+                    stopped, undone or cut off by a crash. Their calls may have changed something. Do not repeat a \
+                    completed call without being asked to.\n"
+        .to_owned();
+    text.push_str(parts.join("").trim_end());
+    if omitted > 0 {
+        let _never_fails = write!(text, "\n{omitted} earlier calls are not listed.");
+    }
+    Some(Arc::new(Message::Note { text: text.into() }))
+}
+
+fn line_about(call: &CallEffect) -> String {
+    let mut line = format!("- {call}.");
+    if let Some(result) = call
+        .result
+        .as_ref()
+        .filter(|result| !result.trim().is_empty())
+    {
+        let _never_fails = write!(line, " Its result began with: {}", result.trim());
+    }
+    line.push('\n');
+    line
+}

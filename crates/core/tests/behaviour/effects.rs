@@ -1,0 +1,266 @@
+//! Effects of calls that the conversation does not show reach the next turn, and a repetition of an uncertain call is
+//! found.
+
+use std::sync::Arc;
+
+use allstop_core::record::{CallOutcome, SessionRecord};
+use allstop_core::turn::{Draft, SessionSnapshot, SessionState, StopPolicy, TurnLimits};
+use allstop_core::{Cause, CauseKind, Effect, Message};
+use serde_json::json;
+
+use crate::driver::*;
+
+/// Text of the note at the start of the next request, if it has one.
+fn note_of(draft: &Draft, base_messages: usize) -> Option<String> {
+    match draft
+        .request_messages()
+        .get(base_messages)
+        .map(AsRef::as_ref)
+    {
+        Some(Message::Note { text }) => Some(text.to_string()),
+        _ => None,
+    }
+}
+
+fn recovered(log: &[SessionRecord]) -> SessionState {
+    let mut state = SessionState::fold(log).expect("the log can be folded");
+    for record in state.recovery_records(at()) {
+        state.apply(&record).expect("recovery is legal");
+    }
+    state
+}
+
+/// A session whose last turn was rolled back in its second step.
+fn rolled_back() -> Session {
+    let mut session = Session::new(TurnLimits::default());
+    let draft = turn_in_two_tools(&mut session);
+    session.stop(draft, user());
+    session
+}
+
+#[test]
+fn note_about_a_rolled_back_turn_names_each_effect_once() {
+    let mut session = rolled_back();
+    let draft = session.begin("again");
+    let note = note_of(&draft, 0).expect("the calls had effects");
+    for part in [
+        "Note of Allstop, not of the user",
+        "Turn 1. Its message began with: go",
+        "- read `x`: completed. Its result began with: done",
+        "- shell: outcome unknown; check before repeating it.",
+    ] {
+        assert!(note.contains(part), "{part} is missing: {note}");
+    }
+    assert!(!note.contains("shell: completed"), "{note}");
+    let mut draft = draft;
+    session.answer(&mut draft, "ok", usage(1, 1));
+    session.end(draft);
+    let first = session.conversation.messages.first().expect("the note");
+    assert!(
+        matches!(&**first, Message::Note { text } if **text == *note),
+        "part of the turn"
+    );
+    let base = session.conversation.messages.len();
+    assert_eq!(note_of(&session.begin("third"), base), None, "sent once");
+}
+
+#[test]
+fn note_is_repeated_until_a_turn_with_it_is_in_the_conversation() {
+    let mut session = rolled_back();
+    let draft = session.begin("again");
+    session.stop(draft, user());
+    let note = note_of(&session.begin("third"), 0).expect("it is still not reported");
+    assert!(note.contains("read `x`: completed"), "{note}");
+}
+
+#[test]
+fn note_about_a_crashed_turn_is_the_same_after_recovery_and_snapshot() {
+    let mut session = Session::new(TurnLimits::default());
+    drop(turn_in_two_tools(&mut session));
+    let state = recovered(&session.log);
+    let snapshot = state.snapshot().expect("between turns");
+    let json = serde_json::to_string(&snapshot).expect("it can be written");
+    let snapshot: SessionSnapshot = serde_json::from_str(&json).expect("it can be read");
+    let restored = SessionState::from(snapshot);
+    assert_eq!(restored.conversation(), state.conversation());
+    session.log.extend(
+        SessionState::fold(&session.log)
+            .expect("foldable")
+            .recovery_records(at()),
+    );
+    session.conversation = Arc::clone(restored.conversation());
+    let note = note_of(&session.begin("again"), 0).expect("the calls had effects");
+    assert!(note.contains("read `x`: completed"), "{note}");
+    assert!(note.contains("shell: outcome unknown"), "{note}");
+}
+
+#[test]
+fn crash_under_keep_keeps_the_completed_steps_and_reports_the_rest() {
+    let mut session = Session::new(TurnLimits::default());
+    let mut draft = session.begin("go");
+    session.log.extend(draft.keep_messages());
+    let calls = session.ask(&mut draft, vec![call("a", "read", json!({"path": "x"}))]);
+    session.run_call(&mut draft, &calls[0].id);
+    session.log.extend(draft.keep_messages());
+    let calls = session.ask(&mut draft, vec![call("b", "shell", json!({}))]);
+    session.begin_call(&mut draft, &calls[0].id);
+    assert_eq!(draft.keep_messages(), None, "the step is not complete");
+    drop(draft);
+    let state = recovered(&session.log);
+    let roles: Vec<_> = state.conversation().messages.iter().collect();
+    assert!(
+        matches!(
+            roles.iter().map(|message| &***message).collect::<Vec<_>>()[..],
+            [
+                Message::User { .. },
+                Message::Assistant { .. },
+                Message::Tool(_),
+                Message::StopMarker { .. }
+            ]
+        ),
+        "{roles:?}"
+    );
+    state.conversation().check().expect("a valid history");
+    session.conversation = Arc::clone(state.conversation());
+    session.log.extend(
+        SessionState::fold(&session.log)
+            .expect("foldable")
+            .recovery_records(at()),
+    );
+    session.check();
+    let note = note_of(&session.begin("again"), 4).expect("the open call may have had its effect");
+    assert!(note.contains("shell: outcome unknown"), "{note}");
+    assert!(!note.contains("read"), "the conversation shows it: {note}");
+}
+
+#[test]
+fn undo_reports_the_effects_of_the_undone_turn_and_what_it_had_reported() {
+    let mut session = rolled_back();
+    let mut draft = session.begin("write it");
+    let calls = session.ask(&mut draft, vec![call("w", "write", json!({"path": "y"}))]);
+    session.run_call(&mut draft, &calls[0].id);
+    session.answer(&mut draft, "ok", usage(1, 1));
+    session.end(draft);
+    let undone = SessionRecord::TurnUndone {
+        turn: session.state().turns().last().expect("two turns").turn,
+        at: at(),
+    };
+    session.log.push(undone);
+    session.conversation = Arc::clone(session.state().conversation());
+    let note = note_of(&session.begin("third"), 0).expect("there are effects");
+    for part in [
+        "Turn 1.",
+        "read `x`: completed",
+        "Turn 2.",
+        "began with: write it",
+        "write `y`: completed",
+    ] {
+        assert!(note.contains(part), "{part} is missing: {note}");
+    }
+}
+
+#[test]
+fn read_only_denied_and_rejected_calls_are_no_effects() {
+    let mut session = Session::new(TurnLimits::default());
+    let mut draft = session.begin("go");
+    let calls = session.ask(
+        &mut draft,
+        vec![
+            call("a", "look", json!({})),
+            call("b", "shell", json!({})),
+            call("c", "shell", json!({})),
+        ],
+    );
+    let look = draft
+        .begin_call(&calls[0].id, Effect::ReadOnly, at())
+        .expect("it begins");
+    session.log.push(look);
+    session.log.push(
+        draft
+            .finish_call(result(&calls[0].id, "seen"), CallOutcome::Succeeded)
+            .expect("open"),
+    );
+    session
+        .log
+        .extend(draft.deny_call(&calls[1].id, "no", at()).expect("asked"));
+    session
+        .log
+        .extend(draft.reject_call(&calls[2].id, "no", at()).expect("asked"));
+    session.stop(draft, user());
+    assert!(
+        session.conversation.lost.is_empty(),
+        "{:?}",
+        session.conversation.lost
+    );
+}
+
+#[test]
+fn note_about_a_turn_that_a_guardrail_refused_has_none_of_its_texts() {
+    let mut session = Session::new(TurnLimits::default());
+    let draft = turn_in_two_tools(&mut session);
+    session.stop(draft, Cause::new(CauseKind::Guardrail));
+    let note = note_of(&session.begin("again"), 0).expect("the calls had effects");
+    assert!(note.contains("read `x`: completed"), "{note}");
+    assert!(!note.contains("began with"), "{note}");
+}
+
+#[test]
+fn repetition_of_an_uncertain_call_is_found_by_its_tool_and_arguments() {
+    for policy in [StopPolicy::Rollback, StopPolicy::Keep] {
+        let mut session = Session::new(TurnLimits::default());
+        session.policy = policy;
+        let draft = turn_in_two_tools(&mut session);
+        session.stop(draft, user());
+        let draft = session.begin("again");
+        let repeats = |name: &str, arguments| {
+            draft
+                .repeats_uncertain(&call("n", name, arguments))
+                .is_some()
+        };
+        assert!(repeats("shell", json!({})), "{policy:?}");
+        assert!(!repeats("shell", json!({"command": "ls"})), "{policy:?}");
+        assert!(
+            !repeats("read", json!({"path": "x"})),
+            "it has completed, {policy:?}"
+        );
+    }
+}
+
+#[test]
+fn note_about_many_and_large_calls_is_bounded() {
+    let mut session = Session::new(TurnLimits::default());
+    for turn in 0..20 {
+        let mut draft = session.begin(&"m".repeat(10_000));
+        for step in 0..20 {
+            let arguments = json!({"path": format!("{turn}-{step}-{}", "p".repeat(10_000))});
+            let calls = session.ask(&mut draft, vec![call("a", "write", arguments)]);
+            session.begin_call(&mut draft, &calls[0].id);
+            let record = draft.finish_call(
+                result(&calls[0].id, &"r".repeat(10_000)),
+                CallOutcome::Succeeded,
+            );
+            session.log.push(record.expect("open"));
+        }
+        session.stop(draft, user());
+    }
+    let note = note_of(&session.begin("next"), 0).expect("there are effects");
+    assert!(note.len() < 16 * 1024, "{} bytes", note.len());
+    assert!(note.contains("earlier calls are not listed"), "{note}");
+    assert!(note.contains("19-19-"), "the newest are listed");
+}
+
+/// The stop of a turn whose commit was refused by the store.
+#[test]
+fn effects_of_a_turn_whose_commit_failed_are_reported() {
+    let mut session = Session::new(TurnLimits::default());
+    let mut draft = session.begin("go");
+    let calls = session.ask(&mut draft, vec![call("a", "write", json!({"path": "x"}))]);
+    session.run_call(&mut draft, &calls[0].id);
+    session.answer(&mut draft, "ok", usage(1, 1));
+    let commit = draft.commit(at()).expect("nothing stopped it");
+    let stopped = commit.fail("the disk is full", at());
+    session.log.extend(stopped.records);
+    session.conversation = Arc::clone(&stopped.conversation);
+    session.check();
+    assert!(note_of(&session.begin("again"), 0).is_some());
+}
