@@ -220,6 +220,7 @@ fn record(event: Event, turns: usize) -> SessionRecord {
             usage: cost.map(usage),
             finish: None,
             exit_code: None,
+            result: None,
         },
         Event::Committed {
             turn,

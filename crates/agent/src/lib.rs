@@ -47,7 +47,7 @@ pub use hook::{Hook, HookCx, HookEvent, HookVerdict};
 pub use outcome::{Denial, RunOutcome, TurnOutcome};
 pub use prompt::Prompt;
 pub use run::{ENDING_MAX, Run, RunRequest, RunStop};
-pub use settings::{Deadlines, Settings};
+pub use settings::{Deadlines, RepeatUnknown, Settings};
 pub use subagent::{
     DEPTH_MAX_DEFAULT, RUNNING_MAX_DEFAULT, STEPS_MAX_DEFAULT, SubAgentBackground, SubAgentLimits,
     SubAgents,

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use allstop_core::turn::Conversation;
+use allstop_core::turn::{Conversation, LostTurn};
 use allstop_core::{CallId, Cause, FinishReason, Receipt, StopReason, TurnNumber, Usage};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -53,6 +53,15 @@ pub struct TurnOutcome {
     pub is_ending_known: bool,
     /// True if the log has the ending.
     pub is_ending_written: bool,
+}
+
+impl TurnOutcome {
+    /// Calls of the turn that may have changed something, if the conversation does not show them. The next turn reports
+    /// them to the model.
+    pub fn lost(&self) -> Option<&LostTurn> {
+        let last = self.conversation.lost.last();
+        last.filter(|lost| lost.turn == self.turn)
+    }
 }
 
 /// Outcome of a run.

@@ -5,6 +5,8 @@ use std::time::Duration;
 
 use allstop_core::turn::{Budget, LoopLimits, StopPolicy};
 use allstop_model::RetryPolicy;
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
 /// Settings of an agent.
 #[derive(Debug, Clone, Default)]
@@ -27,6 +29,23 @@ pub struct Settings {
     pub loop_limits: LoopLimits,
     /// Part of a stopped turn that stays in the conversation.
     pub stop_policy: StopPolicy,
+    /// Handling of calls that repeat a call of an earlier turn, whose outcome is unknown.
+    pub repeat_unknown: RepeatUnknown,
+}
+
+/// Handling of a call that repeats a call of an earlier turn, with the same tool and arguments. The earlier call has an
+/// unknown outcome, for example after a crash, and its effect cannot be repeated safely.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum RepeatUnknown {
+    /// A person is asked. If there is no person, the call is denied. An approval that was given in advance does not
+    /// count.
+    #[default]
+    Ask,
+    /// The permission rules alone decide.
+    Allow,
+    /// The call is denied.
+    Deny,
 }
 
 /// Time limits. `None` means no limit, and costs nothing.

@@ -5,7 +5,11 @@ use std::sync::Arc;
 use allstop_agent::{Denial, TurnError};
 use allstop_core::ids::BackgroundId;
 use allstop_core::receipt::ConversationEffect;
-use allstop_core::{Cause, FinishReason, Receipt, SessionId, StopReason, TurnNumber, Usage};
+use allstop_core::record::CallOutcome;
+use allstop_core::turn::LostTurn;
+use allstop_core::{
+    CallId, Cause, Effect, FinishReason, Receipt, SessionId, StopReason, TurnNumber, Usage,
+};
 use allstop_session::MessageOutcome;
 use allstop_session::orphan_scan::OrphanedWork;
 use schemars::JsonSchema;
@@ -47,6 +51,39 @@ impl DetachedWork {
     }
 }
 
+/// A call that may have changed something although the conversation does not show it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, JsonSchema)]
+pub struct LostCall {
+    /// Id of the call.
+    pub call_id: CallId,
+    /// The tool.
+    #[schemars(with = "String")]
+    pub tool: Arc<str>,
+    /// The most informative argument; `null` if there is none.
+    #[schemars(with = "Option<String>")]
+    pub label: Option<Arc<str>>,
+    /// Effect of repeating the call.
+    pub effect: Effect,
+    /// Outcome of the call: `unknown` means that the call may have had its effect.
+    pub outcome: CallOutcome,
+    /// Beginning of the result; `null` if there is none.
+    #[schemars(with = "Option<String>")]
+    pub result: Option<Arc<str>>,
+}
+
+impl LostCall {
+    fn of_turn(lost: &LostTurn) -> impl Iterator<Item = Self> {
+        lost.effects.calls.iter().map(|call| Self {
+            call_id: call.id.clone(),
+            tool: Arc::clone(&call.name),
+            label: call.label.clone(),
+            effect: call.effect,
+            outcome: call.outcome.unwrap_or(CallOutcome::Unknown),
+            result: call.result.clone(),
+        })
+    }
+}
+
 /// Result of a run. Every key is always present, with `null` if unused.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(title = "Allstop run")]
@@ -76,6 +113,9 @@ pub struct Envelope {
     pub usage: Usage,
     /// Denied calls of all turns of the run.
     pub denials: Vec<Denial>,
+    /// Calls of the last turn that may have changed something although the conversation does not show them, because the
+    /// turn was not committed. The next turn of the session reports them to the model.
+    pub lost_calls: Vec<LostCall>,
     /// Receipt of the last stop of the run, as in the log; `null` if there was nothing to stop.
     pub receipt: Option<Arc<Receipt>>,
     /// Receipts of all stops of the run in their order, including the last one. For example, the receipt of a turn that
@@ -103,6 +143,7 @@ impl Envelope {
             usage: turns
                 .iter()
                 .fold(Usage::default(), |sum, turn| sum + turn.usage),
+            lost_calls: last.lost.iter().flat_map(LostCall::of_turn).collect(),
             denials: turns
                 .iter()
                 .flat_map(|turn| turn.denials.iter().cloned())
@@ -137,6 +178,7 @@ impl Envelope {
             steps: 0,
             usage: Usage::default(),
             denials: Vec::new(),
+            lost_calls: Vec::new(),
             receipt: None,
             receipts: Vec::new(),
             background: Vec::new(),

@@ -5,7 +5,7 @@ use std::sync::{Arc, OnceLock};
 use allstop_agent::{Denial, RunControls, TurnError, TurnOutcome};
 use allstop_core::decision::{CommitDecision, CommitVerdict};
 use allstop_core::receipt::ConversationEffect;
-use allstop_core::turn::StopPolicy;
+use allstop_core::turn::{LostTurn, StopPolicy};
 use allstop_core::{Cause, FinishReason, MessageId, Receipt, StopReason, TurnNumber, Usage};
 use tokio::sync::SetOnce;
 use tokio::time::Instant;
@@ -151,6 +151,9 @@ pub struct MessageOutcome {
     pub denials: Vec<Denial>,
     /// Number of steps of the turn.
     pub steps: u32,
+    /// Calls of the turn that may have changed something, if the conversation does not show them. The next turn reports
+    /// them to the model.
+    pub lost: Option<LostTurn>,
     /// True if the store has confirmed whether the turn's ending is written.
     pub is_ending_known: bool,
     /// True if the log contains the turn's ending.
@@ -185,6 +188,7 @@ impl MessageOutcome {
             error: turn.error.clone(),
             denials: turn.denials.clone(),
             steps: turn.steps,
+            lost: turn.lost().cloned(),
             is_ending_known: turn.is_ending_known,
             is_ending_written: turn.is_ending_written,
         }
@@ -252,6 +256,7 @@ impl MessageOutcome {
             error: None,
             denials: Vec::new(),
             steps: 0,
+            lost: None,
             is_ending_known: true,
             is_ending_written: false,
         }

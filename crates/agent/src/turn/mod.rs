@@ -14,7 +14,7 @@ use allstop_core::receipt::{ItemKind, ItemState};
 use allstop_core::record::SessionRecord;
 use allstop_core::turn::{
     BackgroundNote, DetectedLoop, Draft, DraftError, IllegalEvent, LoopDetector, StartRefusal,
-    TurnLimits, TurnStart,
+    StopPolicy, TurnLimits, TurnStart,
 };
 use allstop_core::{
     CallId, Cause, CauseKind, Extent, FinishReason, Receipt, StopReason, Timestamp,
@@ -269,6 +269,10 @@ impl RunningTurn<'_> {
         }
         if self.pending.is_empty() {
             return Ok(());
+        }
+        if self.parts().settings.stop_policy == StopPolicy::Keep {
+            // A crash then keeps the same messages as a stop.
+            self.pending.extend(self.draft.keep_messages());
         }
         let records = std::mem::take(&mut self.pending);
         let appended = tokio::select! {

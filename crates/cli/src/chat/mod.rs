@@ -21,9 +21,7 @@ use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use allstop_core::describe_call;
 use allstop_core::receipt::ItemKind;
-use allstop_core::record::{StartedCall, StartedCallKind};
 use allstop_core::turn::StopPolicy;
 use allstop_runtime::config::ProjectFile;
 use allstop_runtime::{Config, Envelope, QuestionRecipient};
@@ -34,7 +32,7 @@ use allstop_tools::permission::FixedAnswer;
 
 use crate::args::{ChatArgs, ChatWith};
 use crate::control::Control;
-use crate::display::{describe_instructions, found_in_chat};
+use crate::display::{describe_instructions, describe_interrupted, found_in_chat};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::ProcessHost;
@@ -270,28 +268,10 @@ async fn greet(view: &ChatView, opened: &Opened, is_resumed: bool) {
         Err(error) => view.error(&error.to_string(), None),
     }
     if let Some(turn) = &talked.interrupted {
-        view.note(&format!(
-            "the last turn has no end in the log, after a crash or a failed store; it was rolled back: › {}",
-            turn.input
-        ));
-        for call in &turn.unknown_calls {
-            view.note(&unknown_line(call));
-        }
+        view.note(&format!("{}: › {}", describe_interrupted(turn), turn.input));
+        view.effects(&turn.effects);
     }
     for found in &talked.found {
         view.note(&found_in_chat(found));
-    }
-}
-
-/// Describes a call whose outcome is unknown, because its turn was interrupted.
-fn unknown_line(call: &StartedCall) -> String {
-    let StartedCallKind::Tool { arguments, effect } = &call.kind else {
-        return call.name.to_string();
-    };
-    let label = describe_call(&call.name, arguments);
-    if effect.may_repeat() {
-        format!("  ? {label}: ended without a result")
-    } else {
-        format!("  ? {label}: may have completed; check before repeating it")
     }
 }

@@ -1,5 +1,6 @@
 //! View of a chat above the input line.
 
+use allstop_core::turn::TurnEffects;
 use allstop_core::{Receipt, StopReason};
 use allstop_session::MessageOutcome;
 use allstop_terminal::{
@@ -7,8 +8,8 @@ use allstop_terminal::{
 };
 
 use crate::display::{
-    LiveOptions, LiveView, RECEIPT_WIDTH_DEFAULT, denial, describe_stop_reason, is_worth_showing,
-    render_receipt, stopped_by,
+    LiveOptions, LiveView, RECEIPT_WIDTH_DEFAULT, denial, describe_effects, describe_lost,
+    describe_stop_reason, is_worth_showing, render_receipt, stopped_by,
 };
 use crate::host::ProcessHost;
 
@@ -114,14 +115,27 @@ impl ChatView {
         } else if outcome.stop_reason != StopReason::Completed {
             // If the receipt is shown, it already contains the reason.
             let said = match (&outcome.receipt, &outcome.cause) {
-                (Some(receipt), _) if is_worth_showing(receipt) => return self.denials(outcome),
+                (Some(receipt), _) if is_worth_showing(receipt) => return self.calls(outcome),
                 (_, Some(cause)) => format!("the turn was {}", stopped_by(cause)),
                 (_, None) => describe_stop_reason(outcome.stop_reason),
             };
             let said = self.queue.fitted(said.into());
             self.lines(self.style.paint(TextRole::Warning, said));
         }
+        self.calls(outcome);
+    }
+
+    /// Shows the calls that were denied, and the calls that the conversation does not show.
+    fn calls(&self, outcome: &MessageOutcome) {
         self.denials(outcome);
+        if let Some(lost) = &outcome.lost {
+            self.lines(describe_lost(lost, self.style));
+        }
+    }
+
+    /// Shows calls that may have changed something.
+    pub(super) fn effects(&self, effects: &TurnEffects) {
+        self.lines(describe_effects(effects, self.style));
     }
 
     fn denials(&self, outcome: &MessageOutcome) {

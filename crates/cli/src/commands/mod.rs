@@ -3,6 +3,7 @@
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod doctor;
+mod dying;
 pub(crate) mod init;
 pub(crate) mod man;
 pub(crate) mod mcp;

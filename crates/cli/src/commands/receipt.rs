@@ -1,12 +1,15 @@
 //! `allstop receipt`: prints the receipt of the last stop of a session, from the session's log. A receipt lists the
 //! work that the stop has covered.
 
+use std::time::SystemTime;
+
 use allstop_log::read_session;
 use allstop_terminal::OutputPriority;
 
+use super::dying::{background_markers, dying_processes_gone};
 use super::sessions::{open, resolve};
 use crate::args::ReceiptArgs;
-use crate::display::{RECEIPT_WIDTH_DEFAULT, render_full_receipt, render_receipt};
+use crate::display::{RECEIPT_WIDTH_DEFAULT, describe_lost, render_full_receipt, render_receipt};
 use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::shell_command::SameFlags;
@@ -22,19 +25,17 @@ pub(crate) async fn receipt(args: &ReceiptArgs, host: &ProcessHost) -> Result<u8
     let read = read_session(&*log, &id).await;
     let (state, owner) = read.map_err(|error| CliError::failure(error.to_string()))?;
     let is_under_way = owner.is_some() && state.open_turn().is_some();
-    if let Some(turn) = state.turn_cut_off().filter(|_| !is_under_way) {
-        // The last turn has no end in the log. An earlier receipt is not shown, because the user would mistake it for
-        // the receipt of this turn.
-        let message = format!(
-            "the log has no end of turn {turn}: its process crashed, or the store failed. If the turn was stopped, its \
-             receipt is lost"
-        );
-        let show = flags.command(&format!("sessions show {id} --full"));
-        let hint =
-            format!("`{show}` shows the earlier receipts, and the calls that may have completed");
-        return Err(CliError::failure(message).hint(hint));
+    // The next open of the session writes this receipt to the log.
+    let after_crash = (!is_under_way)
+        .then(|| state.crash_receipt(SystemTime::now().into()))
+        .flatten();
+    let after_crash = after_crash.as_ref();
+    if after_crash.is_some() {
+        let kept = background_markers(&state);
+        dying_processes_gone(std::slice::from_ref(&id), kept, host).await?;
     }
-    let Some(receipt) = state.last_receipt() else {
+    let last = state.last_receipt().map(AsRef::as_ref);
+    let Some(receipt) = after_crash.or(last) else {
         let message = format!("session `{id}` has no receipt: none of its work was stopped");
         let show = flags.command(&format!("sessions show {id}"));
         let hint = format!("`{show}` shows how its turns ended");
@@ -42,7 +43,7 @@ pub(crate) async fn receipt(args: &ReceiptArgs, host: &ProcessHost) -> Result<u8
     };
     let stdout = host.output.stdout();
     if args.shown.json {
-        let json = serde_json::to_string(&**receipt).unwrap_or_default();
+        let json = serde_json::to_string(receipt).unwrap_or_default();
         stdout.json(&json, OutputPriority::Last);
         return Ok(0);
     }
@@ -54,5 +55,8 @@ pub(crate) async fn receipt(args: &ReceiptArgs, host: &ProcessHost) -> Result<u8
         render_receipt(receipt, style, width)
     };
     stdout.lines(text, OutputPriority::Last);
+    for lost in &state.conversation().lost {
+        stdout.lines(describe_lost(lost, style), OutputPriority::Last);
+    }
     Ok(0)
 }

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use allstop_core::receipt::{EndMethod, EndProof, ItemKind, NotStoppedReason};
 use allstop_core::{StopReason, Timestamp};
-use allstop_runtime::OrphanedWork;
+use allstop_runtime::{InterruptedTurn, OrphanedWork};
 use allstop_terminal::duration;
 
 /// Replaces the underscores of a term by spaces.
@@ -47,6 +47,15 @@ pub(super) fn kind(kind: ItemKind) -> &'static str {
     }
 }
 
+/// Describes the state of a turn that an earlier process left unfinished.
+pub(crate) fn describe_interrupted(turn: &InterruptedTurn) -> &'static str {
+    if turn.is_kept {
+        "the last turn has no end in the log, after a crash or a failed store; its completed steps were kept"
+    } else {
+        "the last turn has no end in the log, after a crash or a failed store; it was rolled back"
+    }
+}
+
 /// Label for the method by which the work ended.
 pub(super) fn how(how: EndMethod) -> &'static str {
     match how {
@@ -58,6 +67,7 @@ pub(super) fn how(how: EndMethod) -> &'static str {
         EndMethod::Sigkill => "SIGKILL",
         EndMethod::RemoteConfirmed => "ended by its server",
         EndMethod::Failed => "failed when asked",
+        EndMethod::OwnerDied => "its process died",
     }
 }
 

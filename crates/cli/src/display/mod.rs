@@ -4,6 +4,7 @@
 //! therefore never blocks the process, and untrusted text cannot control a terminal.
 
 mod change;
+mod effects;
 #[cfg(test)]
 mod hostile_tests;
 mod instructions;
@@ -16,10 +17,11 @@ pub(crate) mod recorded;
 mod watch;
 
 pub(crate) use change::{change_counts, change_role};
+pub(crate) use effects::{describe_effects, describe_lost};
 pub(crate) use instructions::describe_instructions;
 pub(crate) use json_stream::JsonStream;
 pub(crate) use labels::{
-    age, denial, found as found_in_run, found_in_chat, milliseconds, plain,
+    age, denial, describe_interrupted, found as found_in_run, found_in_chat, milliseconds, plain,
     stop_reason as describe_stop_reason, to_stop,
 };
 pub(crate) use live::{LiveOptions, LiveView};

@@ -22,7 +22,9 @@ use allstop_tools::permission::FixedAnswer;
 
 use crate::args::{PermissionArgs, RunArgs};
 use crate::control::Control;
-use crate::display::{describe_instructions, found_in_run, to_stop};
+use crate::display::{
+    describe_effects, describe_instructions, describe_interrupted, found_in_run, to_stop,
+};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::ProcessHost;
@@ -176,7 +178,8 @@ fn print_open_notes(view: &RunView<'_>, open: &OpenSession, flags: &SameFlags) {
     if let Some(said) = to_stop(running, &flags.stop(open.session.id())) {
         view.note(&said);
     }
-    if open.interrupted.is_some() {
-        view.note("the last turn has no end in the log, after a crash or a failed store; it was rolled back");
+    if let Some(turn) = &open.interrupted {
+        view.note(describe_interrupted(turn));
+        view.calls(|style| describe_effects(&turn.effects, style));
     }
 }

@@ -7,7 +7,7 @@ use allstop_core::StopReason;
 use allstop_runtime::Envelope;
 use allstop_session::{OpenQuestion, Session};
 use allstop_terminal::{
-    JobChange, OutputPriority, OutputQueue, PromptReply, Styled, TextRole, styled,
+    JobChange, OutputPriority, OutputQueue, PromptReply, Style, Styled, TextRole, styled,
 };
 use allstop_tools::mcp::McpStatusEvent;
 
@@ -93,6 +93,15 @@ impl<'a> RunView<'a> {
     pub(super) fn note(&self, text: &str) {
         if self.for_people || self.host.output.stderr().is_terminal() {
             self.warn(text);
+        }
+    }
+
+    /// Prints calls that may have changed something, for people.
+    pub(super) fn calls(&self, describe: impl FnOnce(Style) -> Styled) {
+        let stderr = self.host.output.stderr();
+        if self.for_people || stderr.is_terminal() {
+            let style = self.host.terminal.style(stderr.is_terminal());
+            stderr.lines(describe(style), OutputPriority::Required);
         }
     }
 

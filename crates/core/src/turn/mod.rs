@@ -49,6 +49,7 @@ pub use illegal_record::IllegalRecord;
 pub use limits::{StartRefusal, TurnLimits};
 pub use loop_detector::{DetectedLoop, LoopDetector, LoopLimits};
 pub use model_call::{ModelAnswer, NextAction, StepStart};
+pub use recovery::CRASH;
 pub use session_state::SessionState;
 pub use snapshot::SessionSnapshot;
 pub use state::{IllegalEvent, TurnEndKind, TurnEvent, TurnState};

@@ -20,7 +20,7 @@ use crate::turn::stop::stop_marker;
 use crate::usage::Usage;
 
 /// Detail of the cause in an ending that recovery writes.
-const CRASH: &str = "crash";
+pub const CRASH: &str = "crash";
 
 impl SessionState {
     /// Records to append after a crash: first an end with an unknown outcome for each open call, then the ending of the

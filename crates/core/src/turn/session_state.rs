@@ -411,6 +411,11 @@ impl SessionState {
         self.open.as_ref()
     }
 
+    /// True if messages of the open turn stay in the conversation, even if the process of the turn dies.
+    pub fn keeps_open_turn(&self) -> bool {
+        !self.open_kept.is_empty()
+    }
+
     /// The number of the next turn.
     pub fn next_turn(&self) -> TurnNumber {
         TurnNumber(self.turns.last().map_or(0, |last| last.turn.0) + 1)

@@ -7,6 +7,7 @@ use allstop_core::MessageId;
 use allstop_session::OpenQuestion;
 use allstop_task::TaskMessage;
 use allstop_task::model::{JsonMap, MessagePart, MessageSender, PartContent};
+use allstop_tools::permission::Doubt;
 use serde_json::Value;
 use ulid::Ulid;
 
@@ -78,8 +79,11 @@ pub(super) fn question_message(open: &OpenQuestion) -> TaskMessage {
     add("question_id", open.id.as_str());
     add("tool", &question.tool);
     add("call_id", question.call_id.as_str());
-    if let Some(rule) = &question.doubt {
-        add("denying_rule", &rule.to_string());
+    if let Some(doubt) = &question.doubt {
+        match doubt {
+            Doubt::Rule(rule) => add("denying_rule", &rule.to_string()),
+            Doubt::Repetition(before) => add("may_have_run", before),
+        };
     }
     TaskMessage {
         metadata: fields,

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use allstop_agent::{Deadlines, Settings};
+use allstop_agent::{Deadlines, RepeatUnknown, Settings};
 use allstop_core::HumanDuration;
 use allstop_core::turn::{Budget, LoopLimits};
 use allstop_model::RetryPolicy;
@@ -143,6 +143,9 @@ pub struct PermissionsConfig {
     pub deny: Vec<PermissionRule>,
     /// Calls that run without a question if no rule applies: `plan`, `ask` (the default) or `accept-edits`.
     pub mode: PermissionMode,
+    /// Handling of a call that repeats a call of an earlier turn whose outcome is unknown, as after a crash: `ask` (the
+    /// default: a person is asked, and without a person the call is denied), `allow` (the rules alone decide) or `deny`.
+    pub repeat_unknown: RepeatUnknown,
 }
 
 /// Folders that the file tools may use, in addition to the working directory.
@@ -190,6 +193,7 @@ impl Config {
             retry,
             loop_limits: self.limits.loops.into(),
             stop_policy: self.on_stop.unwrap_or_default(),
+            repeat_unknown: self.permissions.repeat_unknown,
         }
     }
 }

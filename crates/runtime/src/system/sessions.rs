@@ -6,8 +6,7 @@ use std::sync::Arc;
 
 use allstop_agent::TurnError;
 use allstop_core::receipt::ItemKind;
-use allstop_core::record::{StartedCall, StartedCallKind};
-use allstop_core::turn::SessionState;
+use allstop_core::turn::{SessionState, TurnEffects};
 use allstop_core::{SessionId, SessionSettings};
 use allstop_log::read_session_end;
 use allstop_scope::WorkSpec;
@@ -30,7 +29,7 @@ use crate::prompt::{ComposedPrompt, ProjectInstructions};
 pub struct OpenSession {
     /// Handle of the session.
     pub session: Session,
-    /// Turn that an earlier process left unfinished; the turn was rolled back.
+    /// Turn that an earlier process left unfinished.
     pub interrupted: Option<InterruptedTurn>,
     /// Background work of earlier processes without a recorded end.
     pub found: Vec<OrphanedWork>,
@@ -43,17 +42,18 @@ pub struct OpenSession {
 pub struct InterruptedTurn {
     /// Beginning of the user's message.
     pub input: Arc<str>,
-    /// Tool calls that had started and have no recorded end. They may have completed.
-    pub unknown_calls: Vec<StartedCall>,
+    /// True if the user's message and the completed steps are in the conversation. If false, the turn was rolled back.
+    pub is_kept: bool,
+    /// Calls that may have changed something. A call without an outcome had no recorded end.
+    pub effects: TurnEffects,
 }
 
 fn interrupted(before: &SessionState) -> Option<InterruptedTurn> {
     let open = before.open_turn()?;
-    let is_tool = |call: &&StartedCall| matches!(call.kind, StartedCallKind::Tool { .. });
-    let calls = open.open_calls().iter().chain(open.unknown_calls());
     Some(InterruptedTurn {
         input: Arc::clone(&before.turns().last()?.input),
-        unknown_calls: calls.filter(is_tool).cloned().collect(),
+        is_kept: before.keeps_open_turn(),
+        effects: open.effects().clone(),
     })
 }
 

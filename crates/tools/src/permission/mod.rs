@@ -20,6 +20,6 @@ mod session;
 
 pub use mode::{InvalidMode, ModeSwitch, PermissionMode};
 pub use policy::{PermissionDecision, PermissionPolicy};
-pub use prompter::{FixedAnswer, PermissionAnswer, PermissionQuestion, Prompter};
+pub use prompter::{Doubt, FixedAnswer, PermissionAnswer, PermissionQuestion, Prompter};
 pub use rule::{PermissionRule, RuleError};
 pub use session::Permissions;

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::command::{ParsedCommand, PrefixMatch};
 use super::mode::PermissionMode;
-use super::prompter::PermissionQuestion;
+use super::prompter::{Doubt, PermissionQuestion};
 use super::question_text::{compact_arguments, escaped_line};
 use super::rule::{PermissionRule, RuleError};
 use super::session::SessionGrant;
@@ -113,7 +113,9 @@ impl PermissionPolicy {
         if doubt.is_none() && !asks && allowed() {
             PermissionDecision::Allow
         } else {
-            PermissionDecision::Ask(Box::new(call.question(invocation, doubt)))
+            PermissionDecision::Ask(Box::new(
+                call.question(invocation, doubt.cloned().map(Doubt::Rule)),
+            ))
         }
     }
 
@@ -123,6 +125,14 @@ impl PermissionPolicy {
             || call.command.as_ref().is_some_and(|command| {
                 command.all_start_with(&rules().map(|rule| rule.prefix.as_slice()))
             })
+    }
+}
+
+impl PermissionQuestion {
+    /// Question about a call that repeats a call of an earlier turn, which may have had its effect. `before` describes
+    /// the earlier call.
+    pub fn of_repetition(spec: &ToolSpec, invocation: &ToolInvocation, before: Arc<str>) -> Self {
+        PolicyCall::of(spec, invocation).question(invocation, Some(Doubt::Repetition(before)))
     }
 }
 
@@ -150,11 +160,7 @@ impl<'a> PolicyCall<'a> {
         }
     }
 
-    fn question(
-        &self,
-        invocation: &ToolInvocation,
-        doubt: Option<&PermissionRule>,
-    ) -> PermissionQuestion {
+    fn question(&self, invocation: &ToolInvocation, doubt: Option<Doubt>) -> PermissionQuestion {
         let tool: Arc<str> = self.tool.into();
         let in_background = invocation
             .arguments
@@ -166,11 +172,17 @@ impl<'a> PolicyCall<'a> {
         } else {
             ""
         };
-        // The text names the rule before the command, because the command may be long.
-        let doubted = doubt.map_or_else(String::new, |rule| {
-            let rule = escaped_line(&rule.to_string());
-            format!(" (may do what the rule {rule} denies)")
-        });
+        // The text names the doubt before the command, because the command may be long.
+        let doubted = match &doubt {
+            None => String::new(),
+            Some(Doubt::Rule(rule)) => {
+                let rule = escaped_line(&rule.to_string());
+                format!(" (may do what the rule {rule} denies)")
+            }
+            Some(Doubt::Repetition(_)) => {
+                " again (it was started in an earlier turn, and may have had its effect)".to_owned()
+            }
+        };
         let name = escaped_line(&tool);
         let (subject, rest, session_scope, grant) = match shell_command(&invocation.arguments) {
             // The grant for the session covers only this exact command, because a prefix would allow commands that the
@@ -187,8 +199,8 @@ impl<'a> PolicyCall<'a> {
             _ => (
                 // The path comes first in the text, so that it is visible even if the content is long.
                 match invocation.arguments.get("path").and_then(Value::as_str) {
-                    Some(path) => format!("{name} {}", escaped_line(path)),
-                    None => name.clone(),
+                    Some(path) => format!("{name} {}{doubted}", escaped_line(path)),
+                    None => format!("{name}{doubted}"),
                 },
                 compact_arguments(&invocation.arguments),
                 format!("every call of {name}, with any arguments"),
@@ -204,7 +216,7 @@ impl<'a> PolicyCall<'a> {
             subject,
             preview: None,
             session_scope,
-            doubt: doubt.cloned(),
+            doubt,
             grant,
         }
     }

@@ -12,6 +12,16 @@ use super::rule::PermissionRule;
 use super::session::SessionGrant;
 use crate::effect::EffectPreview;
 
+/// Reason why only a person can allow a call.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Doubt {
+    /// This rule, which denies calls, may cover the call.
+    Rule(PermissionRule),
+    /// The call repeats a call of an earlier turn, and may have had its effect already. Contains the description of the
+    /// earlier call.
+    Repetition(Arc<str>),
+}
+
 /// Question whether a call may run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PermissionQuestion {
@@ -33,9 +43,9 @@ pub struct PermissionQuestion {
     pub preview: Option<Arc<EffectPreview>>,
     /// Description of the calls that [`PermissionAnswer::AllowForSession`] would allow.
     pub session_scope: String,
-    /// Denying rule that may cover the call, if any. If such a rule exists, only a person can allow the call; see
+    /// Reason why only a person can allow the call, if there is one; see
     /// [`PermissionQuestion::restrict_advance_answer`].
-    pub doubt: Option<PermissionRule>,
+    pub doubt: Option<Doubt>,
     /// Calls that [`PermissionAnswer::AllowForSession`] would allow, in the form that [`super::Permissions`] stores.
     pub(super) grant: SessionGrant,
 }
@@ -62,7 +72,11 @@ impl PermissionQuestion {
     /// Reason of the denial if no person answers the question, for the model and for the list of denials.
     pub fn unanswered(&self) -> String {
         match &self.doubt {
-            Some(rule) => format!(
+            Some(Doubt::Repetition(before)) => format!(
+                "denied: the same call of an earlier turn may have had its effect ({before}), and no person was asked. \
+                 Check whether it has; do not repeat the call without being asked to"
+            ),
+            Some(Doubt::Rule(rule)) => format!(
                 "denied: this command may do what the permission rule `{rule}` denies, and no person was asked. Write plain \
                  commands: each program by its name, without another program that starts it, substitutions, \
                  assignments, or options before a subcommand"

@@ -9,6 +9,7 @@ use allstop_core::receipt::ItemKind;
 use allstop_core::record::CallOutcome;
 use allstop_core::{CallId, Effect, ToolCall, call_label};
 use allstop_scope::{Placement, Scope, ScopeOptions, WorkSpec};
+use allstop_tools::permission::Doubt;
 use allstop_tools::{
     CallLink, CallObserver, PermissionAnswer, PermissionDecision, PermissionQuestion,
     RegisteredTool, Tool, ToolError, ToolInvocation, ToolSpec,
@@ -19,6 +20,7 @@ use crate::error::{TurnError, TurnErrorKind};
 use crate::event::AgentEvent;
 use crate::hook::{self, HookEvent, HookResult};
 use crate::outcome::Denial;
+use crate::settings::RepeatUnknown;
 use crate::turn::{RunningTurn, TurnInterrupt};
 use crate::user_code::{self, UserCodeResult};
 
@@ -86,7 +88,7 @@ impl RunningTurn<'_> {
                 Err(reason) => return Ok(Err(reason)),
             }
         }
-        if let Some(reason) = self.denied(tool, invocation, is_allowed).await? {
+        if let Some(reason) = self.denied(tool, invocation, call, is_allowed).await? {
             return Ok(Err(reason));
         }
         if !has_hooks {
@@ -220,19 +222,31 @@ impl RunningTurn<'_> {
         &self,
         tool: &Arc<dyn Tool>,
         invocation: &ToolInvocation,
+        call: &ToolCall,
         is_allowed: bool,
     ) -> Result<Option<String>, TurnInterrupt> {
-        let Some(permissions) = &self.parts().permissions else {
+        let permissions = self.parts().permissions.as_ref();
+        let decide = || match permissions {
+            Some(permissions) => permissions.decide(tool.spec(), invocation),
+            None => PermissionDecision::Allow,
+        };
+        let question = match (
+            decide(),
+            self.question_of_repetition(tool, invocation, call),
+        ) {
+            (PermissionDecision::Deny { reason }, _) => return Ok(Some(reason)),
+            (_, Some(question)) => question,
+            (PermissionDecision::Allow, None) => return Ok(None),
+            (PermissionDecision::Ask(question), None) => *question,
+        };
+        if question.doubt.is_none() && is_allowed {
             return Ok(None);
-        };
-        let question = match permissions.decide(tool.spec(), invocation) {
-            PermissionDecision::Allow => return Ok(None),
-            PermissionDecision::Deny { reason } => return Ok(Some(reason)),
-            PermissionDecision::Ask(question) if is_allowed && question.doubt.is_none() => {
-                return Ok(None);
-            }
-            PermissionDecision::Ask(question) => *question,
-        };
+        }
+        if self.parts().settings.repeat_unknown == RepeatUnknown::Deny
+            && matches!(question.doubt, Some(Doubt::Repetition(_)))
+        {
+            return Ok(Some(question.unanswered()));
+        }
         self.cx.events.send(|| AgentEvent::PermissionAsked {
             call_id: question.call_id.clone(),
             text: question.text.clone(),
@@ -248,15 +262,21 @@ impl RunningTurn<'_> {
         // The permission mode may have changed while the permission question was open. An answer cannot allow a call
         // that the mode now denies.
         if answer.allows()
-            && let PermissionDecision::Deny { reason } = permissions.decide(tool.spec(), invocation)
+            && let PermissionDecision::Deny { reason } = decide()
         {
             return Ok(Some(reason));
         }
         match answer {
             PermissionAnswer::AllowOnce => Ok(None),
             PermissionAnswer::AllowForSession => {
-                permissions.allow_for_session(&question);
+                if let Some(permissions) = permissions {
+                    permissions.allow_for_session(&question);
+                }
                 Ok(None)
+            }
+            // Without a prompter, each question is denied.
+            PermissionAnswer::Deny { reason: None } if question.doubt.is_some() => {
+                Ok(Some(question.unanswered()))
             }
             PermissionAnswer::Deny { reason: None } => Ok(Some("permission was denied".to_owned())),
             PermissionAnswer::Deny {
@@ -264,6 +284,24 @@ impl RunningTurn<'_> {
             } => Ok(Some(format!("permission was denied: {reason}"))),
             PermissionAnswer::Unanswered => Ok(Some(question.unanswered())),
         }
+    }
+
+    /// The question about a call that repeats a call of an earlier turn, whose outcome is unknown.
+    fn question_of_repetition(
+        &self,
+        tool: &Arc<dyn Tool>,
+        invocation: &ToolInvocation,
+        call: &ToolCall,
+    ) -> Option<PermissionQuestion> {
+        if self.parts().settings.repeat_unknown == RepeatUnknown::Allow {
+            return None;
+        }
+        let before = self.draft.repeats_uncertain(call)?.to_string().into();
+        Some(PermissionQuestion::of_repetition(
+            tool.spec(),
+            invocation,
+            before,
+        ))
     }
 
     /// Asks a person, and shows a preview of the call's effect in the current state. `None` if a stop came before the

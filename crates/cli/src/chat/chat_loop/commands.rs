@@ -87,7 +87,15 @@ impl ChatLoop<'_> {
             ChatCommand::Undo => {
                 self.print_when_ready(async |session| match session.undo().await {
                     Ok(turn) => {
-                        format!("turn {} is undone; the effects of its calls remain", turn.0)
+                        let mut said =
+                            format!("turn {} is undone; the effects of its calls remain", turn.0);
+                        let history = session.history().await;
+                        let lost = history.iter().flat_map(|conversation| &conversation.lost);
+                        let calls = lost.filter(|lost| lost.turn == turn);
+                        for call in calls.flat_map(|lost| &lost.effects.calls) {
+                            said.push_str(&format!("\n  {call}"));
+                        }
+                        said
                     }
                     Err(error) => format!("cannot undo: {error}"),
                 });

@@ -10,7 +10,9 @@ use super::error::SessionsError;
 use super::find::find;
 use super::view::{RecordedCall, SessionReport, TurnReport, UnknownCall, Work, json};
 use super::{Printed, View};
-use crate::display::{age, describe_stop_reason, plain, render_full_receipt, to_stop};
+use crate::display::{
+    age, describe_effects, describe_lost, describe_stop_reason, plain, render_full_receipt, to_stop,
+};
 use crate::shell_command::SameFlags;
 
 pub(super) async fn show(
@@ -69,12 +71,23 @@ fn describe(session: &SessionReport<'_>, view: View, flags: &SameFlags) -> Style
     for turn in &session.turns {
         text.push(&describe_turn(turn, session.owner.is_some(), view));
     }
+    if let Some(effects) = session.open_effects {
+        text.push(&describe_effects(effects, style));
+    }
     if !session.calls.is_empty() {
         text.push_line("");
         text.push_line(&style.paint(TextRole::Strong, "calls of the conversation"));
         for call in &session.calls {
             text.push(&lines_of_call(call, view));
         }
+    }
+    for lost in session.lost {
+        text.push_line("");
+        text.push_line(&style.paint(
+            TextRole::Strong,
+            format_args!("effects of turn {}", lost.turn),
+        ));
+        text.push(&describe_lost(lost, style));
     }
     if !session.background.is_empty() {
         let title = style.paint(TextRole::Strong, "background work");

@@ -5,7 +5,9 @@ use allstop_core::message::{Arguments, Effect};
 use allstop_core::process::ProcessIdentity;
 use allstop_core::receipt::ItemState;
 use allstop_core::record::{Attachment, StartedCall, StartedCallKind};
-use allstop_core::turn::{Conversation, RecordedWork, SessionState, TurnSummary};
+use allstop_core::turn::{
+    Conversation, LostTurn, RecordedWork, SessionState, TurnEffects, TurnState, TurnSummary,
+};
 use allstop_core::{
     CallId, Cause, Message, Receipt, SessionId, StopReason, Timestamp, TurnNumber, Usage,
 };
@@ -32,6 +34,10 @@ pub(super) struct SessionReport<'a> {
     pub(super) summed_up: bool,
     /// With `--full`: the calls of the conversation, with their results.
     pub(super) calls: Vec<RecordedCall<'a>>,
+    /// Calls of a turn without an end in the log that may have changed something.
+    pub(super) open_effects: Option<&'a TurnEffects>,
+    /// Turns whose calls may have changed something although the conversation does not show them.
+    pub(super) lost: &'a [LostTurn],
     pub(super) background: Vec<Work<'a>>,
 }
 
@@ -140,6 +146,8 @@ impl<'a> SessionReport<'a> {
             } else {
                 Vec::new()
             },
+            open_effects: state.open_turn().map(TurnState::effects),
+            lost: &state.conversation().lost,
             background: state.background().iter().map(Work::of).collect(),
         }
     }

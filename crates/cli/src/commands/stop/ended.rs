@@ -13,9 +13,9 @@ use allstop_runtime::scan_orphans;
 use allstop_scope::{Scope, StopRequest};
 use allstop_session::StopTarget;
 
+use super::super::dying::{background_markers, dying_processes_gone};
 use super::super::sessions::{open, resolve};
 use super::super::unreported_sessions::UnreachableSession;
-use super::dying::dying_processes_gone;
 use super::orphaned_work::OrphanedSessions;
 use super::{SessionStopLine, StopResults};
 use crate::args::StopArgs;
@@ -134,8 +134,7 @@ fn kept_markers(state: &SessionState, args: &StopArgs) -> Vec<Arc<str>> {
     if covers_background && !args.preview {
         return Vec::new();
     }
-    let orphans = scan_orphans(state).into_iter();
-    orphans.filter_map(|work| work.marker).collect()
+    background_markers(state)
 }
 
 /// Waits until no process has the session open, and reads the session.

@@ -1,7 +1,6 @@
 //! `allstop stop`: stops sessions in the processes that have them open, and orphaned work: background work that still
 //! runs although no process owns it.
 
-mod dying;
 mod ended;
 mod open;
 mod orphaned_work;
@@ -13,6 +12,7 @@ use allstop_session::StopTarget;
 use allstop_terminal::{OutputPriority, Styled, TextRole};
 use futures::future::join_all;
 
+use super::dying::dying_processes_gone;
 use super::open_session::{
     ask_processes, find_open_session, no_session, resolve_list_number, stops_in,
 };
@@ -23,7 +23,6 @@ use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::short_id::{LAST, short};
 use allstop_remote::{RemoteExtent, RemoteStopParams};
-use dying::dying_processes_gone;
 use orphaned_work::OrphanedSessions;
 use results::{SessionStopLine, StopResults};
 

@@ -190,5 +190,6 @@ fn stopped(how: EndMethod) -> &'static str {
         EndMethod::Sigkill => "stopped by SIGKILL",
         EndMethod::RemoteConfirmed => "stopped, confirmed by its server",
         EndMethod::Failed => "failed when it was asked to stop",
+        EndMethod::OwnerDied => "ended with its process",
     }
 }

@@ -51,7 +51,7 @@ pub(crate) fn render_full_receipt(receipt: &Receipt, style: Style, width: usize)
     let mut text = headline(receipt, style, width);
     let request = receipt.request();
     let by = request.cause.by.as_ref();
-    let observed = if receipt.cancel_observed() {
+    let observed = if receipt.cancel_observed() && !sentence::is_of_crash(receipt) {
         ", acknowledged by the engine"
     } else {
         ""

@@ -1,6 +1,7 @@
 //! The first sentence of a receipt: the target of the stop, the requester, the duration, and whether work still runs.
 
 use allstop_core::receipt::{EndProof, ItemKind, ItemState, NothingToStop, ReceiptItem};
+use allstop_core::turn::CRASH;
 use allstop_core::{Cause, CauseKind, Extent, Receipt};
 
 use super::super::labels;
@@ -28,6 +29,10 @@ pub(super) fn sentence(receipt: &Receipt) -> String {
     } else {
         capitalised(&target)
     };
+    if is_of_crash(receipt) {
+        let lost = unknown_outcomes(receipt.items());
+        return format!("{target} was cut off by a crash of its process.{lost}");
+    }
     let stopped = stopped_by(receipt.cause());
     if !receipt.quiet() {
         let all = receipt.items().iter().filter(|item| !is_outside(item));
@@ -52,10 +57,6 @@ pub(super) fn sentence(receipt: &Receipt) -> String {
 
 fn verdict(items: &[ReceiptItem]) -> String {
     let outside = items.iter().filter(|item| is_outside(item)).count();
-    let unknown = items
-        .iter()
-        .filter(|item| matches!(item.state, ItemState::Unknown { .. }))
-        .count();
     let of_it = match (items.len(), outside) {
         (0, _) => return "Nothing was running.".to_owned(),
         (_, 0) => "",
@@ -66,12 +67,25 @@ fn verdict(items: &[ReceiptItem]) -> String {
     } else {
         "verified"
     };
-    let left = format!("Nothing{of_it} is left running; {evidence}.");
+    let unknown = unknown_outcomes(items);
+    format!("Nothing{of_it} is left running; {evidence}.{unknown}")
+}
+
+fn unknown_outcomes(items: &[ReceiptItem]) -> String {
+    let unknown = items
+        .iter()
+        .filter(|item| matches!(item.state, ItemState::Unknown { .. }))
+        .count();
     match unknown {
-        0 => left,
-        1 => format!("{left} One outcome is unknown."),
-        _ => format!("{left} {unknown} outcomes are unknown."),
+        0 => String::new(),
+        1 => " One outcome is unknown.".to_owned(),
+        _ => format!(" {unknown} outcomes are unknown."),
     }
+}
+
+/// True if recovery has made the receipt after a crash: no stop was carried out, so nothing was verified.
+pub(super) fn is_of_crash(receipt: &Receipt) -> bool {
+    receipt.cause().kind == CauseKind::Failure && receipt.cause().detail.as_deref() == Some(CRASH)
 }
 
 /// True if the only proof of the item's end is a search that found no more of its processes. Some processes can escape

@@ -7,9 +7,11 @@ use std::time::{Duration, Instant};
 use allstop_core::SessionId;
 use allstop_core::counted::counted;
 use allstop_core::receipt::ItemKind;
+use allstop_core::turn::SessionState;
 use allstop_process::marked_processes;
 use allstop_runtime::marker_prefix;
 use allstop_scope::{Scope, WorkSpec};
+use allstop_session::orphan_scan::scan_orphans;
 use anyhow::Context as _;
 
 use crate::error::CliError;
@@ -19,6 +21,12 @@ use crate::host::ProcessHost;
 const DYING_MAX: Duration = Duration::from_secs(4);
 /// Pause between two searches.
 const SEARCH_AGAIN: Duration = Duration::from_millis(10);
+
+/// Markers of the background work of earlier processes that has no end in the log. Its processes may stay.
+pub(super) fn background_markers(state: &SessionState) -> Vec<Arc<str>> {
+    let orphans = scan_orphans(state).into_iter();
+    orphans.filter_map(|work| work.marker).collect()
+}
 
 /// Waits until no process of these sessions runs. A marker in the environment of each process names its call. Processes
 /// with one of the markers in `kept` may stay.
