@@ -10,6 +10,7 @@ use allstop_core::ids::BackgroundId;
 use allstop_core::message::Arguments;
 use allstop_core::receipt::ItemState;
 use allstop_core::record::CallOutcome;
+use allstop_core::turn::LostTurn;
 use allstop_core::{
     CallId, Cause, Effect, FinishReason, SessionId, StopReason, ToolCall, TurnNumber, Usage,
 };
@@ -186,6 +187,9 @@ pub enum AgentEvent {
         usage: Usage,
         /// Tool calls that ran when the turn was stopped, as its receipt lists them.
         unfinished: Vec<UnfinishedCall>,
+        /// Calls of the turn that may have changed something, if the conversation does not show them.
+        #[serde(skip)]
+        lost: Option<Arc<LostTurn>>,
     },
 }
 

@@ -458,6 +458,7 @@ mod tests {
             cause: None,
             usage: Usage::default(),
             unfinished: Vec::new(),
+            lost: None,
         };
         snapshot.live(&ended, now);
         assert!(snapshot.events(now).is_empty());

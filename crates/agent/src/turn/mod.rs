@@ -146,6 +146,7 @@ pub(crate) async fn run(
         cause: outcome.cause.clone(),
         usage: outcome.usage,
         unfinished: unfinished_calls(&outcome),
+        lost: outcome.lost().cloned().map(Arc::new),
     });
     outcome
 }

@@ -3,6 +3,7 @@
 mod blocking;
 mod calls;
 mod deadlines;
+mod effects;
 mod endings;
 mod hooks;
 mod kept_turns;

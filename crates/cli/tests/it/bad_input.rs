@@ -1,6 +1,7 @@
 //! Invalid input and failing servers: the error is printed in one line, with a hint and the right exit code, and no
 //! data is lost.
 
+use std::cell::Cell;
 use std::fs;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::fs::PermissionsExt as _;
@@ -424,12 +425,18 @@ fn a_disk_that_fills_up_in_the_middle_of_a_turn() {
     let ready = place.work().join("ready");
     let rule = format!("write store.db ENOSPC when={}", ready.display());
     let fault = Fault::new(&place, &rule);
-    let script = "turns: [{replies: [{calls: [{tool: shell, arguments: {command: touch ready}}]}, {text: done}]}]";
+    let runs = Cell::new(0);
     check("disk_fills_up", &place, &[], || {
         drop(fs::remove_file(&ready));
+        // Each run has another command, because a repetition of a command with an unknown outcome would be denied.
+        runs.set(runs.get() + 1);
+        let command = format!("touch ready; : {}", runs.get());
+        let script = format!(
+            "turns: [{{replies: [{{calls: [{{tool: shell, arguments: {{command: '{command}'}}}}]}}, {{text: done}}]}}]"
+        );
         fault.below(
             place
-                .run_script(script)
+                .run_script(&script)
                 .args("hello --session")
                 .arg(&session),
         )

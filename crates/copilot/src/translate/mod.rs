@@ -350,8 +350,17 @@ impl EventTranslator {
                 self.abort(reason);
             }
             AgentEvent::TurnEnded {
-                stop_reason, cause, ..
-            } => self.turn_ended(*stop_reason, cause.as_ref()),
+                stop_reason,
+                cause,
+                lost,
+                ..
+            } => {
+                if let Some(lost) = lost {
+                    let data = json!({ "infoType": "effects", "message": lost.to_string() });
+                    self.ephemeral("session.info", data);
+                }
+                self.turn_ended(*stop_reason, cause.as_ref());
+            }
             _ => {}
         }
     }

@@ -131,6 +131,7 @@ fn ended(stop_reason: StopReason, cause: Option<Cause>) -> AgentEvent {
         cause,
         usage: Usage::default(),
         unfinished: Vec::new(),
+        lost: None,
     }
 }
 

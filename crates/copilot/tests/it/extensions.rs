@@ -136,14 +136,20 @@ async fn wait_ends_with_inactivity() {
 /// After a turn was rolled back, the next turn can reuse the ids of its calls.
 #[tokio::test]
 async fn call_with_the_id_of_an_earlier_one_can_be_cancelled() {
-    let script = "turns: [{replies: [{calls: [{tool: wait, id: c1, arguments: {}}]}]}]";
-    let server = TestServer::new(script).await;
+    // Each turn has other arguments, because a repetition of a call with an unknown outcome would need a permission.
+    let turn = |n| {
+        format!(
+            "{{when: wait {n}, replies: [{{calls: [{{tool: wait, id: c1, arguments: {{n: {n}}}}}]}}]}}"
+        )
+    };
+    let script = format!("turns: [{}, {}, {}]", turn(1), turn(2), turn(3));
+    let server = TestServer::new(&script).await;
     let mut client = server.client();
     client
         .create("s", &json!({ "tools": [{ "name": "wait" }] }))
         .await;
     for turn in 1..=3 {
-        let message = json!({ "sessionId": "s", "prompt": "wait" });
+        let message = json!({ "sessionId": "s", "prompt": format!("wait {turn}") });
         client.request("session.send", &message).await;
         let request = client.event("external_tool.requested").await;
         let call = json!({ "sessionId": "s", "toolCallId": request["toolCallId"] });

@@ -220,6 +220,21 @@ impl LostTurn {
     }
 }
 
+/// The calls in one line, for people.
+impl std::fmt::Display for LostTurn {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("calls that may have changed something, but are not in the conversation: ")?;
+        for (at, call) in self.effects.calls.iter().enumerate() {
+            let separator = if at == 0 { "" } else { "; " };
+            write!(f, "{separator}{call}")?;
+        }
+        match self.effects.omitted {
+            0 => Ok(()),
+            omitted => write!(f, "; and {omitted} earlier calls"),
+        }
+    }
+}
+
 /// The note to the model about these turns. `None` if there are none. If the note would be too long, the oldest calls
 /// are only counted.
 pub(super) fn note_about(lost: &[LostTurn]) -> Option<Arc<Message>> {

@@ -29,10 +29,11 @@ impl SessionState {
     /// The messages of the turn's [`MessagesKept`](SessionRecord::MessagesKept) records stay in the conversation, with a
     /// marker. A turn without such records, as under the policy `rollback`, leaves no messages.
     pub fn recovery_records(&self, at: Timestamp) -> Vec<SessionRecord> {
-        let (Some(open), Some(receipt)) = (self.open_turn(), self.crash_receipt(at)) else {
+        let Some(open) = self.open_turn() else {
             return Vec::new();
         };
         let turn = open.number();
+        let receipt = self.crash_receipt(at);
         let ends = open
             .open_calls()
             .iter()
@@ -45,7 +46,7 @@ impl SessionState {
                 exit_code: None,
                 result: None,
             });
-        let cause = receipt.cause().clone();
+        let cause = Cause::new(CauseKind::Failure).detail(CRASH);
         let mut kept = self.open_kept.clone();
         let usage = if kept.is_empty() {
             Usage::default()
@@ -58,7 +59,7 @@ impl SessionState {
             at,
             reason: StopReason::Error,
             cause,
-            receipt: Some(Arc::new(receipt)),
+            receipt: receipt.map(Arc::new),
             kept,
             usage,
         };
@@ -66,10 +67,21 @@ impl SessionState {
     }
 
     /// Receipt of the turn that a crash has cut off. It lists the calls that were running, and the ended calls that may
-    /// have changed something. `None` if the last turn has its ending. The caller must make sure that the turn does not
-    /// run any more.
+    /// have changed something. `None` if the last turn has its ending, or if the log has the receipt of a stop of this
+    /// turn. The caller must make sure that the turn does not run any more.
     pub fn crash_receipt(&self, at: Timestamp) -> Option<Receipt> {
         let open = self.open_turn()?;
+        let started_at = self.turns().last()?.started_at;
+        let is_of_turn = |receipt: &&Arc<Receipt>| {
+            let request = receipt.request();
+            request.extent != Extent::Call && request.requested_at > started_at
+        };
+        if self
+            .last_receipt()
+            .is_some_and(|receipt| is_of_turn(&receipt))
+        {
+            return None;
+        }
         let turn = open.number();
         let id = self.session_id()?;
         let request = StopInfo {

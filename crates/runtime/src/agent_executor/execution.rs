@@ -216,6 +216,9 @@ impl TaskExecution {
         if !works.is_empty() {
             reason = format!("{reason}. {}", names_of(&works));
         }
+        if let Some(lost) = &outcome.lost {
+            reason = format!("{reason}; {lost}");
+        }
         let Some(receipt) = receipt else {
             return Err(ExecutorError::new(reason));
         };

@@ -63,6 +63,7 @@ async fn completed_run_of_two_turns() {
           "reason": "denied by the permission rule `write`"
         }
       ],
+      "lost_calls": [],
       "receipt": null,
       "receipts": [],
       "background": [],
@@ -121,6 +122,7 @@ async fn stopped_run() {
         "estimated": true
       },
       "denials": [],
+      "lost_calls": [],
       "receipt": {
         "schema": "allstop.receipt/1",
         "stop_id": "[id]",
@@ -197,6 +199,7 @@ fn run_that_did_not_start() {
         "estimated": false
       },
       "denials": [],
+      "lost_calls": [],
       "receipt": null,
       "receipts": [],
       "background": [],

@@ -110,6 +110,7 @@ fn ended(stop_reason: StopReason) -> AgentEvent {
         cause: None,
         usage: Usage::default(),
         unfinished: Vec::new(),
+        lost: None,
     }
 }
 

@@ -31,7 +31,9 @@ pub(super) fn sentence(receipt: &Receipt) -> String {
     };
     if is_of_crash(receipt) {
         let lost = unknown_outcomes(receipt.items());
-        return format!("{target} was cut off by a crash of its process.{lost}");
+        return format!(
+            "{target} has no end in the log, because its process crashed or the store failed.{lost}"
+        );
     }
     let stopped = stopped_by(receipt.cause());
     if !receipt.quiet() {

@@ -44,7 +44,8 @@ class ModelServer:
         last = max(place for place, message in enumerate(messages) if message["role"] == "user")
         step = sum(message["role"] == "assistant" for message in messages[last:])
         for begin, replies in self.replies.items():
-            if messages[last]["content"].startswith(begin):
+            # A note about the effects of an earlier turn comes before the prompt, in the same message.
+            if messages[last]["content"].split("\n\n")[-1].startswith(begin):
                 return replies[step] if step < len(replies) else None
         return None
 

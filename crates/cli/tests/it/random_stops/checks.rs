@@ -187,17 +187,10 @@ pub(super) fn next_run(stopped: &mut StoppedSession) -> Result<(), String> {
     let Some(session) = &stopped.session else {
         return Ok(());
     };
-    let log = agreement::log_of(&stopped.place, session)?;
-    let turns = log["turns"].as_array().cloned().unwrap_or_default();
     let stays = |turn: &&Value| {
         turn["stop_reason"] == "completed"
             || turn["receipt"]["conversation"] == "kept_completed_steps"
     };
-    let expected: Vec<&str> = turns
-        .iter()
-        .filter(stays)
-        .filter_map(|turn| turn["input"].as_str())
-        .collect();
     let server = OpenAiServer::start([ServerAnswer::text("Yes.")]);
     let run = stopped
         .place
@@ -214,6 +207,15 @@ pub(super) fn next_run(stopped: &mut StoppedSession) -> Result<(), String> {
         .first()
         .map_or(&[][..], |request| request.messages());
     history::assert_valid(messages);
+    // The next run has ended an interrupted turn in the log. Its own turn is the last one.
+    let log = agreement::log_of(&stopped.place, session)?;
+    let turns = log["turns"].as_array().cloned().unwrap_or_default();
+    let expected: Vec<&str> = turns
+        .iter()
+        .filter(stays)
+        .filter_map(|turn| turn["input"].as_str())
+        .filter(|input| *input != "check")
+        .collect();
     // Consecutive user messages are sent as one message, together with the notes to the model between them.
     let sent = history::prompts(messages).join("\n\n");
     let sent: Vec<&str> = sent.split("\n\n").filter(|part| is_prompt(part)).collect();

@@ -59,3 +59,12 @@ pub(crate) fn text_of(message: &Value) -> String {
         _ => String::new(),
     }
 }
+
+/// The text without the note about the effects of earlier turns, which providers receive in the same message.
+pub(crate) fn without_note(text: &str) -> &str {
+    if text.starts_with("Note of Allstop") {
+        text.rsplit_once("\n\n").map_or(text, |(_, prompt)| prompt)
+    } else {
+        text
+    }
+}

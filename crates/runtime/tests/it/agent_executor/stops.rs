@@ -43,10 +43,12 @@ async fn no_tool_runs_after_a_cancel() {
         let task = &outcome.task;
         assert_eq!(task.status.state, TaskState::Canceled);
         assert!(task.artifacts.is_empty());
-        // The session is free at once, and its conversation is the same as before the task.
+        // The session is free at once, and its conversation is the same as before the task. A note names the stopped call.
         let next = tasks.run("m2", "Hello").await;
         assert_eq!(answer(&next), "next");
-        assert!(!tasks.last_request().contains("Work"));
+        let request = tasks.last_request();
+        assert!(request.contains("began with: Work"), "{request}");
+        assert!(request.contains("- work: "), "{request}");
     }
 }
 
@@ -233,7 +235,11 @@ async fn stop_of_the_session_by_others_cancels_the_task() {
     assert!(tasks.root.stop(stop).await.quiet());
     let task = tasks.rest(&mut started).await;
     assert_eq!(task.status.state, TaskState::Canceled);
-    assert_eq!(status_text(&task), "the turn ended: cancelled, user");
+    assert_eq!(
+        status_text(&task),
+        "the turn ended: cancelled, user; calls that may have changed something, but are not in the conversation: \
+         work: was stopped; a part of its effect may have happened"
+    );
 }
 
 /// Maximum number of moments in a short task, counted in yields of the test.

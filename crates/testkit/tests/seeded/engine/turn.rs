@@ -126,6 +126,7 @@ pub(super) async fn run(cx: &Cx, journal: &mut Journal, input: Arc<str>) -> Turn
         cause: outcome.cause.clone(),
         usage: outcome.usage,
         unfinished: Vec::new(),
+        lost: None,
     });
     outcome
 }
