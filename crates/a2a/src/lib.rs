@@ -1,4 +1,4 @@
-//! The protocol A2A 1.0 (Agent2Agent) for the tasks of Allstop, over JSON-RPC, REST and gRPC.
+//! The protocol A2A 1.0 for the tasks of Allstop, over JSON-RPC, REST and gRPC.
 //!
 //! [`A2aService`] maps each operation of the protocol to an operation of the
 //! [`TaskManager`](allstop_task::TaskManager). The types and the bindings come from the crates of the A2A project. This

@@ -17,6 +17,7 @@ use anyhow::Context as _;
 use tokio::runtime::{Builder, Runtime};
 
 use crate::args::StoreArgs;
+use crate::descriptors;
 use crate::error::CliError;
 use crate::output_file::redirect_stdout;
 use crate::project_trust::TrustStore;
@@ -68,6 +69,7 @@ impl ProcessHost {
         output_file: Option<&Path>,
     ) -> Result<Self, CliError> {
         let started = Instant::now();
+        let descriptors = descriptors::raise();
         if let Some(path) = output_file {
             redirect_stdout(path)?;
         }
@@ -101,7 +103,9 @@ impl ProcessHost {
             work: runtime(cores.max(WORK_THREADS_MIN), "allstop-pool")?,
             keepers: Keepers::with_subreaper(KeeperProgram {
                 executable: "/proc/self/exe".into(),
-                args: vec![KEEPER_COMMAND.into()],
+                args: std::iter::once(KEEPER_COMMAND.into())
+                    .chain(descriptors.map(|limit| limit.to_string().into()))
+                    .collect(),
             })
             .context("cannot adopt the orphaned processes of commands")?,
         })

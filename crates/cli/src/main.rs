@@ -16,6 +16,7 @@ mod control;
 #[cfg(feature = "copilot")]
 mod copilot;
 mod demo;
+mod descriptors;
 mod display;
 mod error;
 mod exit;
@@ -58,6 +59,9 @@ fn main() -> ExitCode {
         .nth(1)
         .is_some_and(|first| first == KEEPER_COMMAND)
     {
+        if let Some(limit) = std::env::args().nth(2).and_then(|limit| limit.parse().ok()) {
+            descriptors::set(limit);
+        }
         return allstop_process::keeper_main();
     }
     let signals = InheritedSignals::take();

@@ -234,7 +234,9 @@ async fn stopped_with(policy: StopPolicy, fault: LogFault) -> ConversationEffect
     let mut outcome = run.finish().await.expect("a finished run");
     let turn = outcome.turns.pop().expect("a turn");
     assert_eq!(turn.stop_reason, StopReason::Cancelled);
-    assert_eq!(turn.is_ending_known, fault == LogFault::Refuse);
+    // Under `keep`, the next start of the session keeps the messages that are already in the log.
+    let is_known = fault == LogFault::Refuse && policy == StopPolicy::Rollback;
+    assert_eq!(turn.is_ending_known, is_known);
     assert!(turn.conversation.messages.is_empty());
     assert_eq!(turn.error.expect("an error").kind, TurnErrorKind::Store);
     turn.receipt.expect("a receipt").conversation()
@@ -244,7 +246,7 @@ async fn stopped_with(policy: StopPolicy, fault: LogFault) -> ConversationEffect
 async fn keep_claims_only_what_the_store_confirmed() {
     use ConversationEffect::{Unchanged, Unknown};
     for (policy, fault, effect) in [
-        (StopPolicy::Keep, LogFault::Refuse, Unchanged),
+        (StopPolicy::Keep, LogFault::Refuse, Unknown),
         (StopPolicy::Keep, LogFault::Hold, Unknown),
         (StopPolicy::Keep, LogFault::LoseAnswer, Unknown),
         // With or without a written ending, the conversation contains nothing of the turn.

@@ -18,6 +18,7 @@ use allstop_tools::permission::{FixedAnswer, PermissionAnswer};
 use super::cluster;
 use super::echo::EchoAgent;
 use crate::args::{ExecutionArgs, StoreArgs, TaskAgent};
+use crate::descriptors;
 use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::start::options::{HostOptions, config_with_model, system};
@@ -180,8 +181,8 @@ impl AgentChoice {
                 let default = AgentExecutorOptions::default();
                 let options = AgentExecutorOptions {
                     background_max: background_max.unwrap_or(default.background_max),
+                    sessions_open_max: descriptors::sessions_open_max(default.sessions_open_max),
                     shares_sessions: system.store().nats().is_some(),
-                    ..default
                 };
                 let setup = SessionSetup {
                     recipient: asks,

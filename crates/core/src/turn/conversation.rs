@@ -109,9 +109,9 @@ impl Conversation {
 
     /// The call with an uncertain outcome, in a lost turn or in the last turn, that this call would repeat.
     pub(crate) fn uncertain_call(&self, call: &ToolCall) -> Option<&CallEffect> {
-        let last = self.spans.last().and_then(|span| span.undo.as_ref());
+        let last_turn = self.spans.last().and_then(|span| span.undo.as_ref());
         let lost = self.lost.iter().map(|turn| &turn.effects);
-        lost.chain(last.map(|undo| &undo.own))
+        lost.chain(last_turn.map(|undo| &undo.own))
             .find_map(|effects| effects.uncertain(call))
     }
 

@@ -155,6 +155,11 @@ impl Draft {
         Some(record)
     }
 
+    /// True if messages of this turn stay in the conversation even if its process dies.
+    pub(super) fn has_kept_messages(&self) -> bool {
+        self.messages_kept > 0
+    }
+
     /// The call with an uncertain outcome, in an earlier turn, that this call would repeat.
     pub fn repeats_uncertain(&self, call: &ToolCall) -> Option<&CallEffect> {
         self.base.uncertain_call(call)

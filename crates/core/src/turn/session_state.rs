@@ -105,7 +105,7 @@ impl SessionState {
         records: impl IntoIterator<Item = &'a SessionRecord, IntoIter: Clone>,
     ) -> Result<(), IllegalRecord> {
         let mut records = records.into_iter();
-        if self.open.is_some() && records.clone().all(|record| is_of_open_turn(record)) {
+        if self.open.is_some() && records.clone().all(is_of_open_turn) {
             // Fast path for most appends. To check an event of the open turn, only the state of this turn is needed.
             let mut open = self.open.as_ref().map(TurnState::without_effects);
             return records.try_for_each(|record| {

@@ -122,6 +122,8 @@ pub struct StoppedTurn {
     pub receipt: Option<Arc<Receipt>>,
     /// State of the turn: steps, metered usage, calls with an unknown outcome.
     pub state: TurnState,
+    /// True if recovery would keep messages of this turn in the conversation, because the log contains them.
+    may_keep: bool,
 }
 
 impl Draft {
@@ -142,7 +144,9 @@ impl Draft {
         } else {
             (Vec::new(), Usage::default())
         };
-        StoppedTurn::new(
+        let has_kept = self.has_kept_messages();
+        let is_lost = cause.kind == CauseKind::LeaseLost;
+        let mut stopped = StoppedTurn::new(
             (self.base, &self.input),
             self.state,
             records,
@@ -154,7 +158,13 @@ impl Draft {
                 kept,
                 usage,
             },
-        )
+        );
+        stopped.may_keep = has_kept;
+        if is_lost && has_kept {
+            // The process that has taken over the session ends the turn, and keeps these messages.
+            stopped.set_effect(ConversationEffect::Unknown);
+        }
+        stopped
     }
 
     fn decide_stop(&self, cause: Cause, reason: StopReason) -> (Cause, StopReason) {
@@ -366,26 +376,31 @@ impl StoppedTurn {
             cause,
             receipt,
             state,
+            may_keep: false,
+        }
+    }
+
+    fn set_effect(&mut self, effect: ConversationEffect) {
+        self.effect = effect;
+        if let Some(receipt) = &mut self.receipt {
+            let corrected = Receipt::clone(receipt).with_conversation(effect);
+            *receipt = Arc::new(corrected);
         }
     }
 
     /// Corrects the effect and the receipt after a failed append. `is_certain` is true if the store refused the
-    /// records. In this case the conversation does not contain the kept messages. Otherwise the store may have accepted
-    /// the records, and the effect is unknown.
+    /// records. In this case the conversation does not contain the kept messages, unless recovery will keep them.
+    /// Otherwise the store may have accepted the records, and the effect is unknown.
     pub fn not_written(&mut self, is_certain: bool) {
         self.conversation = Arc::clone(&self.base);
-        if self.effect == ConversationEffect::Unchanged {
+        if self.effect == ConversationEffect::Unchanged && !self.may_keep {
             return;
         }
-        self.effect = if is_certain {
+        self.set_effect(if is_certain && !self.may_keep {
             ConversationEffect::Unchanged
         } else {
             ConversationEffect::Unknown
-        };
-        if let Some(receipt) = &mut self.receipt {
-            let corrected = Receipt::clone(receipt).with_conversation(self.effect);
-            *receipt = Arc::new(corrected);
-        }
+        });
     }
 }
 

@@ -45,6 +45,31 @@ pub fn conversation_of(records: &[R]) -> Vec<Arc<Message>> {
     said.into_iter().map(|(_, message)| message).collect()
 }
 
+/// True if these are the messages of a session with this log, after a recovery of its last turn. If this turn has no
+/// ending, recovery adds the messages that stay in the conversation, and a marker.
+pub(super) fn is_recovered(messages: &[Arc<Message>], records: &[R]) -> bool {
+    let mut expected = conversation_of(records);
+    let mut kept = Vec::new();
+    for record in records {
+        match record {
+            R::MessagesKept { messages, .. } => kept.extend(messages.iter().map(Arc::clone)),
+            R::TurnStarted { .. } | R::TurnCommitted { .. } | R::TurnStopped { .. } => kept.clear(),
+            _ => {}
+        }
+    }
+    let without_marker = match messages.split_last() {
+        Some((marker, rest))
+            if !kept.is_empty() && matches!(**marker, Message::StopMarker { .. }) =>
+        {
+            rest
+        }
+        _ if !kept.is_empty() => return false,
+        _ => messages,
+    };
+    expected.extend(kept);
+    without_marker == expected
+}
+
 /// A turn is either completely in the conversation, or has not changed the conversation (invariant 2 in
 /// `violation.rs`).
 pub(super) fn turns_are_whole(run: &RunObservation) -> Result<(), String> {
@@ -76,7 +101,11 @@ pub(super) fn turns_are_whole(run: &RunObservation) -> Result<(), String> {
         return Err("what the session says was said is not what its log says".to_owned());
     }
     match &run.state {
-        Some(state) if run.is_settled() && state.conversation().messages != said => {
+        Some(state)
+            if run.is_settled()
+                && state.conversation().messages != said
+                && !is_recovered(&state.conversation().messages, &run.records) =>
+        {
             Err("what the session holds in memory is not what its log says".to_owned())
         }
         _ => Ok(()),

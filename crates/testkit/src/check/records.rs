@@ -1,13 +1,12 @@
 //! The log: each start has one ending, no record is missing, and a session can continue from the log.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use allstop_core::record::SessionRecord as R;
 use allstop_core::turn::SessionState;
-use allstop_core::{CauseKind, Message, StopReason, Timestamp};
+use allstop_core::{CauseKind, StopReason, Timestamp};
 
-use super::conversation::conversation_of;
+use super::conversation::is_recovered;
 use super::record_facts::{ending, without_run_specific_fields};
 use crate::observe::{APPEND, Moment, Point, RunObservation};
 
@@ -153,15 +152,7 @@ fn recovers_after(records: &[R], from: usize) -> Result<(), String> {
         if recovered.open_turn().is_some() {
             return Err(at("a turn is open after recovery".to_owned()));
         }
-        let mut expected = conversation_of(before);
-        let kept = kept_of_open_turn(before);
-        let has_marker = !kept.is_empty();
-        expected.extend(kept);
-        let mut after_recovery = recovered.conversation().messages.clone();
-        if has_marker {
-            after_recovery.pop();
-        }
-        if after_recovery != expected {
+        if !is_recovered(&recovered.conversation().messages, before) {
             return Err(at("recovery changed the conversation".to_owned()));
         }
         if !recovered
@@ -176,19 +167,6 @@ fn recovers_after(records: &[R], from: usize) -> Result<(), String> {
         }
     }
     Ok(())
-}
-
-/// Messages of the last turn that stay in the conversation although the turn has no ending.
-fn kept_of_open_turn(records: &[R]) -> Vec<Arc<Message>> {
-    let mut kept = Vec::new();
-    for record in records {
-        match record {
-            R::MessagesKept { messages, .. } => kept.extend(messages.iter().map(Arc::clone)),
-            R::TurnStarted { .. } | R::TurnCommitted { .. } | R::TurnStopped { .. } => kept.clear(),
-            _ => {}
-        }
-    }
-    kept
 }
 
 /// A session can be restored from every prefix of the log, so that it can continue after a crash (invariant 2).

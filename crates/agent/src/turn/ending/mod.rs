@@ -263,7 +263,8 @@ async fn write_stopped(
         usage: stopped.state.metered(),
         receipt: stopped.receipt,
         denials: Vec::new(),
-        is_ending_known: written.as_ref().err().is_none_or(NotWritten::is_known),
+        is_ending_known: written.as_ref().err().is_none_or(NotWritten::is_known)
+            && stopped.effect != ConversationEffect::Unknown,
         is_ending_written: written.is_ok() && !is_lost,
         error: written.err().map(TurnError::from),
         conversation: stopped.conversation,

@@ -93,7 +93,8 @@ impl ChatLoop<'_> {
                         let lost = history.iter().flat_map(|conversation| &conversation.lost);
                         let calls = lost.filter(|lost| lost.turn == turn);
                         for call in calls.flat_map(|lost| &lost.effects.calls) {
-                            said.push_str(&format!("\n  {call}"));
+                            said.push_str("\n  ");
+                            said.push_str(&call.to_string());
                         }
                         said
                     }
