@@ -5,6 +5,8 @@ use allstop_core::{TaskId, error_chain};
 use allstop_log::LogErrorKind;
 use allstop_task::{CancelError, ExecuteError, ReadTaskError, TaskStoreError};
 
+use crate::overload::Overload;
+
 const UNREACHABLE: &str = "the task store cannot be reached now";
 
 pub(crate) fn not_found(id: &TaskId) -> A2AError {
@@ -22,9 +24,8 @@ pub(crate) fn of_execute(error: &ExecuteError) -> A2AError {
         ExecuteError::OtherContext(_) | ExecuteError::ContextOfOther(_) => {
             A2AError::invalid_params(error.to_string())
         }
-        ExecuteError::Full(_) | ExecuteError::ShuttingDown => {
-            A2AError::new(error_code::INTERNAL_ERROR, error.to_string())
-        }
+        ExecuteError::Full(_) => Overload::Full.error(error.to_string()),
+        ExecuteError::ShuttingDown => Overload::ShuttingDown.error(error.to_string()),
         ExecuteError::Store(error) => of_store(error),
     }
 }
@@ -33,7 +34,8 @@ pub(crate) fn of_cancel(error: &CancelError) -> A2AError {
     match error {
         CancelError::NotFound(id) => not_found(id),
         CancelError::AlreadyEnded(task) => A2AError::task_not_cancelable(task.id.as_str()),
-        CancelError::Refused(_) | CancelError::ShuttingDown | CancelError::NotYet { .. } => {
+        CancelError::ShuttingDown => Overload::ShuttingDown.error(error.to_string()),
+        CancelError::Refused(_) | CancelError::NotYet { .. } => {
             A2AError::new(error_code::INTERNAL_ERROR, error.to_string())
         }
         CancelError::Store(error) => {

@@ -21,6 +21,7 @@ mod grpc;
 mod legacy;
 mod limits;
 mod localhost;
+mod overload;
 mod page_token;
 mod push;
 mod receipt_extension;

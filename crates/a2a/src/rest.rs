@@ -1,15 +1,22 @@
 //! Corrections of the HTTP+JSON binding where the A2A library deviates from the specification.
 
 use a2a::A2AError;
-use axum::body::HttpBody as _;
+use axum::body::{HttpBody as _, to_bytes};
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use serde_json::{Value, json};
 
+use crate::overload::Overload;
+
 /// Sets the content type of a response to `application/json` (A2A 1.0, section 11.1), and adds a body to the response
 /// of a deletion. The body is the empty message, which is an object without fields in JSON.
-pub(crate) fn conform(method: &Method, mut response: Response) -> Response {
+///
+/// An error of a server that takes no more work gets its status and the header `Retry-After`.
+pub(crate) async fn conform(method: &Method, mut response: Response) -> Response {
+    if response.status() == StatusCode::INTERNAL_SERVER_ERROR && is_json(response.headers()) {
+        response = with_status_of_overload(response).await;
+    }
     let is_empty = response.body().size_hint().exact() == Some(0);
     if method == Method::DELETE && is_empty && response.status() == StatusCode::OK {
         return axum::Json(json!({})).into_response();
@@ -23,12 +30,42 @@ pub(crate) fn conform(method: &Method, mut response: Response) -> Response {
 
 fn is_json(headers: &HeaderMap) -> bool {
     let content_type = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok());
-    content_type.is_some_and(|content_type| content_type.contains("+json"))
+    content_type.is_some_and(|content_type| content_type.contains("json"))
+}
+
+/// Maximum size of the body of an error, in bytes.
+const ERROR_BYTES_MAX: usize = 64 * 1024;
+
+/// Sets the status of an error whose details name an overload. The library knows only the status 500.
+async fn with_status_of_overload(response: Response) -> Response {
+    let (parts, body) = response.into_parts();
+    let Ok(body) = to_bytes(body, ERROR_BYTES_MAX).await else {
+        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+    };
+    let error: Value = serde_json::from_slice(&body).unwrap_or_default();
+    let details = error["error"]["details"].as_array();
+    let overload = details
+        .into_iter()
+        .flatten()
+        .find_map(|detail| Overload::of_metadata(|key| detail["metadata"][key].as_str()));
+    let Some(overload) = overload else {
+        return Response::from_parts(parts, body.into());
+    };
+    let mut error = error;
+    error["error"]["code"] = overload.http_status().as_u16().into();
+    error["error"]["status"] = overload.word().into();
+    let mut response = (overload.http_status(), axum::Json(error)).into_response();
+    overload.add_header(response.headers_mut());
+    response
 }
 
 /// Returns an error as a `google.rpc.Status` in JSON.
 pub(crate) fn error_response(error: &A2AError) -> Response {
-    (http_status(error), axum::Json(error_body(error))).into_response()
+    let mut response = (http_status(error), axum::Json(error_body(error))).into_response();
+    if let Some(overload) = Overload::of_error(error) {
+        overload.add_header(response.headers_mut());
+    }
+    response
 }
 
 /// Returns the body of an error. In a stream, this body is the data of the last event.
@@ -44,6 +81,9 @@ pub(crate) fn error_body(error: &A2AError) -> Value {
 }
 
 fn http_status(error: &A2AError) -> StatusCode {
+    if let Some(overload) = Overload::of_error(error) {
+        return overload.http_status();
+    }
     let status = StatusCode::from_u16(error.http_status_code());
     status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
@@ -54,6 +94,8 @@ fn status_word(status: StatusCode) -> &'static str {
         StatusCode::NOT_FOUND => "NOT_FOUND",
         StatusCode::CONFLICT => "FAILED_PRECONDITION",
         StatusCode::NOT_IMPLEMENTED => "UNIMPLEMENTED",
+        StatusCode::TOO_MANY_REQUESTS => Overload::Full.word(),
+        StatusCode::SERVICE_UNAVAILABLE => Overload::ShuttingDown.word(),
         status if status.is_client_error() => "INVALID_ARGUMENT",
         _ => "INTERNAL",
     }
@@ -61,15 +103,13 @@ fn status_word(status: StatusCode) -> &'static str {
 
 #[cfg(test)]
 mod tests {
-    use axum::body::to_bytes;
-
     use super::*;
 
     /// The official Python client parses the response as JSON.
     #[tokio::test]
     async fn deletion_is_answered_with_the_empty_message() {
         for (status, expected) in [(StatusCode::OK, "{}"), (StatusCode::NOT_FOUND, "")] {
-            let response = conform(&Method::DELETE, status.into_response());
+            let response = conform(&Method::DELETE, status.into_response()).await;
             let body = to_bytes(response.into_body(), 100).await.unwrap();
             assert_eq!(body, expected, "{status}");
         }

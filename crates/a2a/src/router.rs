@@ -95,5 +95,5 @@ async fn operation(
     if is_jsonrpc {
         return response;
     }
-    rest::conform(&method, response)
+    rest::conform(&method, response).await
 }

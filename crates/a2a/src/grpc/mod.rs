@@ -17,6 +17,7 @@ use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
 use crate::access::{AccessControl, AccessRefusal};
+use crate::overload::Overload;
 use crate::service::A2aService;
 use crate::version;
 
@@ -68,11 +69,21 @@ async fn specified_status(request: Request, next: Next) -> Response {
 }
 
 fn with_specified_status(mut response: Response) -> Response {
-    let status = Status::from_header_map(response.headers());
-    if let Some(status) = status.as_ref().and_then(unimplemented)
-        && status.add_header(response.headers_mut()).is_err()
+    let Some(status) = Status::from_header_map(response.headers()) else {
+        return response;
+    };
+    let overload = overload_of(&status);
+    let specified = match overload {
+        Some(overload) => Some(with_code(&status, code_of(overload))),
+        None => unimplemented(&status),
+    };
+    if let Some(specified) = specified
+        && specified.add_header(response.headers_mut()).is_err()
     {
         tracing::debug!("a status cannot be sent as headers");
+    }
+    if let Some(overload) = overload {
+        overload.add_header(response.headers_mut());
     }
     response
 }
@@ -82,8 +93,25 @@ fn with_specified_status(mut response: Response) -> Response {
 fn unimplemented(status: &Status) -> Option<Status> {
     let details = status.get_error_details();
     let code = reason_to_error_code(&details.error_info()?.reason)?;
-    is_unimplemented(code)
-        .then(|| Status::with_error_details(Code::Unimplemented, status.message(), details))
+    is_unimplemented(code).then(|| with_code(status, Code::Unimplemented))
+}
+
+fn with_code(status: &Status, code: Code) -> Status {
+    Status::with_error_details(code, status.message(), status.get_error_details())
+}
+
+fn code_of(overload: Overload) -> Code {
+    match overload {
+        Overload::Full => Code::ResourceExhausted,
+        Overload::ShuttingDown => Code::Unavailable,
+    }
+}
+
+/// The condition of a server that takes no more work, from the details of the status.
+fn overload_of(status: &Status) -> Option<Overload> {
+    let details = status.get_error_details();
+    let metadata = &details.error_info()?.metadata;
+    Overload::of_metadata(|key| metadata.get(key).map(String::as_str))
 }
 
 fn is_unimplemented(code: i32) -> bool {

@@ -2,6 +2,7 @@
 
 use std::num::NonZero;
 use std::path::Path;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -57,11 +58,12 @@ pub(super) struct OpenAgent {
 }
 
 impl AgentChoice {
-    /// Reads the flags and the configuration. May block the thread, because it reads files.
+    /// Reads the flags and the configuration. The agents' file tools cannot reach the `secret_files`. May block the thread, because it reads files.
     pub(super) fn read(
         args: &ExecutionArgs,
         concurrency: usize,
         given: HostOptions,
+        secret_files: Vec<PathBuf>,
     ) -> Result<Self, CliError> {
         let cluster = cluster::store(args)?;
         if let Some(store) = cluster.clone().filter(|_| concurrency == 0) {
@@ -98,7 +100,8 @@ impl AgentChoice {
                 };
                 let prompter = FixedAnswer(answer.unwrap_or(PermissionAnswer::Unanswered));
                 let record = args.model.record.clone();
-                let system = system(store, record, given, config, Arc::new(prompter));
+                let mut system = system(store, record, given, config, Arc::new(prompter));
+                system.reserved.extend(secret_files);
                 Ok(Self::Model {
                     system: Box::new(system),
                     asks,

@@ -11,6 +11,7 @@ mod metrics;
 mod observer;
 mod open;
 mod push;
+mod store_probe;
 #[cfg_attr(not(feature = "otlp"), path = "no_traces.rs")]
 mod traces;
 
@@ -115,7 +116,8 @@ async fn open(
 ) -> Result<(RunningServer, String), StartFailure> {
     let given = HostOptions::of(host);
     let (args, agent) = start::read(given.scopes.clone(), supervisor, move |_cx| {
-        let agent = AgentChoice::read(&args.execution, args.concurrency(), given);
+        let secrets = args.secret_files();
+        let agent = AgentChoice::read(&args.execution, args.concurrency(), given, secrets);
         Ok((args, agent?))
     })
     .await?;

@@ -1,6 +1,7 @@
 //! The start of the server: opens the agent, the tasks and the listener.
 
 use std::num::NonZeroUsize;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,6 +20,7 @@ use super::health::Readiness;
 use super::metrics::TaskMetrics;
 use super::observer::ServerObserver;
 use super::push;
+use super::store_probe::StoreProbe;
 use super::traces::TraceExporter;
 use crate::args::{EndpointArgs, ExecutionArgs};
 use crate::error::CliError;
@@ -59,6 +61,26 @@ pub(super) struct ServerArgs {
 }
 
 impl ServerArgs {
+    /// Files with secrets that the flags name. The file tools of the agents must not reach them.
+    pub(super) fn secret_files(&self) -> Vec<PathBuf> {
+        let execution = &self.execution;
+        let own = [&execution.cluster.servers.creds, &execution.model.config];
+        let mut files: Vec<PathBuf> = own.into_iter().flatten().cloned().collect();
+        if let Some(endpoint) = &self.endpoint {
+            let access = &endpoint.access;
+            let of_access = [
+                &endpoint.token_file,
+                &endpoint.push_secret_file,
+                &access.tls_cert,
+                &access.tls_key,
+            ];
+            files.extend(of_access.into_iter().flatten().cloned());
+            files.extend(access.jwks.as_ref().map(PathBuf::from));
+        }
+        files.retain(|file| file.exists());
+        files
+    }
+
     /// Number of tasks that this process runs concurrently as a node of a cluster.
     pub(super) fn concurrency(&self) -> usize {
         let default = match self.endpoint {
@@ -118,6 +140,7 @@ pub(super) async fn open_server(
     let connections = child("connections").context("a scope for the connections")?;
     let push_scope = child("push").context("a scope for the push notifications")?;
     let (log, parts) = (Arc::clone(store.log()), Arc::new(parts));
+    let stderr = args.stderr.clone();
     let manager = if let Some(nats) = store.nats() {
         let node = cluster::node(nats, execution, concurrency, args.keepers, args.stderr);
         TaskManager::join(Arc::clone(&log), node.await?, tasks.clone(), parts, options)
@@ -130,7 +153,9 @@ pub(super) async fn open_server(
             error.hint("a server needs its own store: --store FILE, or --store :memory:")
         })?
     };
-    let readiness = Readiness::new(StoreConnection::of(&store));
+    let probe = StoreProbe::start(Arc::clone(&log), &store_scope, stderr)
+        .context("a scope for the probe of the store")?;
+    let readiness = Readiness::new(StoreConnection::of(&store), probe);
     let addresses = match (bound, &args.endpoint) {
         (Some(bound), Some(endpoint)) => {
             // A cluster has no push notifications, because every front end would send each notification.

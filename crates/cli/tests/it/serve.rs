@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Value, json};
 
+use crate::support::fault::Fault;
 use crate::support::wait::eventually;
-use crate::support::{Place, Running, Signal};
+use crate::support::{Allstop, Place, Running, Signal};
 
 /// Number of kills in the test under load.
 const KILLS: u32 = 5;
@@ -31,8 +32,17 @@ impl Server {
 
     /// Starts a server with these flags and with the store of `place`.
     pub(crate) fn start_with(place: &Place, flags: &str) -> Self {
+        Self::start_by(place, flags, |serve| serve)
+    }
+
+    /// Like [`Server::start_with`], with changes to the command.
+    pub(crate) fn start_by<'a>(
+        place: &'a Place,
+        flags: &str,
+        change: impl FnOnce(Allstop<'a>) -> Allstop<'a>,
+    ) -> Self {
         let serve = place.allstop().args("serve --listen 127.0.0.1:0 --store");
-        let running = serve.arg(place.store()).args(flags).start();
+        let running = change(serve.arg(place.store()).args(flags)).start();
         let address = running.line_of_stdout("listening on http://");
         Self { running, address }
     }
@@ -258,4 +268,48 @@ fn token_file_decides_who_is_served() {
         "{}",
         refused.stderr
     );
+}
+
+#[test]
+fn readyz_proves_that_the_store_can_be_written() {
+    let place = Place::new();
+    let fault = Fault::new(&place, "");
+    let server = Server::start_by(&place, "--agent echo", |serve| fault.below(serve));
+    let readyz = || server.request("GET /readyz", "").expect("an answer");
+    assert_eq!(readyz().0, 200);
+    fault.set("write store.db ENOSPC");
+    let full = eventually("the full disk is noticed", || {
+        let (status, body) = readyz();
+        (status == 503).then_some(body)
+    });
+    assert!(full.contains("not ready: "), "{full}");
+    assert!(full.contains("space"), "{full}");
+    fault.set("");
+    eventually("there is space again", || (readyz().0 == 200).then_some(()));
+    let ended = server.running.end_by(Signal::TERM);
+    for line in ["the task store cannot be written", "can be written again"] {
+        assert!(ended.stderr.contains(line), "{ended:#?}");
+    }
+}
+
+/// Each context has a session, and each open session holds a descriptor.
+#[test]
+fn more_contexts_than_file_descriptors_are_served() {
+    let place = Place::new();
+    let model = place.script("turns: [{replies: [{text: Yes.}]}]");
+    let flags = format!("--model {model}");
+    let server = Server::start_by(&place, &flags, |serve| serve.by("prlimit --nofile=160"));
+    for number in 0..300 {
+        let body = json!({"message": {
+            "messageId": format!("m{number}"), "contextId": format!("c{number}"),
+            "role": "ROLE_USER", "parts": [{"text": "hello"}],
+        }});
+        let answer = server.request("POST /message:send", &body.to_string());
+        let (status, body) = answer.expect("an answer");
+        assert_eq!(status, 200, "context {number}: {body}");
+        assert!(
+            body.contains("TASK_STATE_COMPLETED"),
+            "context {number}: {body}"
+        );
+    }
 }

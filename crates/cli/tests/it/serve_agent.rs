@@ -332,3 +332,37 @@ fn work_that_outlives_its_task_is_stopped_through_the_task() {
     assert!(again.stderr.contains("nothing to stop"), "{again:?}");
     assert_eq!(server.running.end_by(Signal::TERM).code, 143);
 }
+
+#[test]
+fn files_with_secrets_that_the_flags_name_are_out_of_reach_of_the_agent() {
+    let place = Place::new();
+    let tokens = place.work().join("tokens");
+    let hash = "2bd806c97f0e00af1a1fc3328fa763a9269723c8db8fac4f93af71db186d6e90";
+    std::fs::write(&tokens, format!("alice {hash}\n")).expect("writable");
+    std::fs::write(place.work().join("notes"), "hello").expect("writable");
+    let model = place.script(
+        "replies: [{calls: [{tool: read, arguments: {path: tokens}}, {tool: read, arguments: {path: notes}}]}, {text: Read.}]",
+    );
+    let flags = format!("--model {model} --token-file {}", tokens.display());
+    let server = Server::start_with(&place, &flags);
+    let body = json!({"message": {
+        "messageId": "m1", "contextId": "c1", "role": "ROLE_USER", "parts": [{"text": "read"}],
+    }});
+    let head = "POST /message:send HTTP/1.1\r\nauthorization: Bearer alice\r\nx: ";
+    let (status, body) = server.request(head, &body.to_string()).expect("an answer");
+    assert_eq!(status, 200, "{body}");
+    assert_eq!(server.running.end_by(Signal::TERM).code, 143);
+    let session = place.only_session();
+    let shown = place.allstop().args("sessions show --json --full --store");
+    let shown = shown.arg(place.store()).arg(&session).end().ok();
+    let shown: Value = serde_json::from_str(&shown.stdout).expect("JSON");
+    let result = |call: usize| {
+        shown["calls"][call]["result"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    assert!(result(1).contains("hello"), "{shown:#}");
+    assert!(!result(0).contains(hash), "{shown:#}");
+    assert_eq!(shown["calls"][0]["is_error"], true, "{shown:#}");
+}

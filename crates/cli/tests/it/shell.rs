@@ -76,7 +76,7 @@ fn timeout_of_a_call_kills_a_stubborn_tree() {
     running.wait_stdout("\"tool_finished\"");
     // Ignore idle keepers: the only other process must be the run itself.
     let mut left = place.leftovers();
-    left.retain(|process| !process.command.ends_with("__keeper"));
+    left.retain(|process| !process.is_keeper());
     assert_eq!(left.len(), 1, "{left:#?}");
     assert_eq!(left[0].pid, running.pid());
     running.wait_stdout("The end.");

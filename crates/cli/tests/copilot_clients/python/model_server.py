@@ -43,9 +43,12 @@ class ModelServer:
     def reply(self, messages):
         last = max(place for place, message in enumerate(messages) if message["role"] == "user")
         step = sum(message["role"] == "assistant" for message in messages[last:])
+        prompt = messages[last]["content"]
+        if prompt.startswith("Note of Allstop"):
+            # The note about the effects of an earlier turn comes before the prompt, in the same message.
+            prompt = prompt.split("\n\n", 1)[-1]
         for begin, replies in self.replies.items():
-            # A note about the effects of an earlier turn comes before the prompt, in the same message.
-            if messages[last]["content"].split("\n\n")[-1].startswith(begin):
+            if prompt.startswith(begin):
                 return replies[step] if step < len(replies) else None
         return None
 

@@ -54,6 +54,11 @@ pub(super) struct FinishedRun {
 impl StoppedSession {
     pub(super) fn new(seed: u64, with_stalls: bool) -> Self {
         let place = Place::new();
+        // The prompts repeat the commands of the script, even if the outcome of an earlier command is unknown.
+        let folder = place.path("home/.config/allstop");
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let config = "[permissions]\nrepeat_unknown = 'allow'\n";
+        std::fs::write(folder.join("allstop.toml"), config).expect("a file");
         let model = place.script(SCRIPT);
         Self {
             random: Random::new(seed),

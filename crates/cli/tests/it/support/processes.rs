@@ -17,7 +17,7 @@ pub(crate) struct Process {
 
 impl Process {
     pub(crate) fn is_keeper(&self) -> bool {
-        self.command.ends_with(" __keeper")
+        self.command.contains(" __keeper")
     }
 
     pub(crate) fn kill(&self) {
