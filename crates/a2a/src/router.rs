@@ -11,7 +11,7 @@ use a2a_server::rest::rest_router;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::header::LAST_MODIFIED;
+use axum::http::header::{HOST, LAST_MODIFIED};
 use axum::http::{HeaderValue, StatusCode};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
@@ -52,9 +52,20 @@ async fn admission(
     mut request: Request,
     next: Next,
 ) -> Response {
+    add_authority(&mut request);
     match access.admit(request.headers_mut(), Instant::now()) {
         Ok(()) => next.run(request).await,
         Err(refusal) => refused(refusal),
+    }
+}
+
+/// Adds the host of the request's URI to the `Host` headers, which the authentication checks. HTTP/2 has `:authority` in
+/// place of the header.
+pub(crate) fn add_authority(request: &mut Request) {
+    let authority = request.uri().authority();
+    let value = authority.and_then(|authority| HeaderValue::from_str(authority.as_str()).ok());
+    if let Some(value) = value {
+        request.headers_mut().append(HOST, value);
     }
 }
 
@@ -72,6 +83,7 @@ async fn operation(
     mut request: Request,
     next: Next,
 ) -> Response {
+    add_authority(&mut request);
     if let Err(refusal) = access.admit(request.headers_mut(), Instant::now()) {
         return refused(refusal);
     }

@@ -10,6 +10,7 @@
 
 use std::collections::HashMap;
 use std::fmt;
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -62,13 +63,35 @@ impl TokenFile {
         Ok(file)
     }
 
-    /// Reads the file again if it has changed. Returns true if the file had changed. After an error the tokens do not
-    /// change. Reads from disk, so call it on a thread that may block.
+    /// Reads the file again if it has changed. Returns true if the file had changed. Reads from disk, so call it on a
+    /// thread that may block.
+    ///
+    /// # Errors
+    /// If the file is missing or contains no token, all tokens are revoked. After another error the tokens do not change,
+    /// because an administrator may be editing the file.
     pub fn reload(&self) -> Result<bool, TokenFileError> {
+        let reloaded = self.reload_changed();
+        let is_revoked = match &reloaded {
+            Err(TokenFileError::Empty) => true,
+            Err(TokenFileError::Read(_, error)) => error.kind() == ErrorKind::NotFound,
+            _ => false,
+        };
+        if is_revoked {
+            self.tokens.write().clear();
+        }
+        reloaded
+    }
+
+    fn reload_changed(&self) -> Result<bool, TokenFileError> {
         let read_error = |error| TokenFileError::Read(self.path.clone(), error);
-        let modified = std::fs::metadata(&self.path)
-            .and_then(|metadata| metadata.modified())
-            .map_err(read_error)?;
+        let modified = match std::fs::metadata(&self.path).and_then(|file| file.modified()) {
+            Ok(modified) => modified,
+            Err(error) => {
+                // A file that returns with its old time is read again.
+                *self.read_at.lock() = None;
+                return Err(read_error(error));
+            }
+        };
         if self.read_at.lock().replace(modified) == Some(modified) {
             return Ok(false);
         }
@@ -211,13 +234,36 @@ mod tests {
         let bob = Ok(Principal::new("bob").unwrap());
         assert_eq!(file.authenticate(&headers("Bearer test")), bob);
         let of_jwt = format!("jwt:bob {HASH_OF_TEST}");
-        for (second, broken) in (2..).zip(["", "carol", "carol 12", "carol zz", "a b\nc", &of_jwt])
-        {
+        for (second, broken) in (2..).zip(["carol", "carol 12", "carol zz", "a b\nc", &of_jwt]) {
             change(broken, second);
             assert!(file.reload().is_err(), "{broken:?}");
             assert_eq!(file.authenticate(&headers("Bearer test")), bob);
         }
         std::fs::remove_file(&path).unwrap();
         assert!(matches!(file.reload(), Err(TokenFileError::Read(..))));
+    }
+
+    #[test]
+    fn missing_or_empty_file_revokes_all_tokens() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens");
+        let written = |text: &str| std::fs::write(&path, text).unwrap();
+        let line = format!("alice {HASH_OF_TEST}\n");
+        written(&line);
+        let file = TokenFile::open(&path).unwrap();
+        let is_admitted = || file.authenticate(&headers("Bearer test")).is_ok();
+        std::fs::remove_file(&path).unwrap();
+        assert!(file.reload().is_err());
+        assert!(!is_admitted(), "the file is gone");
+        written(&line);
+        assert!(file.reload().unwrap());
+        assert!(is_admitted());
+        *file.read_at.lock() = None;
+        written("# nobody\n");
+        assert!(matches!(file.reload(), Err(TokenFileError::Empty)));
+        assert!(!is_admitted(), "the file is empty");
+        *file.read_at.lock() = None;
+        written("alice half a line\n");
+        assert!(file.reload().is_err());
     }
 }

@@ -18,6 +18,7 @@ use tonic_types::StatusExt as _;
 
 use crate::access::{AccessControl, AccessRefusal};
 use crate::overload::Overload;
+use crate::router::add_authority;
 use crate::service::A2aService;
 use crate::version;
 
@@ -45,6 +46,7 @@ async fn admission(
     mut request: Request,
     next: Next,
 ) -> Response {
+    add_authority(&mut request);
     if let Err(refusal) = access.admit(request.headers_mut(), Instant::now()) {
         let status = match refusal {
             AccessRefusal::Unauthenticated => Status::unauthenticated(refusal.to_string()),

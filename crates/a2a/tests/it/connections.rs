@@ -1,8 +1,9 @@
 //! The server's connections: slow, idle and numerous connections, and large requests.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_a2a::ServerOptions;
+use allstop_a2a::{AccessControl, NoAuthentication, ServerOptions};
 use allstop_core::{Cause, CauseKind, Extent};
 use allstop_scope::StopRequest;
 use axum::body::Body;
@@ -10,7 +11,7 @@ use http_body_util::BodyExt as _;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
-use crate::support::{message, rpc};
+use crate::support::{message, router_with, rpc};
 use crate::test_server::{SOON, TestServer, read_to_end};
 
 fn short() -> ServerOptions {
@@ -162,6 +163,30 @@ async fn idle_http_2_connections_are_closed() {
     let (ended, _sending) = tokio::time::timeout(SOON, both).await.expect("it ends");
     ended.unwrap();
     assert!(sender.ready().await.is_err(), "the connection is closed");
+}
+
+/// A page of another site can resolve its own name to a loopback address. HTTP/2 sends that name as `:authority`.
+#[tokio::test]
+async fn foreign_authority_of_http_2_is_refused() {
+    let router = router_with(AccessControl::new(Arc::new(NoAuthentication))).await;
+    let server = TestServer::of(router, ServerOptions::default()).await;
+    let io = TokioIo::new(server.connect().await);
+    let (mut sender, connection) =
+        hyper::client::conn::http2::handshake::<_, _, Body>(TokioExecutor::new(), io)
+            .await
+            .unwrap();
+    let requests = async move {
+        for (authority, status) in [("evil.test", 401), ("localhost", 200), ("127.0.0.1", 200)] {
+            let mut request = rpc("ListTasks", &serde_json::json!({}));
+            *request.uri_mut() = format!("http://{authority}/").parse().unwrap();
+            request.headers_mut().remove("host");
+            let answer = sender.send_request(request).await.unwrap();
+            assert_eq!(answer.status(), status, "{authority}");
+        }
+    };
+    let both = async { tokio::join!(connection, requests) };
+    let (ended, ()) = tokio::time::timeout(SOON, both).await.expect("it ends");
+    ended.unwrap();
 }
 
 #[expect(

@@ -313,3 +313,30 @@ fn more_contexts_than_file_descriptors_are_served() {
         );
     }
 }
+
+#[test]
+fn full_server_asks_its_clients_to_try_again() {
+    let place = Place::new();
+    let model = place.script("turns: [{replies: [{text: Never, stall: mid_stream}]}]");
+    let server = Server::start_with(&place, &format!("--max-tasks 1 --model {model}"));
+    let message = |id: &str| {
+        json!({
+            "configuration": {"returnImmediately": true},
+            "message": {"messageId": id, "role": "ROLE_USER", "parts": [{"text": "hello"}]},
+        })
+    };
+    let send = |id: &str| server.request("POST /message:send", &message(id).to_string());
+    assert_eq!(send("m1").expect("an answer").0, 200);
+    let (status, body) = send("m2").expect("an answer");
+    assert_eq!(status, 429, "{body}");
+    let error: Value = serde_json::from_str(&body).expect("JSON");
+    assert_eq!(error["error"]["status"], "RESOURCE_EXHAUSTED", "{body}");
+    let call = json!({"jsonrpc": "2.0", "id": 1, "method": "SendMessage", "params": message("m3")});
+    let (status, body) = server
+        .request("POST /", &call.to_string())
+        .expect("an answer");
+    assert_eq!(status, 200, "{body}");
+    let error: Value = serde_json::from_str(&body).expect("JSON");
+    assert_eq!(error["error"]["code"], -32_050, "{body}");
+    assert!(body.contains("retryAfterSeconds"), "{body}");
+}
