@@ -121,7 +121,12 @@ fn each<F: Future<Output = ()>>(runtime: &Runtime, mut turn: impl FnMut() -> F) 
 fn main() -> ExitCode {
     let mut suite = BenchSuite::from_args();
     let (runtime, agent) = (one_thread(), agent());
-    let scope = runtime.block_on(async { Scope::root("bench", RootOptions::current()) });
+    let root =
+        |options: fn() -> RootOptions| runtime.block_on(async { Scope::root("bench", options()) });
+    // All on one thread, like the baseline. The last row has the default options: the engine has its own thread, so a
+    // turn also pays for the changes between the threads.
+    let scope = root(RootOptions::single_runtime);
+    let with_thread = root(RootOptions::current);
     let bare_loop = || {
         each(&runtime, || async {
             let mut messages = Vec::new();
@@ -145,6 +150,15 @@ fn main() -> ExitCode {
             .rounds(ROUNDS)
             .against("bare tokio loop", bare_loop)
             .ratio_at_most(6.0),
+    );
+    let with_its_thread = || each(&runtime, || product_turn(&agent, &with_thread, bare()));
+    suite.run(
+        Figure::new(
+            "the same with a thread for the engine, no log",
+            with_its_thread,
+        )
+        .rounds(ROUNDS)
+        .against("bare tokio loop", bare_loop),
     );
     suite.finish()
 }

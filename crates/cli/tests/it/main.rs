@@ -25,6 +25,7 @@ mod endings;
 mod hostile_provider;
 mod init;
 mod instructions;
+mod lost_effects;
 mod mcp_commands;
 mod modes;
 mod namespaces;

@@ -1,0 +1,121 @@
+//! A run is killed with `kill -9` at random moments around a payment. The next request to the model names each payment
+//! that was made, so that the model does not pay again.
+
+use std::time::Duration;
+
+use allstop_testkit::openai_server::{OpenAiServer, ServerAnswer};
+
+use crate::support::random::{self, Random, number_from_environment};
+use crate::support::wait::eventually;
+use crate::support::{FACT_MAX, Place, Signal, history};
+
+/// Number of kills for each policy, unless `ALLSTOP_TEST_KILLS` sets another number.
+const KILLS: u64 = 20;
+
+/// A run without a kill reaches its second step earlier.
+const LAST_MOMENT_MS: u64 = 250;
+
+const PAYMENT: &str = "echo paid >> ledger";
+
+/// What the next request contains about the payment.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Knowledge {
+    Nothing,
+    Uncertain,
+    Completed,
+}
+
+#[test]
+fn payment_before_a_kill_is_known_to_the_next_turn() {
+    let kills = number_from_environment("ALLSTOP_TEST_KILLS").unwrap_or(KILLS);
+    let seed = random::seed();
+    println!("{kills} kills for each policy, ALLSTOP_TEST_SEED={seed}");
+    let mut random = Random::new(seed);
+    for policy in ["rollback", "keep"] {
+        let mut paid = 0;
+        for round in 0..kills {
+            let moment = Duration::from_millis(random.below(LAST_MOMENT_MS));
+            paid += u64::from(killed_at(moment, policy, round));
+        }
+        println!("{policy}: {paid} of {kills} had paid");
+        assert!(paid > 0, "the moments were badly chosen");
+    }
+}
+
+/// Kills a run after this time, and checks the next request. Returns true if the run had paid.
+fn killed_at(moment: Duration, policy: &str, round: u64) -> bool {
+    let place = Place::new();
+    let script = format!(
+        "turns: [{{when: pay, replies: [{{calls: [{{tool: shell, arguments: {{command: '{PAYMENT}'}}}}]}}, \
+         {{text: Paid., stall: mid_stream}}]}}]"
+    );
+    let run = place.run_script(&script).args("--on-stop").arg(policy);
+    let mut running = run.arg("pay").start();
+    assert!(
+        !running.ends_within(moment),
+        "{policy}, round {round}: its second step never ends"
+    );
+    running.signal(Signal::KILL);
+    let _killed = running.end(FACT_MAX);
+    // The command may pay until its keeper has killed it.
+    eventually("its command is gone", || {
+        place.leftovers().is_empty().then_some(())
+    });
+    let ledger = std::fs::read_to_string(place.work().join("ledger")).unwrap_or_default();
+    let listed = place.allstop().args("sessions list --json --store");
+    let listed = listed.arg(place.store()).end();
+    if !listed.stdout.contains("session_id") {
+        assert_eq!(
+            ledger, "",
+            "{policy}, round {round}: paid without a session"
+        );
+        return false;
+    }
+    let server = OpenAiServer::start([
+        ServerAnswer::stream().tool_call(
+            "again",
+            "shell",
+            &serde_json::json!({"command": PAYMENT}).to_string(),
+        ),
+        ServerAnswer::text("Done."),
+    ]);
+    let next = place.allstop().args("run --yes --continue --store");
+    let next = next.arg(place.store()).args("--model any --base-url");
+    let next = next.arg(server.url()).arg("and now?").end().ok();
+    let requests = server.requests();
+    let messages = requests[0].messages();
+    history::assert_valid(messages);
+    let known = knowledge(messages);
+    let at = format!("{policy}, round {round}, after {moment:?}: {known:?}, {messages:#?}");
+    if ledger == "paid\n" {
+        assert_ne!(known, Knowledge::Nothing, "the payment is forgotten: {at}");
+    } else {
+        assert_ne!(
+            known,
+            Knowledge::Completed,
+            "the payment was never made: {at}"
+        );
+    }
+    // A payment with an unknown outcome is not repeated without a person, even under `--yes`.
+    let after = std::fs::read_to_string(place.work().join("ledger")).unwrap_or_default();
+    if known == Knowledge::Uncertain {
+        assert_eq!(after, ledger, "{at}: {next:#?}");
+    }
+    ledger == "paid\n"
+}
+
+fn knowledge(messages: &[serde_json::Value]) -> Knowledge {
+    let texts: Vec<String> = messages.iter().map(history::text_of).collect();
+    let names = |state: &str| {
+        let line = format!("shell `{PAYMENT}`: {state}");
+        texts.iter().any(|text| text.contains(&line))
+    };
+    let is_in_conversation = messages.iter().any(|message| message["role"] == "tool");
+    if names("completed") || is_in_conversation {
+        Knowledge::Completed
+    } else if names("outcome unknown") {
+        Knowledge::Uncertain
+    } else {
+        Knowledge::Nothing
+    }
+}
