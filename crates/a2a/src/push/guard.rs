@@ -1,7 +1,7 @@
 //! Decides which addresses a webhook may have. A client chooses the URL, and the server connects to this URL. Without
 //! this guard, every client could therefore reach the server's private network (server-side request forgery).
 //!
-//! Where possible, the guard lists the permitted addresses, not the refused addresses: for IPv6, only the global
+//! The guard lists, where possible, the permitted addresses, not the refused addresses: for IPv6, only the global
 //! unicast range is permitted.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};

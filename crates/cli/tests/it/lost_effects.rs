@@ -17,7 +17,7 @@ const LAST_MOMENT_MS: u64 = 250;
 
 const PAYMENT: &str = "echo paid >> ledger";
 
-/// What the next request contains about the payment.
+/// Information about the payment in the next request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Knowledge {
     Nothing,

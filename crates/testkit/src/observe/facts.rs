@@ -68,7 +68,7 @@ pub struct MachineSnapshot {
 
 /// Effect of a call outside the process.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct CallEffect {
+pub struct ObservedEffect {
     /// Id of the call.
     pub call: Arc<str>,
     /// Name of the effect.

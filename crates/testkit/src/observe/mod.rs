@@ -8,7 +8,7 @@ mod witness;
 pub(crate) use delivered::DeliveryJournal;
 pub use delivered::{DeliveredFacts, DeliveredOutcome};
 pub use facts::{
-    CallEffect, Disturbance, MachineSnapshot, ObservedStop, SentMessage, SessionObservation,
+    Disturbance, MachineSnapshot, ObservedEffect, ObservedStop, SentMessage, SessionObservation,
     StopAnswer,
 };
 pub(crate) use point::{APPEND, EVENT, RECORD};
@@ -132,7 +132,7 @@ pub struct RunObservation {
     /// Observations of the machine, one for each receipt.
     pub snapshots: Vec<MachineSnapshot>,
     /// Effects that calls had outside the process, in order.
-    pub effects: Vec<CallEffect>,
+    pub effects: Vec<ObservedEffect>,
     /// The kill; `None` if the process was not killed.
     pub kill: Option<ObservedKill>,
 }

@@ -18,7 +18,7 @@ use tokio::sync::SetOnce;
 use tracing::Instrument as _;
 
 use partial::PartialAnswer;
-use receive::{AnswerBudget, AnswerReceiver, CallEnd, SharedAnswer};
+use receive::{AnswerBudget, AnswerReceiver, ModelCallEnd, SharedAnswer};
 
 use super::steps::ANSWER_TOKENS_RESERVED;
 use super::{RunningTurn, TurnInterrupt};
@@ -135,11 +135,11 @@ impl RunningTurn<'_> {
             interrupt = self.interrupted() => interrupt,
             exceeded = answer.exceeded.wait() => TurnInterrupt::Refused((*exceeded).into()),
             end = &mut call => match self.call_end(end) {
-                CallEnd::Answered => return ModelAttempt::Answered(self.completed(&answer)),
-                CallEnd::Failed(error) => {
+                ModelCallEnd::Answered => return ModelAttempt::Answered(self.completed(&answer)),
+                ModelCallEnd::Failed(error) => {
                     return ModelAttempt::Failed(error, self.usage_of_failed(&answer));
                 }
-                CallEnd::Stopped => TurnInterrupt::Stopped,
+                ModelCallEnd::Stopped => TurnInterrupt::Stopped,
             },
         };
         self.wait_for_stopped_call(&interrupt, call).await;
@@ -154,7 +154,7 @@ impl RunningTurn<'_> {
     async fn wait_for_stopped_call(
         &mut self,
         interrupt: &TurnInterrupt,
-        call: WorkHandle<CallEnd>,
+        call: WorkHandle<ModelCallEnd>,
     ) {
         let (cause, ..) = self.why(interrupt);
         if let Some(account) = self.begin_account(cause) {
@@ -167,14 +167,14 @@ impl RunningTurn<'_> {
     }
 
     /// End of the call. If the call has no result, the reason is a failure or a stop.
-    fn call_end(&self, end: Result<CallEnd, WorkLost>) -> CallEnd {
+    fn call_end(&self, end: Result<ModelCallEnd, WorkLost>) -> ModelCallEnd {
         let lost = match end {
             Ok(end) => return end,
-            Err(_) if self.work.is_stopped() => return CallEnd::Stopped,
+            Err(_) if self.work.is_stopped() => return ModelCallEnd::Stopped,
             Err(lost) => lost,
         };
         let name = &self.cx.parts.model_name;
-        CallEnd::Failed(match lost {
+        ModelCallEnd::Failed(match lost {
             WorkLost::Panicked => ModelError::new(
                 ModelErrorKind::Panicked,
                 format!("the model {name} panicked"),

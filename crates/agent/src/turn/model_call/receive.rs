@@ -29,7 +29,7 @@ pub(super) struct SharedAnswer {
 }
 
 /// End of the work of a model call.
-pub(super) enum CallEnd {
+pub(super) enum ModelCallEnd {
     Answered,
     Failed(ModelError),
     /// A stop covers the call.
@@ -52,7 +52,7 @@ pub(super) struct AnswerReceiver {
 
 impl AnswerReceiver {
     /// Receives the answer, and records the end of the call.
-    pub(super) async fn receive(mut self, registration: Registration) -> CallEnd {
+    pub(super) async fn receive(mut self, registration: Registration) -> ModelCallEnd {
         let probe = self.request.probe.clone();
         let end = {
             let work = self.work.clone();
@@ -60,30 +60,32 @@ impl AnswerReceiver {
             tokio::select! {
                 biased;
                 // The stop is polled first, so that data that arrives after a stop is not taken.
-                () = &mut stopped => CallEnd::Stopped,
+                () = &mut stopped => ModelCallEnd::Stopped,
                 end = self.receive_answer() => end,
             }
             // The stream is dropped here. If the answer is incomplete, the connection is dropped too.
         };
         match &end {
-            CallEnd::Answered | CallEnd::Failed(_) => registration.finish(Ending::Returned),
-            CallEnd::Stopped => Box::pin(self.record_stop(registration, &probe)).await,
+            ModelCallEnd::Answered | ModelCallEnd::Failed(_) => {
+                registration.finish(Ending::Returned);
+            }
+            ModelCallEnd::Stopped => Box::pin(self.record_stop(registration, &probe)).await,
         }
         end
     }
 
-    async fn receive_answer(&mut self) -> CallEnd {
+    async fn receive_answer(&mut self) -> ModelCallEnd {
         let request = self.request.clone();
         let mut stream = match stream_within(&*self.model, request, self.limits).await {
             Ok(stream) => stream,
-            Err(error) => return CallEnd::Failed(error),
+            Err(error) => return ModelCallEnd::Failed(error),
         };
         self.answer.partial.lock().checkpoint = "first_token";
         loop {
             self.record_activity();
             let event = match stream.events.next().await {
-                None => return CallEnd::Failed(cut()),
-                Some(Err(error)) => return CallEnd::Failed(error),
+                None => return ModelCallEnd::Failed(cut()),
+                Some(Err(error)) => return ModelCallEnd::Failed(error),
                 Some(Ok(ModelEvent::End(finish))) => return self.finish(finish),
                 Some(Ok(event)) => event,
             };
@@ -96,12 +98,12 @@ impl AnswerReceiver {
     }
 
     /// Takes one piece of the answer. A piece that arrives after a stop, or after a deadline, is counted but not shown.
-    async fn take(&mut self, event: ModelEvent) -> Result<(), CallEnd> {
+    async fn take(&mut self, event: ModelEvent) -> Result<(), ModelCallEnd> {
         let is_late = self.work.is_stopped() || self.work.is_overdue();
         let (live, bytes) = {
             let mut partial = self.answer.partial.lock();
             if matches!(event, ModelEvent::ToolCall(_)) && partial.calls.len() >= CALLS_MAX {
-                return Err(CallEnd::Failed(too_many_calls()));
+                return Err(ModelCallEnd::Failed(too_many_calls()));
             }
             partial.checkpoint = "stream_chunk";
             let bytes_before = partial.bytes;
@@ -113,7 +115,7 @@ impl AnswerReceiver {
         };
         if is_late {
             self.work.stopped().await;
-            return Err(CallEnd::Stopped);
+            return Err(ModelCallEnd::Stopped);
         }
         if let Some(live) = live {
             self.events.send(|| live);
@@ -121,19 +123,19 @@ impl AnswerReceiver {
         if let Err(exceeded) = self.budget.reserve_for(Usage::estimate_tokens(bytes)) {
             let _only_this_call_sets_it = self.answer.exceeded.set(exceeded);
             self.work.stopped().await;
-            return Err(CallEnd::Stopped);
+            return Err(ModelCallEnd::Stopped);
         }
         Ok(())
     }
 
-    fn finish(&self, finish: FinishReason) -> CallEnd {
+    fn finish(&self, finish: FinishReason) -> ModelCallEnd {
         let mut partial = self.answer.partial.lock();
         let is_empty = partial.text.is_empty() && partial.calls.is_empty();
         if finish == FinishReason::ContentFilter && is_empty {
-            return CallEnd::Failed(filtered());
+            return ModelCallEnd::Failed(filtered());
         }
         partial.finish = finish;
-        CallEnd::Answered
+        ModelCallEnd::Answered
     }
 
     fn record_activity(&self) {

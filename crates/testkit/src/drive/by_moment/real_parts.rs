@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 
 use super::round::SLACK;
-use crate::observe::{CallEffect, MachineSnapshot, NEXT_MESSAGE};
+use crate::observe::{MachineSnapshot, NEXT_MESSAGE, ObservedEffect};
 use crate::openai_server::{OpenAiServer, Received, ServerAnswer};
 
 /// Grace of these runs, in which stopped work may end by itself. The grace is long enough for a command that reacts to
@@ -101,11 +101,11 @@ impl RealParts {
     }
 
     /// Effects of the commands, as the commands have recorded them: `begins ID` and `ends ID`.
-    pub(super) fn effects(&self) -> Vec<CallEffect> {
+    pub(super) fn effects(&self) -> Vec<ObservedEffect> {
         let trail = std::fs::read_to_string(self.folder().join("trail")).unwrap_or_default();
         let words = trail.lines().filter_map(|line| line.split_once(' '));
         words
-            .map(|(what, call)| CallEffect {
+            .map(|(what, call)| ObservedEffect {
                 call: call.into(),
                 what: what.into(),
             })
