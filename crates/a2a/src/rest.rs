@@ -54,6 +54,12 @@ async fn with_status_of_overload(response: Response) -> Response {
     let mut error = error;
     error["error"]["code"] = overload.http_status().as_u16().into();
     error["error"]["status"] = overload.word().into();
+    let details = error["error"]["details"].as_array_mut();
+    for detail in details.into_iter().flatten() {
+        if detail["metadata"].is_object() {
+            detail["reason"] = overload.word().into();
+        }
+    }
     let mut response = (overload.http_status(), axum::Json(error)).into_response();
     overload.add_header(response.headers_mut());
     response

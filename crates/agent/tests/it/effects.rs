@@ -218,6 +218,29 @@ impl Prompter for Person {
     }
 }
 
+#[tokio::test(start_paused = true)]
+async fn protection_lasts_until_the_call_has_a_known_outcome() {
+    let same = || json!({"command": "wait"});
+    let yes: Arc<dyn Prompter> = Arc::new(FixedAnswer(PermissionAnswer::AllowOnce));
+    let person: Arc<dyn Prompter> = Arc::new(Person {
+        asked: Mutex::default(),
+        answer: PermissionAnswer::AllowOnce,
+    });
+    let history = after_an_unknown_outcome(StopPolicy::Rollback).await;
+    let (denied, history) = repeat_in(history, RepeatUnknown::Ask, Arc::clone(&yes), same()).await;
+    assert_eq!(denied.len(), 1, "{denied:?}");
+    let (denied, history) = repeat_in(history, RepeatUnknown::Ask, Arc::clone(&yes), same()).await;
+    assert_eq!(
+        denied.len(),
+        1,
+        "the denied turn has settled nothing: {denied:?}"
+    );
+    let (denied, history) = repeat_in(history, RepeatUnknown::Ask, person, same()).await;
+    assert!(denied.is_empty(), "a person has allowed it: {denied:?}");
+    let (denied, _) = repeat_in(history, RepeatUnknown::Ask, yes, same()).await;
+    assert!(denied.is_empty(), "its outcome is known now: {denied:?}");
+}
+
 /// A history whose last turn has ended while the call `hang` had no known outcome.
 async fn after_an_unknown_outcome(policy: StopPolicy) -> RunHistory {
     let hangs = Reply::text("").call("hang", json!({"command": "wait"}));
@@ -236,6 +259,18 @@ async fn repeat(
     prompter: Arc<dyn Prompter>,
     arguments: serde_json::Value,
 ) -> Vec<String> {
+    repeat_in(history, repeat_unknown, prompter, arguments)
+        .await
+        .0
+}
+
+/// Like [`repeat`], and also returns the history.
+async fn repeat_in(
+    history: RunHistory,
+    repeat_unknown: RepeatUnknown,
+    prompter: Arc<dyn Prompter>,
+    arguments: serde_json::Value,
+) -> (Vec<String>, RunHistory) {
     let model = script(vec![
         Reply::text("").call("hang", arguments),
         Reply::text("ok"),
@@ -249,13 +284,10 @@ async fn repeat(
             ..Settings::default()
         })
         .build();
-    let (outcome, _) = turn(&agent, history, "again", false).await;
+    let (outcome, history) = turn(&agent, history, "again", false).await;
     assert_eq!(outcome.stop_reason, StopReason::Completed);
-    outcome
-        .denials
-        .into_iter()
-        .map(|denial| denial.reason)
-        .collect()
+    let denials = outcome.denials.into_iter().map(|denial| denial.reason);
+    (denials.collect(), history)
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,8 +1,7 @@
 //! `allstop receipt`: prints the receipt of the last stop of a session, from the session's log. A receipt lists the
 //! work that the stop has covered.
 
-use std::time::SystemTime;
-
+use allstop_core::turn::LostTurn;
 use allstop_log::read_session;
 use allstop_terminal::OutputPriority;
 
@@ -26,9 +25,7 @@ pub(crate) async fn receipt(args: &ReceiptArgs, host: &ProcessHost) -> Result<u8
     let (state, owner) = read.map_err(|error| CliError::failure(error.to_string()))?;
     let is_under_way = owner.is_some() && state.open_turn().is_some();
     // The next open of the session writes this receipt to the log.
-    let after_crash = (!is_under_way)
-        .then(|| state.crash_receipt(SystemTime::now().into()))
-        .flatten();
+    let after_crash = (!is_under_way).then(|| state.crash_receipt()).flatten();
     let after_crash = after_crash.as_ref();
     if after_crash.is_some() {
         let kept = background_markers(&state);
@@ -55,7 +52,9 @@ pub(crate) async fn receipt(args: &ReceiptArgs, host: &ProcessHost) -> Result<u8
         render_receipt(receipt, style, width)
     };
     stdout.lines(text, OutputPriority::Last);
-    for lost in &state.conversation().lost {
+    let target = &receipt.request().target;
+    let is_of_receipt = |lost: &&LostTurn| target.ends_with(&format!("/turn/{}", lost.turn));
+    for lost in state.conversation().all_lost().filter(is_of_receipt) {
         stdout.lines(describe_lost(lost, style), OutputPriority::Last);
     }
     Ok(0)

@@ -9,7 +9,11 @@ pub(crate) fn describe_lost(lost: &LostTurn, style: Style) -> Styled {
     let mut text = Styled::default();
     text.push_line(&style.paint(
         TextRole::Dim,
-        "not in the conversation, but may have changed something (the next message reports it to the model):",
+        format_args!(
+            "turn {} is not in the conversation, but may have changed something (the model learns it with the next \
+             message):",
+            lost.turn
+        ),
     ));
     text.push(&describe_effects(&lost.effects, style));
     text

@@ -50,9 +50,10 @@ pub(super) fn kind(kind: ItemKind) -> &'static str {
 /// Describes the state of a turn that an earlier process left unfinished.
 pub(crate) fn describe_interrupted(turn: &InterruptedTurn) -> &'static str {
     if turn.is_kept {
-        "the last turn has no end in the log, after a crash or a failed store; its completed steps were kept"
+        "the last turn has no end in the log, after a crash or a failed store; its message and completed steps stay in the \
+         conversation"
     } else {
-        "the last turn has no end in the log, after a crash or a failed store; it was rolled back"
+        "the last turn has no end in the log, after a crash or a failed store; its messages are not in the conversation"
     }
 }
 

@@ -179,7 +179,8 @@ fn print_open_notes(view: &RunView<'_>, open: &OpenSession, flags: &SameFlags) {
         view.note(&said);
     }
     if let Some(turn) = &open.interrupted {
-        view.note(describe_interrupted(turn));
-        view.calls(|style| describe_effects(&turn.effects, style));
+        // A program must not miss this, so it is also printed beside JSON.
+        view.warn(describe_interrupted(turn));
+        view.warn_calls(|style| describe_effects(&turn.effects, style));
     }
 }

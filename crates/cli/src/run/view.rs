@@ -98,11 +98,16 @@ impl<'a> RunView<'a> {
 
     /// Prints calls that may have changed something, for people.
     pub(super) fn calls(&self, describe: impl FnOnce(Style) -> Styled) {
-        let stderr = self.host.output.stderr();
-        if self.for_people || stderr.is_terminal() {
-            let style = self.host.terminal.style(stderr.is_terminal());
-            stderr.lines(describe(style), OutputPriority::Required);
+        if self.for_people || self.host.output.stderr().is_terminal() {
+            self.warn_calls(describe);
         }
+    }
+
+    /// Prints calls that may have changed something, also beside the JSON for a program.
+    pub(super) fn warn_calls(&self, describe: impl FnOnce(Style) -> Styled) {
+        let stderr = self.host.output.stderr();
+        let style = self.host.terminal.style(stderr.is_terminal());
+        stderr.lines(describe(style), OutputPriority::Required);
     }
 
     /// Prints a line that is useful only to a user at the terminal.

@@ -8,6 +8,7 @@
 //!    `still_running`.
 //! 3. `cancel_observed` is true exactly when the stop was carried out and no item of the extent is `still_running` or
 //!    `unreachable`. It is computed from the items, never set.
+//!    Exception to 2 and 3: after a crash of the process nothing was verified, so both are false.
 //! 4. `conversation` is `unknown` as long as an engine of the extent has not acknowledged the stop.
 
 mod item;
@@ -145,6 +146,21 @@ impl Receipt {
                 ConversationEffect::Unchanged
             },
             usage: Usage::default(),
+        }
+    }
+
+    /// Creates the receipt of a turn whose process died. No stop was carried out and nothing was verified, so `quiet` and
+    /// `cancel_observed` are false.
+    pub fn of_crash(request: StopInfo, items: Arc<[ReceiptItem]>) -> Self {
+        let findings = StopFindings {
+            items,
+            ..StopFindings::default()
+        };
+        Self {
+            quiet: false,
+            quiet_after_ms: None,
+            cancel_observed: false,
+            ..Self::of_stop(request, findings)
         }
     }
 

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::TurnNumber;
 use crate::message::{InvalidHistory, Message, ToolCall, check_history};
-use crate::turn::effects::{CallEffect, LostTurn, TurnEffects};
+use crate::turn::effects::{CallEffect, LostTurn, TurnEffects, fingerprint};
 use crate::usage::Usage;
 
 /// Committed part of a session, shared in an `Arc`. Each commit creates a new `Conversation`.
@@ -107,12 +107,31 @@ impl Conversation {
         Arc::new(next)
     }
 
-    /// The call with an uncertain outcome, in a lost turn or in the last turn, that this call would repeat.
+    /// The call with an uncertain outcome that this call would repeat. A later call with the same tool and arguments and
+    /// with a known outcome settles the matter: a person has allowed it.
     pub(crate) fn uncertain_call(&self, call: &ToolCall) -> Option<&CallEffect> {
-        let last_turn = self.spans.last().and_then(|span| span.undo.as_ref());
-        let lost = self.lost.iter().map(|turn| &turn.effects);
-        lost.chain(last_turn.map(|undo| &undo.own))
-            .find_map(|effects| effects.uncertain(call))
+        let fingerprint = fingerprint(&call.name, &call.arguments);
+        let lost = self.lost.iter().rev().map(|turn| &turn.effects);
+        let spans = self
+            .spans
+            .iter()
+            .rev()
+            .filter_map(|span| span.undo.as_ref());
+        let of_spans = spans.flat_map(|undo| {
+            let reported = undo.reported.iter().rev().map(|turn| &turn.effects);
+            std::iter::once(&undo.own).chain(reported)
+        });
+        let newest = lost
+            .chain(of_spans)
+            .find_map(|effects| effects.last_like(fingerprint));
+        newest.filter(|before| before.is_uncertain())
+    }
+
+    /// Lost turns, oldest first: those that a turn of this conversation has reported to the model, and those that the
+    /// next turn reports.
+    pub fn all_lost(&self) -> impl Iterator<Item = &LostTurn> {
+        let spans = self.spans.iter().filter_map(|span| span.undo.as_ref());
+        spans.flat_map(|undo| &undo.reported).chain(&self.lost)
     }
 
     /// Removes the last turn, if its messages are all in `messages` (not replaced by a summary).

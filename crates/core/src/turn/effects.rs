@@ -6,10 +6,11 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use crate::call_label::call_label;
 use crate::ids::{CallId, TurnNumber};
-use crate::message::{Arguments, Effect, Message, ToolCall};
+use crate::message::{Arguments, Effect, Message};
 use crate::record::{CallOutcome, StartedCall, StartedCallKind};
 use crate::turn::summary::{INPUT_EXCERPT_CHARS, excerpt};
 
@@ -39,9 +40,9 @@ pub struct CallEffect {
     /// Beginning of the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Arc<str>>,
-    /// Arguments, unless the outcome is known: they identify a repetition of the call.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    arguments: Option<Arguments>,
+    /// Fingerprint of the tool and the arguments, which identifies a repetition of the call.
+    #[serde(default)]
+    fingerprint: u64,
 }
 
 /// The calls of one turn that may have changed something.
@@ -116,7 +117,7 @@ impl TurnEffects {
             effect: *effect,
             outcome: None,
             result: None,
-            arguments: Some(arguments.clone()),
+            fingerprint: fingerprint(&call.name, arguments),
         });
     }
 
@@ -132,9 +133,6 @@ impl TurnEffects {
         let call = &mut self.calls[at];
         call.outcome = Some(outcome);
         call.result = result.cloned();
-        if outcome != CallOutcome::Unknown {
-            call.arguments = None;
-        }
     }
 
     /// True if the call with this id may have changed something.
@@ -177,13 +175,62 @@ impl TurnEffects {
         (shown, rest)
     }
 
-    /// The call with an uncertain outcome that this call would repeat.
-    pub(super) fn uncertain(&self, call: &ToolCall) -> Option<&CallEffect> {
-        self.calls.iter().find(|before| {
-            before.is_uncertain()
-                && before.name == call.name
-                && before.arguments.as_ref() == Some(&call.arguments)
-        })
+    /// The last call with this tool and these arguments.
+    pub(super) fn last_like(&self, fingerprint: u64) -> Option<&CallEffect> {
+        let mut calls = self.calls.iter().rev();
+        calls.find(|call| call.fingerprint == fingerprint)
+    }
+}
+
+/// Hash (FNV-1a) of a tool's name and arguments. The order of the fields of an object does not matter.
+pub(super) fn fingerprint(name: &str, arguments: &Arguments) -> u64 {
+    let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
+    hash.add(name.as_bytes());
+    match arguments {
+        Arguments::Json(value) => hash.add_value(value),
+        Arguments::Malformed(text) => hash.add(text.as_bytes()),
+    }
+    hash.0
+}
+
+struct Fnv(u64);
+
+impl Fnv {
+    /// Adds bytes, and a mark of their end.
+    fn add(&mut self, bytes: &[u8]) {
+        for byte in bytes.iter().chain(&[0xff]) {
+            self.0 = (self.0 ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+        }
+    }
+
+    fn add_value(&mut self, value: &Value) {
+        match value {
+            Value::Object(fields) => {
+                self.add(b"{");
+                let mut names: Vec<&String> = fields.keys().collect();
+                names.sort_unstable();
+                for name in names {
+                    self.add(name.as_bytes());
+                    fields
+                        .get(name)
+                        .into_iter()
+                        .for_each(|field| self.add_value(field));
+                }
+                self.add(b"}");
+            }
+            Value::Array(items) => {
+                self.add(b"[");
+                for item in items {
+                    self.add_value(item);
+                }
+                self.add(b"]");
+            }
+            Value::String(text) => {
+                self.add(b"s");
+                self.add(text.as_bytes());
+            }
+            scalar => self.add(scalar.to_string().as_bytes()),
+        }
     }
 }
 

@@ -1,15 +1,13 @@
 //! Recovery: creates the records that end a turn after a crash of its process, with a receipt of its calls.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::call_label::call_label;
 use crate::cause::{Cause, CauseKind};
 use crate::extent::Extent;
 use crate::ids::StopId;
 use crate::receipt::{
-    ConversationEffect, EndMethod, ItemKind, ItemState, Receipt, ReceiptItem, StopFindings,
-    StopInfo,
+    ConversationEffect, EndMethod, ItemKind, ItemState, Receipt, ReceiptItem, StopInfo,
 };
 use crate::record::{CallOutcome, SessionRecord, StartedCall, StartedCallKind};
 use crate::stop_reason::StopReason;
@@ -33,7 +31,7 @@ impl SessionState {
             return Vec::new();
         };
         let turn = open.number();
-        let receipt = self.crash_receipt(at);
+        let receipt = self.crash_receipt();
         let ends = open
             .open_calls()
             .iter()
@@ -69,7 +67,9 @@ impl SessionState {
     /// Receipt of the turn that a crash has cut off. It lists the calls that were running, and the ended calls that may
     /// have changed something. `None` if the last turn has its ending, or if the log has the receipt of a stop of this
     /// turn. The caller must make sure that the turn does not run any more.
-    pub fn crash_receipt(&self, at: Timestamp) -> Option<Receipt> {
+    ///
+    /// The time of the request is the time of the last record that the process wrote for the turn.
+    pub fn crash_receipt(&self) -> Option<Receipt> {
         let open = self.open_turn()?;
         let started_at = self.turns().last()?.started_at;
         let is_of_turn = |receipt: &&Arc<Receipt>| {
@@ -85,11 +85,11 @@ impl SessionState {
         let turn = open.number();
         let id = self.session_id()?;
         let request = StopInfo {
-            stop_id: StopId::new(format!("crash-{turn}")),
+            stop_id: StopId::new(format!("{id}-crash-{turn}")),
             target: format!("session/{id}/turn/{turn}").into(),
             extent: Extent::Turn,
             cause: Cause::new(CauseKind::Failure).detail(CRASH),
-            requested_at: at,
+            requested_at: self.open_at?,
         };
         let effects = open.effects();
         let without_effect = |call: &&StartedCall| !effects.has(&call.id);
@@ -98,16 +98,12 @@ impl SessionState {
         let running = running.filter(without_effect);
         let items = running.map(item_of_running);
         let items = items.chain(effects.calls.iter().map(item_of_effect));
-        let findings = StopFindings {
-            items: items.collect(),
-            elapsed: Duration::ZERO,
-        };
         let conversation = if self.open_kept.is_empty() {
             ConversationEffect::Unchanged
         } else {
             ConversationEffect::KeptCompletedSteps
         };
-        let receipt = Receipt::of_stop(request, findings);
+        let receipt = Receipt::of_crash(request, items.collect());
         let receipt = receipt.with_conversation(conversation);
         Some(receipt.with_usage(open.metered()))
     }

@@ -28,6 +28,8 @@ pub struct SessionState {
     pub(super) turns: Vec<TurnSummary>,
     /// The turn without an ending. The last element of `turns` is the summary of this turn.
     pub(super) open: Option<TurnState>,
+    /// Time of the last record of the open turn that has a time.
+    pub(super) open_at: Option<Timestamp>,
     /// Messages of the open turn that stay in the conversation if its process dies.
     pub(super) open_kept: Vec<Arc<Message>>,
     pub(super) background: BackgroundIndex,
@@ -92,7 +94,14 @@ impl SessionState {
         match TurnEvent::of(record) {
             Some((turn, event)) => self.apply_event(turn, event, record),
             None => self.apply_other(record),
+        }?;
+        if let SessionRecord::TurnStarted { at, .. }
+        | SessionRecord::CallStarted { at, .. }
+        | SessionRecord::MessageSteered { at, .. } = record
+        {
+            self.open_at = Some(*at);
         }
+        Ok(())
     }
 
     /// Checks whether these records can be applied one after another, without applying them. A writer calls this
@@ -226,6 +235,7 @@ impl SessionState {
     ) {
         let open = self.open.take();
         self.open_kept.clear();
+        self.open_at = None;
         let is_refused = ending.reason == StopReason::Guardrail;
         let Some(summary) = self.turns.last_mut() else {
             return;

@@ -67,7 +67,7 @@ fn a_crashed_turn_gets_one_ending_and_its_calls_are_unknown() {
 fn receipt_of_a_crash_lists_the_running_calls_and_the_completed_effects() {
     let session = crashed();
     let before = SessionState::fold(&session.log).expect("the log can be folded");
-    let receipt = before.crash_receipt(at()).expect("the turn has no ending");
+    let receipt = before.crash_receipt().expect("the turn has no ending");
     let items: Vec<_> = receipt
         .items()
         .iter()
@@ -80,7 +80,7 @@ fn receipt_of_a_crash_lists_the_running_calls_and_the_completed_effects() {
     assert_eq!(receipt.items()[1].effect, Some(Effect::Irreversible));
     let (state, _) = recover(&session.log);
     assert_eq!(state.last_receipt().map(AsRef::as_ref), Some(&receipt));
-    assert_eq!(state.crash_receipt(at()), None);
+    assert_eq!(state.crash_receipt(), None);
 }
 
 #[test]

@@ -92,8 +92,13 @@ impl AgentExecutorInner {
                     Some(_) => "its worker was lost",
                     None => "the process ended",
                 };
+                // The crash has interrupted the last turn of the session.
+                let history = session.history().await.ok();
+                let calls = history.as_ref().and_then(|history| history.lost.last());
+                let calls = calls.map_or_else(String::new, |calls| format!("; {calls}"));
                 return Err(ExecutorError::of_crash(format!(
-                    "{lost} during the turn; a call that had started may have completed: check before you repeat it"
+                    "{lost} during the turn; a call that had started may have completed: check before you repeat \
+                     it{calls}"
                 )));
             }
             LoggedAnswer::NotBegun | LoggedAnswer::NotCommitted => {
@@ -306,12 +311,17 @@ impl TaskExecution {
             return Ok(ExecutorReturn::Finished);
         };
         let outcome = turn.sent.try_outcome();
-        let events = match outcome.filter(|outcome| outcome.is_completed() && !is_answered) {
+        let is_late = |outcome: &MessageOutcome| outcome.is_completed() && !is_answered;
+        let events = if let Some(outcome) = outcome.as_ref().filter(|outcome| is_late(outcome)) {
             // The stop came too late: the conversation contains the answer.
-            Some(outcome) => vec![answer_event(&outcome.output), completed(None)],
-            None => vec![TaskEvent::state(TaskState::after_stop(
-                self.stop_cause().kind,
-            ))],
+            vec![answer_event(&outcome.output), completed(None)]
+        } else {
+            let state = TaskState::after_stop(self.stop_cause().kind);
+            let lost = outcome.as_ref().and_then(|outcome| outcome.lost.as_ref());
+            vec![match lost {
+                Some(lost) => TaskEvent::status(state, agent_message(lost.to_string())),
+                None => TaskEvent::state(state),
+            }]
         };
         for event in events {
             if self.write(event).await.is_err() {

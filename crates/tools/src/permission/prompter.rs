@@ -74,7 +74,8 @@ impl PermissionQuestion {
         match &self.doubt {
             Some(Doubt::Repetition(before)) => format!(
                 "denied: the same call of an earlier turn may have had its effect ({before}), and no person was asked. \
-                 Check whether it has; do not repeat the call without being asked to"
+                 Check whether it has; do not repeat the call without being asked to (setting `repeat_unknown` of the \
+                 permissions)"
             ),
             Some(Doubt::Rule(rule)) => format!(
                 "denied: this command may do what the permission rule `{rule}` denies, and no person was asked. Write plain \

@@ -81,12 +81,8 @@ fn describe(session: &SessionReport<'_>, view: View, flags: &SameFlags) -> Style
             text.push(&lines_of_call(call, view));
         }
     }
-    for lost in session.lost {
+    for lost in &session.lost {
         text.push_line("");
-        text.push_line(&style.paint(
-            TextRole::Strong,
-            format_args!("effects of turn {}", lost.turn),
-        ));
         text.push(&describe_lost(lost, style));
     }
     if !session.background.is_empty() {

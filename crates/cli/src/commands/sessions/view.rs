@@ -37,7 +37,7 @@ pub(super) struct SessionReport<'a> {
     /// Calls of a turn without an end in the log that may have changed something.
     pub(super) open_effects: Option<&'a TurnEffects>,
     /// Turns whose calls may have changed something although the conversation does not show them.
-    pub(super) lost: &'a [LostTurn],
+    pub(super) lost: Vec<&'a LostTurn>,
     pub(super) background: Vec<Work<'a>>,
 }
 
@@ -147,7 +147,7 @@ impl<'a> SessionReport<'a> {
                 Vec::new()
             },
             open_effects: state.open_turn().map(TurnState::effects),
-            lost: &state.conversation().lost,
+            lost: state.conversation().all_lost().collect(),
             background: state.background().iter().map(Work::of).collect(),
         }
     }
