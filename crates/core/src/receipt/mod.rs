@@ -171,21 +171,8 @@ impl Receipt {
 
     /// Creates the receipt of a stop whose target had already ended. `still_running` lists the work of the extent that
     /// still runs. If the list is empty, the receipt is quiet.
-    ///
-    /// If the list contains an engine, the target has not ended: it can no longer be stopped, because it is writing its
-    /// ending. The receipt then has no outcome.
     pub fn already_ended(request: StopInfo, still_running: Vec<ReceiptItem>) -> Self {
-        let is_engine =
-            |item: &ReceiptItem| item.kind == ItemKind::Engine && item.state.breaks_quiet();
-        let outcome = if still_running.iter().any(is_engine) {
-            None
-        } else {
-            Some(NothingToStop::AlreadyEnded)
-        };
-        Self {
-            outcome,
-            ..Self::nothing_stopped(request, NothingToStop::AlreadyEnded, still_running.into())
-        }
+        Self::nothing_stopped(request, NothingToStop::AlreadyEnded, still_running.into())
     }
 
     fn nothing_stopped(

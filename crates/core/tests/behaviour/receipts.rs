@@ -193,22 +193,3 @@ fn part_that_had_ended_still_lists_running_work() {
     assert_eq!(both.items(), [left, background(FINISHED)]);
     assert!(!both.quiet() && !both.cancel_observed());
 }
-
-#[test]
-fn receipt_of_a_late_stop_beside_a_running_engine_has_no_outcome() {
-    let engine = item(
-        ItemKind::Engine,
-        "engine_1",
-        running(NotStoppedReason::NotAcknowledged),
-    );
-    let late = Receipt::already_ended(request(0), vec![engine]);
-    assert_eq!(late.outcome(), None, "the turn is writing its ending");
-    assert!(!late.quiet() && !late.cancel_observed(), "{late:?}");
-    let tool = item(
-        ItemKind::ToolCall,
-        "call_1",
-        running(NotStoppedReason::OutsideExtent),
-    );
-    let ended = Receipt::already_ended(request(0), vec![tool]);
-    assert_eq!(ended.outcome(), Some(NothingToStop::AlreadyEnded));
-}

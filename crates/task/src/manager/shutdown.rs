@@ -25,11 +25,7 @@ impl ShutdownReport {
     /// Number of executions that the shutdown stopped. All other executions had already ended, and only waited for the
     /// store.
     pub fn stopped(&self) -> usize {
-        let only_waits = |receipt: &Receipt| {
-            let mut items = receipt.items().iter().peekable();
-            items.peek().is_some() && items.all(|item| item.kind == ItemKind::Engine)
-        };
-        let stopped = |receipt: &&Arc<Receipt>| receipt.outcome().is_none() && !only_waits(receipt);
+        let stopped = |receipt: &&Arc<Receipt>| receipt.outcome().is_none();
         self.receipts.iter().filter(stopped).count()
     }
 
