@@ -18,6 +18,9 @@ use crate::stop::StopRequest;
 use crate::sync::CancellationToken;
 use crate::work::{Force, WorkSpec};
 
+/// Interval of the checks whether a deadline that has passed still covers a scope.
+const OVERDUE_RECHECK: Duration = Duration::from_millis(10);
+
 /// A cheap handle of one scope. Clones refer to the same scope.
 ///
 /// All work runs in a scope. Work is registered before it runs. The registration and the check for a stop are one step,
@@ -145,13 +148,18 @@ impl Scope {
         self.time_left() == Some(Duration::ZERO)
     }
 
-    /// If a deadline has passed, waits for the stop of this deadline. Otherwise returns immediately.
+    /// If a deadline has passed, waits for the stop of this deadline, or until the deadline no longer covers this scope.
+    /// Otherwise returns immediately.
     ///
     /// # Cancel safety
     /// Cancel safe.
     pub async fn stopped_if_overdue(&self) {
-        if self.is_overdue() {
-            self.stopped().await;
+        // Work that moves to another scope leaves the deadline, and the deadline's stop then never comes.
+        while self.is_overdue() && !self.is_stopped() {
+            tokio::select! {
+                () = self.stopped() => {}
+                () = tokio::time::sleep(OVERDUE_RECHECK) => {}
+            }
         }
     }
 

@@ -29,6 +29,8 @@ pub struct PendingCommit {
     state: TurnState,
     input: Arc<str>,
     record: SessionRecord,
+    /// True if the log already has messages that a recovery keeps.
+    may_keep: bool,
     _permit: CommitPermit,
 }
 
@@ -80,6 +82,7 @@ impl Draft {
                 return Err(Box::new(NotCommitted { draft: self, why }));
             }
         };
+        let may_keep = self.has_kept_messages();
         let record = SessionRecord::TurnCommitted {
             turn: self.state.number(),
             at,
@@ -92,6 +95,7 @@ impl Draft {
             state: self.state,
             input: self.input,
             record,
+            may_keep,
             _permit: permit,
         })
     }
@@ -152,6 +156,7 @@ impl PendingCommit {
             decision,
             state,
             input,
+            may_keep,
             ..
         } = self;
         decision.settle_commit(false);
@@ -163,6 +168,9 @@ impl PendingCommit {
             kept: Vec::new(),
             usage: Usage::default(),
         };
-        StoppedTurn::new((base, &input), state, Vec::new(), ending)
+        StoppedTurn {
+            may_keep,
+            ..StoppedTurn::new((base, &input), state, Vec::new(), ending)
+        }
     }
 }

@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::ids::TurnNumber;
 use crate::message::{InvalidHistory, Message, ToolCall, check_history};
-use crate::turn::effects::{CallEffect, LostTurn, TurnEffects, fingerprint};
+use crate::turn::effects::{CallEffect, LostTurn, TurnEffects, fingerprint, limit_lost};
 use crate::usage::Usage;
 
 /// Committed part of a session, shared in an `Arc`. Each commit creates a new `Conversation`.
@@ -104,6 +104,7 @@ impl Conversation {
             next.usage += ended.usage;
         }
         next.lost.extend(lost);
+        limit_lost(&mut next.lost);
         Arc::new(next)
     }
 
@@ -149,6 +150,7 @@ impl Conversation {
                 next.lost
                     .extend(LostTurn::new(last.turn, &input, own, false));
                 next.lost.extend(later);
+                limit_lost(&mut next.lost);
             }
         }
         Arc::new(next)

@@ -14,8 +14,13 @@ use crate::message::{Arguments, Effect, Message};
 use crate::record::{CallOutcome, StartedCall, StartedCallKind};
 use crate::turn::summary::{INPUT_EXCERPT_CHARS, excerpt};
 
-/// Maximum number of calls that are kept for each turn. Of more calls, the last ones are kept.
+/// Maximum number of calls that are kept for each turn. Of more calls, those with an unknown outcome and the last ones
+/// are kept.
 const CALLS_MAX: usize = 64;
+
+/// Maximum number of lost turns that wait for their report. Of more turns, those with an unknown outcome and the last ones
+/// are kept.
+const LOST_TURNS_MAX: usize = 32;
 
 /// Maximum length of a kept result, in characters.
 const RESULT_CHARS_MAX: usize = 300;
@@ -107,7 +112,9 @@ impl TurnEffects {
             return;
         }
         if self.calls.len() == CALLS_MAX {
-            self.calls.remove(0);
+            // A call with a known outcome is less important than a call that may have had its effect.
+            let known = self.calls.iter().position(|call| !call.is_uncertain());
+            self.calls.remove(known.unwrap_or(0));
             self.omitted += 1;
         }
         self.calls.push(CallEffect {
@@ -282,6 +289,18 @@ impl std::fmt::Display for LostTurn {
     }
 }
 
+/// Limits the number of lost turns. The calls of the removed turns are only counted, with the oldest turn that is left.
+pub(super) fn limit_lost(lost: &mut Vec<LostTurn>) {
+    while lost.len() > LOST_TURNS_MAX {
+        let is_known = |turn: &LostTurn| !turn.effects.calls.iter().any(CallEffect::is_uncertain);
+        // The last turn has just ended, and its outcome names its calls.
+        let (_last, earlier) = lost.split_last().expect("more than the maximum");
+        let removed = lost.remove(earlier.iter().position(is_known).unwrap_or(0));
+        let effects = &mut lost[0].effects;
+        effects.omitted += removed.effects.omitted + removed.effects.calls.len() as u32;
+    }
+}
+
 /// The note to the model about these turns. `None` if there are none. If the note would be too long, the oldest calls
 /// are only counted.
 pub(super) fn note_about(lost: &[LostTurn]) -> Option<Arc<Message>> {
@@ -291,23 +310,29 @@ pub(super) fn note_about(lost: &[LostTurn]) -> Option<Arc<Message>> {
     let mut parts = Vec::new();
     let (mut bytes, mut omitted) = (0, 0);
     for turn in lost.iter().rev() {
-        let mut lines = Vec::new();
-        omitted += turn.effects.omitted;
-        for call in turn.effects.calls.iter().rev() {
-            let line = line_about(call);
-            if bytes + line.len() > NOTE_BYTES_MAX {
-                omitted += 1;
-            } else {
-                bytes += line.len();
-                lines.push(line);
-            }
-        }
-        lines.reverse();
         let input = match &*turn.input {
             "" => String::new(),
             input => format!(" Its message began with: {input}"),
         };
-        parts.push(format!("Turn {}.{input}\n{}", turn.turn, lines.join("")));
+        let header = format!("Turn {}.{input}\n", turn.turn);
+        let mut lines = Vec::new();
+        omitted += turn.effects.omitted;
+        for call in turn.effects.calls.iter().rev() {
+            let line = line_about(call);
+            let header_bytes = if lines.is_empty() { header.len() } else { 0 };
+            let more = header_bytes + line.len();
+            if bytes + more > NOTE_BYTES_MAX {
+                omitted += 1;
+            } else {
+                bytes += more;
+                lines.push(line);
+            }
+        }
+        if !lines.is_empty() {
+            lines.push(header);
+            lines.reverse();
+            parts.push(lines.join(""));
+        }
     }
     parts.reverse();
     let mut text = "Note of Allstop, not of the user: the turns below are not in this conversation, because they were \

@@ -15,6 +15,7 @@ use crate::stop_reason::StopReason;
 use crate::time::Timestamp;
 use crate::turn::conversation::{Conversation, EndedTurn};
 use crate::turn::draft::Draft;
+use crate::turn::effects::note_about;
 use crate::turn::limits::StartRefusal;
 use crate::turn::state::{TurnEvent, TurnState};
 use crate::turn::turn_start::TurnStart;
@@ -123,7 +124,7 @@ pub struct StoppedTurn {
     /// State of the turn: steps, metered usage, calls with an unknown outcome.
     pub state: TurnState,
     /// True if recovery would keep messages of this turn in the conversation, because the log contains them.
-    may_keep: bool,
+    pub(super) may_keep: bool,
 }
 
 impl Draft {
@@ -285,9 +286,10 @@ impl StartRefusal {
         let forbidden = matches!(cause.kind, CauseKind::Guardrail | CauseKind::LeaseLost);
         let kept = match self {
             Self::Stopped(_) if policy == StopPolicy::Keep && !forbidden => {
-                let mut kept = start.messages();
-                kept.push(stop_marker(&cause, None));
-                kept
+                // The note about lost calls comes first, as in a turn that begins.
+                let note = note_about(&base.lost);
+                let messages = note.into_iter().chain(start.messages());
+                messages.chain([stop_marker(&cause, None)]).collect()
             }
             _ => Vec::new(),
         };

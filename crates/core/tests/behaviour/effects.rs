@@ -4,7 +4,9 @@
 use std::sync::Arc;
 
 use allstop_core::record::{CallOutcome, SessionRecord};
-use allstop_core::turn::{Draft, SessionSnapshot, SessionState, StopPolicy, TurnLimits};
+use allstop_core::turn::{
+    Draft, SessionSnapshot, SessionState, StartRefusal, StopPolicy, TurnLimits,
+};
 use allstop_core::{Cause, CauseKind, Effect, Message};
 use serde_json::json;
 
@@ -244,7 +246,7 @@ fn note_about_many_and_large_calls_is_bounded() {
         session.stop(draft, user());
     }
     let note = note_of(&session.begin("next"), 0).expect("there are effects");
-    assert!(note.len() < 16 * 1024, "{} bytes", note.len());
+    assert!(note.len() < 9 * 1024, "{} bytes", note.len());
     assert!(note.contains("earlier calls are not listed"), "{note}");
     assert!(note.contains("19-19-"), "the newest are listed");
 }
@@ -263,4 +265,69 @@ fn effects_of_a_turn_whose_commit_failed_are_reported() {
     session.conversation = Arc::clone(&stopped.conversation);
     session.check();
     assert!(note_of(&session.begin("again"), 0).is_some());
+}
+
+#[test]
+fn many_lost_turns_are_only_counted() {
+    let mut session = Session::new(TurnLimits::default());
+    for _ in 0..200 {
+        let mut draft = session.begin(&"m".repeat(1_000));
+        let calls = session.ask(&mut draft, vec![call("a", "write", json!({"path": "x"}))]);
+        session.run_call(&mut draft, &calls[0].id);
+        session.stop(draft, user());
+    }
+    assert_eq!(session.conversation.lost.len(), 32);
+    assert_eq!(session.state().conversation().lost.len(), 32);
+    let note = note_of(&session.begin("next"), 0).expect("there are effects");
+    assert!(note.len() < 9 * 1024, "{} bytes", note.len());
+    assert!(note.contains("Turn 200."), "{note}");
+    let counted: usize = note
+        .lines()
+        .filter_map(|line| line.strip_suffix(" earlier calls are not listed."))
+        .map(|count| count.parse::<usize>().expect("a number"))
+        .sum();
+    assert_eq!(counted + note.matches("\n- write").count(), 200);
+}
+
+/// The protection of a call with an unknown outcome does not end because many calls follow it.
+#[test]
+fn call_with_an_unknown_outcome_is_not_forgotten_for_calls_with_a_known_one() {
+    let mut session = Session::new(TurnLimits::default());
+    let mut draft = session.begin("go");
+    let pay = call("pay", "shell", json!({"command": "pay"}));
+    let mut calls = vec![pay.clone()];
+    calls.extend((0..80).map(|n| call(&format!("w{n}"), "write", json!({"path": n.to_string()}))));
+    let calls = session.ask(&mut draft, calls);
+    session.begin_call(&mut draft, &calls[0].id);
+    for call in &calls[1..] {
+        session.run_call(&mut draft, &call.id);
+    }
+    session.stop(draft, user());
+    let draft = session.begin("again");
+    assert!(draft.repeats_uncertain(&pay).is_some());
+    let note = note_of(&draft, 0).expect("there are effects");
+    assert!(note.contains("- shell `pay`: outcome unknown"), "{note}");
+}
+
+/// Under `keep`, the message of a turn that was stopped before its start stays in the conversation. The model must learn
+/// the lost calls there, because they are reported only once.
+#[test]
+fn turn_that_is_stopped_before_its_start_keeps_the_note() {
+    let session = rolled_back();
+    let stopped = StartRefusal::Stopped(user()).stop(
+        &session.start("next"),
+        StopPolicy::Keep,
+        None,
+        Arc::clone(&session.conversation),
+    );
+    let first = stopped.conversation.messages.first().expect("the note");
+    let shows = |text: &str| text.contains("- shell: outcome unknown");
+    assert!(
+        matches!(&**first, Message::Note { text } if shows(text)),
+        "{first:?}"
+    );
+    let mut log = session.log.clone();
+    log.extend(stopped.records);
+    let folded = SessionState::fold(&log).expect("the log can be folded");
+    assert_eq!(**folded.conversation(), *stopped.conversation);
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use allstop_core::message::Message;
 use allstop_core::record::SessionRecord;
-use allstop_core::{MessageId, SessionId};
+use allstop_core::{MessageId, SessionId, TurnNumber};
 
 use super::error::SessionError;
 use super::fold::decode;
@@ -16,8 +16,8 @@ use crate::{Log, Version};
 pub enum LoggedAnswer {
     /// No turn for the message has begun, so nothing ran for the message.
     NotBegun,
-    /// The turn for the message has begun, but was not committed.
-    NotCommitted,
+    /// This turn for the message has begun, but was not committed.
+    NotCommitted(TurnNumber),
     /// The turn for the message was committed. Contains the answer of this turn.
     Committed(Arc<str>),
 }
@@ -44,7 +44,7 @@ pub async fn committed_answer(
         if records.is_empty() {
             return Ok(match turn_of_message {
                 None => LoggedAnswer::NotBegun,
-                Some(_) => LoggedAnswer::NotCommitted,
+                Some(turn) => LoggedAnswer::NotCommitted(turn),
             });
         }
         for (version, bytes) in records {

@@ -86,22 +86,22 @@ impl AgentExecutorInner {
         let answer = match answer {
             LoggedAnswer::Committed(answer) => answer,
             LoggedAnswer::NotBegun if cx.is_resumed => return Ok(true),
-            LoggedAnswer::NotCommitted if cx.is_resumed => {
+            LoggedAnswer::NotCommitted(turn) if cx.is_resumed => {
                 // A task of a cluster has a worker, and the worker's process may still run.
                 let lost = match cx.task.worker {
                     Some(_) => "its worker was lost",
                     None => "the process ended",
                 };
-                // The crash has interrupted the last turn of the session.
                 let history = session.history().await.ok();
-                let calls = history.as_ref().and_then(|history| history.lost.last());
+                let mut turns = history.iter().flat_map(|history| history.lost.iter());
+                let calls = turns.find(|lost| lost.turn == turn);
                 let calls = calls.map_or_else(String::new, |calls| format!("; {calls}"));
                 return Err(ExecutorError::of_crash(format!(
                     "{lost} during the turn; a call that had started may have completed: check before you repeat \
                      it{calls}"
                 )));
             }
-            LoggedAnswer::NotBegun | LoggedAnswer::NotCommitted => {
+            LoggedAnswer::NotBegun | LoggedAnswer::NotCommitted(_) => {
                 return Err(ExecutorError::of_crash(
                     "the process ended while the turn waited for this answer; send the first message as a new task",
                 ));

@@ -81,9 +81,14 @@ pub(super) fn question_message(open: &OpenQuestion) -> TaskMessage {
     add("call_id", question.call_id.as_str());
     if let Some(doubt) = &question.doubt {
         match doubt {
-            Doubt::Rule(rule) => add("denying_rule", &rule.to_string()),
-            Doubt::Repetition(before) => add("may_have_run", before),
-        };
+            Doubt::Rule(rule) => drop(add("denying_rule", &rule.to_string())),
+            Doubt::Repetition { before, rule } => {
+                add("may_have_run", before);
+                if let Some(rule) = rule {
+                    add("denying_rule", &rule.to_string());
+                }
+            }
+        }
     }
     TaskMessage {
         metadata: fields,

@@ -1,5 +1,6 @@
 //! Messages with ids chosen by their sender, and the search for their answers in the log.
 
+use allstop_core::TurnNumber;
 use allstop_log::LoggedAnswer;
 use allstop_model::{Pause, Reply};
 use allstop_session::{FollowUp, NewMessage, SessionOptions, StopTarget};
@@ -28,7 +29,7 @@ async fn answer_is_found_by_the_id_of_its_message() {
     for (id, expected) in [
         ("a", LoggedAnswer::Committed("one".into())),
         ("b", LoggedAnswer::Committed("two".into())),
-        ("c", LoggedAnswer::NotCommitted),
+        ("c", LoggedAnswer::NotCommitted(TurnNumber(3))),
         ("unknown", LoggedAnswer::NotBegun),
     ] {
         let answer = session.committed_answer(&id.into()).await.unwrap();

@@ -130,9 +130,19 @@ impl PermissionPolicy {
 
 impl PermissionQuestion {
     /// Question about a call that repeats a call of an earlier turn, which may have had its effect. `before` describes
-    /// the earlier call.
-    pub fn of_repetition(spec: &ToolSpec, invocation: &ToolInvocation, before: Arc<str>) -> Self {
-        PolicyCall::of(spec, invocation).question(invocation, Some(Doubt::Repetition(before)))
+    /// the earlier call, and `doubt` is the doubt of the policy, if there is one.
+    pub fn of_repetition(
+        spec: &ToolSpec,
+        invocation: &ToolInvocation,
+        before: Arc<str>,
+        doubt: Option<Doubt>,
+    ) -> Self {
+        let rule = match doubt {
+            Some(Doubt::Rule(rule)) => Some(rule),
+            _ => None,
+        };
+        let doubt = Doubt::Repetition { before, rule };
+        PolicyCall::of(spec, invocation).question(invocation, Some(doubt))
     }
 }
 
@@ -175,13 +185,11 @@ impl<'a> PolicyCall<'a> {
         // The text names the doubt before the command, because the command may be long.
         let doubted = match &doubt {
             None => String::new(),
-            Some(Doubt::Rule(rule)) => {
-                let rule = escaped_line(&rule.to_string());
-                format!(" (may do what the rule {rule} denies)")
-            }
-            Some(Doubt::Repetition(_)) => {
-                " again (it was started in an earlier turn, and may have had its effect)".to_owned()
-            }
+            Some(Doubt::Rule(rule)) => doubted_rule(rule),
+            Some(Doubt::Repetition { rule, .. }) => format!(
+                " again (it was started in an earlier turn, and may have had its effect){}",
+                rule.as_ref().map(doubted_rule).unwrap_or_default()
+            ),
         };
         let name = escaped_line(&tool);
         let (subject, rest, session_scope, grant) = match shell_command(&invocation.arguments) {
@@ -220,6 +228,11 @@ impl<'a> PolicyCall<'a> {
             grant,
         }
     }
+}
+
+fn doubted_rule(rule: &PermissionRule) -> String {
+    let rule = escaped_line(&rule.to_string());
+    format!(" (may do what the rule {rule} denies)")
 }
 
 fn shell_command(arguments: &Value) -> Option<&str> {

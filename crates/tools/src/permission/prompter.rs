@@ -17,9 +17,13 @@ use crate::effect::EffectPreview;
 pub enum Doubt {
     /// This rule, which denies calls, may cover the call.
     Rule(PermissionRule),
-    /// The call repeats a call of an earlier turn, and may have had its effect already. Contains the description of the
-    /// earlier call.
-    Repetition(Arc<str>),
+    /// The call repeats a call of an earlier turn, and may have had its effect already.
+    Repetition {
+        /// Description of the earlier call.
+        before: Arc<str>,
+        /// A rule that denies calls and may also cover this call.
+        rule: Option<PermissionRule>,
+    },
 }
 
 /// Question whether a call may run.
@@ -72,7 +76,7 @@ impl PermissionQuestion {
     /// Reason of the denial if no person answers the question, for the model and for the list of denials.
     pub fn unanswered(&self) -> String {
         match &self.doubt {
-            Some(Doubt::Repetition(before)) => format!(
+            Some(Doubt::Repetition { before, .. }) => format!(
                 "denied: the same call of an earlier turn may have had its effect ({before}), and no person was asked. \
                  Check whether it has; do not repeat the call without being asked to (setting `repeat_unknown` of the \
                  permissions)"

@@ -230,20 +230,21 @@ impl RunningTurn<'_> {
             Some(permissions) => permissions.decide(tool.spec(), invocation),
             None => PermissionDecision::Allow,
         };
-        let question = match (
-            decide(),
-            self.question_of_repetition(tool, invocation, call),
-        ) {
-            (PermissionDecision::Deny { reason }, _) => return Ok(Some(reason)),
-            (_, Some(question)) => question,
-            (PermissionDecision::Allow, None) => return Ok(None),
-            (PermissionDecision::Ask(question), None) => *question,
+        let asked = match decide() {
+            PermissionDecision::Deny { reason } => return Ok(Some(reason)),
+            PermissionDecision::Allow => None,
+            PermissionDecision::Ask(question) => Some(*question),
+        };
+        let doubt = asked.as_ref().and_then(|question| question.doubt.clone());
+        let repeated = self.question_of_repetition(tool, invocation, call, doubt);
+        let Some(question) = repeated.or(asked) else {
+            return Ok(None);
         };
         if question.doubt.is_none() && is_allowed {
             return Ok(None);
         }
         if self.parts().settings.repeat_unknown == RepeatUnknown::Deny
-            && matches!(question.doubt, Some(Doubt::Repetition(_)))
+            && matches!(question.doubt, Some(Doubt::Repetition { .. }))
         {
             return Ok(Some(question.unanswered()));
         }
@@ -292,6 +293,7 @@ impl RunningTurn<'_> {
         tool: &Arc<dyn Tool>,
         invocation: &ToolInvocation,
         call: &ToolCall,
+        doubt: Option<Doubt>,
     ) -> Option<PermissionQuestion> {
         if self.parts().settings.repeat_unknown == RepeatUnknown::Allow {
             return None;
@@ -301,6 +303,7 @@ impl RunningTurn<'_> {
             tool.spec(),
             invocation,
             before,
+            doubt,
         ))
     }
 

@@ -89,19 +89,27 @@ impl RunningTurn<'_> {
                 let error = TurnError::from(failed);
                 outcome.cause = Some(Cause::new(CauseKind::Failure).detail(error.message.clone()));
                 outcome.conversation = if outcome.is_ending_known {
-                    let stopped = commit.fail(error.message.clone(), (cx.parts.now)());
+                    let mut stopped = commit.fail(error.message.clone(), (cx.parts.now)());
                     // The store has just failed. If this append fails too, the next start of the session writes the
                     // ending.
-                    let ending = before.into_iter().chain(stopped.records).collect();
-                    let _second_failure = Box::pin(write(history, ending, &scope)).await;
-                    stopped.base
+                    let records = std::mem::take(&mut stopped.records);
+                    let ending = before.into_iter().chain(records).collect();
+                    match Box::pin(write(history, ending, &scope)).await {
+                        Ok(()) => outcome.is_ending_written = true,
+                        Err(second) => stopped.not_written(second.is_known()),
+                    }
+                    outcome.is_ending_known = stopped.effect != ConversationEffect::Unknown;
+                    history.publish(Arc::clone(&stopped.conversation));
+                    stopped.conversation
                 } else {
+                    commit.leave_unconfirmed()
+                };
+                if !outcome.is_ending_known {
                     let of_a_call = outcome.receipt.as_deref().cloned();
                     outcome.receipt = of_a_call.map(|receipt| {
                         Arc::new(receipt.with_conversation(ConversationEffect::Unknown))
                     });
-                    commit.leave_unconfirmed()
-                };
+                }
                 outcome.error = Some(error);
             }
         }

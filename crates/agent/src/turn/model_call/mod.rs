@@ -13,11 +13,8 @@ use allstop_core::turn::StepStart;
 use allstop_core::{FinishReason, ToolCall, Usage};
 use allstop_model::{ConnectionProbe, ModelError, ModelErrorKind, ModelRequest, TokenLimits};
 use allstop_scope::{WorkHandle, WorkLost, WorkSpec};
-use parking_lot::Mutex;
-use tokio::sync::SetOnce;
 use tracing::Instrument as _;
 
-use partial::PartialAnswer;
 use receive::{AnswerBudget, AnswerReceiver, ModelCallEnd, SharedAnswer};
 
 use super::steps::ANSWER_TOKENS_RESERVED;
@@ -116,10 +113,7 @@ impl RunningTurn<'_> {
     }
 
     async fn attempt(&mut self, step: &StepStart) -> ModelAttempt {
-        let answer = Arc::new(SharedAnswer {
-            partial: Mutex::new(PartialAnswer::new()),
-            exceeded: SetOnce::new(),
-        });
+        let answer = Arc::new(SharedAnswer::new());
         let receiver = self.receiver(Arc::clone(&answer));
         let spec = WorkSpec::new(ItemKind::ModelCall, Arc::clone(&self.cx.parts.model_name))
             .id(step.id.as_str());
@@ -142,6 +136,7 @@ impl RunningTurn<'_> {
                 ModelCallEnd::Stopped => TurnInterrupt::Stopped,
             },
         };
+        answer.hide();
         self.wait_for_stopped_call(&interrupt, call).await;
         let mut partial = answer.partial.lock();
         let usage = partial.usage_when_cut(|| self.input_tokens_estimated());

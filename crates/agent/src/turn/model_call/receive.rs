@@ -3,6 +3,8 @@
 
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use allstop_core::Usage;
 use allstop_core::receipt::{EndMethod, EndProof, Evidence};
@@ -26,6 +28,37 @@ pub(super) struct SharedAnswer {
     pub(super) partial: Mutex<PartialAnswer>,
     /// Set if the answer exceeds the budget. The call then waits until the engine stops it.
     pub(super) exceeded: SetOnce<BudgetExceeded>,
+    /// Locked while a piece of the answer is shown.
+    showing: Mutex<()>,
+    is_hidden: AtomicBool,
+}
+
+/// Maximum wait of a stop for an observer that receives a piece of the answer.
+const SHOW_MAX: Duration = Duration::from_millis(10);
+
+impl SharedAnswer {
+    pub(super) fn new() -> Self {
+        Self {
+            partial: Mutex::new(PartialAnswer::new()),
+            exceeded: SetOnce::new(),
+            showing: Mutex::new(()),
+            is_hidden: AtomicBool::new(false),
+        }
+    }
+
+    fn show(&self, send: impl FnOnce()) {
+        let _showing = self.showing.lock();
+        if !self.is_hidden.load(Ordering::Acquire) {
+            send();
+        }
+    }
+
+    /// From now on, no piece of the answer is shown. Waits for a piece that is being shown, but not long for an observer
+    /// that blocks.
+    pub(super) fn hide(&self) {
+        self.is_hidden.store(true, Ordering::Release);
+        drop(self.showing.try_lock_for(SHOW_MAX));
+    }
 }
 
 /// End of the work of a model call.
@@ -114,11 +147,13 @@ impl AnswerReceiver {
             (live, partial.bytes)
         };
         if is_late {
-            self.work.stopped().await;
-            return Err(ModelCallEnd::Stopped);
+            self.work.stopped_if_overdue().await;
+            if self.work.is_stopped() {
+                return Err(ModelCallEnd::Stopped);
+            }
         }
         if let Some(live) = live {
-            self.events.send(|| live);
+            self.answer.show(|| self.events.send(|| live));
         }
         if let Err(exceeded) = self.budget.reserve_for(Usage::estimate_tokens(bytes)) {
             let _only_this_call_sets_it = self.answer.exceeded.set(exceeded);
