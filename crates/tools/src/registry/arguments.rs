@@ -63,12 +63,14 @@ impl ArgumentCheck {
         Ok((schemas, root))
     }
 
-    /// Steps that the check of these arguments takes.
-    ///
-    /// # Errors
-    /// If the check would take too many steps, or too much of the stack.
-    pub(super) fn steps(&self, tool: &str, arguments: &Value) -> Result<u64, ToolError> {
-        self.cost.steps(arguments).map_err(|too| {
+    /// True if the check of these arguments takes less than a millisecond.
+    pub(super) fn is_quick(&self, arguments: &Value) -> bool {
+        self.cost.is_quick(arguments)
+    }
+
+    /// Checks the arguments. [`SchemaCost`] bounds the time of the check.
+    pub(super) fn check(&self, tool: &str, arguments: &Value) -> Result<(), ToolError> {
+        self.cost.check(arguments).map_err(|too| {
             let problem = match too {
                 TooCostly::Steps => "are too large to be checked against its schema",
                 TooCostly::Depth => "are nested too deeply to be checked against its schema",
@@ -76,12 +78,7 @@ impl ArgumentCheck {
             ToolError::new(format!(
                 "the arguments for `{tool}` {problem}; it was not run: send less at once"
             ))
-        })
-    }
-
-    /// Checks the arguments. [`ArgumentCheck::steps`] bounds the time of the check.
-    pub(super) fn check(&self, tool: &str, arguments: &Value) -> Result<(), ToolError> {
-        self.steps(tool, arguments)?;
+        })?;
         let Err(error) = self.schemas.validate(arguments, self.root) else {
             return Ok(());
         };

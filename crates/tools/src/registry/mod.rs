@@ -39,9 +39,6 @@ pub enum RegistryError {
 /// Maximum length of a tool's name, in bytes: the limit of the strictest common provider.
 pub const TOOL_NAME_LEN_MAX: usize = 64;
 
-/// Steps of a check that takes less than a millisecond.
-const QUICK_STEPS_MAX: u64 = 1_000;
-
 /// Tools in the order of their registration. A registry is built once, and then shared and only read. Clones share the
 /// tools.
 #[derive(Debug, Clone, Default)]
@@ -144,10 +141,7 @@ impl RegisteredTool {
     /// that stops and deadlines need.
     pub fn is_long_check(&self, arguments: &Value) -> bool {
         let check = self.compiled().as_ref();
-        check.is_ok_and(|check| {
-            let steps = check.steps(&self.spec().name, arguments);
-            steps.is_ok_and(|steps| steps > QUICK_STEPS_MAX)
-        })
+        check.is_ok_and(|check| !check.is_quick(arguments))
     }
 
     fn compiled(&self) -> &Result<ArgumentCheck, String> {

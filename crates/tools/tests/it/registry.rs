@@ -280,3 +280,137 @@ fn references_of_ordinary_schemas_are_found() {
         assert!(check(json!({"a": "1"})).is_err(), "{schema}");
     }
 }
+
+/// Each schema hides its cost from a reader that resolves references in another way than the check.
+#[test]
+fn cost_that_a_schema_hides_is_found() {
+    let address = |level: usize| format!("https://json-schema.org/d{level}");
+    let doubled = |level: usize| {
+        let next = json!({"$ref": address(level + 1)});
+        json!({"$id": address(level), "allOf": [next.clone(), next]})
+    };
+    let of_ids = |doubled: &dyn Fn(usize) -> Value, last: Value| {
+        let mut definitions: serde_json::Map<String, Value> = (0..34)
+            .map(|level| (format!("d{level}"), doubled(level)))
+            .collect();
+        definitions.insert("d34".to_owned(), last);
+        definitions
+    };
+    let named_like_json_schema = json!({
+        "$ref": address(0), "$defs": of_ids(&doubled, json!({"$id": address(34)}))
+    });
+    // `./i` means `a/i` inside of `a/`.
+    let decoy = json!({
+        "$id": "https://one.test/", "$ref": "a/d0",
+        "$defs": {
+            "decoys": {"$defs": of_ids(&|level| json!({"$id": format!("d{level}")}), json!({"$id": "d34"}))},
+            "real": {"$defs": of_ids(
+                &|level| {
+                    let next = json!({"$ref": format!("./d{}", level + 1)});
+                    json!({"$id": format!("a/d{level}"), "allOf": [next.clone(), next]})
+                },
+                json!({"$id": "a/d34"}),
+            )},
+        },
+    });
+    for schema in [named_like_json_schema, decoy] {
+        let error = registered(schema).unwrap_err();
+        assert!(error.contains("more than 10000 schemas"), "{error}");
+    }
+    let wandering = registered(json!({
+        "$schema": "https://json-schema.org/draft/2019-09/schema",
+        "allOf": [{"$ref": "i"}],
+        "$defs": {"i": {
+            "$id": "i", "$recursiveAnchor": true, "properties": {"x": {"$recursiveRef": "#"}}
+        }},
+    }));
+    assert!(wandering.unwrap_err().contains("$recursiveAnchor"));
+    let old = registered(json!({
+        "$schema": "http://json-schema.org/draft-04/schema#",
+        "definitions": {"a": {"id": "a"}},
+    }));
+    assert!(old.unwrap_err().contains("draft 4"));
+}
+
+/// Each of these arguments is small, but the check of each field or text repeats for many schemas.
+#[test]
+fn arguments_whose_check_repeats_for_many_schemas_are_refused() {
+    let many = |leaf: Value| {
+        let mut schema = doubling(11, |next| json!({"allOf": [next.clone(), next]}));
+        schema["$defs"]["d11"] = leaf;
+        schema
+    };
+    let fields: serde_json::Map<String, Value> =
+        (0..10_000).map(|n| (format!("f{n}"), json!(n))).collect();
+    let values: Vec<String> = (0..100_000).map(|n| n.to_string()).collect();
+    for (schema, arguments) in [
+        (
+            many(json!({"properties": {"zz": {}}})),
+            Value::Object(fields),
+        ),
+        (
+            json!({"properties": {"a": {"items": {"enum": values}}}}),
+            json!({"a": vec!["no"; 1_000]}),
+        ),
+        (
+            json!({
+                "properties": {"a": {"$ref": "#/$defs/d0"}},
+                "$defs": many(json!({"minLength": 1}))["$defs"],
+            }),
+            json!({"a": "x".repeat(1_000_000)}),
+        ),
+    ] {
+        let tools = registered(schema).expect("it is allowed");
+        let tool = tools.get("hostile").expect("it is registered");
+        assert!(tool.is_long_check(&arguments));
+        let error = tool.check_arguments(&arguments).unwrap_err().message;
+        assert!(error.contains("too large to be checked"), "{error}");
+    }
+}
+
+#[test]
+fn long_check_of_a_text_does_not_hold_up_the_engine() {
+    let tools = registered(json!({"properties": {"a": {"pattern": "(a{50}){50}"}}})).unwrap();
+    let tool = tools.get("hostile").unwrap();
+    assert!(!tool.is_long_check(&json!({"a": "a"})));
+    let long = json!({"a": "a".repeat(100_000)});
+    assert!(tool.is_long_check(&long));
+    assert!(tool.check_arguments(&long).is_ok());
+}
+
+/// A schema may refer to the schemas of JSON Schema. A reference in the documentation of a schema is no reference.
+#[test]
+fn schemas_with_harmless_references_are_accepted() {
+    let tools = registered(json!({
+        "properties": {"a": {"$ref": "https://json-schema.org/draft/2020-12/schema"}},
+        "x-docs": {"$ref": "https://elsewhere.test/"},
+        "$defs": {"inner": {"$id": "inner", "properties": {"x": {"type": "integer"}}}},
+        "additionalProperties": {"$ref": "#/$defs/inner/properties/x"},
+    }));
+    let tools = tools.unwrap_or_else(|error| panic!("{error}"));
+    let tool = tools.get("hostile").unwrap();
+    assert!(
+        tool.check_arguments(&json!({"a": {"type": "string"}, "b": 1}))
+            .is_ok()
+    );
+    assert!(tool.check_arguments(&json!({"a": {"type": 1}})).is_err());
+    let anchored = json!({
+        "$schema": "http://json-schema.org/draft-07/schema#",
+        "properties": {"a": {"$ref": "#here"}}, "definitions": {"x": {"$id": "#here", "type": "integer"}},
+    });
+    let tools = registered(anchored).unwrap_or_else(|error| panic!("{error}"));
+    assert!(
+        tools
+            .get("hostile")
+            .unwrap()
+            .check_arguments(&json!({"a": 1}))
+            .is_ok()
+    );
+    assert!(
+        tools
+            .get("hostile")
+            .unwrap()
+            .check_arguments(&json!({"a": "1"}))
+            .is_err()
+    );
+}
