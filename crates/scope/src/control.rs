@@ -1,8 +1,10 @@
 //! The control runtime of a tree: it runs stops, timers and engines, apart from work that may block its threads.
 
-use std::fmt;
+use std::convert::Infallible;
+use std::{fmt, io, thread};
 
-use tokio::runtime::{Builder, Handle, Runtime};
+use tokio::runtime::{Builder, Handle};
+use tokio::sync::oneshot;
 
 /// Runtime for stops, timers and engines.
 #[derive(Clone, Default)]
@@ -33,39 +35,30 @@ impl fmt::Debug for ControlRuntime {
 /// The control runtime of one tree while the tree exists.
 pub(crate) struct RunningControl {
     handle: Handle,
-    /// Set if the tree has its own thread.
-    own: Option<Runtime>,
+    /// If the tree has its own thread: the thread ends when this sender is dropped. Nobody waits for the thread, because
+    /// the last scope may be dropped on a thread of a runtime, where a wait is not allowed.
+    _thread: Option<oneshot::Sender<Infallible>>,
 }
 
 impl RunningControl {
     /// Starts the thread, if the tree has its own. If the system provides no thread, the work runtime is used.
     pub(crate) fn start(runtime: &ControlRuntime, work: &Handle) -> Self {
-        if let ControlRuntime::Of(handle) = runtime {
-            return Self {
-                handle: handle.clone(),
-                own: None,
-            };
-        }
-        let built = Builder::new_multi_thread()
-            .worker_threads(1)
-            .thread_name("allstop-control")
-            .enable_all()
-            .build();
-        match built {
-            Ok(runtime) => Self {
-                handle: runtime.handle().clone(),
-                own: Some(runtime),
-            },
-            Err(error) => {
-                tracing::warn!(
-                    %error,
-                    "no thread for stops and deadlines: blocking work delays them; raise the limit of threads"
-                );
-                Self {
-                    handle: work.clone(),
-                    own: None,
-                }
+        let started = match runtime {
+            ControlRuntime::Of(handle) => Ok((handle.clone(), None)),
+            ControlRuntime::OwnThread => {
+                start_thread().map(|(handle, thread)| (handle, Some(thread)))
             }
+        };
+        let (handle, thread) = started.unwrap_or_else(|error| {
+            tracing::warn!(
+                %error,
+                "no thread for stops and deadlines: blocking work delays them; raise the limit of threads"
+            );
+            (work.clone(), None)
+        });
+        Self {
+            handle,
+            _thread: thread,
         }
     }
 
@@ -74,11 +67,21 @@ impl RunningControl {
     }
 }
 
-impl Drop for RunningControl {
-    fn drop(&mut self) {
-        if let Some(runtime) = self.own.take() {
-            // The last scope may be dropped on a thread of a runtime, where a wait for the thread is not allowed.
+/// Starts a thread with a runtime. A runtime that starts its own threads would panic if the system provides none.
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the scopes of the tree run on this thread"
+)]
+fn start_thread() -> io::Result<(Handle, oneshot::Sender<Infallible>)> {
+    let runtime = Builder::new_current_thread().enable_all().build()?;
+    let handle = runtime.handle().clone();
+    let (thread, dropped) = oneshot::channel();
+    thread::Builder::new()
+        .name("allstop-control".to_owned())
+        .spawn(move || {
+            let _it_is_dropped = runtime.block_on(dropped);
+            // Blocking work of the runtime must not hold up the end of the thread.
             runtime.shutdown_background();
-        }
-    }
+        })?;
+    Ok((handle, thread))
 }

@@ -153,7 +153,7 @@ pub(super) async fn open_server(
             error.hint("a server needs its own store: --store FILE, or --store :memory:")
         })?
     };
-    let probe = StoreProbe::start(Arc::clone(&log), &store_scope, stderr)
+    let probe = StoreProbe::start(Arc::clone(&log), &connections, stderr)
         .context("a scope for the probe of the store")?;
     let readiness = Readiness::new(StoreConnection::of(&store), probe);
     let addresses = match (bound, &args.endpoint) {

@@ -40,7 +40,8 @@ pub(super) struct StoreProbe {
 }
 
 impl StoreProbe {
-    /// Starts the probe in the scope of the store. It reports changes on standard error.
+    /// Starts the probe in the scope of the connections, which ends before the store closes. The probe reports changes on
+    /// standard error.
     ///
     /// # Errors
     /// If the scope is stopped.
