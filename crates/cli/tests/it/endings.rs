@@ -211,7 +211,7 @@ fn a_store_is_out_of_reach_of_the_file_tools() {
     for file in ["store.db", "store.db.history"] {
         let call = format!("{{tool: write, arguments: {{path: {file}, content: gone}}}}");
         let (_, ended) = ends(beside_its_store(&place, &call), 0, "completed");
-        let refused = ended.stdout.contains("belongs to the store");
+        let refused = ended.stdout.contains("belongs to Allstop");
         assert!(refused, "{file}: {ended:#?}");
     }
     let listed = place.allstop().args("sessions list --store store.db").end();

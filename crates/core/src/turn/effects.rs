@@ -12,6 +12,7 @@ use crate::call_label::call_label;
 use crate::ids::{CallId, TurnNumber};
 use crate::message::{Arguments, Effect, Message};
 use crate::record::{CallOutcome, StartedCall, StartedCallKind};
+use crate::terminal_text::{escape, is_unsafe};
 use crate::turn::summary::{INPUT_EXCERPT_CHARS, excerpt};
 
 /// Maximum number of calls that are kept for each turn. Of more calls, those with an unknown outcome and the last ones
@@ -45,6 +46,10 @@ pub struct CallEffect {
     /// Beginning of the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Arc<str>>,
+    /// True if the call has only started a command in the background. The result of the call does not tell whether the
+    /// command has completed.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub in_background: bool,
     /// Fingerprint of the tool and the arguments, which identifies a repetition of the call.
     #[serde(default)]
     fingerprint: u64,
@@ -72,6 +77,15 @@ pub struct LostTurn {
 }
 
 impl CallEffect {
+    /// True if the outcome of the call, or of the command that the call has started in the background, is unknown.
+    pub(super) fn is_outcome_unknown(&self) -> bool {
+        match self.outcome {
+            None | Some(CallOutcome::Unknown) => true,
+            Some(CallOutcome::Succeeded) => self.in_background,
+            Some(_) => false,
+        }
+    }
+
     /// True if nobody knows whether the call has had its effect, and a repetition is not safe.
     pub fn is_uncertain(&self) -> bool {
         let is_known = !matches!(self.outcome, None | Some(CallOutcome::Unknown));
@@ -124,6 +138,7 @@ impl TurnEffects {
             effect: *effect,
             outcome: None,
             result: None,
+            in_background: starts_in_background(arguments),
             fingerprint: fingerprint(&call.name, arguments),
         });
     }
@@ -189,7 +204,23 @@ impl TurnEffects {
     }
 }
 
-/// Hash (FNV-1a) of a tool's name and arguments. The order of the fields of an object does not matter.
+fn starts_in_background(arguments: &Arguments) -> bool {
+    match arguments {
+        Arguments::Json(value) => value.get("background") == Some(&Value::Bool(true)),
+        Arguments::Malformed(_) => false,
+    }
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "the form that serde needs"
+)]
+fn is_false(value: &bool) -> bool {
+    !value
+}
+
+/// Hash (FNV-1a) of a tool's name and arguments. The order of the fields of an object does not matter, and neither does a
+/// field with the value null, because a model may write a missing argument as null.
 pub(super) fn fingerprint(name: &str, arguments: &Arguments) -> u64 {
     let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
     hash.add(name.as_bytes());
@@ -214,14 +245,14 @@ impl Fnv {
         match value {
             Value::Object(fields) => {
                 self.add(b"{");
-                let mut names: Vec<&String> = fields.keys().collect();
-                names.sort_unstable();
-                for name in names {
+                let mut fields: Vec<_> = fields
+                    .iter()
+                    .filter(|(_, value)| !value.is_null())
+                    .collect();
+                fields.sort_unstable_by_key(|(name, _)| *name);
+                for (name, value) in fields {
                     self.add(name.as_bytes());
-                    fields
-                        .get(name)
-                        .into_iter()
-                        .for_each(|field| self.add_value(field));
+                    self.add_value(value);
                 }
                 self.add(b"}");
             }
@@ -258,8 +289,13 @@ impl LostTurn {
         if effects.is_empty() {
             return None;
         }
-        if is_refused {
-            effects.calls.iter_mut().for_each(|call| call.result = None);
+        for call in &mut effects.calls {
+            if call.is_outcome_unknown() {
+                call.outcome = Some(CallOutcome::Unknown);
+            }
+            if is_refused {
+                call.result = None;
+            }
         }
         let input = if is_refused {
             "".into()
@@ -312,13 +348,13 @@ pub(super) fn note_about(lost: &[LostTurn]) -> Option<Arc<Message>> {
     for turn in lost.iter().rev() {
         let input = match &*turn.input {
             "" => String::new(),
-            input => format!(" Its message began with: {input}"),
+            input => format!(" Its message began with: {}", one_line(input)),
         };
         let header = format!("Turn {}.{input}\n", turn.turn);
         let mut lines = Vec::new();
         omitted += turn.effects.omitted;
         for call in turn.effects.calls.iter().rev() {
-            let line = line_about(call);
+            let line = line_about(call, turn.input.is_empty());
             let header_bytes = if lines.is_empty() { header.len() } else { 0 };
             let more = header_bytes + line.len();
             if bytes + more > NOTE_BYTES_MAX {
@@ -335,9 +371,9 @@ pub(super) fn note_about(lost: &[LostTurn]) -> Option<Arc<Message>> {
         }
     }
     parts.reverse();
-    let mut text = "Note of Allstop, not of the user: the turns below are not in this conversation, because they were \
-                    stopped, undone or cut off by a crash. Their calls may have changed something. Do not repeat a \
-                    completed call without being asked to.\n"
+    let mut text = "Note of Allstop, not of the user: the calls below are not in this conversation, because their turns were \
+                    stopped, refused, undone or cut off by a crash. The calls may have changed something. Do not repeat \
+                    a completed call without being asked to.\n"
         .to_owned();
     text.push_str(parts.join("").trim_end());
     if omitted > 0 {
@@ -346,15 +382,22 @@ pub(super) fn note_about(lost: &[LostTurn]) -> Option<Arc<Message>> {
     Some(Arc::new(Message::Note { text: text.into() }))
 }
 
-fn line_about(call: &CallEffect) -> String {
-    let mut line = format!("- {call}.");
-    if let Some(result) = call
-        .result
-        .as_ref()
-        .filter(|result| !result.trim().is_empty())
-    {
-        let _never_fails = write!(line, " Its result began with: {}", result.trim());
+/// `is_refused` is true if a guardrail refused the turn: its texts must not reach the model.
+fn line_about(call: &CallEffect, is_refused: bool) -> String {
+    let without_label = CallEffect {
+        label: call.label.clone().filter(|_| !is_refused),
+        ..call.clone()
+    };
+    let mut line = format!("- {without_label}.");
+    let result = call.result.as_deref().unwrap_or_default().trim();
+    if !result.is_empty() {
+        let _never_fails = write!(line, " Its result began with: {}", one_line(result));
     }
     line.push('\n');
     line
+}
+
+/// Escapes line ends and other control characters, so that a text cannot look like a line of the note.
+fn one_line(text: &str) -> String {
+    escape(text, is_unsafe).into_owned()
 }

@@ -127,7 +127,7 @@ fn item_of_running(call: &StartedCall) -> ReceiptItem {
 
 /// The item of a call that may have changed something.
 fn item_of_effect(call: &CallEffect) -> ReceiptItem {
-    let is_unknown = matches!(call.outcome, None | Some(CallOutcome::Unknown));
+    let is_unknown = call.is_outcome_unknown();
     let state = if is_unknown {
         UNKNOWN
     } else {

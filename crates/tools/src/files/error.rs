@@ -12,7 +12,7 @@ pub(crate) enum FileError {
     #[error("`{path}` may be read but not written")]
     ReadOnly { path: String },
     #[error(
-        "`{path}` belongs to the store of this session and others: file tools neither read nor change it"
+        "`{path}` belongs to Allstop (its store, or a file with its secrets or configuration): file tools neither read nor change it"
     )]
     Reserved { path: String },
     #[error(

@@ -277,22 +277,19 @@ async fn reserved_files_are_neither_read_nor_changed() {
             // `list` with the path of a file, and the other tools with the path of a folder, may return a different
             // error.
             if tool != "list" && !(path == "store.db.locks" && tool != "grep") {
-                refused(answer, "belongs to the store");
+                refused(answer, "belongs to Allstop");
             }
         }
     }
     for folder in ["store.db.locks", "folder"] {
         refused(
             session.call("list", json!({"path": folder})).await,
-            "belongs to the store",
+            "belongs to Allstop",
         );
     }
     for path in ["store.db-journal", "store.db-journal/x"] {
         let arguments = json!({"path": path, "content": "x"});
-        refused(
-            session.call("write", arguments).await,
-            "belongs to the store",
-        );
+        refused(session.call("write", arguments).await, "belongs to Allstop");
     }
     let found = session.call("grep", json!({"pattern": "secret"})).await;
     assert_eq!(found.unwrap(), "other/store.db:1:secret");
@@ -314,12 +311,12 @@ async fn reserved_working_folder_is_neither_read_nor_changed() {
     session.put("answers", "secret");
     for (tool, answer) in with_every_tool(&session, "answers").await {
         if tool != "list" {
-            refused(answer, "belongs to the store");
+            refused(answer, "belongs to Allstop");
         }
     }
     refused(
         session.call("list", json!({"path": "."})).await,
-        "belongs to the store",
+        "belongs to Allstop",
     );
     let content = std::fs::read_to_string(session.path("answers"));
     assert_eq!(content.unwrap(), "secret");
@@ -336,9 +333,6 @@ async fn reserved_file_in_a_missing_folder_is_not_created() {
         |shell| shell,
     );
     let arguments = json!({"path": "deep/er/answers/a", "content": "x"});
-    refused(
-        session.call("write", arguments).await,
-        "belongs to the store",
-    );
+    refused(session.call("write", arguments).await, "belongs to Allstop");
     assert!(!session.path("deep").exists());
 }

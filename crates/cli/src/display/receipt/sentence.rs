@@ -32,7 +32,7 @@ pub(super) fn sentence(receipt: &Receipt) -> String {
     if is_of_crash(receipt) {
         let lost = unknown_outcomes(receipt.items());
         return format!(
-            "{target} has no end in the log, because its process crashed or the store failed.{lost}"
+            "{target} was cut off, because its process crashed or the store failed.{lost}"
         );
     }
     let stopped = stopped_by(receipt.cause());
