@@ -1,34 +1,50 @@
-//! Requests in progress on a connection, from the head of a request to the end of its response.
+//! Requests in progress on a connection, from the head of a request to the end of its response, and the parts of their
+//! responses that the client has not taken.
 
+use std::future::poll_fn;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
+use allstop_host::{Place, UnsentBytes};
 use axum::body::{Body, Bytes, HttpBody};
 use axum::extract::{Request, State};
+use axum::http::StatusCode;
+use axum::http::header::RETRY_AFTER;
 use axum::middleware::Next;
-use axum::response::Response;
+use axum::response::{IntoResponse as _, Response};
 use hyper::body::{Frame, SizeHint};
 use tokio::sync::watch;
 
-/// Count of the requests of one connection.
+/// Size from which a frame counts as unsent until the client has taken it, in bytes. A smaller frame fits into the buffer
+/// of its connection.
+const LARGE_FRAME_BYTES: usize = 16 * 1024;
+
+/// Requests of one connection, and its place in the server.
 #[derive(Debug, Clone)]
-pub(crate) struct ConnectionActivity(watch::Sender<usize>);
+pub(crate) struct ConnectionActivity {
+    count: watch::Sender<usize>,
+    place: Place,
+}
 
 impl ConnectionActivity {
-    pub(crate) fn new() -> Self {
-        Self(watch::Sender::new(0))
+    pub(crate) fn new(place: Place) -> Self {
+        let count = watch::Sender::new(0);
+        Self { count, place }
     }
 
     fn begin(&self) -> CountedRequest {
-        self.0.send_modify(|count| *count += 1);
+        self.count.send_modify(|count| {
+            *count += 1;
+            self.place.set_busy(true);
+        });
         CountedRequest(self.clone())
     }
 
     /// Completes after this time if no request arrives within the time. Otherwise never completes.
     pub(crate) fn no_request_within(&self, max: Duration) -> impl Future<Output = ()> + use<> {
         // Subscribes here and not at the first poll, because a request could begin and end before that poll.
-        let mut count = self.0.subscribe();
+        let mut count = self.count.subscribe();
         async move {
             if tokio::time::timeout(max, count.changed()).await.is_ok() {
                 std::future::pending::<()>().await;
@@ -38,7 +54,7 @@ impl ConnectionActivity {
 
     /// Completes when the connection has had no request in progress for this time.
     pub(crate) async fn idle_for(&self, max: Duration) {
-        let mut count = self.0.subscribe();
+        let mut count = self.count.subscribe();
         loop {
             // `wait_for` fails only if all senders are dropped, and `self` holds a sender.
             drop(count.wait_for(|count| *count == 0).await);
@@ -54,49 +70,110 @@ struct CountedRequest(ConnectionActivity);
 
 impl Drop for CountedRequest {
     fn drop(&mut self) {
-        self.0.0.send_modify(|count| *count -= 1);
+        self.0.count.send_modify(|count| {
+            *count -= 1;
+            self.0.place.set_busy(*count > 0);
+        });
     }
 }
 
-/// Counts a request until its response is sent or abandoned.
+/// Marks that a request was admitted, so its connection keeps its place when other connections have had no such request.
+pub(crate) fn prove_connection(request: &Request) {
+    // A request that a test sends to a router has no connection.
+    if let Some(place) = request.extensions().get::<Place>() {
+        place.prove();
+    }
+}
+
+/// Counts a request until its response is sent or abandoned. If the client does not take the other responses of its
+/// connection, refuses the response.
 pub(crate) async fn count_request(
     State(activity): State<ConnectionActivity>,
-    request: Request,
+    mut request: Request,
     next: Next,
 ) -> Response {
     let counted = activity.begin();
+    request.extensions_mut().insert(activity.place.clone());
     let response = next.run(request).await;
-    response.map(|body| {
-        Body::new(CountedBody {
-            body,
-            _counted: counted,
-        })
-    })
+    let (head, mut body) = response.into_parts();
+    // HTTP/2 takes the first frame only after the client has taken other frames. It counts as unsent before that.
+    let first = poll_fn(|cx| Poll::Ready(Pin::new(&mut body).poll_frame(cx))).await;
+    let Ok(unsent) = activity.place.hold(data_len(&first)) else {
+        let message = "take the other responses of this connection first";
+        let refusal = (
+            StatusCode::SERVICE_UNAVAILABLE,
+            [(RETRY_AFTER, "1")],
+            message,
+        );
+        return refusal.into_response();
+    };
+    let body = CountedBody {
+        first,
+        body,
+        unsent: Some(unsent),
+        counted,
+    };
+    Response::from_parts(head, Body::new(body))
+}
+
+type PolledFrame = Poll<Option<Result<Frame<Bytes>, axum::Error>>>;
+
+fn data_len(polled: &PolledFrame) -> usize {
+    match polled {
+        Poll::Ready(Some(Ok(frame))) => frame.data_ref().map_or(0, Bytes::len),
+        _ => 0,
+    }
 }
 
 /// Body of a response. The request counts as in progress until the body is dropped.
 struct CountedBody {
+    /// Result of the first poll, until it is taken.
+    first: PolledFrame,
     body: Body,
-    _counted: CountedRequest,
+    /// The last frame, until the connection asks for the next one.
+    unsent: Option<UnsentBytes>,
+    counted: CountedRequest,
 }
 
 impl HttpBody for CountedBody {
     type Data = Bytes;
     type Error = axum::Error;
 
-    fn poll_frame(
-        mut self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-    ) -> Poll<Option<Result<Frame<Bytes>, axum::Error>>> {
-        Pin::new(&mut self.body).poll_frame(cx)
+    fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> PolledFrame {
+        if self.first.is_ready() {
+            return std::mem::replace(&mut self.first, Poll::Pending);
+        }
+        self.unsent = None;
+        if self.body.is_end_stream() {
+            return Poll::Ready(None);
+        }
+        let polled = Pin::new(&mut self.body).poll_frame(cx);
+        if polled.is_ready() {
+            let Ok(unsent) = self.counted.0.place.hold(data_len(&polled)) else {
+                let error = axum::Error::new("the client does not take its responses");
+                return Poll::Ready(Some(Err(error)));
+            };
+            self.unsent = Some(unsent);
+        }
+        polled
     }
 
+    /// False as long as a large frame is unsent. The library drops the body after the last frame, before the client has
+    /// taken the frame.
     fn is_end_stream(&self) -> bool {
-        self.body.is_end_stream()
+        let unsent = self.unsent.as_ref().map_or(0, UnsentBytes::bytes);
+        self.first.is_pending() && unsent < LARGE_FRAME_BYTES && self.body.is_end_stream()
     }
 
     fn size_hint(&self) -> SizeHint {
-        self.body.size_hint()
+        let rest = self.body.size_hint();
+        let first = data_len(&self.first) as u64;
+        let mut hint = SizeHint::new();
+        hint.set_lower(rest.lower() + first);
+        if let Some(upper) = rest.upper() {
+            hint.set_upper(upper + first);
+        }
+        hint
     }
 }
 
@@ -106,9 +183,14 @@ mod tests {
 
     const MAX: Duration = Duration::from_mins(1);
 
+    async fn activity() -> ConnectionActivity {
+        let places = allstop_host::Places::new(crate::server::PLACE_LIMITS);
+        ConnectionActivity::new(places.take().await.place().clone())
+    }
+
     #[tokio::test(start_paused = true)]
     async fn idle_time_begins_after_the_last_request() {
-        let activity = ConnectionActivity::new();
+        let activity = activity().await;
         let start = tokio::time::Instant::now();
         let first = activity.begin();
         let idle = activity.idle_for(MAX);
@@ -125,9 +207,9 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn first_request_has_a_time_limit() {
-        let silent = ConnectionActivity::new();
+        let silent = activity().await;
         silent.no_request_within(MAX).await;
-        let busy = ConnectionActivity::new();
+        let busy = activity().await;
         let waiting = tokio::time::timeout(10 * MAX, busy.no_request_within(MAX));
         let (ended, ()) = tokio::join!(waiting, async { drop(busy.begin()) });
         assert!(ended.is_err(), "it had a request");

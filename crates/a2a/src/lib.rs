@@ -22,6 +22,7 @@ mod legacy;
 mod limits;
 mod localhost;
 mod overload;
+mod page;
 mod page_token;
 mod push;
 mod receipt_extension;
@@ -53,6 +54,6 @@ pub use push::{
 };
 pub use receipt_extension::RECEIPT_EXTENSION;
 pub use router::{http_router, restricted};
-pub use server::{ServerOptions, serve};
+pub use server::{PLACE_LIMITS, ServerOptions, serve};
 pub use service::A2aService;
 pub use tls::{ServerTls, TlsFilesError};

@@ -18,6 +18,7 @@ use axum::response::{IntoResponse as _, Response};
 use httpdate::fmt_http_date;
 
 use crate::access::{AccessControl, AccessRefusal};
+use crate::connection_activity::prove_connection;
 use crate::service::A2aService;
 use crate::{legacy, limits, rest, streaming, task_actions, version};
 
@@ -54,7 +55,10 @@ async fn admission(
 ) -> Response {
     add_authority(&mut request);
     match access.admit(request.headers_mut(), Instant::now()) {
-        Ok(()) => next.run(request).await,
+        Ok(()) => {
+            prove_connection(&request);
+            next.run(request).await
+        }
         Err(refusal) => refused(refusal),
     }
 }
@@ -87,6 +91,7 @@ async fn operation(
     if let Err(refusal) = access.admit(request.headers_mut(), Instant::now()) {
         return refused(refusal);
     }
+    prove_connection(&request);
     let request = match limits::read_body(request).await {
         Ok(request) => request,
         Err(refusal) => return refusal.into_response(),

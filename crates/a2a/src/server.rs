@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::receipt::ItemKind;
-use allstop_host::accept_connections;
+use allstop_host::{Place, PlaceLimits, Places, accept_connections};
 use allstop_scope::{Scope, WorkCx, WorkSpec};
 use axum::Router;
 use axum::middleware::from_fn_with_state;
@@ -20,11 +20,24 @@ use tokio::time::timeout;
 use crate::connection_activity::{ConnectionActivity, count_request};
 use crate::tls::ServerTls;
 
+/// Limits of a server's connections.
+pub const PLACE_LIMITS: PlaceLimits = PlaceLimits {
+    // Enough for the clients that connect at the same moment. Without a limit, connections without a token could take
+    // all places for the time of a head.
+    unproven_max: 1_000,
+    // Each connection and its task need two descriptors, so 40,000 in total. The usual limit is 65,536.
+    ..PlaceLimits::of_connections(20_000)
+};
+
+/// Maximum number of concurrent requests of an HTTP/2 connection. The specification recommends at least 100 (RFC 9113,
+/// section 6.5.2).
+const STREAMS_MAX: u32 = 100;
+
 /// Options of a server.
 #[derive(Debug, Clone)]
 pub struct ServerOptions {
-    /// Maximum number of concurrent connections. Further connections wait in the queue of the operating system.
-    pub connections_max: usize,
+    /// Places for the connections. Several listeners of a server may share them.
+    pub places: Places,
     /// Maximum time for a TLS handshake, and for the head of a request. The time starts when the connection opens, or
     /// when the previous request ends.
     pub head_time_max: Duration,
@@ -40,8 +53,7 @@ pub struct ServerOptions {
 impl Default for ServerOptions {
     fn default() -> Self {
         Self {
-            // Each connection and its task need two descriptors, so 40,000 in total. The usual limit is 65,536.
-            connections_max: 20_000,
+            places: Places::new(PLACE_LIMITS),
             head_time_max: Duration::from_secs(30),
             head_bytes_max: 32 * 1024,
             // This time is longer than the keep-alive time of usual clients and proxies, so that the time limits of the
@@ -59,12 +71,12 @@ impl Default for ServerOptions {
 /// Dropping the future only stops accepting; existing connections continue in their scope.
 pub async fn serve(listener: TcpListener, router: Router, scope: Scope, options: ServerOptions) {
     let (connections, options) = (scope.clone(), Arc::new(options));
-    let connections_max = options.connections_max;
-    let serve_one = move |stream, cx| {
+    let places = options.places.clone();
+    let serve_one = move |stream, cx, place| {
         let (router, options) = (router.clone(), Arc::clone(&options));
-        serve_stream(stream, router, connections.clone(), cx, options)
+        serve_stream(stream, router, connections.clone(), cx, place, options)
     };
-    accept_connections(listener, scope, connections_max, serve_one).await;
+    accept_connections(listener, scope, places, serve_one).await;
 }
 
 async fn serve_stream(
@@ -72,10 +84,11 @@ async fn serve_stream(
     router: Router,
     scope: Scope,
     cx: WorkCx,
+    place: Place,
     options: Arc<ServerOptions>,
 ) {
     let Some(tls) = &options.tls else {
-        return serve_connection(stream, router, scope, cx, &options).await;
+        return serve_connection(stream, router, scope, cx, place, &options).await;
     };
     let handshake = timeout(options.head_time_max, tls.acceptor().accept(stream));
     let shaken = tokio::select! {
@@ -84,7 +97,7 @@ async fn serve_stream(
         shaken = handshake => shaken,
     };
     match shaken {
-        Ok(Ok(stream)) => serve_connection(stream, router, scope, cx, &options).await,
+        Ok(Ok(stream)) => serve_connection(stream, router, scope, cx, place, &options).await,
         Ok(Err(error)) => tracing::debug!(%error, "a TLS handshake failed"),
         Err(_elapsed) => tracing::debug!("a TLS handshake took too long"),
     }
@@ -95,6 +108,7 @@ async fn serve_connection(
     router: Router,
     scope: Scope,
     cx: WorkCx,
+    place: Place,
     options: &ServerOptions,
 ) {
     let mut builder = Builder::new(ScopeExecutor(scope));
@@ -106,8 +120,9 @@ async fn serve_connection(
         .http2()
         .timer(TokioTimer::new())
         .keep_alive_interval(options.head_time_max)
+        .max_concurrent_streams(STREAMS_MAX)
         .max_header_list_size(u32::try_from(options.head_bytes_max).unwrap_or(u32::MAX));
-    let activity = ConnectionActivity::new();
+    let activity = ConnectionActivity::new(place.clone());
     let router = router.layer(from_fn_with_state(activity.clone(), count_request));
     let service = TowerToHyperService::new(router);
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
@@ -116,11 +131,15 @@ async fn serve_connection(
         ended = connection.as_mut() => return log_end(ended),
         // The library waits without a time limit for the first bytes, from which it determines the HTTP version.
         () = activity.no_request_within(options.head_time_max) => return,
+        () = place.stalled() => return tracing::debug!("a client does not take its response"),
         // Without this limit, a client that only answers HTTP/2 pings would stay connected forever.
         () = activity.idle_for(options.idle_time_max) => connection.as_mut().graceful_shutdown(),
         _cause = cx.stopped_at("connection") => connection.as_mut().graceful_shutdown(),
     }
-    log_end(connection.await);
+    tokio::select! {
+        ended = connection => log_end(ended),
+        () = place.stalled() => tracing::debug!("a client does not take its response"),
+    }
 }
 
 fn log_end(ended: Result<(), Box<dyn std::error::Error + Send + Sync>>) {

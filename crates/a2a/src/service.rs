@@ -19,9 +19,11 @@ use allstop_task::{
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
+use tokio::sync::Semaphore;
 
 use crate::access::principal_of;
 use crate::events::{self, NumberedEvent};
+use crate::page::{PAGES_AT_ONCE, PageOfTasks};
 use crate::page_token;
 use crate::push::{PushConfig, PushNotifications};
 use crate::to_wire::{self, TaskDetail};
@@ -47,6 +49,8 @@ pub struct A2aService {
     input_modes: Vec<String>,
     extended_card: Option<AgentCard>,
     push: Option<PushNotifications>,
+    /// Permits to collect a page.
+    pages: Semaphore,
 }
 
 impl A2aService {
@@ -57,6 +61,7 @@ impl A2aService {
             input_modes: Vec::new(),
             extended_card: None,
             push: None,
+            pages: Semaphore::new(PAGES_AT_ONCE),
         }
     }
 
@@ -366,21 +371,28 @@ impl RequestHandler for A2aService {
             .filter(|token| !token.is_empty());
         let after = after.map(page_token::decode).transpose()?;
         let len = usize::try_from(page_size).unwrap_or_default();
+        let place = self.pages.acquire().await;
+        let _place = place.expect("the semaphore is never closed");
         let page = self.manager.list(&filter, after.as_ref(), len).await;
         let page = page.map_err(|error| errors::of_store(&error))?;
         let detail = TaskDetail {
             has_artifacts: request.include_artifacts == Some(true),
             ..TaskDetail::with_history(request.history_length.or(Some(0)))
         };
-        let mut tasks = Vec::with_capacity(page.tasks.len());
+        let (mut collected, mut is_full) = (PageOfTasks::default(), false);
         for summary in &page.tasks {
             let task = self.manager.get(&summary.id).await;
             let task = task.map_err(|error| errors::of_read(&error))?;
-            tasks.push(to_wire::task(&task, detail));
+            is_full = !collected.push(summary, to_wire::task(&task, detail));
+            if is_full {
+                break;
+            }
         }
+        let (tasks, last) = collected.finish();
+        let next = if is_full { last } else { page.next };
         Ok(ListTasksResponse {
             tasks,
-            next_page_token: page.next.map(page_token::encode).unwrap_or_default(),
+            next_page_token: next.map(page_token::encode).unwrap_or_default(),
             page_size,
             total_size: i32::try_from(page.total).unwrap_or(i32::MAX),
         })

@@ -1,14 +1,14 @@
 //! The accept loop of a server.
 
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::receipt::ItemKind;
 use allstop_scope::{Scope, WorkCx, WorkSpec};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::sleep;
+
+use crate::places::{Place, PlaceGuard, Places};
 
 /// Pause after a connection could not be accepted. The usual reason is too many open files. This reason disappears when
 /// another connection ends.
@@ -52,33 +52,34 @@ impl Listener for UnixListener {
     }
 }
 
-/// Accepts connections until a stop covers `scope`. Serves each connection as work of the scope. At most
-/// `connections_max` connections are served at a time. Further connections wait in the system's queue.
+/// Accepts connections until a stop covers `scope`. Serves each connection as work of the scope. A connection that loses
+/// its place (see [`Places`]) is dropped.
 ///
 /// # Cancel safety
 /// Dropping the future stops accepting. Accepted connections continue in their scope.
 pub async fn accept_connections<L, F>(
     listener: L,
     scope: Scope,
-    connections_max: usize,
-    serve: impl Fn(L::Stream, WorkCx) -> F + Send,
+    places: Places,
+    serve: impl Fn(L::Stream, WorkCx, Place) -> F + Send,
 ) where
     L: Listener,
     F: Future<Output = ()> + Send + 'static,
 {
-    let permits = Arc::new(Semaphore::new(connections_max));
     loop {
-        let (stream, name, permit) = tokio::select! {
+        let (stream, name, taken) = tokio::select! {
             biased;
             () = scope.stopped() => return,
-            accepted = accept(&listener, &permits) => accepted,
+            accepted = accept(&listener, &places) => accepted,
         };
         let spec = WorkSpec::new(ItemKind::Future, name);
         let served = scope.spawn(spec, |cx| {
-            let serving = serve(stream, cx);
+            let serving = serve(stream, cx, taken.place().clone());
             async move {
-                serving.await;
-                drop(permit);
+                tokio::select! {
+                    () = serving => {}
+                    () = taken.place().lost() => tracing::debug!("a connection has lost its place"),
+                }
             }
         });
         if served.is_err() {
@@ -87,15 +88,10 @@ pub async fn accept_connections<L, F>(
     }
 }
 
-async fn accept<L: Listener>(
-    listener: &L,
-    permits: &Arc<Semaphore>,
-) -> (L::Stream, String, OwnedSemaphorePermit) {
+async fn accept<L: Listener>(listener: &L, places: &Places) -> (L::Stream, String, PlaceGuard) {
     loop {
-        let permit = Arc::clone(permits).acquire_owned().await;
-        let permit = permit.expect("the semaphore is never closed");
         match listener.accept().await {
-            Ok((stream, name)) => return (stream, name, permit),
+            Ok((stream, name)) => return (stream, name, places.take().await),
             Err(error) => {
                 tracing::warn!(%error, "a connection is not accepted");
                 sleep(ACCEPT_PAUSE).await;

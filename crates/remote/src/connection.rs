@@ -1,8 +1,10 @@
 //! Connection of a requesting process: reads the requests of this process, starts them in order, and answers them.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use allstop_core::{Cause, CauseKind, SessionId};
+use allstop_host::Place;
 use allstop_jsonrpc::{
     FrameDecoder, FrameLimits, IncomingMessage, IncomingRequest, IncomingRequests, QueuedAnswer,
     Responder, RpcError, encode_error_response, encode_frame, encode_notification,
@@ -16,8 +18,10 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
+use tokio::net::unix::OwnedWriteHalf;
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{OwnedSemaphorePermit, broadcast, mpsc};
+use tokio::time::timeout;
 use tokio_util::task::TaskTracker;
 use tokio_util::task::task_tracker::TaskTrackerToken;
 
@@ -38,6 +42,10 @@ const LIMITS: FrameLimits = FrameLimits {
 const REQUESTS_MAX: usize = 1_024;
 
 const READ_BYTES: usize = 8 * 1_024;
+
+/// Time in which the peer must take an answer or an event. The peer is a command on the same machine, so it normally
+/// takes them at once. A stopped peer must not keep its place.
+const WRITE_TIME_MAX: Duration = Duration::from_secs(10);
 
 /// Output queue of a connection. The requests in progress bound the length of the queue: each request has one answer
 /// and at most one notification.
@@ -60,6 +68,7 @@ pub(crate) struct RemoteConnection {
     queued: mpsc::UnboundedReceiver<RemoteOutput>,
     later: FuturesUnordered<LaterAnswer>,
     watch: Option<Watch>,
+    place: Place,
 }
 
 /// The peer's watch of a session: the events to send, and one of the permits that limit the number of watchers.
@@ -69,7 +78,7 @@ struct Watch {
 }
 
 impl RemoteConnection {
-    pub(crate) fn new(owned: OwnedSessions, in_flight: TaskTracker) -> Self {
+    pub(crate) fn new(owned: OwnedSessions, in_flight: TaskTracker, place: Place) -> Self {
         let (output, queued) = mpsc::unbounded_channel();
         let (answers, tracker) = (output.clone(), in_flight.clone());
         let sink = Arc::new(move |answer| {
@@ -84,6 +93,7 @@ impl RemoteConnection {
             queued,
             later: FuturesUnordered::new(),
             watch: None,
+            place,
         }
     }
 
@@ -100,11 +110,11 @@ impl RemoteConnection {
             tokio::select! {
                 biased;
                 Some(output) = self.queued.recv() => {
-                    let written = match &output {
-                        RemoteOutput::Answer(answer, _token) => write.write_all(answer.frame()).await,
-                        RemoteOutput::Frame(frame) => write.write_all(frame).await,
+                    let frame = match &output {
+                        RemoteOutput::Answer(answer, _token) => answer.frame(),
+                        RemoteOutput::Frame(frame) => frame,
                     };
-                    if written.is_err() {
+                    if !write_frame(&mut write, frame).await {
                         return;
                     }
                 }
@@ -122,7 +132,7 @@ impl RemoteConnection {
                 event = next_event(&mut self.watch), if self.watch.is_some() => {
                     let is_last = matches!(*event, WatchEvent::Ended);
                     let Ok(frame) = encode_notification(EVENT, &*event) else { continue };
-                    if write.write_all(&encode_frame(&frame)).await.is_err() || is_last {
+                    if !write_frame(&mut write, &encode_frame(&frame)).await || is_last {
                         return;
                     }
                 }
@@ -133,9 +143,11 @@ impl RemoteConnection {
             if !is_read && self.watch.is_some() {
                 return;
             }
-            if !is_read && self.later.is_empty() && self.queued.is_empty() {
+            let is_idle = self.later.is_empty() && self.queued.is_empty();
+            if !is_read && is_idle {
                 return;
             }
+            self.place.set_busy(!is_idle || self.watch.is_some());
         }
     }
 
@@ -308,6 +320,12 @@ async fn next_event(watch: &mut Option<Watch>) -> Arc<WatchEvent> {
         Err(RecvError::Lagged(count)) => Arc::new(WatchEvent::Missed { count }),
         Err(RecvError::Closed) => Arc::new(WatchEvent::Ended),
     }
+}
+
+/// Writes a frame. False if the peer has disconnected or does not take the frame in its time.
+async fn write_frame(write: &mut OwnedWriteHalf, frame: &[u8]) -> bool {
+    let written = timeout(WRITE_TIME_MAX, write.write_all(frame)).await;
+    matches!(written, Ok(Ok(())))
 }
 
 fn read<T: DeserializeOwned>(params: Option<&RawValue>) -> Result<T, RpcError> {

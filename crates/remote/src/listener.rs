@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use allstop_core::receipt::ItemKind;
-use allstop_host::accept_connections;
+use allstop_host::{Place, PlaceLimits, Places, accept_connections};
 use allstop_scope::{WorkCx, WorkSpec};
 use tokio::net::{UnixListener, UnixStream};
 use tokio_util::task::TaskTracker;
@@ -14,9 +14,9 @@ use crate::connection::RemoteConnection;
 use crate::folder::SocketFolder;
 use crate::owned::OwnedSessions;
 
-/// Maximum number of open connections; further connections wait to be accepted. A stop keeps its connection open until
-/// the receipt of the stop is sent, so the limit must be high. But the limit must also leave descriptors for tools,
-/// because the usual limit of a process is 1,024.
+/// Maximum number of open connections. A further connection gets the place of one that has no request in progress. A stop
+/// keeps its connection open until the receipt of the stop is sent, so the limit must be high. But the limit must also
+/// leave descriptors for tools, because the usual limit of a process is 1,024.
 const CONNECTIONS_MAX: usize = 256;
 
 /// A socket that receives requests of other processes, such as stops. Dropping the listener removes the socket.
@@ -49,9 +49,11 @@ impl RemoteListener {
             let spec = WorkSpec::new(ItemKind::Future, "socket for stops");
             let scope = owned.scope().clone();
             let accepting = owned.scope().spawn(spec, move |_cx| {
-                let serve_one =
-                    move |stream, cx| serve(stream, cx, sessions.clone(), in_flight.clone());
-                accept_connections(listener, scope, CONNECTIONS_MAX, serve_one)
+                let serve_one = move |stream, cx, place| {
+                    serve(stream, cx, place, sessions.clone(), in_flight.clone())
+                };
+                let places = Places::new(PlaceLimits::of_connections(CONNECTIONS_MAX));
+                accept_connections(listener, scope, places, serve_one)
             });
             accepting.map_err(io::Error::other)?;
             Ok(file)
@@ -102,11 +104,18 @@ fn bind_in(path: &Path) -> io::Result<UnixListener> {
         .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))
 }
 
-async fn serve(stream: UnixStream, cx: WorkCx, owned: OwnedSessions, in_flight: TaskTracker) {
+async fn serve(
+    stream: UnixStream,
+    cx: WorkCx,
+    place: Place,
+    owned: OwnedSessions,
+    in_flight: TaskTracker,
+) {
     if !is_own_user(&stream) {
         return;
     }
-    let connection = RemoteConnection::new(owned, in_flight);
+    place.prove();
+    let connection = RemoteConnection::new(owned, in_flight, place);
     tokio::select! {
         _stopped = cx.stopped_at("request of another process") => {}
         () = connection.serve(stream) => {}

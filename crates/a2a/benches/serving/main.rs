@@ -3,7 +3,8 @@
 //! - `SendMessage` with a task of three events, compared with the default handler of the A2A project's server library;
 //! - delivery of one task's events to 1,000 subscribers, with and without a stalled subscriber, which does not read;
 //! - stops while 1,000 executors run;
-//! - a page of a long list.
+//! - a page of a long list;
+//! - memory for pages that their clients do not read.
 //!
 //! Clients share the process and its processors with the server. The times are therefore upper limits, and only the
 //! ratios are meaningful.
@@ -24,6 +25,7 @@ mod send;
 mod sse_fan_out;
 mod sse_reader;
 mod stopping;
+mod unread_pages;
 
 fn main() -> ExitCode {
     let mut suite = BenchSuite::from_args();
@@ -33,6 +35,7 @@ fn main() -> ExitCode {
     sse_fan_out::run(&mut suite, &runtime);
     stopping::run(&mut suite, &runtime);
     listing::run(&mut suite, &runtime);
+    unread_pages::run(&mut suite, &runtime);
     suite.finish()
 }
 

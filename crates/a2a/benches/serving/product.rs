@@ -5,10 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_a2a::{
-    A2aService, ANONYMOUS, AccessControl, AgentDescription, NoAuthentication, ServerOptions,
-    agent_card, http_router,
+    A2aService, ANONYMOUS, AccessControl, AgentDescription, NoAuthentication, PLACE_LIMITS,
+    ServerOptions, agent_card, http_router,
 };
 use allstop_core::receipt::ItemKind;
+use allstop_host::{PlaceLimits, Places};
 use allstop_log::Log;
 use allstop_scope::{RootOptions, Scope, WorkSpec};
 use allstop_task::model::{Artifact, JsonMap, MessageSender};
@@ -91,8 +92,16 @@ pub(crate) async fn serve(scope: &Scope, manager: TaskManager) -> SocketAddr {
     let router = http_router(&Arc::new(A2aService::new(manager)), card, access);
     let spec = WorkSpec::new(ItemKind::Future, "listener");
     let connections = scope.clone();
+    let options = ServerOptions {
+        // A stalled subscriber of a benchmark reads its events at the end.
+        places: Places::new(PlaceLimits {
+            stall_time_max: Duration::from_hours(1),
+            ..PLACE_LIMITS
+        }),
+        ..ServerOptions::default()
+    };
     let served = scope.spawn(spec, |_cx| {
-        allstop_a2a::serve(listener, router, connections, ServerOptions::default())
+        allstop_a2a::serve(listener, router, connections, options)
     });
     drop(served.expect("nothing is stopped"));
     address

@@ -17,6 +17,7 @@ use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
 use crate::access::{AccessControl, AccessRefusal};
+use crate::connection_activity::prove_connection;
 use crate::overload::Overload;
 use crate::router::add_authority;
 use crate::service::A2aService;
@@ -59,6 +60,7 @@ async fn admission(
         response.headers_mut().insert(name, value);
         return response;
     }
+    prove_connection(&request);
     if let Err(error) = version::check(request.headers()) {
         return with_specified_status(a2a_error_to_status(&error).into_http());
     }

@@ -5,11 +5,13 @@ use std::time::Duration;
 
 use allstop_a2a::{AccessControl, NoAuthentication, ServerOptions};
 use allstop_core::{Cause, CauseKind, Extent};
+use allstop_host::{PlaceLimits, Places};
 use allstop_scope::StopRequest;
 use axum::body::Body;
 use http_body_util::BodyExt as _;
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{TcpSocket, TcpStream};
 
 use crate::support::{message, router_with, rpc};
 use crate::test_server::{SOON, TestServer, read_to_end};
@@ -83,22 +85,101 @@ fn peak_memory_kb() -> u64 {
 }
 
 #[tokio::test]
-async fn connections_beyond_the_limit_wait() {
+async fn new_connection_gets_the_place_of_one_without_a_request() {
     let options = ServerOptions {
-        connections_max: 2,
+        places: Places::new(PlaceLimits::of_connections(2)),
         ..ServerOptions::default()
     };
     let server = TestServer::start(options).await;
-    let card = b"GET /.well-known/agent-card.json HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
-    let first = server.connect().await;
-    let second = server.connect().await;
+    let card = b"GET /.well-known/agent-card.json HTTP/1.1\r\nhost: x\r\n\r\n";
+    let mut first = server.connect().await;
+    let _second = server.connect().await;
     let mut third = server.connect().await;
     third.write_all(card).await.unwrap();
-    let mut byte = [0];
-    let early = tokio::time::timeout(Duration::from_millis(200), third.read(&mut byte)).await;
-    assert!(early.is_err(), "two connections hold both places");
-    drop((first, second));
-    assert!(read_to_end(&mut third).await.contains("200 OK"));
+    let mut status = [0; 12];
+    let read = tokio::time::timeout(SOON, third.read_exact(&mut status)).await;
+    read.expect("in time").expect("a response");
+    assert_eq!(&status, b"HTTP/1.1 200");
+    read_to_end(&mut first).await;
+}
+
+/// Number of bytes of a page in the tests of clients that do not read.
+const PAGE_BYTES: usize = 4 << 20;
+
+/// A router whose every response is a page.
+fn pages() -> axum::Router {
+    let page = || async { vec![b'x'; PAGE_BYTES] };
+    axum::Router::new().fallback(page)
+}
+
+async fn ask_for_a_page(server: &TestServer) -> TcpStream {
+    let socket = TcpSocket::new_v4().expect("a socket");
+    socket.set_recv_buffer_size(4096).expect("a small buffer");
+    let mut stream = socket.connect(server.address).await.expect("a connection");
+    let request = b"GET /page HTTP/1.1\r\nhost: x\r\n\r\n";
+    stream.write_all(request).await.expect("it is sent");
+    let mut begin = [0; 12];
+    let read = tokio::time::timeout(SOON, stream.read_exact(&mut begin)).await;
+    read.expect("in time").expect("a response");
+    stream
+}
+
+#[tokio::test]
+async fn clients_that_do_not_read_use_a_limited_amount_of_memory() {
+    let limits = PlaceLimits {
+        unsent_bytes_max: 4 * PAGE_BYTES,
+        ..PlaceLimits::of_connections(1_000)
+    };
+    let options = ServerOptions {
+        places: Places::new(limits),
+        ..ServerOptions::default()
+    };
+    let server = TestServer::of(pages(), options).await;
+    let before = peak_memory_kb();
+    let mut stalled = Vec::new();
+    for _ in 0..100 {
+        stalled.push(ask_for_a_page(&server).await);
+    }
+    // A client that reads receives its page.
+    let mut reader = ask_for_a_page(&server).await;
+    let mut page = vec![0; PAGE_BYTES];
+    let read = tokio::time::timeout(SOON, reader.read_exact(&mut page)).await;
+    read.expect("in time").expect("the whole page");
+    // The page of a client whose connection was closed has an end.
+    read_to_end(&mut stalled[0]).await;
+    let grown_kb = peak_memory_kb() - before;
+    let all_kb = (100 * PAGE_BYTES / 1024) as u64;
+    assert!(grown_kb < all_kb / 4, "{grown_kb} kB");
+}
+
+#[tokio::test]
+async fn client_that_does_not_take_its_response_in_time_is_disconnected() {
+    let limits = PlaceLimits {
+        stall_time_max: Duration::from_millis(200),
+        bytes_per_s_min: u32::MAX,
+        ..PlaceLimits::of_connections(1_000)
+    };
+    let options = ServerOptions {
+        places: Places::new(limits),
+        ..ServerOptions::default()
+    };
+    let server = TestServer::of(pages(), options).await;
+    let mut stalled = ask_for_a_page(&server).await;
+    let is_closed = || {
+        let running = server.scope.running();
+        !running
+            .iter()
+            .any(|item| item.name.starts_with("connection"))
+    };
+    let closed = async {
+        while !is_closed() {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    };
+    let closed = tokio::time::timeout(SOON, closed).await;
+    closed.expect("the connection is closed");
+    let text = read_to_end(&mut stalled).await;
+    assert!(text.len() < PAGE_BYTES);
 }
 
 #[tokio::test]
@@ -222,7 +303,11 @@ mod alone {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn many_idle_connections_delay_no_request() {
         let count = connections();
-        let server = TestServer::start(ServerOptions::default()).await;
+        let options = ServerOptions {
+            places: Places::new(PlaceLimits::of_connections(20_000)),
+            ..ServerOptions::default()
+        };
+        let server = TestServer::start(options).await;
         let before = peak_memory_kb();
         let mut idle = Vec::new();
         for _ in 0..count {

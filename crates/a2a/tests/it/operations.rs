@@ -1,5 +1,7 @@
 //! Each operation over JSON-RPC and REST, and the refused requests.
 
+use std::collections::BTreeSet;
+
 use allstop_a2a::RECEIPT_EXTENSION;
 use axum::body::Body;
 use axum::http::{HeaderValue, Request, StatusCode};
@@ -121,6 +123,32 @@ async fn failure_carries_its_reason() {
     let task = &failed["task"];
     assert_eq!(task["status"]["state"], "TASK_STATE_FAILED");
     assert_eq!(task["metadata"][RECEIPT_EXTENSION]["error"], "as told");
+}
+
+#[tokio::test]
+async fn page_of_large_tasks_has_a_limited_size() {
+    let router = router().await;
+    let large = "x".repeat(1 << 20);
+    for number in 0..6 {
+        let message = message(&number.to_string(), &format!("echo {large}"));
+        result(&router, "SendMessage", &message).await;
+    }
+    let (mut ids, mut token) = (BTreeSet::new(), json!(""));
+    for _page in 0..6 {
+        let params = json!({"historyLength": 10, "pageToken": token});
+        let page = result(&router, "ListTasks", &params).await;
+        let bytes = page.to_string().len();
+        assert!(bytes < 7 << 19, "{bytes}");
+        assert_eq!(page["totalSize"], 6);
+        for task in page["tasks"].as_array().unwrap() {
+            assert!(ids.insert(task["id"].to_string()), "it is listed once");
+        }
+        token = page["nextPageToken"].clone();
+        if token == "" {
+            break;
+        }
+    }
+    assert_eq!((ids.len(), &token), (6, &json!("")));
 }
 
 #[tokio::test]

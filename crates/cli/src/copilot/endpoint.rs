@@ -4,7 +4,7 @@ use std::net::Ipv4Addr;
 
 use allstop_copilot::{ConnectionAccess, CopilotServer, ServedConnectionEnd};
 use allstop_core::receipt::ItemKind;
-use allstop_host::accept_connections;
+use allstop_host::{Place, PlaceLimits, Places, accept_connections};
 use allstop_jsonrpc::FrameError;
 use allstop_scope::{Scope, WorkHandle, WorkSpec};
 use anyhow::Context as _;
@@ -46,7 +46,10 @@ pub(super) async fn on_port(
     let address = listener.local_addr().context("the address of the port")?;
     let (server, scope) = (server.clone(), connections.clone());
     let spec = WorkSpec::new(ItemKind::Future, "listener");
-    let serve_one = move |stream: TcpStream, _cx| {
+    let serve_one = move |stream: TcpStream, _cx, place: Place| {
+        // A client stays connected between its requests, so it keeps its place.
+        place.prove();
+        place.set_busy(true);
         let (server, access) = (server.clone(), access.clone());
         async move {
             let (input, output) = stream.into_split();
@@ -55,7 +58,8 @@ pub(super) async fn on_port(
         }
     };
     let listening = connections.spawn(spec, move |_cx| async move {
-        accept_connections(listener, scope, CONNECTIONS_MAX, serve_one).await;
+        let places = Places::new(PlaceLimits::of_connections(CONNECTIONS_MAX));
+        accept_connections(listener, scope, places, serve_one).await;
         None
     });
     let listening = listening.context("the start of the listener")?;

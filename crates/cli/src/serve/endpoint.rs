@@ -116,13 +116,13 @@ impl BoundEndpoint {
                 vec![(listener, router), (grpc_listener, grpc_routes)]
             }
         };
+        let options = ServerOptions {
+            tls,
+            ..ServerOptions::default()
+        };
         for (listener, router) in listeners {
             let spec = WorkSpec::new(ItemKind::Future, "listener");
-            let (accepting, tls) = (served.connections.clone(), tls.clone());
-            let options = ServerOptions {
-                tls,
-                ..ServerOptions::default()
-            };
+            let (accepting, options) = (served.connections.clone(), options.clone());
             let listening = served.connections.spawn(spec, move |_cx| {
                 allstop_a2a::serve(listener, router, accepting, options)
             });

@@ -91,6 +91,27 @@ fn socket_stands_garbage_and_many_requests() {
     place.assert_nothing_runs();
 }
 
+/// More idle connections than the socket accepts do not delay a stop.
+#[test]
+fn idle_connections_do_not_block_a_stop() {
+    const CONNECTIONS: usize = 300;
+
+    let place = Place::new();
+    let user = busy_chat(&place);
+    let [socket] = sockets(&place).try_into().expect("one socket");
+    let connect = |_| UnixStream::connect(&socket).expect("it listens");
+    let idle: Vec<UnixStream> = (0..CONNECTIONS).map(connect).collect();
+    let listed = command(&place, "ps").ok().stdout;
+    assert!(listed.contains("chat"), "{listed}");
+    drop(stop(&place, "--all").ok());
+    drop(idle);
+    user.waits_for("stopped by")
+        .waits_for("verified.")
+        .presses("\x04");
+    drop(user.leaves_chat());
+    place.assert_nothing_runs();
+}
+
 /// The chat cannot create its socket. The screen shows this problem, and the chat works otherwise.
 #[test]
 fn chat_without_a_socket_warns_about_remote_stops() {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::{Cause, CauseKind, Extent};
-use allstop_host::{Listener, accept_connections, finish_work};
+use allstop_host::{Listener, Place, PlaceLimits, Places, accept_connections, finish_work};
 use allstop_scope::{RootOptions, Scope, StopRequest, WorkCx};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
@@ -24,11 +24,18 @@ fn stop() -> StopRequest {
     StopRequest::new(Extent::Process, Cause::new(CauseKind::Shutdown))
 }
 
+fn places(connections_max: usize) -> Places {
+    Places::new(PlaceLimits::of_connections(connections_max))
+}
+
 /// Sends a greeting, then sends back one byte.
 async fn greet(
     mut stream: impl tokio::io::AsyncRead + tokio::io::AsyncWrite + Unpin + Send,
     cx: WorkCx,
+    place: Place,
 ) {
+    place.prove();
+    place.set_busy(true);
     let mut byte = [0];
     let talk = async {
         stream.write_all(b"h").await?;
@@ -47,11 +54,11 @@ async fn read_byte(stream: &mut (impl tokio::io::AsyncRead + Unpin)) -> Option<u
 }
 
 #[tokio::test]
-async fn connection_beyond_the_limit_waits_and_a_stop_ends_all() {
+async fn connection_beyond_the_limit_waits_for_busy_ones_and_a_stop_ends_all() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
     let address = listener.local_addr().unwrap();
     let scope = scope();
-    let accepting = accept_connections(listener, scope.clone(), 1, greet);
+    let accepting = accept_connections(listener, scope.clone(), places(1), greet);
     let clients = async {
         let mut first = TcpStream::connect(address).await.unwrap();
         assert_eq!(read_byte(&mut first).await, Some(b'h'));
@@ -79,12 +86,39 @@ async fn connection_beyond_the_limit_waits_and_a_stop_ends_all() {
 }
 
 #[tokio::test]
+async fn new_connection_gets_the_place_of_an_idle_one() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let address = listener.local_addr().unwrap();
+    let scope = scope();
+    let idle = |mut stream: TcpStream, _cx, place: Place| async move {
+        place.prove();
+        let _left = stream.write_all(b"h").await;
+        std::future::pending::<()>().await;
+    };
+    let accepting = accept_connections(listener, scope.clone(), places(2), idle);
+    let clients = async {
+        let mut streams = Vec::new();
+        for _ in 0..10 {
+            let mut stream = TcpStream::connect(address).await.unwrap();
+            assert_eq!(read_byte(&mut stream).await, Some(b'h'));
+            streams.push(stream);
+        }
+        for old in &mut streams[..8] {
+            assert_eq!(read_byte(old).await, None);
+        }
+        drop(scope.stop(stop()).receipt().await);
+    };
+    let both = async { tokio::join!(accepting, clients) };
+    timeout(LONG, both).await.expect("it ends");
+}
+
+#[tokio::test]
 async fn unix_sockets_are_served() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("socket");
     let listener = UnixListener::bind(&path).unwrap();
     let scope = scope();
-    let accepting = accept_connections(listener, scope.clone(), 8, greet);
+    let accepting = accept_connections(listener, scope.clone(), places(8), greet);
     let client = async {
         let mut stream = UnixStream::connect(&path).await.unwrap();
         assert_eq!(read_byte(&mut stream).await, Some(b'h'));
@@ -115,13 +149,18 @@ async fn failed_accept_is_tried_again_after_a_pause() {
     let (scope, served) = (scope(), Arc::new(Notify::new()));
     let (began, told) = (tokio::time::Instant::now(), Arc::clone(&served));
     let listener = ScriptedListener(Mutex::new(results));
-    let accepting = accept_connections(listener, scope.clone(), 1, move |number, _cx| {
-        let told = Arc::clone(&told);
-        async move {
-            assert_eq!(number, 7);
-            told.notify_one();
-        }
-    });
+    let accepting = accept_connections(
+        listener,
+        scope.clone(),
+        places(1),
+        move |number, _cx, _place| {
+            let told = Arc::clone(&told);
+            async move {
+                assert_eq!(number, 7);
+                told.notify_one();
+            }
+        },
+    );
     tokio::select! {
         () = accepting => panic!("it goes on"),
         () = served.notified() => {}
