@@ -31,9 +31,9 @@ mod task_stream;
 mod waker;
 
 pub use cluster::{
-    AskedQuestion, ClusterLink, ClusterOptions, DeadLetter, DeadLetterRetryError, HeldWakeUp,
-    LeaseChange, LeaseHandler, LinkEntry, LinkFuture, MemoryLink, PutError, RenewalHandler,
-    StopDelivery, WorkerInfo,
+    AdmissionLimits, AskedQuestion, ClusterLink, ClusterOptions, DeadLetter, DeadLetterRetryError,
+    HeldWakeUp, LeaseChange, LeaseHandler, LinkEntry, LinkFuture, MemoryLink, PutError,
+    RenewalHandler, StopDelivery, WorkerInfo,
 };
 pub use error::{CancelError, ExecuteError, ReadTaskError, TaskStoreError};
 pub use event_writer::{EventWriter, ExecutionEnded};

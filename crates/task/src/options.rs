@@ -50,8 +50,8 @@ pub type PanicHandler = Arc<dyn Fn(&'static str, &str) + Send + Sync>;
 /// Treatment of a request beyond a limit of executions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum WhenFull {
-    /// Refuse the request. In a cluster, the request waits instead, because no process of the cluster knows the
-    /// executions of all other processes.
+    /// Refuse the request. In a cluster, the request waits instead, because the limits of [`TaskOptions`] apply to a
+    /// worker. [`AdmissionLimits`](crate::AdmissionLimits) are the limits of a process that accepts requests.
     Refuse,
     /// Accept the request, and start its execution when a slot is free. If `len_max` tasks already wait, the request is
     /// refused.

@@ -9,7 +9,7 @@ use allstop_nats::{NatsLog, NatsOptions};
 use allstop_process::{Keepers, this_process};
 use allstop_runtime::{StartError, StoreChoice, SystemStore};
 use allstop_scope::FORCE_MAX;
-use allstop_task::{ClusterOptions, LeaseChange};
+use allstop_task::{AdmissionLimits, ClusterOptions, LeaseChange};
 use allstop_terminal::{OutputPriority, OutputQueue};
 use tokio::sync::watch;
 
@@ -137,6 +137,7 @@ pub(super) async fn node(
     log: &NatsLog,
     args: &ExecutionArgs,
     concurrency: usize,
+    admission: AdmissionLimits,
     keepers: Arc<Keepers>,
     stderr: OutputQueue,
 ) -> Result<ClusterOptions, CliError> {
@@ -160,10 +161,20 @@ pub(super) async fn node(
         // process, so the process ends itself.
         on_overdue: Some(Arc::new(|| std::process::abort())),
         concurrency,
+        admission,
         lease: args.cluster.lease.0,
         name: format!("{host}, pid {}", this_process().pid).into(),
         ..ClusterOptions::new(link)
     })
+}
+
+/// Limits of the tasks that a server of the cluster accepts.
+pub(super) fn admission(args: &ExecutionArgs) -> AdmissionLimits {
+    AdmissionLimits {
+        running_max: args.max_tasks.map(NonZeroUsize::get),
+        running_per_owner_max: args.max_tasks_per_user.map(NonZeroUsize::get),
+        waiting_max: args.queue.unwrap_or(0),
+    }
 }
 
 /// Maximum number of executions (running tasks) in this process.

@@ -9,7 +9,7 @@ use allstop_core::{HumanDuration, error_chain};
 use allstop_process::Keepers;
 use allstop_runtime::{System, SystemStore};
 use allstop_scope::{Scope, ScopeOptions};
-use allstop_task::{TaskManager, TaskOptions, WhenFull};
+use allstop_task::{AdmissionLimits, TaskManager, TaskOptions, WhenFull};
 use allstop_terminal::OutputQueue;
 use anyhow::Context as _;
 
@@ -142,7 +142,13 @@ pub(super) async fn open_server(
     let (log, parts) = (Arc::clone(store.log()), Arc::new(parts));
     let stderr = args.stderr.clone();
     let manager = if let Some(nats) = store.nats() {
-        let node = cluster::node(nats, execution, concurrency, args.keepers, args.stderr);
+        let admission = match args.endpoint {
+            Some(_) => cluster::admission(execution),
+            // Workers accept no messages.
+            None => AdmissionLimits::default(),
+        };
+        let (keepers, stderr) = (args.keepers, args.stderr);
+        let node = cluster::node(nats, execution, concurrency, admission, keepers, stderr);
         TaskManager::join(Arc::clone(&log), node.await?, tasks.clone(), parts, options)
             .context("a scope for the tasks")?
     } else {

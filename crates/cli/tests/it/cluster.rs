@@ -24,10 +24,14 @@ struct Cluster {
 
 impl Cluster {
     fn new() -> Self {
+        Self::with_front_end("")
+    }
+
+    fn with_front_end(flags: &str) -> Self {
         let place = Place::new();
         let nats = NatsServer::start(place.path("nats"));
         let serve = place.allstop().args("serve --listen 127.0.0.1:0 --store");
-        let running = serve.arg(nats.url()).start();
+        let running = serve.arg(nats.url()).args(flags).start();
         let address = running.line_of_stdout("listening on http://");
         Self {
             place,
@@ -72,6 +76,13 @@ impl Cluster {
     }
 
     fn send_in(&self, context: &str, text: &str) -> Value {
+        let (status, body) = self.try_send(context, text);
+        assert_eq!(status, 200, "{body}");
+        let answer: Value = serde_json::from_str(&body).expect("JSON");
+        answer["task"].clone()
+    }
+
+    fn try_send(&self, context: &str, text: &str) -> (u16, String) {
         let body = json!({
             "configuration": {"returnImmediately": true},
             "message": {
@@ -82,10 +93,7 @@ impl Cluster {
             },
         });
         let sent = self.front.request("POST /message:send", &body.to_string());
-        let (status, body) = sent.expect("an answer");
-        assert_eq!(status, 200, "{body}");
-        let answer: Value = serde_json::from_str(&body).expect("JSON");
-        answer["task"].clone()
+        sent.expect("an answer")
     }
 
     fn state(&self, task: &Value) -> String {
@@ -118,6 +126,32 @@ impl Cluster {
         }
         false
     }
+}
+
+/// The limits of a front end hold, although other processes run its tasks.
+#[test]
+fn front_end_refuses_tasks_beyond_its_limits() {
+    let cluster = Cluster::with_front_end("--max-tasks 1 --queue 1");
+    let worker = cluster.deaf_worker();
+    let running = cluster.send("first");
+    cluster.begun();
+    cluster.send("second");
+    for text in ["third", "fourth"] {
+        let (status, body) = cluster.try_send(text, text);
+        assert_eq!(status, 429, "{body}");
+        assert!(body.contains("too many tasks wait"), "{body}");
+    }
+    let path = format!(
+        "POST /tasks/{}:cancel",
+        running["id"].as_str().expect("an id")
+    );
+    let (status, body) = cluster.front.request(&path, "{}").expect("an answer");
+    assert_eq!(status, 200, "{body}");
+    let (status, body) = cluster.try_send("fifth", "fifth");
+    assert_eq!(status, 200, "{body}");
+    drop(worker.end_by(Signal::TERM));
+    drop(cluster.front.running.end_by(Signal::TERM));
+    cluster.place.assert_nothing_runs();
 }
 
 #[test]

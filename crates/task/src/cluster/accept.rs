@@ -91,10 +91,24 @@ impl TaskManager {
                 return Err(ExecuteError::ShuttingDown);
             }
             let mut own_context = None;
+            // Dropped after the message is stored.
+            let _admitted;
+            let admit = async |id: &TaskId| {
+                let admission = &node.admission;
+                admission.admit(&self.inner, node, id, &request.owner).await
+            };
             let (id, before, record) = match &request.task_id {
                 None => {
                     let context = request.context();
                     let id = task_of(&request.owner, &request.message.id);
+                    _admitted = match admit(&id).await {
+                        Ok(admitted) => admitted,
+                        // A repetition starts nothing, so no limit applies.
+                        Err(_full) if self.inner.stored(&id).await.is_ok() => {
+                            return self.first_of(node, id, &request).await;
+                        }
+                        Err(full) => return Err(full),
+                    };
                     let now = self.inner.now();
                     let record = created(&id, &context, &request, &message, now);
                     if request.context_id.is_some() {
@@ -115,6 +129,7 @@ impl TaskManager {
                         }
                         return self.repeated(id.clone()).await;
                     }
+                    _admitted = admit(id).await?;
                     let record = TaskRecord::MessageReceived {
                         message: Arc::clone(&message),
                         trace: request.trace.clone(),

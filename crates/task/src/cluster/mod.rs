@@ -13,6 +13,7 @@
 //! - A *question* asks the owner of a task to read the log of the task immediately.
 
 mod accept;
+mod admission;
 mod answer;
 mod attend;
 mod client_requests;
@@ -34,6 +35,7 @@ mod wake_up;
 mod wake_up_loop;
 mod worker;
 
+pub use admission::AdmissionLimits;
 pub use dead_letter::DeadLetter;
 pub use dead_letter_retry::DeadLetterRetryError;
 pub use lease::WorkerInfo;

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
+use super::admission::{Admission, AdmissionLimits};
 use super::client_requests::ClientRequests;
 use super::index::IndexWriter;
 use super::late_receipt::LateReceipts;
@@ -53,6 +54,8 @@ pub struct ClusterOptions {
     /// Maximum number of take-overs of one execution. If the worker process of the last take-over also ends, the
     /// execution fails and the task becomes a [`DeadLetter`](super::DeadLetter).
     pub take_overs_max: u32,
+    /// Limits of the tasks that this node accepts.
+    pub admission: AdmissionLimits,
     /// Name of the worker, for people.
     pub name: Arc<str>,
     /// Called with each renewal of the lease. The argument is the remaining time: if no other renewal follows, all work
@@ -95,6 +98,7 @@ impl ClusterOptions {
             concurrency: 0,
             lease: LEASE_DEFAULT,
             take_overs_max: TAKE_OVERS_MAX,
+            admission: AdmissionLimits::default(),
             name: format!("pid {}", process.pid).into(),
             on_renewal: None,
             on_lease_change: None,
@@ -118,6 +122,7 @@ pub(crate) struct ClusterNode {
     pub(super) options: ClusterOptions,
     pub(super) times: LeaseTimes,
     pub(super) index: IndexWriter,
+    pub(super) admission: Admission,
     pub(crate) late_receipts: LateReceipts,
     /// Scope of the node's loops and of the requests of clients.
     pub(super) scope: Scope,
@@ -145,6 +150,7 @@ impl ClusterNode {
         Self {
             times,
             index: IndexWriter::default(),
+            admission: Admission::new(options.admission.clone()),
             late_receipts: LateReceipts::default(),
             requests: ClientRequests::new(scope.clone()),
             watch: Mutex::new(LeaseWatch::new(options.lease)),

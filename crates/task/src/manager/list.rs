@@ -44,6 +44,11 @@ impl TaskSummary {
         position.is_none_or(|(at, id)| (self.updated_at, &self.id) < (*at, id))
     }
 
+    /// True if the task runs, or waits for its first execution.
+    pub(crate) fn needs_worker(&self) -> bool {
+        !self.has_ended() && (self.is_executing || self.state == TaskState::Submitted)
+    }
+
     /// True if the task has ended. Only late receipts (of executions that a worker has lost) can follow.
     pub fn has_ended(&self) -> bool {
         self.state.is_terminal() || self.is_reply

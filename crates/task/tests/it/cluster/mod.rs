@@ -1,5 +1,6 @@
 //! Tests with several managers that share one log.
 
+mod admission;
 mod busy_workers;
 mod dice;
 mod late_receipts;

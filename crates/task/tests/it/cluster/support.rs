@@ -7,7 +7,7 @@ use allstop_core::TaskId;
 use allstop_log::{Log, MemoryLog};
 use allstop_scope::{RootOptions, Scope, StopRequest};
 use allstop_task::{
-    ClusterOptions, MemoryLink, Task, TaskManager, TaskOptions, TaskParts, TaskPartsFactory,
+    AdmissionLimits, ClusterOptions, MemoryLink, Task, TaskManager, TaskOptions, TaskParts, TaskPartsFactory,
 };
 
 use crate::cluster::line::{Line, LineLink, LineLog, LineState};
@@ -49,6 +49,14 @@ impl Cluster {
         self.node(TaskParts::of(never), 0)
     }
 
+    /// Creates a node that runs no executions, and accepts tasks within these limits.
+    pub(crate) fn limited_front_end(&self, admission: AdmissionLimits) -> Node {
+        let never = ScriptedExecutor::new(|_cx| async { unreachable!("it runs nothing") });
+        let parts = Arc::new(TaskParts::of(never));
+        let (trap, line) = (Trap::default(), Line::new(None));
+        self.joined(trap, line, parts, 0, TaskOptions::default(), admission)
+    }
+
     pub(crate) fn node(&self, parts: TaskParts, concurrency: usize) -> Node {
         self.node_at(Line::new(None), parts, concurrency, TaskOptions::default())
     }
@@ -61,7 +69,9 @@ impl Cluster {
         concurrency: usize,
         options: TaskOptions,
     ) -> Node {
-        self.joined(Trap::default(), line, Arc::new(parts), concurrency, options)
+        let (trap, parts) = (Trap::default(), Arc::new(parts));
+        let admission = AdmissionLimits::default();
+        self.joined(trap, line, parts, concurrency, options, admission)
     }
 
     /// Creates a node whose log has a trap: other work happens before a certain append.
@@ -72,7 +82,8 @@ impl Cluster {
         factory: Arc<dyn TaskPartsFactory>,
         concurrency: usize,
     ) -> Node {
-        self.joined(trap, line, factory, concurrency, TaskOptions::default())
+        let (options, admission) = (TaskOptions::default(), AdmissionLimits::default());
+        self.joined(trap, line, factory, concurrency, options, admission)
     }
 
     fn joined(
@@ -82,6 +93,7 @@ impl Cluster {
         factory: Arc<dyn TaskPartsFactory>,
         concurrency: usize,
         options: TaskOptions,
+        admission: AdmissionLimits,
     ) -> Node {
         let root = Scope::root("node", RootOptions::single_runtime());
         let log = LineLog {
@@ -99,6 +111,7 @@ impl Cluster {
         let cluster = ClusterOptions {
             concurrency,
             lease: LEASE,
+            admission,
             ..ClusterOptions::new(shared)
         };
         let manager = TaskManager::join(log, cluster, root.clone(), factory, options);

@@ -1,0 +1,278 @@
+//! Limits of the tasks that a node accepts. The workers of the cluster run the tasks, so the node counts the tasks that
+//! it has accepted, until it reads that they no longer run or wait.
+//!
+//! Invariants:
+//! 1. A message is stored only after its task is counted. A task stays in the count while its message is being stored.
+//! 2. The node refuses a message only after it has read the state of the counted tasks.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_core::TaskId;
+use futures::{StreamExt as _, stream};
+use parking_lot::Mutex;
+use tokio::sync::Semaphore;
+use tokio::time::{Instant, sleep_until};
+
+use super::node::ClusterNode;
+use crate::error::{ExecuteError, ReadTaskError};
+use crate::manager::{ListFilter, ManagerInner};
+
+/// Minimum time between two reads of the counted tasks. Under an overload, messages wait for the next read, so the load
+/// of the store does not grow with the number of refused messages.
+const RECOUNT_EVERY: Duration = Duration::from_millis(250);
+
+/// Maximum number of tasks that are read at the same time.
+const READS_MAX: usize = 16;
+
+/// Limits of the tasks that a node accepts. Each node counts the tasks that it has accepted, and the tasks that already
+/// ran or waited in the cluster when it counted for the first time.
+#[derive(Debug, Clone, Default)]
+pub struct AdmissionLimits {
+    /// Maximum number of tasks that run.
+    pub running_max: Option<usize>,
+    /// Maximum number of tasks of one owner that run.
+    pub running_per_owner_max: Option<usize>,
+    /// Maximum number of tasks that wait because of the other limits.
+    pub waiting_max: usize,
+}
+
+/// Counted tasks.
+#[derive(Debug)]
+pub(super) struct Admission {
+    limits: AdmissionLimits,
+    tasks: Mutex<CountedTasks>,
+    /// Permit to read the counted tasks.
+    recount: Semaphore,
+}
+
+#[derive(Debug, Default)]
+struct CountedTasks {
+    tasks: HashMap<TaskId, CountedTask>,
+    by_owner: HashMap<Arc<str>, usize>,
+    /// Time of the last read; `None` before the first.
+    read_at: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct CountedTask {
+    owner: Arc<str>,
+    /// Number of messages of the task that are being stored.
+    storing: usize,
+}
+
+/// A counted task whose message is being stored. After the drop, the task is counted until the node reads that it no
+/// longer runs or waits.
+#[derive(Debug)]
+#[must_use = "the task may be removed from the count when this value is dropped"]
+pub(super) struct AdmittedTask<'a> {
+    admission: &'a Admission,
+    id: TaskId,
+}
+
+impl AdmissionLimits {
+    /// The limit that a further task of this owner exceeds.
+    fn exceeded(&self, by_owner: &HashMap<Arc<str>, usize>, owner: &str) -> Option<&'static str> {
+        let per_owner = self.running_per_owner_max.unwrap_or(usize::MAX);
+        let total: usize = by_owner.values().sum();
+        let can_run: usize = by_owner.values().map(|count| (*count).min(per_owner)).sum();
+        let running = can_run.min(self.running_max.unwrap_or(usize::MAX));
+        let of_owner = by_owner.get(owner).copied().unwrap_or(0);
+        let limit = if self.running_max.is_some_and(|max| running >= max) {
+            "too many tasks run"
+        } else if of_owner >= per_owner {
+            "too many of your tasks run"
+        } else {
+            return None;
+        };
+        (total - running >= self.waiting_max).then_some(match self.waiting_max {
+            0 => limit,
+            _ => "too many tasks wait",
+        })
+    }
+}
+
+impl CountedTasks {
+    fn add(&mut self, id: &TaskId, owner: &Arc<str>, storing: usize) {
+        let counted = self.tasks.entry(id.clone()).or_insert_with(|| {
+            *self.by_owner.entry(Arc::clone(owner)).or_default() += 1;
+            let owner = Arc::clone(owner);
+            CountedTask { owner, storing: 0 }
+        });
+        counted.storing += storing;
+    }
+
+    /// Removes a task that no longer runs or waits, unless another message of the task is being stored.
+    fn remove(&mut self, id: &TaskId) {
+        if self.tasks.get(id).is_none_or(|task| task.storing > 0) {
+            return;
+        }
+        let Some(task) = self.tasks.remove(id) else {
+            return;
+        };
+        if let Some(count) = self.by_owner.get_mut(&task.owner) {
+            *count -= 1;
+            if *count == 0 {
+                self.by_owner.remove(&task.owner);
+            }
+        }
+    }
+}
+
+impl Admission {
+    pub(super) fn new(limits: AdmissionLimits) -> Self {
+        Self {
+            limits,
+            tasks: Mutex::default(),
+            recount: Semaphore::new(1),
+        }
+    }
+
+    /// Counts a task whose message is about to be stored.
+    ///
+    /// # Errors
+    /// If a limit is reached.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(super) async fn admit(
+        &self,
+        manager: &ManagerInner,
+        node: &ClusterNode,
+        id: &TaskId,
+        owner: &Arc<str>,
+    ) -> Result<AdmittedTask<'_>, ExecuteError> {
+        let has_limit =
+            self.limits.running_max.is_some() || self.limits.running_per_owner_max.is_some();
+        if has_limit && self.tasks.lock().read_at.is_none() {
+            self.recount(manager, node).await?;
+        }
+        if let Some(admitted) = self.try_admit(id, owner).ok() {
+            return Ok(admitted);
+        }
+        self.recount(manager, node).await?;
+        self.try_admit(id, owner).map_err(ExecuteError::Full)
+    }
+
+    fn try_admit(&self, id: &TaskId, owner: &Arc<str>) -> Result<AdmittedTask<'_>, &'static str> {
+        let mut counted = self.tasks.lock();
+        if !counted.tasks.contains_key(id)
+            && let Some(limit) = self.limits.exceeded(&counted.by_owner, owner)
+        {
+            return Err(limit);
+        }
+        counted.add(id, owner, 1);
+        Ok(AdmittedTask {
+            admission: self,
+            id: id.clone(),
+        })
+    }
+
+    /// Reads the state of the counted tasks. Calls at the same time share one read.
+    async fn recount(
+        &self,
+        manager: &ManagerInner,
+        node: &ClusterNode,
+    ) -> Result<(), ExecuteError> {
+        let asked_at = Instant::now();
+        let permit = self.recount.acquire().await;
+        let _permit = permit.expect("the semaphore is never closed");
+        let read_at = self.tasks.lock().read_at;
+        match read_at {
+            Some(read_at) if read_at > asked_at => return Ok(()),
+            Some(read_at) => sleep_until(read_at + RECOUNT_EVERY).await,
+            None => self.count_open(node).await?,
+        }
+        let ids: Vec<TaskId> = self.tasks.lock().tasks.keys().cloned().collect();
+        let began_at = Instant::now();
+        let reads = stream::iter(ids).map(async |id| {
+            let needs_worker = match manager.stored(&id).await {
+                Ok((_version, task)) => {
+                    !task.has_ended() && (task.is_executing || task.awaits_execution)
+                }
+                Err(ReadTaskError::NotFound(_)) => false,
+                // The task counts until it can be read.
+                Err(_) => true,
+            };
+            (id, needs_worker)
+        });
+        let read: Vec<(TaskId, bool)> = reads.buffer_unordered(READS_MAX).collect().await;
+        let mut counted = self.tasks.lock();
+        for (id, _) in read.iter().filter(|(_, needs_worker)| !needs_worker) {
+            counted.remove(id);
+        }
+        counted.read_at = Some(began_at);
+        Ok(())
+    }
+
+    /// Counts the tasks that the index shows as running or waiting. An earlier process may have accepted them.
+    async fn count_open(&self, node: &ClusterNode) -> Result<(), ExecuteError> {
+        let page = node.list(&ListFilter::default(), None, usize::MAX).await;
+        let page = page.map_err(|error| ExecuteError::Store(error.into()))?;
+        let mut counted = self.tasks.lock();
+        for task in page.tasks.iter().filter(|task| task.needs_worker()) {
+            counted.add(&task.id, &task.owner, 0);
+        }
+        Ok(())
+    }
+}
+
+impl Drop for AdmittedTask<'_> {
+    fn drop(&mut self) {
+        let mut counted = self.admission.tasks.lock();
+        if let Some(task) = counted.tasks.get_mut(&self.id) {
+            task.storing -= 1;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn limits(running: usize, per_owner: usize, waiting: usize) -> AdmissionLimits {
+        AdmissionLimits {
+            running_max: Some(running),
+            running_per_owner_max: Some(per_owner),
+            waiting_max: waiting,
+        }
+    }
+
+    fn exceeded(limits: &AdmissionLimits, counts: &[(&str, usize)]) -> Option<&'static str> {
+        let counts = counts
+            .iter()
+            .map(|(owner, count)| ((*owner).into(), *count));
+        limits.exceeded(&counts.collect(), "me")
+    }
+
+    #[test]
+    fn a_task_is_refused_if_it_can_neither_run_nor_wait() {
+        let strict = limits(3, 2, 0);
+        assert_eq!(exceeded(&strict, &[("me", 1), ("you", 1)]), None);
+        let own = Some("too many of your tasks run");
+        assert_eq!(exceeded(&strict, &[("me", 2)]), own);
+        let all = Some("too many tasks run");
+        assert_eq!(exceeded(&strict, &[("me", 1), ("you", 2)]), all);
+
+        let patient = limits(3, 2, 2);
+        assert_eq!(exceeded(&patient, &[("me", 3)]), None);
+        let wait = Some("too many tasks wait");
+        assert_eq!(exceeded(&patient, &[("me", 4)]), wait);
+        assert_eq!(exceeded(&patient, &[("me", 2), ("you", 3)]), wait);
+        // The tasks of another owner wait, but this task can run.
+        assert_eq!(exceeded(&patient, &[("you", 4)]), None);
+    }
+
+    #[test]
+    fn a_task_stays_counted_while_its_message_is_stored() {
+        let admission = Admission::new(limits(1, 1, 0));
+        let (id, me) = (TaskId::new("t"), Arc::from("me"));
+        let admitted = admission.try_admit(&id, &me).expect("nothing runs");
+        admission.tasks.lock().remove(&id);
+        assert!(admission.try_admit(&TaskId::new("u"), &me).is_err());
+        drop(admitted);
+        admission.tasks.lock().remove(&id);
+        assert!(admission.try_admit(&TaskId::new("u"), &me).is_ok());
+    }
+}
