@@ -148,7 +148,7 @@ impl Admission {
         if has_limit && self.tasks.lock().read_at.is_none() {
             self.recount(manager, node).await?;
         }
-        if let Some(admitted) = self.try_admit(id, owner).ok() {
+        if let Ok(admitted) = self.try_admit(id, owner) {
             return Ok(admitted);
         }
         self.recount(manager, node).await?;
