@@ -30,6 +30,10 @@ pub trait ExecutionObserver: Send + Sync {
         let _ = cause;
     }
 
+    /// Called when the executor has ended or will not start, before the end of the execution is stored. The store may
+    /// accept the end much later. Not called if the executor cannot be stopped.
+    fn finished(&mut self) {}
+
     /// Called when the end of the execution is durable: the task has ended, or waits for its client.
     fn ended(&mut self, task: &Task) {
         let _ = task;

@@ -50,6 +50,7 @@ pub(super) struct TaskMetrics {
     accepted: Counter,
     waiting: Gauge,
     running: Gauge,
+    ending: Gauge,
     unconfirmed: Counter,
     ended: Family<EndLabels, Counter>,
     stops: Family<StopLabels, Counter>,
@@ -103,6 +104,11 @@ impl TaskMetrics {
             self.running.clone(),
         );
         all.register(
+            "executions_ending",
+            "Executions whose executor has ended and whose end is not stored yet",
+            self.ending.clone(),
+        );
+        all.register(
             "executions_ended",
             "Ends of executions that are stored, by the state of the task",
             self.ended.clone(),
@@ -140,29 +146,25 @@ impl TaskMetrics {
         ExecutionMetrics {
             metrics: self.clone(),
             started: None,
-            is_counted: true,
+            counted_by: Some(self.waiting.clone()),
             is_stored: false,
         }
     }
 }
 
-/// Metrics of one execution. The gauges count the execution as waiting or running until it ends or this value is
-/// dropped.
+/// Metrics of one execution. One gauge at a time counts the execution, until its end is stored or this value is dropped.
 #[derive(Debug)]
 pub(super) struct ExecutionMetrics {
     metrics: TaskMetrics,
     started: Option<Instant>,
-    /// True while one of the gauges, waiting or running, counts the execution.
-    is_counted: bool,
+    /// The gauge that counts the execution now.
+    counted_by: Option<Gauge>,
     is_stored: bool,
 }
 
 impl ExecutionObserver for ExecutionMetrics {
     fn started(&mut self) {
-        if self.started.is_none() {
-            self.metrics.waiting.dec();
-            self.metrics.running.inc();
-        }
+        self.count_by(Some(self.metrics.running.clone()));
         self.started = Some(Instant::now());
     }
 
@@ -174,9 +176,13 @@ impl ExecutionObserver for ExecutionMetrics {
             .inc();
     }
 
+    fn finished(&mut self) {
+        self.count_by(Some(self.metrics.ending.clone()));
+    }
+
     fn ended(&mut self, task: &Task) {
         self.is_stored = true;
-        self.leave();
+        self.count_by(None);
         let metrics = &self.metrics;
         let state = task.status.state.to_string();
         metrics.ended.get_or_create(&EndLabels { state }).inc();
@@ -198,20 +204,20 @@ impl ExecutionObserver for ExecutionMetrics {
 }
 
 impl ExecutionMetrics {
-    /// Removes the execution from its gauge. Repeated calls have no effect.
-    fn leave(&mut self) {
-        if std::mem::take(&mut self.is_counted) {
-            match self.started {
-                Some(_) => self.metrics.running.dec(),
-                None => self.metrics.waiting.dec(),
-            };
+    /// Moves the execution to this gauge. `None` removes it from all gauges.
+    fn count_by(&mut self, gauge: Option<Gauge>) {
+        if let Some(gauge) = &gauge {
+            gauge.inc();
+        }
+        if let Some(before) = std::mem::replace(&mut self.counted_by, gauge) {
+            before.dec();
         }
     }
 }
 
 impl Drop for ExecutionMetrics {
     fn drop(&mut self) {
-        self.leave();
+        self.count_by(None);
         if !self.is_stored {
             self.metrics.unconfirmed.inc();
         }

@@ -52,6 +52,10 @@ impl ExecutionObserver for ServedExecution {
         }
     }
 
+    fn finished(&mut self) {
+        self.metrics.finished();
+    }
+
     fn ended(&mut self, task: &Task) {
         self.metrics.ended(task);
         if let Some(span) = &mut self.span {

@@ -105,6 +105,7 @@ fn stop_is_in_the_metrics_and_in_the_trace_of_its_caller() {
     for line in [
         "allstop_executions_running 0",
         "allstop_executions_waiting 0",
+        "allstop_executions_ending 0",
         "allstop_executions_ended_total{state=\"canceled\"} 1",
         "allstop_stops_total{cause=\"user\"} 1",
         "allstop_stop_receipts_total{quiet=\"true\"} 1",

@@ -30,6 +30,9 @@ impl ExecutionEngine {
     /// Writes the events and then the end of the execution, and repeats the write until the store has confirmed all of
     /// them. A stop does not interrupt the write, but a shutdown of the manager does.
     pub(super) async fn end(&mut self, events: Vec<TaskRecord>, end: TaskRecord) {
+        if let Some(observer) = self.observer.as_mut().filter(|_| !self.is_executor_left) {
+            observer.finished();
+        }
         let written = self.write_or_give_up(events, end).await;
         self.host.note(&self.stream);
         let result = match (written, self.stream.task()) {

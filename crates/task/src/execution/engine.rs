@@ -59,6 +59,8 @@ pub(crate) struct ExecutionEngine {
     pub(super) taken_over: Option<Arc<Task>>,
     /// `None` if the manager has no observer, or before the execution is accepted.
     pub(super) observer: Option<Box<dyn ExecutionObserver>>,
+    /// True if an executor could not be stopped.
+    pub(super) is_executor_left: bool,
 }
 
 impl ExecutionEngine {
@@ -75,6 +77,7 @@ impl ExecutionEngine {
             side_scope,
             taken_over: None,
             observer: None,
+            is_executor_left: false,
         }
     }
 

@@ -148,6 +148,7 @@ impl ExecutionEngine {
         let end = run.drive().await;
         let (events, executor) = (std::mem::take(&mut run.unstored), run.executor.take());
         drop(run);
+        self.is_executor_left = executor.is_some();
         let execution = Arc::clone(&self.execution);
         let leftover = async move {
             end_leftover(&work.0, executor, &execution).await;

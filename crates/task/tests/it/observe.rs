@@ -3,10 +3,12 @@
 use std::sync::Arc;
 
 use allstop_core::Cause;
+use allstop_log::MemoryLog;
 use allstop_task::{
     ExecutionObserver, ExecutorReturn, Task, TaskEvent, TaskObserver, TaskOptions, TaskParts,
     TaskRequest, TaskState,
 };
+use allstop_testkit::{FaultyLog, LogFault};
 use parking_lot::Mutex;
 
 use crate::support::{ScriptedExecutor, ended, endless, request, start, three_events, user};
@@ -47,6 +49,10 @@ impl ExecutionObserver for Observed {
         self.note(format!("stopping {cause}"));
     }
 
+    fn finished(&mut self) {
+        self.note("finished");
+    }
+
     fn ended(&mut self, task: &Task) {
         self.note(format!("ended {}", task.status.state));
     }
@@ -71,6 +77,7 @@ async fn execution_is_observed_from_its_acceptance_to_its_end() {
     let said = [
         "accepted submitted Some(\"of the caller\")",
         "started",
+        "finished",
         "ended completed",
     ];
     assert_eq!(*seen.0.lock(), said);
@@ -85,7 +92,24 @@ async fn stop_is_observed_with_its_cause() {
     let _outcome = manager.cancel(&accepted.task_id, user()).await.unwrap();
     let said = seen.0.lock().clone();
     assert_eq!(said[1..3], ["started", &format!("stopping {}", user())]);
-    assert_eq!(said[3..], ["ended canceled"]);
+    assert_eq!(said[3..], ["finished", "ended canceled"]);
+}
+
+/// The store refuses the end for a long time. The execution no longer runs.
+#[tokio::test(start_paused = true)]
+async fn execution_is_finished_before_its_end_is_stored() {
+    let seen = Observed::default();
+    let log = Arc::new(FaultyLog::new(Arc::new(MemoryLog::new())));
+    log.fail_at("task_ended", LogFault::Hold);
+    let parts = TaskParts::of(three_events());
+    let manager = crate::support::manager_over(log.clone(), parts, seen.options()).await;
+    let mut accepted = manager.execute(request("m1")).await.unwrap();
+    log.reached().await;
+    assert_eq!(seen.0.lock().last().unwrap(), "finished");
+    log.release().await;
+    ended(&manager, &mut accepted).await;
+    let is_told = || seen.0.lock().last().unwrap() == "ended completed";
+    crate::support::wait_until("the end is observed", is_told).await;
 }
 
 #[tokio::test(start_paused = true)]
@@ -106,7 +130,12 @@ async fn stop_of_a_task_at_rest_is_observed() {
     let stop = format!("stopping {}", user());
     assert_eq!(
         *seen.0.lock(),
-        ["accepted input_required None", &stop, "ended canceled"]
+        [
+            "accepted input_required None",
+            &stop,
+            "finished",
+            "ended canceled"
+        ]
     );
 }
 
@@ -124,7 +153,7 @@ async fn stop_before_the_start_is_observed() {
     seen.0.lock().clear();
     let _outcome = manager.cancel(&waiting.task_id, user()).await.unwrap();
     let stop = format!("stopping {}", user());
-    assert_eq!(*seen.0.lock(), [&*stop, "ended canceled"]);
+    assert_eq!(*seen.0.lock(), [&*stop, "finished", "ended canceled"]);
 }
 
 #[tokio::test(start_paused = true)]

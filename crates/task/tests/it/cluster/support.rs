@@ -7,7 +7,8 @@ use allstop_core::TaskId;
 use allstop_log::{Log, MemoryLog};
 use allstop_scope::{RootOptions, Scope, StopRequest};
 use allstop_task::{
-    AdmissionLimits, ClusterOptions, MemoryLink, Task, TaskManager, TaskOptions, TaskParts, TaskPartsFactory,
+    AdmissionLimits, ClusterOptions, MemoryLink, Task, TaskManager, TaskOptions, TaskParts,
+    TaskPartsFactory,
 };
 
 use crate::cluster::line::{Line, LineLink, LineLog, LineState};
