@@ -1,4 +1,4 @@
-//! Durations as people write them: `500ms`, `2s`, `5m`, `8h`.
+//! Durations as people write them: `500ms`, `2s`, `5m`, `8h`, `30d`.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -8,7 +8,7 @@ use std::time::Duration;
 use schemars::{JsonSchema, Schema, SchemaGenerator, json_schema};
 use serde::{Deserialize, Serialize};
 
-/// A duration as it is written in the configuration, in flags and in scripts: `500ms`, `2s`, `5m` or `8h`.
+/// A duration as it is written in the configuration, in flags and in scripts: `500ms`, `2s`, `5m`, `8h` or `30d`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub struct HumanDuration(pub Duration);
@@ -17,16 +17,16 @@ pub struct HumanDuration(pub Duration);
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum DurationError {
     /// The duration is negative.
-    #[error("the duration {0:?} is negative; write 500ms, 2s, 5m or 8h")]
+    #[error("the duration {0:?} is negative; write 500ms, 2s, 5m, 8h or 30d")]
     Negative(String),
     /// The unit is missing, so the number could mean seconds or minutes.
     #[error("the duration {0:?} has no unit; write {0}ms, {0}s, {0}m or {0}h")]
     NoUnit(String),
     /// The unit is unknown.
-    #[error("the duration {0:?} has an unknown unit; write 500ms, 2s, 5m or 8h")]
+    #[error("the duration {0:?} has an unknown unit; write 500ms, 2s, 5m, 8h or 30d")]
     Unit(String),
     /// No whole number precedes the unit.
-    #[error("{0:?} is not a duration; write 500ms, 2s, 5m or 8h")]
+    #[error("{0:?} is not a duration; write 500ms, 2s, 5m, 8h or 30d")]
     Number(String),
     /// The duration is longer than 100 years.
     #[error("the duration {0:?} is too long")]
@@ -59,6 +59,7 @@ impl FromStr for HumanDuration {
             "s" => 1_000,
             "m" => 60_000,
             "h" => 3_600_000,
+            "d" => 86_400_000,
             _ if unit.starts_with(['.', ',']) => return Err(DurationError::Number(given())),
             _ => return Err(DurationError::Unit(given())),
         };
@@ -115,9 +116,9 @@ impl JsonSchema for HumanDuration {
 
     fn json_schema(_: &mut SchemaGenerator) -> Schema {
         json_schema!({
-            "description": "A duration: `500ms`, `2s`, `5m`, `8h`.",
+            "description": "A duration: `500ms`, `2s`, `5m`, `8h`, `30d`.",
             "type": "string",
-            "pattern": "^[0-9]+(ms|s|m|h)$",
+            "pattern": "^[0-9]+(ms|s|m|h|d)$",
         })
     }
 }
@@ -140,6 +141,8 @@ mod tests {
             assert_eq!(read.0, Duration::from_millis(ms), "{text}");
             assert_eq!(read.to_string(), text);
         }
+        let days: HumanDuration = "30d".parse().unwrap();
+        assert_eq!(days.to_string(), "720h");
     }
 
     #[test]
@@ -153,7 +156,7 @@ mod tests {
             ("-1", Negative),
             ("-1s", Negative),
             ("5", NoUnit),
-            ("1d", Unit),
+            ("1w", Unit),
             ("1 s", Unit),
             ("2S", Unit),
             ("99999999999999999999s", TooLong),

@@ -516,6 +516,30 @@ pub(crate) enum SessionsCommand {
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
     },
+    /// Remove old sessions, except those that a process has open and those whose background work still runs
+    #[command(after_help = "Examples:\n  \
+        allstop sessions prune --older-than 30d --dry-run  # show what would be removed\n  \
+        allstop sessions prune --keep 100                  # keep the 100 most recently active sessions")]
+    Prune {
+        #[command(flatten)]
+        limits: PruneLimits,
+        /// Only show the sessions that would be removed
+        #[arg(long)]
+        dry_run: bool,
+    },
+}
+
+/// The sessions that stay.
+#[derive(Debug, Args)]
+#[group(required = true, multiple = true)]
+pub(crate) struct PruneLimits {
+    /// Remove sessions whose last activity is longer ago, for example 30d
+    #[arg(long, value_name = "TIME", value_parser = deadline)]
+    pub(crate) older_than: Option<HumanDuration>,
+    /// Keep the N most recently active sessions, and remove the others. With --older-than, only remove the others that
+    /// are also old
+    #[arg(long, value_name = "N")]
+    pub(crate) keep: Option<usize>,
 }
 
 #[derive(Debug, Args)]

@@ -15,7 +15,7 @@ mod remove;
 mod show;
 mod view;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -48,13 +48,6 @@ pub(crate) async fn sessions(
 ) -> Result<u8, CliError> {
     let (log, output_folder) = open(store, host).await?;
     let flags = SameFlags::of_store(store);
-    let mut outputs = Vec::new();
-    if let SessionsCommand::Rm { ids } = command {
-        for id in ids {
-            let id = resolve(&*log, id, &flags).await?;
-            outputs.push(output_folder.join(id.as_str()));
-        }
-    }
     let stdout = host.output.stdout();
     let view = View {
         style: host.terminal.style(stdout.is_terminal()),
@@ -67,12 +60,8 @@ pub(crate) async fn sessions(
             Printed::Text(text) => stdout.lines(text, OutputPriority::Last),
         };
     };
-    let done = on_log(command, &*log, view, &flags, &mut print).await;
+    let done = on_log(command, &*log, &output_folder, view, &flags, &mut print).await;
     done.map_err(|error| error.into_problem(&flags))?;
-    for output in outputs {
-        // An error is ignored: most sessions have no long output, so the folder rarely exists.
-        drop(std::fs::remove_dir_all(output));
-    }
     Ok(0)
 }
 
@@ -131,6 +120,7 @@ pub(crate) async fn open(
 async fn on_log(
     command: &SessionsCommand,
     log: &dyn Log,
+    outputs: &Path,
     view: View,
     flags: &SameFlags,
     print: &mut (dyn FnMut(Printed) + Send),
@@ -143,7 +133,10 @@ async fn on_log(
         SessionsCommand::Show { id, json, full } => {
             show::show(log, view, flags, id, *json, *full).await?
         }
-        SessionsCommand::Rm { ids } => return remove::remove(log, ids, print).await,
+        SessionsCommand::Rm { ids } => return remove::remove(log, outputs, ids, print).await,
+        SessionsCommand::Prune { limits, dry_run } => {
+            return remove::prune(log, outputs, limits, *dry_run, view.now, print).await;
+        }
     };
     print(printed);
     Ok(())

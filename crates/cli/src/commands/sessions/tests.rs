@@ -1,5 +1,6 @@
 //! Tests of the reports on sessions, as text and as JSON.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use allstop_core::process::ProcessIdentity;
@@ -17,6 +18,7 @@ use allstop_process::identity_of;
 use allstop_terminal::Style;
 
 use super::*;
+use crate::args::PruneLimits;
 
 const DAY_MS: i64 = 86_400_000;
 
@@ -43,7 +45,8 @@ async fn run(log: &MemoryLog, command: SessionsCommand) -> Result<String, Sessio
             out += text.shown();
         }
     };
-    on_log(&command, log, view(), &SameFlags::default(), &mut print).await?;
+    let (nowhere, flags) = (Path::new("/nowhere"), SameFlags::default());
+    on_log(&command, log, nowhere, view(), &flags, &mut print).await?;
     Ok(out)
 }
 
@@ -381,6 +384,60 @@ async fn a_removed_session_is_gone() {
     let said = rm(&log, &["01JO", "01JONE", "01JT"]).await.unwrap();
     assert_eq!(said, "removed 01JONE\nremoved 01JTWO\n");
     assert_eq!(list(&log, false).await, "no sessions\n");
+}
+
+async fn prune(
+    log: &MemoryLog,
+    older_than: Option<&str>,
+    keep: Option<usize>,
+    dry_run: bool,
+) -> String {
+    let limits = PruneLimits {
+        older_than: older_than.map(|text| text.parse().unwrap()),
+        keep,
+    };
+    let command = SessionsCommand::Prune { limits, dry_run };
+    run(log, command).await.unwrap()
+}
+
+#[tokio::test]
+async fn old_sessions_are_pruned_but_not_those_in_use() {
+    let log = MemoryLog::new();
+    // The clock of the view shows the third day.
+    for (id, day) in [("01JOLD", 0), ("01JMID", 1), ("01JNEW", 2)] {
+        let mut session = open(&log, id).await;
+        session
+            .append(vec![started(1, day * DAY_MS, "hello")])
+            .await
+            .unwrap();
+    }
+    drop(eventful(&log).await);
+    let in_use = open(&log, "01JUSED").await;
+    let said = prune(&log, Some("30h"), Some(1), true).await;
+    let lines: Vec<&str> = said.lines().collect();
+    assert_eq!(lines[0], "would remove 01JMID");
+    assert!(
+        lines[1].starts_with("kept 01JUSED: the session `01JUSED` is in use"),
+        "{said}"
+    );
+    assert_eq!(
+        lines[2..],
+        ["would remove 01JOLD", "2 sessions of 5 would be removed"]
+    );
+    assert!(
+        list(&log, false).await.contains("01JOLD"),
+        "nothing is removed"
+    );
+    let said = prune(&log, Some("30h"), None, false).await;
+    assert!(said.ends_with("2 sessions of 5 removed\n"), "{said}");
+    let left = list(&log, true).await;
+    assert!(
+        left.contains("01JNEW") && !left.contains("01JMID"),
+        "{left}"
+    );
+    drop(in_use);
+    let said = prune(&log, None, Some(2), false).await;
+    assert_eq!(said, "removed 01JUSED\n1 session of 3 removed\n");
 }
 
 #[tokio::test]
