@@ -36,6 +36,7 @@ pub(super) async fn leave(
         };
         cause.by("cli")
     });
+    chat.system.mcp().end_with_stopped_calls();
     if chat.keeps_background {
         if chat.session.is_busy() {
             // Background work can be detached only between two turns, so stop the running turn.

@@ -91,6 +91,7 @@ impl HostedServer for RunningCopilot {
     }
 
     async fn stop(&self, cause: &Cause, _left: Duration) {
+        self.system.mcp().end_with_stopped_calls();
         let _receipts = self.server.close(cause).await;
         let short = || StopRequest::new(Extent::Process, cause.clone()).grace(FORCE_MAX / 10);
         let (agent, connections) = (self.agent.stop(short()), self.connections.stop(short()));

@@ -132,6 +132,7 @@ impl RunTurns<'_, '_> {
                     .by("cli")
             };
             let cause = envelope.cause.clone().unwrap_or_else(has_ended);
+            self.servers.end_with_stopped_calls();
             let stop = self.session.stop(&StopTarget::Process, cause);
             if self.supervisor.control.is_forced() {
                 stop.force();

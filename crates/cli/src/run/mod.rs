@@ -144,6 +144,7 @@ async fn drive(
         session,
         background: &background,
         events: session.watch(),
+        servers: system.mcp(),
         news: system.mcp().status_events(),
         view,
         supervisor,

@@ -12,7 +12,7 @@ use allstop_session::{
     SessionEventKind, SessionStop, StopTarget,
 };
 use allstop_terminal::JobControl;
-use allstop_tools::mcp::McpStatusEvents;
+use allstop_tools::mcp::{McpServers, McpStatusEvents};
 
 use super::view::RunView;
 use crate::args::BackgroundArgs;
@@ -29,6 +29,7 @@ pub(super) struct RunTurns<'a, 'b> {
     pub(super) view: &'a mut RunView<'b>,
     pub(super) supervisor: &'a mut Supervisor,
     pub(super) events: LiveEvents,
+    pub(super) servers: &'a McpServers,
     pub(super) news: McpStatusEvents,
     pub(super) job: JobControl,
     /// Flags for commands on the same store.
@@ -219,7 +220,7 @@ impl RunTurns<'_, '_> {
     /// the background work. A single stop for all this work has a single grace, so the exit comes sooner than with two
     /// stops.
     fn begin_stop(&mut self, cause: Cause) {
-        self.show_stopping();
+        self.end_with_stop();
         let target = if self.session.has_background_activity() && !self.background.keep_background {
             StopTarget::Process
         } else {
@@ -237,11 +238,13 @@ impl RunTurns<'_, '_> {
         }
         let cause = asked.stop.request().cause.clone();
         self.supervisor.control.stop(cause, Instant::now());
-        self.show_stopping();
+        self.end_with_stop();
         self.stop = Some(asked.stop);
     }
 
-    fn show_stopping(&mut self) {
+    /// Shows the stop that ends the run, and lets the MCP servers end with their calls.
+    fn end_with_stop(&mut self) {
+        self.servers.end_with_stopped_calls();
         let force_at = self.supervisor.control.force_at();
         self.view.stopping(force_at);
         self.remote.announcer().stopping(force_at);

@@ -213,6 +213,9 @@ impl HostedServer for HostedTasks<'_> {
         let server = &self.server;
         server.readiness.set(false);
         self.show_line(&format!("stopping: {cause}"));
+        if let Some(system) = &server.system {
+            system.mcp().end_with_stopped_calls();
+        }
         // Time for the stops of the tasks and for writing their ends. The rest of the time is for the later steps.
         let within = left.saturating_sub((FORCE_MAX / 4).min(left / 2));
         let end = Instant::now() + left;

@@ -234,17 +234,18 @@ fn stop_of_all_covers_an_idle_session() {
 }
 
 /// A stop of two sessions: one stops completely. In the other, an MCP server does not confirm the end of a call, so the
-/// stop fails.
+/// stop fails. The chat goes on, so it keeps its server.
 #[test]
 fn stop_that_leaves_something_running_is_a_failure() {
     let place = Place::new();
     let deaf = SLOW_SERVER.replace("notifications/cancelled", "no/such/message");
     let config = with_server(&place, &deaf);
-    let run = |message: &str| {
-        let run = place.run_script(SCRIPT).args("--grace 200ms --config");
-        run.arg(&config).arg(message).start()
-    };
-    let runs = [run("call the tool"), run("dig deep")];
+    let chat = place.allstop().args("chat --yes --grace 200ms --config");
+    let chat = chat.arg(config).arg("--model").arg(place.script(SCRIPT));
+    let user = ChatUser::with_model(&place, chat, Terminal::new());
+    user.types("call the tool");
+    let run = place.run_script(SCRIPT).args("--grace 200ms");
+    let run = run.arg("dig deep").start();
     let waits = place.work().join("waits");
     eventually("the call of the server", || waits.exists().then_some(()));
     eventually("two turns", || {
@@ -262,9 +263,10 @@ fn stop_that_leaves_something_running_is_a_failure() {
     quiet.sort_unstable();
     assert_eq!(quiet, [false, true], "{receipts:#?}");
     assert_eq!((stopped.code, &*stopped.stderr), (1, ""), "{stopped:?}");
-    for run in runs {
-        assert_eq!(run.end(FACT_MAX).code, 130);
-    }
+    assert_eq!(run.end(FACT_MAX).code, 130);
+    user.types("/quit");
+    let (ended, screen) = user.leaves_chat();
+    assert_eq!(ended.code, 0, "{screen}");
     place.assert_nothing_runs();
 }
 

@@ -112,6 +112,43 @@ fn terminal_shows_the_servers_that_start() {
     }
 }
 
+/// An MCP server with a tool `hang` that never answers.
+const NEVER_ANSWERS: &str = r#"
+while read -r line; do
+  id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  case $line in
+    *'"initialize"'*) result='{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}' ;;
+    *'"tools/list"'*) result='{"tools":[{"name":"hang","inputSchema":{"type":"object"}}]}' ;;
+    *'"tools/call"'*) echo called >called; continue ;;
+    *'"notifications/cancelled"'*) echo cancelled >cancelled; continue ;;
+    *) continue ;;
+  esac
+  printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
+done
+"#;
+
+/// A stop that ends the program also ends the server of a call. So the receipt proves the end of the call.
+#[test]
+fn stop_of_a_run_ends_the_server_of_a_call() {
+    let place = Place::new();
+    let server = place.file("server.sh", NEVER_ANSWERS);
+    let config = format!("[mcp.servers.s]\ncommand = \"sh\"\nargs = [{server:?}]\n");
+    let config = place.file("hangs.toml", config);
+    let script = "replies: [{calls: [{tool: s__hang}]}, {text: Done.}]";
+    let run = place.run_script(script).arg("--config").arg(config);
+    let running = run.args("--json go").start();
+    let called = place.work().join("called");
+    eventually("the call", || called.exists().then_some(()));
+    let ended = running.end_by(Signal::INT);
+    place.assert_nothing_runs();
+    assert_eq!(ended.code, 130, "{ended:#?}");
+    let item = &ended.envelope()["receipt"]["items"][0];
+    assert_eq!(item["name"], "s__hang", "{ended:#?}");
+    assert_eq!(item["state"], "stopped", "{item:#}");
+    assert_eq!(item["verified"], "process_tree_empty", "{item:#}");
+    assert!(place.work().join("cancelled").exists());
+}
+
 /// An MCP server that writes its environment to a file and exits.
 const PRINTS: &str =
     "[mcp.servers.prints]\ncommand = \"sh\"\nargs = [\"-c\", \"printenv > server-env; exit 3\"]\n";

@@ -5,18 +5,20 @@ use std::sync::Arc;
 
 use allstop_core::receipt::ItemKind;
 use allstop_scope::{Ending, Registration, Scope, WorkSpec};
+use futures::FutureExt as _;
 use rmcp::model::{
     CallToolRequest, CallToolRequestParams, ClientRequest, JsonObject, RequestMetaObject,
     ServerResult,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RoleClient, ServiceError};
 use tokio::sync::{SetOnce, oneshot, watch};
-use tokio::time::{sleep, timeout};
+use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::calls::{AnsweredCall, CallAnswer, CallRefused, OpenCalls, confirmed, not_confirmed};
 use super::cancellation::CallCancellation;
 use super::config::OnIgnoredCancel;
-use super::limits::{CALLS_MAX, CANCEL_SETTLE, PROGRESS_INTERVAL};
+use super::limits::{CALLS_MAX, CANCEL_SETTLE, CANCEL_SETTLE_BEFORE_CLOSE, PROGRESS_INTERVAL};
+use super::state::ServerLifetime;
 use super::url_query::without_queries;
 use crate::call_link::CallLink;
 use crate::call_progress::CallProgress;
@@ -29,6 +31,9 @@ pub(super) struct Connection {
     pub(super) calls: Arc<OpenCalls>,
     pub(super) loss: ConnectionLoss,
     pub(super) on_ignored_cancel: OnIgnoredCancel,
+    /// `None` if the server is not a process that Allstop started. The end of such a connection proves nothing about a
+    /// call.
+    pub(super) lifetime: Option<watch::Receiver<ServerLifetime>>,
 }
 
 /// Reason for the end of a connection. The first reason is kept.
@@ -144,12 +149,32 @@ impl Connection {
         })
     }
 
-    /// Ends the connection if the configuration demands it and no other call uses the connection. Returns true if the
-    /// connection is now ending.
+    /// Resolves when a cancelled call has had enough time for an answer, if the system closes soon.
+    async fn before_close(&self) {
+        self.ends_with_call().await;
+        sleep(CANCEL_SETTLE_BEFORE_CLOSE).await;
+    }
+
+    /// Resolves when a cancelled call may end the server, because the system closes soon.
+    async fn ends_with_call(&self) {
+        let Some(mut lifetime) = self.lifetime.clone() else {
+            return std::future::pending().await;
+        };
+        // The wait fails if the server is gone, and then the connection ends too.
+        drop(
+            lifetime
+                .wait_for(|lifetime| *lifetime > ServerLifetime::Kept)
+                .await,
+        );
+    }
+
+    /// Ends the connection if the configuration or a close of the system demands it, and no other call uses the
+    /// connection. Returns true if the connection is now ending.
     fn end_unless_used(&self) -> bool {
         const WHY: &str = "it continued a cancelled call";
-        let ends =
-            self.on_ignored_cancel == OnIgnoredCancel::EndServer && self.calls.end_if_unused(WHY);
+        let is_closing = self.ends_with_call().now_or_never().is_some();
+        let is_wanted = is_closing || self.on_ignored_cancel == OnIgnoredCancel::EndServer;
+        let ends = is_wanted && self.calls.end_if_unused(WHY);
         if ends {
             self.loss.by_us(WHY);
         }
@@ -220,7 +245,18 @@ impl SentCall<'_> {
     async fn after_stop(&mut self, scope: &Scope) -> Result<AnsweredCall, ToolError> {
         // This request has no effect if the stop has already cancelled the call.
         self.cancel.request(&reason(scope));
-        if let Ok(answered) = timeout(CANCEL_SETTLE, self.answered()).await {
+        let settled_at = Instant::now() + CANCEL_SETTLE;
+        let connection = self.connection;
+        tokio::select! {
+            biased;
+            answered = self.answered() => return answered,
+            () = connection.before_close() => {}
+            () = sleep_until(settled_at) => {}
+        }
+        // If another call needs the server, the stop of that call may follow, and then end the server.
+        if !connection.end_unless_used()
+            && let Ok(answered) = timeout_at(settled_at, self.answered()).await
+        {
             return answered;
         }
         if self.connection.end_unless_used() {
@@ -328,6 +364,5 @@ fn conclude(
 
 /// Acknowledges the stop of a call. Has no effect without a stop.
 fn acknowledge(scope: &Scope) {
-    use futures::FutureExt as _;
     drop(scope.stopped_at("mcp call").now_or_never());
 }

@@ -57,6 +57,11 @@ pub(super) const STDERR_BYTES_MAX: usize = 2 * 1024;
 /// information.
 pub const CANCEL_SETTLE: Duration = Duration::from_millis(300);
 
+/// Like [`CANCEL_SETTLE`], if the server ends with the call, because the program ends. An answer proves the end of the
+/// call as well as the end of the server does. The time lets a server answer, or undo an effect of the call, before its
+/// input is closed, and a person does not notice the delay.
+pub(super) const CANCEL_SETTLE_BEFORE_CLOSE: Duration = Duration::from_millis(20);
+
 /// Time between the close of a server's input and SIGTERM, in which the server may exit.
 pub(super) const INPUT_CLOSED_WAIT: Duration = Duration::from_millis(300);
 

@@ -18,7 +18,10 @@
 //! | the server still returns a result in time | `finished`, and the result counts |
 //! | the server answers with an error | `stopped`, `remote_confirmed` |
 //! | silence | `unreachable`, `not_confirmed` |
-//! | its process has ended, by itself or by [`OnIgnoredCancel::EndServer`] | `stopped`, with the method and the proof |
+//! | its process has ended, by itself, by [`OnIgnoredCancel::EndServer`] or before a close | `stopped`, with the method and the proof |
+//!
+//! If the stop ends the whole program, the servers end too. So [`McpServers::end_with_stopped_calls`] ends the process
+//! of a silent server immediately, and the receipt contains the proof.
 //!
 //! # Hints
 //! A server's hints describe the consequence of repeating a call: `readOnlyHint` means read-only, and `idempotentHint`

@@ -7,10 +7,10 @@ use allstop_scope::Scope;
 use parking_lot::Mutex;
 use tokio::sync::{Notify, watch};
 
-use super::config::{McpOptions, McpServerConfig};
+use super::config::{McpOptions, McpServerConfig, McpTransport};
 use super::connection::Connection;
 use super::convert::McpToolDefinition;
-use super::state::{McpState, ServerState};
+use super::state::{McpState, ServerLifetime, ServerState};
 
 #[derive(Debug, Default)]
 struct ToolList {
@@ -27,8 +27,7 @@ pub struct McpServer {
     tools: Mutex<ToolList>,
     /// Notified when a new connection attempt should start immediately.
     pub(super) wake: Notify,
-    /// True if the server should end.
-    pub(super) closing: watch::Sender<bool>,
+    pub(super) lifetime: watch::Sender<ServerLifetime>,
 }
 
 impl McpServer {
@@ -39,8 +38,17 @@ impl McpServer {
             state: watch::Sender::new(ServerState::Stopped),
             tools: Mutex::default(),
             wake: Notify::new(),
-            closing: watch::Sender::new(false),
+            lifetime: watch::Sender::new(ServerLifetime::Kept),
         }
+    }
+
+    /// Shortens the time for which the server is kept. Never makes it longer.
+    pub(super) fn shorten_lifetime(&self, to: ServerLifetime) {
+        self.lifetime.send_if_modified(|lifetime| {
+            let is_shorter = *lifetime < to;
+            *lifetime = to.max(*lifetime);
+            is_shorter
+        });
     }
 
     /// Name of the server.
@@ -120,6 +128,11 @@ impl McpServer {
                 other.public()
             )),
         }
+    }
+
+    /// True if the server is a process that Allstop starts.
+    pub(super) fn is_process(&self) -> bool {
+        matches!(self.config.transport, McpTransport::Stdio { .. })
     }
 
     pub(super) fn call_timeout(&self) -> Option<Duration> {

@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use super::config::{McpConfigError, McpOptions, McpServerConfig};
 use super::server::McpServer;
-use super::state::ServerState;
+use super::state::{ServerLifetime, ServerState};
 use super::status_events::McpStatusEvents;
 use super::supervise::supervise;
 use super::tool::McpTool;
@@ -130,6 +130,16 @@ impl McpServers {
         McpStatusEvents::of(&self.servers)
     }
 
+    /// Prepares a close that follows the stops of all calls. Call this function if the program ends because of a stop,
+    /// at best before the stop. From now on, a server that Allstop started is ended if it does not answer a cancelled
+    /// call at once and no other call needs the server. So the receipt of the stop reports the verified end of the
+    /// server's processes, instead of a call that may still run. The server does not start again.
+    pub fn end_with_stopped_calls(&self) {
+        for server in &*self.servers {
+            server.shorten_lifetime(ServerLifetime::UntilCancelledCall);
+        }
+    }
+
     /// Ends all servers: closes the input of each server, and sends signals to servers that do not exit. This takes at
     /// most about one second.
     ///
@@ -137,7 +147,7 @@ impl McpServers {
     /// Dropping the future does not prevent the servers from ending.
     pub async fn close(&self) {
         for server in &*self.servers {
-            server.closing.send_replace(true);
+            server.shorten_lifetime(ServerLifetime::Ending);
         }
         let running = self.running.lock().take();
         drop(join_all(running.into_iter().flatten()).await);

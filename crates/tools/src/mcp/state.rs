@@ -45,6 +45,18 @@ impl fmt::Display for McpState {
     }
 }
 
+/// Time for which a server is kept. The values are ordered: a server is never kept longer than it was before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum ServerLifetime {
+    /// Until the close of the system.
+    Kept,
+    /// The system closes soon: until a call is cancelled and no other call needs the server. Applies only to a server
+    /// that Allstop started.
+    UntilCancelledCall,
+    /// The server ends now.
+    Ending,
+}
+
 /// State of a server, with the connection if there is one.
 #[derive(Debug, Clone)]
 pub(super) enum ServerState {

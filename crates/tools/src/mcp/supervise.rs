@@ -20,7 +20,7 @@ use super::listing::{follow_changes, list};
 use super::pipes::ServerPipes;
 use super::process::ServerProcess;
 use super::server::McpServer;
-use super::state::ServerState;
+use super::state::{ServerLifetime, ServerState};
 
 enum ConnectionAttempt {
     /// The server is stopped or closed.
@@ -36,6 +36,12 @@ pub(super) async fn supervise(server: Arc<McpServer>, cx: WorkCx) {
         server.state.send_replace(ServerState::Starting);
         match attempt(&server, cx.scope()).await {
             ConnectionAttempt::Over => break,
+            // The system closes soon, so the server is not started again.
+            ConnectionAttempt::Lost { .. }
+                if *server.lifetime.borrow() > ServerLifetime::Kept && server.is_process() =>
+            {
+                break;
+            }
             ConnectionAttempt::Lost { why, was_good } => {
                 failed = if was_good { 1 } else { failed + 1 };
                 tracing::warn!(server = %server.name(), %why, failed, "an MCP server is not available");
@@ -71,12 +77,12 @@ fn pause(failed: u32) -> Duration {
 
 /// Resolves when the server must end.
 async fn end_requested(server: &McpServer, scope: &Scope) {
-    let mut closing = server.closing.subscribe();
+    let mut lifetime = server.lifetime.subscribe();
     tokio::select! {
         biased;
         () = scope.stopped() => {}
         // The wait fails if all senders are gone. In that case, the server must end too.
-        _ = closing.wait_for(|closing| *closing) => {}
+        _ = lifetime.wait_for(|lifetime| *lifetime == ServerLifetime::Ending) => {}
     }
 }
 
@@ -136,6 +142,7 @@ async fn attempt(server: &Arc<McpServer>, scope: &Scope) -> ConnectionAttempt {
             calls: Arc::clone(&sinks.calls),
             loss: sinks.loss.clone(),
             on_ignored_cancel: server.config.on_ignored_cancel,
+            lifetime: server.is_process().then(|| server.lifetime.subscribe()),
         })));
     let reason = tokio::select! {
         biased;

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use allstop_core::{Cause, CauseKind, Extent};
 use allstop_scope::{Deadline, StopRequest};
-use allstop_tools::mcp::OnIgnoredCancel;
+use allstop_tools::mcp::{CANCEL_SETTLE, OnIgnoredCancel};
 use serde_json::json;
 
 use crate::support::{Place, only_item, wait_until, within};
@@ -250,6 +250,91 @@ async fn server_with_other_calls_is_not_ended() {
     let call = place.start_and_reach("t__wait", json!({})).await;
     assert_eq!(only_item(&*call.stop().await)["state"], "unreachable");
     assert_eq!(other.answer().await.unwrap(), "waited");
+}
+
+#[tokio::test]
+async fn stopped_call_ends_with_its_server_before_a_close() {
+    for is_announced_first in [true, false] {
+        let place = Place::new("").await;
+        let call = place.start_and_reach("t__wait", json!({})).await;
+        if is_announced_first {
+            place.servers.end_with_stopped_calls();
+        }
+        let began = Instant::now();
+        let stopping = call.begin_stop(None);
+        // The announcement can also follow the stop, because another terminal may stop the last turn of a program.
+        place.servers.end_with_stopped_calls();
+        let receipt = within(stopping.receipt()).await;
+        let took = began.elapsed();
+        let item = only_item(&receipt);
+        assert_eq!(item["state"], "stopped", "{item}");
+        assert_eq!(item["how"], "connection_closed");
+        assert_eq!(item["verified"], "process_group_empty", "{item}");
+        assert!(receipt.quiet());
+        assert!(took < CANCEL_SETTLE, "{took:?}");
+        let [(_, reason)] = place.cancellations().try_into().unwrap();
+        assert_eq!(reason, "user (test)");
+        assert!(place.log().contains("end of input"));
+        // The server does not start again.
+        wait_until("it is stopped", || place.state().to_string() == "stopped").await;
+        let error = place.call("t__echo", json!({"text": "x"})).await;
+        assert!(error.unwrap_err().contains("stopped"));
+        within(place.servers.close()).await;
+        assert_eq!(place.log().matches("started ").count(), 1);
+    }
+}
+
+#[tokio::test]
+async fn answer_before_a_close_is_a_confirmation() {
+    let place = Place::new("").await;
+    let call = place
+        .start_and_reach("t__wait", json!({"on_cancel": "error"}))
+        .await;
+    place.servers.end_with_stopped_calls();
+    let receipt = call.stop().await;
+    assert_eq!(only_item(&receipt)["how"], "remote_confirmed");
+    assert_eq!(place.state().to_string(), "ready");
+    assert!(!place.log().contains("end of input"));
+}
+
+#[tokio::test]
+async fn server_with_other_calls_is_not_ended_before_a_close() {
+    let place = Place::new("").await;
+    let other = place.start_and_reach("t__wait", json!({"ms": 1500})).await;
+    let call = place.start_and_reach("t__wait", json!({})).await;
+    place.servers.end_with_stopped_calls();
+    assert_eq!(only_item(&*call.stop().await)["state"], "unreachable");
+    assert_eq!(other.answer().await.unwrap(), "waited");
+}
+
+#[tokio::test]
+async fn calls_that_stop_one_after_the_other_end_with_their_server() {
+    let place = Place::new("").await;
+    let first = place.start_and_reach("t__wait", json!({})).await;
+    let second = place.start_and_reach("t__wait", json!({})).await;
+    place.servers.end_with_stopped_calls();
+    let first = first.begin_stop(None);
+    wait_until("the first is cancelled", || {
+        place.cancellations().len() == 1
+    })
+    .await;
+    let second = second.begin_stop(None);
+    for stopping in [first, second] {
+        let receipt = within(stopping.receipt()).await;
+        assert_eq!(only_item(&receipt)["how"], "connection_closed");
+    }
+}
+
+#[tokio::test]
+async fn forced_stop_before_a_close_ends_the_server_too() {
+    let place = Place::new("").await;
+    let call = place.start_and_reach("t__wait", json!({})).await;
+    place.servers.end_with_stopped_calls();
+    let receipt = call.stop_with(Some(Duration::ZERO)).await;
+    let item = only_item(&receipt);
+    // No part of the call runs any more, but the call may have completed its work before.
+    assert_eq!(item["state"], "unknown", "{item}");
+    assert!(receipt.quiet());
 }
 
 #[tokio::test]

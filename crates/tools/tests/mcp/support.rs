@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use allstop_core::receipt::ItemKind;
 use allstop_core::{CallId, Cause, CauseKind, Extent, Receipt, SessionId};
 use allstop_process::ContainmentChoice;
-use allstop_scope::{RootOptions, Scope, ScopeOptions, StopRequest, WorkHandle, WorkSpec};
+use allstop_scope::{RootOptions, Scope, ScopeOptions, Stop, StopRequest, WorkHandle, WorkSpec};
 use allstop_tools::mcp::{
     McpOptions, McpServerConfig, McpServers, McpState, McpTools, McpTransport,
 };
@@ -190,9 +190,14 @@ impl Running {
 
     /// Stops only this call, with this grace period.
     pub(crate) async fn stop_with(&self, grace: Option<Duration>) -> Arc<Receipt> {
+        within(self.begin_stop(grace).receipt()).await
+    }
+
+    /// Begins a stop of only this call, with this grace period.
+    pub(crate) fn begin_stop(&self, grace: Option<Duration>) -> Stop {
         let mut order = StopRequest::new(Extent::Call, Cause::new(CauseKind::User).detail("test"));
         order.grace = grace;
-        within(self.scope.stop(order).receipt()).await
+        self.scope.stop(order)
     }
 }
 
