@@ -7,6 +7,7 @@
 //! 2. An answer whose call has no entry is dropped, so a late answer never reaches a later call.
 //! 3. After the table has begun to end, no call begins on the connection.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -60,6 +61,8 @@ pub(super) struct AnsweredCall {
 pub(super) enum CallAnswer {
     Result(Box<ServerResult>),
     Error(ErrorData),
+    /// The server answered, but the answer cannot be parsed for this reason.
+    Unreadable(Cow<'static, str>),
     /// The server closed the HTTP response before it sent an answer. The server may still run the call.
     Cut(Arc<str>),
     /// The connection ended before an answer.
@@ -70,7 +73,9 @@ impl AnsweredCall {
     /// Reports the end of a call after its caller has stopped waiting.
     pub(super) fn conclude(self) {
         match self.answer {
-            CallAnswer::Result(_) => self.registration.finish(Ending::Returned),
+            CallAnswer::Result(_) | CallAnswer::Unreadable(_) => {
+                self.registration.finish(Ending::Returned);
+            }
             CallAnswer::Error(_) => confirmed(self.registration),
             CallAnswer::Cut(why) => not_confirmed(self.registration, &why),
             CallAnswer::Ended(ended) => ended.conclude(self.registration),

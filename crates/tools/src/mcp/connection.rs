@@ -11,12 +11,13 @@ use rmcp::model::{
     ServerResult,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RoleClient, ServiceError};
-use tokio::sync::{SetOnce, oneshot, watch};
+use tokio::sync::{oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
 use super::calls::{AnsweredCall, CallAnswer, CallRefused, OpenCalls, confirmed, not_confirmed};
 use super::cancellation::CallCancellation;
 use super::config::OnIgnoredCancel;
+use super::connection_loss::ConnectionLoss;
 use super::limits::{CALLS_MAX, CANCEL_SETTLE, CANCEL_SETTLE_BEFORE_CLOSE, PROGRESS_INTERVAL};
 use super::state::ServerLifetime;
 use super::url_query::without_queries;
@@ -34,43 +35,6 @@ pub(super) struct Connection {
     /// `None` if the server is not a process that Allstop started. The end of such a connection proves nothing about a
     /// call.
     pub(super) lifetime: Option<watch::Receiver<ServerLifetime>>,
-}
-
-/// Reason for the end of a connection. The first reason is kept.
-#[derive(Debug, Clone, Default)]
-pub(super) struct ConnectionLoss(Arc<SetOnce<LossReason>>);
-
-#[derive(Debug, Clone)]
-pub(super) struct LossReason {
-    pub(super) why: Arc<str>,
-    /// True if the other side ended the connection. False if this side ended it.
-    pub(super) by_server: bool,
-}
-
-impl ConnectionLoss {
-    /// Records that the other side ended the connection.
-    pub(super) fn by_server(&self, why: &str) {
-        self.set(why, true);
-    }
-
-    /// Records that this side ends the connection.
-    pub(super) fn by_us(&self, why: &str) {
-        self.set(why, false);
-    }
-
-    fn set(&self, why: &str, by_server: bool) {
-        let why = why.into();
-        // Setting the reason fails if a reason was recorded before. That reason is kept.
-        drop(self.0.set(LossReason { why, by_server }));
-    }
-
-    pub(super) fn reason(&self) -> Option<&LossReason> {
-        self.0.get()
-    }
-
-    pub(super) async fn wait(&self) -> LossReason {
-        self.0.wait().await.clone()
-    }
 }
 
 /// A request that was sent. Dropping this value before the end of the request cancels the request.
@@ -228,8 +192,12 @@ impl SentCall<'_> {
                     // Only a failure to send is handled here. In all other cases the table of open calls already has
                     // the answer, or soon receives the end of the connection.
                     if let Ok(Err(ServiceError::TransportSend(error))) = seen {
-                        let error = without_queries(&error.error.to_string());
-                        let why = format!("it cannot be reached: {error}");
+                        let unreachable = || {
+                            let error = without_queries(&error.error.to_string());
+                            format!("it cannot be reached: {error}")
+                        };
+                        let denial = self.connection.loss.denial();
+                        let why = denial.map_or_else(unreachable, |denial| denial.why.to_string());
                         // A cancellation is requested, because the server may have received the call and may become
                         // reachable again.
                         self.cancel.request(&why);
@@ -342,6 +310,12 @@ fn conclude(
             Err(ToolError::new(format!(
                 "the server `{server}` answered with an error: {}",
                 error.message
+            )))
+        }
+        CallAnswer::Unreadable(why) => {
+            registration.finish(Ending::Returned);
+            Err(ToolError::new(format!(
+                "the call has ended, but the answer of the server `{server}` cannot be read: {why}"
             )))
         }
         CallAnswer::Cut(why) => {

@@ -1,6 +1,7 @@
 //! The handshake with an MCP server, from its configuration to an established connection.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use http::{HeaderName, HeaderValue};
 use rmcp::model::{ClientCapabilities, ClientConfig, Implementation};
@@ -28,6 +29,7 @@ pub(super) async fn over_pipes(
 }
 
 pub(super) async fn over_http(
+    server: &Arc<str>,
     url: &str,
     headers: &[(String, String)],
     sinks: ConnectionSinks,
@@ -49,6 +51,7 @@ pub(super) async fn over_http(
         .custom_headers(named);
     let client = HttpClient {
         client: client(url)?,
+        server: Arc::clone(server),
         loss: sinks.loss.clone(),
     };
     let transport = StreamableHttpClientTransport::with_client(client, config);

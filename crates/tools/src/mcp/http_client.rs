@@ -22,7 +22,8 @@ use rmcp::transport::streamable_http_client::{
 };
 use sse_stream::{Sse, SseStream};
 
-use super::connection::ConnectionLoss;
+use super::connection_loss::ConnectionLoss;
+use super::deep_answer::replacement;
 use super::limits::{ERROR_BODY_BYTES_MAX, MESSAGE_BYTES_MAX};
 
 /// Reason why this side ends a connection, over HTTP or over pipes: a message must not be parsed.
@@ -32,6 +33,8 @@ pub(super) const RESERVED_KEY: &str = "it sent an object with a key that is rese
 #[derive(Debug, Clone)]
 pub(super) struct HttpClient {
     pub(super) client: reqwest::Client,
+    /// Name of the server.
+    pub(super) server: Arc<str>,
     pub(super) loss: ConnectionLoss,
 }
 
@@ -122,6 +125,15 @@ impl HttpClient {
         needs_answer: bool,
     ) -> HttpResult<StreamableHttpPostResponse> {
         let status = response.status();
+        if status == StatusCode::UNAUTHORIZED {
+            // The body is not shown, because it may contain the credentials.
+            let why = format!(
+                "it refused access with HTTP {status}; set `bearer_token_env` or `headers` to valid credentials in the section `[mcp.servers.{}]`",
+                self.server
+            );
+            self.loss.access_denied(&why);
+            return Err(StreamableHttpError::UnexpectedServerResponse(why.into()));
+        }
         // Some servers accept a notification with status 200 and an empty body.
         let is_empty = status.is_success() && response.content_length() == Some(0);
         if matches!(status, StatusCode::ACCEPTED | StatusCode::NO_CONTENT)
@@ -145,10 +157,9 @@ impl HttpClient {
             return Err(StreamableHttpError::UnexpectedContentType(content_type));
         }
         let body = read_body(response).await?;
-        // A refusal with status 401 or 403 is reported with this status, and its body is not parsed. The usual cause is
-        // a missing key.
-        let is_answer =
-            is_json && !matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN);
+        // A refusal with status 403 is reported with this status, and its body is not parsed. The usual cause is a key
+        // without the necessary rights.
+        let is_answer = is_json && status != StatusCode::FORBIDDEN;
         let read = is_answer.then(|| self.parse(&body)).transpose()?;
         match read {
             Some(Ok(message))
@@ -174,17 +185,23 @@ impl HttpClient {
             let why = RESERVED_KEY.into();
             return Err(StreamableHttpError::UnexpectedServerResponse(why));
         }
-        Ok(serde_json::from_slice(body))
+        Ok(match replacement(body) {
+            None => serde_json::from_slice(body),
+            Some(instead) => serde_json::from_str(&instead),
+        })
     }
 
     fn checked(&self, events: EventStream) -> EventStream {
         let loss = self.loss.clone();
         let checked = events.map(move |event| {
-            let event = event?;
+            let mut event = event?;
             let data = event.data.as_deref().unwrap_or_default();
             if has_reserved_key(data.as_bytes()) {
                 loss.by_us(RESERVED_KEY);
                 return Err(SseError::Body(RESERVED_KEY.into()));
+            }
+            if let Some(instead) = replacement(data.as_bytes()) {
+                event.data = Some(instead);
             }
             Ok(event)
         });

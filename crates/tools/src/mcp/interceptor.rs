@@ -17,7 +17,8 @@ use rmcp::transport::Transport;
 use tokio::sync::{Notify, oneshot};
 
 use super::calls::{CallAnswer, OpenCalls};
-use super::connection::ConnectionLoss;
+use super::connection_loss::ConnectionLoss;
+use super::deep_answer::is_replacement;
 use super::limits::REQUESTS_OPEN_MAX;
 
 /// Transport that intercepts the messages of a connection.
@@ -105,6 +106,9 @@ impl<T> MessageInterceptor<T> {
     }
 
     fn failure(&self, error: ErrorData) -> CallAnswer {
+        if is_replacement(&error) {
+            return CallAnswer::Unreadable(error.message);
+        }
         if !is_cut(&error) {
             return CallAnswer::Error(error);
         }

@@ -20,7 +20,8 @@ use rustix::fs::{Mode, OFlags};
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWrite, ReadBuf};
 use tokio::net::unix::pipe;
 
-use super::connection::ConnectionLoss;
+use super::connection_loss::ConnectionLoss;
+use super::deep_answer::replacement;
 use super::http_client::RESERVED_KEY;
 use super::limits::MESSAGE_BYTES_MAX;
 
@@ -108,6 +109,8 @@ impl ServerPipes {
         let output = ServerOutput {
             pipe: output,
             message: Vec::new(),
+            checked: Vec::new(),
+            passed: 0,
             loss,
         };
         Ok((output, input))
@@ -173,17 +176,24 @@ impl AsyncWrite for ServerInput {
     }
 }
 
-/// The server's standard output, bounded. If a message is too long or must not be parsed, the output ends.
+/// Maximum number of bytes that are read at once: many messages fit into it, and it fits on the stack.
+const READ_BYTES: usize = 8 * 1024;
+
+/// The server's standard output, bounded and message by message. If a message is too long or must not be parsed, the
+/// output ends.
 pub(super) struct ServerOutput {
     pipe: pipe::Receiver,
     /// Bytes since the last line feed, which belong to an incomplete message.
     message: Vec<u8>,
+    /// Complete messages that were checked, and the number of their bytes that were passed on.
+    checked: Vec<u8>,
+    passed: usize,
     loss: ConnectionLoss,
 }
 
 impl ServerOutput {
-    /// Checks bytes before they are passed on. Returns `Err(why)` if the output ends here.
-    fn look(&mut self, read: &[u8]) -> Result<(), String> {
+    /// Checks messages before they are passed on. Returns `Err(why)` if the output ends here.
+    fn check(&mut self, read: &[u8]) -> Result<(), String> {
         for piece in read.split_inclusive(|byte| *byte == b'\n') {
             self.message.extend_from_slice(piece);
             if self.message.len() > MESSAGE_BYTES_MAX {
@@ -195,7 +205,14 @@ impl ServerOutput {
                 if has_reserved_key(&self.message) {
                     return Err(RESERVED_KEY.to_owned());
                 }
-                self.message.clear();
+                let message = std::mem::take(&mut self.message);
+                match replacement(&message) {
+                    None => self.checked.extend(message),
+                    Some(instead) => {
+                        self.checked.extend(instead.into_bytes());
+                        self.checked.push(b'\n');
+                    }
+                }
             }
         }
         Ok(())
@@ -208,13 +225,26 @@ impl AsyncRead for ServerOutput {
         cx: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        std::task::ready!(Pin::new(&mut self.pipe).poll_read(cx, buffer))?;
-        let read = buffer.filled().get(before..).unwrap_or_default();
-        if let Err(why) = self.look(read) {
-            self.loss.by_us(&why);
-            return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+        loop {
+            let left = self.checked.get(self.passed..).unwrap_or_default();
+            let passed = left.get(..buffer.remaining()).unwrap_or(left);
+            if !passed.is_empty() {
+                buffer.put_slice(passed);
+                self.passed += passed.len();
+                return Poll::Ready(Ok(()));
+            }
+            // Also frees the memory of a long message.
+            (self.checked, self.passed) = (Vec::new(), 0);
+            let mut piece = [0; READ_BYTES];
+            let mut piece = ReadBuf::new(&mut piece);
+            std::task::ready!(Pin::new(&mut self.pipe).poll_read(cx, &mut piece))?;
+            if piece.filled().is_empty() {
+                return Poll::Ready(Ok(()));
+            }
+            if let Err(why) = self.check(piece.filled()) {
+                self.loss.by_us(&why);
+                return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+            }
         }
-        Poll::Ready(Ok(()))
     }
 }

@@ -9,8 +9,9 @@ use tokio::time::{Instant, sleep_until, timeout};
 
 use super::calls::OpenCalls;
 use super::config::McpTransport;
-use super::connection::{Connection, LossReason};
+use super::connection::Connection;
 use super::connection_end::ConnectionEnd;
+use super::connection_loss::{LossKind, LossReason};
 use super::handshake::{Service, over_http, over_pipes};
 use super::interceptor::ConnectionSinks;
 use super::limits::{
@@ -26,7 +27,12 @@ enum ConnectionAttempt {
     /// The server is stopped or closed.
     Over,
     /// The connection was lost or never established.
-    Lost { why: Arc<str>, was_good: bool },
+    Lost {
+        why: Arc<str>,
+        was_good: bool,
+        /// True if the server refused the credentials.
+        is_denied: bool,
+    },
 }
 
 /// Runs until the server is closed or its scope is stopped.
@@ -42,11 +48,15 @@ pub(super) async fn supervise(server: Arc<McpServer>, cx: WorkCx) {
             {
                 break;
             }
-            ConnectionAttempt::Lost { why, was_good } => {
+            ConnectionAttempt::Lost {
+                why,
+                was_good,
+                is_denied,
+            } => {
                 failed = if was_good { 1 } else { failed + 1 };
                 tracing::warn!(server = %server.name(), %why, failed, "an MCP server is not available");
-                let next_try =
-                    (failed < RECONNECT_TRIES_MAX).then(|| Instant::now() + pause(failed));
+                let retries = failed < RECONNECT_TRIES_MAX && !is_denied;
+                let next_try = retries.then(|| Instant::now() + pause(failed));
                 server
                     .state
                     .send_replace(ServerState::Degraded { why, next_try });
@@ -92,6 +102,7 @@ async fn attempt(server: &Arc<McpServer>, scope: &Scope) -> ConnectionAttempt {
     let not_established = |why: String| ConnectionAttempt::Lost {
         why: why.into(),
         was_good: false,
+        is_denied: sinks.loss.denial().is_some(),
     };
     let Ok(scope) = scope.child("connection", ScopeOptions::default()) else {
         return ConnectionAttempt::Over;
@@ -126,11 +137,12 @@ async fn attempt(server: &Arc<McpServer>, scope: &Scope) -> ConnectionAttempt {
     let service = match established {
         Ok(service) => service,
         Err(why) => {
-            let why = LossReason {
+            let failure = LossReason {
                 why: why.into(),
-                by_server: false,
+                kind: LossKind::ByUs,
             };
-            let ended = end(None, process.as_ref(), &sinks.calls, why).await;
+            let reason = sinks.loss.denial().cloned().unwrap_or(failure);
+            let ended = end(None, process.as_ref(), &sinks.calls, reason).await;
             return not_established(ended.why.to_string());
         }
     };
@@ -160,13 +172,14 @@ async fn attempt(server: &Arc<McpServer>, scope: &Scope) -> ConnectionAttempt {
     ConnectionAttempt::Lost {
         why: Arc::clone(&ended.why),
         was_good: began.elapsed() >= CONNECTION_GOOD_AFTER,
+        is_denied: sinks.loss.denial().is_some(),
     }
 }
 
 fn stopping() -> LossReason {
     LossReason {
         why: "it is being stopped".into(),
-        by_server: false,
+        kind: LossKind::ByUs,
     }
 }
 
@@ -178,7 +191,9 @@ async fn establish(
 ) -> Result<Service, String> {
     let sinks = sinks.clone();
     let service = match (&server.config.transport, process, pipes) {
-        (McpTransport::Http { url, headers }, ..) => over_http(url, headers, sinks).await?,
+        (McpTransport::Http { url, headers }, ..) => {
+            over_http(server.name(), url, headers, sinks).await?
+        }
         (_, Some(process), Some(pipes)) => {
             let ends = tokio::select! {
                 ends = pipes.opened(sinks.loss.clone()) => ends.map_err(|error| format!("its pipes failed: {error}"))?,
@@ -199,14 +214,15 @@ async fn end(
     calls: &OpenCalls,
     reason: LossReason,
 ) -> Arc<ConnectionEnd> {
+    let by_server = reason.kind == LossKind::ByServer;
     calls.refuse(&reason.why);
     let mut ended = ConnectionEnd {
         why: reason.why,
         process: None,
     };
     if let Some(process) = process {
-        ended.process = process.end(&ended.why, reason.by_server).await;
-        if (reason.by_server || service.is_none())
+        ended.process = process.end(&ended.why, by_server).await;
+        if (by_server || service.is_none())
             && let Some(words) = process.last_words().await
         {
             ended.why = format!("{} ({words})", ended.why).into();

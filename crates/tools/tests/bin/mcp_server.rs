@@ -183,6 +183,15 @@ fn call(id: &Value, params: &Value, waiting: &Waiting) {
                 &json!({"content": [], "structuredContent": {"a": data}}),
             );
         }
+        "mutter" if arguments["deep"] == true => {
+            let deep = "[".repeat(1_000) + &"]".repeat(1_000);
+            let content = r#"[{"type":"text","text":"deep"}]"#;
+            let result = format!(r#"{{"content":{content},"structuredContent":{{"a":{deep}}}}}"#);
+            print_raw(
+                format!("{{\"jsonrpc\":\"2.0\",\"result\":{result},\"id\":{id}}}\n").as_bytes(),
+            );
+            return;
+        }
         "mutter" => {
             print_raw(b"debug: got it\n\n[1, 2\n\xff\xfe\n");
             "muttered".to_owned()

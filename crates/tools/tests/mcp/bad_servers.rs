@@ -65,6 +65,23 @@ async fn reserved_keys_of_a_server_end_the_connection() {
     assert!(error.contains("a key that is reserved"), "{error}");
 }
 
+/// A parser with a depth limit cannot read the answer. The call must not wait for another answer.
+#[tokio::test]
+async fn answer_that_is_nested_too_deep_ends_its_call() {
+    let place = Place::new("").await;
+    let answer = within(place.call("t__mutter", json!({ "deep": true }))).await;
+    let error = answer.expect_err("the answer cannot be read");
+    assert_eq!(
+        error,
+        "the call has ended, but the answer of the server `t` cannot be read: it is nested more than 127 levels deep"
+    );
+    assert_eq!(
+        place.call("t__echo", json!({"text": "on"})).await.unwrap(),
+        "on"
+    );
+    assert_eq!(place.cancellations(), []);
+}
+
 #[tokio::test]
 async fn missing_program_is_named() {
     let place = Place::not_started("", |config| {

@@ -6,6 +6,7 @@ use std::time::Duration;
 use allstop_core::receipt::ItemKind;
 use allstop_core::{Cause, CauseKind, Extent};
 use allstop_scope::{Scope, StopRequest, WorkSpec};
+use allstop_tools::mcp::McpState;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::State;
@@ -87,7 +88,7 @@ async fn take(State(theirs): State<Theirs>, headers: HeaderMap, body: String) ->
             ([("mcp-session-id", "s1")], result).into_response()
         }
         "tools/list" => {
-            let mut names = vec!["echo", "wait", "stream", "grow", "deep", "cut"];
+            let mut names = vec!["echo", "wait", "stream", "grow", "deep", "cut", "denied"];
             names.extend(theirs.grown.borrow().then_some("new"));
             let tool = |name| json!({"name": name, "inputSchema": {"type": "object"}});
             let tools: Vec<_> = names.into_iter().map(tool).collect();
@@ -106,6 +107,7 @@ async fn take(State(theirs): State<Theirs>, headers: HeaderMap, body: String) ->
                 text("grown")
             }
             "deep" => deep(&message["id"], &message["params"]["arguments"]["as"]),
+            "denied" => StatusCode::UNAUTHORIZED.into_response(),
             "cut" => {
                 let comment = ": nothing follows\n\n";
                 ([(header::CONTENT_TYPE, "text/event-stream")], comment).into_response()
@@ -145,9 +147,18 @@ fn deep(id: &Value, kind: &Value) -> Response {
         r#""error":{{"code":1,"message":"","data":{nested}}}"#
     ));
     let json = [(header::CONTENT_TYPE, "application/json")];
+    let deep = "[".repeat(1_000) + &"]".repeat(1_000);
+    let nested = answer(format!(
+        r#""result":{{"structuredContent":{{"a":{deep}}}}}"#
+    ));
     match kind.as_str().unwrap_or_default() {
         "events" => {
             let events = format!("event: message\ndata: {result}\n\n");
+            ([(header::CONTENT_TYPE, "text/event-stream")], events).into_response()
+        }
+        "nested" => (json, nested).into_response(),
+        "nested events" => {
+            let events = format!("event: message\ndata: {nested}\n\n");
             ([(header::CONTENT_TYPE, "text/event-stream")], events).into_response()
         }
         "failure" => (StatusCode::BAD_REQUEST, json, error).into_response(),
@@ -192,6 +203,60 @@ async fn reserved_keys_over_http_end_the_connection() {
         let error = answer.expect_err("the answer cannot be read");
         assert!(error.contains("a key that is reserved"), "{kind}: {error}");
     }
+}
+
+#[tokio::test]
+async fn deep_answer_over_http_ends_its_call() {
+    let theirs = Scope::root("theirs", allstop_scope::RootOptions::single_runtime());
+    let (url, _got) = serve(&theirs).await;
+    let place = Place::over_http(&url).await;
+    for kind in ["nested", "nested events"] {
+        let answer = within(place.call("t__deep", json!({ "as": kind }))).await;
+        let error = answer.expect_err("the answer cannot be read");
+        assert!(
+            error.ends_with("it is nested more than 127 levels deep"),
+            "{kind}: {error}"
+        );
+    }
+    assert_eq!(
+        place.call("t__echo", json!({"text": "on"})).await.unwrap(),
+        "on"
+    );
+}
+
+const DENIED: &str = "it refused access with HTTP 401 Unauthorized; set `bearer_token_env` or `headers` to valid \
+                      credentials in the section `[mcp.servers.t]`";
+
+#[tokio::test]
+async fn refused_access_names_the_remedy_and_is_not_retried() {
+    let theirs = Scope::root("theirs", allstop_scope::RootOptions::single_runtime());
+    let (url, got) = serve(&theirs).await;
+    let place = Place::over_http_with_key(&url, "old").await;
+    let state = place.state().to_string();
+    assert_eq!(
+        state,
+        format!("not available: {DENIED}; next attempt at the next call")
+    );
+    assert_eq!(got.lock().unwrap().len(), 1);
+}
+
+/// The credentials can expire while the server is connected.
+#[tokio::test]
+async fn refused_call_names_the_remedy() {
+    let theirs = Scope::root("theirs", allstop_scope::RootOptions::single_runtime());
+    let (url, _got) = serve(&theirs).await;
+    let place = Place::over_http(&url).await;
+    let error = place.call("t__denied", json!({})).await.unwrap_err();
+    assert!(error.contains(DENIED), "{error}");
+    wait_until("it is known", || place.state().to_string().contains(DENIED)).await;
+    let McpState::Degraded { next_try: None, .. } = place.state() else {
+        panic!("{:?}", place.state());
+    };
+    // The next call makes an attempt, because the server may accept the credentials again.
+    assert_eq!(
+        place.call("t__echo", json!({"text": "on"})).await.unwrap(),
+        "on"
+    );
 }
 
 /// A proxy may close a response that takes too long. The server may still run the call in that case.
@@ -262,7 +327,7 @@ async fn lost_server_is_degraded_and_its_tools_report_it() {
         .await
         .unwrap_err();
     assert!(error.contains("next attempt"), "{error}");
-    assert_eq!(place.tools().len(), 6);
+    assert_eq!(place.tools().len(), 7);
 }
 
 #[tokio::test]

@@ -53,9 +53,13 @@ impl Place {
     }
 
     pub(crate) async fn over_http(url: &str) -> Self {
+        Self::over_http_with_key(url, "secret").await
+    }
+
+    pub(crate) async fn over_http_with_key(url: &str, key: &str) -> Self {
         let transport = McpTransport::Http {
             url: url.into(),
-            headers: vec![("x-key".to_owned(), "secret".to_owned())],
+            headers: vec![("x-key".to_owned(), key.to_owned())],
         };
         let place = Self::of(tempfile::tempdir().unwrap(), transport, |_| {});
         place.servers.start(&place.root).await.unwrap();
