@@ -3,6 +3,7 @@
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use allstop_core::HumanDuration;
 use allstop_nats::{NatsLog, NatsOptions};
@@ -120,6 +121,19 @@ impl StoreConnection {
     }
 }
 
+/// Gives all process trees that start from now on a deadline, which the renewals of the lease postpone. Call this function
+/// before the agent is opened: its MCP servers start before the first renewal, and must end with the lease, too.
+pub(super) fn end_trees_with_lease(keepers: &Keepers) {
+    // There is no deadline as long as the worker has no lease.
+    postpone_deadline(keepers, Duration::MAX);
+}
+
+fn postpone_deadline(keepers: &Keepers, left: Duration) {
+    if let Err(error) = keepers.postpone_deadline(left) {
+        tracing::warn!(%error, "the processes of tasks may outlive the lease of a suspended worker");
+    }
+}
+
 /// Describes a change of the lease: a worker that cannot renew its lease in time stops its tasks.
 fn lease_line(change: LeaseChange) -> String {
     match change {
@@ -146,11 +160,7 @@ pub(super) async fn node(
         .nodename()
         .to_string_lossy()
         .into_owned();
-    let on_renewal = move |left| {
-        if let Err(error) = keepers.postpone_deadline(left) {
-            tracing::warn!(%error, "the processes of tasks may outlive the lease of a suspended worker");
-        }
-    };
+    let on_renewal = move |left| postpone_deadline(&keepers, left);
     let on_lease_change = move |change| {
         stderr.lines(lease_line(change), OutputPriority::Required);
     };

@@ -106,6 +106,10 @@ pub(super) async fn open_server(
     let agent_scope = child("agent").context("a scope for the agent")?;
     // The store has a separate scope, so that the receipts of stops do not list the work of the store.
     let store_scope = child("store").context("a scope for the store")?;
+    let concurrency = args.concurrency();
+    if concurrency > 0 {
+        cluster::end_trees_with_lease(&args.keepers);
+    }
     let OpenAgent {
         name,
         description,
@@ -116,7 +120,7 @@ pub(super) async fn open_server(
         .open(agent_scope.clone(), &store_scope, &sessions)
         .await?;
     let metrics = TaskMetrics::default();
-    let (concurrency, execution) = (args.concurrency(), &args.execution);
+    let execution = &args.execution;
     let traces = execution
         .otlp
         .as_deref()

@@ -206,6 +206,74 @@ fn task_of_a_killed_worker_ends_within_its_lease_and_a_second() {
     assert!(took < LEASE + Duration::from_secs(2), "{took:?}");
 }
 
+/// A wake-up of a task is held longer than a short lease, unless the hold depends on the lease.
+#[test]
+fn task_of_a_killed_worker_with_a_short_lease_ends_within_it_and_a_second() {
+    let times = "--grace 100ms --lease 3s";
+    let lease = Duration::from_secs(3);
+    let cluster = Cluster::new();
+    let mut first = cluster.deaf_worker_with(times);
+    let task = cluster.send("go");
+    cluster.begun();
+    let _second = cluster.worker_with(times, "--agent echo");
+    first.signal(Signal::KILL);
+    let killed_at = Instant::now();
+    eventually("the task has its end", || {
+        (cluster.state(&task) != "TASK_STATE_WORKING").then_some(())
+    });
+    let took = killed_at.elapsed();
+    // As in the test with the long lease, one more second is for a slow machine.
+    assert!(took < lease + Duration::from_secs(2), "{took:?}");
+}
+
+/// An MCP server that starts with its worker, before the worker has a lease.
+const EARLY_SERVER: &str = r#"
+echo $$ >server-pid
+while read -r line; do
+  id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
+  case $line in
+    *'"initialize"'*) result='{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}' ;;
+    *'"tools/list"'*) result='{"tools":[]}' ;;
+    *) continue ;;
+  esac
+  printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
+done
+"#;
+
+#[test]
+fn mcp_server_of_a_paused_worker_is_gone_when_its_lease_is() {
+    let cluster = Cluster::new();
+    let server = cluster.place.file("server.sh", EARLY_SERVER);
+    let config = format!(
+        "[mcp.servers.s]\ncommand = \"sh\"\nargs = [\"{}\"]\n",
+        server.display()
+    );
+    let config = cluster.place.file("server.toml", config);
+    let script = cluster.place.script("replies: [{text: Done.}]");
+    let agent = format!("--config {} --model {script}", config.display());
+    let mut worker = cluster.worker_with("--grace 100ms --lease 3s", &agent);
+    let pid_file = cluster.place.work().join("server-pid");
+    let pid = || std::fs::read_to_string(&pid_file).unwrap_or_default();
+    let process = |pid: &str| std::path::Path::new("/proc").join(pid.trim());
+    let first = pid();
+    eventually("the lease", || {
+        let listed = cluster.workers("list").ok().stdout;
+        listed.contains("0 of 16").then_some(())
+    });
+    assert!(process(&first).exists(), "its lease is renewed");
+    worker.signal(Signal::STOP);
+    eventually("the end of the server", || {
+        (!process(&first).exists()).then_some(())
+    });
+    // The resumed worker starts the server again.
+    worker.signal(Signal::CONT);
+    eventually("the next server", || {
+        let next = pid();
+        (next != first && process(&next).exists()).then_some(())
+    });
+    assert_eq!(worker.end_by(Signal::TERM).code, 143);
+}
+
 #[test]
 fn shell_of_a_paused_worker_is_gone_before_its_lease_is() {
     let cluster = Cluster::new();

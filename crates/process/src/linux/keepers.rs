@@ -94,7 +94,8 @@ impl Keepers {
 
     /// Sets the deadline of all trees to this time from now. At the deadline, the keepers kill the trees, even if this
     /// process hangs. The deadline does not apply to trees that were started before the first call of this function,
-    /// and not to detached trees.
+    /// and not to detached trees. Call this function with [`Duration::MAX`] before the first tree starts, if the time is
+    /// not known yet.
     ///
     /// # Errors
     /// If the system has no memory for the deadline. Then the deadline does not change.

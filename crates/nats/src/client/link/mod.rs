@@ -46,7 +46,7 @@ impl NatsLink {
         let mut attempts = Attempts::within(options.answer_max);
         let entries = stream(&store.context, entries_config(options), &mut attempts).await?;
         let queue = stream(&store.context, wake_ups_config(options), &mut attempts).await?;
-        let wake_ups = wake_ups::consumer(&queue, &mut attempts).await?;
+        let wake_ups = wake_ups::consumer(&queue, options, &mut attempts).await?;
         let shared = Arc::new(LinkParts {
             store,
             entries,

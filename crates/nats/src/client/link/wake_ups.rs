@@ -21,8 +21,9 @@ use crate::options::NatsOptions;
 
 const CONSUMER: &str = "workers";
 
-/// If a worker no longer holds a wake-up, the servers deliver the wake-up to another worker after this time.
-const HELD: Duration = Duration::from_secs(10);
+/// Longest time after which the servers deliver a wake-up to another worker if a worker no longer holds it. A shorter time
+/// costs more messages, because each running task holds a wake-up.
+const HELD_LONGEST: Duration = Duration::from_secs(10);
 
 /// Maximum number of wake-ups that all workers together hold. Each running task needs one held wake-up.
 const HELD_MAX: i64 = 1_000_000;
@@ -35,21 +36,36 @@ pub(super) fn subject(options: &NatsOptions) -> String {
     format!("{}.wake-up", options.prefix)
 }
 
-/// Opens or creates the consumer. A new stream may first need to elect its leader, so the request is repeated.
+/// Time after which the servers deliver a wake-up again. The wake-up of a lost worker must be there when the lease of the
+/// worker ends, also if the lease is short. The locks have the same time to live as the lease.
+fn held(options: &NatsOptions) -> Duration {
+    HELD_LONGEST.min(options.lock_ttl / 2)
+}
+
+/// Opens or creates the consumer. A new stream may first need to elect its leader, so the request is repeated. All
+/// workers share the consumer, so the worker with the shortest lease determines its times.
 pub(super) async fn consumer(
     queue: &Stream,
+    options: &NatsOptions,
     attempts: &mut Attempts,
 ) -> Result<PullConsumer, ConnectError> {
     let config = Config {
         durable_name: Some(CONSUMER.to_owned()),
         description: Some("Workers of Allstop".to_owned()),
         ack_policy: AckPolicy::Explicit,
-        ack_wait: HELD,
+        ack_wait: held(options),
         max_ack_pending: HELD_MAX,
         ..Config::default()
     };
     loop {
         match queue.get_or_create_consumer(CONSUMER, config.clone()).await {
+            Ok(consumer) if ack_wait(&consumer) > config.ack_wait => {
+                let updated = queue.update_consumer(config).await;
+                return Ok(updated.unwrap_or_else(|error| {
+                    tracing::warn!(%error, "tasks of lost workers may be taken over later than their leases end");
+                    consumer
+                }));
+            }
             Ok(consumer) => return Ok(consumer),
             Err(error) if !attempts.next().await => {
                 return Err(ConnectError::Streams(error.to_string()));
@@ -57,6 +73,10 @@ pub(super) async fn consumer(
             Err(_no_leader) => {}
         }
     }
+}
+
+fn ack_wait(consumer: &PullConsumer) -> Duration {
+    consumer.cached_info().config.ack_wait
 }
 
 impl LinkParts {
@@ -80,7 +100,7 @@ impl LinkParts {
             let mut messages = messages.map_err(failed)?;
             // The servers end the request after `ASKED`. If they cannot be reached, the timeout ends the request.
             match timeout(ASKED + REQUEST_MAX, messages.next()).await {
-                Ok(Some(Ok(message))) => return Ok(Box::new(NatsWakeUp(message))),
+                Ok(Some(Ok(message))) => return Ok(self.held(message)),
                 Ok(Some(Err(error))) => {
                     let error = std::io::Error::other(error.to_string());
                     return Err(errors::unreachable("wake-ups", error));
@@ -105,7 +125,7 @@ impl LinkParts {
         let messages = messages.map_err(|_elapsed| errors::disconnected("wake-ups"))?;
         let mut messages = messages.map_err(|error| errors::unreachable("wake-ups", error))?;
         match timeout(ANSWERED, messages.next()).await {
-            Ok(Some(Ok(message))) => Ok(Some(Box::new(NatsWakeUp(message)))),
+            Ok(Some(Ok(message))) => Ok(Some(self.held(message))),
             Ok(Some(Err(error))) => {
                 let error = std::io::Error::other(error.to_string());
                 Err(errors::unreachable("wake-ups", error))
@@ -115,11 +135,23 @@ impl LinkParts {
     }
 }
 
-struct NatsWakeUp(Message);
+impl LinkParts {
+    fn held(&self, message: Message) -> Box<dyn HeldWakeUp> {
+        Box::new(NatsWakeUp {
+            message,
+            hold_every: ack_wait(&self.wake_ups) / 3,
+        })
+    }
+}
+
+struct NatsWakeUp {
+    message: Message,
+    hold_every: Duration,
+}
 
 impl NatsWakeUp {
     fn send_ack(&self, kind: AckKind) -> LinkFuture<Result<(), LogError>> {
-        let message = self.0.clone();
+        let message = self.message.clone();
         async move {
             let sent = message.ack_with(kind).await;
             sent.map_err(|error| {
@@ -133,19 +165,19 @@ impl NatsWakeUp {
 
 impl HeldWakeUp for NatsWakeUp {
     fn payload(&self) -> &[u8] {
-        &self.0.payload
+        &self.message.payload
     }
 
     fn deliveries(&self) -> u64 {
         // If the information about the delivery cannot be parsed, this counts as the first delivery. The message is
         // delivered again, so the error has no lasting effect.
-        let info = self.0.info().ok();
+        let info = self.message.info().ok();
         info.and_then(|info| u64::try_from(info.delivered).ok())
             .unwrap_or(1)
     }
 
     fn hold_every(&self) -> Duration {
-        HELD / 3
+        self.hold_every
     }
 
     fn hold(&self) -> LinkFuture<Result<(), LogError>> {
