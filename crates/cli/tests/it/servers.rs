@@ -127,26 +127,56 @@ while read -r line; do
 done
 "#;
 
+/// Configuration and script for a call that never ends, as arguments of a command.
+fn endless_call(place: &Place) -> String {
+    let server = place.file("server.sh", NEVER_ANSWERS);
+    let config = format!("[mcp.servers.s]\ncommand = \"sh\"\nargs = [{server:?}]\n");
+    let config = place.file("hangs.toml", config);
+    let script = place.script("replies: [{calls: [{tool: s__hang}]}, {text: Done.}]");
+    format!("--yes --config {} --model {script} go", config.display())
+}
+
+fn called(place: &Place) {
+    let called = place.work().join("called");
+    eventually("the call", || called.exists().then_some(()));
+}
+
+#[track_caller]
+fn ended_with_its_server(place: &Place, receipt: &Value) {
+    place.assert_nothing_runs();
+    let item = &receipt["items"][0];
+    assert_eq!(item["name"], "s__hang", "{receipt:#}");
+    assert_eq!(item["state"], "stopped", "{receipt:#}");
+    assert_eq!(item["verified"], "process_tree_empty", "{receipt:#}");
+    assert!(place.work().join("cancelled").exists());
+}
+
 /// A stop that ends the program also ends the server of a call. So the receipt proves the end of the call.
 #[test]
 fn stop_of_a_run_ends_the_server_of_a_call() {
     let place = Place::new();
-    let server = place.file("server.sh", NEVER_ANSWERS);
-    let config = format!("[mcp.servers.s]\ncommand = \"sh\"\nargs = [{server:?}]\n");
-    let config = place.file("hangs.toml", config);
-    let script = "replies: [{calls: [{tool: s__hang}]}, {text: Done.}]";
-    let run = place.run_script(script).arg("--config").arg(config);
-    let running = run.args("--json go").start();
-    let called = place.work().join("called");
-    eventually("the call", || called.exists().then_some(()));
+    let run = place.allstop().args("run --json --store");
+    let run = run.arg(place.store()).args(&endless_call(&place));
+    let running = run.start();
+    called(&place);
     let ended = running.end_by(Signal::INT);
-    place.assert_nothing_runs();
     assert_eq!(ended.code, 130, "{ended:#?}");
-    let item = &ended.envelope()["receipt"]["items"][0];
-    assert_eq!(item["name"], "s__hang", "{ended:#?}");
-    assert_eq!(item["state"], "stopped", "{item:#}");
-    assert_eq!(item["verified"], "process_tree_empty", "{item:#}");
-    assert!(place.work().join("cancelled").exists());
+    ended_with_its_server(&place, &ended.envelope()["receipt"]);
+}
+
+#[test]
+fn end_of_a_chat_ends_the_server_of_a_call() {
+    let place = Place::new();
+    let terminal = Terminal::new();
+    let chat = place.allstop().args("chat --store").arg(place.store());
+    let chat = chat.args(&endless_call(&place));
+    let running = chat.on_terminal(terminal.line()).start();
+    called(&place);
+    assert_eq!(running.end_by(Signal::TERM).code, 143);
+    let receipt = place.allstop().args("receipt last --json --store");
+    let receipt = receipt.arg(place.store()).end().ok();
+    let receipt = serde_json::from_str(receipt.stdout.trim()).expect("JSON");
+    ended_with_its_server(&place, &receipt);
 }
 
 /// An MCP server that writes its environment to a file and exits.
