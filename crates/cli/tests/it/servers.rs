@@ -4,8 +4,9 @@
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt as _;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
+use crate::serve::Server;
 use crate::support::terminal::Terminal;
 use crate::support::{Allstop, FACT_MAX, Place, Signal, eventually};
 
@@ -130,10 +131,13 @@ done
 /// Configuration and script for a call that never ends, as arguments of a command.
 fn endless_call(place: &Place) -> String {
     let server = place.file("server.sh", NEVER_ANSWERS);
-    let config = format!("[mcp.servers.s]\ncommand = \"sh\"\nargs = [{server:?}]\n");
+    let config = format!(
+        "[mcp.servers.s]\ncommand = \"sh\"\nargs = [\"{}\"]\n",
+        server.display()
+    );
     let config = place.file("hangs.toml", config);
     let script = place.script("replies: [{calls: [{tool: s__hang}]}, {text: Done.}]");
-    format!("--yes --config {} --model {script} go", config.display())
+    format!("--yes --config {} --model {script}", config.display())
 }
 
 fn called(place: &Place) {
@@ -142,10 +146,16 @@ fn called(place: &Place) {
 }
 
 #[track_caller]
+fn call_of(receipt: &Value) -> &Value {
+    let mut items = receipt["items"].as_array().into_iter().flatten();
+    let call = items.find(|item| item["name"] == "s__hang");
+    call.unwrap_or_else(|| panic!("the call is not in the receipt: {receipt:#}"))
+}
+
+#[track_caller]
 fn ended_with_its_server(place: &Place, receipt: &Value) {
     place.assert_nothing_runs();
-    let item = &receipt["items"][0];
-    assert_eq!(item["name"], "s__hang", "{receipt:#}");
+    let item = call_of(receipt);
     assert_eq!(item["state"], "stopped", "{receipt:#}");
     assert_eq!(item["verified"], "process_tree_empty", "{receipt:#}");
     assert!(place.work().join("cancelled").exists());
@@ -157,7 +167,7 @@ fn stop_of_a_run_ends_the_server_of_a_call() {
     let place = Place::new();
     let run = place.allstop().args("run --json --store");
     let run = run.arg(place.store()).args(&endless_call(&place));
-    let running = run.start();
+    let running = run.arg("go").start();
     called(&place);
     let ended = running.end_by(Signal::INT);
     assert_eq!(ended.code, 130, "{ended:#?}");
@@ -169,7 +179,7 @@ fn end_of_a_chat_ends_the_server_of_a_call() {
     let place = Place::new();
     let terminal = Terminal::new();
     let chat = place.allstop().args("chat --store").arg(place.store());
-    let chat = chat.args(&endless_call(&place));
+    let chat = chat.args(&endless_call(&place)).arg("go");
     let running = chat.on_terminal(terminal.line()).start();
     called(&place);
     assert_eq!(running.end_by(Signal::TERM).code, 143);
@@ -177,6 +187,39 @@ fn end_of_a_chat_ends_the_server_of_a_call() {
     let receipt = receipt.arg(place.store()).end().ok();
     let receipt = serde_json::from_str(receipt.stdout.trim()).expect("JSON");
     ended_with_its_server(&place, &receipt);
+}
+
+/// The stop of one task does not end the server, because other tasks use it. The stop of `serve` does.
+#[test]
+fn stop_of_a_task_keeps_the_server_and_the_end_of_serve_ends_it() {
+    let place = Place::new();
+    let flags = endless_call(&place);
+    let server = Server::start_with(&place, &flags);
+    let receipt_of =
+        |task: &Value| task["metadata"]["https://allstop.dev/a2a/receipt/v1"]["receipt"].clone();
+    let start = |server: &Server, text: &str| {
+        let body = json!({
+            "configuration": {"returnImmediately": true},
+            "message": {"messageId": text, "role": "ROLE_USER", "parts": [{"text": text}]},
+        });
+        let sent = server.request("POST /message:send", &body.to_string());
+        let answer: Value = serde_json::from_str(&sent.expect("an answer").1).expect("JSON");
+        called(&place);
+        std::fs::remove_file(place.work().join("called")).expect("it is there");
+        answer["task"]["id"].as_str().expect("an id").to_owned()
+    };
+    let first = start(&server, "m1");
+    let stopped = server.request(&format!("POST /tasks/{first}:cancel"), "{}");
+    let stopped: Value = serde_json::from_str(&stopped.expect("an answer").1).expect("JSON");
+    assert_eq!(call_of(&receipt_of(&stopped))["state"], "unreachable");
+    // The same server gets the next call.
+    let second = start(&server, "m2");
+    assert_eq!(server.running.end_by(Signal::TERM).code, 143);
+    place.assert_nothing_runs();
+    let server = Server::start_with(&place, &flags);
+    let task = server.get(&format!("/tasks/{second}"));
+    assert_eq!(server.running.end_by(Signal::TERM).code, 143);
+    ended_with_its_server(&place, &receipt_of(&task));
 }
 
 /// An MCP server that writes its environment to a file and exits.
