@@ -31,7 +31,7 @@ pub(crate) struct ExecutionArgs {
     /// Maximum steps per turn [default: 50]
     #[arg(long, value_name = "N", value_parser = at_least_one::<NonZeroU32>, help_heading = "Limits")]
     pub(crate) max_steps: Option<NonZeroU32>,
-    /// Maximum tasks that run at a time [default: no limit]
+    /// Maximum tasks that run at a time [default: as many as the limit of open files permits]
     #[arg(long, value_name = "N", value_parser = at_least_one::<NonZeroUsize>, help_heading = "Limits")]
     pub(crate) max_tasks: Option<NonZeroUsize>,
     /// Maximum tasks of one user that run at a time [default: no limit]

@@ -5,16 +5,18 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
+use allstop_a2a::PLACE_LIMITS;
 use allstop_core::HumanDuration;
 use allstop_nats::{NatsLog, NatsOptions};
 use allstop_process::{Keepers, this_process};
-use allstop_runtime::{StartError, StoreChoice, SystemStore};
+use allstop_runtime::{AgentExecutorOptions, StartError, StoreChoice, SystemStore};
 use allstop_scope::FORCE_MAX;
 use allstop_task::{AdmissionLimits, ClusterOptions, LeaseChange};
 use allstop_terminal::{OutputPriority, OutputQueue};
 use tokio::sync::watch;
 
 use crate::args::{ExecutionArgs, NatsArgs};
+use crate::descriptors;
 use crate::error::CliError;
 
 /// Default number of tasks that a worker runs concurrently. The number can be high, because most tasks wait for a
@@ -188,10 +190,14 @@ pub(super) fn admission(args: &ExecutionArgs) -> AdmissionLimits {
 }
 
 /// Maximum number of executions (running tasks) in this process.
-pub(super) fn running_max(args: &ExecutionArgs, concurrency: usize) -> Option<usize> {
-    let max = args.max_tasks.map(NonZeroUsize::get);
-    match concurrency {
-        0 => max,
-        concurrency => Some(max.map_or(concurrency, |max| max.min(concurrency))),
-    }
+pub(super) fn running_max(args: &ExecutionArgs, concurrency: usize) -> usize {
+    let sessions = AgentExecutorOptions::default().sessions_open_max;
+    let possible = descriptors::running_tasks_max(sessions, PLACE_LIMITS.connections_max);
+    let asked = args.max_tasks.map_or(usize::MAX, NonZeroUsize::get);
+    let of_worker = if concurrency == 0 {
+        usize::MAX
+    } else {
+        concurrency
+    };
+    asked.min(of_worker).min(possible)
 }

@@ -7,10 +7,11 @@ use std::sync::Arc;
 #[cfg(feature = "grpc")]
 use allstop_a2a::grpc_router;
 use allstop_a2a::{
-    A2aService, AgentDescription, PushNotifications, ServerOptions, agent_card, http_router,
-    restricted,
+    A2aService, AgentDescription, PLACE_LIMITS, PushNotifications, ServerOptions, agent_card,
+    http_router, restricted,
 };
 use allstop_core::receipt::ItemKind;
+use allstop_host::{PlaceLimits, Places};
 use allstop_scope::{Scope, WorkSpec};
 use allstop_task::TaskManager;
 use anyhow::Context as _;
@@ -20,6 +21,7 @@ use super::access::ServerAccess;
 use super::health::{self, Readiness};
 use super::metrics::TaskMetrics;
 use crate::args::{EndpointArgs, ExecutionArgs};
+use crate::descriptors;
 use crate::error::CliError;
 
 /// Bound addresses, before requests are accepted.
@@ -116,7 +118,12 @@ impl BoundEndpoint {
                 vec![(listener, router), (grpc_listener, grpc_routes)]
             }
         };
+        let limits = PlaceLimits {
+            connections_max: descriptors::connections_max(PLACE_LIMITS.connections_max),
+            ..PLACE_LIMITS
+        };
         let options = ServerOptions {
+            places: Places::new(limits),
             tls,
             ..ServerOptions::default()
         };

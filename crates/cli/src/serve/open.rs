@@ -127,7 +127,7 @@ pub(super) async fn open_server(
         .map(TraceExporter::new)
         .transpose()?;
     let options = TaskOptions {
-        running_max: cluster::running_max(execution, concurrency),
+        running_max: Some(cluster::running_max(execution, concurrency)),
         running_per_owner_max: execution.max_tasks_per_user.map(NonZeroUsize::get),
         when_full: execution
             .queue

@@ -1,6 +1,6 @@
 //! `allstop serve` as a process: requests of clients, signals, and `kill -9` under load.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -312,6 +312,38 @@ fn more_contexts_than_file_descriptors_are_served() {
             "context {number}: {body}"
         );
     }
+}
+
+/// A server without enough descriptors refuses a message before its task begins.
+#[test]
+fn no_task_fails_for_lack_of_file_descriptors() {
+    let place = Place::new();
+    let model = place.script("turns: [{replies: [{text: Never, stall: mid_stream}]}]");
+    let flags = format!("--model {model}");
+    let server = Server::start_by(&place, &flags, |serve| serve.by("prlimit --nofile=200"));
+    let mut answers = BTreeMap::<u16, usize>::new();
+    for number in 0..100 {
+        let body = json!({
+            "configuration": {"returnImmediately": true},
+            "message": {
+                "messageId": format!("m{number}"), "contextId": format!("c{number}"),
+                "role": "ROLE_USER", "parts": [{"text": "hello"}],
+            },
+        });
+        let answer = server.request("POST /message:send", &body.to_string());
+        let (status, _body) = answer.expect("an answer");
+        *answers.entry(status).or_default() += 1;
+    }
+    assert!(
+        answers.contains_key(&200) && answers.contains_key(&429),
+        "{answers:?}"
+    );
+    assert_eq!(answers.len(), 2, "{answers:?}");
+    let listed = server.get("/tasks?pageSize=100");
+    let failed = listed.to_string().matches("TASK_STATE_FAILED").count();
+    assert_eq!(failed, 0, "{listed}");
+    drop(server.running.end_by(Signal::TERM));
+    place.assert_nothing_runs();
 }
 
 #[test]
