@@ -1,10 +1,10 @@
-//! Events of a task with their numbers, for streams that a client can resume.
+//! Events of a task with their numbers, for streams that a client can resume. Between them, pieces of text for display.
 
 use std::sync::Arc;
 
 use a2a::{A2AError, StreamResponse};
 use allstop_log::Version;
-use allstop_task::{SubscriptionItem, Task, TaskSubscription};
+use allstop_task::{LiveItem, SubscriptionItem, Task, TaskSubscription};
 use futures::StreamExt as _;
 use futures::stream::{self, BoxStream};
 
@@ -12,10 +12,10 @@ use crate::errors;
 use crate::to_wire::{self, TaskDetail};
 
 /// Event with the number of its record in the task's log. A client that resumes after the event sends this number as
-/// `Last-Event-ID`.
-pub(crate) type NumberedEvent = Result<(Version, StreamResponse), A2AError>;
+/// `Last-Event-ID`. A piece of text has no number, because the log does not contain it.
+pub(crate) type NumberedEvent = Result<(Option<Version>, StreamResponse), A2AError>;
 
-/// Returns the numbered events of a subscription. A snapshot is an event with the whole task. Until the first snapshot,
+/// Returns the numbered events and the live text of a subscription. A snapshot is an event with the whole task. Until the first snapshot,
 /// `task` supplies the ids of the task for the events.
 pub(crate) fn numbered(
     subscription: TaskSubscription,
@@ -23,23 +23,24 @@ pub(crate) fn numbered(
     detail: TaskDetail,
 ) -> BoxStream<'static, NumberedEvent> {
     stream::unfold(
-        (subscription, task),
+        (subscription.with_live_text(), task),
         move |(mut subscription, mut task)| async move {
             loop {
                 let event = match subscription.next().await? {
-                    Ok(SubscriptionItem::Snapshot(version, snapshot)) => {
+                    Ok(LiveItem::Piece(piece)) => Ok((None, to_wire::piece(&piece, &task))),
+                    Ok(LiveItem::Durable(SubscriptionItem::Snapshot(version, snapshot))) => {
                         task = snapshot;
                         let event = match &task.reply {
                             Some(reply) => StreamResponse::Message(to_wire::reply(reply, &task)),
                             None => StreamResponse::Task(to_wire::task(&task, detail)),
                         };
-                        Ok((version, event))
+                        Ok((Some(version), event))
                     }
-                    Ok(SubscriptionItem::Update(update)) => {
+                    Ok(LiveItem::Durable(SubscriptionItem::Update(update))) => {
                         let Some(event) = to_wire::event(&update.record, &task) else {
                             continue;
                         };
-                        Ok((update.version, event))
+                        Ok((Some(update.version), event))
                     }
                     Err(error) => Err(errors::of_read(&error)),
                 };

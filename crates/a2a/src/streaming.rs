@@ -13,6 +13,7 @@ use a2a::{
 };
 use a2a_pb::protojson_conv;
 use a2a_server::ServiceParams;
+use allstop_log::Version;
 use axum::http::header::CONTENT_TYPE;
 use axum::http::{HeaderMap, Method};
 use axum::response::sse::{Event, KeepAlive, Sse};
@@ -173,11 +174,9 @@ fn sse_event(event: NumberedEvent, id: Option<&JsonRpcId>) -> Event {
     match (value, id) {
         (Ok((number, value)), Some(id)) => {
             let envelope = JsonRpcResponse::success(id.clone(), value);
-            Event::default()
-                .id(number.to_string())
-                .data(json(&envelope))
+            with_number(number).data(json(&envelope))
         }
-        (Ok((number, value)), None) => Event::default().id(number.to_string()).data(json(&value)),
+        (Ok((number, value)), None) => with_number(number).data(json(&value)),
         (Err(error), Some(id)) => {
             let envelope = JsonRpcResponse::error(id.clone(), error.to_jsonrpc_error());
             Event::default().data(json(&envelope))
@@ -186,6 +185,14 @@ fn sse_event(event: NumberedEvent, id: Option<&JsonRpcId>) -> Event {
         (Err(error), None) => Event::default()
             .event("error")
             .data(json(&rest::error_body(&error))),
+    }
+}
+
+/// An event with its number as the id. Without an id, clients keep the id of the previous event.
+fn with_number(number: Option<Version>) -> Event {
+    match number {
+        Some(number) => Event::default().id(number.to_string()),
+        None => Event::default(),
     }
 }
 

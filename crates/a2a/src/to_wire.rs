@@ -7,7 +7,7 @@ use allstop_core::Timestamp;
 use allstop_task::model::{
     Artifact, JsonMap, MessagePart, MessageSender, PartContent, TaskEnding, TaskStatus,
 };
-use allstop_task::{Task, TaskMessage, TaskRecord, TaskState};
+use allstop_task::{LivePiece, Task, TaskMessage, TaskRecord, TaskState};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chrono::DateTime;
@@ -104,6 +104,22 @@ pub(crate) fn event(record: &TaskRecord, task: &Task) -> Option<a2a::StreamRespo
         | TaskRecord::StopRefused { .. }
         | TaskRecord::LateReceipt { .. } => None,
     }
+}
+
+/// Returns the event of a piece of text. A piece is never the last chunk: the durable artifact follows.
+pub(crate) fn piece(piece: &LivePiece, task: &Task) -> a2a::StreamResponse {
+    let artifact = Artifact {
+        name: piece.name.clone(),
+        ..Artifact::text(Arc::clone(&piece.artifact_id), Arc::clone(&piece.text))
+    };
+    a2a::StreamResponse::ArtifactUpdate(a2a::TaskArtifactUpdateEvent {
+        task_id: task.id.to_string(),
+        context_id: task.context_id.to_string(),
+        artifact: self::artifact(&artifact),
+        append: Some(piece.append),
+        last_chunk: Some(false),
+        metadata: None,
+    })
 }
 
 fn status_event(

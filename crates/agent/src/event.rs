@@ -42,6 +42,10 @@ pub enum AgentEvent {
         /// The model.
         #[schemars(with = "String")]
         model: Arc<str>,
+        /// True if a guardrail checks the answer before the commit. A receiver that shows only text that has passed
+        /// must not show the pieces of this step.
+        #[serde(skip)]
+        is_guarded: bool,
     },
     /// A piece of the answer.
     TextDelta {

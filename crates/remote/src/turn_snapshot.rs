@@ -324,6 +324,7 @@ mod tests {
         AgentEvent::StepStarted {
             step: 1,
             model: "m".into(),
+            is_guarded: false,
         }
     }
 

@@ -10,6 +10,7 @@ use futures::future::BoxFuture;
 
 use crate::event_writer::EventWriter;
 use crate::execution::PartReceipts;
+use crate::live_text::LiveTextWriter;
 use crate::model::{Task, TaskEvent, TaskMessage};
 use crate::waker::TaskWaker;
 
@@ -50,6 +51,8 @@ pub struct ExecutionCx {
     pub scope: Scope,
     /// Writes the events.
     pub events: EventWriter,
+    /// Writes text of an artifact for display, while the artifact is not complete. The text is not stored.
+    pub live_text: LiveTextWriter,
     /// Collects receipts of work outside the scope. The receipt of a stop will include these receipts.
     pub receipts: PartReceipts,
     /// W3C trace context of the work (`traceparent`). A stop does not change the trace context.

@@ -4,6 +4,7 @@
 //! 1. A record is published only after it is durable.
 //! 2. A publisher never waits for a subscriber. Each subscriber has its own cursor, and reads from the window of recent
 //!    records or from the log.
+//! 3. Live text is not stored: see [`crate::live_text`].
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use allstop_log::Version;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
+use crate::live_text::{LiveCursor, LivePiece, LiveText, is_shown_in};
 use crate::model::{Task, TaskRecord};
 
 /// Number of recent records in memory. A subscriber that is not far behind the writer never needs to read the log.
@@ -31,6 +33,8 @@ pub struct TaskUpdate {
 pub(crate) struct TaskFeed {
     state: Mutex<FeedState>,
     grown: Notify,
+    /// Separate from `grown`, so that a piece of text does not wake subscribers that wait for a record only.
+    live_grown: Notify,
 }
 
 #[derive(Debug, Default)]
@@ -38,6 +42,7 @@ struct FeedState {
     version: Version,
     task: Option<Arc<Task>>,
     window: VecDeque<TaskUpdate>,
+    live: LiveText,
 }
 
 /// Records after a cursor.
@@ -83,6 +88,9 @@ impl TaskFeed {
         };
         state.version = last.version;
         state.task = Some(Arc::clone(task));
+        for update in &records {
+            state.live.note(&update.record);
+        }
         state.window.extend(records);
         let excess = state.window.len().saturating_sub(WINDOW_LEN_MAX);
         state.window.drain(..excess);
@@ -114,5 +122,39 @@ impl TaskFeed {
         let behind = usize::try_from(behind).unwrap_or(usize::MAX);
         let updates = state.window.iter().skip(behind).cloned().collect();
         Some(FeedRead::Updates(updates))
+    }
+
+    /// Changes the live text.
+    pub(crate) fn set_live(&self, change: impl FnOnce(&mut LiveText)) {
+        change(&mut self.state.lock().live);
+        self.live_grown.notify_waiters();
+    }
+
+    /// Returns the live text after a position, for a subscriber that has received the records up to this version. Waits
+    /// until there is text.
+    pub(crate) async fn read_live_after(
+        &self,
+        records_until: Version,
+        cursor: LiveCursor,
+    ) -> (LivePiece, LiveCursor) {
+        loop {
+            // Registered before the check, like in `read_after`.
+            let grown = self.live_grown.notified();
+            if let Some(read) = self.try_read_live_after(records_until, cursor) {
+                return read;
+            }
+            grown.await;
+        }
+    }
+
+    fn try_read_live_after(
+        &self,
+        records_until: Version,
+        cursor: LiveCursor,
+    ) -> Option<(LivePiece, LiveCursor)> {
+        let state = self.state.lock();
+        let task = state.task.as_ref()?;
+        let is_shown = state.version == records_until && is_shown_in(task.status.state);
+        is_shown.then(|| state.live.after(cursor))?
     }
 }

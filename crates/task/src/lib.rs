@@ -22,6 +22,7 @@ mod event_writer;
 mod execution;
 mod executor;
 mod feed;
+mod live_text;
 mod manager;
 pub mod model;
 mod observer;
@@ -43,6 +44,7 @@ pub use executor::{
     ProcessorDecision, TaskParts, TaskPartsFactory,
 };
 pub use feed::TaskUpdate;
+pub use live_text::{LiveItem, LivePiece, LiveSubscription, LiveTextWriter};
 pub use manager::{
     AcceptedTask, CancelOutcome, ListFilter, ShutdownReport, TaskManager, TaskPage, TaskPosition,
     TaskRequest, TaskSummary,

@@ -23,7 +23,8 @@ use http_body_util::BodyExt as _;
 use serde_json::{Value, json};
 use tower::ServiceExt as _;
 
-/// Agent that follows the command in the text of the message: `echo`, `wait` (until stopped), `ask`, `reply`, `fail`.
+/// Agent that follows the command in the text of the message: `echo`, `wait` (until stopped), `ask`, `reply`, `fail`,
+/// `stream` (20 pieces of text in a second, then the artifact), `tease` (pieces without an end).
 pub(crate) struct ObedientAgent;
 
 impl Executor for ObedientAgent {
@@ -39,6 +40,19 @@ impl Executor for ObedientAgent {
                 let _ended = write(TaskEvent::Reply(Arc::new(reply))).await;
             } else if text.contains("fail") {
                 return Err(ExecutorError::new("as told"));
+            } else if text.contains("stream") || text.contains("tease") {
+                let _ended = write(TaskEvent::state(TaskState::Working)).await;
+                cx.live_text.restart("a", Some("answer".into()));
+                for number in 0..20 {
+                    cx.live_text.push(&format!("{number} "));
+                    tokio::time::sleep(Duration::from_millis(50)).await;
+                }
+                if text.contains("tease") {
+                    cx.scope.stopped_at("waiting").await;
+                } else {
+                    let _ended = write(TaskEvent::artifact(Artifact::text("a", "final"))).await;
+                    let _ended = write(TaskEvent::state(TaskState::Completed)).await;
+                }
             } else if text.contains("ask") {
                 let _ended = write(TaskEvent::state(TaskState::InputRequired)).await;
             } else {

@@ -12,7 +12,7 @@ use tracing::Instrument as _;
 
 use super::{RunningTurn, TurnInterrupt};
 use crate::event::AgentEvent;
-use crate::guardrail::{GuardrailStage, GuardrailVerdict};
+use crate::guardrail::{Guardrail, GuardrailStage, GuardrailVerdict};
 use crate::hook::HookEvent;
 use crate::user_code::{self, UserCodeResult};
 
@@ -55,6 +55,7 @@ impl RunningTurn<'_> {
         self.cx.events.send(|| AgentEvent::StepStarted {
             step: step.step,
             model: Arc::clone(&self.cx.parts.model_name),
+            is_guarded: self.checks(GuardrailStage::Output),
         });
         let answer = self.call_model(&step).await?;
         let text: Arc<str> = answer.text.into();
@@ -172,10 +173,15 @@ impl RunningTurn<'_> {
         Usage::estimate_tokens(system + context + messages)
     }
 
+    /// True if a guardrail checks this stage.
+    fn checks(&self, stage: GuardrailStage) -> bool {
+        let mut guardrails = self.parts().guardrails.iter();
+        guardrails.any(|guardrail| wants(&**guardrail, stage))
+    }
+
     async fn guard(&self, stage: GuardrailStage, text: &Arc<str>) -> Result<(), TurnInterrupt> {
         for guardrail in &self.parts().guardrails {
-            // A guardrail whose `wants` panics is called, and refuses if `check` panics too.
-            if catch_panic("Guardrail::wants", || guardrail.wants(stage)) == Some(false) {
+            if !wants(&**guardrail, stage) {
                 continue;
             }
             let name = Arc::clone(guardrail.name());
@@ -239,6 +245,11 @@ impl RunningTurn<'_> {
             cause = silent => TurnInterrupt::Inactivity(cause),
         }
     }
+}
+
+/// True if the guardrail checks this stage. A guardrail whose `wants` panics is called, and refuses if `check` panics too.
+fn wants(guardrail: &dyn Guardrail, stage: GuardrailStage) -> bool {
+    catch_panic("Guardrail::wants", || guardrail.wants(stage)) != Some(false)
 }
 
 fn inactivity(limit: Duration) -> Cause {

@@ -150,6 +150,7 @@ fn events_of_a_run_are_harmless() {
         AgentEvent::StepStarted {
             step: 1,
             model: name(),
+            is_guarded: false,
         },
         AgentEvent::TextDelta { text: name() },
         AgentEvent::RetryScheduled {

@@ -1,5 +1,6 @@
 //! `allstop tasks`: a client for the tasks of a server.
 
+mod artifact_chunks;
 pub(crate) mod client;
 pub(crate) mod find;
 mod view;

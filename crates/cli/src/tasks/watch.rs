@@ -9,6 +9,7 @@ use futures::StreamExt as _;
 use reqwest::Response;
 use sse_stream::{Sse, SseStream};
 
+use super::artifact_chunks::ArtifactChunks;
 use super::client::{RequestError, TaskServer};
 use super::find::{FoundTask, find};
 use super::wire::{ServerEvent, ServerTaskState, TaskEndInfo};
@@ -27,6 +28,7 @@ struct TaskWatch<'a> {
     printer: &'a TaskPrinter<'a>,
     /// Id of the last event, after which a new connection resumes.
     last_event: Option<String>,
+    chunks: ArtifactChunks,
     /// State that was shown last.
     state: Option<ServerTaskState>,
     ended: Option<ServerTaskState>,
@@ -45,6 +47,7 @@ pub(super) async fn watch(
         as_json,
         printer,
         last_event: None,
+        chunks: ArtifactChunks::default(),
         state: None,
         ended: None,
     };
@@ -197,11 +200,15 @@ impl TaskWatch<'_> {
         let mut lines = Styled::default();
         match event {
             ServerEvent::Task(task) => {
+                self.chunks = ArtifactChunks::default();
                 lines.push(&view::show(&task, style, width));
                 self.state = Some(task.status.state.clone());
                 self.ended = Some(task.status.state).filter(ServerTaskState::is_terminal);
             }
             ServerEvent::StatusUpdate { status, metadata } => {
+                for artifact in self.chunks.take_rest() {
+                    lines.push(&view::said(artifact.name(), &artifact.text(), style));
+                }
                 if self.state.as_ref() != Some(&status.state) {
                     lines.push_line(&styled!["state: ", view::state(&status.state, style)]);
                 }
@@ -215,8 +222,14 @@ impl TaskWatch<'_> {
                 self.state = Some(status.state.clone());
                 self.ended = Some(status.state).filter(ServerTaskState::is_terminal);
             }
-            ServerEvent::ArtifactUpdate { artifact } => {
-                lines.push(&view::said(artifact.name(), &artifact.text(), style));
+            ServerEvent::ArtifactUpdate {
+                artifact,
+                append,
+                last_chunk,
+            } => {
+                if let Some(artifact) = self.chunks.take(artifact, append, last_chunk) {
+                    lines.push(&view::said(artifact.name(), &artifact.text(), style));
+                }
             }
             ServerEvent::Message(message) => {
                 lines.push(&view::said("agent", &message.text(), style));

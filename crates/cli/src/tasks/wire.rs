@@ -1,5 +1,6 @@
 //! Tasks and events in the JSON of a server. The types contain only the fields that the commands show.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use allstop_a2a::RECEIPT_EXTENSION;
@@ -77,7 +78,7 @@ pub(crate) struct TaskListPage {
 
 /// Event of a task's stream.
 #[derive(Debug, Deserialize)]
-#[serde(rename_all = "camelCase")]
+#[serde(rename_all = "camelCase", rename_all_fields = "camelCase")]
 pub(crate) enum ServerEvent {
     Task(ServerTask),
     StatusUpdate {
@@ -87,6 +88,10 @@ pub(crate) enum ServerEvent {
     },
     ArtifactUpdate {
         artifact: ServerArtifact,
+        #[serde(default)]
+        append: bool,
+        #[serde(default)]
+        last_chunk: bool,
     },
     Message(ServerMessage),
 }
@@ -191,19 +196,49 @@ impl ServerArtifact {
     pub(crate) fn text(&self) -> String {
         text_of(&self.parts)
     }
+
+    pub(super) fn has_id_of(&self, other: &Self) -> bool {
+        self.artifact_id == other.artifact_id
+    }
+
+    /// Bytes of the shown content.
+    pub(super) fn bytes(&self) -> usize {
+        self.parts.iter().map(|part| part.text().len()).sum()
+    }
+
+    /// Adds the parts of a chunk. A text continues the text before it on the same line.
+    pub(super) fn append(&mut self, chunk: Self) {
+        for part in chunk.parts {
+            match (self.parts.last_mut(), &part.text) {
+                (
+                    Some(ServerPart {
+                        text: Some(text), ..
+                    }),
+                    Some(more),
+                ) => text.push_str(more),
+                _ => self.parts.push(part),
+            }
+        }
+    }
+}
+
+impl ServerPart {
+    fn text(&self) -> Cow<'_, str> {
+        match self {
+            Self {
+                text: Some(text), ..
+            } => text.into(),
+            Self { url: Some(url), .. } => url.into(),
+            Self {
+                data: Some(data), ..
+            } => data.to_string().into(),
+            Self { filename, .. } => format!("[{}]", filename.as_deref().unwrap_or("file")).into(),
+        }
+    }
 }
 
 /// Text of the parts of a message or an artifact. Each part begins on a new line.
 fn text_of(parts: &[ServerPart]) -> String {
-    let texts = parts.iter().map(|part| match part {
-        ServerPart {
-            text: Some(text), ..
-        } => text.clone(),
-        ServerPart { url: Some(url), .. } => url.clone(),
-        ServerPart {
-            data: Some(data), ..
-        } => data.to_string(),
-        ServerPart { filename, .. } => format!("[{}]", filename.as_deref().unwrap_or("file")),
-    });
+    let texts = parts.iter().map(ServerPart::text);
     texts.collect::<Vec<_>>().join("\n")
 }

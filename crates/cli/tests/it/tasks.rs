@@ -38,6 +38,7 @@ impl Client<'_> {
 }
 
 const SCRIPT: &str = "turns:\n- when: stall\n  replies: [{text: Never, stall: mid_stream}]\n\
+                      - when: slowly\n  replies: [{text: \"1 2 3 4 5 6 7 8 9 10 11 12\", delay: 70ms}]\n\
                       replies: [{text: \"An answer\\nin two lines.\"}]\n";
 
 fn serve(place: &Place) -> Server {
@@ -80,6 +81,52 @@ fn task_is_listed_watched_and_shown() {
     let missing = client.end("show nothing");
     assert_eq!(missing.code, 1);
     assert!(missing.stderr.contains("task `nothing` not found"));
+    assert_eq!(server.running.end_by(Signal::TERM).code, 143);
+}
+
+/// The events contain the answer while it arrives. People see the complete answer.
+#[test]
+fn answer_streams_in_pieces_and_is_shown_once() {
+    let place = Place::new();
+    let server = serve(&place);
+    let client = Client {
+        place: &place,
+        server: &server,
+    };
+    let id = client.send("m1", "count slowly");
+    let id = id.as_str().expect("an id");
+    let watching = [format!("watch {id} --json"), format!("watch {id}")];
+    let [events, shown] = watching.map(|args| client.start(&args));
+    let (events, shown) = (events.end(FACT_MAX).ok(), shown.end(FACT_MAX).ok());
+    let answer = "1 2 3 4 5 6 7 8 9 10 11 12";
+    assert_eq!(
+        shown.stdout.matches("answer: ").count(),
+        1,
+        "{}",
+        shown.stdout
+    );
+    assert!(
+        shown.stdout.contains(&format!("answer: {answer}\n")),
+        "{}",
+        shown.stdout
+    );
+    let (mut text, mut pieces) = (String::new(), 0);
+    for event in events.stdout.lines() {
+        let event: Value = serde_json::from_str(event).expect("JSON");
+        let update = &event["artifactUpdate"];
+        let Some(piece) = update["artifact"]["parts"][0]["text"].as_str() else {
+            continue;
+        };
+        if update["append"] != true {
+            text.clear();
+        }
+        text.push_str(piece);
+        pieces += usize::from(update["lastChunk"] != true);
+    }
+    assert_eq!(text, answer);
+    assert!(pieces > 1, "{}", events.stdout);
+    let again = client.end(&format!("show {id} --json")).ok().stdout;
+    assert!(again.contains(answer), "{again}");
     assert_eq!(server.running.end_by(Signal::TERM).code, 143);
 }
 

@@ -299,7 +299,7 @@ impl EventTranslator {
 
     fn live(&mut self, event: &AgentEvent) {
         match event {
-            AgentEvent::StepStarted { step, model } if self.turn_view == TurnView::Rest => {
+            AgentEvent::StepStarted { step, model, .. } if self.turn_view == TurnView::Rest => {
                 self.start_step(*step, model);
             }
             AgentEvent::TextDelta { text } if self.options.streaming => {

@@ -15,14 +15,11 @@ use allstop_task::{
 use allstop_tools::BackgroundWork;
 use tokio::sync::oneshot;
 
-use super::AgentExecutorInner;
 use super::context_sessions::failed;
 use super::message_text::{PermissionReply, agent_message, question_message, text_of};
 use super::task_sessions::message_id_of;
 use super::task_turn::{TaskTurn, TurnProgress};
-
-/// Id and name of the artifact that contains the answer.
-const ANSWER: &str = "answer";
+use super::{ANSWER, AgentExecutorInner};
 
 type ExecutorResult = Result<ExecutorReturn, ExecutorError>;
 
@@ -145,7 +142,7 @@ impl Drop for TaskExecution {
 impl TaskExecution {
     async fn follow(mut self) -> ExecutorResult {
         while let Some(turn) = &mut self.turn {
-            let written = match turn.progress(&self.cx.scope).await {
+            let written = match turn.progress(&self.cx.scope, &self.cx.live_text).await {
                 TurnProgress::Stopped => return self.stop().await,
                 TurnProgress::Asked(question) => {
                     let message = question_message(&question);

@@ -11,7 +11,8 @@
 //! 2. The answer of a task is the answer of a committed turn, and is written once.
 //! 3. A stopped execution stops its turn. The receipt of the task's stop lists the turn as the item `turn`. This item
 //!    ends when the session's receipt for the turn is complete, even if the executor is dropped earlier.
-//! 4. A stop of a task does not affect work of other tasks of its context.
+//! 4. Clients see the text of a model call while it arrives, unless a guardrail has to check the answer.
+//! 5. A stop of a task does not affect work of other tasks of its context.
 
 mod context_sessions;
 mod execution;
@@ -52,6 +53,9 @@ pub struct AgentExecutorOptions {
     /// an execution waits for a session that another process has open.
     pub shares_sessions: bool,
 }
+
+/// Id and name of the artifact that contains the answer.
+const ANSWER: &str = "answer";
 
 /// Default of [`AgentExecutorOptions::background_max`]: long enough for a build or a test run.
 const BACKGROUND_MAX: Duration = Duration::from_mins(10);

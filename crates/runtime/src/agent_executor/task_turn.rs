@@ -4,6 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use allstop_agent::AgentEvent;
 use allstop_core::record::{Attachment, SessionRecord};
 use allstop_core::{CallId, MessageId, TurnNumber};
 use allstop_scope::{Scope, instant_after};
@@ -11,9 +12,11 @@ use allstop_session::{
     AnswerResult, FollowUp, MessageHandle, MessageOutcome, NewMessage, OpenQuestion, Session,
     SessionEvent, SessionEventKind, Subscription,
 };
+use allstop_task::LiveTextWriter;
 use allstop_tools::{BackgroundWork, PermissionAnswer};
 use tokio::time::{Instant, sleep_until};
 
+use super::ANSWER;
 use super::message_text::PermissionReply;
 
 /// The turn of one task. The subscription to the session keeps permission questions open.
@@ -31,6 +34,9 @@ pub(super) struct TaskTurn {
     /// Tool calls of the turn. A permission question of a sub-agent lists the calls that lead to the sub-agent, and the
     /// first of them is one of these calls.
     calls: HashSet<CallId>,
+    /// True while clients may see the text of the running step: no guardrail has to check the text first, and no piece
+    /// of the text is missing.
+    shows_text: bool,
     background_max: Duration,
     background_until: Option<Instant>,
     /// Message with the text of a client that has denied a call. The running turn takes the message before its next
@@ -71,6 +77,7 @@ impl TaskTurn {
             is_begin_reported: false,
             outcome: None,
             calls: HashSet::new(),
+            shows_text: false,
             background_max,
             background_until: None,
             steered: None,
@@ -86,11 +93,16 @@ impl TaskTurn {
         self.outcome.is_some()
     }
 
-    /// Waits for the next progress. Reports each progress once, except `Asked`, `Done` and `StillRunning`.
+    /// Waits for the next progress. Reports each progress once, except `Asked`, `Done` and `StillRunning`. Meanwhile
+    /// writes the text of the running step.
     ///
     /// # Cancel safety
     /// Cancel safe.
-    pub(super) async fn progress(&mut self, scope: &Scope) -> TurnProgress {
+    pub(super) async fn progress(
+        &mut self,
+        scope: &Scope,
+        live_text: &LiveTextWriter,
+    ) -> TurnProgress {
         loop {
             if let Some(progress) = self.progress_now() {
                 return progress;
@@ -101,7 +113,7 @@ impl TaskTurn {
                 biased;
                 () = scope.stopped() => return TurnProgress::Stopped,
                 event = self.events.next(), if self.has_events => match event {
-                    Ok(Some(event)) => self.note(&event),
+                    Ok(Some(event)) => self.note(&event, live_text),
                     Ok(None) => self.has_events = false,
                     Err(error) => {
                         tracing::warn!(%error, "the events of a turn cannot be read");
@@ -142,11 +154,33 @@ impl TaskTurn {
         (Instant::now() >= until).then_some(TurnProgress::StillRunning(running))
     }
 
-    fn note(&mut self, event: &SessionEvent) {
-        let SessionEventKind::Recorded { record, .. } = &event.kind else {
-            return;
-        };
-        match &**record {
+    fn note(&mut self, event: &SessionEvent, live_text: &LiveTextWriter) {
+        match &event.kind {
+            SessionEventKind::Recorded { record, .. } => self.note_record(record),
+            SessionEventKind::Live(live) if event.message.as_ref() == Some(self.id()) => {
+                self.show(live, live_text);
+            }
+            SessionEventKind::Missed { .. } => self.shows_text = false,
+            _ => {}
+        }
+    }
+
+    /// Writes a piece of the answer for the clients. Each model call begins a new text, because only the text of the
+    /// last call is the answer.
+    fn show(&mut self, event: &AgentEvent, live_text: &LiveTextWriter) {
+        match event {
+            AgentEvent::StepStarted { is_guarded, .. } => {
+                self.shows_text = !is_guarded;
+                live_text.restart(ANSWER, Some(ANSWER.into()));
+            }
+            AgentEvent::RetryScheduled { .. } => live_text.restart(ANSWER, Some(ANSWER.into())),
+            AgentEvent::TextDelta { text } if self.shows_text => live_text.push(text),
+            _ => {}
+        }
+    }
+
+    fn note_record(&mut self, record: &SessionRecord) {
+        match record {
             SessionRecord::TurnStarted { turn, message, .. }
                 if message.as_ref() == Some(&self.sent.id) =>
             {

@@ -13,6 +13,7 @@ use tokio::time::Instant;
 use super::{Execution, ExecutionEngine, user_code};
 use crate::event_writer::EventWriter;
 use crate::executor::{ExecutionCx, ExecutorError, ExecutorReturn, TaskParts};
+use crate::live_text::LiveTextWriter;
 use crate::model::{MessageSender, Task, TaskMessage};
 
 /// Time in which an executor can return after the end of its task. After this time, the scope of the executor is
@@ -48,6 +49,7 @@ impl ExecutionEngine {
             task,
             scope: work.0.clone(),
             events,
+            live_text: LiveTextWriter::new(Arc::clone(self.stream.feed()), scope.clone()),
             receipts: self.execution.part_receipts.clone(),
             trace: self.trace(),
             waker: Arc::clone(&self.host).waker(self.stream.id()),

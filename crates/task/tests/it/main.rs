@@ -9,6 +9,7 @@ mod execute;
 mod failures;
 mod hostile;
 mod limits;
+mod live_text;
 mod observe;
 mod opening;
 mod panics;

@@ -265,7 +265,7 @@ impl LiveView {
             AgentEvent::ToolProgress { call_id, progress } => {
                 self.calls.progress(call_id, progress);
             }
-            AgentEvent::StepStarted { step, model } => {
+            AgentEvent::StepStarted { step, model, .. } => {
                 self.release();
                 self.finish_line();
                 self.text.discard();

@@ -36,7 +36,11 @@ fn delta(text: &str) -> AgentEvent {
 
 fn step(step: u32) -> AgentEvent {
     let model = "gpt-x".into();
-    AgentEvent::StepStarted { step, model }
+    AgentEvent::StepStarted {
+        step,
+        model,
+        is_guarded: false,
+    }
 }
 
 fn answered(text: &str) -> AgentEvent {

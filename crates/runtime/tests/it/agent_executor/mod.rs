@@ -1,6 +1,7 @@
 //! Agents as the executor of tasks, with logs in memory.
 
 mod background;
+mod live_text;
 mod order;
 mod questions;
 mod recovery;

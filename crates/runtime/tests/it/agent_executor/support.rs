@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use allstop_agent::{Agent, TurnError};
+use allstop_agent::{Agent, Guardrail, TurnError};
 use allstop_core::{Cause, CauseKind, ContextId, TaskId};
 use allstop_log::{Log, MemoryLog};
 use allstop_model::{Reply, ScriptedModel};
@@ -34,6 +34,7 @@ pub(super) struct TestAgents {
     pub(super) model: Arc<ScriptedModel>,
     pub(super) tools: MakeTools,
     pub(super) asks: bool,
+    pub(super) guardrail: Option<Arc<dyn Guardrail>>,
 }
 
 impl fmt::Debug for TestAgents {
@@ -48,6 +49,7 @@ impl TestAgents {
             model: Arc::new(ScriptedModel::in_order_of_calls(replies).keeping_requests()),
             tools: Arc::new(|_| Vec::new()),
             asks: false,
+            guardrail: None,
         }
     }
 
@@ -70,6 +72,9 @@ impl AgentSource for TestAgents {
         if self.asks {
             let policy = Arc::new(PermissionPolicy::default());
             builder = builder.permissions(policy, request.prompter);
+        }
+        if let Some(guardrail) = &self.guardrail {
+            builder = builder.guardrail(Arc::clone(guardrail));
         }
         let agent = SessionAgent {
             agent: builder.build(),
