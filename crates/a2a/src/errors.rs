@@ -63,7 +63,30 @@ pub(crate) fn of_read(error: &ReadTaskError) -> A2AError {
 }
 
 pub(crate) fn of_store(error: &TaskStoreError) -> A2AError {
-    A2AError::internal(format!("{}; try again later", logged(error)))
+    let text = logged(error);
+    A2AError::internal(match unreadable(error) {
+        Some(reason) => reason,
+        None => format!("{text}; try again later"),
+    })
+}
+
+/// Returns the reason why this process can never read the task; `None` for failures of the store. A newer version of
+/// Allstop may have written the task, or its records are damaged.
+pub(crate) fn unreadable(error: &TaskStoreError) -> Option<String> {
+    match error {
+        TaskStoreError::Unreadable { .. } | TaskStoreError::Illegal { .. } => {
+            Some(error_chain(error))
+        }
+        TaskStoreError::Log(error) => match error.kind() {
+            kind @ (LogErrorKind::Corrupt | LogErrorKind::NewerVersion) => Some(kind.to_string()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+pub(crate) fn invalid(error: &impl std::fmt::Display) -> A2AError {
+    A2AError::invalid_params(format!("invalid params: {error}"))
 }
 
 /// Logs a failure of the store. The returned text for the client names the kind of the failure, but not the location of

@@ -20,6 +20,7 @@ mod from_wire;
 mod grpc;
 mod legacy;
 mod limits;
+mod listing;
 mod localhost;
 mod overload;
 mod page;
@@ -48,6 +49,7 @@ pub use card::{
 #[cfg(feature = "grpc")]
 pub use grpc::grpc_router;
 pub use ipnet::IpNet;
+pub use listing::UNREADABLE_EXTENSION;
 pub use push::{
     HostResolver, OpenPushError, PushNotifications, PushOptions, PushSecret, PushStoreError,
     ShortPushSecret, SystemResolver,

@@ -7,6 +7,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use serde_json::{Value, json};
 
+use crate::listing;
 use crate::overload::Overload;
 
 /// Sets the content type of a response to `application/json` (A2A 1.0, section 11.1), and adds a body to the response
@@ -26,6 +27,23 @@ pub(crate) async fn conform(method: &Method, mut response: Response) -> Response
         response.headers_mut().insert(CONTENT_TYPE, json);
     }
     response
+}
+
+/// Maximum size of the body of a page without tasks, in bytes: four short fields.
+const EMPTY_PAGE_BYTES_MAX: u64 = 4 * 1024;
+
+/// Adds the fields that the library omits in a page without tasks. A page with tasks is long and complete.
+pub(crate) async fn complete_page(response: Response) -> Response {
+    let len = response.body().size_hint().exact();
+    if response.status() != StatusCode::OK || len.is_none_or(|len| len > EMPTY_PAGE_BYTES_MAX) {
+        return response;
+    }
+    let Ok(body) = to_bytes(response.into_body(), ERROR_BYTES_MAX).await else {
+        return StatusCode::INTERNAL_SERVER_ERROR.into_response();
+    };
+    let mut page: Value = serde_json::from_slice(&body).unwrap_or_default();
+    listing::complete(&mut page);
+    axum::Json(page).into_response()
 }
 
 fn is_json(headers: &HeaderMap) -> bool {

@@ -12,7 +12,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::{HOST, LAST_MODIFIED};
-use axum::http::{HeaderValue, StatusCode};
+use axum::http::{HeaderValue, Method, StatusCode};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use httpdate::fmt_http_date;
@@ -101,7 +101,7 @@ async fn operation(
     if !is_jsonrpc && let Err(error) = version::check(request.headers()) {
         return rest::error_response(&error);
     }
-    let method = request.method().clone();
+    let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let response = if let Some(response) = task_actions::answer(&service, &request).await {
         response
     } else if let Some(response) = streaming::answer(&service, &request).await {
@@ -111,6 +111,10 @@ async fn operation(
     };
     if is_jsonrpc {
         return response;
+    }
+    let is_list = method == Method::GET && path == "/tasks";
+    if is_list {
+        return rest::complete_page(rest::conform(&method, response).await).await;
     }
     rest::conform(&method, response).await
 }

@@ -10,11 +10,11 @@ use a2a::{
     SubscribeToTaskRequest, TaskPushNotificationConfig,
 };
 use a2a_server::{RequestHandler, ServiceParams};
-use allstop_core::{ContextId, TaskId, Timestamp};
+use allstop_core::{ContextId, TaskId};
 use allstop_log::Version;
 use allstop_task::{
-    AcceptedTask, CancelError, ListFilter, ReadTaskError, SubscriptionItem, Task, TaskManager,
-    TaskRecord, TaskRequest, TaskSubscription,
+    AcceptedTask, CancelError, ReadTaskError, SubscriptionItem, Task, TaskManager, TaskRecord,
+    TaskRequest, TaskSubscription,
 };
 use async_trait::async_trait;
 use futures::StreamExt as _;
@@ -23,16 +23,11 @@ use tokio::sync::Semaphore;
 
 use crate::access::principal_of;
 use crate::events::{self, NumberedEvent};
-use crate::page::{PAGES_AT_ONCE, PageOfTasks};
-use crate::page_token;
+use crate::listing::ReportedTasks;
+use crate::page::PAGES_AT_ONCE;
 use crate::push::{PushConfig, PushNotifications};
 use crate::to_wire::{self, TaskDetail};
 use crate::{card, errors, from_wire, receipt_extension};
-
-/// Default number of tasks per page (A2A 1.0, section 3.1.4).
-const PAGE_LEN_DEFAULT: i32 = 50;
-/// Maximum number of tasks per page.
-const PAGE_LEN_MAX: i32 = 100;
 
 /// Length of a `traceparent` of version 00 (W3C Trace Context, section 3.2).
 const TRACEPARENT_LEN: usize = 55;
@@ -50,7 +45,8 @@ pub struct A2aService {
     extended_card: Option<AgentCard>,
     push: Option<PushNotifications>,
     /// Permits to collect a page.
-    pages: Semaphore,
+    pub(crate) pages: Semaphore,
+    pub(crate) reported: ReportedTasks,
 }
 
 impl A2aService {
@@ -62,6 +58,7 @@ impl A2aService {
             extended_card: None,
             push: None,
             pages: Semaphore::new(PAGES_AT_ONCE),
+            reported: ReportedTasks::default(),
         }
     }
 
@@ -347,55 +344,7 @@ impl RequestHandler for A2aService {
         params: &ServiceParams,
         request: ListTasksRequest,
     ) -> Result<ListTasksResponse, A2AError> {
-        let page_size = request.page_size.unwrap_or(PAGE_LEN_DEFAULT);
-        if !(1..=PAGE_LEN_MAX).contains(&page_size) {
-            let range = format!("pageSize must be 1 to {PAGE_LEN_MAX}");
-            return Err(A2AError::invalid_params(range));
-        }
-        if request.history_length.is_some_and(|len| len < 0) {
-            return Err(A2AError::invalid_params(
-                "historyLength must not be negative",
-            ));
-        }
-        let filter = ListFilter {
-            owner: Some(principal_of(params)),
-            context_id: request.context_id.map(ContextId::from),
-            state: request.status.as_ref().and_then(from_wire::state),
-            updated_after: request
-                .status_timestamp_after
-                .map(|at| Timestamp::from_unix_ms(at.timestamp_millis() - 1)),
-        };
-        let after = request
-            .page_token
-            .as_deref()
-            .filter(|token| !token.is_empty());
-        let after = after.map(page_token::decode).transpose()?;
-        let len = usize::try_from(page_size).unwrap_or_default();
-        let place = self.pages.acquire().await;
-        let _place = place.expect("the semaphore is never closed");
-        let page = self.manager.list(&filter, after.as_ref(), len).await;
-        let page = page.map_err(|error| errors::of_store(&error))?;
-        let detail = TaskDetail {
-            has_artifacts: request.include_artifacts == Some(true),
-            ..TaskDetail::with_history(request.history_length.or(Some(0)))
-        };
-        let (mut collected, mut is_full) = (PageOfTasks::default(), false);
-        for summary in &page.tasks {
-            let task = self.manager.get(&summary.id).await;
-            let task = task.map_err(|error| errors::of_read(&error))?;
-            is_full = !collected.push(summary, to_wire::task(&task, detail));
-            if is_full {
-                break;
-            }
-        }
-        let (tasks, last) = collected.finish();
-        let next = if is_full { last } else { page.next };
-        Ok(ListTasksResponse {
-            tasks,
-            next_page_token: next.map(page_token::encode).unwrap_or_default(),
-            page_size,
-            total_size: i32::try_from(page.total).unwrap_or(i32::MAX),
-        })
+        self.list(params, request).await
     }
 
     async fn cancel_task(

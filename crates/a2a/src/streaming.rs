@@ -1,7 +1,8 @@
 //! Streaming responses with record numbers as event ids, so that `Last-Event-ID` resumes a stream without a gap.
 //!
 //! The library numbers the events of each response from 1. This module therefore answers the streaming requests of
-//! JSON-RPC and REST itself.
+//! JSON-RPC and REST itself. It also routes the lists of JSON-RPC to [`listing`], because the library changes their
+//! requests.
 
 use std::borrow::Cow;
 use std::convert::Infallible;
@@ -23,10 +24,11 @@ use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::errors::invalid;
 use crate::events::NumberedEvent;
 use crate::limits::WholeRequest;
 use crate::service::A2aService;
-use crate::{rest, version};
+use crate::{listing, rest, version};
 
 /// Interval of comments in a silent stream. The interval is shorter than the idle timeouts of clients and proxies. The
 /// official Python client has the shortest known timeout, 5 s.
@@ -48,7 +50,7 @@ impl<'a> RequestHead<'a> {
     }
 }
 
-/// Returns the response to a streaming request, and to a JSON-RPC request with a content type other than JSON. Returns
+/// Returns the response to a streaming request, to a list over JSON-RPC, and to a JSON-RPC request with a content type other than JSON. Returns
 /// `None` for malformed requests, because the library describes the error to the client.
 pub(crate) async fn answer(service: &A2aService, request: &WholeRequest) -> Option<Response> {
     let (path, headers) = (request.uri().path(), request.headers());
@@ -81,12 +83,18 @@ pub(crate) async fn answer(service: &A2aService, request: &WholeRequest) -> Opti
         return Some(axum::Json(error).into_response());
     }
     let head = RequestHead::of(request.body())?;
-    let is_stream = head.jsonrpc == "2.0" && methods::is_streaming(&head.method);
-    if !is_stream || version::check(headers).is_err() {
+    let is_list = head.method == methods::LIST_TASKS;
+    let is_answered = head.jsonrpc == "2.0" && (is_list || methods::is_streaming(&head.method));
+    if !is_answered || version::check(headers).is_err() {
         return None;
     }
     let request = serde_json::from_slice(request.body()).ok()?;
-    Some(jsonrpc_answer(service, &params_of(headers), request).await)
+    let params = params_of(headers);
+    Some(if is_list {
+        listing::jsonrpc_answer(service, &params, request).await
+    } else {
+        jsonrpc_answer(service, &params, request).await
+    })
 }
 
 /// Returns the task id in `/tasks/{id}:subscribe`.
@@ -139,10 +147,6 @@ fn rest_answer(events: Result<BoxStream<'static, NumberedEvent>, A2AError>) -> R
         Ok(events) => sse(events, None),
         Err(error) => rest::error_response(&error),
     }
-}
-
-fn invalid(error: &impl std::fmt::Display) -> A2AError {
-    A2AError::invalid_params(format!("invalid params: {error}"))
 }
 
 /// Converts headers to the form in which the library passes them to a handler.

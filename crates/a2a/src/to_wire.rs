@@ -7,7 +7,7 @@ use allstop_core::Timestamp;
 use allstop_task::model::{
     Artifact, JsonMap, MessagePart, MessageSender, PartContent, TaskEnding, TaskStatus,
 };
-use allstop_task::{LivePiece, Task, TaskMessage, TaskRecord, TaskState};
+use allstop_task::{LivePiece, Task, TaskMessage, TaskRecord, TaskState, TaskSummary};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use chrono::DateTime;
@@ -62,6 +62,22 @@ pub(crate) fn task(task: &Task, detail: TaskDetail) -> a2a::Task {
             .then(|| artifacts.collect()),
         history: (!history.is_empty()).then_some(history),
         metadata: (!metadata.is_empty()).then_some(metadata),
+    }
+}
+
+/// Returns a task whose records cannot be read, with the facts of its last readable record.
+pub(crate) fn summary(task: &TaskSummary) -> a2a::Task {
+    a2a::Task {
+        id: task.id.to_string(),
+        context_id: task.context_id.to_string(),
+        status: a2a::TaskStatus {
+            state: state(task.state),
+            message: None,
+            timestamp: time(task.updated_at),
+        },
+        artifacts: None,
+        history: None,
+        metadata: None,
     }
 }
 

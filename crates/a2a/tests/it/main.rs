@@ -10,6 +10,7 @@ mod jwks;
 mod jwt;
 mod known_failures;
 mod known_stalls;
+mod lists;
 mod live_text;
 mod operations;
 mod push;

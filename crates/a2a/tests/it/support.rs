@@ -7,7 +7,7 @@ use allstop_a2a::{
     A2aService, AccessControl, AgentDescription, Authenticator, Principal, Unauthenticated,
     agent_card, grpc_router, http_router,
 };
-use allstop_log::MemoryLog;
+use allstop_log::{Log, MemoryLog};
 use allstop_scope::{RootOptions, Scope};
 use allstop_task::model::{Artifact, MessageSender};
 use allstop_task::{
@@ -91,9 +91,13 @@ pub(crate) async fn manager() -> TaskManager {
 }
 
 async fn manager_of(executor: impl Executor + 'static) -> TaskManager {
+    manager_over(Arc::new(MemoryLog::new()), executor).await
+}
+
+async fn manager_over(log: Arc<dyn Log>, executor: impl Executor + 'static) -> TaskManager {
     let root = Scope::root("test", RootOptions::single_runtime());
     let manager = TaskManager::open(
-        Arc::new(MemoryLog::new()),
+        log,
         root,
         Arc::new(TaskParts::of(executor)),
         TaskOptions::default(),
@@ -110,6 +114,12 @@ pub(crate) async fn router_with(access: AccessControl) -> Router {
 pub(crate) async fn router_of(executor: impl Executor + 'static) -> Router {
     let access = AccessControl::new(Arc::new(NamedUsers));
     router_over(manager_of(executor).await, access)
+}
+
+/// A router with all bindings, for the tasks in this log.
+pub(crate) async fn router_over_log(log: Arc<dyn Log>) -> Router {
+    let access = AccessControl::new(Arc::new(NamedUsers));
+    router_over(manager_over(log, ObedientAgent).await, access)
 }
 
 fn router_over(manager: TaskManager, access: AccessControl) -> Router {

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use allstop_a2a::RECEIPT_EXTENSION;
+use allstop_a2a::{RECEIPT_EXTENSION, UNREADABLE_EXTENSION};
 use allstop_core::{Cause, Receipt, Timestamp};
 use serde::Deserialize;
 use serde_json::Value;
@@ -100,6 +100,11 @@ impl ServerTask {
     /// Receipt and cause of the task's end, if the task was stopped. A receipt is the report of a stop.
     pub(crate) fn end(&self) -> TaskEndInfo {
         TaskEndInfo::of(&self.metadata)
+    }
+
+    /// True if the server cannot read the content of the task.
+    pub(crate) fn is_unreadable(&self) -> bool {
+        self.metadata.get(UNREADABLE_EXTENSION).is_some()
     }
 
     /// Describes a stop that was recorded, but whose end is not confirmed.

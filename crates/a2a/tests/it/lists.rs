@@ -1,0 +1,129 @@
+//! Lists of tasks: the same checks and fields in both bindings, and tasks that cannot be read.
+
+use std::sync::Arc;
+
+use allstop_core::TaskId;
+use allstop_log::{AppendIds, Log, MemoryLog, StreamName, Version};
+use axum::Router;
+use axum::http::StatusCode;
+use serde_json::{Value, json};
+
+use crate::support::{answer, error_code, get, message, result, router, router_over_log, rpc};
+
+const UNREADABLE: &str = "https://allstop.dev/a2a/unreadable/v1";
+
+#[tokio::test]
+async fn both_bindings_check_the_page_size() {
+    let router = router().await;
+    for size in [0, -1, 101, i64::MAX] {
+        for params in [
+            json!({"pageSize": size}),
+            json!({"pageSize": size.to_string()}),
+        ] {
+            let code = error_code(&router, "ListTasks", &params).await;
+            assert_eq!(code, -32602, "{params}");
+        }
+        let (status, body) = answer(&router, get(&format!("/tasks?pageSize={size}"))).await;
+        assert_eq!(status, StatusCode::BAD_REQUEST, "{size}: {body}");
+    }
+    for size in [1, 100] {
+        let listed = result(&router, "ListTasks", &json!({"pageSize": size})).await;
+        assert_eq!(listed["pageSize"], size);
+    }
+    let listed = result(&router, "ListTasks", &Value::Null).await;
+    assert_eq!(listed["pageSize"], 50);
+}
+
+/// The specification requires all four fields in each answer.
+#[tokio::test]
+async fn empty_list_has_all_fields() {
+    let router = router().await;
+    let expected = json!({"tasks": [], "totalSize": 0, "pageSize": 50, "nextPageToken": ""});
+    let (status, body) = answer(&router, get("/tasks")).await;
+    assert_eq!((status, body), (StatusCode::OK, expected.clone()));
+    assert_eq!(result(&router, "ListTasks", &json!({})).await, expected);
+}
+
+#[tokio::test]
+async fn invalid_list_request_is_an_error_of_json_rpc() {
+    let router = router().await;
+    for params in [
+        json!({"pageSize": "ten"}),
+        json!({"contextId": 7}),
+        json!([1]),
+    ] {
+        assert_eq!(
+            error_code(&router, "ListTasks", &params).await,
+            -32602,
+            "{params}"
+        );
+    }
+    let request = rpc("ListTasks", &json!({"pageSize": 0}));
+    let (_, body) = answer(&router, request).await;
+    assert_eq!(
+        (&body["jsonrpc"], &body["id"]),
+        (&json!("2.0"), &json!("x"))
+    );
+}
+
+async fn append(log: &dyn Log, id: &str, record: &str) {
+    let stream = StreamName::new(format!("task/{id}"));
+    let records = log.read(&stream, Version(1), 100).await.expect("memory");
+    let (last, _) = records.last().expect("it has records");
+    let record = record.as_bytes().to_vec().into();
+    let appended = log.append(&stream, *last, AppendIds::new().next_id(), vec![record]);
+    appended.await.expect("memory");
+}
+
+async fn ended_task(router: &Router, id: &str) -> String {
+    let sent = result(router, "SendMessage", &message(id, "echo")).await;
+    sent["task"]["id"].as_str().expect("an id").to_owned()
+}
+
+/// One task with a record of a newer version, and one with a damaged record.
+#[tokio::test]
+async fn unreadable_task_is_named_and_the_others_are_listed() {
+    let log = Arc::new(MemoryLog::new());
+    let router = router_over_log(Arc::clone(&log) as _).await;
+    let (newer, damaged) = (
+        ended_task(&router, "m1").await,
+        ended_task(&router, "m2").await,
+    );
+    let whole = ended_task(&router, "m3").await;
+    append(&*log, &newer, "{\"v\":900,\"type\":\"dream\"}").await;
+    append(&*log, &damaged, "no JSON").await;
+    let (status, by_rest) = answer(&router, get("/tasks")).await;
+    assert_eq!(status, StatusCode::OK, "{by_rest}");
+    let by_rpc = result(&router, "ListTasks", &json!({})).await;
+    for listed in [by_rest, by_rpc] {
+        assert_eq!(listed["totalSize"], 3, "{listed}");
+        let task = |id: &str| {
+            let tasks = listed["tasks"].as_array().expect("tasks").iter();
+            let found = tasks.clone().find(|task| task["id"] == id);
+            found.unwrap_or_else(|| panic!("{id}: {listed}")).clone()
+        };
+        assert!(task(&whole)["metadata"].is_null(), "{listed}");
+        for (id, reason) in [(&newer, "has format 900"), (&damaged, "is invalid")] {
+            let task = task(id);
+            let entry = &task["metadata"][UNREADABLE];
+            assert!(
+                entry["reason"].as_str().expect("a reason").contains(reason),
+                "{task}"
+            );
+            // The state before the record that cannot be read.
+            assert_eq!(task["status"]["state"], "TASK_STATE_COMPLETED", "{task}");
+            assert!(task["contextId"].is_string(), "{task}");
+        }
+    }
+    // A page with only this task works too, and reading it names the reason.
+    let page = result(&router, "ListTasks", &json!({"pageSize": 1})).await;
+    let next = json!({"pageSize": 1, "pageToken": page["nextPageToken"]});
+    let page = result(&router, "ListTasks", &next).await;
+    assert_eq!(page["tasks"][0]["id"], TaskId::new(&*damaged).as_str());
+    let (_, body) = answer(&router, rpc("GetTask", &json!({"id": newer}))).await;
+    let text = body["error"]["message"].as_str().expect("an error");
+    assert!(
+        text.contains("format 900") && !text.contains("later"),
+        "{text}"
+    );
+}
