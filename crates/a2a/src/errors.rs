@@ -1,11 +1,14 @@
 //! Conversion of errors of the task manager to errors of the protocol (A2A 1.0, section 9.5).
 
+use std::collections::HashMap;
+
+use a2a::errordetails::{PROTOCOL_DOMAIN, TypedDetail};
 use a2a::{A2AError, error_code};
 use allstop_core::{TaskId, error_chain};
 use allstop_log::LogErrorKind;
 use allstop_task::{CancelError, ExecuteError, ReadTaskError, TaskStoreError};
 
-use crate::overload::Overload;
+use crate::overload::{CONDITION, Overload};
 
 const UNREACHABLE: &str = "the task store cannot be reached now";
 
@@ -83,6 +86,20 @@ pub(crate) fn unreadable(error: &TaskStoreError) -> Option<String> {
         },
         _ => None,
     }
+}
+
+/// Error code of JSON-RPC for a stream whose client lost its access. The specification has no code for it.
+pub(crate) const REVOKED: i32 = -32_052;
+
+/// Name of the condition, as in `google.rpc.Code`.
+pub(crate) const REVOKED_WORD: &str = "UNAUTHENTICATED";
+
+/// The last event of a stream whose client lost its access.
+pub(crate) fn revoked() -> A2AError {
+    let metadata = HashMap::from([(CONDITION.to_owned(), REVOKED_WORD.to_owned())]);
+    let info = TypedDetail::error_info(REVOKED_WORD, PROTOCOL_DOMAIN, Some(metadata));
+    let text = "the token of this stream was revoked: authenticate again, and subscribe again";
+    A2AError::new(REVOKED, text).with_details(vec![info])
 }
 
 pub(crate) fn invalid(error: &impl std::fmt::Display) -> A2AError {

@@ -6,6 +6,7 @@ use a2a::{A2AError, StreamResponse};
 use allstop_log::Version;
 use allstop_task::{LiveItem, SubscriptionItem, Task, TaskSubscription};
 use futures::StreamExt as _;
+use futures::future::BoxFuture;
 use futures::stream::{self, BoxStream};
 
 use crate::errors;
@@ -48,5 +49,21 @@ pub(crate) fn numbered(
             }
         },
     )
+    .boxed()
+}
+
+/// Ends a stream with an error when the future resolves: the client has lost its access.
+pub(crate) fn until_revoked(
+    events: BoxStream<'static, NumberedEvent>,
+    revoked: BoxFuture<'static, ()>,
+) -> BoxStream<'static, NumberedEvent> {
+    stream::unfold(Some((events, revoked)), |open| async move {
+        let (mut events, mut revoked) = open?;
+        tokio::select! {
+            biased;
+            () = &mut revoked => Some((Err(errors::revoked()), None)),
+            event = events.next() => Some((event?, Some((events, revoked)))),
+        }
+    })
     .boxed()
 }

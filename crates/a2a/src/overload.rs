@@ -10,7 +10,7 @@ use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
 
 /// Key of the condition in the details of an error. All bindings send the details.
-const CONDITION: &str = "condition";
+pub(crate) const CONDITION: &str = "condition";
 
 /// Reason why the server takes no more work now.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -7,8 +7,8 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use serde_json::{Value, json};
 
-use crate::listing;
 use crate::overload::Overload;
+use crate::{errors, listing};
 
 /// Sets the content type of a response to `application/json` (A2A 1.0, section 11.1), and adds a body to the response
 /// of a deletion. The body is the empty message, which is an object without fields in JSON.
@@ -108,6 +108,9 @@ fn http_status(error: &A2AError) -> StatusCode {
     if let Some(overload) = Overload::of_error(error) {
         return overload.http_status();
     }
+    if error.code == errors::REVOKED {
+        return StatusCode::UNAUTHORIZED;
+    }
     let status = StatusCode::from_u16(error.http_status_code());
     status.unwrap_or(StatusCode::INTERNAL_SERVER_ERROR)
 }
@@ -115,6 +118,7 @@ fn http_status(error: &A2AError) -> StatusCode {
 /// Returns the name of a status in `google.rpc.Code`.
 fn status_word(status: StatusCode) -> &'static str {
     match status {
+        StatusCode::UNAUTHORIZED => errors::REVOKED_WORD,
         StatusCode::NOT_FOUND => "NOT_FOUND",
         StatusCode::CONFLICT => "FAILED_PRECONDITION",
         StatusCode::NOT_IMPLEMENTED => "UNIMPLEMENTED",

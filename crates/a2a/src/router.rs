@@ -104,7 +104,7 @@ async fn operation(
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
     let response = if let Some(response) = task_actions::answer(&service, &request).await {
         response
-    } else if let Some(response) = streaming::answer(&service, &request).await {
+    } else if let Some(response) = streaming::answer(&service, &access, &request).await {
         response
     } else {
         next.run(request.map(Body::from)).await

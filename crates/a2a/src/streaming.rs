@@ -20,12 +20,14 @@ use axum::http::{HeaderMap, Method};
 use axum::response::sse::{Event, KeepAlive, Sse};
 use axum::response::{IntoResponse as _, Response};
 use futures::StreamExt as _;
+use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use crate::access::AccessControl;
 use crate::errors::invalid;
-use crate::events::NumberedEvent;
+use crate::events::{NumberedEvent, until_revoked};
 use crate::limits::WholeRequest;
 use crate::service::A2aService;
 use crate::{listing, rest, version};
@@ -52,8 +54,13 @@ impl<'a> RequestHead<'a> {
 
 /// Returns the response to a streaming request, to a list over JSON-RPC, and to a JSON-RPC request with a content type other than JSON. Returns
 /// `None` for malformed requests, because the library describes the error to the client.
-pub(crate) async fn answer(service: &A2aService, request: &WholeRequest) -> Option<Response> {
+pub(crate) async fn answer(
+    service: &A2aService,
+    access: &AccessControl,
+    request: &WholeRequest,
+) -> Option<Response> {
     let (path, headers) = (request.uri().path(), request.headers());
+    let revoked = || access.revoked(headers);
     // The specification requires POST for a subscription, but clients of event streams often support only GET.
     let may_subscribe = [Method::GET, Method::POST].contains(request.method());
     if let Some(id) = subscribed_task(path).filter(|_| may_subscribe) {
@@ -61,7 +68,7 @@ pub(crate) async fn answer(service: &A2aService, request: &WholeRequest) -> Opti
         let events = service
             .subscribe_numbered(&params_of(headers), request)
             .await;
-        return Some(rest_answer(events));
+        return Some(rest_answer(events, revoked()));
     }
     if request.method() != Method::POST {
         return None;
@@ -72,7 +79,7 @@ pub(crate) async fn answer(service: &A2aService, request: &WholeRequest) -> Opti
             Ok(request) => service.send_numbered(&params_of(headers), request).await,
             Err(error) => Err(invalid(&error)),
         };
-        return Some(rest_answer(events));
+        return Some(rest_answer(events, revoked()));
     }
     if path != "/" {
         return None;
@@ -93,7 +100,7 @@ pub(crate) async fn answer(service: &A2aService, request: &WholeRequest) -> Opti
     Some(if is_list {
         listing::jsonrpc_answer(service, &params, request).await
     } else {
-        jsonrpc_answer(service, &params, request).await
+        jsonrpc_answer(service, &params, request, revoked()).await
     })
 }
 
@@ -119,6 +126,7 @@ async fn jsonrpc_answer(
     service: &A2aService,
     params: &ServiceParams,
     request: JsonRpcRequest,
+    revoked: BoxFuture<'static, ()>,
 ) -> Response {
     let id = request.id;
     let body = request.params.unwrap_or(Value::Null);
@@ -134,7 +142,7 @@ async fn jsonrpc_answer(
         }
     };
     match events {
-        Ok(events) => sse(events, Some(id)),
+        Ok(events) => sse(until_revoked(events, revoked), Some(id)),
         Err(error) => {
             let error = JsonRpcResponse::error(id, error.to_jsonrpc_error());
             axum::Json(error).into_response()
@@ -142,9 +150,12 @@ async fn jsonrpc_answer(
     }
 }
 
-fn rest_answer(events: Result<BoxStream<'static, NumberedEvent>, A2AError>) -> Response {
+fn rest_answer(
+    events: Result<BoxStream<'static, NumberedEvent>, A2AError>,
+    revoked: BoxFuture<'static, ()>,
+) -> Response {
     match events {
-        Ok(events) => sse(events, None),
+        Ok(events) => sse(until_revoked(events, revoked), None),
         Err(error) => rest::error_response(&error),
     }
 }

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use axum::http::{HeaderMap, HeaderValue};
+use futures::future::BoxFuture;
 
 pub use jwks::{JwksError, JwtKeySet};
 pub use jwks_file::JwksFile;
@@ -74,6 +75,13 @@ impl AccessControl {
                 .map_err(|retry_after| AccessRefusal::TooManyRequests { retry_after })?;
         }
         Ok(())
+    }
+}
+
+impl AccessControl {
+    /// Resolves when the credentials of an admitted request are revoked.
+    pub(crate) fn revoked(&self, headers: &HeaderMap) -> BoxFuture<'static, ()> {
+        self.authenticator.revoked(headers)
     }
 }
 

@@ -8,6 +8,7 @@ use a2a_server::ServiceParams;
 use axum::http::header::{AUTHORIZATION, HOST};
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, HeaderName, HeaderValue};
+use futures::future::BoxFuture;
 
 use crate::localhost::is_localhost;
 
@@ -25,6 +26,16 @@ pub trait Authenticator: Send + Sync {
     /// # Errors
     /// Returns an error if the request has no valid credentials.
     fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, Unauthenticated>;
+
+    /// Resolves when the accepted credentials in these headers are revoked. Open streams then end. The default never
+    /// resolves, for credentials that are valid until a time, or that cannot be revoked.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    fn revoked(&self, headers: &HeaderMap) -> BoxFuture<'static, ()> {
+        let _ = headers;
+        Box::pin(std::future::pending())
+    }
 }
 
 /// Name of the sender of a request, who owns the tasks of the request.
@@ -103,6 +114,15 @@ impl Authenticator for Vec<Arc<dyn Authenticator>> {
     fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, Unauthenticated> {
         let mut named = self.iter().map(|one| one.authenticate(headers));
         named.find_map(Result::ok).ok_or(Unauthenticated)
+    }
+
+    fn revoked(&self, headers: &HeaderMap) -> BoxFuture<'static, ()> {
+        let mut all = self.iter();
+        match all.find(|one| one.authenticate(headers).is_ok()) {
+            Some(accepting) => accepting.revoked(headers),
+            // The credentials were revoked since they were accepted.
+            None => Box::pin(std::future::ready(())),
+        }
     }
 }
 

@@ -16,8 +16,10 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use axum::http::HeaderMap;
-use parking_lot::{Mutex, RwLock};
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use sha2::{Digest as _, Sha256};
+use tokio::sync::watch;
 
 use super::jwt::JWT_PRINCIPAL_PREFIX;
 use super::principal::{Authenticator, Principal, Unauthenticated, bearer_token};
@@ -28,7 +30,7 @@ type TokenHash = [u8; 32];
 #[derive(Clone)]
 pub struct TokenFile {
     path: PathBuf,
-    tokens: Arc<RwLock<HashMap<TokenHash, Principal>>>,
+    tokens: watch::Sender<HashMap<TokenHash, Principal>>,
     read_at: Arc<Mutex<Option<SystemTime>>>,
 }
 
@@ -56,7 +58,7 @@ impl TokenFile {
     pub fn open(path: impl Into<PathBuf>) -> Result<Self, TokenFileError> {
         let file = Self {
             path: path.into(),
-            tokens: Arc::default(),
+            tokens: watch::Sender::default(),
             read_at: Arc::default(),
         };
         file.reload()?;
@@ -77,7 +79,7 @@ impl TokenFile {
             _ => false,
         };
         if is_revoked {
-            self.tokens.write().clear();
+            self.tokens.send_replace(HashMap::new());
         }
         reloaded
     }
@@ -97,7 +99,7 @@ impl TokenFile {
         }
         let text = std::fs::read_to_string(&self.path).map_err(read_error)?;
         let tokens = parse(&text)?;
-        *self.tokens.write() = tokens;
+        self.tokens.send_replace(tokens);
         Ok(true)
     }
 
@@ -153,8 +155,22 @@ impl Authenticator for TokenFile {
     fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, Unauthenticated> {
         let token = bearer_token(headers).ok_or(Unauthenticated)?;
         let hash: TokenHash = Sha256::digest(token).into();
-        let principal = self.tokens.read().get(&hash).cloned();
+        let principal = self.tokens.borrow().get(&hash).cloned();
         principal.ok_or(Unauthenticated)
+    }
+
+    fn revoked(&self, headers: &HeaderMap) -> BoxFuture<'static, ()> {
+        let Ok(accepted) = self.authenticate(headers) else {
+            return Box::pin(std::future::ready(()));
+        };
+        let (file, headers) = (self.clone(), headers.clone());
+        let mut tokens = self.tokens.subscribe();
+        Box::pin(async move {
+            // The change is seen even if it came before the first poll. `file` holds the sender, so no wait fails.
+            while file.authenticate(&headers).as_ref() == Ok(&accepted) {
+                let _changed = tokens.changed().await;
+            }
+        })
     }
 }
 
@@ -162,7 +178,7 @@ impl fmt::Debug for TokenFile {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TokenFile")
             .field("path", &self.path)
-            .field("tokens", &self.tokens.read().len())
+            .field("tokens", &self.tokens.borrow().len())
             .finish_non_exhaustive()
     }
 }

@@ -2,6 +2,7 @@
 
 mod body;
 mod legacy;
+mod revocable;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -64,7 +65,8 @@ async fn admission(
     if let Err(error) = version::check(request.headers()) {
         return with_specified_status(a2a_error_to_status(&error).into_http());
     }
-    next.run(request).await
+    let revoked = access.revoked(request.headers());
+    revocable::until_revoked(next.run(request).await, revoked)
 }
 
 /// Replaces the status of an error by the status from A2A 1.0, section 5.4, if the library uses a different status.

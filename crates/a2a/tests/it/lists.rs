@@ -92,10 +92,10 @@ async fn unreadable_task_is_named_and_the_others_are_listed() {
     let whole = ended_task(&router, "m3").await;
     append(&*log, &newer, "{\"v\":900,\"type\":\"dream\"}").await;
     append(&*log, &damaged, "no JSON").await;
-    let (status, by_rest) = answer(&router, get("/tasks")).await;
-    assert_eq!(status, StatusCode::OK, "{by_rest}");
-    let by_rpc = result(&router, "ListTasks", &json!({})).await;
-    for listed in [by_rest, by_rpc] {
+    let (status, rest_page) = answer(&router, get("/tasks")).await;
+    assert_eq!(status, StatusCode::OK, "{rest_page}");
+    let rpc_page = result(&router, "ListTasks", &json!({})).await;
+    for listed in [rest_page, rpc_page] {
         assert_eq!(listed["totalSize"], 3, "{listed}");
         let task = |id: &str| {
             let tasks = listed["tasks"].as_array().expect("tasks").iter();

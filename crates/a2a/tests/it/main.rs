@@ -15,6 +15,7 @@ mod live_text;
 mod operations;
 mod push;
 mod rate_limit;
+mod revoked;
 mod streams;
 mod support;
 mod test_server;

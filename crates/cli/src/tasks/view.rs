@@ -28,7 +28,11 @@ pub(super) fn list(tasks: &[FoundTask], style: Style, now: Timestamp) -> Styled 
             styled![
                 state(&task.status.state, style),
                 task.pending_stop().map_or("", |_| ", stop requested"),
-                if task.is_unreadable() { ", unreadable" } else { "" },
+                if task.is_unreadable() {
+                    ", unreadable"
+                } else {
+                    ""
+                },
             ],
             task.status
                 .timestamp

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 use crate::support::fault::Fault;
 use crate::support::wait::eventually;
-use crate::support::{Allstop, Place, Running, Signal};
+use crate::support::{Allstop, FACT_MAX, Place, Running, Signal};
 
 /// Number of kills in the test under load.
 const KILLS: u32 = 5;
@@ -268,6 +269,46 @@ fn token_file_decides_who_is_served() {
         "{}",
         refused.stderr
     );
+}
+
+/// The server reads the file within a second, and then ends the stream at once.
+#[test]
+fn stream_of_a_removed_user_ends_with_an_error() {
+    let place = Place::new();
+    let tokens = place.file("tokens", format!("alice {HASH_OF_SECRET}\n"));
+    let script = place.script("replies: [{text: \"Never ends\", stall: mid_stream}]\n");
+    let serve = place.allstop().args("serve --listen 127.0.0.1:0 --store");
+    let serve = serve.arg(place.store()).arg("--token-file").arg(&tokens);
+    let running = serve.args(&format!("--model {script}")).start();
+    let address = running.line_of_stdout("listening on http://");
+    let head = "POST /message:stream HTTP/1.1\r\nauthorization: Bearer secret\r\nx: ";
+    let message = json!({"messageId": "m", "role": "ROLE_USER", "parts": [{"text": "Hello"}]});
+    let body = json!({"message": message}).to_string();
+    let (read, streamed) = std::sync::mpsc::channel();
+    std::thread::scope(|threads| {
+        threads.spawn(|| {
+            // The request ends with the stream.
+            let (_, stream) = request(&address, head, &body).expect("an answer");
+            read.send((stream, Instant::now())).expect("a receiver");
+        });
+        eventually("the task works", || {
+            let get = "GET /tasks HTTP/1.1\r\nauthorization: Bearer secret\r\nx: ";
+            let (_, listed) = request(&address, get, "")?;
+            listed.contains("TASK_STATE_WORKING").then_some(())
+        });
+        let removed_at = Instant::now();
+        place.file("tokens", format!("bob {}\n", "0".repeat(64)));
+        let (stream, ended_at) = streamed.recv_timeout(FACT_MAX).expect("the stream ends");
+        let last = stream.rsplit("event: ").next().expect("an event");
+        assert!(
+            last.starts_with("error\n") && last.contains("UNAUTHENTICATED"),
+            "{stream}"
+        );
+        // 2 s, and one more for a busy machine.
+        let after = ended_at.duration_since(removed_at);
+        assert!(after < Duration::from_secs(3), "{after:?}");
+    });
+    assert_eq!(running.end_by(Signal::TERM).code, 143);
 }
 
 #[test]
