@@ -28,7 +28,7 @@ pub use error::{ModelError, ModelErrorKind};
 pub use event::{CALLS_MAX, ModelEvent};
 pub use limits::{TokenLimits, stream_within};
 pub use probe::{ConnectionProbe, ConnectionState};
-pub use provider::{ProviderModel, ProviderOptions};
+pub use provider::{AnswerLimits, ProviderModel, ProviderOptions};
 pub use record::RecordingModel;
 pub use redact::SecretRedactor;
 pub use request::{ModelRequest, ToolDeclaration};

@@ -12,11 +12,6 @@ use super::call_ids::CallIds;
 use super::protocol::EventDecodeError;
 use crate::{CALLS_MAX, FinishReason, ModelEvent};
 
-/// Maximum length of an answer: text, reasoning and arguments together. The longest outputs of current models have
-/// 128,000 tokens, which take about a third of this limit. The limit is low because each stage between the provider and
-/// the log holds a copy of the answer.
-pub(super) const ANSWER_BYTES_MAX: usize = 2 * 1024 * 1024;
-
 pub(super) struct AnswerParts {
     events: VecDeque<ModelEvent>,
     ids: CallIds,
@@ -26,6 +21,7 @@ pub(super) struct AnswerParts {
     wants_tools: bool,
     has_text: bool,
     bytes: usize,
+    bytes_max: usize,
 }
 
 /// A tool call whose arguments are still arriving.
@@ -45,7 +41,8 @@ struct CallText {
 }
 
 impl AnswerParts {
-    pub(super) fn new(ids: CallIds) -> Self {
+    /// Creates an empty answer of at most this length.
+    pub(super) fn new(ids: CallIds, bytes_max: usize) -> Self {
         Self {
             events: VecDeque::new(),
             ids,
@@ -55,6 +52,7 @@ impl AnswerParts {
             wants_tools: false,
             has_text: false,
             bytes: 0,
+            bytes_max,
         }
     }
 
@@ -179,7 +177,7 @@ impl AnswerParts {
 
     fn count(&mut self, bytes: usize) -> Result<(), EventDecodeError> {
         self.bytes += bytes;
-        if self.bytes > ANSWER_BYTES_MAX {
+        if self.bytes > self.bytes_max {
             return Err(EventDecodeError::AnswerTooLong);
         }
         Ok(())
@@ -260,8 +258,8 @@ mod tests {
 
     #[test]
     fn answer_and_calls_are_bounded() {
-        let mut answer = AnswerParts::new(CallIds::avoiding(&[]));
-        let half = "x".repeat(ANSWER_BYTES_MAX / 2);
+        let mut answer = AnswerParts::new(CallIds::avoiding(&[]), 20);
+        let half = "x".repeat(10);
         assert!(answer.text(&half).is_ok());
         assert!(answer.reasoning(&half).is_ok());
         assert!(matches!(
@@ -269,7 +267,7 @@ mod tests {
             Err(EventDecodeError::AnswerTooLong)
         ));
 
-        let mut answer = AnswerParts::new(CallIds::avoiding(&[]));
+        let mut answer = AnswerParts::new(CallIds::avoiding(&[]), usize::MAX);
         for index in 0..CALLS_MAX as u64 {
             assert!(answer.begin_call(index, "", "t", false).is_ok());
         }

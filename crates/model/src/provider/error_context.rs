@@ -5,9 +5,9 @@ use std::error::Error as StdError;
 use http::{HeaderMap, StatusCode};
 use serde_json::Value;
 
-use super::answer::ANSWER_BYTES_MAX;
 use super::bounded_json::{JsonError, parse};
-use super::event_reader::{EVENT_BYTES_MAX, EventReadError};
+use super::event_reader::EventReadError;
+use super::options::AnswerLimits;
 use super::protocol::EventDecodeError;
 use super::provider_error::{ProviderErrorText, is_out_of_quota, retry_after};
 use super::target::{KeySource, ModelTarget, RequestAccess};
@@ -27,6 +27,7 @@ pub(super) struct ErrorContext {
     is_server: bool,
     is_guessed: bool,
     secrets: Vec<String>,
+    answer_limits: AnswerLimits,
 }
 
 impl ErrorContext {
@@ -38,20 +39,25 @@ impl ErrorContext {
             is_server: target.is_server(),
             is_guessed: target.is_guessed(),
             secrets: access.secrets.clone(),
+            answer_limits: target.answer_limits(),
         }
     }
 
     /// Error of a call in which the next event could not be read.
     pub(super) fn of_read(&self, error: EventReadError) -> ModelError {
+        let limits = self.answer_limits;
         match error {
             EventReadError::Transport(error) => self.of_transport(&error),
-            EventReadError::TooLong => self.too_long("one event", EVENT_BYTES_MAX),
+            EventReadError::TooLong => {
+                self.too_long("one event", limits.event_bytes_max, "event_bytes_max")
+            }
             EventReadError::NotText => self.invalid_response("it is not UTF-8 text"),
         }
     }
 
     /// Error of a call in which an event has invalid content.
     pub(super) fn of_decode(&self, error: EventDecodeError) -> ModelError {
+        let limits = self.answer_limits;
         match error {
             EventDecodeError::Json(JsonError::TooLarge) => {
                 self.invalid_response("an event has too many JSON values")
@@ -61,7 +67,9 @@ impl ErrorContext {
                 self.invalid_response(&format!("an event is not JSON ({error})"))
             }
             EventDecodeError::Provider(body) => self.of_error_object(&body, "aborted the answer"),
-            EventDecodeError::AnswerTooLong => self.too_long("the answer", ANSWER_BYTES_MAX),
+            EventDecodeError::AnswerTooLong => {
+                self.too_long("the answer", limits.answer_bytes_max, "answer_bytes_max")
+            }
             EventDecodeError::ArgumentsTooLarge => self.make(
                 ModelErrorKind::Protocol,
                 "the arguments of the tool calls have too many JSON values",
@@ -104,16 +112,20 @@ impl ErrorContext {
         })
     }
 
-    fn too_long(&self, part: &str, bytes_max: usize) -> ModelError {
-        let mib = bytes_max / (1024 * 1024);
+    /// Error of a call that exceeded a limit. `key` is the key of the limit in the section `[model]` of the
+    /// configuration.
+    fn too_long(&self, part: &str, bytes_max: usize, key: &str) -> ModelError {
+        let max = size(bytes_max);
         self.make(
             ModelErrorKind::Protocol,
             &format!(
-                "{} sent more than {mib} MiB in {part}; the call was aborted",
+                "{} sent more than {max} in {part}; the call was aborted",
                 self.url
             ),
         )
-        .with_hint("the model may repeat itself, or the server is broken: check its log")
+        .with_hint(format!(
+            "the model may repeat itself, or the server is broken: check its log; `{key}` in `[model]` is the limit"
+        ))
     }
 
     fn cut(&self) -> ModelError {
@@ -273,6 +285,17 @@ impl ErrorContext {
             line.push('…');
         }
         line
+    }
+}
+
+/// A size in the largest unit in which it is a whole number.
+fn size(bytes: usize) -> String {
+    const KIB: usize = 1024;
+    const MIB: usize = 1024 * KIB;
+    match bytes {
+        _ if bytes.is_multiple_of(MIB) => format!("{} MiB", bytes / MIB),
+        _ if bytes.is_multiple_of(KIB) => format!("{} KiB", bytes / KIB),
+        _ => format!("{bytes} bytes"),
     }
 }
 

@@ -9,10 +9,6 @@ use std::collections::VecDeque;
 use bytes::Bytes;
 use memchr::memchr2;
 
-/// Maximum length of an event. In some protocols the last event repeats the whole answer, and escape sequences make it
-/// longer.
-pub(super) const EVENT_BYTES_MAX: usize = 16 * 1024 * 1024;
-
 /// Maximum number of bytes that are read from the body of an error. The usual body is much shorter.
 pub(super) const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
 
@@ -20,7 +16,7 @@ pub(super) const ERROR_BODY_BYTES_MAX: usize = 64 * 1024;
 #[derive(Debug)]
 pub(super) enum EventReadError {
     Transport(reqwest::Error),
-    /// An event is longer than [`EVENT_BYTES_MAX`].
+    /// An event is longer than the limit.
     TooLong,
     /// An event is not valid UTF-8.
     NotText,
@@ -29,6 +25,8 @@ pub(super) enum EventReadError {
 /// Reads the data of a response's events, in order.
 pub(super) struct EventReader {
     response: reqwest::Response,
+    /// Maximum length of an event.
+    event_bytes_max: usize,
     /// The unfinished line.
     line: Vec<u8>,
     /// True if the last chunk ended with CR. If the next chunk then begins with LF, both belong to the same line end.
@@ -50,9 +48,10 @@ enum ResponseContent {
 }
 
 impl EventReader {
-    pub(super) fn new(response: reqwest::Response) -> Self {
+    pub(super) fn new(response: reqwest::Response, event_bytes_max: usize) -> Self {
         Self {
             response,
+            event_bytes_max,
             line: Vec::new(),
             after_cr: false,
             data: None,
@@ -142,7 +141,7 @@ impl EventReader {
 
     fn check_length(&self) -> Result<(), EventReadError> {
         let held = self.line.len() + self.data.as_ref().map_or(0, Vec::len);
-        if held > EVENT_BYTES_MAX {
+        if held > self.event_bytes_max {
             return Err(EventReadError::TooLong);
         }
         Ok(())
@@ -191,7 +190,7 @@ mod tests {
             .map(|chunk| Ok(Bytes::copy_from_slice(chunk)))
             .collect();
         let body = reqwest::Body::wrap_stream(futures::stream::iter(chunks));
-        let mut reader = EventReader::new(http::Response::new(body).into());
+        let mut reader = EventReader::new(http::Response::new(body).into(), 1_000);
         let mut events = Vec::new();
         while let Some(event) = reader.next().await.unwrap() {
             events.push(event);

@@ -45,7 +45,9 @@ impl ProviderCall {
         let access = target.access()?;
         let errors = ErrorContext::new(target, &access);
         let protocol = target.protocol();
-        let answer = AnswerParts::new(CallIds::avoiding(&request.messages));
+        let limits = target.answer_limits();
+        let ids = CallIds::avoiding(&request.messages);
+        let answer = AnswerParts::new(ids, limits.answer_bytes_max);
         let body = protocol.body(target.model(), &request);
         drop(request);
         let request = lease.client().post(access.url).json(&body);
@@ -61,7 +63,7 @@ impl ProviderCall {
             return Err(errors.of_status(status, &body, &headers));
         }
         Ok(Self {
-            reader: EventReader::new(response),
+            reader: EventReader::new(response, limits.event_bytes_max),
             answer,
             protocol,
             errors,

@@ -40,7 +40,7 @@ use events::ProviderCall;
 use target::ModelTarget;
 
 pub use address::without_secrets;
-pub use options::{CONNECT_LIMIT_DEFAULT, KeyLookup, ProviderOptions};
+pub use options::{AnswerLimits, CONNECT_LIMIT_DEFAULT, KeyLookup, ProviderOptions};
 
 /// A model of a provider.
 ///

@@ -10,6 +10,35 @@ use super::address::without_secrets;
 /// second, or within three seconds if the first packet is lost.
 pub const CONNECT_LIMIT_DEFAULT: Duration = Duration::from_secs(10);
 
+/// Limits on the data that a provider sends for one call. A longer answer fails with an error of kind `Protocol`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct AnswerLimits {
+    /// Maximum length of an answer in bytes: text, reasoning and arguments together.
+    pub answer_bytes_max: usize,
+    /// Maximum length of a server-sent event in bytes.
+    pub event_bytes_max: usize,
+}
+
+impl AnswerLimits {
+    /// Default of [`answer_bytes_max`](Self::answer_bytes_max). The longest outputs of current models have 128,000
+    /// tokens, which take about a third of this limit. The limit is low because each stage between the provider and the
+    /// log holds a copy of the answer.
+    pub const ANSWER_BYTES_DEFAULT: usize = 2 * 1024 * 1024;
+
+    /// Default of [`event_bytes_max`](Self::event_bytes_max). In some protocols the last event repeats the whole answer,
+    /// and escape sequences make it longer.
+    pub const EVENT_BYTES_DEFAULT: usize = 16 * 1024 * 1024;
+}
+
+impl Default for AnswerLimits {
+    fn default() -> Self {
+        Self {
+            answer_bytes_max: Self::ANSWER_BYTES_DEFAULT,
+            event_bytes_max: Self::EVENT_BYTES_DEFAULT,
+        }
+    }
+}
+
 /// Returns the API key for the name of an environment variable (`OPENAI_API_KEY`). The model asks this function again
 /// for each model call.
 pub type KeyLookup = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
@@ -25,6 +54,8 @@ pub struct ProviderOptions {
     pub key_lookup: KeyLookup,
     /// Time limit for setting up a connection; `None` if there is no limit.
     pub connect_limit: Option<Duration>,
+    /// Limits on the data of one call.
+    pub answer_limits: AnswerLimits,
 }
 
 impl Default for ProviderOptions {
@@ -34,6 +65,7 @@ impl Default for ProviderOptions {
             key: None,
             key_lookup: Arc::new(|_| None),
             connect_limit: Some(CONNECT_LIMIT_DEFAULT),
+            answer_limits: AnswerLimits::default(),
         }
     }
 }
@@ -43,6 +75,7 @@ impl fmt::Debug for ProviderOptions {
         f.debug_struct("ProviderOptions")
             .field("base_url", &self.base_url.as_deref().map(without_secrets))
             .field("connect_limit", &self.connect_limit)
+            .field("answer_limits", &self.answer_limits)
             .finish_non_exhaustive()
     }
 }

@@ -6,7 +6,7 @@ use url::Url;
 
 use super::address::{completions_url, without_secrets};
 use super::known::{KnownProvider, PROVIDERS, by_model, by_name};
-use super::options::{KeyLookup, ProviderOptions};
+use super::options::{AnswerLimits, KeyLookup, ProviderOptions};
 use super::protocol::Protocol;
 use crate::{ModelError, ModelErrorKind};
 
@@ -17,6 +17,7 @@ pub(super) struct ModelTarget {
     endpoint: Endpoint,
     key: Option<String>,
     key_lookup: KeyLookup,
+    answer_limits: AnswerLimits,
 }
 
 #[derive(Clone)]
@@ -84,6 +85,7 @@ impl ModelTarget {
             key,
             key_lookup,
             connect_limit: _,
+            answer_limits,
         } = options;
         let (name, endpoint) = match base_url {
             Some(url) => (
@@ -99,12 +101,17 @@ impl ModelTarget {
             endpoint,
             key,
             key_lookup,
+            answer_limits,
         };
         target.access()?;
         Ok(target)
     }
 
     /// Name of the model in receipts of stops and in log records.
+    pub(super) fn answer_limits(&self) -> AnswerLimits {
+        self.answer_limits
+    }
+
     pub(super) fn name(&self) -> &str {
         &self.name
     }

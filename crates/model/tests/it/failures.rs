@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use allstop_model::{ModelError, ModelErrorKind, ProviderModel, ProviderOptions};
+use allstop_model::{AnswerLimits, ModelError, ModelErrorKind, ProviderModel, ProviderOptions};
 use serde_json::json;
 
 use crate::openai_server::{OpenAiServer, ServerAnswer};
@@ -84,6 +84,43 @@ async fn hint_for_a_401_names_the_source_of_the_key() {
     assert!(with_key.starts_with("check the key in"), "{with_key}");
     let in_url = hint(&with_password, None).await;
     assert!(in_url.contains("password in the base URL"), "{in_url}");
+}
+
+#[tokio::test]
+async fn limits_on_an_answer_are_options_and_errors_name_them() {
+    let limited = |answer_bytes_max, event_bytes_max| AnswerLimits {
+        answer_bytes_max,
+        event_bytes_max,
+    };
+    let text = "x".repeat(1_500);
+    for (limits, expected) in [
+        (limited(1_500, 4_096), None),
+        (
+            limited(1_024, 4_096),
+            Some(("1 KiB in the answer", "`answer_bytes_max`")),
+        ),
+        (
+            limited(4_096, 1_100),
+            Some(("1100 bytes in one event", "`event_bytes_max`")),
+        ),
+    ] {
+        let server = OpenAiServer::start([ServerAnswer::text(&text)]);
+        let options = ProviderOptions {
+            base_url: Some(server.url()),
+            answer_limits: limits,
+            ..ProviderOptions::default()
+        };
+        let model = ProviderModel::new("m", options).unwrap();
+        let error = all_of(&model, ask("hi")).await.1;
+        match expected {
+            None => assert!(error.is_none(), "{error:?}"),
+            Some((said, key)) => {
+                let error = error.expect("an error");
+                check(&error, ModelErrorKind::Protocol, said);
+                assert!(error.hint.as_ref().unwrap().contains(key), "{error:?}");
+            }
+        }
+    }
 }
 
 #[tokio::test]

@@ -5,12 +5,12 @@ use std::path::PathBuf;
 use allstop_agent::{Deadlines, RepeatUnknown, Settings};
 use allstop_core::HumanDuration;
 use allstop_core::turn::{Budget, LoopLimits};
-use allstop_model::RetryPolicy;
+use allstop_model::{AnswerLimits, RetryPolicy};
 use allstop_tools::permission::{PermissionMode, PermissionRule};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::{Config, PriceConfig};
+use super::{Config, PriceConfig, data_limit};
 
 /// Default maximum of steps per turn: more than a useful task takes, and small enough that a model in a loop costs
 /// minutes, not hours.
@@ -35,12 +35,32 @@ pub struct ModelConfig {
     pub first_token_timeout: Option<HumanDuration>,
     /// Time limit between two tokens.
     pub between_tokens_timeout: Option<HumanDuration>,
+    /// Maximum length of an answer in bytes, from 1 KiB to 16 MiB: text, reasoning and arguments of calls together; 2
+    /// MiB by default.
+    #[serde(default, deserialize_with = "data_limit::answer_bytes_max")]
+    #[schemars(range(min = 1_024, max = 16_777_216))]
+    pub answer_bytes_max: Option<u32>,
+    /// Maximum length of one event of the provider's stream in bytes, from 1 KiB to 16 MiB; 16 MiB by default.
+    #[serde(default, deserialize_with = "data_limit::event_bytes_max")]
+    #[schemars(range(min = 1_024, max = 16_777_216))]
+    pub event_bytes_max: Option<u32>,
     /// Maximum retries of a model call that failed temporarily; 2 by default.
     pub retries: Option<u32>,
     /// Number of tokens in the context window of the model. Only displayed, in the status of a chat.
     pub context_window: Option<u64>,
     /// Price of the model's tokens. Only displayed, in the status of a chat.
     pub price: Option<PriceConfig>,
+}
+
+impl ModelConfig {
+    /// Limits on the data of a provider.
+    pub fn answer_limits(&self) -> AnswerLimits {
+        let or = |limit: Option<u32>, default| limit.map_or(default, |limit| limit as usize);
+        AnswerLimits {
+            answer_bytes_max: or(self.answer_bytes_max, AnswerLimits::ANSWER_BYTES_DEFAULT),
+            event_bytes_max: or(self.event_bytes_max, AnswerLimits::EVENT_BYTES_DEFAULT),
+        }
+    }
 }
 
 /// Commands that a model runs with the tool `shell`.

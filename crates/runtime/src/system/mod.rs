@@ -257,6 +257,7 @@ impl System {
             base_url,
             key,
             key_lookup: Arc::clone(&self.parts.keys),
+            answer_limits: self.parts.config.model.answer_limits(),
             ..ProviderOptions::default()
         };
         Ok(Arc::new(ProviderModel::new(name, options)?))

@@ -79,6 +79,7 @@ pub fn open_model(options: &SystemOptions) -> Result<Arc<dyn Model>, StartError>
                     .map(|name| key(options, name))
                     .transpose()?,
                 key_lookup: Arc::clone(&options.keys),
+                answer_limits: config.answer_limits(),
                 ..ProviderOptions::default()
             };
             if let Some(limit) = config.connect_timeout {

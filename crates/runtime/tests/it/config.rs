@@ -21,6 +21,26 @@ fn error(text: &str) -> String {
 }
 
 #[test]
+fn limits_on_the_data_of_a_provider_have_a_range() {
+    for key in ["answer_bytes_max", "event_bytes_max"] {
+        for wrong in ["0", "1023", "16777217"] {
+            let said = error(&format!("[model]\n{key} = {wrong}"));
+            let expected = format!("`{key}` is {wrong} bytes, expected 1024 to 16777216");
+            assert!(said.contains(&expected), "{said}");
+        }
+    }
+    let config = "[model]\nanswer_bytes_max = 1024\nevent_bytes_max = 4096";
+    let config = Config::parse(Path::new("allstop.toml"), config).expect("valid");
+    let limits = config.model.answer_limits();
+    assert_eq!(
+        (limits.answer_bytes_max, limits.event_bytes_max),
+        (1_024, 4_096)
+    );
+    let default = Config::default().model.answer_limits();
+    assert_eq!(default, allstop_model::AnswerLimits::default());
+}
+
+#[test]
 fn errors_have_line_and_column() {
     let cases = [
         (

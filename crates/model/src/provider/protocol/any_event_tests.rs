@@ -9,6 +9,7 @@ use serde_json::{Map, Value, json};
 use super::super::answer::AnswerParts;
 use super::super::call_ids::CallIds;
 use super::{AnswerProgress, Protocol};
+use crate::AnswerLimits;
 use crate::{CALLS_MAX, ModelEvent};
 
 const PROTOCOLS: [Protocol; 4] = [
@@ -150,7 +151,7 @@ proptest! {
     #[test]
     fn any_events_end_once_or_fail(events in prop::collection::vec(event(), 0..12)) {
         for protocol in PROTOCOLS {
-            let mut answer = AnswerParts::new(CallIds::avoiding(&[]));
+            let mut answer = AnswerParts::new(CallIds::avoiding(&[]), AnswerLimits::ANSWER_BYTES_DEFAULT);
             let taken = events.iter().try_for_each(|event| {
                 match protocol.take(&event.to_string(), &mut answer) {
                     Ok(AnswerProgress::More) => Ok(()),

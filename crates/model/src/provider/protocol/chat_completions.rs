@@ -158,11 +158,13 @@ fn list_at<'a>(value: &'a Value, pointer: &str) -> &'a [Value] {
 mod tests {
     use super::super::super::call_ids::CallIds;
     use super::*;
+    use crate::AnswerLimits;
     use crate::ModelEvent;
 
     /// The text and the reasoning of an answer that consists of these pieces.
     fn words(deltas: &[Value]) -> (String, String) {
-        let mut answer = AnswerParts::new(CallIds::avoiding(&[]));
+        let mut answer =
+            AnswerParts::new(CallIds::avoiding(&[]), AnswerLimits::ANSWER_BYTES_DEFAULT);
         for delta in deltas {
             let event = json!({"choices": [{"delta": delta}]});
             take(&event, &mut answer).unwrap();
@@ -193,14 +195,16 @@ mod tests {
     fn finish_reason_error_is_an_error() {
         let error = json!({"code": 502, "message": "gone"});
         let event = json!({"choices": [{"delta": {}, "finish_reason": "error", "error": error}]});
-        let mut answer = AnswerParts::new(CallIds::avoiding(&[]));
+        let mut answer =
+            AnswerParts::new(CallIds::avoiding(&[]), AnswerLimits::ANSWER_BYTES_DEFAULT);
         let taken = take(&event, &mut answer);
         assert!(matches!(taken, Err(EventDecodeError::Provider(_))));
     }
 
     /// Ids and arguments of the calls in an answer that consists of these pieces.
     fn calls(pieces: &[Value]) -> Vec<(String, String)> {
-        let mut answer = AnswerParts::new(CallIds::avoiding(&[]));
+        let mut answer =
+            AnswerParts::new(CallIds::avoiding(&[]), AnswerLimits::ANSWER_BYTES_DEFAULT);
         for piece in pieces {
             let event = json!({"choices": [{"delta": {"tool_calls": [piece]}}]});
             take(&event, &mut answer).unwrap();

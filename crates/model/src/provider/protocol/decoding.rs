@@ -11,7 +11,7 @@ pub(in crate::provider) enum EventDecodeError {
     Json(JsonError),
     /// The provider's own error object.
     Provider(Value),
-    /// The answer is longer than [`super::super::answer::ANSWER_BYTES_MAX`].
+    /// The answer is longer than [`AnswerLimits::answer_bytes_max`](crate::AnswerLimits::answer_bytes_max).
     AnswerTooLong,
     /// The parsed arguments of the tool calls would take more memory than
     /// [`super::super::bounded_json::VALUE_BYTES_MAX`].
