@@ -127,18 +127,11 @@ pub(super) async fn open_server(
         .map(TraceExporter::new)
         .transpose()?;
     let options = TaskOptions {
-        running_max: Some(cluster::running_max(execution, concurrency)),
-        running_per_owner_max: execution.max_tasks_per_user.map(NonZeroUsize::get),
-        when_full: execution
-            .queue
-            .map_or(WhenFull::Refuse, |len_max| WhenFull::Queue { len_max }),
-        inactivity_max: execution.inactivity.map(|HumanDuration(max)| max),
-        execution_max: execution.task_timeout.map(|HumanDuration(max)| max),
         observer: Some(Arc::new(ServerObserver {
             metrics: metrics.clone(),
             traces: traces.clone(),
         })),
-        ..TaskOptions::default()
+        ..task_limits(execution, concurrency)
     };
     let tasks = child("tasks").context("a scope for the tasks")?;
     let connections = child("connections").context("a scope for the connections")?;
@@ -201,4 +194,18 @@ pub(super) async fn open_server(
         drain: execution.drain.map(Duration::from),
         addresses,
     })
+}
+
+/// Limits of the tasks that this process runs.
+fn task_limits(execution: &ExecutionArgs, concurrency: usize) -> TaskOptions {
+    TaskOptions {
+        running_max: Some(cluster::running_max(execution, concurrency)),
+        running_per_owner_max: execution.max_tasks_per_user.map(NonZeroUsize::get),
+        when_full: execution
+            .queue
+            .map_or(WhenFull::Refuse, |len_max| WhenFull::Queue { len_max }),
+        inactivity_max: execution.inactivity.map(|HumanDuration(max)| max),
+        execution_max: execution.task_timeout.map(|HumanDuration(max)| max),
+        ..TaskOptions::default()
+    }
 }
