@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 
 use crate::event_writer::EventWriter;
 use crate::execution::PartReceipts;
-use crate::live_text::LiveTextWriter;
+use crate::live_text_writer::LiveTextWriter;
 use crate::model::{Task, TaskEvent, TaskMessage};
 use crate::waker::TaskWaker;
 

@@ -22,7 +22,9 @@ mod event_writer;
 mod execution;
 mod executor;
 mod feed;
+mod live_subscription;
 mod live_text;
+mod live_text_writer;
 mod manager;
 pub mod model;
 mod observer;
@@ -44,7 +46,9 @@ pub use executor::{
     ProcessorDecision, TaskParts, TaskPartsFactory,
 };
 pub use feed::TaskUpdate;
-pub use live_text::{LiveItem, LivePiece, LiveSubscription, LiveTextWriter};
+pub use live_subscription::{LiveItem, LiveSubscription};
+pub use live_text::LivePiece;
+pub use live_text_writer::LiveTextWriter;
 pub use manager::{
     AcceptedTask, CancelOutcome, ListFilter, ShutdownReport, TaskManager, TaskPage, TaskPosition,
     TaskRequest, TaskSummary,

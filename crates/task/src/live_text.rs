@@ -9,49 +9,14 @@
 //!    this record. No piece therefore follows the record.
 
 use std::sync::Arc;
-use std::time::Duration;
 
-use allstop_log::Version;
 use allstop_scope::Scope;
-use tokio::time::{Instant, sleep_until};
 
-use crate::error::ReadTaskError;
-use crate::feed::TaskFeed;
 use crate::model::{TaskRecord, TaskState};
-use crate::subscription::{SubscriptionItem, TaskSubscription};
 
 /// Maximum size of a live text in bytes, so that long answers do not fill the memory. A longer text ends here, and
 /// subscribers receive the whole text with the artifact.
 const LIVE_BYTES_MAX: usize = 256 * 1024;
-
-/// Minimum time between two pieces for one subscriber: 20 pieces per second look continuous to a person.
-const PIECE_INTERVAL: Duration = Duration::from_millis(50);
-
-/// Writes the live text of an artifact. Clones write to the same text.
-#[derive(Debug, Clone)]
-pub struct LiveTextWriter {
-    feed: Arc<TaskFeed>,
-    scope: Scope,
-}
-
-impl LiveTextWriter {
-    pub(crate) fn new(feed: Arc<TaskFeed>, scope: Scope) -> Self {
-        Self { feed, scope }
-    }
-
-    /// Begins a new text for this artifact. The first piece of the new text replaces the pieces of the previous text.
-    pub fn restart(&self, id: impl Into<Arc<str>>, name: Option<Arc<str>>) {
-        let scope = self.scope.clone();
-        self.feed
-            .set_live(|state| state.restart(id.into(), name, scope));
-    }
-
-    /// Adds a piece of text. Without a text to continue, the piece is dropped: before the first
-    /// [`restart`](Self::restart), and after the artifact is durable.
-    pub fn push(&self, text: &str) {
-        self.feed.set_live(|state| state.push(text));
-    }
-}
 
 /// The live text of a task, if there is one.
 #[derive(Debug, Default)]
@@ -79,7 +44,7 @@ pub(crate) struct LiveCursor {
 }
 
 impl LiveText {
-    fn restart(&mut self, id: Arc<str>, name: Option<Arc<str>>, scope: Scope) {
+    pub(crate) fn restart(&mut self, id: Arc<str>, name: Option<Arc<str>>, scope: Scope) {
         self.texts += 1;
         self.current = Some(LiveArtifact {
             id,
@@ -90,7 +55,7 @@ impl LiveText {
         });
     }
 
-    fn push(&mut self, text: &str) {
+    pub(crate) fn push(&mut self, text: &str) {
         if let Some(live) = &mut self.current {
             live.is_open &= live.text.len() + text.len() <= LIVE_BYTES_MAX;
             if live.is_open {
@@ -152,106 +117,6 @@ pub struct LivePiece {
     pub text: Arc<str>,
     /// True if the text continues the previous piece of this artifact. If false, the text replaces all earlier pieces.
     pub append: bool,
-}
-
-/// Item of a [`LiveSubscription`].
-#[derive(Debug, Clone)]
-pub enum LiveItem {
-    /// The snapshot, or a durable record.
-    Durable(SubscriptionItem),
-    /// A piece of text, at most 20 per second.
-    Piece(LivePiece),
-}
-
-/// A subscription to the records of a task and, between them, to its live text. In a cluster there is no live text,
-/// because another process may run the task.
-#[derive(Debug)]
-pub struct LiveSubscription {
-    records: TaskSubscription,
-    cursor: LiveCursor,
-    next_piece_at: Instant,
-    /// The last delivered piece, until the durable artifact replaces it.
-    shown: Option<LivePiece>,
-    /// Record that follows the withdrawal of the pieces.
-    held: Option<SubscriptionItem>,
-}
-
-impl LiveSubscription {
-    pub(crate) fn new(records: TaskSubscription) -> Self {
-        Self {
-            records,
-            cursor: LiveCursor::default(),
-            next_piece_at: Instant::now(),
-            shown: None,
-            held: None,
-        }
-    }
-
-    /// The next item; `None` after a record that ends an execution. Durable items come in the order of their numbers,
-    /// and none is missing. Pieces may be missing.
-    ///
-    /// # Cancel safety
-    /// Cancel safe: a dropped call skips no item.
-    pub async fn next(&mut self) -> Option<Result<LiveItem, ReadTaskError>> {
-        if let Some(held) = self.held.take() {
-            return Some(Ok(LiveItem::Durable(held)));
-        }
-        let feed = self.records.feed().map(Arc::clone);
-        let (records_until, cursor) = (self.records.cursor(), self.cursor);
-        let piece = next_piece(feed, records_until, cursor, self.next_piece_at);
-        tokio::select! {
-            biased;
-            item = self.records.next() => match item? {
-                Ok(item) => Some(Ok(self.durable(item))),
-                Err(error) => Some(Err(error)),
-            },
-            (piece, cursor) = piece => {
-                self.cursor = cursor;
-                self.next_piece_at = Instant::now() + PIECE_INTERVAL;
-                self.shown = Some(piece.clone());
-                Some(Ok(LiveItem::Piece(piece)))
-            }
-        }
-    }
-
-    /// Returns a durable item. If the task has ended without the artifact of the delivered pieces, a piece without text
-    /// comes first.
-    fn durable(&mut self, item: SubscriptionItem) -> LiveItem {
-        match &item {
-            SubscriptionItem::Update(update) => match &*update.record {
-                TaskRecord::ArtifactUpdated { update, .. } => {
-                    let artifact = &update.artifact.id;
-                    self.shown.take_if(|shown| shown.artifact_id == *artifact);
-                }
-                TaskRecord::TaskEnded { .. } => {
-                    if let Some(shown) = self.shown.take() {
-                        self.held = Some(item);
-                        return LiveItem::Piece(LivePiece {
-                            text: Arc::default(),
-                            append: false,
-                            ..shown
-                        });
-                    }
-                }
-                _ => {}
-            },
-            SubscriptionItem::Snapshot(..) => {}
-        }
-        LiveItem::Durable(item)
-    }
-}
-
-async fn next_piece(
-    feed: Option<Arc<TaskFeed>>,
-    records_until: Version,
-    cursor: LiveCursor,
-    at: Instant,
-) -> (LivePiece, LiveCursor) {
-    let Some(feed) = feed else {
-        return std::future::pending().await;
-    };
-    sleep_until(at).await;
-    feed.read_live_after(records_until, cursor).await
 }
 
 /// True if pieces may be delivered in this state.

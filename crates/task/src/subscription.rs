@@ -8,7 +8,6 @@ use allstop_log::{Log, Version};
 
 use crate::error::ReadTaskError;
 use crate::feed::{FeedRead, TaskFeed, TaskUpdate};
-use crate::live_text::LiveSubscription;
 use crate::model::Task;
 use crate::task_stream::{READ_LEN_MAX, read_updates, tail_updates};
 
@@ -71,12 +70,6 @@ impl TaskSubscription {
             has_ended: false,
         }
     }
-
-    /// Also subscribes to the live text of the task.
-    pub fn with_live_text(self) -> LiveSubscription {
-        LiveSubscription::new(self)
-    }
-
     pub(crate) fn feed(&self) -> Option<&Arc<TaskFeed>> {
         self.feed.as_ref()
     }

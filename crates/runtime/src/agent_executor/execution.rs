@@ -15,11 +15,11 @@ use allstop_task::{
 use allstop_tools::BackgroundWork;
 use tokio::sync::oneshot;
 
+use super::AgentExecutorInner;
 use super::context_sessions::failed;
 use super::message_text::{PermissionReply, agent_message, question_message, text_of};
 use super::task_sessions::message_id_of;
-use super::task_turn::{TaskTurn, TurnProgress};
-use super::{ANSWER, AgentExecutorInner};
+use super::task_turn::{ANSWER, TaskTurn, TurnProgress};
 
 type ExecutorResult = Result<ExecutorReturn, ExecutorError>;
 

@@ -54,9 +54,6 @@ pub struct AgentExecutorOptions {
     pub shares_sessions: bool,
 }
 
-/// Id and name of the artifact that contains the answer.
-const ANSWER: &str = "answer";
-
 /// Default of [`AgentExecutorOptions::background_max`]: long enough for a build or a test run.
 const BACKGROUND_MAX: Duration = Duration::from_mins(10);
 

@@ -16,8 +16,10 @@ use allstop_task::LiveTextWriter;
 use allstop_tools::{BackgroundWork, PermissionAnswer};
 use tokio::time::{Instant, sleep_until};
 
-use super::ANSWER;
 use super::message_text::PermissionReply;
+
+/// Id and name of the artifact that contains the answer.
+pub(super) const ANSWER: &str = "answer";
 
 /// The turn of one task. The subscription to the session keeps permission questions open.
 #[derive(Debug)]

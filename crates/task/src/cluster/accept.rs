@@ -9,10 +9,13 @@ use sha2::{Digest as _, Sha256};
 use tokio::time::{Instant, timeout};
 use ulid::Ulid;
 
+use super::admission::TaskReads;
 use super::link::PutError;
 use super::node::ClusterNode;
-use crate::error::{ExecuteError, TaskStoreError};
-use crate::manager::{AcceptedTask, TaskManager, TaskRequest, created};
+use crate::error::{ExecuteError, ReadTaskError, TaskStoreError};
+use crate::manager::{
+    AcceptedTask, ListFilter, ManagerInner, TaskManager, TaskRequest, TaskSummary, created,
+};
 use crate::model::{MessageSender, Task, TaskMessage, TaskRecord};
 use crate::subscription::TaskSubscription;
 use crate::task_stream::TaskStream;
@@ -93,10 +96,11 @@ impl TaskManager {
             let mut own_context = None;
             // Dropped after the message is stored.
             let _admitted;
-            let admit = async |id: &TaskId| {
-                let admission = &node.admission;
-                admission.admit(&self.inner, node, id, &request.owner).await
+            let reads = ClusterReads {
+                manager: &self.inner,
+                node,
             };
+            let admit = async |id: &TaskId| node.admission.admit(&reads, id, &request.owner).await;
             let (id, before, record) = match &request.task_id {
                 None => {
                     let context = request.context();
@@ -224,6 +228,31 @@ impl TaskManager {
         }
         let task = stream.task().ok_or(TaskStoreError::NoAnswer)?;
         Ok((stream.version(), Arc::clone(task)))
+    }
+}
+
+/// Reads of the tasks that the node counts.
+struct ClusterReads<'a> {
+    manager: &'a ManagerInner,
+    node: &'a ClusterNode,
+}
+
+impl TaskReads for ClusterReads<'_> {
+    async fn needs_worker(&self, id: &TaskId) -> bool {
+        match self.manager.stored(id).await {
+            Ok((_version, task)) => {
+                !task.has_ended() && (task.is_executing || task.awaits_execution)
+            }
+            Err(ReadTaskError::NotFound(_)) => false,
+            Err(ReadTaskError::Store(_)) => true,
+        }
+    }
+
+    async fn open_tasks(&self) -> Result<Vec<(TaskId, Arc<str>)>, TaskStoreError> {
+        let all = ListFilter::default();
+        let page = self.node.list(&all, None, usize::MAX).await?;
+        let open = page.tasks.into_iter().filter(TaskSummary::needs_worker);
+        Ok(open.map(|task| (task.id, task.owner)).collect())
     }
 }
 

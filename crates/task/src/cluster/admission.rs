@@ -15,9 +15,7 @@ use parking_lot::Mutex;
 use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until};
 
-use super::node::ClusterNode;
-use crate::error::{ExecuteError, ReadTaskError};
-use crate::manager::{ListFilter, ManagerInner};
+use crate::error::{ExecuteError, TaskStoreError};
 
 /// Minimum time between two reads of the counted tasks. Under an overload, messages wait for the next read, so the load
 /// of the store does not grow with the number of refused messages.
@@ -38,9 +36,20 @@ pub struct AdmissionLimits {
     pub waiting_max: usize,
 }
 
+/// Reads of tasks, as far as the count needs them.
+pub(super) trait TaskReads: Sync {
+    /// True if the task runs or waits, or if it cannot be read.
+    fn needs_worker(&self, id: &TaskId) -> impl Future<Output = bool> + Send;
+
+    /// The tasks of the cluster that run or wait, with their owners. The list may lack the latest changes.
+    fn open_tasks(
+        &self,
+    ) -> impl Future<Output = Result<Vec<(TaskId, Arc<str>)>, TaskStoreError>> + Send;
+}
+
 /// Counted tasks.
 #[derive(Debug)]
-pub(super) struct Admission {
+pub(super) struct TaskAdmission {
     limits: AdmissionLimits,
     tasks: Mutex<CountedTasks>,
     /// Permit to read the counted tasks.
@@ -67,7 +76,7 @@ struct CountedTask {
 #[derive(Debug)]
 #[must_use = "the task may be removed from the count when this value is dropped"]
 pub(super) struct AdmittedTask<'a> {
-    admission: &'a Admission,
+    admission: &'a TaskAdmission,
     id: TaskId,
 }
 
@@ -120,7 +129,7 @@ impl CountedTasks {
     }
 }
 
-impl Admission {
+impl TaskAdmission {
     pub(super) fn new(limits: AdmissionLimits) -> Self {
         Self {
             limits,
@@ -138,20 +147,19 @@ impl Admission {
     /// Cancel safe.
     pub(super) async fn admit(
         &self,
-        manager: &ManagerInner,
-        node: &ClusterNode,
+        reads: &impl TaskReads,
         id: &TaskId,
         owner: &Arc<str>,
     ) -> Result<AdmittedTask<'_>, ExecuteError> {
         let has_limit =
             self.limits.running_max.is_some() || self.limits.running_per_owner_max.is_some();
         if has_limit && self.tasks.lock().read_at.is_none() {
-            self.recount(manager, node).await?;
+            self.recount(reads).await?;
         }
         if let Ok(admitted) = self.try_admit(id, owner) {
             return Ok(admitted);
         }
-        self.recount(manager, node).await?;
+        self.recount(reads).await?;
         self.try_admit(id, owner).map_err(ExecuteError::Full)
     }
 
@@ -170,11 +178,7 @@ impl Admission {
     }
 
     /// Reads the state of the counted tasks. Calls at the same time share one read.
-    async fn recount(
-        &self,
-        manager: &ManagerInner,
-        node: &ClusterNode,
-    ) -> Result<(), ExecuteError> {
+    async fn recount(&self, reads: &impl TaskReads) -> Result<(), ExecuteError> {
         let asked_at = Instant::now();
         let permit = self.recount.acquire().await;
         let _permit = permit.expect("the semaphore is never closed");
@@ -182,38 +186,27 @@ impl Admission {
         match read_at {
             Some(read_at) if read_at > asked_at => return Ok(()),
             Some(read_at) => sleep_until(read_at + RECOUNT_EVERY).await,
-            None => self.count_open(node).await?,
+            None => {
+                // An earlier process may have accepted tasks.
+                let open = reads.open_tasks().await.map_err(ExecuteError::Store)?;
+                let mut counted = self.tasks.lock();
+                for (id, owner) in open {
+                    counted.add(&id, &owner, 0);
+                }
+            }
         }
         let ids: Vec<TaskId> = self.tasks.lock().tasks.keys().cloned().collect();
         let began_at = Instant::now();
-        let reads = stream::iter(ids).map(async |id| {
-            let needs_worker = match manager.stored(&id).await {
-                Ok((_version, task)) => {
-                    !task.has_ended() && (task.is_executing || task.awaits_execution)
-                }
-                Err(ReadTaskError::NotFound(_)) => false,
-                // The task counts until it can be read.
-                Err(_) => true,
-            };
+        let read = stream::iter(ids).map(async |id| {
+            let needs_worker = reads.needs_worker(&id).await;
             (id, needs_worker)
         });
-        let read: Vec<(TaskId, bool)> = reads.buffer_unordered(READS_MAX).collect().await;
+        let read: Vec<(TaskId, bool)> = read.buffer_unordered(READS_MAX).collect().await;
         let mut counted = self.tasks.lock();
         for (id, _) in read.iter().filter(|(_, needs_worker)| !needs_worker) {
             counted.remove(id);
         }
         counted.read_at = Some(began_at);
-        Ok(())
-    }
-
-    /// Counts the tasks that the index shows as running or waiting. An earlier process may have accepted them.
-    async fn count_open(&self, node: &ClusterNode) -> Result<(), ExecuteError> {
-        let page = node.list(&ListFilter::default(), None, usize::MAX).await;
-        let page = page.map_err(|error| ExecuteError::Store(error.into()))?;
-        let mut counted = self.tasks.lock();
-        for task in page.tasks.iter().filter(|task| task.needs_worker()) {
-            counted.add(&task.id, &task.owner, 0);
-        }
         Ok(())
     }
 }
@@ -266,7 +259,7 @@ mod tests {
 
     #[test]
     fn a_task_stays_counted_while_its_message_is_stored() {
-        let admission = Admission::new(limits(1, 1, 0));
+        let admission = TaskAdmission::new(limits(1, 1, 0));
         let (id, me) = (TaskId::new("t"), Arc::from("me"));
         let admitted = admission.try_admit(&id, &me).expect("nothing runs");
         admission.tasks.lock().remove(&id);

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::watch;
 use tokio::time::{Instant, timeout_at};
 
-use super::admission::{Admission, AdmissionLimits};
+use super::admission::{AdmissionLimits, TaskAdmission};
 use super::client_requests::ClientRequests;
 use super::index::IndexWriter;
 use super::late_receipt::LateReceipts;
@@ -122,7 +122,7 @@ pub(crate) struct ClusterNode {
     pub(super) options: ClusterOptions,
     pub(super) times: LeaseTimes,
     pub(super) index: IndexWriter,
-    pub(super) admission: Admission,
+    pub(super) admission: TaskAdmission,
     pub(crate) late_receipts: LateReceipts,
     /// Scope of the node's loops and of the requests of clients.
     pub(super) scope: Scope,
@@ -150,7 +150,7 @@ impl ClusterNode {
         Self {
             times,
             index: IndexWriter::default(),
-            admission: Admission::new(options.admission.clone()),
+            admission: TaskAdmission::new(options.admission.clone()),
             late_receipts: LateReceipts::default(),
             requests: ClientRequests::new(scope.clone()),
             watch: Mutex::new(LeaseWatch::new(options.lease)),

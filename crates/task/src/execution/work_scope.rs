@@ -13,7 +13,7 @@ use tokio::time::Instant;
 use super::{Execution, ExecutionEngine, user_code};
 use crate::event_writer::EventWriter;
 use crate::executor::{ExecutionCx, ExecutorError, ExecutorReturn, TaskParts};
-use crate::live_text::LiveTextWriter;
+use crate::live_text_writer::LiveTextWriter;
 use crate::model::{MessageSender, Task, TaskMessage};
 
 /// Time in which an executor can return after the end of its task. After this time, the scope of the executor is

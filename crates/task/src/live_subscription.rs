@@ -1,0 +1,123 @@
+//! A subscription to the records of a task and to its live text; see [`crate::live_text`].
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_log::Version;
+use tokio::time::{Instant, sleep_until};
+
+use crate::error::ReadTaskError;
+use crate::feed::TaskFeed;
+use crate::live_text::{LiveCursor, LivePiece};
+use crate::model::TaskRecord;
+use crate::subscription::{SubscriptionItem, TaskSubscription};
+
+/// Minimum time between two pieces for one subscriber: 20 pieces per second look continuous to a person.
+const PIECE_INTERVAL: Duration = Duration::from_millis(50);
+
+/// Item of a [`LiveSubscription`].
+#[derive(Debug, Clone)]
+pub enum LiveItem {
+    /// The snapshot, or a durable record.
+    Durable(SubscriptionItem),
+    /// A piece of text, at most 20 per second.
+    Piece(LivePiece),
+}
+
+/// A subscription to the records of a task and, between them, to its live text. In a cluster there is no live text,
+/// because another process may run the task.
+#[derive(Debug)]
+pub struct LiveSubscription {
+    records: TaskSubscription,
+    cursor: LiveCursor,
+    next_piece_at: Instant,
+    /// The last delivered piece, until the durable artifact replaces it.
+    shown: Option<LivePiece>,
+    /// Record that follows the withdrawal of the pieces.
+    held: Option<SubscriptionItem>,
+}
+
+impl LiveSubscription {
+    pub(crate) fn new(records: TaskSubscription) -> Self {
+        Self {
+            records,
+            cursor: LiveCursor::default(),
+            next_piece_at: Instant::now(),
+            shown: None,
+            held: None,
+        }
+    }
+
+    /// The next item; `None` after a record that ends an execution. Durable items come in the order of their numbers,
+    /// and none is missing. Pieces may be missing.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a dropped call skips no item.
+    pub async fn next(&mut self) -> Option<Result<LiveItem, ReadTaskError>> {
+        if let Some(held) = self.held.take() {
+            return Some(Ok(LiveItem::Durable(held)));
+        }
+        let feed = self.records.feed().map(Arc::clone);
+        let (records_until, cursor) = (self.records.cursor(), self.cursor);
+        let piece = next_piece(feed, records_until, cursor, self.next_piece_at);
+        tokio::select! {
+            biased;
+            item = self.records.next() => match item? {
+                Ok(item) => Some(Ok(self.durable(item))),
+                Err(error) => Some(Err(error)),
+            },
+            (piece, cursor) = piece => {
+                self.cursor = cursor;
+                self.next_piece_at = Instant::now() + PIECE_INTERVAL;
+                self.shown = Some(piece.clone());
+                Some(Ok(LiveItem::Piece(piece)))
+            }
+        }
+    }
+
+    /// Returns a durable item. If the task has ended without the artifact of the delivered pieces, a piece without text
+    /// comes first.
+    fn durable(&mut self, item: SubscriptionItem) -> LiveItem {
+        match &item {
+            SubscriptionItem::Update(update) => match &*update.record {
+                TaskRecord::ArtifactUpdated { update, .. } => {
+                    let artifact = &update.artifact.id;
+                    self.shown.take_if(|shown| shown.artifact_id == *artifact);
+                }
+                TaskRecord::TaskEnded { .. } => {
+                    if let Some(shown) = self.shown.take() {
+                        self.held = Some(item);
+                        return LiveItem::Piece(LivePiece {
+                            text: Arc::default(),
+                            append: false,
+                            ..shown
+                        });
+                    }
+                }
+                _ => {}
+            },
+            SubscriptionItem::Snapshot(..) => {}
+        }
+        LiveItem::Durable(item)
+    }
+}
+
+async fn next_piece(
+    feed: Option<Arc<TaskFeed>>,
+    records_until: Version,
+    cursor: LiveCursor,
+    at: Instant,
+) -> (LivePiece, LiveCursor) {
+    let Some(feed) = feed else {
+        return std::future::pending().await;
+    };
+    sleep_until(at).await;
+    feed.read_live_after(records_until, cursor).await
+}
+
+impl TaskSubscription {
+    /// Also subscribes to the live text of the task.
+    pub fn with_live_text(self) -> LiveSubscription {
+        LiveSubscription::new(self)
+    }
+}
