@@ -159,10 +159,15 @@ impl HttpBody for CountedBody {
     }
 
     /// False as long as a large frame is unsent. The library drops the body after the last frame, before the client has
-    /// taken the frame.
+    /// taken the frame. True for an empty body: the head of an error over gRPC must be the end of its stream.
     fn is_end_stream(&self) -> bool {
-        let unsent = self.unsent.as_ref().map_or(0, UnsentBytes::bytes);
-        self.first.is_pending() && unsent < LARGE_FRAME_BYTES && self.body.is_end_stream()
+        match &self.first {
+            Poll::Ready(frame) => frame.is_none(),
+            Poll::Pending => {
+                let unsent = self.unsent.as_ref().map_or(0, UnsentBytes::bytes);
+                unsent < LARGE_FRAME_BYTES && self.body.is_end_stream()
+            }
+        }
     }
 
     fn size_hint(&self) -> SizeHint {
@@ -179,6 +184,9 @@ impl HttpBody for CountedBody {
 
 #[cfg(test)]
 mod tests {
+    use axum::middleware::from_fn_with_state;
+    use tower::ServiceExt as _;
+
     use super::*;
 
     const MAX: Duration = Duration::from_mins(1);
@@ -213,5 +221,17 @@ mod tests {
         let waiting = tokio::time::timeout(10 * MAX, busy.no_request_within(MAX));
         let (ended, ()) = tokio::join!(waiting, async { drop(busy.begin()) });
         assert!(ended.is_err(), "it had a request");
+    }
+
+    /// An error over gRPC is a head without a body. Its clients need the end of the stream in the head.
+    #[tokio::test]
+    async fn empty_body_ends_with_its_head() {
+        let count = from_fn_with_state(activity().await, count_request);
+        let routes = axum::Router::new().fallback(|| async {}).layer(count);
+        let response = routes
+            .oneshot(Request::new(Body::empty()))
+            .await
+            .expect("infallible");
+        assert!(response.body().is_end_stream());
     }
 }

@@ -1,5 +1,6 @@
 //! One sub-agent, from its start to its answer.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use allstop_core::turn::StopPolicy;
@@ -198,15 +199,27 @@ fn answer(outcome: Result<RunOutcome, WorkLost>) -> Result<String, String> {
     }
 }
 
-/// Message for a sub-agent without an answer.
+/// Message for a sub-agent without an answer. Names the calls that may have changed something, because nothing else tells
+/// the agent above about them.
 fn failure_text(turn: &TurnOutcome) -> String {
     let reason = match (&turn.error, &turn.cause) {
         (Some(error), _) => format!(": {}", error.message),
         (None, Some(cause)) => format!(": {cause}"),
         (None, None) => String::new(),
     };
-    format!(
+    let mut text = format!(
         "the agent ended without an answer, {}{reason}",
         turn.stop_reason
-    )
+    );
+    if let Some(lost) = turn.lost() {
+        text.push_str("\nIts calls, which may have changed something:");
+        for call in &lost.effects.calls {
+            // Writing to a string cannot fail.
+            let _ = write!(text, "\n- {call}");
+        }
+        if lost.effects.omitted > 0 {
+            let _ = write!(text, "\n- and {} more", lost.effects.omitted);
+        }
+    }
+    text
 }

@@ -417,7 +417,8 @@ async fn panic_of_a_sub_agent_is_an_error_of_its_call_only() {
     let agent = agent(model, vec![look], settings, one);
     let scope = root();
     let (turn, _) = run(agent, &scope, history().await, "go").await;
-    let lost = "the agent ended without an answer, error: the model script::agents panicked";
+    let lost = "the agent ended without an answer, error: the model script::agents panicked\n\
+                Its calls, which may have changed something:\n- look: completed";
     assert_eq!(results(&turn), [lost, "fine"]);
     assert_eq!(
         turn.usage.total_tokens(),

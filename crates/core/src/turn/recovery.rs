@@ -125,26 +125,27 @@ fn item_of_running(call: &StartedCall) -> ReceiptItem {
     }
 }
 
-/// The item of a call that may have changed something.
+/// The item of a call that may have changed something. A call that has started a command in the background is finished,
+/// because it has a result; the note names the command, whose outcome is unknown.
 fn item_of_effect(call: &CallEffect) -> ReceiptItem {
-    let is_unknown = call.is_outcome_unknown();
+    let is_unknown = matches!(call.outcome, None | Some(CallOutcome::Unknown));
     let state = if is_unknown {
         UNKNOWN
     } else {
         ItemState::Finished { after_ms: None }
     };
     let (id, name): (Arc<str>, _) = (call.id.as_str().into(), Arc::clone(&call.name));
-    let mut item = ReceiptItem {
-        label: call.label.clone(),
-        ..ReceiptItem::new(ItemKind::ToolCall, id, name, state)
+    let note = match (is_unknown, call.is_outcome_unknown()) {
+        (true, _) if call.is_uncertain() => Some("may have completed; check before repeating"),
+        (false, true) => Some("started in the background; the outcome of the work is unknown"),
+        _ => None,
     };
-    if is_unknown {
-        item.effect = Some(call.effect);
-        if call.is_uncertain() {
-            item.note = Some("may have completed; check before repeating".into());
-        }
+    ReceiptItem {
+        label: call.label.clone(),
+        effect: is_unknown.then_some(call.effect),
+        note: note.map(Into::into),
+        ..ReceiptItem::new(ItemKind::ToolCall, id, name, state)
     }
-    item
 }
 
 const UNKNOWN: ItemState = ItemState::Unknown {

@@ -376,17 +376,18 @@ fn command_in_the_background_is_not_called_completed() {
 }
 
 #[test]
-fn crash_receipt_does_not_call_a_command_in_the_background_finished() {
+fn crash_receipt_names_the_unknown_outcome_of_a_command_in_the_background() {
     let mut session = Session::new(TurnLimits::default());
     let mut draft = session.begin("go");
     let pay = call("a", "shell", json!({"command": "pay", "background": true}));
     let calls = session.ask(&mut draft, vec![pay]);
     session.run_call(&mut draft, &calls[0].id);
     let receipt = session.state().crash_receipt().expect("the turn is open");
-    let states: Vec<_> = receipt
-        .items()
-        .iter()
-        .map(|item| item.state.as_str())
-        .collect();
-    assert_eq!(states, ["unknown"]);
+    // The call itself has a result, so it is finished.
+    let [item] = receipt.items() else {
+        panic!("one item: {receipt:?}");
+    };
+    assert_eq!(item.state.as_str(), "finished");
+    let note = item.note.as_deref().unwrap_or_default();
+    assert!(note.contains("outcome of the work is unknown"), "{note}");
 }
