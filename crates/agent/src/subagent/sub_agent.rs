@@ -199,8 +199,8 @@ fn answer(outcome: Result<RunOutcome, WorkLost>) -> Result<String, String> {
     }
 }
 
-/// Message for a sub-agent without an answer. Names the calls that may have changed something, because nothing else tells
-/// the agent above about them.
+/// Message for a sub-agent without an answer. Names the calls that may have changed something. The agent above has no
+/// other source for them.
 fn failure_text(turn: &TurnOutcome) -> String {
     let reason = match (&turn.error, &turn.cause) {
         (Some(error), _) => format!(": {}", error.message),

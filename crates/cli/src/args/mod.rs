@@ -516,7 +516,7 @@ pub(crate) enum SessionsCommand {
         #[arg(required = true, value_name = "ID")]
         ids: Vec<String>,
     },
-    /// Remove old sessions, except those that a process has open and those whose background work still runs
+    /// Remove old sessions. Sessions that a process has open stay, and sessions with running background work
     #[command(after_help = "Examples:\n  \
         allstop sessions prune --older-than 30d --dry-run  # show what would be removed\n  \
         allstop sessions prune --keep 100                  # keep the 100 most recently active sessions")]
