@@ -16,10 +16,6 @@ use axum::response::{IntoResponse as _, Response};
 use hyper::body::{Frame, SizeHint};
 use tokio::sync::watch;
 
-/// Size from which a frame counts as unsent until the client has taken it, in bytes. A smaller frame fits into the buffer
-/// of its connection.
-const LARGE_FRAME_BYTES: usize = 16 * 1024;
-
 /// Requests of one connection, and its place in the server.
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionActivity {
@@ -158,15 +154,12 @@ impl HttpBody for CountedBody {
         polled
     }
 
-    /// False as long as a large frame is unsent. The library drops the body after the last frame, before the client has
-    /// taken the frame. True for an empty body: the head of an error over gRPC must be the end of its stream.
+    /// False as long as a frame is unsent. The library drops the body after the last frame, before the client has taken
+    /// the frame. True for an empty body: the head of an error over gRPC must be the end of its stream.
     fn is_end_stream(&self) -> bool {
         match &self.first {
             Poll::Ready(frame) => frame.is_none(),
-            Poll::Pending => {
-                let unsent = self.unsent.as_ref().map_or(0, UnsentBytes::bytes);
-                unsent < LARGE_FRAME_BYTES && self.body.is_end_stream()
-            }
+            Poll::Pending => self.unsent.is_none() && self.body.is_end_stream(),
         }
     }
 
@@ -221,6 +214,22 @@ mod tests {
         let waiting = tokio::time::timeout(10 * MAX, busy.no_request_within(MAX));
         let (ended, ()) = tokio::join!(waiting, async { drop(busy.begin()) });
         assert!(ended.is_err(), "it had a request");
+    }
+
+    /// The last frame of a body counts as unsent until the connection asks for the next one, also if the frame is small.
+    #[tokio::test]
+    async fn small_body_is_counted_until_it_is_taken() {
+        let count = from_fn_with_state(activity().await, count_request);
+        let routes = axum::Router::new()
+            .fallback(|| async { "hello" })
+            .layer(count);
+        let response = routes.oneshot(Request::new(Body::empty())).await;
+        let mut body = response.expect("infallible").into_body();
+        let mut next = async || poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await;
+        assert!(next().await.is_some());
+        assert!(!body.is_end_stream());
+        let end = poll_fn(|cx| Pin::new(&mut body).poll_frame(cx)).await;
+        assert!(end.is_none() && body.is_end_stream());
     }
 
     /// An error over gRPC is a head without a body. Its clients need the end of the stream in the head.

@@ -125,7 +125,6 @@ pub struct PlaceGuard {
 pub struct UnsentBytes {
     place: Place,
     number: u64,
-    bytes: usize,
 }
 
 /// The client of the connection has too many responses that it does not take.
@@ -289,7 +288,6 @@ impl Place {
         Ok(UnsentBytes {
             place: self.clone(),
             number,
-            bytes,
         })
     }
 
@@ -353,13 +351,6 @@ impl Unsent {
             part.since + limits.stall_time_max + Duration::from_secs_f64(f64::from(bytes) / rate)
         });
         deadlines.min()
-    }
-}
-
-impl UnsentBytes {
-    /// Number of bytes.
-    pub fn bytes(&self) -> usize {
-        self.bytes
     }
 }
 

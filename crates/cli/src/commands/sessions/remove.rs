@@ -56,10 +56,13 @@ pub(super) async fn prune(
             continue;
         }
         let id = &session.id;
-        let done = if dry_run {
-            check(log, id).await
-        } else {
-            remove_one(log, outputs, id).await
+        let checked = check(log, id, |work| {
+            work.alive != Some(false) && work.ended.is_none()
+        })
+        .await;
+        let done = match checked {
+            Ok(()) if !dry_run => remove_one(log, outputs, id).await,
+            checked => checked,
         };
         let line = match done {
             Ok(()) => {
@@ -93,22 +96,27 @@ fn is_older(session: &SessionSummary, min: Duration, now: Timestamp) -> bool {
 
 /// Removes a session and its long output.
 async fn remove_one(log: &dyn Log, outputs: &Path, id: &SessionId) -> Result<(), SessionsError> {
-    check(log, id).await?;
+    check(log, id, |work| work.alive == Some(true)).await?;
     remove_session(log, id).await?;
     // An error is ignored: most sessions have no long output, so the folder rarely exists.
     drop(std::fs::remove_dir_all(outputs.join(id.as_str())));
     Ok(())
 }
 
-/// Checks that no background work of the session runs and that no process has the session open.
-async fn check(log: &dyn Log, id: &SessionId) -> Result<(), SessionsError> {
+/// Checks that no background work of the session runs, according to this predicate, and that no process has the session
+/// open. Of work in another PID namespace nobody knows whether it runs.
+async fn check(
+    log: &dyn Log,
+    id: &SessionId,
+    runs: impl Fn(&Work<'_>) -> bool,
+) -> Result<(), SessionsError> {
     // An unreadable session is removed without this check, because no other command can use it.
     let Ok((state, owner)) = read_session(log, id).await else {
         return Ok(());
     };
     let works = state.background().iter().map(Work::of);
     let running: Vec<String> = works
-        .filter(|work| work.alive == Some(true))
+        .filter(|work| runs(work))
         .map(|work| match work.stop_pid {
             Some(pid) => format!("{} (pid {pid})", work.name),
             None => work.name.to_owned(),
