@@ -16,6 +16,9 @@ use axum::response::{IntoResponse as _, Response};
 use hyper::body::{Frame, SizeHint};
 use tokio::sync::watch;
 
+/// Size of the end that is split off a frame, in bytes: all streams of a connection together have at most 100 KiB of them.
+const TAIL_BYTES: usize = 1024;
+
 /// Requests of one connection, and its place in the server.
 #[derive(Debug, Clone)]
 pub(crate) struct ConnectionActivity {
@@ -107,6 +110,7 @@ pub(crate) async fn count_request(
         first,
         body,
         unsent: Some(unsent),
+        tail: None,
         counted,
     };
     Response::from_parts(head, Body::new(body))
@@ -128,7 +132,30 @@ struct CountedBody {
     body: Body,
     /// The last frame, until the connection asks for the next one.
     unsent: Option<UnsentBytes>,
+    /// End of the last frame, which is sent separately.
+    tail: Option<Bytes>,
     counted: CountedRequest,
+}
+
+impl CountedBody {
+    /// Splits the end off a frame. Over HTTP/2 the library takes a whole frame into its buffer and asks for the next one
+    /// at once, but it waits for the client before it takes that one. So the frame is counted until only its end is
+    /// unsent.
+    fn split(&mut self, polled: PolledFrame) -> PolledFrame {
+        let Poll::Ready(Some(Ok(frame))) = polled else {
+            return polled;
+        };
+        let mut data = match frame.into_data() {
+            Ok(data) => data,
+            Err(trailers) => return Poll::Ready(Some(Ok(trailers))),
+        };
+        if data.len() > TAIL_BYTES {
+            // A copy, because the end would otherwise keep the memory of the whole frame.
+            let tail = data.split_off(data.len() - TAIL_BYTES);
+            self.tail = Some(Bytes::copy_from_slice(&tail));
+        }
+        Poll::Ready(Some(Ok(Frame::data(data))))
+    }
 }
 
 impl HttpBody for CountedBody {
@@ -137,7 +164,11 @@ impl HttpBody for CountedBody {
 
     fn poll_frame(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> PolledFrame {
         if self.first.is_ready() {
-            return std::mem::replace(&mut self.first, Poll::Pending);
+            let first = std::mem::replace(&mut self.first, Poll::Pending);
+            return self.split(first);
+        }
+        if let Some(tail) = self.tail.take() {
+            return Poll::Ready(Some(Ok(Frame::data(tail))));
         }
         self.unsent = None;
         if self.body.is_end_stream() {
@@ -151,7 +182,7 @@ impl HttpBody for CountedBody {
             };
             self.unsent = Some(unsent);
         }
-        polled
+        self.split(polled)
     }
 
     /// False as long as a frame is unsent. The library drops the body after the last frame, before the client has taken
@@ -159,13 +190,16 @@ impl HttpBody for CountedBody {
     fn is_end_stream(&self) -> bool {
         match &self.first {
             Poll::Ready(frame) => frame.is_none(),
-            Poll::Pending => self.unsent.is_none() && self.body.is_end_stream(),
+            Poll::Pending => {
+                self.tail.is_none() && self.unsent.is_none() && self.body.is_end_stream()
+            }
         }
     }
 
     fn size_hint(&self) -> SizeHint {
         let rest = self.body.size_hint();
-        let first = data_len(&self.first) as u64;
+        let tail = self.tail.as_ref().map_or(0, Bytes::len);
+        let first = (data_len(&self.first) + tail) as u64;
         let mut hint = SizeHint::new();
         hint.set_lower(rest.lower() + first);
         if let Some(upper) = rest.upper() {
