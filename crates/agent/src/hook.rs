@@ -133,6 +133,9 @@ pub trait Hook: Send + Sync + fmt::Debug {
 
     /// Handles an event, on the runtime of the work. A panic counts as a denial.
     ///
+    /// The calls of a step are admitted at the same time. So the events of different calls may be handled concurrently,
+    /// and a call may start, or end, before the events of another call. The events of one call come in their order.
+    ///
     /// # Cancel safety
     /// The future is dropped as soon as a stop covers the turn. The turn then counts as stopped, not as denied.
     fn on(&self, cx: &HookCx, event: HookEvent) -> BoxFuture<'static, HookVerdict>;

@@ -10,6 +10,7 @@ mod kept_turns;
 mod loop_limits;
 mod panics;
 mod provider;
+mod questions;
 mod stops;
 mod store;
 mod subagents;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_agent::AgentEvent;
+use allstop_core::ids::QuestionId;
 use allstop_core::record::{Attachment, SessionRecord};
 use allstop_core::{CallId, MessageId, TurnNumber};
 use allstop_scope::{Scope, instant_after};
@@ -44,6 +45,8 @@ pub(super) struct TaskTurn {
     /// Message with the text of a client that has denied a call. The running turn takes the message before its next
     /// step.
     pub(super) steered: Option<MessageHandle>,
+    /// Question that the client of the task was asked last. Its answer counts for no other question.
+    asked: Option<QuestionId>,
 }
 
 /// Next event that the execution of the task must handle.
@@ -83,6 +86,7 @@ impl TaskTurn {
             background_max,
             background_until: None,
             steered: None,
+            asked: None,
         }
     }
 
@@ -145,6 +149,7 @@ impl TaskTurn {
             return Some(TurnProgress::TurnEnded(ended));
         }
         if let Some(question) = self.open_question() {
+            self.asked = Some(question.id.clone());
             return Some(TurnProgress::Asked(Box::new(question)));
         }
         self.outcome.as_ref()?;
@@ -215,9 +220,16 @@ impl TaskTurn {
         questions.into_iter().find(is_own)
     }
 
-    /// Sends the client's answer to the open question. Has no effect if the question is already closed.
+    fn is_open(&self, question: &QuestionId) -> bool {
+        let questions = self.session.questions();
+        questions.iter().any(|open| open.id == *question)
+    }
+
+    /// Sends the client's answer to the question that the client was asked. Has no effect if this question is already
+    /// closed.
     pub(super) fn answer(&mut self, answer: &PermissionReply) {
-        let Some(open) = self.open_question() else {
+        let asked = self.asked.take();
+        let Some(asked) = asked.filter(|asked| self.is_open(asked)) else {
             return;
         };
         // The task works again, so `Began` is reported again.
@@ -235,10 +247,10 @@ impl TaskTurn {
                 PermissionAnswer::deny()
             }
         };
-        match self.session.answer(&open.id, permission) {
+        match self.session.answer(&asked, permission) {
             AnswerResult::Taken => {}
             AnswerResult::TooLate | AnswerResult::NotFound => {
-                tracing::debug!(question = %open.id, "an answer came too late");
+                tracing::debug!(question = %asked, "an answer came too late");
             }
         }
     }

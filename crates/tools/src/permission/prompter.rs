@@ -136,7 +136,8 @@ impl PermissionAnswer {
 
 /// Interface for questions to a person.
 pub trait Prompter: Send + Sync + fmt::Debug {
-    /// Asks, and waits for the answer without a time limit.
+    /// Asks, and waits for the answer without a time limit. Several questions may be open at the same time: those of
+    /// the calls of one step, and those of sub-agents.
     ///
     /// # Cancel safety
     /// A stop drops the future; the prompter must then remove the question from all displays.

@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
+use tokio::sync::watch;
 
 use super::mode::ModeSwitch;
 use super::policy::{PermissionDecision, PermissionPolicy};
@@ -29,7 +29,7 @@ pub(super) enum SessionGrant {
 pub struct Permissions {
     policy: Arc<PermissionPolicy>,
     mode: ModeSwitch,
-    granted: Mutex<HashSet<SessionGrant>>,
+    granted: watch::Sender<HashSet<SessionGrant>>,
 }
 
 impl Permissions {
@@ -38,7 +38,7 @@ impl Permissions {
         Self {
             policy,
             mode: ModeSwitch::default(),
-            granted: Mutex::default(),
+            granted: watch::Sender::default(),
         }
     }
 
@@ -52,7 +52,9 @@ impl Permissions {
     /// Decides on a call with validated arguments. A grant does not override a denial.
     pub fn decide(&self, spec: &ToolSpec, invocation: &ToolInvocation) -> PermissionDecision {
         match self.policy.decide(spec, invocation, self.mode.get()) {
-            PermissionDecision::Ask(question) if self.granted.lock().contains(&question.grant) => {
+            PermissionDecision::Ask(question)
+                if self.granted.borrow().contains(&question.grant) =>
+            {
                 PermissionDecision::Allow
             }
             decision => decision,
@@ -61,7 +63,25 @@ impl Permissions {
 
     /// Records [`super::PermissionAnswer::AllowForSession`] for this question.
     pub fn allow_for_session(&self, question: &PermissionQuestion) {
-        self.granted.lock().insert(question.grant.clone());
+        self.granted
+            .send_if_modified(|granted| granted.insert(question.grant.clone()));
+    }
+
+    /// Waits until the answer to another question also allows the call of this question. Never completes if only an
+    /// answer to this question can allow the call ([`PermissionQuestion::doubt`]).
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn granted(&self, question: &PermissionQuestion) {
+        let mut granted = self.granted.subscribe();
+        if question.doubt.is_none()
+            && let Ok(_granted) = granted
+                .wait_for(|granted| granted.contains(&question.grant))
+                .await
+        {
+            return;
+        }
+        std::future::pending::<()>().await;
     }
 }
 

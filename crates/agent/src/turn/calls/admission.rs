@@ -1,13 +1,13 @@
 //! Admission of a tool call, before the call runs. First the tool and the arguments are checked. Then the hooks
 //! (callbacks of the embedding program) receive the request, then the permission policy or a person decides, then the
-//! hooks receive the start.
+//! hooks receive the start. All calls of a step are admitted at the same time.
 
 use std::sync::Arc;
 
 use allstop_core::message::Arguments;
 use allstop_core::receipt::ItemKind;
 use allstop_core::record::CallOutcome;
-use allstop_core::{CallId, Effect, ToolCall, call_label};
+use allstop_core::{CallId, Effect, FinishReason, ToolCall, call_label};
 use allstop_scope::{Placement, Scope, ScopeOptions, WorkSpec};
 use allstop_tools::permission::Doubt;
 use allstop_tools::{
@@ -18,14 +18,17 @@ use serde_json::Value;
 
 use crate::error::{TurnError, TurnErrorKind};
 use crate::event::AgentEvent;
-use crate::hook::{self, HookEvent, HookResult};
+use crate::hook::{self, HookCx, HookEvent, HookResult};
 use crate::outcome::Denial;
 use crate::settings::RepeatUnknown;
-use crate::turn::{RunningTurn, TurnInterrupt};
+use crate::toolbox::Tools;
+use crate::turn::{RunningTurn, TurnCx, TurnInterrupt};
 use crate::user_code::{self, UserCodeResult};
 
 /// A call that may run.
 pub(super) struct AdmittedCall {
+    /// Position of the call in its step.
+    pub(super) position: usize,
     pub(super) call: ToolCall,
     pub(super) tool: Arc<dyn Tool>,
     pub(super) invocation: ToolInvocation,
@@ -37,103 +40,149 @@ impl AdmittedCall {
     }
 }
 
-impl RunningTurn<'_> {
-    /// Decides whether a call may run. `None` if the call was answered without running.
-    pub(super) async fn admit(
-        &mut self,
+/// Reason why a call does not run.
+pub(super) enum NotAdmitted {
+    /// The tool or the arguments are invalid.
+    Rejected(String),
+    /// A hook, the policy or a person denies the call, or the call was stopped alone.
+    Denied(String),
+    /// A stop covers the turn.
+    TurnStopped,
+}
+
+/// A call with the decision whether it may run.
+pub(super) struct DecidedCall {
+    pub(super) position: usize,
+    pub(super) decision: Result<AdmittedCall, (ToolCall, NotAdmitted)>,
+}
+
+/// Admission of one call. Holds no reference to the running turn, so that the calls of a step are admitted together,
+/// while other calls of the step already run.
+pub(super) struct CallAdmission<'a> {
+    cx: TurnCx<'a>,
+    /// Tools of the step.
+    tools: Arc<Tools>,
+    /// Scope of the work of the step. Hooks and questions run there.
+    work: Scope,
+    hook_cx: HookCx,
+    /// Reason why the model ended the answer with the call.
+    finish: FinishReason,
+    /// Description of the uncertain call of an earlier turn that the call repeats.
+    repeated: Option<Arc<str>>,
+    position: usize,
+    call: ToolCall,
+    invocation: ToolInvocation,
+}
+
+impl<'a> RunningTurn<'a> {
+    /// Prepares the admission of the call at this position of the step.
+    pub(super) fn admission(
+        &self,
+        position: usize,
         call: ToolCall,
-    ) -> Result<Option<AdmittedCall>, TurnInterrupt> {
-        let (tool, arguments) = match Box::pin(self.check(&call)).await? {
-            Ok(checked) => checked,
-            Err(problem) => {
-                self.reject(&call, problem)?;
-                return Ok(None);
-            }
-        };
+        tools: &Arc<Tools>,
+    ) -> Result<CallAdmission<'a>, TurnInterrupt> {
         let scope = self.scope_of(&call.id)?;
+        let repeat_unknown = self.parts().settings.repeat_unknown;
+        let repeated = (repeat_unknown != RepeatUnknown::Allow)
+            .then(|| self.draft.repeats_uncertain(&call))
+            .flatten();
         let invocation = ToolInvocation {
             session_id: self.history.session_id().clone(),
             call_id: path_of(&scope, &call),
             name: Arc::clone(&call.name),
-            arguments,
+            arguments: Arc::default(),
             scope,
             trace: self.trace.clone(),
             link: self.cx.controls.link(&call.id),
         };
-        if let Err(reason) = self.permitted(&tool, &invocation, &call).await? {
-            self.deny(&call, reason)?;
-            return Ok(None);
-        }
-        Ok(Some(AdmittedCall {
+        Ok(CallAdmission {
+            cx: self.cx,
+            tools: Arc::clone(tools),
+            work: self.work.clone(),
+            hook_cx: self.hook_cx(&self.work),
+            finish: self.finish,
+            repeated: repeated.map(|before| before.to_string().into()),
+            position,
             call,
-            tool,
             invocation,
-        }))
+        })
+    }
+}
+
+impl CallAdmission<'_> {
+    /// Decides whether the call may run.
+    ///
+    /// # Cancel safety
+    /// Dropping this future does not end a question, because the scope of the step owns the question.
+    pub(super) async fn decide(mut self) -> DecidedCall {
+        let decided = match self.checked().await {
+            Ok(tool) => self.permitted(&tool).await.map(|()| tool),
+            Err(not) => Err(not),
+        };
+        let Self {
+            position,
+            call,
+            invocation,
+            ..
+        } = self;
+        let decision = match decided {
+            Ok(tool) => Ok(AdmittedCall {
+                position,
+                call,
+                tool,
+                invocation,
+            }),
+            Err(not) => Err((call, not)),
+        };
+        DecidedCall { position, decision }
     }
 
-    /// `Err(reason)` if the call may not run. First the hooks receive the request, then the policy or a person decides,
-    /// then the hooks receive the start.
-    async fn permitted(
-        &self,
-        tool: &Arc<dyn Tool>,
-        invocation: &ToolInvocation,
-        call: &ToolCall,
-    ) -> Result<Result<(), String>, TurnInterrupt> {
-        let has_hooks = !self.parts().hooks.is_empty();
+    /// First the hooks receive the request, then the policy or a person decides, then the hooks receive the start.
+    async fn permitted(&self, tool: &Arc<dyn Tool>) -> Result<(), NotAdmitted> {
+        let has_hooks = !self.cx.parts.hooks.is_empty();
         let mut is_allowed = false;
         if has_hooks {
-            let requested = HookEvent::ToolRequested { call: call.clone() };
-            match Box::pin(self.ask_hooks(requested)).await? {
-                Ok(allowed) => is_allowed = allowed,
-                Err(reason) => return Ok(Err(reason)),
+            let call = self.call.clone();
+            is_allowed = Box::pin(self.ask_hooks(HookEvent::ToolRequested { call })).await?;
+        }
+        self.permission(tool, is_allowed).await?;
+        if has_hooks {
+            let call = self.call.clone();
+            Box::pin(self.ask_hooks(HookEvent::ToolStart { call })).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns true if a hook allows the call.
+    async fn ask_hooks(&self, event: HookEvent) -> Result<bool, NotAdmitted> {
+        match hook::call_hooks(&self.cx.parts.hooks, &self.hook_cx, &event).await {
+            HookResult::Continue => Ok(false),
+            HookResult::Allowed => Ok(true),
+            HookResult::Denied(reason) => Err(NotAdmitted::Denied(reason)),
+            HookResult::Stopped => Err(self.stopped()),
+        }
+    }
+
+    /// Returns the tool, and keeps the arguments for it; or refuses the call with the error message for the model.
+    async fn checked(&mut self) -> Result<Arc<dyn Tool>, NotAdmitted> {
+        let rejected = |error: ToolError| NotAdmitted::Rejected(error.message);
+        let registered = self.tools.registry.find(&self.call.name);
+        let registered = registered.map_err(rejected)?;
+        let arguments = match &self.call.arguments {
+            Arguments::Malformed(text) => {
+                return Err(NotAdmitted::Rejected(malformed(self.finish, text)));
             }
-        }
-        if let Some(reason) = self.denied(tool, invocation, call, is_allowed).await? {
-            return Ok(Err(reason));
-        }
-        if !has_hooks {
-            return Ok(Ok(()));
-        }
-        let start = HookEvent::ToolStart { call: call.clone() };
-        let answer = Box::pin(self.ask_hooks(start)).await?;
-        Ok(answer.map(|_allowed| ()))
-    }
-
-    /// True if a hook allows the call; `Err(reason)` if a hook denies the call, or if the call is stopped while the
-    /// hooks run.
-    async fn ask_hooks(&self, event: HookEvent) -> Result<Result<bool, String>, TurnInterrupt> {
-        let cx = self.hook_cx(&self.work);
-        match hook::call_hooks(&self.parts().hooks, &cx, &event).await {
-            HookResult::Continue => Ok(Ok(false)),
-            HookResult::Allowed => Ok(Ok(true)),
-            HookResult::Denied(reason) => Ok(Err(reason)),
-            HookResult::Stopped => self.stopped_before_its_start().map(Err),
-        }
-    }
-
-    /// Returns the tool and the arguments, or the error message for the model.
-    async fn check(
-        &self,
-        call: &ToolCall,
-    ) -> Result<Result<(Arc<dyn Tool>, Arc<Value>), String>, TurnInterrupt> {
-        let tools = self.parts().tools.now();
-        let registered = match tools.registry.find(&call.name) {
-            Ok(registered) => registered,
-            Err(error) => return Ok(Err(error.message)),
-        };
-        let arguments = match &call.arguments {
-            Arguments::Malformed(text) => return Ok(Err(self.malformed(text))),
             Arguments::Json(arguments) => arguments,
         };
-        let checked = if registered.is_long_check(arguments) {
-            self.check_beside_the_engine(registered, arguments).await?
+        if registered.is_long_check(arguments) {
+            Box::pin(self.check_beside_the_engine(registered, arguments)).await?;
         } else {
-            registered.check_arguments(arguments)
-        };
-        Ok(match checked {
-            Ok(()) => Ok((Arc::clone(registered.tool()), Arc::clone(arguments))),
-            Err(error) => Err(error.message),
-        })
+            registered.check_arguments(arguments).map_err(rejected)?;
+        }
+        let (tool, arguments) = (Arc::clone(registered.tool()), Arc::clone(arguments));
+        self.invocation.arguments = arguments;
+        Ok(tool)
     }
 
     /// Checks large arguments on the runtime of the work, so that the check delays no stop and no deadline.
@@ -141,7 +190,7 @@ impl RunningTurn<'_> {
         &self,
         registered: &RegisteredTool,
         arguments: &Arc<Value>,
-    ) -> Result<Result<(), ToolError>, TurnInterrupt> {
+    ) -> Result<(), NotAdmitted> {
         let checking = {
             let (registered, arguments) = (registered.clone(), Arc::clone(arguments));
             async move { registered.check_arguments(&arguments) }
@@ -155,35 +204,161 @@ impl RunningTurn<'_> {
             checking,
         );
         match checked.await {
-            UserCodeResult::Answered(checked) => Ok(checked),
-            UserCodeResult::Panicked => Ok(Err(ToolError::new(
-                "the check of the arguments panicked, so the tool did not run",
-            ))),
-            UserCodeResult::Stopped => {
-                let reason = self.stopped_before_its_start()?;
-                Ok(Err(ToolError::new(format!(
-                    "the call did not run: {reason}"
-                ))))
+            UserCodeResult::Answered(checked) => {
+                checked.map_err(|error| NotAdmitted::Rejected(error.message))
             }
+            UserCodeResult::Panicked => Err(NotAdmitted::Rejected(
+                "the check of the arguments panicked, so the tool did not run".to_owned(),
+            )),
+            UserCodeResult::Stopped => Err(self.stopped()),
         }
     }
 
-    /// Error for a call whose arguments are not JSON.
-    fn malformed(&self, text: &str) -> String {
-        match self.finish.cut_words() {
-            Some(cut) => format!(
-                "the answer {cut} before this call was complete, so the tool did not run: make it shorter, or split it"
-            ),
-            None => format!(
-                "the arguments are not JSON, so the tool did not run: {}",
-                excerpt(text)
-            ),
+    /// Applies the policy, or asks a person. `is_allowed` is true if a hook has answered in place of a person.
+    async fn permission(&self, tool: &Arc<dyn Tool>, is_allowed: bool) -> Result<(), NotAdmitted> {
+        let denied = |reason: String| Err(NotAdmitted::Denied(reason));
+        let permissions = self.cx.parts.permissions.as_ref();
+        let decide = || match permissions {
+            Some(permissions) => permissions.decide(tool.spec(), &self.invocation),
+            None => PermissionDecision::Allow,
+        };
+        let asked = match decide() {
+            PermissionDecision::Deny { reason } => return denied(reason),
+            PermissionDecision::Allow => None,
+            PermissionDecision::Ask(question) => Some(*question),
+        };
+        let doubt = asked.as_ref().and_then(|question| question.doubt.clone());
+        let repeated = self.question_of_repetition(tool, doubt);
+        let Some(question) = repeated.or(asked) else {
+            return Ok(());
+        };
+        if question.doubt.is_none() && is_allowed {
+            return Ok(());
+        }
+        if self.cx.parts.settings.repeat_unknown == RepeatUnknown::Deny
+            && matches!(question.doubt, Some(Doubt::Repetition { .. }))
+        {
+            return denied(question.unanswered());
+        }
+        self.cx.events.send(|| AgentEvent::PermissionAsked {
+            call_id: question.call_id.clone(),
+            text: question.text.clone(),
+        });
+        let asking = self.ask(question.clone(), tool);
+        let Some(answer) = Box::pin(asking).await else {
+            return Err(self.stopped());
+        };
+        self.cx.events.send(|| AgentEvent::PermissionAnswered {
+            call_id: question.call_id.clone(),
+            allowed: answer.allows(),
+        });
+        // The permission mode may have changed while the permission question was open. An answer cannot allow a call
+        // that the mode now denies.
+        if answer.allows()
+            && let PermissionDecision::Deny { reason } = decide()
+        {
+            return denied(reason);
+        }
+        match answer {
+            PermissionAnswer::AllowOnce => Ok(()),
+            PermissionAnswer::AllowForSession => {
+                if let Some(permissions) = permissions {
+                    permissions.allow_for_session(&question);
+                }
+                Ok(())
+            }
+            // Without a prompter, each question is denied.
+            PermissionAnswer::Deny { reason: None } if question.doubt.is_some() => {
+                denied(question.unanswered())
+            }
+            PermissionAnswer::Deny { reason: None } => denied("permission was denied".to_owned()),
+            PermissionAnswer::Deny {
+                reason: Some(reason),
+            } => denied(format!("permission was denied: {reason}")),
+            PermissionAnswer::Unanswered => denied(question.unanswered()),
         }
     }
 
+    /// The question about a call that repeats a call of an earlier turn, whose outcome is unknown.
+    fn question_of_repetition(
+        &self,
+        tool: &Arc<dyn Tool>,
+        doubt: Option<Doubt>,
+    ) -> Option<PermissionQuestion> {
+        let before = Arc::clone(self.repeated.as_ref()?);
+        Some(PermissionQuestion::of_repetition(
+            tool.spec(),
+            &self.invocation,
+            before,
+            doubt,
+        ))
+    }
+
+    /// Asks a person, and shows a preview of the call's effect in the current state. An answer to the question of
+    /// another call may also allow this call, which withdraws the question. `None` if a stop came before the answer.
+    async fn ask(
+        &self,
+        mut question: PermissionQuestion,
+        tool: &Arc<dyn Tool>,
+    ) -> Option<PermissionAnswer> {
+        let parts = Arc::clone(self.cx.parts);
+        let (tool, mut invocation) = (Arc::clone(tool), self.invocation.clone());
+        let of_call = invocation.scope.clone();
+        // This work does not run in the scope of the call, because receipts would then report the end of this work as
+        // the end of the call.
+        invocation.scope = self.work.child("preview", ScopeOptions::default()).ok()?;
+        let asking = async move {
+            let asked = question.clone();
+            let granted = async {
+                match &parts.permissions {
+                    Some(permissions) => permissions.granted(&asked).await,
+                    None => std::future::pending().await,
+                }
+            };
+            let answered = async {
+                if parts.prompter.shows_questions() {
+                    question.preview = tool.preview(invocation).await.map(Arc::new);
+                }
+                parts.prompter.ask(question).await
+            };
+            tokio::select! {
+                biased;
+                () = of_call.stopped() => None,
+                answer = answered => Some(answer),
+                () = granted => Some(PermissionAnswer::AllowOnce),
+            }
+        };
+        let name = "permission question";
+        match user_code::run(
+            &self.work,
+            ItemKind::Permission,
+            name,
+            "permission_question",
+            asking,
+        )
+        .await
+        {
+            UserCodeResult::Answered(answer) => answer,
+            UserCodeResult::Panicked => Some(PermissionAnswer::Deny {
+                reason: Some("the prompter panicked".into()),
+            }),
+            UserCodeResult::Stopped => None,
+        }
+    }
+
+    /// Handles a stop before the start of the call: a stop of the turn, or of this call alone.
+    fn stopped(&self) -> NotAdmitted {
+        if self.work.is_stopped() {
+            NotAdmitted::TurnStopped
+        } else {
+            NotAdmitted::Denied("it was stopped before it ran".to_owned())
+        }
+    }
+}
+
+impl RunningTurn<'_> {
     /// Opens the scope of a requested call. From then on the call can be stopped alone, at any stage.
-    pub(super) fn open_call(&self, call: &ToolCall) -> Result<(), TurnInterrupt> {
-        let tools = self.parts().tools.now();
+    pub(super) fn open_call(&self, call: &ToolCall, tools: &Tools) -> Result<(), TurnInterrupt> {
         let tool = tools.registry.get(&call.name);
         let effect = tool.map_or(Effect::Irreversible, |tool| tool.spec().effect);
         let unit = WorkSpec::new(ItemKind::ToolCall, Arc::clone(&call.name))
@@ -216,142 +391,19 @@ impl RunningTurn<'_> {
         })
     }
 
-    /// `Some(reason)` if the policy or a person denies the call. `is_allowed` is true if a hook has answered in place
-    /// of a person.
-    async fn denied(
-        &self,
-        tool: &Arc<dyn Tool>,
-        invocation: &ToolInvocation,
+    /// Answers a call that does not run.
+    pub(super) fn answer_unrun(
+        &mut self,
         call: &ToolCall,
-        is_allowed: bool,
-    ) -> Result<Option<String>, TurnInterrupt> {
-        let permissions = self.parts().permissions.as_ref();
-        let decide = || match permissions {
-            Some(permissions) => permissions.decide(tool.spec(), invocation),
-            None => PermissionDecision::Allow,
-        };
-        let asked = match decide() {
-            PermissionDecision::Deny { reason } => return Ok(Some(reason)),
-            PermissionDecision::Allow => None,
-            PermissionDecision::Ask(question) => Some(*question),
-        };
-        let doubt = asked.as_ref().and_then(|question| question.doubt.clone());
-        let repeated = self.question_of_repetition(tool, invocation, call, doubt);
-        let Some(question) = repeated.or(asked) else {
-            return Ok(None);
-        };
-        if question.doubt.is_none() && is_allowed {
-            return Ok(None);
-        }
-        if self.parts().settings.repeat_unknown == RepeatUnknown::Deny
-            && matches!(question.doubt, Some(Doubt::Repetition { .. }))
-        {
-            return Ok(Some(question.unanswered()));
-        }
-        self.cx.events.send(|| AgentEvent::PermissionAsked {
-            call_id: question.call_id.clone(),
-            text: question.text.clone(),
-        });
-        let asking = self.ask(question.clone(), tool, invocation);
-        let Some(answer) = Box::pin(asking).await else {
-            return self.stopped_before_its_start().map(Some);
-        };
-        self.cx.events.send(|| AgentEvent::PermissionAnswered {
-            call_id: question.call_id.clone(),
-            allowed: answer.allows(),
-        });
-        // The permission mode may have changed while the permission question was open. An answer cannot allow a call
-        // that the mode now denies.
-        if answer.allows()
-            && let PermissionDecision::Deny { reason } = decide()
-        {
-            return Ok(Some(reason));
-        }
-        match answer {
-            PermissionAnswer::AllowOnce => Ok(None),
-            PermissionAnswer::AllowForSession => {
-                if let Some(permissions) = permissions {
-                    permissions.allow_for_session(&question);
-                }
-                Ok(None)
+        reason: NotAdmitted,
+    ) -> Result<(), TurnInterrupt> {
+        match reason {
+            NotAdmitted::Rejected(problem) => self.reject(call, problem),
+            NotAdmitted::Denied(reason) => self.deny(call, reason),
+            NotAdmitted::TurnStopped => {
+                self.engine.acknowledge();
+                Err(TurnInterrupt::Stopped)
             }
-            // Without a prompter, each question is denied.
-            PermissionAnswer::Deny { reason: None } if question.doubt.is_some() => {
-                Ok(Some(question.unanswered()))
-            }
-            PermissionAnswer::Deny { reason: None } => Ok(Some("permission was denied".to_owned())),
-            PermissionAnswer::Deny {
-                reason: Some(reason),
-            } => Ok(Some(format!("permission was denied: {reason}"))),
-            PermissionAnswer::Unanswered => Ok(Some(question.unanswered())),
-        }
-    }
-
-    /// The question about a call that repeats a call of an earlier turn, whose outcome is unknown.
-    fn question_of_repetition(
-        &self,
-        tool: &Arc<dyn Tool>,
-        invocation: &ToolInvocation,
-        call: &ToolCall,
-        doubt: Option<Doubt>,
-    ) -> Option<PermissionQuestion> {
-        if self.parts().settings.repeat_unknown == RepeatUnknown::Allow {
-            return None;
-        }
-        let before = self.draft.repeats_uncertain(call)?.to_string().into();
-        Some(PermissionQuestion::of_repetition(
-            tool.spec(),
-            invocation,
-            before,
-            doubt,
-        ))
-    }
-
-    /// Asks a person, and shows a preview of the call's effect in the current state. `None` if a stop came before the
-    /// answer.
-    async fn ask(
-        &self,
-        mut question: PermissionQuestion,
-        tool: &Arc<dyn Tool>,
-        invocation: &ToolInvocation,
-    ) -> Option<PermissionAnswer> {
-        let prompter = Arc::clone(&self.cx.parts.prompter);
-        let (tool, mut invocation) = (Arc::clone(tool), invocation.clone());
-        // This work does not run in the scope of the call, because receipts would then report the end of this work as
-        // the end of the call.
-        invocation.scope = self.work.child("preview", ScopeOptions::default()).ok()?;
-        let asking = async move {
-            if prompter.shows_questions() {
-                question.preview = tool.preview(invocation).await.map(Arc::new);
-            }
-            prompter.ask(question).await
-        };
-        let name = "permission question";
-        match user_code::run(
-            &self.work,
-            ItemKind::Permission,
-            name,
-            "permission_question",
-            asking,
-        )
-        .await
-        {
-            UserCodeResult::Answered(answer) => Some(answer),
-            UserCodeResult::Panicked => Some(PermissionAnswer::Deny {
-                reason: Some("the prompter panicked".into()),
-            }),
-            UserCodeResult::Stopped => None,
-        }
-    }
-
-    /// Handles a stop before the start of the call. A stop of the turn ends the turn; if only the call was stopped,
-    /// returns the reason why the call did not run.
-    fn stopped_before_its_start(&self) -> Result<String, TurnInterrupt> {
-        if self.work.is_stopped() {
-            self.engine.acknowledge();
-            Err(TurnInterrupt::Stopped)
-        } else {
-            Ok("it was stopped before it ran".to_owned())
         }
     }
 
@@ -378,6 +430,19 @@ impl RunningTurn<'_> {
             reason,
         });
         Ok(())
+    }
+}
+
+/// Error for a call whose arguments are not JSON.
+fn malformed(finish: FinishReason, text: &str) -> String {
+    match finish.cut_words() {
+        Some(cut) => format!(
+            "the answer {cut} before this call was complete, so the tool did not run: make it shorter, or split it"
+        ),
+        None => format!(
+            "the arguments are not JSON, so the tool did not run: {}",
+            excerpt(text)
+        ),
     }
 }
 

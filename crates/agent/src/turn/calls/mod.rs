@@ -1,7 +1,8 @@
-//! Tool calls of a step. Each call is first admitted, or answered without running. Then the admitted calls run, in
+//! Tool calls of a step. Each call is first admitted, or answered without running. An admitted call runs at once, in
 //! parallel if the tools allow it. One call can be stopped, or time out, while its siblings and the turn continue.
 
 mod admission;
+mod order;
 mod running_call;
 
 use std::sync::Arc;
@@ -15,97 +16,181 @@ use super::{RunningTurn, TurnInterrupt};
 use crate::controls::note_of;
 use crate::event::AgentEvent;
 use crate::hook::HookEvent;
-use admission::AdmittedCall;
+use admission::{AdmittedCall, DecidedCall};
+use order::CallOrder;
 use running_call::{EndedCall, ToolCallEnd, ToolCallResult};
 
+/// Next event of a step whose calls run or are decided.
+enum StepEvent {
+    Interrupted(TurnInterrupt),
+    Decided(DecidedCall),
+    Ended(EndedCall),
+}
+
 impl RunningTurn<'_> {
-    /// Runs the calls of a step and records exactly one result for each call.
+    /// Runs the calls of a step and records exactly one result for each call. All calls are admitted together, so a
+    /// person gets all questions of the step at once. An admitted call does not wait for the questions of the others.
     pub(super) async fn run_calls(&mut self, calls: Vec<ToolCall>) -> Result<(), TurnInterrupt> {
-        let mut admitted = Vec::with_capacity(calls.len());
+        let tools = self.parts().tools.now();
         for call in &calls {
-            self.open_call(call)?;
+            self.open_call(call, &tools)?;
         }
-        for call in calls {
+        for call in &calls {
             self.cx.events.send(|| AgentEvent::ToolRequested {
                 call_id: call.id.clone(),
                 name: Arc::clone(&call.name),
                 arguments: call.arguments.clone(),
             });
-            if let Some(found) = self.loops.observe(&call) {
+            if let Some(found) = self.loops.observe(call) {
                 return Err(TurnInterrupt::Loop(found));
             }
-            if let Some(call) = self.admit(call).await? {
-                admitted.push(call);
+        }
+        let mut order = CallOrder::new(calls.iter().map(|call| {
+            let tool = tools.registry.get(&call.name);
+            tool.is_none_or(|tool| tool.spec().parallel)
+        }));
+        let mut admissions = FuturesUnordered::new();
+        for (position, call) in calls.into_iter().enumerate() {
+            admissions.push(self.admission(position, call, &tools)?.decide());
+        }
+        let mut running = FuturesUnordered::new();
+        loop {
+            let startable = order.take_startable();
+            if let Err(interrupt) = self.log_starts(&startable).await {
+                return self.interrupt_calls(running, None, interrupt).await;
+            }
+            for admitted in startable {
+                let Some(call) = self.start_call(admitted) else {
+                    let interrupt = TurnInterrupt::Stopped;
+                    return self.interrupt_calls(running, None, interrupt).await;
+                };
+                running.push(call);
+            }
+            if admissions.is_empty() && running.is_empty() {
+                return Ok(());
+            }
+            let is_deciding = !admissions.is_empty();
+            let event = tokio::select! {
+                biased;
+                interrupt = self.interrupted_calls(is_deciding) => StepEvent::Interrupted(interrupt),
+                Some(decided) = admissions.next() => StepEvent::Decided(decided),
+                Some(ended) = running.next() => StepEvent::Ended(ended),
+                never = self.activity.send_held_output() => match never {},
+            };
+            let handled = match event {
+                StepEvent::Interrupted(interrupt) => Err(interrupt),
+                StepEvent::Decided(decided) => {
+                    let mut handled = self.take_decision(decided, &mut order);
+                    // Calls that are admitted without a wait start together, with one append to the log.
+                    while handled.is_ok()
+                        && let Some(Some(decided)) = admissions.next().now_or_never()
+                    {
+                        handled = self.take_decision(decided, &mut order);
+                    }
+                    handled
+                }
+                StepEvent::Ended(ended) if matches!(ended.end, ToolCallEnd::TurnStopped(_)) => {
+                    let interrupt = TurnInterrupt::Stopped;
+                    return self.interrupt_calls(running, Some(ended), interrupt).await;
+                }
+                StepEvent::Ended(ended) => {
+                    self.record_activity();
+                    order.end(ended.position);
+                    let is_last = running.is_empty() && admissions.is_empty();
+                    self.finish_and_keep(ended, is_last).await
+                }
+            };
+            if let Err(interrupt) = handled {
+                return self.interrupt_calls(running, None, interrupt).await;
             }
         }
-        // A call that must run alone splits the calls into groups, in the order of the requests.
-        let mut group = Vec::with_capacity(admitted.len());
-        for call in admitted {
-            if call.spec().parallel {
-                group.push(call);
-                continue;
-            }
-            self.run_group(std::mem::take(&mut group)).await?;
-            self.run_group(vec![call]).await?;
-        }
-        self.run_group(group).await
     }
 
-    /// Runs calls in parallel. The starts of all these calls are in the log before the first call runs.
-    async fn run_group(&mut self, group: Vec<AdmittedCall>) -> Result<(), TurnInterrupt> {
-        if group.is_empty() {
+    /// Waits for the interrupt of a step whose calls run or are decided. The inactivity limit does not apply to
+    /// decisions, because a person may take any time for an answer.
+    async fn interrupted_calls(&self, is_deciding: bool) -> TurnInterrupt {
+        if !is_deciding {
+            return self.interrupted().await;
+        }
+        self.work.stopped().await;
+        self.engine.acknowledge();
+        TurnInterrupt::Stopped
+    }
+
+    /// Puts an admitted call in its order, or answers a call that does not run.
+    fn take_decision(
+        &mut self,
+        decided: DecidedCall,
+        order: &mut CallOrder<AdmittedCall>,
+    ) -> Result<(), TurnInterrupt> {
+        self.record_activity();
+        match decided.decision {
+            Ok(admitted) => order.admit(decided.position, admitted),
+            Err((call, reason)) => {
+                order.end(decided.position);
+                self.answer_unrun(&call, reason)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the starts of these calls to the log, before the first of them runs.
+    async fn log_starts(&mut self, calls: &[AdmittedCall]) -> Result<(), TurnInterrupt> {
+        if calls.is_empty() {
             return Ok(());
         }
-        for admitted in &group {
+        for admitted in calls {
             let at = self.now();
             let record = self
                 .draft
                 .begin_call(&admitted.call.id, admitted.spec().effect, at)?;
             self.pending.push(record);
         }
-        self.flush().await?;
-        let mut running = FuturesUnordered::new();
-        for admitted in group {
-            self.cx.events.send(|| AgentEvent::ToolStarted {
-                call_id: admitted.call.id.clone(),
-                name: Arc::clone(&admitted.call.name),
-                effect: admitted.spec().effect,
-            });
-            let limit = admitted
-                .spec()
-                .timeout
-                .or(self.parts().settings.deadlines.tool);
-            let Some(call) = running_call::start(admitted, limit, &self.work) else {
-                let ending = self.collect_stopped(running, None, TurnInterrupt::Stopped);
-                return Box::pin(ending).await;
-            };
-            running.push(call);
+        self.flush().await
+    }
+
+    /// Starts a call. `None` if a stop of the turn came first.
+    fn start_call(
+        &self,
+        admitted: AdmittedCall,
+    ) -> Option<impl Future<Output = EndedCall> + use<>> {
+        self.cx.events.send(|| AgentEvent::ToolStarted {
+            call_id: admitted.call.id.clone(),
+            name: Arc::clone(&admitted.call.name),
+            effect: admitted.spec().effect,
+        });
+        let limit = admitted
+            .spec()
+            .timeout
+            .or(self.parts().settings.deadlines.tool);
+        running_call::start(admitted, limit, &self.work)
+    }
+
+    /// Records the result of a call, and writes it at once unless the call is the last one of the step. The other calls
+    /// may take long, and a crash in the meantime must not lose this result.
+    async fn finish_and_keep(
+        &mut self,
+        ended: EndedCall,
+        is_last: bool,
+    ) -> Result<(), TurnInterrupt> {
+        self.finish(ended).await?;
+        if is_last {
+            return Ok(());
         }
-        loop {
-            let ended = tokio::select! {
-                biased;
-                interrupt = self.interrupted() => {
-                    return Box::pin(self.collect_stopped(running, None, interrupt)).await;
-                }
-                ended = running.next() => ended,
-                never = self.activity.send_held_output() => match never {},
-            };
-            let Some(ended) = ended else { return Ok(()) };
-            if matches!(ended.end, ToolCallEnd::TurnStopped(_)) {
-                let ending = self.collect_stopped(running, Some(ended), TurnInterrupt::Stopped);
-                return Box::pin(ending).await;
-            }
-            self.record_activity();
-            let mut kept = self.finish(ended).await;
-            if kept.is_ok() && !running.is_empty() {
-                // Written now, because the other calls may take long, and a crash in the meantime must not lose this
-                // result.
-                kept = self.flush().await;
-            }
-            if let Err(interrupt) = kept {
-                return Box::pin(self.collect_stopped(running, None, interrupt)).await;
-            }
+        self.flush().await
+    }
+
+    /// Interrupts a step. If no call runs, the ending of the turn makes the receipt.
+    async fn interrupt_calls(
+        &mut self,
+        running: FuturesUnordered<impl Future<Output = EndedCall>>,
+        stopped: Option<EndedCall>,
+        interrupt: TurnInterrupt,
+    ) -> Result<(), TurnInterrupt> {
+        if running.is_empty() && stopped.is_none() {
+            return Err(interrupt);
         }
+        Box::pin(self.collect_stopped(running, stopped, interrupt)).await
     }
 
     /// Handles a stop while calls run. A call that returns during the stop without having noticed the stop has
@@ -149,13 +234,7 @@ impl RunningTurn<'_> {
                 && is_result
             {
                 let end = ToolCallEnd::Returned(answer);
-                let (call, scope, began) = (ended.call, ended.scope, ended.began);
-                self.take_result(EndedCall {
-                    call,
-                    scope,
-                    began,
-                    end,
-                })?;
+                self.take_result(EndedCall { end, ..ended })?;
             }
         }
         Err(interrupt)

@@ -16,6 +16,8 @@ use tracing::Instrument as _;
 use super::admission::AdmittedCall;
 
 pub(super) struct EndedCall {
+    /// Position of the call in its step.
+    pub(super) position: usize,
     pub(super) call: ToolCall,
     pub(super) scope: Scope,
     pub(super) began: Instant,
@@ -40,6 +42,7 @@ pub(super) fn start(
     turn: &Scope,
 ) -> Option<impl Future<Output = EndedCall> + use<>> {
     let AdmittedCall {
+        position,
         call,
         tool,
         invocation,
@@ -63,13 +66,14 @@ pub(super) fn start(
     if running.is_err() && turn.is_stopped() {
         return None;
     }
+    let call = (position, call);
     Some(watch(call, scope, turn.clone(), running.ok()))
 }
 
 /// Waits for the end of a call. `turn` is the parent scope; the turn's loop handles a stop of that scope. If the call
 /// was stopped alone before it could run, the receipt of that stop is the end of the call.
 async fn watch(
-    call: ToolCall,
+    (position, call): (usize, ToolCall),
     scope: Scope,
     turn: Scope,
     running: Option<WorkHandle<Result<ToolOutput, ToolError>>>,
@@ -89,6 +93,7 @@ async fn watch(
         receipt = account_of_call(&scope, &turn) => ToolCallEnd::StoppedAlone(receipt, None),
     };
     EndedCall {
+        position,
         call,
         scope,
         began,
