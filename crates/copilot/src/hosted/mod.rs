@@ -5,6 +5,7 @@ mod attached_clients;
 mod client_tools;
 mod client_work;
 mod feed;
+mod fixed_settings;
 mod hooks;
 
 use std::collections::HashSet;
@@ -28,6 +29,7 @@ use tokio_util::task::TaskTracker;
 
 pub(crate) use attached_clients::{ClientOptions, FeedHandle};
 pub(crate) use client_tools::{DeclaredTool, ToolSelection};
+pub(crate) use fixed_settings::FixedSettings;
 
 use crate::connection::{Client, ClientId};
 use crate::server::CopilotServer;
@@ -56,6 +58,8 @@ pub(crate) struct SessionChoice {
     pub declared: Option<Vec<DeclaredTool>>,
     pub client_options: ClientOptions,
     pub streaming: bool,
+    /// The settings among these parts that an open session does not change, as far as the client requests them.
+    pub requested: FixedSettings,
     /// Warnings about requested parts that the server does not offer.
     pub not_offered: Vec<Arc<str>>,
 }
@@ -77,6 +81,7 @@ pub(crate) struct HostedSession {
     /// again, the answer reports that no call was cancelled.
     cancelled: Mutex<(TurnNumber, HashSet<CallId>)>,
     model_name: Option<Arc<str>>,
+    settings: FixedSettings,
     version: Arc<str>,
     /// Answer to a permission question that no client answers.
     default_answer: PermissionAnswer,
@@ -121,6 +126,14 @@ impl HostedSession {
             (folder, _) => folder.clone(),
         };
         let host_events = broadcast::channel(HOST_EVENTS_MAX).0;
+        let settings = FixedSettings {
+            model: choice.model_name.clone(),
+            provider: choice.requested.provider,
+            system_message: Some(choice.system_prompt.clone()),
+            available_tools: choice.filter.available.clone(),
+            excluded_tools: Some(choice.filter.excluded.clone()),
+            working_directory: Some(folder.clone().unwrap_or_else(|| system.folder().to_owned())),
+        };
         let hooks = ClientHooks {
             name: "copilot-client".into(),
             attached_clients: Arc::clone(&attached_clients),
@@ -154,6 +167,7 @@ impl HostedSession {
             no_more_calls: CancellationToken::new(),
             cancelled: Mutex::new((TurnNumber(0), HashSet::new())),
             model_name: choice.model_name.clone(),
+            settings,
             version: Arc::clone(&server.options().version),
             default_answer: server.options().default_answer.clone(),
         });
@@ -170,6 +184,16 @@ impl HostedSession {
     /// Returns the name of the session's model; `None` if neither the configuration nor a client has chosen a model.
     pub(crate) fn model_name(&self) -> Option<&Arc<str>> {
         self.model_name.as_ref()
+    }
+
+    /// Returns the name of the first setting for which the client requests another value than the session has.
+    pub(crate) fn difference(&self, choice: &SessionChoice) -> Option<&'static str> {
+        let mut requested = choice.requested.clone();
+        if choice.model_name == self.model_name {
+            // Another name for the same model, such as a name that the server replaces by the configured model.
+            requested.model = None;
+        }
+        self.settings.difference(&requested)
     }
 
     /// Forwards the requests for the clients' tools to all clients, until the tools are closed or the session is

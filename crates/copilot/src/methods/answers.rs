@@ -40,13 +40,20 @@ fn success(is_success: bool) -> MethodAnswer {
     MethodAnswer::Now(Ok(json!({ "success": is_success })))
 }
 
+/// Result for the model if a handler failed without a text for the model.
+const HANDLER_FAILED: &str =
+    "the handler of the tool failed, and its program gave no reason for the model";
+
 /// Converts a tool's result in the protocol, which is text or an object, to the answer for the model.
-fn answer_of(result: Option<Value>, error: Option<String>) -> Result<ToolOutput, ToolError> {
+///
+/// The SDKs put the text of an exception into `error`. That text is for the program and can contain its secrets, so the
+/// model never gets it: the model reads only `textResultForLlm`.
+fn answer_of(result: Option<Value>, error: Option<&str>) -> Result<ToolOutput, ToolError> {
     let output = |content: String| ToolOutput {
         content: content.into(),
     };
-    if let Some(error) = error {
-        return Err(ToolError::new(error));
+    if error.is_some() {
+        return Err(ToolError::new(HANDLER_FAILED));
     }
     let Some(Value::Object(result)) = result else {
         return Ok(match result {
@@ -57,22 +64,23 @@ fn answer_of(result: Option<Value>, error: Option<String>) -> Result<ToolOutput,
     };
     let text = |name: &str| result.get(name).and_then(Value::as_str);
     let content = text("textResultForLlm");
-    match text("resultType") {
-        None | Some("success") => Ok(match content {
-            Some(content) => output(content.to_owned()),
-            None => output(Value::Object(result).to_string()),
-        }),
-        Some(_) => {
-            let message = content.or(text("error")).unwrap_or("the tool failed");
-            Err(ToolError::new(message))
-        }
+    let has_failed = match text("resultType") {
+        None => text("error").is_some(),
+        Some(kind) => kind != "success",
+    };
+    if has_failed {
+        return Err(ToolError::new(content.unwrap_or(HANDLER_FAILED)));
     }
+    Ok(match content {
+        Some(content) => output(content.to_owned()),
+        None => output(Value::Object(result).to_string()),
+    })
 }
 
 pub(super) fn tool(cx: &MethodCx<'_>, params: Option<&RawValue>) -> Result<MethodAnswer, RpcError> {
     let params: ToolParams = read(params)?;
     let session = open_session(cx, &params.session_id)?;
-    let answer = answer_of(params.result, params.error);
+    let answer = answer_of(params.result, params.error.as_deref());
     let delivery = session.tools.answer(&params.request_id, answer);
     if delivery == Delivery::Delivered {
         session.send_host_event(HostEvent::ExternalCompleted {
@@ -125,10 +133,10 @@ mod tests {
         assert_eq!(content(object("success")), Ok("text".to_owned()));
         assert_eq!(content(object("denied")), Err("text".to_owned()));
         assert_eq!(content(json!({ "n": 1 })), Ok("{\"n\":1}".to_owned()));
-        let failed = answer_of(None, Some("boom".to_owned()));
+        let failed = answer_of(None, Some("boom"));
         assert_eq!(
             failed.map_err(|error| error.message),
-            Err("boom".to_owned())
+            Err(HANDLER_FAILED.to_owned())
         );
     }
 }

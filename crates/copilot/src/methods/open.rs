@@ -11,15 +11,17 @@ use allstop_model::Model;
 use allstop_runtime::{ModelChoice, StartError, StartErrorKind, SystemPrompt};
 use allstop_session::{ReserveResult, Session, SessionReservation};
 use allstop_tools::{TOOL_NAME_LEN_MAX, is_valid_tool_name};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
+use sha2::{Digest as _, Sha256};
 
 use super::ids::usable_id;
 use super::method::{MethodAnswer, MethodCx, later, read, whole};
 use crate::connection::Client;
 use crate::hosted::{
-    ClientOptions, DeclaredTool, HostedSession, OpenMode, SessionChoice, ToolSelection,
+    ClientOptions, DeclaredTool, FixedSettings, HostedSession, OpenMode, SessionChoice,
+    ToolSelection,
 };
 use crate::server::CopilotServer;
 
@@ -68,7 +70,7 @@ const NOT_OFFERED: [&str; 18] = [
 /// provider would refuse every request.
 const KEYS_NOT_OFFERED: [&str; 2] = ["apiKeyCommand", "hasBearerTokenProvider"];
 
-#[derive(Deserialize)]
+#[derive(Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct ProviderParams {
     #[serde(rename = "type")]
@@ -154,6 +156,12 @@ fn join(
             "session {id} is open, but not available to clients"
         ))
     })?;
+    if let Some(name) = hosted.difference(choice) {
+        return Err(RpcError::invalid_params(format!(
+            "session {id} is open with another `{name}`, which does not change while the session is open: omit `{name}`, \
+             or close the session first (`allstop.stop` with the extent `session`)"
+        )));
+    }
     if let Some(declared) = choice.declared.clone() {
         hosted.declare(declared);
     }
@@ -206,6 +214,7 @@ fn choice_of(server: &CopilotServer, params: OpenParams) -> Result<SessionChoice
     let model = model_of(server, &params)?;
     let not_offered = not_offered(&params);
     check_tools(params.tools.as_deref().unwrap_or_default())?;
+    let has_message = params.system_message.is_some();
     let system_prompt = match params.system_message {
         None => SystemPrompt::Configured,
         Some(SystemMessageParams { mode, content, .. }) => {
@@ -217,10 +226,18 @@ fn choice_of(server: &CopilotServer, params: OpenParams) -> Result<SessionChoice
             }
         }
     };
-    let model_name = model.as_ref().map_or_else(
+    let model_name: Arc<str> = model.as_ref().map_or_else(
         || server.system().model_name().into(),
         |model| model.name().into(),
     );
+    let requested = FixedSettings {
+        model: params.model.as_deref().map(Arc::from),
+        provider: params.provider.as_ref().map(digest_of),
+        system_message: has_message.then(|| system_prompt.clone()),
+        available_tools: params.available_tools.clone(),
+        excluded_tools: params.excluded_tools.clone(),
+        working_directory: params.working_directory.clone(),
+    };
     Ok(SessionChoice {
         model,
         model_name: Some(model_name),
@@ -237,8 +254,15 @@ fn choice_of(server: &CopilotServer, params: OpenParams) -> Result<SessionChoice
             user_input: params.request_user_input.unwrap_or(false),
         },
         streaming: params.streaming.unwrap_or(false),
+        requested,
         not_offered,
     })
+}
+
+/// Digest of a provider, to recognise it without its key.
+fn digest_of(provider: &ProviderParams) -> [u8; 32] {
+    // A structure of strings and JSON values always has a form in JSON.
+    Sha256::digest(serde_json::to_vec(provider).unwrap_or_default()).into()
 }
 
 /// Returns warnings about requested parts that a session does not offer.

@@ -3,11 +3,13 @@
 mod access;
 mod bad_input;
 mod extensions;
+mod handlers;
 mod history;
 mod hooks;
 mod limits;
 mod messages;
 mod opening_and_closing;
+mod resume_open;
 mod settings;
 mod sub_agents;
 mod support;
