@@ -62,7 +62,7 @@ pub(crate) struct WatchArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct PsArgs {
-    /// Print JSON: one line for each process. Omits orphaned work, which no process owns
+    /// Print JSON: one line for each process, and for each session with work that was left running
     #[arg(long)]
     pub(crate) json: bool,
     /// Refresh the list every second

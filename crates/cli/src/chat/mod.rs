@@ -231,6 +231,7 @@ async fn open(
         session,
         asks,
         reporter: StartReporter::new(host),
+        sockets: host.sockets.clone(),
     };
     let opened = start::open(opening, supervisor, |said| view.hint(said)).await?;
     Ok(OpenedChat {

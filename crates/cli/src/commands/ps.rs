@@ -1,5 +1,7 @@
 //! `allstop ps`: the open sessions of this user and their work, as the processes with these sessions report them.
 
+mod json;
+
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -43,11 +45,7 @@ pub(crate) async fn ps(args: &PsArgs, host: &ProcessHost) -> Result<u8, CliError
     let stdout = host.output.stdout();
     let style = host.terminal.style(stdout.is_terminal());
     let flags = SameFlags::of_store(&args.store);
-    let log = if args.json {
-        None
-    } else {
-        store(args, host).await
-    };
+    let log = store(args, host).await;
     let mut unreported = UnreportedSessions::default();
     let mut is_silent = false;
     for look in 0_u64.. {
@@ -58,25 +56,24 @@ pub(crate) async fn ps(args: &PsArgs, host: &ProcessHost) -> Result<u8, CliError
             |report: &ProcessReport| stops_in_store(&args.store, report.store.as_deref());
         found.retain(|(_, report)| report.as_ref().map_or(true, is_meant));
         is_silent = found.iter().any(|(_, report)| report.is_err());
+        if let Some(log) = &log
+            && look.is_multiple_of(LOOKS_AT_STORE)
+        {
+            let asked = found.iter().map(|(process, _)| process.number).collect();
+            unreported = unreported_sessions(&**log, &open_in(&found), &asked).await?;
+        }
         if args.json {
             for (_, report) in &found {
-                match report {
-                    Ok(report) => {
-                        let line = serde_json::to_string(report).unwrap_or_default();
-                        stdout.json(&line, OutputPriority::Last);
-                    }
-                    Err(error) => host.print_problem(&CliError::failure(error.to_string())),
+                if let Err(error) = report {
+                    host.print_problem(&CliError::failure(error.to_string()));
                 }
+            }
+            for line in json::lines(&found, &unreported) {
+                stdout.json(&line, OutputPriority::Last);
             }
         } else {
             if args.watch && stdout.is_terminal() {
                 stdout.clear_screen();
-            }
-            if let Some(log) = &log
-                && look.is_multiple_of(LOOKS_AT_STORE)
-            {
-                let asked = found.iter().map(|(process, _)| process.number).collect();
-                unreported = unreported_sessions(&**log, &open_in(&found), &asked).await?;
             }
             let columns = stdout.columns();
             let mut text = describe(&found, style, columns);

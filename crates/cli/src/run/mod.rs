@@ -110,6 +110,7 @@ async fn drive(
         system: inputs.system,
         session,
         reporter: start::StartReporter::new(host),
+        sockets: host.sockets.clone(),
         asks: match prompt {
             Some(_) => QuestionRecipient::Subscribers,
             None => QuestionRecipient::Prompter,

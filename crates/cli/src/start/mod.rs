@@ -3,6 +3,7 @@
 
 mod continued;
 pub(crate) mod default_model;
+mod in_use;
 pub(crate) mod options;
 pub(crate) mod project;
 mod reporter;
@@ -14,7 +15,10 @@ use std::time::Duration;
 use allstop_agent::{TurnError, TurnErrorKind};
 use allstop_core::SessionId;
 use allstop_core::receipt::ItemKind;
-use allstop_runtime::{OpenSession, QuestionRecipient, SessionSetup, System, SystemOptions};
+use allstop_remote::SocketFolder;
+use allstop_runtime::{
+    OpenSession, QuestionRecipient, SessionSetup, StartErrorKind, System, SystemOptions,
+};
 use allstop_scope::{RootOptions, Scope, WorkCx, WorkSpec};
 use allstop_tools::mcp::McpState;
 use allstop_tools::permission::ModeSwitch;
@@ -50,6 +54,8 @@ pub(crate) struct Opening {
     pub(crate) session: Option<NamedSession>,
     pub(crate) asks: QuestionRecipient,
     pub(crate) reporter: StartReporter,
+    /// Folder of the sockets of other processes, which may have the session open.
+    pub(crate) sockets: SocketFolder,
 }
 
 /// A system with its open session.
@@ -75,6 +81,7 @@ pub(crate) async fn open(
         session,
         asks,
         reporter,
+        sockets,
     } = opening;
     let configured_mode = options.config.permissions.mode;
     let root = options.root();
@@ -102,7 +109,7 @@ pub(crate) async fn open(
         mode: Some(mode.clone()),
         ..SessionSetup::default()
     };
-    let opening = open_session(Arc::clone(&system), id, setup);
+    let opening = open_session(Arc::clone(&system), id, setup, sockets);
     let opening = begin(&root, "opening the session", opening);
     let open = stage.wait(opening, late_store).await?.ok_or_stopped()??;
     Ok(Opened {
@@ -117,9 +124,15 @@ async fn open_session(
     system: Arc<System>,
     id: Option<SessionId>,
     setup: SessionSetup,
+    sockets: SocketFolder,
 ) -> Result<OpenSession, StartFailure> {
     Ok(match id {
-        Some(id) => system.resume_session(id, setup).await?,
+        Some(id) => match system.resume_session(id.clone(), setup).await {
+            Err(error) if error.kind == StartErrorKind::SessionInUse => {
+                return Err(in_use::with_remedy(error, &id, &sockets).await.into());
+            }
+            opened => opened?,
+        },
         None => system.new_session(None, setup).await?,
     })
 }

@@ -204,6 +204,78 @@ fn stop_of_all_names_a_suspended_process() {
     });
 }
 
+/// Returns the command in the hint that begins with these words, without `allstop`.
+fn hinted(ended: &Ended, words: &str) -> String {
+    let mut commands = ended.stderr.split('`').skip(1).step_by(2);
+    let found = commands.find_map(|command| {
+        command
+            .strip_prefix("allstop ")
+            .filter(|rest| rest.starts_with(words))
+    });
+    found.unwrap_or_else(|| panic!("{ended:?}")).to_owned()
+}
+
+/// A run continues a session that another process has open. Its hint names a remedy, and the remedy works.
+#[test]
+fn hint_for_a_session_in_use_works() {
+    let place = Place::new();
+    let mut running = hangs(&place, place.run_script(SCRIPT).args("hang"));
+    let id = place.only_session();
+    let again = || {
+        let run = place.run_script(SCRIPT);
+        run.args(&format!("--session {id} server")).end()
+    };
+    let refused = again();
+    assert_eq!(refused.code, 1, "{refused:?}");
+    let stop = hinted(&refused, "stop");
+    running.signal(Signal::STOP);
+    let silent = again();
+    assert_eq!(silent.code, 1, "{silent:?}");
+    let proceed = format!("`kill -CONT {}`", running.pid());
+    assert!(silent.stderr.contains(&proceed), "{silent:?}");
+    running.signal(Signal::CONT);
+    place.allstop().args(&stop).end().ok();
+    running.end(FACT_MAX);
+    again().ok();
+}
+
+/// `ps --json` contains everything that `ps` lists: open sessions, suspended processes, and work that was left running.
+#[test]
+fn ps_as_json_lists_suspended_processes_and_left_work() {
+    let place = Place::new();
+    let left = left_work(&place);
+    let mut silent = hangs(&place, place.run_script(SCRIPT).args("hang"));
+    let open = hangs(&place, place.run_script(SCRIPT).args("hang"));
+    silent.signal(Signal::STOP);
+    let listed = on_store(&place, "ps --json");
+    silent.signal(Signal::CONT);
+    assert_eq!(listed.code, 1, "{listed:?}");
+    let lines = listed.stdout.lines();
+    let lines: Vec<Value> = lines
+        .map(|line| serde_json::from_str(line).expect("JSON"))
+        .collect();
+    assert_eq!(lines.len(), 3, "{lines:#?}");
+    let of = |pid: i32| lines.iter().find(|line| line["pid"] == pid);
+    let open_line = of(open.pid()).expect("the open process");
+    assert_eq!(open_line["sessions"].as_array().map(Vec::len), Some(1));
+    let silent_line = of(silent.pid()).expect("the suspended process");
+    let problem = silent_line["problem"].as_str().expect("text");
+    assert!(problem.contains("does not answer"), "{problem}");
+    let left_line = lines.iter().find(|line| line["session_id"] == *left);
+    let left_line = left_line.expect("the session with left work");
+    assert_eq!(left_line["left_work"][0]["id"], "bg_1", "{left_line}");
+    assert_eq!(left_line["left_work"][0]["detached"], true, "{left_line}");
+    assert!(left_line["left_work"][0]["pid"].is_u64(), "{left_line}");
+    for line in [silent_line, left_line] {
+        assert_eq!(line["sessions"].as_array().map(Vec::len), Some(0), "{line}");
+    }
+    for running in [silent, open] {
+        assert_eq!(running.end_by(Signal::INT).code, 130);
+    }
+    on_store(&place, &format!("stop {left}")).ok();
+    place.assert_nothing_runs();
+}
+
 /// Regression: the keeper process of the work was killed. The receipt of a stop then claimed that the work had provably
 /// ended, although a process with a cleared environment was still running.
 #[test]

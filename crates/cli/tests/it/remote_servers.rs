@@ -62,6 +62,14 @@ fn served_task_is_watched_and_stopped_from_a_terminal() {
     for part in ["context-c1", "runs", "serve in process", "trap '' TERM"] {
         assert!(listed.contains(part), "{listed}");
     }
+    // A run cannot continue the session of a server. Its hint does not suggest the stop that the server refuses.
+    let refused = place.allstop().args("run --model");
+    let refused = refused.arg(&model).arg("--store").arg(place.store());
+    let refused = refused.args("--session context-c1 hello").end();
+    assert_eq!(refused.code, 1, "{refused:?}");
+    let hint = refused.stderr.split_once("hint: ").expect("a hint").1;
+    assert!(hint.contains("send the message to the server"), "{hint}");
+    assert!(hint.contains("`allstop stop context-c1`"), "{hint}");
     let watcher = place.allstop().args("watch last --json").start();
     watcher.wait_stdout("tool_started");
     let closing = allstop(&place, "stop last --extent session");
