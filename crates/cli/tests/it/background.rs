@@ -302,8 +302,9 @@ fn a_session_in_use_is_not_taken_over_nor_removed() {
         "who has it: {message}"
     );
     let hint = envelope["error"]["hint"].as_str().expect("a hint");
+    let short_id = &session[session.len() - 8..];
     for command in ["watch", "stop"] {
-        let offered = format!("`allstop {command} {session}");
+        let offered = format!("`allstop {command} {short_id}");
         assert!(hint.contains(&offered), "{hint}");
     }
     let removed = place.sessions().arg("rm").arg(&session).end();
