@@ -3,17 +3,19 @@
 
 use std::collections::HashMap;
 use std::convert::Infallible;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use allstop_core::CallId;
 use allstop_core::turn::PartialStep;
 use allstop_tools::output::{without_cut_end, without_cut_start};
-use allstop_tools::{CallObserver, CallProgress};
+use allstop_tools::{CallJournal, CallObserver, CallProgress};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Duration, Instant};
 
 use crate::event::{AgentEvent, EventSink};
+use crate::nested_calls::NestedCalls;
 use crate::output_batch::{OutputBatch, OutputEvent};
 
 /// Time of a turn's last sign of activity. Shared by the turn and its calls.
@@ -24,6 +26,8 @@ pub(crate) struct ActivityTimer {
     /// Text of the running step. Events contain this text, and after a stop under the policy `keep` the model receives
     /// it. Events are sent while this lock is held, so they have the order of the output.
     partial: Mutex<PartialText>,
+    /// Calls of the sub-agents that run in the turn's calls.
+    nested: Arc<NestedCalls>,
     /// Notifies [`Self::send_held_output`] when a call begins to hold output.
     held: Notify,
 }
@@ -46,12 +50,13 @@ struct LiveOutput {
 }
 
 impl ActivityTimer {
-    pub(crate) fn new(events: EventSink) -> Self {
+    pub(crate) fn new(events: EventSink, nested: Arc<NestedCalls>) -> Self {
         Self {
             began: Instant::now(),
             active_after_ms: AtomicU64::new(0),
             events,
             partial: Mutex::default(),
+            nested,
             held: Notify::new(),
         }
     }
@@ -176,6 +181,10 @@ impl CallObserver for ActivityTimer {
 
     fn heartbeat(&self) {
         self.record_activity();
+    }
+
+    fn journal(&self) -> Option<Arc<dyn CallJournal>> {
+        Some(Arc::clone(&self.nested) as _)
     }
 }
 

@@ -8,15 +8,15 @@
 //! 2. A call can be stopped as soon as the model has requested it.
 
 use std::collections::HashMap;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use allstop_core::decision::{CommitDecision, DecisionState};
-use allstop_core::turn::{CallSideData, StopPolicy};
-use allstop_core::{CallId, Cause, CauseKind, Extent, MessageId, Usage};
+use allstop_core::record::CallOutcome;
+use allstop_core::turn::{CallEffect, CallSideData, Conversation, StopPolicy};
+use allstop_core::{CallId, Cause, CauseKind, Extent, MessageId, ToolCall, Usage};
 use allstop_scope::{Scope, Stop, StopRequest};
-use allstop_tools::{CallLink, NotPromotable};
+use allstop_tools::{CallJournal, CallLink, NotPromotable};
 use parking_lot::Mutex;
 
 use crate::ending_turn::{EndingTurn, InterruptReason};
@@ -36,7 +36,8 @@ pub struct RunControls {
     /// Decision of the running turn or, if no turn runs, of the last turn.
     decision: Mutex<Option<Arc<CommitDecision>>>,
     ending_turn: EndingTurn,
-    meter: ModelMeter,
+    /// Set for the run of a sub-agent.
+    enclosing: Option<EnclosingCalls>,
     totals: Mutex<RunTotals>,
 }
 
@@ -49,16 +50,13 @@ struct RunTotals {
     usage: Usage,
 }
 
-/// Callback for the usage of each finished model call.
-#[derive(Default)]
-struct ModelMeter(Option<Box<dyn Fn(Usage) + Send + Sync>>);
-
-impl fmt::Debug for ModelMeter {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_tuple("ModelMeter")
-            .field(&self.0.is_some())
-            .finish()
-    }
+/// Calls that wait for the run of a sub-agent.
+#[derive(Debug)]
+pub(crate) struct EnclosingCalls {
+    /// The calls, the outermost one first. All of them receive the usage of the sub-agent.
+    pub(crate) calls: Vec<CallLink>,
+    /// Conversation of the outermost agent, which lists the earlier calls with an unknown outcome.
+    pub(crate) conversation: Arc<Conversation>,
 }
 
 #[derive(Debug)]
@@ -88,13 +86,35 @@ struct SteerQueue {
 }
 
 impl RunControls {
-    /// Creates the controls of a run. The controls call `meter` with the usage of each model call when the call ends.
-    /// So no usage is lost if the run never reports its outcome.
-    pub(crate) fn with_meter(meter: impl Fn(Usage) + Send + Sync + 'static) -> Self {
+    /// Creates the controls of a sub-agent's run. The enclosing calls receive the usage of each model call when the call
+    /// ends, so no usage is lost if the run never reports its outcome.
+    pub(crate) fn of_sub_agent(enclosing: EnclosingCalls) -> Self {
         Self {
-            meter: ModelMeter(Some(Box::new(meter))),
+            enclosing: Some(enclosing),
             ..Self::default()
         }
+    }
+
+    /// Journal for the calls of this run, if it is the run of a sub-agent that a turn waits for.
+    pub(crate) fn journal(&self) -> Option<Arc<dyn CallJournal>> {
+        self.enclosing.as_ref()?.calls.first()?.journal()
+    }
+
+    /// In the run of a sub-agent: reports the end of a call to the journal.
+    pub(crate) fn report_end(&self, id: &CallId, outcome: CallOutcome, content: &Arc<str>) {
+        let Some(journal) = self.journal() else {
+            return;
+        };
+        let scope = self.calls.lock().get(id).map(|call| call.scope.clone());
+        if let Some(path) = scope.and_then(|scope| scope.item_path()) {
+            journal.end(CallId::new(path), outcome, Arc::clone(content));
+        }
+    }
+
+    /// The call of an earlier turn of the outermost agent that this call of a sub-agent would repeat, if the outcome of
+    /// the earlier call is unknown.
+    pub(crate) fn repeats_uncertain(&self, call: &ToolCall) -> Option<&CallEffect> {
+        self.enclosing.as_ref()?.conversation.uncertain_call(call)
     }
 
     pub(crate) fn begin_step(&self) {
@@ -103,8 +123,8 @@ impl RunControls {
 
     pub(crate) fn meter_model(&self, usage: Usage) {
         self.totals.lock().usage += usage;
-        if let Some(meter) = &self.meter.0 {
-            meter(usage);
+        for call in self.enclosing.iter().flat_map(|enclosing| &enclosing.calls) {
+            call.meter(usage);
         }
     }
 

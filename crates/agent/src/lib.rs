@@ -23,6 +23,7 @@ mod event;
 mod guardrail;
 mod history;
 mod hook;
+mod nested_calls;
 mod notes;
 mod outcome;
 mod output_batch;

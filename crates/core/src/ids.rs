@@ -60,7 +60,8 @@ string_id! {
     SessionId
 }
 string_id! {
-    /// Id of one tool call, assigned by the model; unique within its turn.
+    /// Id of one tool call, assigned by the model; unique within its turn. The id of a sub-agent's call is the path of the
+    /// calls that contain it: `call_1/call_2`.
     CallId
 }
 string_id! {
@@ -91,6 +92,14 @@ string_id! {
 string_id! {
     /// Id of one permission question for a call.
     QuestionId
+}
+
+impl CallId {
+    /// True if this is the id of a call of a sub-agent that runs in the call `outer`.
+    pub fn is_within(&self, outer: &Self) -> bool {
+        let rest = self.as_str().strip_prefix(outer.as_str());
+        rest.is_some_and(|rest| rest.starts_with('/'))
+    }
 }
 
 /// Number of a turn in its session: 1, 2, 3 …, including stopped turns.

@@ -8,6 +8,7 @@ use allstop_core::{CallId, Usage};
 use parking_lot::Mutex;
 use tokio::sync::SetOnce;
 
+use crate::call_journal::CallJournal;
 use crate::call_progress::CallProgress;
 use crate::effect::FileChange;
 use crate::file_state::FileState;
@@ -22,6 +23,11 @@ pub trait CallObserver: Send + Sync {
 
     /// A heartbeat: the call is still active.
     fn heartbeat(&self);
+
+    /// Journal for the calls of a sub-agent that runs in the call. `None` if no turn waits for the call.
+    fn journal(&self) -> Option<Arc<dyn CallJournal>> {
+        None
+    }
 }
 
 /// Link between a call and its caller. Clones share one link; the default link is not connected.
@@ -119,6 +125,16 @@ impl CallLink {
             return other.heartbeat();
         }
         inner.observer.heartbeat();
+    }
+
+    /// Journal for the calls of a sub-agent that runs in the call. `None` if no turn waits for the call, for example
+    /// because its work continues in the background.
+    pub fn journal(&self) -> Option<Arc<dyn CallJournal>> {
+        let inner = self.0.as_ref()?;
+        match inner.handed_over() {
+            Some(other) => other.journal(),
+            None => inner.observer.journal(),
+        }
     }
 
     /// Counts tokens that the call has used. The tokens count even if the call fails or is stopped.

@@ -36,6 +36,7 @@
 
 pub mod background;
 mod builtin;
+mod call_journal;
 mod call_link;
 mod call_progress;
 mod command;
@@ -58,6 +59,7 @@ pub use background::{
     BackgroundWork, OutputSlice, TaskCx, TaskOutput, TaskSpec, promote_task, start_task,
 };
 pub use builtin::builtin_tools;
+pub use call_journal::{CallJournal, JournalClosed};
 pub use call_link::{CallLink, CallObserver, NotPromotable};
 pub use call_progress::CallProgress;
 pub use command::{CommandLimit, RunningCommand, command_name, exit_text};

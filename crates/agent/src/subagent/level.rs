@@ -1,5 +1,8 @@
 //! Shared parts of the sub-agents of one agent.
 
+use std::sync::Arc;
+
+use allstop_core::turn::Conversation;
 use allstop_tools::CallLink;
 
 use super::limits::{SubAgentCount, SubAgentLimits};
@@ -17,4 +20,7 @@ pub(super) struct SubAgentLevel {
     pub(super) depth: u32,
     /// Calls that wait for the agent that starts the sub-agents.
     pub(super) enclosing_calls: Vec<CallLink>,
+    /// Conversation of the outermost agent when it started the sub-agents of this level. `None` for the outermost agent
+    /// itself.
+    pub(super) conversation: Option<Arc<Conversation>>,
 }

@@ -80,6 +80,7 @@ impl Agent {
             running: SubAgentCount::default(),
             depth: 1,
             enclosing_calls: Vec::new(),
+            conversation: None,
         };
         let mut tools = parts.tools.filtered(|_| true);
         tools.register(Arc::new(AgentTool::new(level, options.background)))?;

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use allstop_core::turn::StopPolicy;
+use allstop_core::turn::{Conversation, StopPolicy};
 use allstop_core::{SessionId, StopReason};
 use allstop_scope::{Scope, WorkLost};
 use allstop_tools::{CallLink, ToolInvocation};
@@ -13,7 +13,7 @@ use super::limits::RunningGuard;
 use super::lines::line_of;
 use super::tool::AgentTool;
 use crate::agent::Agent;
-use crate::controls::RunControls;
+use crate::controls::{EnclosingCalls, RunControls};
 use crate::event::EventSink;
 use crate::history::RunHistory;
 use crate::outcome::{RunOutcome, TurnOutcome};
@@ -36,6 +36,8 @@ pub(super) struct SubAgent {
     /// Calls that wait for the sub-agent: the call that runs the sub-agent, and the calls that enclose this call. All
     /// of them receive the activity and the usage of the sub-agent.
     calls: Vec<CallLink>,
+    /// Conversation of the outermost agent.
+    conversation: Arc<Conversation>,
     running: RunningGuard,
 }
 
@@ -77,7 +79,10 @@ impl SubAgent {
         // added.
         let path = invocation.call_id.as_str();
         let id = path.rsplit_once('/').map_or(path, |(_, id)| id);
-        let agent = agent(level, settings, &calls).map_err(|error| error.to_string())?;
+        let conversation = level.conversation.clone();
+        let conversation = conversation.unwrap_or_else(|| conversation_before(&invocation.link));
+        let agent =
+            agent(level, settings, &calls, &conversation).map_err(|error| error.to_string())?;
         Ok(Self {
             agent,
             session_id: format!("{}/{id}", invocation.session_id).into(),
@@ -86,6 +91,7 @@ impl SubAgent {
                 ..Prompt::from(prompt)
             },
             calls,
+            conversation,
             running,
         })
     }
@@ -96,11 +102,9 @@ impl SubAgent {
         scope: &Scope,
         show_line: impl Fn(&str) + Send + Sync + 'static,
     ) -> RunningSubAgent {
-        let metered_calls = self.calls.clone();
-        let controls = RunControls::with_meter(move |usage| {
-            for call in &metered_calls {
-                call.meter(usage);
-            }
+        let controls = RunControls::of_sub_agent(EnclosingCalls {
+            calls: self.calls.clone(),
+            conversation: self.conversation,
         });
         let request = RunRequest {
             context: Some(CONTEXT.into()),
@@ -170,6 +174,7 @@ fn agent(
     level: &SubAgentLevel,
     settings: Settings,
     calls: &[CallLink],
+    conversation: &Arc<Conversation>,
 ) -> Result<Agent, allstop_tools::RegistryError> {
     let base = &level.base.parts().tools;
     let mut tools = base.filtered(|_| true);
@@ -180,10 +185,17 @@ fn agent(
             running: level.running.clone(),
             depth: level.depth + 1,
             enclosing_calls: calls.to_vec(),
+            conversation: Some(Arc::clone(conversation)),
         };
         tools.register(Arc::new(AgentTool::new(below, None)))?;
     }
     Ok(level.base.with(tools, settings))
+}
+
+/// Conversation before the turn that waits for this call of the outermost agent.
+fn conversation_before(call: &CallLink) -> Arc<Conversation> {
+    let journal = call.journal();
+    journal.map_or_else(Arc::default, |journal| journal.conversation())
 }
 
 fn answer(outcome: Result<RunOutcome, WorkLost>) -> Result<String, String> {

@@ -31,6 +31,7 @@ use crate::error::{TurnError, TurnErrorKind};
 use crate::event::{AgentEvent, UnfinishedCall};
 use crate::history::RunHistory;
 use crate::hook::{self, HookCx, HookEvent, HookResult};
+use crate::nested_calls::NestedCalls;
 use crate::outcome::{Denial, TurnOutcome};
 use crate::parts::AgentParts;
 use crate::prompt::Prompt;
@@ -96,6 +97,8 @@ pub(crate) struct RunningTurn<'a> {
     account: Option<Arc<PartReceipt>>,
     /// Time of the last sign of activity, shared with the calls.
     activity: Arc<ActivityTimer>,
+    /// Calls of the sub-agents that run in this turn's calls.
+    nested: Arc<NestedCalls>,
     trace: Option<Arc<str>>,
 }
 
@@ -185,6 +188,7 @@ async fn run_in_span(
             .await;
         }
     };
+    let nested = Arc::new(NestedCalls::new(draft.base()));
     let mut turn = RunningTurn {
         cx,
         history,
@@ -198,7 +202,8 @@ async fn run_in_span(
         finish: FinishReason::Done,
         leftovers: Vec::new(),
         account: None,
-        activity: Arc::new(ActivityTimer::new(cx.events.clone())),
+        activity: Arc::new(ActivityTimer::new(cx.events.clone(), Arc::clone(&nested))),
+        nested,
         trace,
     };
     match turn.steps(&start.input).await {
@@ -266,9 +271,9 @@ impl RunningTurn<'_> {
         }
         if !self.history.is_logged() {
             self.pending.clear();
-            return Ok(());
         }
         if self.pending.is_empty() {
+            self.nested.confirm();
             return Ok(());
         }
         if self.parts().settings.stop_policy == StopPolicy::Keep {
@@ -281,7 +286,10 @@ impl RunningTurn<'_> {
             appended = self.history.append(records) => appended,
             () = self.scope.stopped() => Err(SessionError::Indeterminate),
         };
-        let Err(error) = appended else { return Ok(()) };
+        let Err(error) = appended else {
+            self.nested.confirm();
+            return Ok(());
+        };
         self.pending = self.history.take_refused_records();
         if self.scope.is_stopped() {
             self.engine.acknowledge();

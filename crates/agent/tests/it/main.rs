@@ -8,6 +8,7 @@ mod endings;
 mod hooks;
 mod kept_turns;
 mod loop_limits;
+mod nested_calls;
 mod panics;
 mod provider;
 mod questions;

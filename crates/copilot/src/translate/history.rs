@@ -158,6 +158,9 @@ impl<'a> History<'a> {
                             step += 1;
                             self.start_step(step, &call.name);
                         }
+                        // Clients get no events of a sub-agent's calls.
+                        StartedCallKind::Tool { .. }
+                            if open.iter().any(|outer| call.id.is_within(outer)) => {}
                         StartedCallKind::Tool { arguments, .. } => {
                             let arguments = calls::arguments_of(arguments);
                             self.called(&call.id, &call.name, &arguments);

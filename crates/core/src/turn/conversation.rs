@@ -110,7 +110,7 @@ impl Conversation {
 
     /// The call with an uncertain outcome that this call would repeat. A later call with the same tool and arguments and
     /// with a known outcome settles the matter: a person has allowed it.
-    pub(crate) fn uncertain_call(&self, call: &ToolCall) -> Option<&CallEffect> {
+    pub fn uncertain_call(&self, call: &ToolCall) -> Option<&CallEffect> {
         let fingerprint = fingerprint(&call.name, &call.arguments);
         let lost = self.lost.iter().rev().map(|turn| &turn.effects);
         let spans = self

@@ -181,11 +181,12 @@ impl TurnEffects {
                 _ => None,
             })
             .collect();
-        let (shown, rest) = self
-            .calls
-            .iter()
-            .cloned()
-            .partition(|call| answered.contains(&call.id));
+        // The result of a call also stands for the calls that its sub-agent has made.
+        let is_shown = |call: &CallEffect| {
+            let is_nested = || answered.iter().any(|outer| call.id.is_within(outer));
+            answered.contains(&call.id) || is_nested()
+        };
+        let (shown, rest) = self.calls.iter().cloned().partition(is_shown);
         let shown = Self {
             calls: shown,
             omitted: self.omitted,

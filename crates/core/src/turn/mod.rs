@@ -28,6 +28,7 @@ mod illegal_record;
 mod limits;
 mod loop_detector;
 mod model_call;
+mod nested_call;
 mod recovery;
 mod request_names;
 mod session_state;

@@ -184,20 +184,22 @@ impl Draft {
             .iter()
             .map(|call| call.id.clone())
             .collect();
-        let is_model = self.state.open_model_call().is_some();
-        let ends = open.into_iter().map(|id| {
-            let outcome = match item_of(receipt, &id) {
-                Some(ItemState::Stopped { .. }) => CallOutcome::Stopped,
-                _ => CallOutcome::Unknown,
-            };
-            if is_model {
-                self.drop_model(outcome)
-            } else {
-                self.end_tool_call(id, outcome, None)
-            }
-        });
-        ends.map(|end| end.expect("the call is open, so it can end"))
-            .collect()
+        let ends = open.into_iter().map(|id| self.end_open_call(id, receipt));
+        ends.collect()
+    }
+
+    /// Ends an open call that has no result.
+    pub(super) fn end_open_call(&mut self, id: CallId, receipt: Option<&Receipt>) -> SessionRecord {
+        let outcome = match item_of(receipt, &id) {
+            Some(ItemState::Stopped { .. }) => CallOutcome::Stopped,
+            _ => CallOutcome::Unknown,
+        };
+        let ended = if self.state.open_model_call().is_some() {
+            self.drop_model(outcome)
+        } else {
+            self.end_tool_call(id, outcome, None)
+        };
+        ended.expect("the call is open, so it can end")
     }
 
     fn kept_messages(
@@ -266,6 +268,7 @@ impl Draft {
             text.push_str(" Its output until then:\n");
             text.push_str(output);
         }
+        text.push_str(&self.nested_calls_text(id));
         text
     }
 }

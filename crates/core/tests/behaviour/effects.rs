@@ -3,11 +3,12 @@
 
 use std::sync::Arc;
 
-use allstop_core::record::{CallOutcome, SessionRecord};
+use allstop_core::record::{CallOutcome, SessionRecord, StartedCall, StartedCallKind};
 use allstop_core::turn::{
-    Draft, SessionSnapshot, SessionState, StartRefusal, StopPolicy, TurnLimits,
+    Draft, DraftError, IllegalEvent, SessionSnapshot, SessionState, StartRefusal, StopPolicy,
+    TurnLimits,
 };
-use allstop_core::{Cause, CauseKind, Effect, Message};
+use allstop_core::{CallId, Cause, CauseKind, Effect, Message};
 use serde_json::json;
 
 use crate::driver::*;
@@ -390,4 +391,53 @@ fn crash_receipt_names_the_unknown_outcome_of_a_command_in_the_background() {
     assert_eq!(item.state.as_str(), "finished");
     let note = item.note.as_deref().unwrap_or_default();
     assert!(note.contains("outcome of the work is unknown"), "{note}");
+}
+
+fn nested(id: &str) -> StartedCall {
+    StartedCall {
+        id: id.into(),
+        name: "pay".into(),
+        kind: StartedCallKind::Tool {
+            arguments: json!({"command": "17 euros"}).into(),
+            effect: Effect::Irreversible,
+        },
+    }
+}
+
+/// A call of a sub-agent belongs to the tool call in which the sub-agent runs.
+#[test]
+fn nested_call_needs_an_open_call() {
+    let mut session = Session::new(TurnLimits::default());
+    let mut draft = session.begin("go");
+    let outer = CallId::from("c");
+    session.ask(&mut draft, vec![call("c", "agent", json!({}))]);
+    let refused = draft.begin_nested_call(nested("c/n"), at());
+    assert!(matches!(
+        refused,
+        Err(DraftError::Illegal(IllegalEvent::CallNotOpen(_)))
+    ));
+    session.begin_call(&mut draft, &outer);
+    for id in ["other/n", "cc/n", "c"] {
+        assert!(draft.begin_nested_call(nested(id), at()).is_err(), "{id}");
+    }
+    for id in ["c/1", "c/2"] {
+        let began = draft.begin_nested_call(nested(id), at());
+        session.log.push(began.expect("`c` is open"));
+    }
+    let done = "receipt 17".into();
+    let ended = draft.finish_nested_call("c/1".into(), CallOutcome::Succeeded, &done);
+    session.log.push(ended.expect("it is open"));
+    session.log.extend(draft.end_nested_calls(&outer, None));
+    let ended = draft.finish_call(result(&outer, "done"), CallOutcome::Succeeded);
+    session.log.push(ended.expect("it is open"));
+    session.answer(&mut draft, "ok", usage(1, 1));
+    session.end(draft);
+    let state = session.state();
+    let last = state.turns().last().expect("the turn");
+    assert_eq!(last.unknown_calls.len(), 1, "{:?}", last.unknown_calls);
+    let lost = &state.conversation().lost;
+    assert!(
+        lost.is_empty(),
+        "the result of `c` stands for them: {lost:?}"
+    );
 }

@@ -85,7 +85,10 @@ impl<'a> RunningTurn<'a> {
         let scope = self.scope_of(&call.id)?;
         let repeat_unknown = self.parts().settings.repeat_unknown;
         let repeated = (repeat_unknown != RepeatUnknown::Allow)
-            .then(|| self.draft.repeats_uncertain(&call))
+            .then(|| {
+                let own = self.draft.repeats_uncertain(&call);
+                own.or_else(|| self.cx.controls.repeats_uncertain(&call))
+            })
             .flatten();
         let invocation = ToolInvocation {
             session_id: self.history.session_id().clone(),

@@ -2,6 +2,7 @@
 //! parallel if the tools allow it. One call can be stopped, or time out, while its siblings and the turn continue.
 
 mod admission;
+mod nested;
 mod order;
 mod running_call;
 
@@ -25,6 +26,8 @@ enum StepEvent {
     Interrupted(TurnInterrupt),
     Decided(DecidedCall),
     Ended(EndedCall),
+    /// A sub-agent reports calls.
+    Nested,
 }
 
 impl RunningTurn<'_> {
@@ -54,6 +57,7 @@ impl RunningTurn<'_> {
             admissions.push(self.admission(position, call, &tools)?.decide());
         }
         let mut running = FuturesUnordered::new();
+        let nested = Arc::clone(&self.nested);
         loop {
             let startable = order.take_startable();
             if let Err(interrupt) = self.log_starts(&startable).await {
@@ -74,11 +78,17 @@ impl RunningTurn<'_> {
                 biased;
                 interrupt = self.interrupted_calls(is_deciding) => StepEvent::Interrupted(interrupt),
                 Some(decided) = admissions.next() => StepEvent::Decided(decided),
+                // Before the ends of calls: the last reports of a sub-agent precede the end of its call.
+                () = nested.changed() => StepEvent::Nested,
                 Some(ended) = running.next() => StepEvent::Ended(ended),
                 never = self.activity.send_held_output() => match never {},
             };
             let handled = match event {
                 StepEvent::Interrupted(interrupt) => Err(interrupt),
+                StepEvent::Nested => match self.take_nested() {
+                    Ok(()) => self.flush().await,
+                    refused => refused,
+                },
                 StepEvent::Decided(decided) => {
                     let mut handled = self.take_decision(decided, &mut order);
                     // Calls that are admitted without a wait start together, with one append to the log.
@@ -146,6 +156,7 @@ impl RunningTurn<'_> {
                 .begin_call(&admitted.call.id, admitted.spec().effect, at)?;
             self.pending.push(record);
         }
+        self.report_starts(calls).await?;
         self.flush().await
     }
 
@@ -219,6 +230,8 @@ impl RunningTurn<'_> {
         while let Some(Some(ended)) = running.next().now_or_never() {
             late.push(ended);
         }
+        // The turn ends in any case. A start in the reports is refused, because the turn is stopped.
+        drop(self.take_nested());
         for ended in late {
             let path = ended.scope.item_path();
             let item = receipt
@@ -254,12 +267,22 @@ impl RunningTurn<'_> {
 
     /// Records the result of a call. Each call has exactly one result.
     fn take_result(&mut self, ended: EndedCall) -> Result<HookEvent, TurnInterrupt> {
+        let (receipt, has_answer) = match &ended.end {
+            ToolCallEnd::StoppedAlone(receipt, answer) => (Some(receipt), answer.is_some()),
+            _ => (None, true),
+        };
+        // If the turn is stopped meanwhile, its loop notices the stop.
+        drop(self.end_nested_of(&ended.call.id, receipt.map(AsRef::as_ref)));
         let ToolCallResult {
             outcome,
-            content,
+            mut content,
             is_error,
             left,
         } = running_call::describe(ended.end);
+        if !has_answer {
+            let nested = self.draft.nested_calls_text(&ended.call.id);
+            content = format!("{content}{nested}").into();
+        }
         let result = ToolResult {
             call_id: ended.call.id.clone(),
             content: Arc::clone(&content),
@@ -270,6 +293,9 @@ impl RunningTurn<'_> {
         self.draft.set_call_side_data(ended.call.id.clone(), note);
         let record = self.draft.finish_call(result, outcome)?;
         self.pending.push(record);
+        self.cx
+            .controls
+            .report_end(&ended.call.id, outcome, &content);
         let after = ended.began.elapsed();
         self.activity.send_rest_of(&ended.call.id);
         self.cx.events.send(|| AgentEvent::ToolFinished {

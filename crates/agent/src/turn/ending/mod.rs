@@ -46,6 +46,7 @@ impl RunningTurn<'_> {
             }
         };
         // From here on no stop changes the ending of the turn.
+        self.nested.close();
         let (cx, history, scope) = (self.cx, self.history, self.scope);
         let (turn, steps, usage) = (
             commit.state().number(),
@@ -147,6 +148,7 @@ impl RunningTurn<'_> {
             None => None,
         };
         self.activity.send_rest();
+        self.nested.close();
         let at = self.now();
         let stop = TurnStop {
             cause,
@@ -160,6 +162,11 @@ impl RunningTurn<'_> {
             self.draft.set_call_side_data(id, note);
         }
         let stopped = self.draft.stop(stop);
+        for record in &stopped.records {
+            if let SessionRecord::CallFinished { id, outcome, .. } = record {
+                self.cx.controls.report_end(id, *outcome, &Arc::default());
+            }
+        }
         let (cx, history, scope) = (self.cx, self.history, self.scope);
         let mut records = self.pending;
         if let Some(background) = cx.background {
