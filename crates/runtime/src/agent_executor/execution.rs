@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use allstop_core::receipt::ItemKind;
+use allstop_core::turn::LostTurn;
 use allstop_core::{Cause, CauseKind};
 use allstop_log::LoggedAnswer;
 use allstop_scope::{Ending, Registration, WorkSpec};
@@ -13,6 +14,7 @@ use allstop_task::{
     ExecutionCx, ExecutionEnded, ExecutorError, ExecutorReturn, Task, TaskEvent, TaskMessage,
 };
 use allstop_tools::BackgroundWork;
+use futures::FutureExt as _;
 use tokio::sync::oneshot;
 
 use super::AgentExecutorInner;
@@ -83,25 +85,12 @@ impl AgentExecutorInner {
         let answer = match answer {
             LoggedAnswer::Committed(answer) => answer,
             LoggedAnswer::NotBegun if cx.is_resumed => return Ok(true),
-            LoggedAnswer::NotCommitted(turn) if cx.is_resumed => {
-                // A task of a cluster has a worker, and the worker's process may still run.
-                let lost = match cx.task.worker {
-                    Some(_) => "its worker was lost",
-                    None => "the process ended",
-                };
+            LoggedAnswer::NotBegun => return Err(ExecutorError::of_crash(QUESTION_LOST)),
+            LoggedAnswer::NotCommitted(turn) => {
                 let history = session.history().await.ok();
                 let mut turns = history.iter().flat_map(|history| history.lost.iter());
                 let calls = turns.find(|lost| lost.turn == turn);
-                let calls = calls.map_or_else(String::new, |calls| format!("; {calls}"));
-                return Err(ExecutorError::of_crash(format!(
-                    "{lost} during the turn; a call that had started may have completed: check before you repeat \
-                     it{calls}"
-                )));
-            }
-            LoggedAnswer::NotBegun | LoggedAnswer::NotCommitted(_) => {
-                return Err(ExecutorError::of_crash(
-                    "the process ended while the turn waited for this answer; send the first message as a new task",
-                ));
+                return Err(ExecutorError::of_crash(lost_turn(cx, calls)));
             }
         };
         let is_written = !cx.task.artifacts.is_empty();
@@ -112,6 +101,34 @@ impl AgentExecutorInner {
             }
         }
         Ok(false)
+    }
+}
+
+/// Failure of a task whose turn had only asked for a permission.
+const QUESTION_LOST: &str =
+    "the server ended while the turn waited for this answer; send the first message as a new task";
+
+/// Failure of a task whose turn ended together with its process. `calls` are the calls of the turn that may have changed
+/// something.
+fn lost_turn(cx: &ExecutionCx, calls: Option<&LostTurn>) -> String {
+    let calls_text = calls.map_or_else(String::new, |calls| format!("; {calls}"));
+    if cx.is_resumed {
+        // A task of a cluster has a worker, and the worker's process may still run.
+        let lost = match cx.task.worker {
+            Some(_) => "its worker was lost",
+            None => "the process ended",
+        };
+        format!(
+            "{lost} during the turn; a call that had started may have completed: check before you repeat \
+             it{calls_text}"
+        )
+    } else if calls.is_some() {
+        format!(
+            "the server ended while the turn waited for this answer; check the calls of the turn before you send the \
+             first message as a new task{calls_text}"
+        )
+    } else {
+        QUESTION_LOST.to_owned()
     }
 }
 
@@ -270,22 +287,28 @@ impl TaskExecution {
         cause.is_some_and(|cause| cause.kind != CauseKind::Parent)
     }
 
-    /// Begins the stop of the turn. The receipt item of the turn ends when the receipt of the session is complete, even
-    /// if this execution is dropped meanwhile. The receiver returns the turn after its stop.
-    fn begin_stop(&mut self) -> Option<oneshot::Receiver<TaskTurn>> {
+    /// Begins the stop of the turn, and writes the end of the task. The receipt item of the turn ends when the receipt
+    /// of the session is complete and the end is written, even if this execution is dropped meanwhile.
+    fn begin_stop(&mut self) -> Option<oneshot::Receiver<()>> {
         let (turn, item) = (self.turn.take()?, self.item.take()?);
         item.acknowledge("following the turn");
         let (tx, stopped) = oneshot::channel();
         let (cause, receipts) = (self.stop_cause(), self.cx.receipts.clone());
+        let events = self.cx.events.clone();
         let stopping = async move {
+            let is_answered = turn.has_ended();
             let is_quiet = turn.stop(&cause, &receipts).await;
+            for event in turn.end_of_stopped(&cause, is_answered).await {
+                // A full queue must not delay the receipt. The task then ends without a message.
+                let _full = events.write(event).now_or_never();
+            }
             item.finish(if is_quiet {
                 Ending::Returned
             } else {
                 Ending::WatcherGone
             });
             // The executor may have been dropped at the end of its grace period.
-            drop(tx.send(turn));
+            let _dropped = tx.send(());
         };
         // Runs as an engine of the scope, which a stop never drops. The receipt item of the turn must not end before
         // the turn, even if the executor is dropped.
@@ -298,45 +321,24 @@ impl TaskExecution {
         cause.unwrap_or_else(|| Cause::new(CauseKind::Failure).detail("its task has ended"))
     }
 
-    /// Stops the turn, and ends the task with the receipt of the session.
+    /// Stops the turn, which ends the task with the receipt of the session.
     async fn stop(mut self) -> ExecutorResult {
-        let is_answered = self.turn.as_ref().is_some_and(TaskTurn::has_ended);
-        let Some(stopped) = self.begin_stop() else {
-            return Ok(ExecutorReturn::Finished);
-        };
-        let Ok(turn) = stopped.await else {
-            return Ok(ExecutorReturn::Finished);
-        };
-        let outcome = turn.sent.try_outcome();
-        let is_late = |outcome: &MessageOutcome| outcome.is_completed() && !is_answered;
-        let events = if let Some(outcome) = outcome.as_ref().filter(|outcome| is_late(outcome)) {
-            // The stop came too late: the conversation contains the answer.
-            vec![answer_event(&outcome.output), completed(None)]
-        } else {
-            let state = TaskState::after_stop(self.stop_cause().kind);
-            let lost = outcome.as_ref().and_then(|outcome| outcome.lost.as_ref());
-            vec![match lost {
-                Some(lost) => TaskEvent::status(state, agent_message(lost.to_string())),
-                None => TaskEvent::state(state),
-            }]
-        };
-        for event in events {
-            if self.write(event).await.is_err() {
-                break;
-            }
+        if let Some(stopped) = self.begin_stop() {
+            // An error means that the engine was dropped, which ends the execution too.
+            drop(stopped.await);
         }
         Ok(ExecutorReturn::Finished)
     }
 }
 
-fn answer_event(text: &Arc<str>) -> TaskEvent {
+pub(super) fn answer_event(text: &Arc<str>) -> TaskEvent {
     TaskEvent::artifact(Artifact {
         name: Some(ANSWER.into()),
         ..Artifact::text(ANSWER, Arc::clone(text))
     })
 }
 
-fn completed(message: Option<String>) -> TaskEvent {
+pub(super) fn completed(message: Option<String>) -> TaskEvent {
     match message {
         Some(text) => TaskEvent::status(TaskState::Completed, agent_message(text)),
         None => TaskEvent::state(TaskState::Completed),

@@ -30,7 +30,7 @@ use allstop_core::{Cause, CauseKind, Receipt, TaskId};
 use allstop_session::Sessions;
 use allstop_task::{
     CancelCx, Canceler, Cleanup, ExecutionCx, Executor, ExecutorError, ExecutorReturn,
-    PartReceipts, Task, TaskEvent, TaskParts, TaskState,
+    PartReceipts, Task, TaskEvent, TaskParts,
 };
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -152,10 +152,10 @@ impl Canceler for AgentExecutor {
                     task: &cx.task.id,
                     turn: Some(turn),
                 };
-                turn.stop(&cx).await;
-                // If this write fails, the task manager ends the task.
-                let event = TaskEvent::state(TaskState::after_stop(cx.cause.kind));
-                let _ended = cx.events.write(event).await;
+                for event in turn.stop(&cx).await {
+                    // If this write fails, the task manager ends the task.
+                    let _ended = cx.events.write(event).await;
+                }
             }
             Ok(())
         }
@@ -189,11 +189,15 @@ struct StoppingTurn<'a> {
 }
 
 impl StoppingTurn<'_> {
-    async fn stop(mut self, cx: &CancelCx) {
-        if let Some(turn) = &self.turn {
-            turn.stop(&cx.cause, &cx.receipts).await;
-        }
+    /// Stops the turn. Returns the events that end the task.
+    async fn stop(mut self, cx: &CancelCx) -> Vec<TaskEvent> {
+        let Some(turn) = &self.turn else {
+            return Vec::new();
+        };
+        turn.stop(&cx.cause, &cx.receipts).await;
+        let events = turn.end_of_stopped(&cx.cause, false).await;
         self.turn = None;
+        events
     }
 }
 

@@ -1,13 +1,20 @@
 //! The stop of a task's turn, with the receipt of the session.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use allstop_core::{Cause, Extent, Receipt};
-use allstop_session::{SessionStop, StopTarget};
-use allstop_task::PartReceipts;
+use allstop_session::{MessageOutcome, SessionStop, StopTarget};
+use allstop_task::{PartReceipts, TaskEvent, TaskState};
 use futures::future::join;
 
+use super::execution::{answer_event, completed};
+use super::message_text::agent_message;
 use super::task_turn::TaskTurn;
+
+/// Maximum wait for the outcome of a stopped turn, which follows its receipt. Without an outcome the task ends without
+/// the list of the calls.
+const OUTCOME_MAX: Duration = Duration::from_millis(200);
 
 impl TaskTurn {
     /// Stops the running or waiting turn and its background work, and waits for the receipt. Other turns of the session
@@ -31,6 +38,28 @@ impl TaskTurn {
             receipts.add(receipt);
         }
         is_quiet
+    }
+
+    /// Events that end the task after the stop of the turn with this cause. `is_answered` is true if the turn had ended
+    /// before the stop.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(super) async fn end_of_stopped(&self, cause: &Cause, is_answered: bool) -> Vec<TaskEvent> {
+        let outcome = tokio::time::timeout(OUTCOME_MAX, self.sent.outcome())
+            .await
+            .ok();
+        let is_late = |outcome: &&Arc<MessageOutcome>| outcome.is_completed() && !is_answered;
+        if let Some(outcome) = outcome.as_ref().filter(is_late) {
+            // The stop came too late: the conversation contains the answer.
+            return vec![answer_event(&outcome.output), completed(None)];
+        }
+        let state = TaskState::after_stop(cause.kind);
+        let lost = outcome.as_ref().and_then(|outcome| outcome.lost.as_ref());
+        vec![match lost {
+            Some(lost) => TaskEvent::status(state, agent_message(lost.to_string())),
+            None => TaskEvent::state(state),
+        }]
     }
 
     /// Returns the part of the receipt that belongs to the turn. If a stop with a wider extent came first, its receipt

@@ -456,8 +456,10 @@ impl RunLoop<'_> {
             Err(WorkLost::Dropped | WorkLost::NoThread) => ExecutorEnd::Dropped,
         };
         // Events that were written before the executor ended are still read. Other holders of the writer can write no
-        // more events.
-        self.executor_events.queue.close();
+        // more events, unless a stop has dropped the executor: then the rest of its work may write until the receipt.
+        if !(self.is_stopped && end == ExecutorEnd::Dropped) {
+            self.executor_events.queue.close();
+        }
         self.executor_end = Some(end);
     }
 

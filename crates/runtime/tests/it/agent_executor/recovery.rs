@@ -105,33 +105,52 @@ fn uncommitted_turn_fails_its_task_after_a_crash() {
     });
 }
 
-#[test]
-fn answer_to_a_question_of_an_earlier_process_fails_the_task() {
+/// Runs a task that asks about each of its calls, until the question after this number of calls. Then a new process
+/// gets the answer to the question. Returns the failure of the task.
+fn answer_after_a_crash(calls: u32) -> String {
     let logs = Logs::new();
     let id = crash_after(async {
-        let tool = WorkTool::new();
-        let agents = TestAgents::new(vec![Reply::text("").call("work", json!({}))]);
+        let work = WorkTool::new();
+        let tool = work.clone();
+        let replies = (0..=calls).map(|step| Reply::text("").call("work", json!({"step": step})));
+        let agents = TestAgents::new(replies.collect());
         let agents = TestAgents {
             asks: true,
             ..agents.tools(move |_| vec![tool.tool()])
         };
         let options = AgentExecutorOptions::default();
         let tasks = AgentTasks::over(&logs, agents, options, |parts| parts).await;
-        let task = tasks.run("m1", "Work").await;
+        let mut task = tasks.run("m1", "Work").await;
+        for answer in 0..calls {
+            work.gate.add_permits(1);
+            let mut allowed = tasks.reply(&task.id, &format!("yes{answer}"), "yes").await;
+            task = tasks.rest(&mut allowed).await;
+        }
         assert_eq!(task.status.state, TaskState::InputRequired);
         task.id.clone()
     });
     crash_after(async {
         let tasks = next_life(&logs).await;
-        let mut replied = tasks.reply(&id, "m2", "yes").await;
+        let mut replied = tasks.reply(&id, "late", "yes").await;
         let task = tasks.rest(&mut replied).await;
         assert_eq!(task.status.state, TaskState::Failed);
-        let text = task.ending.error.as_deref().unwrap();
-        assert!(
-            text.contains("send the first message as a new task"),
-            "{text}"
-        );
-    });
+        task.ending.error.as_deref().expect("a reason").to_owned()
+    })
+}
+
+#[test]
+fn answer_to_a_question_of_an_earlier_process_fails_the_task() {
+    let text = answer_after_a_crash(0);
+    assert!(
+        text.ends_with("send the first message as a new task"),
+        "{text}"
+    );
+    let text = answer_after_a_crash(1);
+    assert!(
+        text.contains("check the calls of the turn before"),
+        "{text}"
+    );
+    assert!(text.contains("work: completed"), "{text}");
 }
 
 #[test]

@@ -43,6 +43,7 @@ async fn no_tool_runs_after_a_cancel() {
         let task = &outcome.task;
         assert_eq!(task.status.state, TaskState::Canceled);
         assert!(task.artifacts.is_empty());
+        assert!(status_text(task).contains("work: "), "{task:?}");
         // The session is free at once, and its conversation is the same as before the task. A note names the stopped call.
         let next = tasks.run("m2", "Hello").await;
         assert_eq!(answer(&next), "next");
@@ -103,6 +104,7 @@ async fn receipt_names_the_turn_of_an_executor_that_was_dropped() {
     tasks.tasks.stop(stop).force();
     let task = tasks.rest(&mut started).await;
     assert_eq!(work.live(), 0, "nothing runs on");
+    assert!(status_text(&task).contains("work: "), "{task:?}");
     let receipt = task.ending.receipt.as_ref().unwrap();
     let items = receipt.items();
     assert!(
@@ -198,6 +200,30 @@ async fn cancel_of_a_waiting_task_leaves_the_running_turn() {
     assert_eq!(work.live(), 1, "the other task works");
     work.gate.add_permits(1);
     assert_eq!(answer(&*tasks.rest(&mut first).await), "next");
+}
+
+#[tokio::test(start_paused = true)]
+async fn cancel_of_a_waiting_task_names_its_completed_calls() {
+    let work = WorkTool::new();
+    let tool = work.clone();
+    let agents = TestAgents::new(vec![
+        Reply::text("").call("work", json!({"step": 1})),
+        Reply::text("").call("work", json!({"step": 2})),
+    ]);
+    let agents = TestAgents {
+        asks: true,
+        ..agents.tools(move |_| vec![tool.tool()])
+    };
+    let tasks = AgentTasks::new(agents).await;
+    let asked = tasks.run("m1", "Work").await;
+    work.gate.add_permits(1);
+    let mut again = tasks.reply(&asked.id, "m2", "yes").await;
+    let task = tasks.rest(&mut again).await;
+    assert_eq!(task.status.state, TaskState::InputRequired);
+    let outcome = tasks.cancel(&task.id).await;
+    assert_eq!(outcome.task.status.state, TaskState::Canceled);
+    let text = status_text(&outcome.task);
+    assert!(text.contains("work: completed"), "{text}");
 }
 
 #[tokio::test(start_paused = true)]
