@@ -137,7 +137,7 @@ impl StopReports {
         ensure(!answer.is_null(), || format!("{:?}", self.stop))?;
         let code = i32::from(answer["quiet"] != true);
         ensure(self.stop.code == code, || format!("{:?}", self.stop))?;
-        if answer["outcome"] == "already_ended" {
+        if answer["outcome"] == "already_ended" || answer["outcome"] == "ending" {
             let reason = &self.answer["stop_reason"];
             let same = reason.is_null() || *reason == self.envelope["stop_reason"];
             return ensure(same, || format!("{:#}", self.answer));

@@ -56,8 +56,11 @@ pub enum ConversationEffect {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum NothingToStop {
-    /// The target had already ended.
+    /// The target had already ended, and none of its work runs.
     AlreadyEnded,
+    /// The stop came too late to change the result of the target, but some of its work still runs. Example: the store has
+    /// not confirmed the commit of a turn. The items list this work.
+    Ending,
     /// The target does not exist.
     NotFound,
 }
@@ -170,7 +173,7 @@ impl Receipt {
     }
 
     /// Creates the receipt of a stop whose target had already ended. `still_running` lists the work of the extent that
-    /// still runs. If the list is empty, the receipt is quiet.
+    /// still runs. If the list is empty, the receipt is quiet; otherwise the outcome is [`NothingToStop::Ending`].
     pub fn already_ended(request: StopInfo, still_running: Vec<ReceiptItem>) -> Self {
         Self::nothing_stopped(request, NothingToStop::AlreadyEnded, still_running.into())
     }
@@ -184,11 +187,17 @@ impl Receipt {
             items,
             ..StopFindings::default()
         };
+        let receipt = Self::of_stop(request, findings);
+        let is_ending = outcome == NothingToStop::AlreadyEnded && !receipt.quiet;
         Self {
-            outcome: Some(outcome),
+            outcome: Some(if is_ending {
+                NothingToStop::Ending
+            } else {
+                outcome
+            }),
             quiet_after_ms: None,
             cancel_observed: false,
-            ..Self::of_stop(request, findings)
+            ..receipt
         }
     }
 

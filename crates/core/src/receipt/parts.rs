@@ -12,7 +12,7 @@ impl Receipt {
     /// quiet.
     ///
     /// If a part found nothing to do, the merged receipt lists only the work of this part that still runs. If no part
-    /// found anything to do, the merged outcome is `already_ended` or `not_found`. A part that appears twice counts
+    /// found anything to do, the merged outcome is `already_ended`, `ending` or `not_found`. A part that appears twice counts
     /// once. An item of several parts appears once. The state of such an item comes from the last part that has the
     /// item in its extent. `after_ms` of each item is the time since this request. This request may have joined a part
     /// that began earlier. Items of that part may have ended before this request, and their time is 0.
@@ -22,7 +22,7 @@ impl Receipt {
         let carried_out = || parts.iter().filter(|part| part.outcome.is_none());
         let ended = || {
             let mut outcomes = parts.iter().map(|part| part.outcome);
-            outcomes.any(|outcome| outcome == Some(NothingToStop::AlreadyEnded))
+            outcomes.any(|outcome| outcome.is_some_and(|it| it != NothingToStop::NotFound))
         };
         if carried_out().next().is_none() {
             let outcome = if ended() {

@@ -179,11 +179,11 @@ fn part_that_had_ended_still_lists_running_work() {
         running(NotStoppedReason::BlockingThread),
     );
     let ended = Arc::new(Receipt::already_ended(request(0), vec![left.clone()]));
-    assert_eq!(ended.outcome(), Some(NothingToStop::AlreadyEnded));
+    assert_eq!(ended.outcome(), Some(NothingToStop::Ending));
     assert!(!ended.quiet() && !ended.cancel_observed());
 
     let alone = Receipt::merge_parts(request(0), &[Arc::clone(&ended)]);
-    assert_eq!(alone.outcome(), Some(NothingToStop::AlreadyEnded));
+    assert_eq!(alone.outcome(), Some(NothingToStop::Ending));
     assert_eq!(alone.items(), std::slice::from_ref(&left));
     assert!(!alone.quiet());
 

@@ -18,8 +18,8 @@ impl Scope {
     /// then runs the steps of the stop. The receipt is ready at the latest after the grace and [`crate::FORCE_MAX`].
     ///
     /// A second stop of this scope, or of a scope inside it, joins the first stop. A stop of a scope above also covers
-    /// this scope. If the scope has ended or its turn has committed, the answer is `already_ended`, with the work that
-    /// still runs in this scope.
+    /// this scope. If the scope has ended or its turn has committed, the answer is `already_ended`, or `ending` with the
+    /// work of the scope that still runs.
     pub fn stop(&self, request: StopRequest) -> Stop {
         self.accept_stop_of(std::slice::from_ref(self), request)
             .begin()
@@ -32,7 +32,7 @@ impl Scope {
     /// The stop skips scopes that have ended and scopes of committed turns. If one scope remains, the stop is a stop of
     /// that scope alone. If a running stop covers all remaining scopes, the new stop joins the running stop. Otherwise
     /// the new stop covers all remaining scopes, even if a narrower stop of some of them is running. If no scope
-    /// remains, the answer is `already_ended`. The scope `self` provides the clock, the ids, and the default name of
+    /// remains, the answer is `already_ended` or `ending`. The scope `self` provides the clock, the ids, and the default name of
     /// the target.
     pub fn accept_stop_of(&self, targets: &[Self], request: StopRequest) -> AcceptedStop {
         let mut open: Vec<&Node> = targets.iter().map(Self::node).collect();

@@ -220,7 +220,7 @@ async fn stop_after_the_commit_lists_running_work() {
             turn.close();
         }
         let receipt = turn.stop(by_user().grace(Duration::ZERO)).await;
-        assert_eq!(receipt.outcome(), Some(NothingToStop::AlreadyEnded));
+        assert_eq!(receipt.outcome(), Some(NothingToStop::Ending));
         assert!(!receipt.quiet() && !receipt.cancel_observed());
         let items = receipt.items().iter();
         let whys: Vec<_> = items.map(|item| (item.kind, &item.state)).collect();

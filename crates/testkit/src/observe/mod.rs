@@ -221,7 +221,8 @@ impl RunObservation {
         // Only the first stop counts. A second stop finds nothing to stop if the first stop has ended everything.
         let first = self.stops.iter().find(|stop| stop.extent != Extent::Call);
         let answer = first.and_then(|stop| stop.answer.as_ref());
-        answer.is_some_and(|answer| answer.receipt.outcome() == Some(NothingToStop::AlreadyEnded))
+        let outcome = answer.and_then(|answer| answer.receipt.outcome());
+        outcome.is_some_and(|outcome| outcome != NothingToStop::NotFound)
     }
 
     /// The first stop from outside that ends the run. `None` for a session, because a session continues after a stop.

@@ -200,7 +200,7 @@ fn print_results(args: &StopArgs, host: &ProcessHost, found: &StopResults) -> u8
         stderr.lines(said, OutputPriority::Required);
     }
     let is_failure = |answer: &SessionStopLine| match answer.receipt.outcome() {
-        Some(NothingToStop::NotFound) => true,
+        Some(NothingToStop::NotFound | NothingToStop::Ending) => true,
         Some(NothingToStop::AlreadyEnded) => false,
         None => !answer.receipt.quiet() && !args.preview,
     };

@@ -13,6 +13,9 @@ pub(super) fn sentence(receipt: &Receipt) -> String {
     if let Some(outcome) = receipt.outcome() {
         return match outcome {
             NothingToStop::AlreadyEnded => format!("Nothing to stop in {target}: already ended."),
+            NothingToStop::Ending => {
+                format!("Too late to stop {target}: its result is decided, but it still runs.")
+            }
             NothingToStop::NotFound => format!("Nothing to stop: {target} not found."),
         };
     }
