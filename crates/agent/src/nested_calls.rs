@@ -2,7 +2,7 @@
 //! and the turn takes them, writes them, and confirms the starts.
 //!
 //! Invariants:
-//! 1. A start is confirmed only after its record is durable, or if no turn waits for the call any more.
+//! 1. A start is confirmed only after its record is durable, or after the sub-agent has moved to the background.
 //! 2. The records of a call have the order of its start and its end.
 //!
 //! The queue is bounded by the calls that the sub-agents of the turn run: a call has one start and one end, and does not

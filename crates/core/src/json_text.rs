@@ -28,6 +28,26 @@ pub fn has_reserved_words(bytes: &[u8]) -> bool {
     words.into_iter().any(|words| words == RESERVED)
 }
 
+/// Greatest depth of the arrays and objects in this JSON. Brackets in strings do not count. Does not recurse.
+pub fn nesting_depth(json: &[u8]) -> usize {
+    let (mut depth, mut deepest) = (0_usize, 0);
+    let (mut in_text, mut is_escaped) = (false, false);
+    for byte in json {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' if in_text => is_escaped = true,
+            b'"' => in_text = !in_text,
+            b'[' | b'{' if !in_text => {
+                depth += 1;
+                deepest = deepest.max(depth);
+            }
+            b']' | b'}' if !in_text => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+    }
+    deepest
+}
+
 /// The next string with its quotes. Sets `rest` to the text after the string.
 fn next_string<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let open = rest.iter().position(|byte| *byte == b'"')?;
@@ -56,6 +76,13 @@ fn is_reserved(string: &[u8]) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn depth_counts_no_brackets_in_strings() {
+        assert_eq!(nesting_depth(br#"{"a[\"[":[{}],"b":[]}"#), 3);
+        assert_eq!(nesting_depth(br#""[""#), 0);
+        assert_eq!(nesting_depth(b"]][["), 2);
+    }
 
     #[test]
     fn only_reserved_keys_are_found() {

@@ -18,7 +18,7 @@ pub struct TaskOptions {
     pub running_max: Option<usize>,
     /// Maximum number of executions of one owner at the same time. In a cluster, the limit applies to all workers
     /// together; every worker must have the same number here. Tasks beyond the limit wait, and start in no particular
-    /// order.
+    /// order. With this limit, the waiting requests of one owner take at most half of the queue.
     pub running_per_owner_max: Option<usize>,
     /// Treatment of a request beyond a limit.
     pub when_full: WhenFull,
@@ -46,6 +46,15 @@ pub struct TaskOptions {
 
 /// Called with the name of a callback (`executor`, `processor` …) and the message of a panic.
 pub type PanicHandler = Arc<dyn Fn(&'static str, &str) + Send + Sync>;
+
+/// Reason of a refusal: one owner has its whole share of the queue.
+pub(crate) const OWNER_WAITS: &str = "too many of your tasks wait";
+
+/// Maximum number of waiting requests of one owner, if the number of executions of one owner is limited: half of the
+/// queue, so that other owners find a place.
+pub(crate) fn queue_share(len_max: usize) -> usize {
+    len_max.div_ceil(2)
+}
 
 /// Treatment of a request beyond a limit of executions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -24,7 +24,7 @@ pub trait CallObserver: Send + Sync {
     /// A heartbeat: the call is still active.
     fn heartbeat(&self);
 
-    /// Journal for the calls of a sub-agent that runs in the call. `None` if no turn waits for the call.
+    /// Journal for the calls of a sub-agent that runs in the call. `None` if the call belongs to no turn.
     fn journal(&self) -> Option<Arc<dyn CallJournal>> {
         None
     }
@@ -127,8 +127,7 @@ impl CallLink {
         inner.observer.heartbeat();
     }
 
-    /// Journal for the calls of a sub-agent that runs in the call. `None` if no turn waits for the call, for example
-    /// because its work continues in the background.
+    /// Journal for the calls of a sub-agent that runs in the call. `None` if the work of the call runs in the background.
     pub fn journal(&self) -> Option<Arc<dyn CallJournal>> {
         let inner = self.0.as_ref()?;
         match inner.handed_over() {

@@ -129,7 +129,7 @@ impl ChatView {
     fn calls(&self, outcome: &MessageOutcome) {
         self.denials(outcome);
         if let Some(lost) = &outcome.lost {
-            self.lines(describe_lost(lost, self.style));
+            self.lines(describe_lost(lost, false, self.style));
         }
     }
 

@@ -54,8 +54,11 @@ pub(crate) async fn receipt(args: &ReceiptArgs, host: &ProcessHost) -> Result<u8
     stdout.lines(text, OutputPriority::Last);
     let target = &receipt.request().target;
     let is_of_receipt = |lost: &&LostTurn| target.ends_with(&format!("/turn/{}", lost.turn));
-    for lost in state.conversation().all_lost().filter(is_of_receipt) {
-        stdout.lines(describe_lost(lost, style), OutputPriority::Last);
+    let conversation = state.conversation();
+    for lost in conversation.all_lost().filter(is_of_receipt) {
+        let is_reported = !conversation.lost.contains(lost);
+        let text = describe_lost(lost, is_reported, style);
+        stdout.lines(text, OutputPriority::Last);
     }
     Ok(0)
 }

@@ -4,14 +4,19 @@ use allstop_core::record::CallOutcome;
 use allstop_core::turn::{CallEffect, LostTurn, TurnEffects};
 use allstop_terminal::{Style, Styled, Symbol, TextRole, styled};
 
-/// Describes the calls of a turn that is not in the conversation.
-pub(crate) fn describe_lost(lost: &LostTurn, style: Style) -> Styled {
+/// Describes the calls of a turn that is not in the conversation. `is_reported` is true if a later turn has sent them to
+/// the model.
+pub(crate) fn describe_lost(lost: &LostTurn, is_reported: bool, style: Style) -> Styled {
     let mut text = Styled::default();
+    let model = if is_reported {
+        "the model was informed"
+    } else {
+        "the model learns it with the next message"
+    };
     text.push_line(&style.paint(
         TextRole::Dim,
         format_args!(
-            "turn {} is not in the conversation, but may have changed something (the model learns it with the next \
-             message):",
+            "turn {} is not in the conversation, but may have changed something ({model}):",
             lost.turn
         ),
     ));
@@ -21,13 +26,29 @@ pub(crate) fn describe_lost(lost: &LostTurn, style: Style) -> Styled {
 
 /// Describes calls that may have changed something, one in each line.
 pub(crate) fn describe_effects(effects: &TurnEffects, style: Style) -> Styled {
+    describe_calls(effects, style, |call| (symbol_of(call), call.to_string()))
+}
+
+/// Like [`describe_effects`], for a turn that is under way.
+pub(crate) fn describe_effects_so_far(effects: &TurnEffects, style: Style) -> Styled {
+    describe_calls(effects, style, |call| match call.outcome {
+        None => (Symbol::Running, format!("{}: running", call.title())),
+        Some(_) => (symbol_of(call), call.to_string()),
+    })
+}
+
+fn describe_calls(
+    effects: &TurnEffects,
+    style: Style,
+    describe: impl Fn(&CallEffect) -> (Symbol, String),
+) -> Styled {
     let mut text = Styled::default();
     if effects.omitted > 0 {
         text.push_line(&format_args!("  {} earlier calls", effects.omitted));
     }
     for call in &effects.calls {
-        let symbol = style.symbol(symbol_of(call));
-        text.push_line(&styled!["  ", symbol, " ", call.to_string()]);
+        let (symbol, said) = describe(call);
+        text.push_line(&styled!["  ", style.symbol(symbol), " ", said]);
     }
     text
 }

@@ -17,7 +17,7 @@ pub(crate) mod recorded;
 mod watch;
 
 pub(crate) use change::{change_counts, change_role};
-pub(crate) use effects::{describe_effects, describe_lost};
+pub(crate) use effects::{describe_effects, describe_effects_so_far, describe_lost};
 pub(crate) use instructions::describe_instructions;
 pub(crate) use json_stream::JsonStream;
 pub(crate) use labels::{

@@ -98,7 +98,7 @@ impl RunTurns<'_, '_> {
                 outcome.unwrap_or_else(|| self.session.outcome_now(&sent, self.stop.as_ref()));
             let completed = outcome.is_completed();
             if let Some(lost) = &outcome.lost {
-                self.view.calls(|style| describe_lost(lost, style));
+                self.view.calls(|style| describe_lost(lost, false, style));
             }
             run.messages.push(outcome);
             if !completed {

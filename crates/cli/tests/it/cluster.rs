@@ -6,6 +6,7 @@ use allstop_testkit::nats_server::NatsServer;
 use serde_json::{Value, json};
 
 use crate::serve::Server;
+use crate::support::mcp_server::shell_server;
 use crate::support::{Ended, FACT_MAX, Place, Running, Signal, eventually};
 
 /// Lease of the workers in these tests: a worker that cannot renew its lease for this time stops its tasks. It is
@@ -226,24 +227,12 @@ fn task_of_a_killed_worker_with_a_short_lease_ends_within_it_and_a_second() {
     assert!(took < lease + Duration::from_secs(2), "{took:?}");
 }
 
-/// An MCP server that starts with its worker, before the worker has a lease.
-const EARLY_SERVER: &str = r#"
-echo $$ >server-pid
-while read -r line; do
-  id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
-  case $line in
-    *'"initialize"'*) result='{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}' ;;
-    *'"tools/list"'*) result='{"tools":[]}' ;;
-    *) continue ;;
-  esac
-  printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
-done
-"#;
-
 #[test]
 fn mcp_server_of_a_paused_worker_is_gone_when_its_lease_is() {
     let cluster = Cluster::new();
-    let server = cluster.place.file("server.sh", EARLY_SERVER);
+    // The server starts with its worker, before the worker has a lease.
+    let script = shell_server("echo $$ >server-pid", "[]", "continue");
+    let server = cluster.place.file("server.sh", script);
     let config = format!(
         "[mcp.servers.s]\ncommand = \"sh\"\nargs = [\"{}\"]\n",
         server.display()

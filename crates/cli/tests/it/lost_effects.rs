@@ -17,6 +17,13 @@ const LAST_MOMENT_MS: u64 = 250;
 
 const PAYMENT: &str = "echo paid >> ledger";
 
+/// The turn pays, and hangs in its next step.
+const PAYS: &str = "{when: pay, replies: [PAYMENT_CALL, {text: Paid., stall: mid_stream}]}";
+
+/// A sub-agent of the turn pays, and hangs in its next step.
+const LETS_PAY: &str = "{when: pay, replies: [{calls: [{tool: agent, arguments: {prompt: shop}}]}]}, {when: shop, \
+                        replies: [PAYMENT_CALL, {text: Paid., stall: mid_stream}]}";
+
 /// Information about the payment in the next request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Knowledge {
@@ -29,13 +36,13 @@ enum Knowledge {
 fn payment_before_a_kill_is_known_to_the_next_turn() {
     let kills = number_from_environment("ALLSTOP_TEST_KILLS").unwrap_or(KILLS);
     let seed = random::seed();
-    println!("{kills} kills for each policy, ALLSTOP_TEST_SEED={seed}");
+    println!("{kills} kills for each case, ALLSTOP_TEST_SEED={seed}");
     let mut random = Random::new(seed);
-    for policy in ["rollback", "keep"] {
+    for (policy, turns) in [("rollback", PAYS), ("keep", PAYS), ("rollback", LETS_PAY)] {
         let mut paid = 0;
         for round in 0..kills {
             let moment = Duration::from_millis(random.below(LAST_MOMENT_MS));
-            paid += u64::from(killed_at(moment, policy, round));
+            paid += u64::from(killed_at(moment, policy, turns, round));
         }
         println!("{policy}: {paid} of {kills} had paid");
         assert!(paid > 0, "the moments were badly chosen");
@@ -43,12 +50,10 @@ fn payment_before_a_kill_is_known_to_the_next_turn() {
 }
 
 /// Kills a run after this time, and checks the next request. Returns true if the run had paid.
-fn killed_at(moment: Duration, policy: &str, round: u64) -> bool {
+fn killed_at(moment: Duration, policy: &str, turns: &str, round: u64) -> bool {
     let place = Place::new();
-    let script = format!(
-        "turns: [{{when: pay, replies: [{{calls: [{{tool: shell, arguments: {{command: '{PAYMENT}'}}}}]}}, \
-         {{text: Paid., stall: mid_stream}}]}}]"
-    );
+    let call = format!("{{calls: [{{tool: shell, arguments: {{command: '{PAYMENT}'}}}}]}}");
+    let script = format!("turns: [{}]", turns.replace("PAYMENT_CALL", &call));
     let run = place.run_script(&script).args("--on-stop").arg(policy);
     let mut running = run.arg("pay").start();
     assert!(

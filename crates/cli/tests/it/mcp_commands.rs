@@ -2,18 +2,11 @@
 
 use std::fs;
 
+use crate::support::mcp_server::shell_server;
 use crate::support::{Ended, Place, Signal};
 
-/// An MCP server with two tools, as a shell script.
-const SERVER: &str = r#"
-while read -r line; do
-  id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
-  case $line in
-    *'"initialize"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"t","version":"1"}}}';;
-    *'"tools/list"'*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"tools":[{"name":"look","inputSchema":{"type":"object"}},{"name":"find","inputSchema":{"type":"object"}}]}}';;
-  esac
-done
-"#;
+/// Tools of the server.
+const TOOLS: &str = r#"[{"name":"look","inputSchema":{"type":"object"}},{"name":"find","inputSchema":{"type":"object"}}]"#;
 
 fn mcp(place: &Place, args: &str) -> Ended {
     place.allstop().arg("mcp").args(args).end()
@@ -54,7 +47,7 @@ fn servers_are_added_and_removed_and_comments_stay() {
 #[test]
 fn test_lists_the_tools_and_leaves_nothing_running() {
     let place = Place::new();
-    let server = place.file("server.sh", SERVER);
+    let server = place.file("server.sh", shell_server("", TOOLS, "continue"));
     mcp(&place, &format!("add files -- sh {}", server.display())).ok();
     mcp(&place, "add gone -- false").ok();
     let tested = mcp(&place, "test files").ok().stdout;

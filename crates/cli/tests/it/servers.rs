@@ -7,6 +7,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use serde_json::{Value, json};
 
 use crate::serve::Server;
+use crate::support::mcp_server::shell_server;
 use crate::support::terminal::Terminal;
 use crate::support::{Allstop, FACT_MAX, Place, Signal, eventually};
 
@@ -113,24 +114,11 @@ fn terminal_shows_the_servers_that_start() {
     }
 }
 
-/// An MCP server with a tool `hang` that never answers.
-const NEVER_ANSWERS: &str = r#"
-while read -r line; do
-  id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
-  case $line in
-    *'"initialize"'*) result='{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}' ;;
-    *'"tools/list"'*) result='{"tools":[{"name":"hang","inputSchema":{"type":"object"}}]}' ;;
-    *'"tools/call"'*) echo called >called; continue ;;
-    *'"notifications/cancelled"'*) echo cancelled >cancelled; continue ;;
-    *) continue ;;
-  esac
-  printf '{"jsonrpc":"2.0","id":%s,"result":%s}\n' "$id" "$result"
-done
-"#;
-
 /// Configuration and script for a call that never ends, as arguments of a command.
 fn endless_call(place: &Place) -> String {
-    let server = place.file("server.sh", NEVER_ANSWERS);
+    let tools = r#"[{"name":"hang","inputSchema":{"type":"object"}}]"#;
+    let script = shell_server("", tools, "echo called >called; continue");
+    let server = place.file("server.sh", script);
     let config = format!(
         "[mcp.servers.s]\ncommand = \"sh\"\nargs = [\"{}\"]\n",
         server.display()

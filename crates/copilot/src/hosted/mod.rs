@@ -186,7 +186,7 @@ impl HostedSession {
         self.model_name.as_ref()
     }
 
-    /// Returns the name of the first setting for which the client requests another value than the session has.
+    /// Returns the first setting whose requested value differs from the value of the session.
     pub(crate) fn difference(&self, choice: &SessionChoice) -> Option<&'static str> {
         let mut requested = choice.requested.clone();
         if choice.model_name == self.model_name {

@@ -145,7 +145,7 @@ impl<'a> History<'a> {
     /// Sends the events for a turn without stored messages: its steps, calls and added messages. Returns the calls that
     /// the stop has ended.
     fn calls(&mut self) -> Vec<&'a CallId> {
-        let (mut step, mut open) = (0, Vec::new());
+        let (mut step, mut open): (_, Vec<&CallId>) = (0, Vec::new());
         for record in std::mem::take(&mut self.records) {
             match record {
                 SessionRecord::MessageSteered { message, text, .. } => {

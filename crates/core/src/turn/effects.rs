@@ -86,7 +86,15 @@ impl CallEffect {
         }
     }
 
-    /// True if nobody knows whether the call has had its effect, and a repetition is not safe.
+    /// Name of the tool, and the most informative argument.
+    pub fn title(&self) -> String {
+        match &self.label {
+            Some(label) => format!("{} `{label}`", self.name),
+            None => self.name.to_string(),
+        }
+    }
+
+    /// True if the call may have had its effect without a known outcome, and a repetition is not safe.
     pub fn is_uncertain(&self) -> bool {
         let is_known = !matches!(self.outcome, None | Some(CallOutcome::Unknown));
         !is_known && !self.effect.may_repeat()
@@ -96,10 +104,7 @@ impl CallEffect {
 /// The call and its outcome in one line, for people and for the model.
 impl std::fmt::Display for CallEffect {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str(&self.name)?;
-        if let Some(label) = &self.label {
-            write!(f, " `{label}`")?;
-        }
+        f.write_str(&self.title())?;
         f.write_str(match self.outcome {
             Some(CallOutcome::Succeeded) => ": completed",
             Some(CallOutcome::Failed) => ": failed",

@@ -16,6 +16,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, sleep_until};
 
 use crate::error::{ExecuteError, TaskStoreError};
+use crate::options::{OWNER_WAITS, queue_share};
 
 /// Minimum time between two reads of the counted tasks. Under an overload, messages wait for the next read, so the load
 /// of the store does not grow with the number of refused messages.
@@ -95,10 +96,15 @@ impl AdmissionLimits {
         } else {
             return None;
         };
-        (total - running >= self.waiting_max).then_some(match self.waiting_max {
-            0 => limit,
-            _ => "too many tasks wait",
-        })
+        let waits = of_owner.saturating_sub(per_owner);
+        match self.waiting_max {
+            0 => Some(limit),
+            max if total - running >= max => Some("too many tasks wait"),
+            max if self.running_per_owner_max.is_some() && waits >= queue_share(max) => {
+                Some(OWNER_WAITS)
+            }
+            _ => None,
+        }
     }
 }
 
@@ -249,9 +255,11 @@ mod tests {
         assert_eq!(exceeded(&strict, &[("me", 1), ("you", 2)]), all);
 
         let patient = limits(3, 2, 2);
-        assert_eq!(exceeded(&patient, &[("me", 3)]), None);
+        // One owner takes at most half of the queue.
+        assert_eq!(exceeded(&patient, &[("me", 2)]), None);
+        assert_eq!(exceeded(&patient, &[("me", 3)]), Some(OWNER_WAITS));
         let wait = Some("too many tasks wait");
-        assert_eq!(exceeded(&patient, &[("me", 4)]), wait);
+        assert_eq!(exceeded(&patient, &[("me", 3), ("you", 3)]), wait);
         assert_eq!(exceeded(&patient, &[("me", 2), ("you", 3)]), wait);
         // The tasks of another owner wait, but this task can run.
         assert_eq!(exceeded(&patient, &[("you", 4)]), None);

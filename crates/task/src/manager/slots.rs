@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-use crate::options::{TaskOptions, WhenFull};
+use crate::options::{OWNER_WAITS, TaskOptions, WhenFull, queue_share};
 
 /// Numbers of running executions, and the queue of waiting requests.
 #[derive(Debug)]
@@ -67,6 +67,9 @@ impl ExecutionSlots {
         if self.waiting.len() >= len_max {
             return SlotAnswer::Full("too many tasks wait");
         }
+        if self.running_per_owner_max.is_some() && self.waiting_of(owner) >= queue_share(len_max) {
+            return SlotAnswer::Full(OWNER_WAITS);
+        }
         self.request_always(owner)
     }
 
@@ -108,6 +111,14 @@ impl ExecutionSlots {
         for request in passed.into_iter().rev() {
             self.waiting.push_front(request);
         }
+    }
+
+    fn waiting_of(&self, owner: &Arc<str>) -> usize {
+        let waiting = self.waiting.iter();
+        let of_owner = waiting.filter(|waiting| waiting.owner == *owner);
+        of_owner
+            .filter(|waiting| !waiting.grant.is_closed())
+            .count()
     }
 
     fn take(&mut self, owner: &Arc<str>) {
@@ -201,6 +212,25 @@ mod tests {
         assert!(first.try_recv().is_ok());
         slots.release(&owner);
         assert_eq!(slots.running, 0);
+    }
+
+    #[test]
+    fn one_owner_does_not_fill_the_queue() {
+        let (one, two) = (Arc::from("one"), Arc::from("two"));
+        let mut slots = slots(2, 1, WhenFull::Queue { len_max: 4 });
+        let mut waiting = Vec::new();
+        assert!(matches!(slots.request(&one), SlotAnswer::Granted));
+        for _ in 0..2 {
+            let SlotAnswer::Waiting(grant) = slots.request(&one) else {
+                panic!("the queue has a place for it");
+            };
+            waiting.push(grant);
+        }
+        assert!(matches!(slots.request(&one), SlotAnswer::Full(OWNER_WAITS)));
+        assert!(matches!(slots.request(&two), SlotAnswer::Granted));
+        assert!(matches!(slots.request(&two), SlotAnswer::Waiting(_)));
+        waiting.clear();
+        assert!(matches!(slots.request(&one), SlotAnswer::Waiting(_)));
     }
 
     #[test]

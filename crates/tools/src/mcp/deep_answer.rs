@@ -3,6 +3,7 @@
 //! The protocol library ignores a message that it cannot parse, so the request would wait for an answer that was
 //! already received. Therefore such an answer is replaced by an error with the same id.
 
+use allstop_core::json_text::nesting_depth;
 use rmcp::model::{ErrorCode, ErrorData};
 use serde::Deserialize;
 use serde::de::IgnoredAny;
@@ -25,7 +26,7 @@ struct AnswerHead {
 /// Returns the message that replaces this answer; `None` if the message is no answer or can be parsed. Check the
 /// message for reserved keys first.
 pub(super) fn replacement(message: &[u8]) -> Option<String> {
-    if depth(message) <= DEPTH_MAX {
+    if nesting_depth(message) <= DEPTH_MAX {
         return None;
     }
     let head: AnswerHead = serde_json::from_slice(message).ok()?;
@@ -43,26 +44,6 @@ pub(super) fn is_replacement(error: &ErrorData) -> bool {
     data.is_some_and(|data| data.get(MARK).is_some())
 }
 
-/// Greatest depth of the arrays and objects in a JSON text. Does not recurse.
-fn depth(json: &[u8]) -> usize {
-    let (mut depth, mut deepest) = (0_usize, 0);
-    let (mut in_string, mut is_escaped) = (false, false);
-    for byte in json {
-        match byte {
-            _ if is_escaped => is_escaped = false,
-            b'\\' => is_escaped = in_string,
-            b'"' => in_string = !in_string,
-            b'[' | b'{' if !in_string => {
-                depth += 1;
-                deepest = deepest.max(depth);
-            }
-            b']' | b'}' if !in_string => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-    }
-    deepest
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -75,10 +56,10 @@ mod tests {
     fn limit_is_the_limit_of_the_parser() {
         for (levels, is_read) in [(DEPTH_MAX, true), (DEPTH_MAX + 1, false)] {
             let text = nested(levels);
-            assert_eq!(depth(text.as_bytes()), levels);
+            assert_eq!(nesting_depth(text.as_bytes()), levels);
             assert_eq!(serde_json::from_str::<Value>(&text).is_ok(), is_read);
         }
-        assert_eq!(depth(br#"{"a[[[\"[[":"{{"}"#), 1);
+        assert_eq!(nesting_depth(br#"{"a[[[\"[[":"{{"}"#), 1);
     }
 
     #[test]

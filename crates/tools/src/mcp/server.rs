@@ -42,7 +42,7 @@ impl McpServer {
         }
     }
 
-    /// Shortens the time for which the server is kept. Never makes it longer.
+    /// Shortens the remaining time of the server, and never extends it.
     pub(super) fn shorten_lifetime(&self, to: ServerLifetime) {
         self.lifetime.send_if_modified(|lifetime| {
             let is_shorter = *lifetime < to;

@@ -45,7 +45,7 @@ impl fmt::Display for McpState {
     }
 }
 
-/// Time for which a server is kept. The values are ordered: a server is never kept longer than it was before.
+/// Remaining time of a server. The values are ordered, and the time never becomes longer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum ServerLifetime {
     /// Until the close of the system.

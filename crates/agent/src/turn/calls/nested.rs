@@ -26,7 +26,7 @@ impl RunningTurn<'_> {
         tokio::select! {
             biased;
             written = journal.begin(starts) => {
-                // The sub-agent may have moved to the background meanwhile. Then no turn waits for it.
+                // The sub-agent may have moved to the background meanwhile, where its calls have no records.
                 if written.is_ok() || self.cx.controls.journal().is_none() {
                     return Ok(());
                 }

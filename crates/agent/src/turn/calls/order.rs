@@ -11,7 +11,7 @@ pub(super) struct CallOrder<T> {
 
 #[derive(Debug)]
 struct OrderedCall<T> {
-    /// True if the call may run beside others.
+    /// True if the call may run in parallel.
     parallel: bool,
     state: OrderState<T>,
 }
@@ -26,7 +26,7 @@ enum OrderState<T> {
 }
 
 impl<T> CallOrder<T> {
-    /// Creates the order of undecided calls. A call is marked with `true` if it may run beside others.
+    /// Creates the order of undecided calls. A call is marked with `true` if it may run in parallel.
     pub(super) fn new(parallel: impl IntoIterator<Item = bool>) -> Self {
         let calls = parallel.into_iter().map(|parallel| OrderedCall {
             parallel,

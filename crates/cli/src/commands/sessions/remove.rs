@@ -56,10 +56,7 @@ pub(super) async fn prune(
             continue;
         }
         let id = &session.id;
-        let checked = check(log, id, |work| {
-            work.alive != Some(false) && work.ended.is_none()
-        })
-        .await;
+        let checked = check(log, id, |work| work.may_run()).await;
         let done = match checked {
             Ok(()) if !dry_run => remove_one(log, outputs, id).await,
             checked => checked,
@@ -104,7 +101,7 @@ async fn remove_one(log: &dyn Log, outputs: &Path, id: &SessionId) -> Result<(),
 }
 
 /// Checks that no background work of the session runs, according to this predicate, and that no process has the session
-/// open. Of work in another PID namespace nobody knows whether it runs.
+/// open. The state of work in another PID namespace is unknown.
 async fn check(
     log: &dyn Log,
     id: &SessionId,

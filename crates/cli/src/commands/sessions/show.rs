@@ -11,7 +11,8 @@ use super::find::find;
 use super::view::{RecordedCall, SessionReport, TurnReport, UnknownCall, Work, json};
 use super::{Printed, View};
 use crate::display::{
-    age, describe_effects, describe_lost, describe_stop_reason, plain, render_full_receipt, to_stop,
+    age, describe_effects, describe_effects_so_far, describe_lost, describe_stop_reason, plain,
+    render_full_receipt, to_stop,
 };
 use crate::shell_command::SameFlags;
 
@@ -72,7 +73,10 @@ fn describe(session: &SessionReport<'_>, view: View, flags: &SameFlags) -> Style
         text.push(&describe_turn(turn, session.owner.is_some(), view));
     }
     if let Some(effects) = session.open_effects {
-        text.push(&describe_effects(effects, style));
+        text.push(&match session.owner {
+            Some(_) => describe_effects_so_far(effects, style),
+            None => describe_effects(effects, style),
+        });
     }
     if !session.calls.is_empty() {
         text.push_line("");
@@ -83,7 +87,7 @@ fn describe(session: &SessionReport<'_>, view: View, flags: &SameFlags) -> Style
     }
     for lost in &session.lost {
         text.push_line("");
-        text.push(&describe_lost(lost, style));
+        text.push(&describe_lost(lost.turn, lost.is_reported, style));
     }
     if !session.background.is_empty() {
         let title = style.paint(TextRole::Strong, "background work");

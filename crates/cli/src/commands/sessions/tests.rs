@@ -441,6 +441,67 @@ async fn old_sessions_are_pruned_but_not_those_in_use() {
 }
 
 #[tokio::test]
+async fn show_distinguishes_running_lost_and_reported_calls() {
+    let log = MemoryLog::new();
+    let mut session = open(&log, "s").await;
+    let mut records = vec![started(1, 0, "pay")];
+    records.extend(model_call(1));
+    records.push(tool_call(1, "call_1", "pay 17", Effect::Irreversible));
+    session.append(records).await.unwrap();
+    let shown = show(&log, "s", false, false).await.unwrap();
+    assert!(shown.contains("shell `pay 17`: running"), "{shown}");
+    let unknown = SessionRecord::CallFinished {
+        turn: TurnNumber(1),
+        id: CallId::from("call_1"),
+        outcome: CallOutcome::Unknown,
+        usage: None,
+        finish: None,
+        exit_code: None,
+        result: None,
+    };
+    session.append(vec![unknown, cancelled(1)]).await.unwrap();
+    let shown = show(&log, "s", false, false).await.unwrap();
+    assert!(
+        shown.contains("the model learns it with the next message"),
+        "{shown}"
+    );
+    let mut records = vec![started(2, 0, "again")];
+    records.extend(model_call(2));
+    records.push(committed(2));
+    session.append(records).await.unwrap();
+    let shown = show(&log, "s", false, false).await.unwrap();
+    assert!(shown.contains("the model was informed"), "{shown}");
+    let shown = show(&log, "s", true, false).await.unwrap();
+    let shown: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    assert_eq!(shown["lost"][0]["reported"], true, "{shown:#}");
+}
+
+/// A session keeps its work in view of `stop` and `sessions show`, so it stays while the work may run.
+#[tokio::test]
+async fn session_whose_work_is_out_of_sight_is_not_pruned() {
+    let elsewhere = ProcessIdentity {
+        pid_namespace: Some(1),
+        ..this_process()
+    };
+    let shell = background("bg_1", 1, Some(elsewhere));
+    let mut agent = background("bg_1", 1, None);
+    if let SessionRecord::BackgroundStarted { kind, .. } = &mut agent {
+        *kind = allstop_core::record::BackgroundKind::Agent;
+    }
+    for (work, is_kept) in [(shell, true), (agent, false)] {
+        let log = MemoryLog::new();
+        let mut session = open(&log, "01JWORK").await;
+        session
+            .append(vec![started(1, 0, "hello"), work])
+            .await
+            .unwrap();
+        drop(session);
+        let said = prune(&log, Some("30h"), None, false).await;
+        assert_eq!(said.starts_with("kept 01JWORK: "), is_kept, "{said}");
+    }
+}
+
+#[tokio::test]
 async fn a_session_in_use_is_not_removed() {
     let log = MemoryLog::new();
     let session = open(&log, "s").await;

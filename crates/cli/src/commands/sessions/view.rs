@@ -4,7 +4,7 @@ use allstop_core::ids::BackgroundId;
 use allstop_core::message::{Arguments, Effect};
 use allstop_core::process::ProcessIdentity;
 use allstop_core::receipt::ItemState;
-use allstop_core::record::{Attachment, StartedCall, StartedCallKind};
+use allstop_core::record::{Attachment, BackgroundKind, StartedCall, StartedCallKind};
 use allstop_core::turn::{
     Conversation, LostTurn, RecordedWork, SessionState, TurnEffects, TurnState, TurnSummary,
 };
@@ -37,8 +37,18 @@ pub(super) struct SessionReport<'a> {
     /// Calls of a turn without an end in the log that may have changed something.
     pub(super) open_effects: Option<&'a TurnEffects>,
     /// Turns whose calls may have changed something although the conversation does not show them.
-    pub(super) lost: Vec<&'a LostTurn>,
+    pub(super) lost: Vec<LostTurnReport<'a>>,
     pub(super) background: Vec<Work<'a>>,
+}
+
+/// A turn whose calls may have changed something although the conversation does not show them.
+#[derive(Serialize)]
+pub(super) struct LostTurnReport<'a> {
+    #[serde(flatten)]
+    pub(super) turn: &'a LostTurn,
+    /// True if a later turn has sent the calls to the model.
+    #[serde(rename = "reported")]
+    pub(super) is_reported: bool,
 }
 
 /// A call of the conversation.
@@ -97,6 +107,8 @@ pub(super) struct Work<'a> {
     pub(super) name: &'a str,
     pub(super) turn: TurnNumber,
     pub(super) call_id: &'a CallId,
+    #[serde(skip)]
+    pub(super) kind: BackgroundKind,
     pub(super) attachment: Attachment,
     /// True if the work's process runs, according to the kernel. `null` if the log contains no process, or if the
     /// process is in another PID namespace, so this process cannot see it.
@@ -147,10 +159,18 @@ impl<'a> SessionReport<'a> {
                 Vec::new()
             },
             open_effects: state.open_turn().map(TurnState::effects),
-            lost: state.conversation().all_lost().collect(),
+            lost: lost_turns(state.conversation()),
             background: state.background().iter().map(Work::of).collect(),
         }
     }
+}
+
+fn lost_turns(conversation: &Conversation) -> Vec<LostTurnReport<'_>> {
+    let turns = conversation.all_lost().map(|turn| LostTurnReport {
+        turn,
+        is_reported: !conversation.lost.contains(turn),
+    });
+    turns.collect()
 }
 
 fn calls_of(conversation: &Conversation) -> Vec<RecordedCall<'_>> {
@@ -230,6 +250,7 @@ impl<'a> Work<'a> {
             name: &work.name,
             turn: work.turn,
             call_id: &work.call_id,
+            kind: work.kind,
             attachment: work.attachment,
             alive,
             stop_pid: orphan.and_then(|left| left.stop_pid()),
@@ -246,6 +267,13 @@ impl Work<'_> {
     /// True if the work verifiably runs, so a stop would find the work.
     pub(super) fn runs(&self) -> bool {
         self.ended.is_none() && self.alive == Some(true)
+    }
+
+    /// True if the work may run although no process has the session open. A sub-agent runs in the process that has the
+    /// session open.
+    pub(super) fn may_run(&self) -> bool {
+        let is_shell = self.kind == BackgroundKind::Shell;
+        self.ended.is_none() && is_shell && self.alive != Some(false)
     }
 }
 

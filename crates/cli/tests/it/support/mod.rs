@@ -7,6 +7,7 @@ pub(crate) mod command;
 pub(crate) mod fault;
 pub(crate) mod history;
 pub(crate) mod load;
+pub(crate) mod mcp_server;
 pub(crate) mod parts;
 pub(crate) mod place;
 pub(crate) mod processes;

@@ -1,5 +1,6 @@
 //! Format of a stored record: JSON that begins with the format version, `{"v":1,"type":"turn_started",…}`.
 
+use allstop_core::json_text::nesting_depth;
 use allstop_core::record::SessionRecord;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -104,32 +105,12 @@ pub fn decode(bytes: &[u8]) -> Result<Option<SessionRecord>, RecordDecodeError> 
 /// Decodes JSON with up to [`NESTING_MAX`] levels. This is more than the parser's default limit.
 fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, RecordDecodeError> {
     let mut json = serde_json::Deserializer::from_slice(bytes);
-    if nesting(bytes) <= NESTING_MAX {
+    if nesting_depth(bytes) <= NESTING_MAX {
         json.disable_recursion_limit();
     }
     T::deserialize(&mut json)
         .and_then(|value| json.end().map(|()| value))
         .map_err(RecordDecodeError::Malformed)
-}
-
-/// Maximum number of nested brackets. Brackets in strings do not count.
-fn nesting(json: &[u8]) -> usize {
-    let (mut depth, mut deepest) = (0_usize, 0);
-    let (mut in_text, mut is_escaped) = (false, false);
-    for byte in json {
-        match byte {
-            _ if is_escaped => is_escaped = false,
-            b'\\' if in_text => is_escaped = true,
-            b'"' => in_text = !in_text,
-            b'[' | b'{' if !in_text => {
-                depth += 1;
-                deepest = deepest.max(depth);
-            }
-            b']' | b'}' if !in_text => depth = depth.saturating_sub(1),
-            _ => {}
-        }
-    }
-    deepest
 }
 
 #[cfg(test)]
@@ -253,7 +234,6 @@ mod tests {
             decode(bytes.as_bytes()),
             Err(RecordDecodeError::Malformed(_))
         ));
-        assert_eq!(nesting(br#"{"a[\"[":[{}],"b":[]}"#), 3);
     }
 
     #[test]
