@@ -5,8 +5,8 @@ use std::ops::RangeInclusive;
 
 use serde::de::{Deserialize, Deserializer, Error};
 
-/// Permitted limits on the data of a provider: 1 KiB holds a short answer. Beyond 16 MiB, the limits on parsed data would
-/// apply first.
+/// Permitted limits on the data of a provider: 1 KiB holds a short answer. Beyond 16 MiB, the limits on parsed data
+/// would apply first.
 const OF_PROVIDER: RangeInclusive<u32> = 1_024..=16_777_216;
 
 /// Permitted limits on files: 1 MiB holds the output of some commands, and 1 TiB is the size of a disk.

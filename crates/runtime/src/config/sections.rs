@@ -190,8 +190,8 @@ pub struct StoreConfig {
     #[serde(default, deserialize_with = "data_limit::session_output_bytes_max")]
     #[schemars(range(min = 1_048_576_u64, max = 1_099_511_627_776_u64))]
     pub session_output_bytes_max: Option<u64>,
-    /// Maximum size of the files with long output of all sessions in bytes, from 1 MiB to 1 TiB; 8 GiB by default. Above
-    /// this size, the oldest files of all sessions are removed.
+    /// Maximum size of the files with long output of all sessions in bytes, from 1 MiB to 1 TiB; 8 GiB by default.
+    /// Above this size, the oldest files of all sessions are removed.
     #[serde(default, deserialize_with = "data_limit::output_bytes_max")]
     #[schemars(range(min = 1_048_576_u64, max = 1_099_511_627_776_u64))]
     pub output_bytes_max: Option<u64>,

@@ -28,7 +28,8 @@ pub struct BackgroundWork {
     pub name: Arc<str>,
     /// Start time of the work.
     pub started_at: Timestamp,
-    /// File that receives the output, if any. [`BackgroundWork::output_place`] names the part of the output in the file.
+    /// File that receives the output, if any. [`BackgroundWork::output_place`] names the part of the output in the
+    /// file.
     pub output_file: Option<PathBuf>,
     pub(super) scope: Scope,
     pub(super) body: WorkBody,
@@ -192,8 +193,8 @@ impl BackgroundWork {
         OutputSlice::read(&self.output, offset, bytes_max)
     }
 
-    /// Place of the output, such as `output in /tmp/file`, for lists. Names the limit or the error that cut the file, and
-    /// the removal of the file. `None` without a file. Reads the folder of the file.
+    /// Place of the output, such as `output in /tmp/file`, for lists. Names the limit or the error that cut the file,
+    /// and the removal of the file. `None` without a file. Reads the folder of the file.
     pub fn output_place(&self) -> Option<String> {
         self.output.place()
     }

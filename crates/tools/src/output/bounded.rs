@@ -37,8 +37,8 @@ pub struct OutputLimits {
 
 impl Default for OutputLimits {
     /// The head is 8 KiB and the tail 24 KiB, together about 8,000 tokens. The tail is longer, because errors are
-    /// usually at the end. A file of 64 MiB holds every log that a person will read. The number of files has no limit: a
-    /// budget limits their sum ([`OutputFolder::within`]).
+    /// usually at the end. A file of 64 MiB holds every log that a person will read. The number of files has no limit:
+    /// a budget limits their sum ([`OutputFolder::within`]).
     fn default() -> Self {
         Self {
             head_bytes_max: 8 * 1024,

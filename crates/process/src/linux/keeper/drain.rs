@@ -70,7 +70,8 @@ impl OutputDrain {
     }
 }
 
-/// Opens the file with a shared lock. Until the keeper ends, no process removes the file to free space for other output.
+/// Opens the file with a shared lock. Until the keeper ends, no process removes the file to free space for other
+/// output.
 fn open_locked(path: &Path) -> io::Result<File> {
     for _ in 0..LOCK_TRIES_MAX {
         let mut options = OpenOptions::new();

@@ -4,9 +4,9 @@
 //! the used space. Invariants:
 //! 1. An output claims the bytes before it writes them.
 //! 2. The files are listed again before a claim is refused, before a file is removed, and after this process has
-//!    written one step. A step is an eighth of the remaining space, so eight processes that write at the same time do not
-//!    exceed the limit. Close to the limit a step has a minimum size, so each process exceeds the limit by at most this
-//!    size.
+//!    written one step. A step is an eighth of the remaining space, so eight processes that write at the same time do
+//!    not exceed the limit. Close to the limit a step has a minimum size, so each process exceeds the limit by at most
+//!    this size.
 
 mod decision;
 mod removal;

@@ -1,7 +1,8 @@
 //! Removal of an output file that no process uses.
 //!
-//! A writer holds a shared lock on its file as long as its work may print ([`OutputFile`](crate::output::OutputFile)). A
-//! removal needs the exclusive lock, and never waits for it. The kernel releases the lock when a process ends in any way.
+//! A writer holds a shared lock on its file as long as its work may print ([`OutputFolder`](crate::output::OutputFolder)
+//! creates the file). A removal needs the exclusive lock, and never waits for it. The kernel releases the lock when a
+//! process ends in any way.
 //!
 //! A reader of the path finds the old content, or a note with the reason: the note is renamed over the file.
 
@@ -36,8 +37,8 @@ fn remove_unused(file: &StoredFile, limit: DiskLimit) -> io::Result<u64> {
         return Ok(0);
     }
     if !is_at(&opened, path) {
-        // Another process has replaced the file.
-        return Ok(0);
+        // Another process has put a note in place of the file.
+        return Ok(file.bytes - BLOCK_BYTES);
     }
     let bytes = opened.metadata()?.len();
     tracing::info!(path = %path.display(), bytes, %limit, "removing an output file");
