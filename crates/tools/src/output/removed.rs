@@ -1,7 +1,7 @@
 //! Output files that were removed to free space, as recorded paths show them.
 
 use std::fs::File;
-use std::io::{ErrorKind, Read as _};
+use std::io::Read as _;
 use std::path::Path;
 
 use super::disk_limit::NOTE_BEGINNING;
@@ -9,13 +9,10 @@ use super::disk_limit::NOTE_BEGINNING;
 /// Maximum length of a note in place of an output, in bytes. Notes have about 120 bytes.
 const NOTE_BYTES_MAX: u64 = 512;
 
-/// Describes the removal of an output file. `None` if the file has output. The disk may delay this function.
+/// Describes the removal of an output file. `None` without a note: the file has output, or was removed with its
+/// session. The disk may delay this function.
 pub fn removed_output(path: &Path) -> Option<String> {
-    let mut file = match File::open(path) {
-        Ok(file) => file,
-        Err(error) if error.kind() == ErrorKind::NotFound => return Some("removed".to_owned()),
-        Err(_) => return None,
-    };
+    let mut file = File::open(path).ok()?;
     if file.metadata().ok()?.len() > NOTE_BYTES_MAX {
         return None;
     }

@@ -9,9 +9,9 @@
 
 use std::path::Path;
 
-use super::OutputBudgetLimits;
 use super::stored_file::StoredFile;
 use super::usage::DiskUsage;
+use super::{OutputBudgetLimits, step_min};
 use crate::output::disk_limit::DiskLimit;
 
 /// Bytes that an output needs in the folder of its session.
@@ -41,7 +41,7 @@ pub(super) fn make_room(
             return;
         }
         // More space is freed than the claim needs, so that not every claim has to list the files again.
-        let wanted = claim.bytes.saturating_add(limits.step_min(limit));
+        let wanted = claim.bytes.saturating_add(step_min(limit));
         let is_reached = |usage: &DiskUsage| {
             let (room, now) = usage.room(claim.folder, limits);
             now == limit && room < wanted

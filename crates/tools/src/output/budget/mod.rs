@@ -36,12 +36,12 @@ impl OutputBudgetLimits {
     pub const SESSION_BYTES_DEFAULT: u64 = 1 << 30;
     /// Default limit of all sessions: 8 GiB, a small part of the disk of a developer.
     pub const STORE_BYTES_DEFAULT: u64 = 8 << 30;
+}
 
-    /// Number of bytes that are freed in addition to a claim, and smallest step between two listings: small against the
-    /// limit, but at least one pipe of output.
-    fn step_min(self, limit: DiskLimit) -> u64 {
-        (limit.bytes_max() / 256).max(64 * 1024)
-    }
+/// Number of bytes that are freed in addition to a claim, and smallest step between two listings: small against the
+/// limit, but at least one pipe of output.
+fn step_min(limit: DiskLimit) -> u64 {
+    (limit.bytes_max() / 256).max(64 * 1024)
 }
 
 impl Default for OutputBudgetLimits {
@@ -100,9 +100,7 @@ impl OutputBudget {
         let (room, limit) = usage.room(folder, self.limits);
         let granted = bytes.min(room);
         usage.grow(folder, granted);
-        let step_min = self
-            .limits
-            .step_min(DiskLimit::Store(self.limits.store_bytes_max));
+        let step_min = step_min(DiskLimit::Store(self.limits.store_bytes_max));
         let step_left = (usage.room_of_all(self.limits) / 8).max(step_min);
         *known = Some(KnownUsage { usage, step_left });
         (granted, (granted < bytes).then_some(limit))
