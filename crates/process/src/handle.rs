@@ -178,9 +178,9 @@ impl ProcessHandle {
     }
 
     /// Detaches the tree, so that the tree outlives this process. From now on, the keeper appends further output to
-    /// `output_file` (up to [`DETACHED_OUTPUT_BYTES_MAX`](crate::DETACHED_OUTPUT_BYTES_MAX)). The keeper no longer ends
-    /// the tree when the connection to its owner (this process) closes. The file also gets the output that the
-    /// [`OutputReader`](crate::OutputReader) has not read before the detach.
+    /// `output_file` (up to [`DETACHED_OUTPUT_BYTES_MAX`](crate::DETACHED_OUTPUT_BYTES_MAX)), and holds a shared lock
+    /// on the file. The keeper no longer ends the tree when the connection to its owner (this process) closes. The file
+    /// also gets the output that the [`OutputReader`](crate::OutputReader) has not read before the detach.
     ///
     /// Afterwards, this process does not watch the tree, and waits return [`ProcessWaitError::Detached`]. To end the
     /// tree, send SIGTERM to the keeper, which is found by its identity. The keeper then sends SIGTERM to its tree,

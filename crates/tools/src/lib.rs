@@ -66,7 +66,9 @@ pub use command::{CommandLimit, RunningCommand, command_name, exit_text};
 pub use effect::{DiffLine, DiffLineKind, EffectPreview, FileChange};
 pub use external::{ExternalEvent, ExternalOptions, ExternalRequests, external_tools};
 pub use files::{FileBeginning, FolderAccess, Workspace, file_tools};
-pub use output::{BoundedOutput, OutputFolder, OutputLimits};
+pub use output::{
+    BoundedOutput, OutputBudget, OutputBudgetLimits, OutputFolder, OutputLimits, removed_output,
+};
 pub use permission::{
     PermissionAnswer, PermissionDecision, PermissionPolicy, PermissionQuestion, Permissions,
     Prompter,

@@ -2,6 +2,7 @@
 //! file.
 
 use allstop_agent::GuardrailStage;
+use allstop_core::counted::byte_size;
 use allstop_core::terminal_text::{escape, is_unsafe_in_question};
 use allstop_model::provider::without_secrets;
 use allstop_runtime::config::{McpServerSection, ProjectFile};
@@ -69,6 +70,15 @@ pub(crate) fn describe_project_file(file: &ProjectFile) -> Vec<String> {
     lines.extend(list("lets tools write", &folders(&config.workspace.write)));
     let store = config.store.path.as_ref();
     lines.extend(store.map(|path| format!("stores sessions in {}", path.display())));
+    let store = &config.store;
+    let output_limits = [
+        ("of one session", store.session_output_bytes_max),
+        ("of all sessions", store.output_bytes_max),
+    ];
+    lines.extend(output_limits.iter().filter_map(|(of, max)| {
+        let max = byte_size((*max)?);
+        Some(format!("removes old files with output {of} above {max}"))
+    }));
     let mut others = file.keys();
     others.retain(|key| {
         let has_line = KEYS_IN_LINES.contains(&key.as_str());
@@ -184,6 +194,8 @@ read = ["/etc"]
 write = ["up"]
 [store]
 path = "s.db"
+session_output_bytes_max = 1048576
+output_bytes_max = 2000000
 [limits]
 max_steps = 1
 [mcp.servers.a]
@@ -216,6 +228,8 @@ command = "./send.sh"
                 "lets tools read: /etc",
                 "lets tools write: HERE/up",
                 "stores sessions in HERE/s.db",
+                "removes old files with output of one session above 1 MiB",
+                "removes old files with output of all sessions above 2,000,000 bytes",
                 "sets: limits.max_steps, model.retries, permissions.deny",
             ]
         );

@@ -104,6 +104,8 @@ async fn outlives_its_owner_and_is_drained() {
     );
     let keeper = detached(&token, &script, &file).await;
     assert!(is_alive(&keeper));
+    let lock = || std::fs::File::open(&file).expect("a file").try_lock();
+    assert!(lock().is_err(), "the keeper uses the file");
     wait_until("it sleeps", SOON, || sleepers(&token) == 1).await;
     std::fs::write(&go, "").expect("a file");
     let printed = || std::fs::read(&file).unwrap_or_default();
@@ -119,6 +121,7 @@ async fn outlives_its_owner_and_is_drained() {
         !is_alive(&keeper) && running(&token).is_empty()
     })
     .await;
+    lock().expect("the file is free after the end of the keeper");
 }
 
 async fn output_is_capped() {

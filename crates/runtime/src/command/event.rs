@@ -84,6 +84,9 @@ impl CommandEvent {
             .prefix("event-")
             .suffix(".json")
             .tempfile_in(folder)?;
+        // While the command runs, no process removes the file to free space for output. A file system without locks
+        // refuses the lock, and then no file is removed.
+        drop(file.as_file().try_lock_shared());
         file.write_all(text.as_bytes())?;
         let mut stub = head();
         stub.insert("file".to_owned(), file.path().to_string_lossy().into());

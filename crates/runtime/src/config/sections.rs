@@ -6,6 +6,7 @@ use allstop_agent::{Deadlines, RepeatUnknown, Settings};
 use allstop_core::HumanDuration;
 use allstop_core::turn::{Budget, LoopLimits};
 use allstop_model::{AnswerLimits, RetryPolicy};
+use allstop_tools::OutputBudgetLimits;
 use allstop_tools::permission::{PermissionMode, PermissionRule};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -184,6 +185,29 @@ pub struct WorkspaceConfig {
 pub struct StoreConfig {
     /// File of the store.
     pub path: Option<PathBuf>,
+    /// Maximum size of the files with long output of one session in bytes, from 1 MiB to 1 TiB; 1 GiB by default. Above
+    /// this size, the oldest files of the session are removed.
+    #[serde(default, deserialize_with = "data_limit::session_output_bytes_max")]
+    #[schemars(range(min = 1_048_576_u64, max = 1_099_511_627_776_u64))]
+    pub session_output_bytes_max: Option<u64>,
+    /// Maximum size of the files with long output of all sessions in bytes, from 1 MiB to 1 TiB; 8 GiB by default.
+    /// Above this size, the oldest files of all sessions are removed.
+    #[serde(default, deserialize_with = "data_limit::output_bytes_max")]
+    #[schemars(range(min = 1_048_576_u64, max = 1_099_511_627_776_u64))]
+    pub output_bytes_max: Option<u64>,
+}
+
+impl StoreConfig {
+    /// Limits on the files with long output.
+    pub fn output_limits(&self) -> OutputBudgetLimits {
+        let default = OutputBudgetLimits::default();
+        OutputBudgetLimits {
+            session_bytes_max: self
+                .session_output_bytes_max
+                .unwrap_or(default.session_bytes_max),
+            store_bytes_max: self.output_bytes_max.unwrap_or(default.store_bytes_max),
+        }
+    }
 }
 
 impl Config {

@@ -25,7 +25,7 @@ use allstop_process::ContainmentChoice;
 use allstop_scope::Scope;
 use allstop_session::SessionRegistry;
 use allstop_tools::mcp::McpServers;
-use allstop_tools::{PermissionPolicy, Prompter};
+use allstop_tools::{OutputBudget, PermissionPolicy, Prompter};
 use tokio::sync::oneshot;
 
 pub use allstop_session::orphan_scan::{OrphanedWork, scan_orphans};
@@ -62,6 +62,8 @@ pub(crate) struct SystemParts {
     prompter: Arc<dyn Prompter>,
     folder: PathBuf,
     spill_folder: PathBuf,
+    /// Budget for the files in `spill_folder`.
+    output_budget: Arc<OutputBudget>,
     containment: ContainmentChoice,
     now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     owner: Option<ProcessIdentity>,
@@ -165,6 +167,7 @@ impl System {
             keys,
             ..
         } = options;
+        let output_budget = OutputBudget::new(&spill_folder, config.store.output_limits());
         let named_model = config.model.name.as_deref().map(options::name_anywhere);
         let parts = SystemParts {
             policy: Arc::new(open::policy(&config)),
@@ -175,6 +178,7 @@ impl System {
             prompter,
             folder,
             spill_folder,
+            output_budget: Arc::new(output_budget),
             containment: scopes.containment.clone(),
             now: Arc::clone(&scopes.now),
             owner,

@@ -144,7 +144,8 @@ pub(super) fn agent(
         workspace = with_spill;
     }
     let workspace = Arc::new(workspace);
-    let output_folder = Arc::new(OutputFolder::new(spill.path()));
+    let output_folder = OutputFolder::new(spill.path()).within(Arc::clone(&parts.output_budget));
+    let output_folder = Arc::new(output_folder);
     let mut shell = ShellConfig::new(workspace.folder(), Arc::clone(&output_folder));
     shell.containment = parts.containment.clone();
     shell.marker_prefix = marker_prefix(&request.session);

@@ -27,7 +27,8 @@ pub struct SystemOptions {
     pub store: StoreChoice,
     /// Working directory of tools, hooks and guardrails.
     pub folder: PathBuf,
-    /// Folder for output that is too long for memory, with a subfolder for each session.
+    /// Folder for output that is too long for memory, with a subfolder for each session. All processes that use the
+    /// folder count its files. Files of ended work are removed if a limit of the configuration is reached.
     pub spill_folder: PathBuf,
     /// Files and folders that file tools must not access, in addition to the files of the store.
     pub reserved: Vec<PathBuf>,

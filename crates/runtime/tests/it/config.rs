@@ -41,6 +41,29 @@ fn limits_on_the_data_of_a_provider_have_a_range() {
 }
 
 #[test]
+fn limits_on_output_files_have_a_range() {
+    for key in ["session_output_bytes_max", "output_bytes_max"] {
+        for wrong in ["0", "1048575", "1099511627777"] {
+            let said = error(&format!("[store]\n{key} = {wrong}"));
+            let expected = format!("`{key}` is {wrong} bytes, expected 1048576 to 1099511627776");
+            assert!(said.contains(&expected), "{said}");
+        }
+    }
+    let config = "[store]\nsession_output_bytes_max = 1048576\noutput_bytes_max = 1099511627776";
+    let config = Config::parse(Path::new("allstop.toml"), config).expect("valid");
+    let limits = config.store.output_limits();
+    assert_eq!(
+        (limits.session_bytes_max, limits.store_bytes_max),
+        (1 << 20, 1 << 40)
+    );
+    let default = Config::default().store.output_limits();
+    assert_eq!(
+        (default.session_bytes_max, default.store_bytes_max),
+        (1 << 30, 8 << 30)
+    );
+}
+
+#[test]
 fn errors_have_line_and_column() {
     let cases = [
         (

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 use super::host::BackgroundHost;
 use super::work::{BackgroundWork, WorkBody, WorkInfo, WorkSlot};
 use crate::command::{RunningCommand, read_to_end};
-use crate::output::{BoundedOutput, SharedOutput};
+use crate::output::{BoundedOutput, OutputWriter};
 
 /// Time limit for writing the last output after the last process has ended. At that time, at most the content of one
 /// full pipe is unwritten. A disk that needs more time is blocked and must not delay the end.
@@ -56,8 +56,8 @@ pub(crate) fn hand_over(
     let prepared = WorkSlot::create(host, &name).and_then(|slot| {
         let spec = WorkSpec::new(ItemKind::Future, "output");
         let drain = slot.scope.spawn(spec, |_| async move {
-            if let Ok((reader, output)) = begins.await {
-                drain(reader, output).await;
+            if let Ok((reader, writer)) = begins.await {
+                drain(reader, writer).await;
             }
         })?;
         let adopted = WorkSpec::new(ItemKind::Process, Arc::clone(&name));
@@ -78,9 +78,10 @@ pub(crate) fn hand_over(
         }
     };
     output.open_file();
-    let output = Arc::new(SharedOutput::from(output));
+    let writer = OutputWriter::from(output);
+    let output = writer.reader();
     // The send fails if a forced stop came first. No more output is read then.
-    drop(begin.send((reader, Arc::clone(&output))));
+    drop(begin.send((reader, writer)));
     let info = WorkInfo {
         call_id,
         name,
@@ -97,9 +98,10 @@ pub(crate) fn hand_over(
 }
 
 /// Reads until no process remains that could print. A stop does not end the reading, because output that processes
-/// print before they end is also kept.
-async fn drain(reader: OutputReader, output: Arc<SharedOutput>) {
-    if let Err(error) = read_to_end(reader, |piece| output.push(piece)).await {
+/// print before they end is also kept. Then closes the output file. If the work was detached, its keeper has opened the
+/// file before.
+async fn drain(reader: OutputReader, writer: OutputWriter) {
+    if let Err(error) = read_to_end(reader, |piece| writer.push(piece)).await {
         tracing::warn!(%error, "the output of background work could not be read to its end");
     }
 }

@@ -13,7 +13,7 @@ use super::end::BackgroundEnd;
 use super::host::BackgroundHost;
 use super::work::{BackgroundWork, WorkBody, WorkInfo, WorkSlot};
 use crate::call_link::CallLink;
-use crate::output::{BoundedOutput, SharedOutput};
+use crate::output::{BoundedOutput, OutputWriter};
 
 /// Description of a new task.
 #[derive(Debug)]
@@ -42,9 +42,9 @@ pub struct TaskCx {
     pub output: TaskOutput,
 }
 
-/// Output of a running task. Clones share one output.
+/// Output of a running task. Clones share one output. After the last clone is dropped, the output accepts no more text.
 #[derive(Debug, Clone)]
-pub struct TaskOutput(Arc<SharedOutput>);
+pub struct TaskOutput(Arc<OutputWriter>);
 
 impl From<BoundedOutput> for TaskOutput {
     fn from(output: BoundedOutput) -> Self {
@@ -157,7 +157,8 @@ where
         name: spec.name,
         attachment: spec.attachment,
     };
-    let work = BackgroundWork::new(slot, info, WorkBody::Task(Arc::clone(&state)), output.0);
+    let output = output.0.reader();
+    let work = BackgroundWork::new(slot, info, WorkBody::Task(Arc::clone(&state)), output);
     let watched = Arc::clone(&work);
     work.run(host, async move { watch(&watched, &state, body).await });
     Ok(work)

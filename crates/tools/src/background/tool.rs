@@ -179,10 +179,7 @@ async fn stop(work: &BackgroundWork) -> Result<String, ToolError> {
 fn list(works: &[Arc<BackgroundWork>]) -> String {
     let mut text = String::new();
     for work in works {
-        let file = work
-            .output_file
-            .as_ref()
-            .map(|file| format!(", output in {}", file.display()));
+        let place = work.output_place().map(|place| format!(", {place}"));
         // Writing to a string cannot fail.
         let _ = writeln!(
             text,
@@ -190,7 +187,7 @@ fn list(works: &[Arc<BackgroundWork>]) -> String {
             work.id,
             work.name,
             state(work),
-            file.unwrap_or_default()
+            place.unwrap_or_default()
         );
     }
     if text.is_empty() {

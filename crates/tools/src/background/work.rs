@@ -28,7 +28,8 @@ pub struct BackgroundWork {
     pub name: Arc<str>,
     /// Start time of the work.
     pub started_at: Timestamp,
-    /// File that receives the output, if any.
+    /// File that receives the output, if any. [`BackgroundWork::output_place`] names the part of the output in the
+    /// file.
     pub output_file: Option<PathBuf>,
     pub(super) scope: Scope,
     pub(super) body: WorkBody,
@@ -190,6 +191,12 @@ impl BackgroundWork {
     /// Output from a byte offset, counted from the start. Reads the output file for bytes that memory no longer holds.
     pub fn output_from(&self, offset: u64, bytes_max: usize) -> OutputSlice {
         OutputSlice::read(&self.output, offset, bytes_max)
+    }
+
+    /// Place of the output, such as `output in /tmp/file`, for lists. Names the limit or the error that cut the file,
+    /// and the removal of the file. `None` without a file. Reads the folder of the file.
+    pub fn output_place(&self) -> Option<String> {
+        self.output.place()
     }
 
     /// Scope of the work.

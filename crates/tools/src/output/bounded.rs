@@ -5,19 +5,24 @@
 //! 1. Memory holds at most `head_bytes_max` + 2 × `tail_bytes_max` bytes.
 //! 2. The file, if any, holds the output from its first byte on, without a gap.
 //! 3. Every byte is shown in the text, written to the file, or counted. The text names the number of omitted bytes and
-//!    the file that contains them.
+//!    the file that contains them, or the limit that cut the file.
 
 pub(super) mod snapshot;
 mod spill;
+mod spill_state;
 
+#[cfg(test)]
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::Path;
+#[cfg(test)]
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use super::cut::{without_cut_end, without_cut_start};
 use super::folder::OutputFolder;
 use snapshot::OutputSnapshot;
 use spill::{SpillTarget, SpillWrite, SpillWritten};
+use spill_state::{ReadableFile, SpillState};
 
 /// Limits of an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,8 +37,8 @@ pub struct OutputLimits {
 
 impl Default for OutputLimits {
     /// The head is 8 KiB and the tail 24 KiB, together about 8,000 tokens. The tail is longer, because errors are
-    /// usually at the end. A file of 64 MiB holds every log that a person will read, and a hundred such files still fit
-    /// on a disk.
+    /// usually at the end. A file of 64 MiB holds every log that a person will read. The number of files has no limit:
+    /// a budget limits their sum ([`OutputFolder::within`]).
     fn default() -> Self {
         Self {
             head_bytes_max: 8 * 1024,
@@ -54,26 +59,6 @@ pub struct BoundedOutput {
     tail: Vec<u8>,
     total: u64,
     spill: SpillState,
-}
-
-#[derive(Debug)]
-enum SpillState {
-    /// The whole output fits into memory so far.
-    NotYet,
-    /// The file accepts more output.
-    Open {
-        file: Arc<File>,
-        path: PathBuf,
-        written: u64,
-    },
-    /// The file has reached its limit.
-    Full { path: PathBuf, written: u64 },
-    /// Writing failed. The file, if any, is complete up to `written`.
-    Failed {
-        path: Option<PathBuf>,
-        written: u64,
-        error: String,
-    },
 }
 
 impl BoundedOutput {
@@ -125,13 +110,19 @@ impl BoundedOutput {
     /// file was begun before.
     pub(super) fn begin_file(&self) -> Option<SpillWrite> {
         let is_new = matches!(self.spill, SpillState::NotYet);
-        is_new.then(|| SpillWrite {
-            target: SpillTarget::New {
-                folder: Arc::clone(&self.folder),
-                before: [self.head.as_slice(), &self.tail].concat(),
-            },
-            room: self.limits.file_bytes_max,
+        is_new.then(|| {
+            let before = [self.head.as_slice(), &self.tail].concat();
+            self.spill_write(SpillTarget::New { before }, 0)
         })
+    }
+
+    fn spill_write(&self, target: SpillTarget, written: u64) -> SpillWrite {
+        SpillWrite {
+            folder: Arc::clone(&self.folder),
+            target,
+            written,
+            file_bytes_max: self.limits.file_bytes_max,
+        }
     }
 
     /// Appends a piece to memory. The caller performs the returned write, and passes the result of the write to
@@ -141,10 +132,9 @@ impl BoundedOutput {
         let writing = match &self.spill {
             // The file is begun before the piece is in memory, because otherwise the piece would be written twice.
             SpillState::NotYet if self.total > self.memory_max() => self.begin_file(),
-            SpillState::Open { file, written, .. } => Some(SpillWrite {
-                target: SpillTarget::Open(Arc::clone(file)),
-                room: self.limits.file_bytes_max - *written,
-            }),
+            SpillState::Open { file, written, .. } => {
+                Some(self.spill_write(SpillTarget::Open(Arc::clone(file)), *written))
+            }
             _ => None,
         };
         let to_head = piece
@@ -167,44 +157,22 @@ impl BoundedOutput {
     }
 
     pub(super) fn finish_writing(&mut self, done: SpillWritten) {
+        self.change_spill(|spill| spill.after(done));
+    }
+
+    /// Closes the file after the last piece. From then on, the file may be removed for other output.
+    pub(super) fn close_file(&mut self) {
+        self.change_spill(SpillState::closed);
+    }
+
+    /// Records that the file was removed.
+    pub(super) fn file_was_removed(&mut self) {
+        self.change_spill(SpillState::removed);
+    }
+
+    fn change_spill(&mut self, change: impl FnOnce(SpillState) -> SpillState) {
         let spill = std::mem::replace(&mut self.spill, SpillState::NotYet);
-        let (file, path, before) = match (spill, done.created) {
-            (SpillState::NotYet, Some((file, path))) => (file, path, 0),
-            (
-                SpillState::Open {
-                    file,
-                    path,
-                    written,
-                },
-                _,
-            ) => (file, path, written),
-            (SpillState::NotYet, None) => {
-                self.spill = SpillState::Failed {
-                    path: None,
-                    written: 0,
-                    error: done.error.unwrap_or_default(),
-                };
-                return;
-            }
-            (closed, _) => {
-                self.spill = closed;
-                return;
-            }
-        };
-        let written = before + done.written;
-        self.spill = match done.error {
-            Some(error) => SpillState::Failed {
-                path: Some(path),
-                written,
-                error,
-            },
-            None if done.is_full => SpillState::Full { path, written },
-            None => SpillState::Open {
-                file,
-                path,
-                written,
-            },
-        };
+        self.spill = change(spill);
     }
 
     /// Copy of the kept output, which can be read without a lock.
@@ -213,7 +181,7 @@ impl BoundedOutput {
             head: self.head.clone(),
             tail: self.tail.clone(),
             total: self.total,
-            file: self.file().map(PathBuf::from),
+            file: self.readable_file(),
         }
     }
 
@@ -224,11 +192,16 @@ impl BoundedOutput {
 
     /// Path of the file, if any.
     pub fn file(&self) -> Option<&Path> {
-        match &self.spill {
-            SpillState::NotYet => None,
-            SpillState::Open { path, .. } | SpillState::Full { path, .. } => Some(path),
-            SpillState::Failed { path, .. } => path.as_deref(),
-        }
+        self.spill.path()
+    }
+
+    pub(super) fn readable_file(&self) -> Option<ReadableFile> {
+        self.spill.readable()
+    }
+
+    /// Place of the output for lists; `None` without a file.
+    pub(super) fn place(&self) -> Option<String> {
+        self.spill.place()
     }
 
     /// Text for the model: the whole output, or the head and the tail with a note about the omitted bytes between them.
@@ -248,34 +221,9 @@ impl BoundedOutput {
             "{}\n[… {omitted} of {} bytes left out; {} …]\n{}",
             String::from_utf8_lossy(head),
             self.total,
-            self.location_of_the_rest(),
+            self.spill.location_of_the_rest(),
             String::from_utf8_lossy(tail),
         )
-    }
-
-    fn location_of_the_rest(&self) -> String {
-        match &self.spill {
-            SpillState::NotYet => "they are being written".to_owned(),
-            SpillState::Open { path, .. } => format!("the whole output is in {}", path.display()),
-            SpillState::Full { path, written } => {
-                format!("the first {written} bytes are in {}", path.display())
-            }
-            SpillState::Failed {
-                path: Some(path),
-                written,
-                error,
-            } => {
-                format!(
-                    "the first {written} bytes are in {}, then writing failed: {error}",
-                    path.display()
-                )
-            }
-            SpillState::Failed {
-                path: None, error, ..
-            } => {
-                format!("they are lost, because no file could be created: {error}")
-            }
-        }
     }
 
     fn memory_max(&self) -> u64 {

@@ -2,11 +2,16 @@
 //! output.
 
 mod bounded;
+mod budget;
 mod cut;
+mod disk_limit;
 mod folder;
+mod removed;
 mod shared;
 
 pub use bounded::{BoundedOutput, OutputLimits};
+pub use budget::{OutputBudget, OutputBudgetLimits};
 pub use cut::{without_cut_end, without_cut_start};
 pub use folder::OutputFolder;
-pub(crate) use shared::SharedOutput;
+pub use removed::removed_output;
+pub(crate) use shared::{OutputWriter, SharedOutput};

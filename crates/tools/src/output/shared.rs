@@ -1,13 +1,14 @@
 //! An output with one writer and several readers.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
 
 use super::bounded::BoundedOutput;
 use super::bounded::snapshot::OutputPiece;
 
-/// An output with one writer and several readers.
+/// An output with one writer and several readers. The file is open until the [`OutputWriter`] is dropped.
 ///
 /// A reader never waits for a write: no thread holds the lock of `output` while the thread reads or writes the file.
 #[derive(Debug)]
@@ -17,18 +18,44 @@ pub(crate) struct SharedOutput {
     writing: Mutex<()>,
 }
 
-impl From<BoundedOutput> for SharedOutput {
+/// The writing end of an output. Dropping it closes the file, so that the file can be removed for other output.
+#[derive(Debug)]
+pub(crate) struct OutputWriter(Arc<SharedOutput>);
+
+impl From<BoundedOutput> for OutputWriter {
     fn from(output: BoundedOutput) -> Self {
-        Self {
+        Self(Arc::new(SharedOutput {
             output: Mutex::new(output),
             writing: Mutex::default(),
-        }
+        }))
+    }
+}
+
+impl OutputWriter {
+    /// The reading end.
+    pub(crate) fn reader(&self) -> Arc<SharedOutput> {
+        Arc::clone(&self.0)
+    }
+
+    /// Creates the file now, if it does not exist.
+    pub(crate) fn open_file(&self) {
+        self.0.open_file();
+    }
+
+    pub(crate) fn push(&self, piece: &[u8]) {
+        self.0.push(piece);
+    }
+}
+
+impl Drop for OutputWriter {
+    fn drop(&mut self) {
+        self.0.output.lock().close_file();
     }
 }
 
 impl SharedOutput {
     /// Creates the file now, if it does not exist.
-    pub(crate) fn open_file(&self) {
+    fn open_file(&self) {
         let _in_order = self.writing.lock();
         let writing = self.output.lock().begin_file();
         if let Some(writing) = writing {
@@ -37,7 +64,7 @@ impl SharedOutput {
         }
     }
 
-    pub(crate) fn push(&self, piece: &[u8]) {
+    fn push(&self, piece: &[u8]) {
         let _in_order = self.writing.lock();
         let writing = self.output.lock().take(piece);
         if let Some(writing) = writing {
@@ -51,7 +78,22 @@ impl SharedOutput {
     }
 
     pub(crate) fn text(&self) -> String {
+        self.check_file();
         self.output.lock().text()
+    }
+
+    /// Place of the output for lists; `None` without a file.
+    pub(crate) fn place(&self) -> Option<String> {
+        self.check_file();
+        self.output.lock().place()
+    }
+
+    /// Looks for a file that was removed after the end of the output.
+    fn check_file(&self) {
+        let file = self.output.lock().readable_file();
+        if file.is_some_and(|file| file.is_removed()) {
+            self.output.lock().file_was_removed();
+        }
     }
 
     /// Returns at most `len_max` bytes from `offset`. Reads the file for bytes that memory no longer holds.
@@ -65,7 +107,6 @@ impl SharedOutput {
 mod tests {
     use std::fs::File;
     use std::os::fd::OwnedFd;
-    use std::sync::Arc;
     use std::sync::mpsc;
     use std::time::Duration;
 
@@ -82,10 +123,11 @@ mod tests {
         let folder = Arc::new(OutputFolder::new("/nowhere"));
         let output = BoundedOutput::new(OutputLimits::default(), folder);
         let output = output.writing_to(File::from(OwnedFd::from(writer)));
-        let output = Arc::new(SharedOutput::from(output));
+        let writer = OutputWriter::from(output);
+        let output = writer.reader();
         let (looked, seen) = mpsc::channel();
         std::thread::scope(|threads| {
-            let writing = threads.spawn(|| output.push(&vec![b'x'; MUCH]));
+            let writing = threads.spawn(|| writer.push(&vec![b'x'; MUCH]));
             let looking = Arc::clone(&output);
             threads.spawn(move || {
                 // Waits for the start of the write. The piece is in memory before the write.

@@ -113,12 +113,17 @@ async fn background_output_is_bounded_and_does_not_block_the_command() {
     wait_until("it ends", || !work.is_running()).await;
     wait_until("it is drained", || work.output().ends_with("xend\n")).await;
     assert!(work.output().len() < 40_000);
+    let in_file = std::fs::read(work.output_file.as_ref().unwrap()).unwrap();
+    let (kept, end) = in_file.split_at(64 * 1024 * 1024);
+    assert!(kept.iter().all(|byte| *byte == b'x'));
+    let reason = "the output file has reached the limit of 64 MiB";
     assert_eq!(
-        std::fs::metadata(work.output_file.as_ref().unwrap())
-            .unwrap()
-            .len(),
-        64 * 1024 * 1024
+        String::from_utf8_lossy(end),
+        format!("\n[further output is not kept: {reason}]\n")
     );
+    let list = session.call("background", json!({"action": "list"})).await;
+    let cut = "the first 67108864 bytes of the output in ";
+    assert!(list.clone().unwrap().contains(cut), "{list:?}");
 }
 
 #[tokio::test]

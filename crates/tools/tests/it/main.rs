@@ -11,6 +11,7 @@ mod external;
 mod files;
 mod hostile;
 mod output;
+mod output_budget;
 mod permission;
 mod permission_table;
 mod registry;

@@ -79,12 +79,21 @@ fn bytes_above_the_file_limit_are_counted_and_the_end_is_shown() {
         let mut output = output(limits(4, 4, 20), &folder);
         let all: Vec<u8> = (0..100).map(|number| b'0' + number % 10).collect();
         all.chunks(size).for_each(|piece| output.push(piece));
-        assert_eq!(std::fs::read(output.file().unwrap()).unwrap(), all[..20]);
-        let text = output.text();
-        assert!(
-            text.contains("92 of 100 bytes left out; the first 20 bytes are in"),
-            "{text}"
+        let file = output.file().unwrap();
+        let in_file = std::fs::read(file).unwrap();
+        let (kept, end) = in_file.split_at(20);
+        assert_eq!(kept, &all[..20]);
+        let reason = "the output file has reached the limit of 20 bytes";
+        assert_eq!(
+            std::str::from_utf8(end).unwrap(),
+            format!("\n[further output is not kept: {reason}]\n")
         );
+        let text = output.text();
+        let expected = format!(
+            "92 of 100 bytes left out; the first 20 bytes are in {}, then {reason} …]",
+            file.display()
+        );
+        assert!(text.contains(&expected), "{text}");
         assert!(text.ends_with("\n6789"), "{text}");
     }
 }

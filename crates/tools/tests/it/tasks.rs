@@ -104,6 +104,27 @@ async fn end_of_a_task_is_reported_with_its_answer() {
 }
 
 #[tokio::test(start_paused = true)]
+async fn ended_task_closes_its_output_file() {
+    let stage = Stage::new();
+    let (go, goes) = tokio::sync::oneshot::channel::<()>();
+    let work = stage.start(|cx| async move {
+        cx.output.open_file();
+        drop(goes.await);
+        Ok(String::new())
+    });
+    let file = || {
+        let mut files = std::fs::read_dir(stage.folder.path()).unwrap();
+        let path = files.next()?.unwrap().path();
+        Some(std::fs::File::open(path).unwrap())
+    };
+    wait_until("it has a file", || file().is_some()).await;
+    assert!(file().unwrap().try_lock().is_err(), "the task uses it");
+    go.send(()).unwrap();
+    work.ended().await;
+    wait_until("it is closed", || file().unwrap().try_lock().is_ok()).await;
+}
+
+#[tokio::test(start_paused = true)]
 async fn failed_or_panicked_task_does_not_affect_its_siblings() {
     let stage = Stage::new();
     let fails = stage.start(|_| async { Err("no budget".to_owned()) });

@@ -316,9 +316,7 @@ fn line(work: &BackgroundWork) -> String {
             code.map_or(state.clone(), |code| format!("{state}, exit code {code}"))
         }
     };
-    let file = work.output_file.as_ref();
-    let file = file.map_or(String::new(), |file| {
-        format!(" · output in {}", file.display())
-    });
-    format!("{}: {state}: {}{file}", work.id, work.name)
+    let place = work.output_place();
+    let place = place.map_or(String::new(), |place| format!(" · {place}"));
+    format!("{}: {state}: {}{place}", work.id, work.name)
 }

@@ -1,10 +1,13 @@
 //! `sessions show`.
 
+use std::path::Path;
+
 use allstop_core::counted::counted;
 use allstop_core::describe_call;
 use allstop_core::record::Attachment;
 use allstop_log::{Log, read_session};
 use allstop_terminal::{Styled, Symbol, TextRole, styled};
+use allstop_tools::removed_output;
 
 use super::error::SessionsError;
 use super::find::find;
@@ -238,7 +241,9 @@ fn describe_work(work: &Work<'_>, view: View) -> Styled {
         style.paint(role, said)
     ]);
     if let Some(output) = work.output {
-        let line = style.paint(TextRole::Dim, format_args!("output: {output}"));
+        let removed = removed_output(Path::new(output));
+        let removed = removed.map_or(String::new(), |removed| format!(" · {removed}"));
+        let line = style.paint(TextRole::Dim, format_args!("output: {output}{removed}"));
         text.push_line(&styled!["      ", line]);
     }
     text

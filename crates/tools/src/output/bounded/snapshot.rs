@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::fs::File;
 use std::os::unix::fs::FileExt as _;
-use std::path::PathBuf;
 
+use super::spill_state::ReadableFile;
 use crate::output::without_cut_end;
 
 pub(crate) struct OutputPiece {
@@ -15,13 +15,13 @@ pub(crate) struct OutputPiece {
     pub(crate) total: u64,
 }
 
-/// Snapshot of a kept output. The file, which only grows, is read when a piece is requested.
+/// Snapshot of a kept output. The file is read when a piece is requested.
 #[derive(Debug)]
 pub(in crate::output) struct OutputSnapshot {
     pub(super) head: Vec<u8>,
     pub(super) tail: Vec<u8>,
     pub(super) total: u64,
-    pub(super) file: Option<PathBuf>,
+    pub(super) file: Option<ReadableFile>,
 }
 
 impl OutputSnapshot {
@@ -70,8 +70,17 @@ impl OutputSnapshot {
 
     /// Reads the file. Bytes that cannot be read count as missing.
     fn read_file(&self, at: u64, buffer: &mut [u8]) -> Option<usize> {
-        let file = File::open(self.file.as_ref()?).ok()?;
-        file.read_at(buffer, at).ok()
+        let readable = self.file.as_ref()?;
+        let file = File::open(&readable.path).ok()?;
+        let len = match readable.len {
+            // A note in place of the output is shorter than the output.
+            Some(len) if file.metadata().ok()?.len() < len => 0,
+            Some(len) => len,
+            None => u64::MAX,
+        };
+        let left = usize::try_from(len.saturating_sub(at)).unwrap_or(usize::MAX);
+        let fits = left.min(buffer.len());
+        file.read_at(buffer.get_mut(..fits)?, at).ok()
     }
 
     fn tail_start(&self) -> u64 {
