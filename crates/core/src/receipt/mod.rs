@@ -58,8 +58,8 @@ pub enum ConversationEffect {
 pub enum NothingToStop {
     /// The target had already ended, and none of its work runs.
     AlreadyEnded,
-    /// The stop came too late to change the result of the target, but some of its work still runs. Example: the store has
-    /// not confirmed the commit of a turn. The items list this work.
+    /// The stop came too late to change the result of the target, but some of its work still runs or is out of reach.
+    /// Example: the store has not confirmed the commit of a turn. The items list this work.
     Ending,
     /// The target does not exist.
     NotFound,

@@ -173,7 +173,7 @@ async fn stop_of_a_lost_worker_is_kept_and_its_receipt_claims_nothing() {
     );
     assert_eq!(executor.live(), 0, "it did not run again");
     let late = front.manager.cancel(&id, user()).await.unwrap();
-    assert_eq!(late.receipt.outcome(), Some(NothingToStop::AlreadyEnded));
+    assert_eq!(late.receipt.outcome(), Some(NothingToStop::Ending));
     assert!(!late.receipt.quiet(), "nobody has seen its end since");
 }
 
