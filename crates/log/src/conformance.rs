@@ -38,6 +38,7 @@ macro_rules! log_conformance {
             a_tail_waits_for_the_next_record,
             a_lock_is_held_by_one,
             a_deleted_stream_begins_again,
+            unchanged_streams_are_deleted_together,
             a_dropped_append_is_whole_or_not_there,
             many_writers_on_many_streams_mix_nothing,
         );
@@ -423,6 +424,34 @@ pub async fn a_deleted_stream_begins_again(log: &dyn Log) {
     // A stream that does not exist can also be deleted.
     let held = lock(log, "unknown").await;
     log.delete(held).await.expect("there is nothing to delete");
+}
+
+/// A deletion without a lock deletes only the streams that have the expected version.
+pub async fn unchanged_streams_are_deleted_together(log: &dyn Log) {
+    let large: Vec<RecordBytes> = (0..3).map(|_| vec![7; 700_000].into()).collect();
+    append(log, "s", 0, 1, ["a", "b"]).await;
+    append(log, "grown", 0, 2, ["c"]).await;
+    let written = log.append(&stream("large"), Version(0), AppendId(3), large);
+    written.await.expect("it expects the right version");
+    append(log, "grown", 1, 4, ["d"]).await;
+    let expected = [("s", 2), ("grown", 1), ("unknown", 0), ("large", 3)];
+    let delete = || {
+        let named = expected.map(|(name, version)| (stream(name), Version(version)));
+        log.delete_unchanged(named.into())
+    };
+    let gone = delete().await.expect("streams can be deleted");
+    assert_eq!(gone, ["s", "unknown", "large"].map(stream));
+    assert_eq!(read(log, "s", 1, 10).await, []);
+    assert_eq!(read(log, "large", 1, 10).await, []);
+    assert_eq!(read(log, "grown", 1, 10).await.len(), 2);
+    let listed = log.list("").await.expect("the log can be listed");
+    assert_eq!(listed, [(stream("grown"), Version(2))]);
+    // A deletion that is repeated finds other versions.
+    let gone = delete().await.expect("streams can be deleted");
+    assert_eq!(gone, [stream("unknown")]);
+    assert_eq!(append(log, "s", 0, 5, ["e"]).await, 1);
+    assert_eq!(append(log, "s", 1, 6, ["f"]).await, 2);
+    assert_eq!(read(log, "s", 1, 10).await.len(), 2);
 }
 
 /// If the future of an append is dropped, the append is written completely or not at all. If the append is then

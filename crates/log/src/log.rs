@@ -84,6 +84,15 @@ pub trait Log: Send + Sync + fmt::Debug {
     /// Deletes the locked stream and releases the lock. The next record of the stream gets number 1 again.
     fn delete(&self, lock: StreamLock) -> LogFuture<Result<(), LogError>>;
 
+    /// Deletes each of these streams that has the given version, and needs no lock. A stream with another version stays:
+    /// another writer has appended to it. Returns the streams that are gone, in the given order. A stream that does not
+    /// exist has version 0. If the call fails or is interrupted, each stream is complete or gone. A store in one file
+    /// deletes all streams of a call, or none.
+    fn delete_unchanged(
+        &self,
+        streams: Vec<(StreamName, Version)>,
+    ) -> LogFuture<Result<Vec<StreamName>, LogError>>;
+
     /// Paths on this machine that contain the records. Some of the paths may not exist. The files contain every
     /// session, so protect them from code that may write files. Empty by default.
     fn files(&self) -> Vec<PathBuf> {

@@ -89,6 +89,18 @@ impl MemoryStream {
     }
 }
 
+impl MemoryStreams {
+    fn delete(&mut self, name: &StreamName) {
+        if let Some(stream) = self.streams.get_mut(name) {
+            // Tails that wait continue to wait, because the stream may get records again.
+            stream.records = Vec::new();
+            if stream.grown.strong_count() == 0 {
+                self.streams.remove(name);
+            }
+        }
+    }
+}
+
 impl Log for MemoryLog {
     fn append(
         &self,
@@ -183,17 +195,25 @@ impl Log for MemoryLog {
     }
 
     fn delete(&self, lock: StreamLock) -> LogFuture<Result<(), LogError>> {
-        let mut shared = self.shared.lock();
-        if let Some(stream) = shared.streams.get_mut(lock.stream()) {
-            // Tails that wait continue to wait, because the stream may get records again.
-            stream.records = Vec::new();
-            if stream.grown.strong_count() == 0 {
-                shared.streams.remove(lock.stream());
-            }
-        }
-        drop(shared);
+        self.shared.lock().delete(lock.stream());
         drop(lock);
         LogFuture::ready(Ok(()))
+    }
+
+    fn delete_unchanged(
+        &self,
+        streams: Vec<(StreamName, Version)>,
+    ) -> LogFuture<Result<Vec<StreamName>, LogError>> {
+        let mut shared = self.shared.lock();
+        let mut gone = Vec::with_capacity(streams.len());
+        for (name, expected) in streams {
+            let actual = shared.streams.get(&name).map(MemoryStream::version);
+            if actual.unwrap_or_default() == expected {
+                shared.delete(&name);
+                gone.push(name);
+            }
+        }
+        LogFuture::ready(Ok(gone))
     }
 }
 

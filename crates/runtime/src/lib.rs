@@ -17,7 +17,7 @@ mod prompt;
 mod stream;
 mod system;
 
-pub use agent_executor::{AgentExecutor, AgentExecutorOptions};
+pub use agent_executor::{AgentExecutor, AgentExecutorOptions, ContextConversations};
 pub use command::{EVENT_BYTES_MAX, EVENT_VARIABLE};
 pub use config::{Config, ConfigError, PriceConfig};
 pub use envelope::{DetachedWork, Envelope, EnvelopeSchema};

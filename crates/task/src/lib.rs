@@ -29,6 +29,7 @@ mod manager;
 pub mod model;
 mod observer;
 mod options;
+mod retention;
 mod subscription;
 mod task_stream;
 mod waker;
@@ -56,5 +57,8 @@ pub use manager::{
 pub use model::{Task, TaskEvent, TaskMessage, TaskRecord, TaskState};
 pub use observer::{ExecutionObserver, TaskObserver};
 pub use options::{PanicHandler, TaskOptions, WhenFull};
+pub use retention::{
+    ContextData, NoContextData, RemovalReport, RetentionLimits, TaskAttachment, TaskRetention,
+};
 pub use subscription::{SubscriptionItem, TaskSubscription};
 pub use waker::TaskWaker;

@@ -325,6 +325,13 @@ impl Log for FaultyLog {
     fn delete(&self, lock: StreamLock) -> LogFuture<Result<(), LogError>> {
         self.forward(self.inner.delete(lock))
     }
+
+    fn delete_unchanged(
+        &self,
+        streams: Vec<(StreamName, Version)>,
+    ) -> LogFuture<Result<Vec<StreamName>, LogError>> {
+        self.forward(self.inner.delete_unchanged(streams))
+    }
 }
 
 /// The types of the records. The type stands near the beginning of each record. Decoding whole records would take

@@ -94,12 +94,20 @@ impl ConfigDelivery {
         {
             match self.deliver_after(progress.delivered).await {
                 Ok(DeliveryFlow::Continue) => {}
-                Ok(DeliveryFlow::End) | Err(ReadTaskError::NotFound(_)) => return,
+                Ok(DeliveryFlow::End) => return,
+                Err(ReadTaskError::NotFound(_)) => return self.delete_all().await,
                 Err(error) => {
                     tracing::warn!(task = %self.task_id, %error, "push notifications wait for the store");
                     sleep(self.shared.options.pause_min).await;
                 }
             }
+        }
+    }
+
+    /// Deletes the configurations of a task that does not exist.
+    async fn delete_all(&self) {
+        if let Err(error) = self.shared.store.delete(&self.task_id).await {
+            tracing::warn!(task = %self.task_id, %error, "the webhooks of a deleted task stay until the next start");
         }
     }
 

@@ -18,6 +18,7 @@ mod options;
 mod record;
 #[cfg(test)]
 mod record_tests;
+mod removal;
 mod resolver;
 mod retry;
 #[cfg(test)]

@@ -29,7 +29,7 @@ const PAGE_LEN_MAX: usize = 100;
 /// Push notifications of one task manager. Clones refer to the same push notifications.
 #[derive(Debug, Clone)]
 pub struct PushNotifications {
-    shared: Arc<PushShared>,
+    pub(super) shared: Arc<PushShared>,
 }
 
 /// Reason why push notifications cannot be opened.

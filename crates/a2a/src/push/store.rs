@@ -18,7 +18,7 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use parking_lot::Mutex;
 use tokio::time::sleep;
 
-use super::record::{ConfigProgress, PushRecord, PushRecordError, TaskPushConfigs};
+use super::record::{ConfigProgress, DeliveryPhase, PushRecord, PushRecordError, TaskPushConfigs};
 
 /// Prefix of the streams of configurations.
 const STREAM_PREFIX: &str = "push/";
@@ -136,6 +136,47 @@ impl PushStore {
         if let Some(progress) = progress.filter(|progress| progress.set_at == set_at) {
             progress.delivered = progress.delivered.max(event);
         }
+    }
+
+    /// Stream of an ended task's configurations, with its version; empty if the task has no configuration. `None` if
+    /// events still have to be delivered.
+    pub(crate) fn streams_to_delete(&self, task: &TaskId) -> Option<Vec<(StreamName, Version)>> {
+        let tasks = self.tasks.lock();
+        let Some(known) = tasks.get(task) else {
+            return Some(Vec::new());
+        };
+        let mut configs = known.configs.values();
+        let is_needed = configs.any(|progress| progress.phase == DeliveryPhase::Active);
+        (!is_needed).then(|| vec![(stream_of(task), known.version)])
+    }
+
+    /// Forgets the configurations of a deleted task, except a configuration that was set during the deletion: its
+    /// delivery deletes it.
+    pub(crate) fn forget(&self, task: &TaskId) {
+        let mut tasks = self.tasks.lock();
+        let is_active = |progress: &ConfigProgress| progress.phase == DeliveryPhase::Active;
+        if tasks
+            .get(task)
+            .is_some_and(|known| !known.configs.values().any(is_active))
+        {
+            tasks.remove(task);
+        }
+    }
+
+    /// Deletes the configurations of a task that no longer exists: they were set while the task was deleted.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the configurations are deleted now or after the next start.
+    pub(crate) async fn delete(&self, task: &TaskId) -> Result<(), PushStoreError> {
+        let version = self.tasks.lock().get(task).map(|configs| configs.version);
+        let Some(version) = version else {
+            return Ok(());
+        };
+        let stream = vec![(stream_of(task), version)];
+        if !self.log.delete_unchanged(stream).await?.is_empty() {
+            self.tasks.lock().remove(task);
+        }
+        Ok(())
     }
 
     /// Changes the configurations of a task. `decide` returns the records for the current state, and is called again if

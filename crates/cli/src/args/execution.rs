@@ -49,6 +49,12 @@ pub(crate) struct ExecutionArgs {
     /// Maximum time that a task with an answer waits for its background work, which then keeps running [default: 10m]
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub(crate) background_wait: Option<HumanDuration>,
+    /// Remove tasks that ended longer ago, with their conversations, such as 30d [default: keep all tasks]
+    #[arg(long, value_name = "TIME", value_parser = deadline, help_heading = "Limits")]
+    pub(crate) keep_tasks: Option<HumanDuration>,
+    /// Remove the tasks that ended first, with their conversations, if more ended tasks are stored [default: no limit]
+    #[arg(long, value_name = "N", help_heading = "Limits")]
+    pub(crate) keep_tasks_max: Option<usize>,
     /// Time for running tasks to end by themselves after SIGTERM or Ctrl-C [default: stop them at once]
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub(crate) drain: Option<HumanDuration>,

@@ -8,10 +8,11 @@ use std::time::Duration;
 
 use allstop_core::HumanDuration;
 use allstop_runtime::{
-    AgentExecutorOptions, QuestionRecipient, SessionSetup, StoreChoice, System, SystemOptions,
-    SystemStore, open_store,
+    AgentExecutorOptions, ContextConversations, QuestionRecipient, SessionSetup, StoreChoice,
+    System, SystemOptions, SystemStore, open_store,
 };
 use allstop_scope::{GRACE_DEFAULT, RootOptions, Scope};
+use allstop_session::SessionRegistry;
 use allstop_task::TaskParts;
 use allstop_tools::mcp::McpState;
 use allstop_tools::permission::{FixedAnswer, PermissionAnswer};
@@ -55,6 +56,8 @@ pub(super) struct OpenAgent {
     pub(super) store: SystemStore,
     /// Sessions, tools and MCP servers of the agent, if it has any.
     pub(super) system: Option<System>,
+    /// Conversations of the contexts in the store, also those of an earlier agent.
+    pub(super) conversations: ContextConversations,
 }
 
 impl AgentChoice {
@@ -157,21 +160,40 @@ impl AgentChoice {
         store_scope: &Scope,
         sessions: &OwnedSessions,
     ) -> Result<OpenAgent, CliError> {
+        let choice = match &self {
+            Self::None { store, .. } | Self::Echo { store, .. } => store,
+            Self::Model { system, .. } => &system.store,
+        };
+        let spill_folder = ProcessHost::spill_folder(choice);
+        let conversations = |store: &SystemStore, registry| ContextConversations {
+            log: Arc::clone(store.log()),
+            registry,
+            spill_folder,
+            scope: store_scope.clone(),
+        };
         match self {
-            Self::None { store, .. } => Ok(OpenAgent {
-                name: "allstop",
-                description: "Tasks that the workers of a cluster run.".to_owned(),
-                parts: TaskParts::of(EchoAgent),
-                store: open_store(&store, store_scope).await?,
-                system: None,
-            }),
-            Self::Echo { store, .. } => Ok(OpenAgent {
-                name: "echo",
-                description: "Answers each message with its own text.".to_owned(),
-                parts: TaskParts::of(EchoAgent),
-                store: open_store(&store, store_scope).await?,
-                system: None,
-            }),
+            Self::None { store, .. } => {
+                let store = open_store(&store, store_scope).await?;
+                Ok(OpenAgent {
+                    name: "allstop",
+                    description: "Tasks that the workers of a cluster run.".to_owned(),
+                    parts: TaskParts::of(EchoAgent),
+                    conversations: conversations(&store, SessionRegistry::default()),
+                    store,
+                    system: None,
+                })
+            }
+            Self::Echo { store, .. } => {
+                let store = open_store(&store, store_scope).await?;
+                Ok(OpenAgent {
+                    name: "echo",
+                    description: "Answers each message with its own text.".to_owned(),
+                    parts: TaskParts::of(EchoAgent),
+                    conversations: conversations(&store, SessionRegistry::default()),
+                    store,
+                    system: None,
+                })
+            }
             Self::Model {
                 system,
                 asks,
@@ -199,6 +221,7 @@ impl AgentChoice {
                         system.model_name()
                     ),
                     parts: executor.parts(),
+                    conversations: conversations(system.store(), system.registry().clone()),
                     store: system.store().clone(),
                     system: Some(system),
                 })

@@ -55,6 +55,7 @@ pub(super) struct TaskMetrics {
     ended: Family<EndLabels, Counter>,
     stops: Family<StopLabels, Counter>,
     receipts: Family<ReceiptLabels, Counter>,
+    removed: Counter,
     times: TaskTimes,
 }
 
@@ -124,6 +125,11 @@ impl TaskMetrics {
             "Receipts of stops; quiet: nothing of the task runs, and that was verified",
             self.receipts.clone(),
         );
+        all.register(
+            "tasks_removed",
+            "Ended tasks that were removed because of --keep-tasks or --keep-tasks-max",
+            self.removed.clone(),
+        );
         all.register_with_unit(
             "execution",
             "Time from the start of an executor to the stored end",
@@ -137,6 +143,11 @@ impl TaskMetrics {
             self.times.quiet.clone(),
         );
         all
+    }
+
+    /// Counts removed tasks.
+    pub(super) fn removed(&self, tasks: usize) {
+        self.removed.inc_by(tasks as u64);
     }
 
     /// Counts an accepted execution: a run of a task, which first may have to wait.

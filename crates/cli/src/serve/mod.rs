@@ -11,6 +11,7 @@ mod metrics;
 mod observer;
 mod open;
 mod push;
+mod retention;
 mod store_probe;
 #[cfg_attr(not(feature = "otlp"), path = "no_traces.rs")]
 mod traces;

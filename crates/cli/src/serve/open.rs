@@ -20,6 +20,7 @@ use super::health::Readiness;
 use super::metrics::TaskMetrics;
 use super::observer::ServerObserver;
 use super::push;
+use super::retention;
 use super::store_probe::StoreProbe;
 use super::traces::TraceExporter;
 use crate::args::{EndpointArgs, ExecutionArgs};
@@ -116,6 +117,7 @@ pub(super) async fn open_server(
         parts,
         store,
         system,
+        conversations,
     } = agent
         .open(agent_scope.clone(), &store_scope, &sessions)
         .await?;
@@ -159,6 +161,7 @@ pub(super) async fn open_server(
     let probe = StoreProbe::start(Arc::clone(&log), &connections, stderr)
         .context("a scope for the probe of the store")?;
     let readiness = Readiness::new(StoreConnection::of(&store), probe);
+    let mut retention = retention::of(execution, conversations);
     let addresses = match (bound, &args.endpoint) {
         (Some(bound), Some(endpoint)) => {
             // A cluster has no push notifications, because every front end would send each notification.
@@ -166,12 +169,13 @@ pub(super) async fn open_server(
                 Some(_) => None,
                 None => Some(push::open(endpoint, &manager, &log, &push_scope).await?),
             };
+            retention::attach(&mut retention, push.as_ref());
             let served = Served {
                 name,
                 description,
                 manager: &manager,
                 push,
-                metrics,
+                metrics: metrics.clone(),
                 readiness: &readiness,
                 connections: &connections,
             };
@@ -179,6 +183,8 @@ pub(super) async fn open_server(
         }
         _ => format!("working, at most {concurrency} tasks at a time\n"),
     };
+    retention::start(&manager, retention, metrics, &connections)
+        .context("a scope for the removal of ended tasks")?;
     readiness.set(true);
     Ok(RunningServer {
         root,

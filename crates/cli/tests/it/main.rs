@@ -47,6 +47,7 @@ mod serve;
 mod serve_access;
 mod serve_agent;
 mod serve_push;
+mod serve_retention;
 mod servers;
 mod shell;
 mod stalls;

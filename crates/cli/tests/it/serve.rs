@@ -60,7 +60,7 @@ impl Server {
     }
 
     /// Every task in the store.
-    fn tasks(&self) -> Vec<Value> {
+    pub(crate) fn tasks(&self) -> Vec<Value> {
         let (mut tasks, mut token) = (Vec::new(), String::new());
         loop {
             let page = self.get(&format!(
@@ -93,7 +93,7 @@ fn request(address: &str, head: &str, body: &str) -> Option<(u16, String)> {
     Some((status, body.to_owned()))
 }
 
-fn send(address: &str, id: &str) -> Option<Value> {
+pub(crate) fn send(address: &str, id: &str) -> Option<Value> {
     let message = json!({"messageId": id, "role": "ROLE_USER", "parts": [{"text": id}]});
     let body = json!({"message": message}).to_string();
     let (status, body) = request(address, "POST /message:send", &body)?;

@@ -270,6 +270,19 @@ impl Log for SqliteLog {
         })
     }
 
+    fn delete_unchanged(
+        &self,
+        streams: Vec<(StreamName, Version)>,
+    ) -> LogFuture<Result<Vec<StreamName>, LogError>> {
+        let (writes, closed) = (self.writes.clone(), self.closed());
+        LogFuture::waiting(async move {
+            let (reply, answer) = oneshot::channel();
+            let delete = WriteCommand::DeleteUnchanged { streams, reply };
+            writes.send(delete).await.map_err(|_| closed.clone())?;
+            answer.await.unwrap_or(Err(closed))
+        })
+    }
+
     /// The file of the store, the other files that SQLite writes, and the folder of the locks.
     fn files(&self) -> Vec<PathBuf> {
         files::paths(&self.resolved)

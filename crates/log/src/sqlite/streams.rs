@@ -110,23 +110,39 @@ impl StreamCache {
         Ok(())
     }
 
-    /// Deletes a stream in a separate transaction.
+    /// Deletes streams in a separate transaction. A stream with an expected version is deleted only at this version.
+    /// Returns the streams that are gone.
     pub(super) fn delete(
         &mut self,
         connection: &mut Connection,
-        stream: &StreamName,
-    ) -> rusqlite::Result<()> {
-        self.known.remove(stream);
+        streams: &[(StreamName, Option<Version>)],
+    ) -> rusqlite::Result<Vec<StreamName>> {
         let transaction = connection.transaction_with_behavior(TransactionBehavior::Immediate)?;
-        if let Some(end) = find(&transaction, stream)? {
-            let mut delete = transaction.prepare_cached("DELETE FROM records WHERE id = ?1")?;
-            for record in RecordChain::walk_back(&transaction, end, Version(1), 0)?.rows() {
-                delete.execute([record])?;
+        let mut gone = Vec::with_capacity(streams.len());
+        for (stream, expected) in streams {
+            self.known.remove(stream);
+            let end = find(&transaction, stream)?;
+            let actual = end.map_or(Version(0), |end| end.version);
+            if expected.is_none_or(|expected| expected == actual) {
+                if let Some(end) = end {
+                    delete_rows(&transaction, end)?;
+                }
+                gone.push(stream.clone());
             }
-            transaction.execute("DELETE FROM streams WHERE id = ?1", [end.id])?;
         }
-        transaction.commit()
+        transaction.commit()?;
+        Ok(gone)
     }
+}
+
+fn delete_rows(connection: &Connection, end: StreamEnd) -> rusqlite::Result<()> {
+    let mut delete = connection.prepare_cached("DELETE FROM records WHERE id = ?1")?;
+    for record in RecordChain::walk_back(connection, end, Version(1), 0)?.rows() {
+        delete.execute([record])?;
+    }
+    let mut delete = connection.prepare_cached("DELETE FROM streams WHERE id = ?1")?;
+    delete.execute([end.id])?;
+    Ok(())
 }
 
 /// End of an existing stream.

@@ -42,6 +42,10 @@ pub(super) enum WriteCommand {
         lock: StreamLock,
         reply: oneshot::Sender<Result<(), LogError>>,
     },
+    DeleteUnchanged {
+        streams: Vec<(StreamName, Version)>,
+        reply: oneshot::Sender<Result<Vec<StreamName>, LogError>>,
+    },
     /// Accept no more commands, finish the queued commands, and end.
     Close,
 }
@@ -98,9 +102,14 @@ impl StoreWriter {
             self.append_group(&mut group);
             match last {
                 Some(WriteCommand::Delete { lock, reply }) => {
-                    let answer = self.delete(lock.stream());
+                    let answer = self.delete(&[(lock.stream().clone(), None)]);
                     drop(lock);
                     // The caller may no longer wait. The stream is deleted anyway.
+                    drop(reply.send(answer.map(drop)));
+                }
+                Some(WriteCommand::DeleteUnchanged { streams, reply }) => {
+                    let expected = streams.into_iter().map(|(name, at)| (name, Some(at)));
+                    let answer = self.delete(&expected.collect::<Vec<_>>());
                     drop(reply.send(answer));
                 }
                 Some(WriteCommand::Close) => commands.close(),
@@ -173,12 +182,16 @@ impl StoreWriter {
         Err(committed)
     }
 
-    fn delete(&mut self, stream: &StreamName) -> Result<(), LogError> {
+    /// Deletes the streams in one transaction. Returns the streams that are gone.
+    fn delete(
+        &mut self,
+        streams: &[(StreamName, Option<Version>)],
+    ) -> Result<Vec<StreamName>, LogError> {
         self.files.check()?;
-        self.streams
-            .delete(&mut self.connection, stream)
-            .map_err(|error| sqlite_error(&self.path, error))?;
-        self.files.check()
+        let gone = self.streams.delete(&mut self.connection, streams);
+        let gone = gone.map_err(|error| sqlite_error(&self.path, error))?;
+        self.files.check()?;
+        Ok(gone)
     }
 
     fn write_uncommitted(

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use allstop_log::{AppendError, AppendId, RecordBytes, StreamName, Version};
 
 /// The reference log.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Reference {
     streams: BTreeMap<StreamName, Stream>,
 }

@@ -93,6 +93,13 @@ impl Log for Unsteady {
     fn delete(&self, lock: StreamLock) -> LogFuture<Result<(), LogError>> {
         self.log.delete(lock)
     }
+
+    fn delete_unchanged(
+        &self,
+        streams: Vec<(StreamName, Version)>,
+    ) -> LogFuture<Result<Vec<StreamName>, LogError>> {
+        self.log.delete_unchanged(streams)
+    }
 }
 
 #[tokio::test]

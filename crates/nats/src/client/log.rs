@@ -138,6 +138,14 @@ impl Log for NatsLog {
         })
     }
 
+    fn delete_unchanged(
+        &self,
+        streams: Vec<(StreamName, Version)>,
+    ) -> LogFuture<Result<Vec<StreamName>, LogError>> {
+        let store = Arc::clone(&self.store);
+        LogFuture::waiting(async move { store.delete_unchanged(streams).await })
+    }
+
     /// Releases all locks. Without this call, the locks expire after [`NatsOptions::lock_ttl`].
     fn close(&self) -> LogFuture<()> {
         let presence = self.presence.clone();

@@ -8,11 +8,16 @@ use futures::{StreamExt as _, TryStreamExt as _, stream};
 use crate::client::append_message::deletion_headers;
 use crate::client::attempts::Attempts;
 use crate::client::errors::{self, NotPublished, RequestFailure};
+use crate::client::fetch::FoundEnd;
+use crate::client::positions::Position;
 use crate::client::store::NatsStore;
 use crate::client::subject::{filter_of, name_of};
 
 /// Number of parallel requests while the streams are listed.
 const LIST_QUESTIONS_MAX: usize = 64;
+
+/// Number of streams that are deleted in parallel. The number is low, because a deletion must not delay appends.
+const DELETIONS_MAX: usize = 8;
 
 impl NatsStore {
     /// Lists names that start with a prefix. The names come from the subjects below a root in a JetStream stream.
@@ -66,24 +71,76 @@ impl NatsStore {
         Ok(listed)
     }
 
-    /// Deletes a stream: the mark of a deletion replaces all messages of the stream. The servers accept the mark only
-    /// if the last message of the stream has not changed since it was read. Therefore a late deletion never removes
-    /// messages that other writers have added in the meantime.
+    /// Deletes a stream. The mark of the deletion stays.
     pub(crate) async fn delete(&self, stream: &StreamName) -> Result<(), LogError> {
         Self::check_name(stream)?;
-        let mut attempts = Attempts::within(self.options.answer_max);
         let found = self.end(stream).await?;
+        match self.replace_by_mark(stream, found).await? {
+            Some(_mark) => Ok(()),
+            None => Err(LogError::new(LogErrorKind::Busy, errors::place("delete"))),
+        }
+    }
+
+    /// Implements [`Log::delete_unchanged`](allstop_log::Log::delete_unchanged).
+    pub(crate) async fn delete_unchanged(
+        &self,
+        streams: Vec<(StreamName, Version)>,
+    ) -> Result<Vec<StreamName>, LogError> {
+        let deleted = stream::iter(streams)
+            .map(|(name, expected)| async move {
+                let is_gone = self.delete_at(&name, expected).await?;
+                Ok::<_, LogError>(is_gone.then_some(name))
+            })
+            .buffered(DELETIONS_MAX)
+            .try_filter_map(|gone| async move { Ok(gone) });
+        deleted.try_collect().await
+    }
+
+    /// Deletes a stream at this version, and leaves no message. Returns false if the stream has another version.
+    async fn delete_at(&self, stream: &StreamName, expected: Version) -> Result<bool, LogError> {
+        Self::check_name(stream)?;
+        let found = self.end(stream).await?;
+        if found.position.version != expected {
+            return Ok(false);
+        }
+        let Some(mark) = self.replace_by_mark(stream, found).await? else {
+            return Ok(false);
+        };
+        if mark > 0 {
+            // The purge ends at the mark, so it never removes messages of a stream that has begun since then.
+            let marks = self.records.purge().sequence(mark + 1);
+            let purged = self.answer(marks.filter(self.subject(stream))).await;
+            let purged = purged.ok_or_else(|| errors::disconnected("delete"))?;
+            purged.map_err(|error| errors::unreachable("delete", error))?;
+            self.positions.forget(stream);
+        }
+        Ok(true)
+    }
+
+    /// Replaces all messages of a stream by the mark of a deletion. The servers accept the mark only if the last message
+    /// of the stream is still the message that was found. Therefore a late deletion never removes messages that other
+    /// writers have added in the meantime. Returns the sequence number of the mark, or 0 if the stream has no message.
+    /// `None` if other writers have added messages.
+    async fn replace_by_mark(
+        &self,
+        stream: &StreamName,
+        found: FoundEnd,
+    ) -> Result<Option<u64>, LogError> {
+        let mut attempts = Attempts::within(self.options.answer_max);
         let mut last = found.position;
         while last.version > Version(0) {
             if last.sequence != found.position.sequence {
-                return Err(LogError::new(LogErrorKind::Busy, errors::place("delete")));
+                return Ok(None);
             }
             let message = PublishMessage::build()
                 .headers(deletion_headers())
                 .expected_last_subject_sequence(last.sequence);
             let deleted = self.publish_message(self.subject(stream), message).await;
             let error = match deleted {
-                Ok(_sequence) => break,
+                Ok(sequence) => {
+                    last.sequence = sequence;
+                    break;
+                }
                 Err(NotPublished::Failed(RequestFailure::Lasting(error))) => return Err(error),
                 Err(error) => error.into_error(),
             };
@@ -94,16 +151,17 @@ impl NatsStore {
         }
         self.positions.forget(stream);
         if found.append.is_some() {
-            self.delete_pieces(stream, found.position.deletion_sequence)
-                .await;
+            self.delete_pieces(stream, found.position).await;
         }
-        Ok(())
+        Ok(Some(last.sequence))
     }
 
-    /// Deletes the pieces of a deleted stream. If some pieces remain, no message refers to them.
-    async fn delete_pieces(&self, stream: &StreamName, deletion_sequence: u64) {
-        let pieces = self.piece_subject(stream, deletion_sequence);
-        let purged = self.answer(self.records.purge().filter(pieces)).await;
+    /// Deletes the pieces of a deleted stream, which are earlier than its last append. Later pieces may belong to the next
+    /// stream of this name. If some pieces remain, no message refers to them.
+    async fn delete_pieces(&self, stream: &StreamName, end: Position) {
+        let pieces = self.piece_subject(stream, end.deletion_sequence);
+        let earlier = self.records.purge().sequence(end.sequence);
+        let purged = self.answer(earlier.filter(pieces)).await;
         if !matches!(purged, Some(Ok(_))) {
             tracing::debug!(%stream, "pieces of a deleted stream stay");
         }

@@ -22,7 +22,7 @@ use tokio::time::timeout;
 use crate::support::{open, scope};
 
 /// Maximum duration of a wait in these tests.
-const SOON: Duration = Duration::from_secs(30);
+pub(crate) const SOON: Duration = Duration::from_secs(30);
 
 /// Executor that completes immediately, or works until it is stopped. The message decides which.
 #[derive(Clone)]
@@ -47,13 +47,13 @@ impl Executor for Obedient {
     }
 }
 
-struct Node {
-    manager: TaskManager,
+pub(crate) struct Node {
+    pub(crate) manager: TaskManager,
     _log: NatsLog,
     _scope: Scope,
 }
 
-async fn node(url: String, replicas: usize, concurrency: usize) -> Node {
+pub(crate) async fn node(url: String, replicas: usize, concurrency: usize) -> Node {
     let log = open(url, replicas).await;
     let link = log.link().await.expect("the servers have a link");
     let cluster = ClusterOptions {
@@ -72,7 +72,7 @@ async fn node(url: String, replicas: usize, concurrency: usize) -> Node {
     }
 }
 
-fn request(message: &str) -> TaskRequest {
+pub(crate) fn request(message: &str) -> TaskRequest {
     TaskRequest {
         owner: "alice".into(),
         task_id: None,

@@ -5,5 +5,6 @@ mod conformance;
 mod credentials;
 mod faults;
 mod locks;
+mod retention;
 mod support;
 mod tls;

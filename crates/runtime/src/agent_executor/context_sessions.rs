@@ -132,7 +132,7 @@ impl ContextSessions {
     }
 }
 
-fn is_idle(session: &Session) -> bool {
+pub(super) fn is_idle(session: &Session) -> bool {
     !session.is_busy() && !session.has_background_activity()
 }
 
@@ -141,7 +141,7 @@ fn is_idle(session: &Session) -> bool {
 /// # Errors
 /// Returns an error if the id cannot name a folder. A client chooses the id. The id must therefore not lead out of the
 /// parent folder, or name the session of a sub-agent.
-fn session_id_of(context: &ContextId) -> Result<SessionId, ExecutorError> {
+pub(super) fn session_id_of(context: &ContextId) -> Result<SessionId, ExecutorError> {
     let id = context.as_str();
     let is_allowed = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.:".contains(&byte);
     let is_name = id.bytes().all(is_allowed) && !id.starts_with('.');

@@ -14,6 +14,7 @@
 //! 4. Clients see the text of a model call while it arrives, unless a guardrail has to check the answer.
 //! 5. A stop of a task does not affect work of other tasks of its context.
 
+mod context_conversations;
 mod context_sessions;
 mod execution;
 mod message_text;
@@ -36,6 +37,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
+pub use context_conversations::ContextConversations;
 use context_sessions::ContextSessions;
 use task_sessions::{TaskSessions, work_of};
 use task_turn::TaskTurn;

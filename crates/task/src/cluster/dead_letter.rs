@@ -28,11 +28,16 @@ pub struct DeadLetter {
     pub again_as: Option<TaskId>,
 }
 
+/// Key of the dead letter of a task.
+pub(super) fn dead_letter_key(task: &TaskId) -> String {
+    format!("{DEAD_PREFIX}{task}")
+}
+
 impl ClusterNode {
     /// Stores a dead letter for a task or a wake-up. The letter replaces an older letter for the task only in one case:
     /// the worker that wrote the older letter could not read the task, and this worker could.
     pub(super) async fn set_aside(&self, letter: &DeadLetter) -> Result<(), LogError> {
-        let key = format!("{DEAD_PREFIX}{}", letter.task);
+        let key = dead_letter_key(&letter.task);
         let value = serde_json::to_vec(letter).unwrap_or_default();
         let mut revision = 0;
         loop {
@@ -77,7 +82,7 @@ impl ClusterNode {
             again_as: Some(again.clone()),
             ..letter.clone()
         };
-        let key = format!("{DEAD_PREFIX}{}", letter.task);
+        let key = dead_letter_key(&letter.task);
         let value = serde_json::to_vec(&letter).unwrap_or_default();
         match self.link().put(&key, value, None, Some(ENDED_TTL)).await {
             Ok(_) | Err(PutError::Conflict) => Ok(()),

@@ -2,6 +2,7 @@
 //! entry, which the processes of the cluster update after changes of the task.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::TaskId;
@@ -34,6 +35,14 @@ const WRITES_MAX: usize = 16;
 struct IndexEntry {
     version: u64,
     task: TaskSummary,
+}
+
+/// A task in the index, with its entry.
+#[derive(Debug)]
+pub(super) struct IndexedTask {
+    pub(super) task: TaskSummary,
+    key: Arc<str>,
+    revision: u64,
 }
 
 /// Tasks with outdated entries. The map contains each task at most once, so the size of the map is at most the number
@@ -137,6 +146,30 @@ impl ClusterNode {
         false
     }
 
+    /// Reads the index of all owners.
+    pub(super) async fn indexed_tasks(&self) -> Result<Vec<IndexedTask>, LogError> {
+        self.tasks_below(INDEX_PREFIX).await
+    }
+
+    async fn tasks_below(&self, prefix: &str) -> Result<Vec<IndexedTask>, LogError> {
+        let entries = self.link().entries(prefix).await?;
+        let tasks = entries.into_iter().filter_map(|entry| {
+            let IndexEntry { task, .. } = serde_json::from_slice(&entry.value).ok()?;
+            Some(IndexedTask {
+                task,
+                key: entry.key,
+                revision: entry.revision,
+            })
+        });
+        Ok(tasks.collect())
+    }
+
+    /// Removes the entry of a deleted task, unless the entry has changed since it was read.
+    pub(super) async fn remove_indexed(&self, indexed: &IndexedTask) -> Result<(), LogError> {
+        self.index.changed.lock().remove(&indexed.task.id);
+        self.link().remove(&indexed.key, indexed.revision).await
+    }
+
     /// Returns a page of a list. Reads all entries of the owner. If the filter has no owner, reads the entries of all
     /// owners.
     pub(crate) async fn list(
@@ -149,13 +182,9 @@ impl ClusterNode {
             Some(owner) => owner_prefix(INDEX_PREFIX, owner),
             None => INDEX_PREFIX.to_owned(),
         };
-        let entries = self.link().entries(&prefix).await?;
-        let mut tasks: Vec<_> = entries
-            .iter()
-            .filter_map(|entry| serde_json::from_slice::<IndexEntry>(&entry.value).ok())
-            .map(|entry| entry.task)
-            .filter(|task| filter.lets_through(task))
-            .collect();
+        let tasks = self.tasks_below(&prefix).await?;
+        let tasks = tasks.into_iter().map(|indexed| indexed.task);
+        let mut tasks: Vec<_> = tasks.filter(|task| filter.lets_through(task)).collect();
         let total = tasks.len();
         tasks.sort_unstable_by(|a, b| (b.updated_at, &b.id).cmp(&(a.updated_at, &a.id)));
         tasks.retain(|task| task.is_after(after));

@@ -37,6 +37,10 @@ pub trait ClusterLink: Send + Sync + fmt::Debug {
         ttl: Option<Duration>,
     ) -> LinkFuture<Result<u64, PutError>>;
 
+    /// Removes the entry of a key if it has this revision. An entry with another revision stays. Removing an entry that
+    /// does not exist succeeds.
+    fn remove(&self, key: &str, revision: u64) -> LinkFuture<Result<(), LogError>>;
+
     /// Stores a wake-up. The link may deliver the wake-up several times, and in any order, until a worker removes it.
     fn wake(&self, wake_up: Vec<u8>) -> LinkFuture<Result<(), LogError>>;
 

@@ -151,6 +151,14 @@ impl ClusterLink for MemoryLink {
         ready(Ok(revision)).boxed()
     }
 
+    fn remove(&self, key: &str, revision: u64) -> LinkFuture<Result<(), LogError>> {
+        let mut entries = self.0.entries.lock();
+        if entries.by_key.get(key).map(|entry| entry.revision) == Some(revision) {
+            entries.by_key.remove(key);
+        }
+        ready(Ok(())).boxed()
+    }
+
     fn wake(&self, wake_up: Vec<u8>) -> LinkFuture<Result<(), LogError>> {
         let mut queue = self.0.queue.lock();
         queue.last += 1;

@@ -28,6 +28,7 @@ mod memory_link;
 mod node;
 mod owner_question;
 mod owner_slot;
+mod remove_ended;
 mod stop;
 pub(crate) mod stop_delivery;
 mod stop_step;

@@ -29,7 +29,9 @@ impl Coordinator {
     /// Updates the table of this process, or the index of tasks in a cluster, after the store has confirmed an append.
     pub(super) fn note(&self, table: &Mutex<TaskTable>, stream: &TaskStream) {
         match (stream.task(), self) {
-            (Some(task), Self::Local { .. }) => table.lock().note(task, stream.feed()),
+            (Some(task), Self::Local { .. }) => {
+                table.lock().note(stream.version(), task, stream.feed());
+            }
             (Some(task), Self::Cluster(node)) => node.note(stream.version(), task),
             (None, _) => {}
         }

@@ -151,24 +151,21 @@ impl ManagerInner {
         }
         let execution = Arc::clone(&scopes.execution);
         let (feed, job) = if request.task_id.is_none() {
-            let feed = Arc::default();
-            table.enter_new(&id, owner, &message.id, execution, &feed, now);
-            if let Some(context) = &request.context_id {
-                table.claim_context(context, owner);
-            }
+            let (feed, context) = (Arc::default(), request.context());
+            table.enter_new(&id, &context, owner, execution, &feed);
             (
                 feed,
-                ExecutionJob::NewTask(created(&id, &request.context(), request, message, now)),
+                ExecutionJob::NewTask(created(&id, &context, request, message, now)),
             )
         } else {
             table.enter(&id, execution);
-            table.remember_message(owner, &message.id, &id, now);
             let job = ExecutionJob::Message {
                 owner: Arc::clone(owner),
                 message: Arc::clone(message),
             };
             (table.feed(&id).unwrap_or_default(), job)
         };
+        table.remember_message(owner, &message.id, &id, now);
         let slot = Some((answer, owner));
         let acceptance = self.start_engine(table, scopes, &id, Arc::clone(&feed), job, slot);
         Ok(RequestAdmission::Started(id, feed, acceptance))

@@ -10,6 +10,7 @@ mod operations;
 mod orphan_stop;
 mod read;
 mod recover;
+mod remove_ended;
 mod shutdown;
 mod slots;
 mod table;

@@ -15,7 +15,7 @@ use crate::task_stream::{current_task, read_task};
 
 /// Number of tasks that a list scans while it holds the lock of the table. Such a scan takes a tenth of a millisecond,
 /// and new messages wait during this time.
-const SCAN_LEN_MAX: usize = 512;
+pub(super) const SCAN_LEN_MAX: usize = 512;
 
 impl TaskManager {
     /// The task with this id. A task whose executor answered with a message counts as not found.

@@ -52,7 +52,7 @@ impl TaskManager {
         let mut reads = Box::pin(read_all(&log).await?);
         while let Some((version, task)) = reads.try_next().await? {
             let feed = Arc::new(TaskFeed::default());
-            table.note(&task, &feed);
+            table.note(version, &task, &feed);
             let of_clients = |message: &&Arc<TaskMessage>| message.role == MessageSender::User;
             for message in task.history.iter().filter(of_clients) {
                 table.remember_message(&task.owner, &message.id, &task.id, task.created_at);

@@ -15,6 +15,7 @@ mod opening;
 mod panics;
 mod random;
 mod refusals;
+mod retention;
 mod scale;
 mod stop_everywhere;
 mod store_faults;

@@ -83,6 +83,13 @@ impl Log for PanickingLog {
     fn delete(&self, lock: StreamLock) -> LogFuture<Result<(), LogError>> {
         self.inner.delete(lock)
     }
+
+    fn delete_unchanged(
+        &self,
+        streams: Vec<(StreamName, Version)>,
+    ) -> LogFuture<Result<Vec<StreamName>, LogError>> {
+        self.inner.delete_unchanged(streams)
+    }
 }
 
 #[tokio::test(start_paused = true)]

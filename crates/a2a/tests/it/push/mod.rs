@@ -5,6 +5,7 @@ mod deliveries;
 mod failures;
 mod guard;
 mod receiver;
+mod removal;
 mod restart;
 mod rig;
 mod secrets;

@@ -20,8 +20,10 @@ use crate::support::{NamedUsers, ObedientAgent, message, result};
 pub(crate) struct Rig {
     pub(crate) router: Router,
     pub(crate) push: PushNotifications,
+    pub(crate) manager: TaskManager,
     pub(crate) log: Arc<dyn Log>,
     root: Scope,
+    tasks: Scope,
     push_scope: Scope,
 }
 
@@ -46,7 +48,12 @@ impl Rig {
         let tasks = child("tasks").expect("nothing is stopped");
         let push_scope = child("push").expect("nothing is stopped");
         let parts = Arc::new(TaskParts::of(ObedientAgent));
-        let manager = TaskManager::open(Arc::clone(&log), tasks, parts, TaskOptions::default());
+        let manager = TaskManager::open(
+            Arc::clone(&log),
+            tasks.clone(),
+            parts,
+            TaskOptions::default(),
+        );
         let manager = manager.await.expect("it opens");
         let push = PushNotifications::open(
             manager.clone(),
@@ -62,13 +69,15 @@ impl Rig {
             http_url: "http://127.0.0.1:1".into(),
             grpc_url: None,
         });
-        let service = Arc::new(A2aService::new(manager).push(push.clone()));
+        let service = Arc::new(A2aService::new(manager.clone()).push(push.clone()));
         let router = http_router(&service, card, AccessControl::new(Arc::new(NamedUsers)));
         Self {
             router,
             push,
+            manager,
             log,
             root,
+            tasks,
             push_scope,
         }
     }
@@ -90,6 +99,20 @@ impl Rig {
 
     pub(crate) async fn cancel(&self, task: &str) {
         result(&self.router, "CancelTask", &json!({"id": task})).await;
+    }
+
+    /// Waits until the task has ended and nothing executes it.
+    pub(crate) async fn task_has_ended(&self, task: &str) {
+        let events = self.manager.subscribe(&task.into(), None).await;
+        let mut events = events.expect("it exists");
+        while events.next().await.is_some() {}
+        let released = async {
+            while !self.tasks.running().is_empty() {
+                tokio::task::yield_now().await;
+            }
+        };
+        let in_time = tokio::time::timeout(SOON, released).await;
+        in_time.expect("the execution ends");
     }
 
     /// Number of running deliveries.

@@ -27,14 +27,9 @@ impl Books {
                 fate,
             } => {
                 let stream = StreamName::new(STREAMS[*stream]);
-                let actual = self.reference.version(&stream).0;
                 let append = Append {
+                    expected: self.expected(&stream, *expected),
                     stream,
-                    expected: Version(match expected {
-                        Expected::Right => actual,
-                        Expected::TooLow(by) => actual.saturating_sub(*by),
-                        Expected::TooHigh(by) => actual.saturating_add(*by),
-                    }),
                     id: AppendId(self.appends.len() as u128 + 1),
                     records: records
                         .iter()
@@ -81,8 +76,57 @@ impl Books {
             Op::Lock { stream, fate } => self.lock(log, which, STREAMS[*stream], *fate).await,
             Op::Unlock { stream } => self.unlock(log, which, STREAMS[*stream]).await,
             Op::Delete { stream, fate } => self.delete(log, which, STREAMS[*stream], *fate).await,
+            Op::DeleteUnchanged { streams, fate } => {
+                let named = streams.iter().map(|(stream, expected)| {
+                    let stream = StreamName::new(STREAMS[*stream]);
+                    let expected = self.expected(&stream, *expected);
+                    (stream, expected)
+                });
+                let named = named.collect();
+                self.delete_unchanged(log, named, *fate).await;
+            }
             Op::Reopen => {}
         }
+    }
+
+    fn expected(&self, stream: &StreamName, expected: Expected) -> Version {
+        let actual = self.reference.version(stream).0;
+        Version(match expected {
+            Expected::Right => actual,
+            Expected::TooLow(by) => actual.saturating_sub(by),
+            Expected::TooHigh(by) => actual.saturating_add(by),
+        })
+    }
+
+    async fn delete_unchanged(
+        &mut self,
+        log: &dyn Log,
+        streams: Vec<(StreamName, Version)>,
+        fate: Fate,
+    ) {
+        let before = self.reference.list("");
+        let mut gone = Vec::new();
+        let mut after = self.reference.clone();
+        for (stream, expected) in &streams {
+            if after.version(stream) == *expected {
+                after.delete(stream);
+                gone.push(stream.clone());
+            }
+        }
+        if let Some(answer) = settle(log.delete_unchanged(streams), fate).await {
+            assert_eq!(answer.unwrap(), gone);
+        } else {
+            barrier(log).await;
+            if log.list("").await.unwrap() == before {
+                return;
+            }
+        }
+        self.reference = after;
+        assert_eq!(
+            log.list("").await.unwrap(),
+            self.reference.list(""),
+            "all or none"
+        );
     }
 
     async fn append(&mut self, log: &dyn Log, append: &Append, fate: Fate) {

@@ -37,6 +37,10 @@ pub(super) enum Op {
         stream: usize,
         fate: Fate,
     },
+    DeleteUnchanged {
+        streams: Vec<(usize, Expected)>,
+        fate: Fate,
+    },
     /// Closes the store and opens it again. For logs in memory, nothing happens.
     Reopen,
 }
@@ -69,16 +73,18 @@ pub(super) fn ops() -> impl Strategy<Value = Vec<(usize, Op)>> {
             1 => Just(Fate::NeverPolled),
         ]
     };
-    let expected = prop_oneof![
-        6 => Just(Expected::Right),
-        1 => (1..4_u64).prop_map(Expected::TooLow),
-        1 => prop_oneof![1..3_u64, Just(u64::MAX)].prop_map(Expected::TooHigh),
-    ];
+    let expected = || {
+        prop_oneof![
+            6 => Just(Expected::Right),
+            1 => (1..4_u64).prop_map(Expected::TooLow),
+            1 => prop_oneof![1..3_u64, Just(u64::MAX)].prop_map(Expected::TooHigh),
+        ]
+    };
     let from = || prop_oneof![8 => 0..12_u64, 1 => Just(u64::MAX)];
     let limit = prop_oneof![4 => 0..6_usize, 1 => Just(usize::MAX)];
     let records = prop::collection::vec(any::<u8>(), 0..4);
     let op = prop_oneof![
-        8 => (stream(), expected, records, fate()).prop_map(|(stream, expected, records, fate)| {
+        8 => (stream(), expected(), records, fate()).prop_map(|(stream, expected, records, fate)| {
             Op::Append { stream, expected, records, fate }
         }),
         3 => any::<usize>().prop_map(Op::Repeat),
@@ -89,6 +95,8 @@ pub(super) fn ops() -> impl Strategy<Value = Vec<(usize, Op)>> {
         2 => (stream(), fate()).prop_map(|(stream, fate)| Op::Lock { stream, fate }),
         1 => stream().prop_map(|stream| Op::Unlock { stream }),
         2 => (stream(), fate()).prop_map(|(stream, fate)| Op::Delete { stream, fate }),
+        1 => (prop::collection::vec((0..STREAMS.len(), expected()), 1..4), fate())
+            .prop_map(|(streams, fate)| Op::DeleteUnchanged { streams, fate }),
         1 => Just(Op::Reopen),
     ];
     // Each operation uses one of two handles.

@@ -9,7 +9,7 @@ use async_nats::jetstream::message::PublishMessage;
 use futures::{StreamExt as _, TryStreamExt as _, stream};
 
 use super::LinkParts;
-use crate::client::errors::NotPublished;
+use crate::client::errors::{self, NotPublished, RequestFailure};
 use crate::client::store::NatsStore;
 use crate::client::subject::tokens_of;
 
@@ -75,5 +75,18 @@ impl LinkParts {
             NotPublished::Unknown(error) => PutError::Unknown(error),
             NotPublished::Failed(failure) => PutError::Failed(failure.into_error()),
         })
+    }
+
+    /// The purge ends at the message of this revision. If the entry has changed, its message is later and stays.
+    pub(super) async fn remove(&self, key: &str, revision: u64) -> Result<(), LogError> {
+        let subject = self.entry_subject(key)?;
+        self.store
+            .check_connection()
+            .map_err(RequestFailure::into_error)?;
+        let purge = self.entries.purge().sequence(revision + 1).filter(subject);
+        let purged = self.store.answer(purge).await;
+        let purged = purged.ok_or_else(|| errors::disconnected("entry"))?;
+        purged.map_err(|error| errors::unreachable("entry", error))?;
+        Ok(())
     }
 }

@@ -99,6 +99,11 @@ impl ClusterLink for NatsLink {
         async move { link.put(&key, value, expected, ttl).await }.boxed()
     }
 
+    fn remove(&self, key: &str, revision: u64) -> LinkFuture<Result<(), LogError>> {
+        let (link, key) = (Arc::clone(&self.shared), key.to_owned());
+        async move { link.remove(&key, revision).await }.boxed()
+    }
+
     fn wake(&self, wake_up: Vec<u8>) -> LinkFuture<Result<(), LogError>> {
         let link = Arc::clone(&self.shared);
         async move { link.wake(wake_up).await }.boxed()

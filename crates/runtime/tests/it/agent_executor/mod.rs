@@ -5,6 +5,7 @@ mod live_text;
 mod order;
 mod questions;
 mod recovery;
+mod removal;
 mod stops;
 mod stops_elsewhere;
 mod support;

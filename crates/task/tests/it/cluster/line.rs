@@ -275,6 +275,13 @@ impl Log for LineLog {
     fn delete(&self, lock: StreamLock) -> LogFuture<Result<(), LogError>> {
         self.log.delete(lock)
     }
+
+    fn delete_unchanged(
+        &self,
+        streams: Vec<(StreamName, Version)>,
+    ) -> LogFuture<Result<Vec<StreamName>, LogError>> {
+        self.log.delete_unchanged(streams)
+    }
 }
 
 /// The shared services of a cluster (a link), which a node reaches over a line.
@@ -316,6 +323,17 @@ impl ClusterLink for LineLink {
                 Ok(answer) => answer,
                 Err(Lost::Request) => Err(PutError::Failed(unreachable())),
                 Err(Lost::Answer) => Err(PutError::Unknown(unreachable())),
+            }
+        }
+        .boxed()
+    }
+
+    fn remove(&self, key: &str, revision: u64) -> LinkFuture<Result<(), LogError>> {
+        let (shared, line, key) = (Arc::clone(&self.link), self.line.clone(), key.to_owned());
+        async move {
+            match line.write(shared.remove(&key, revision)).await {
+                Ok(answer) => answer,
+                Err(Lost::Request | Lost::Answer) => Err(unreachable()),
             }
         }
         .boxed()

@@ -29,6 +29,8 @@ pub(crate) struct Trap {
     failures: (usize, usize),
     failing_reads: Arc<AtomicUsize>,
     failing_appends: Arc<AtomicUsize>,
+    /// Number of the next deletions that fail.
+    pub(crate) failing_deletions: Arc<AtomicUsize>,
     /// True if every read ends with a record of a newer version.
     pub(crate) reads_newer: Arc<AtomicBool>,
 }
@@ -162,5 +164,15 @@ impl Log for TrapLog {
 
     fn delete(&self, lock: StreamLock) -> LogFuture<Result<(), LogError>> {
         self.log.delete(lock)
+    }
+
+    fn delete_unchanged(
+        &self,
+        streams: Vec<(StreamName, Version)>,
+    ) -> LogFuture<Result<Vec<StreamName>, LogError>> {
+        if fails(&self.trap.failing_deletions) {
+            return LogFuture::ready(Err(failure()));
+        }
+        self.log.delete_unchanged(streams)
     }
 }

@@ -7,10 +7,13 @@
 //! 2. The decision that a message or a stop may start an execution, and the entry of this execution in the table, are
 //!    one step under the lock.
 
+mod removal;
+
 use std::collections::{BTreeSet, HashMap};
 use std::sync::{Arc, Weak};
 
 use allstop_core::{ContextId, MessageId, TaskId, Timestamp};
+use allstop_log::Version;
 
 use super::list::{ListFilter, TaskSummary};
 use super::slots::ExecutionSlots;
@@ -18,6 +21,8 @@ use crate::error::{CancelError, ExecuteError};
 use crate::execution::Execution;
 use crate::feed::TaskFeed;
 use crate::model::Task;
+
+pub(crate) use removal::{RemovedTask, TaskRemoval};
 
 #[derive(Debug)]
 pub(crate) struct TaskTable {
@@ -28,8 +33,7 @@ pub(crate) struct TaskTable {
     listed: HashMap<Arc<str>, usize>,
     /// Accepted messages, by owner and id. A repeated message starts no execution.
     by_message: HashMap<(Arc<str>, MessageId), (TaskId, Timestamp)>,
-    /// Owner of each context: the owner of its first task.
-    contexts: HashMap<ContextId, Arc<str>>,
+    contexts: HashMap<ContextId, ContextEntry>,
     pub(crate) slots: ExecutionSlots,
     pub(crate) is_closed: bool,
     /// True after the manager stops accepting messages. Stops are still accepted.
@@ -41,9 +45,25 @@ struct TaskEntry {
     /// Summary of the task. `None` until the first record is durable.
     summary: Option<TaskSummary>,
     owner: Arc<str>,
-    message: MessageId,
+    context: ContextId,
+    /// Number of the last durable record.
+    version: Version,
+    /// Accepted messages of the task.
+    messages: Vec<MessageId>,
     execution: Option<Arc<Execution>>,
     feed: Weak<TaskFeed>,
+}
+
+/// A context with at least one task in the table.
+#[derive(Debug)]
+struct ContextEntry {
+    /// Owner of the first task.
+    owner: Arc<str>,
+    /// Number of tasks, including the tasks that are being deleted in the store.
+    tasks: usize,
+    /// Number of tasks that are being deleted in the store. Until the store has confirmed the deletion, the context
+    /// belongs to their owner: after a crash, the tasks may still be in the store.
+    leaving: usize,
 }
 
 /// State of a task, as far as a stop needs it.
@@ -51,6 +71,21 @@ pub(crate) enum TaskToStop {
     Running(Arc<Execution>),
     AtRest,
     Ended,
+}
+
+impl TaskEntry {
+    /// Entry of a task without an execution.
+    fn of(task: &Task, feed: &Arc<TaskFeed>) -> Self {
+        Self {
+            summary: None,
+            owner: Arc::clone(&task.owner),
+            context: task.context_id.clone(),
+            version: Version(0),
+            messages: Vec::new(),
+            execution: None,
+            feed: Arc::downgrade(feed),
+        }
+    }
 }
 
 impl TaskTable {
@@ -84,34 +119,50 @@ impl TaskTable {
     pub(crate) fn is_of_other(&self, context: &ContextId, owner: &Arc<str>) -> bool {
         self.contexts
             .get(context)
-            .is_some_and(|known| known != owner)
+            .is_some_and(|known| known.owner != *owner)
     }
 
-    /// Assigns a context to its first owner.
-    pub(crate) fn claim_context(&mut self, context: &ContextId, owner: &Arc<str>) {
-        let known = self.contexts.entry(context.clone());
-        known.or_insert_with(|| Arc::clone(owner));
+    /// Inserts the entry of a task. A context without tasks now belongs to the owner of the task.
+    fn insert(&mut self, id: &TaskId, entry: TaskEntry) {
+        let context = self.contexts.entry(entry.context.clone());
+        let context = context.or_insert_with(|| ContextEntry {
+            owner: Arc::clone(&entry.owner),
+            tasks: 0,
+            leaving: 0,
+        });
+        context.tasks += 1;
+        self.tasks.insert(id.clone(), entry);
+    }
+
+    /// Removes a task from its context. A context without tasks then has no owner.
+    fn leave_context(&mut self, context: &ContextId) {
+        if let Some(known) = self.contexts.get_mut(context) {
+            known.tasks -= 1;
+            if known.tasks == 0 {
+                self.contexts.remove(context);
+            }
+        }
     }
 
     /// Enters a new task with its execution.
     pub(crate) fn enter_new(
         &mut self,
         id: &TaskId,
+        context: &ContextId,
         owner: &Arc<str>,
-        message: &MessageId,
         execution: Arc<Execution>,
         feed: &Arc<TaskFeed>,
-        at: Timestamp,
     ) {
         let entry = TaskEntry {
             summary: None,
             owner: Arc::clone(owner),
-            message: message.clone(),
+            context: context.clone(),
+            version: Version(0),
+            messages: Vec::new(),
             execution: Some(execution),
             feed: Arc::downgrade(feed),
         };
-        self.tasks.insert(id.clone(), entry);
-        self.remember_message(owner, message, id, at);
+        self.insert(id, entry);
     }
 
     /// Enters the execution of a task that this process has taken over, in a cluster.
@@ -122,13 +173,10 @@ impl TaskTable {
         feed: &Arc<TaskFeed>,
     ) {
         let entry = TaskEntry {
-            summary: None,
-            owner: Arc::clone(&task.owner),
-            message: MessageId::new(""),
             execution: Some(execution),
-            feed: Arc::downgrade(feed),
+            ..TaskEntry::of(task, feed)
         };
-        self.tasks.insert(task.id.clone(), entry);
+        self.insert(&task.id, entry);
     }
 
     /// Checks whether a message may start an execution of an existing task. Returns `Ok(Some(_))` if an execution is
@@ -175,7 +223,7 @@ impl TaskTable {
         }
     }
 
-    /// Remembers an accepted message of an existing task.
+    /// Remembers an accepted message of a task in the table.
     pub(crate) fn remember_message(
         &mut self,
         owner: &Arc<str>,
@@ -183,20 +231,34 @@ impl TaskTable {
         id: &TaskId,
         at: Timestamp,
     ) {
+        if let Some(entry) = self.tasks.get_mut(id) {
+            entry.messages.push(message.clone());
+        }
         let message = (Arc::clone(owner), message.clone());
         self.by_message.insert(message, (id.clone(), at));
     }
 
     /// Removes a message that was not accepted, unless a later message with the same id has reached another task.
     pub(crate) fn forget_message(&mut self, owner: &Arc<str>, message: &MessageId, of: &TaskId) {
-        let message = (Arc::clone(owner), message.clone());
-        if self
-            .by_message
-            .get(&message)
-            .is_some_and(|(id, _)| id == of)
-        {
-            self.by_message.remove(&message);
+        if let Some(entry) = self.tasks.get_mut(of) {
+            entry.messages.retain(|known| known != message);
         }
+        self.forget_accepted(owner, message, of);
+    }
+
+    /// Removes a message of a task. Returns the time of its acceptance. `None` if a later message with the same id has
+    /// reached another task.
+    fn forget_accepted(
+        &mut self,
+        owner: &Arc<str>,
+        message: &MessageId,
+        of: &TaskId,
+    ) -> Option<Timestamp> {
+        let message = (Arc::clone(owner), message.clone());
+        let (_, at) = self.by_message.get(&message).filter(|(id, _)| id == of)?;
+        let at = *at;
+        self.by_message.remove(&message);
+        Some(at)
     }
 
     pub(crate) fn stop_target(&self, id: &TaskId) -> Result<TaskToStop, CancelError> {
@@ -215,35 +277,41 @@ impl TaskTable {
         rests && !self.is_closed && !self.is_draining
     }
 
-    /// Updates the entry of a task.
-    pub(crate) fn note(&mut self, task: &Task, feed: &Arc<TaskFeed>) {
+    /// Updates the entry of a task, whose last durable record has the number `version`.
+    pub(crate) fn note(&mut self, version: Version, task: &Task, feed: &Arc<TaskFeed>) {
+        if !self.tasks.contains_key(&task.id) {
+            self.insert(&task.id, TaskEntry::of(task, feed));
+        }
+        let Some(entry) = self.tasks.get_mut(&task.id) else {
+            return;
+        };
         let summary = TaskSummary::of(task);
-        let entry = self
-            .tasks
-            .entry(task.id.clone())
-            .or_insert_with(|| TaskEntry {
-                summary: None,
-                owner: Arc::clone(&task.owner),
-                message: MessageId::new(""),
-                execution: None,
-                feed: Arc::downgrade(feed),
-            });
-        if let Some(before) = &entry.summary {
-            self.by_time.remove(&(before.updated_at, before.id.clone()));
+        entry.version = version;
+        let before = entry.summary.replace(summary.clone());
+        if let Some(before) = before {
+            self.unlist(&before);
         }
-        let was_listed = entry.summary.as_ref().is_some_and(|task| !task.is_reply);
-        let is_first = entry.summary.is_none();
-        let listed = self.listed.entry(Arc::clone(&task.owner)).or_default();
-        match (was_listed, !summary.is_reply) {
-            (false, true) => *listed += 1,
-            (true, false) => *listed -= 1,
-            _ => {}
+        self.list(&summary);
+    }
+
+    /// Adds a task to the lists.
+    fn list(&mut self, task: &TaskSummary) {
+        self.by_time.insert((task.updated_at, task.id.clone()));
+        if !task.is_reply {
+            *self.listed.entry(Arc::clone(&task.owner)).or_default() += 1;
         }
-        self.by_time
-            .insert((summary.updated_at, summary.id.clone()));
-        entry.summary = Some(summary);
-        if is_first {
-            self.claim_context(&task.context_id, &task.owner);
+    }
+
+    /// Removes a task from the lists.
+    fn unlist(&mut self, task: &TaskSummary) {
+        self.by_time.remove(&(task.updated_at, task.id.clone()));
+        if !task.is_reply
+            && let Some(listed) = self.listed.get_mut(&task.owner)
+        {
+            *listed -= 1;
+            if *listed == 0 {
+                self.listed.remove(&task.owner);
+            }
         }
     }
 
@@ -253,10 +321,13 @@ impl TaskTable {
             return;
         };
         entry.execution = None;
-        if entry.summary.is_none() {
-            let (owner, message) = (Arc::clone(&entry.owner), entry.message.clone());
-            self.forget_message(&owner, &message, id);
-            self.tasks.remove(id);
+        if entry.summary.is_none()
+            && let Some(entry) = self.tasks.remove(id)
+        {
+            self.leave_context(&entry.context);
+            for message in &entry.messages {
+                self.forget_accepted(&entry.owner, message, id);
+            }
         }
     }
 
