@@ -14,7 +14,9 @@ pub(super) fn sentence(receipt: &Receipt) -> String {
         return match outcome {
             NothingToStop::AlreadyEnded => format!("Nothing to stop in {target}: already ended."),
             NothingToStop::Ending => {
-                format!("Too late to stop {target}: its result is decided, but its work may still run.")
+                format!(
+                    "Too late to stop {target}: its result is decided, but its work may still run."
+                )
             }
             NothingToStop::NotFound => format!("Nothing to stop: {target} not found."),
         };
