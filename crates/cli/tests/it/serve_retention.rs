@@ -126,7 +126,8 @@ fn killed_removal_leaves_whole_tasks() {
             assert_eq!(whole["artifacts"][0]["name"], task["artifacts"][0]["name"]);
             assert_eq!(whole["history"].as_array().map(Vec::len), Some(1));
         }
-        assert!(tasks.len() < left);
+        // The removal that was seen may not have reached the store.
+        assert!(tasks.len() <= left);
         left = tasks.len();
         server.running.end_by(Signal::KILL);
         if left == 0 {

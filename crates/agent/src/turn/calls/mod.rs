@@ -213,6 +213,7 @@ impl RunningTurn<'_> {
         stopped: Option<EndedCall>,
         interrupt: TurnInterrupt,
     ) -> Result<(), TurnInterrupt> {
+        self.wait_for_stop(&interrupt).await;
         let (cause, ..) = self.why(&interrupt);
         let Some(account) = self.begin_account(cause) else {
             return Err(interrupt);

@@ -6,6 +6,7 @@ mod unstarted_turn;
 mod write;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use allstop_core::receipt::{ConversationEffect, NothingToStop, StopInfo};
 use allstop_core::record::SessionRecord;
@@ -23,6 +24,9 @@ use crate::error::{TurnError, TurnErrorKind};
 use crate::event::AgentEvent;
 use crate::history::RunHistory;
 use crate::outcome::TurnOutcome;
+
+/// Maximum wait for a stop that has closed the barrier of an outer scope.
+const STOP_REACHES_MAX: Duration = Duration::from_millis(100);
 
 impl RunningTurn<'_> {
     /// Commits the turn, unless a stop is first.
@@ -128,6 +132,7 @@ impl RunningTurn<'_> {
 
     /// Ends the turn by a stop: stops the scope, unless it is already stopped, and then the draft (the running turn).
     pub(super) async fn end(mut self, interrupt: TurnInterrupt) -> TurnOutcome {
+        self.wait_for_stop(&interrupt).await;
         let (cause, reason, error) = self.why(&interrupt);
         self.cx
             .controls
@@ -182,6 +187,15 @@ impl RunningTurn<'_> {
         cx.controls.end_turn();
         self.work.close();
         ended
+    }
+
+    /// If a stop of an outer scope has refused a start, but has not reached the scope of the turn yet, waits until it has.
+    /// Otherwise the turn would begin a second stop, with another cause and another receipt.
+    pub(super) async fn wait_for_stop(&self, interrupt: &TurnInterrupt) {
+        if matches!(interrupt, TurnInterrupt::Stopped) && !self.work.is_stopped() {
+            // A stop reaches all of its scopes within microseconds. Without a stop, the turn ends by itself.
+            let _reached = tokio::time::timeout(STOP_REACHES_MAX, self.scope.stopped()).await;
+        }
     }
 
     /// Stops the turn's scope, or joins the stop that already covers this scope. The first call begins the turn's part
