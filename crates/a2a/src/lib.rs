@@ -18,6 +18,7 @@ mod events;
 mod from_wire;
 #[cfg(feature = "grpc")]
 mod grpc;
+mod jsonrpc;
 mod legacy;
 mod limits;
 mod listing;

@@ -22,7 +22,7 @@ use crate::access::principal_of;
 use crate::page::PageOfTasks;
 use crate::service::A2aService;
 use crate::to_wire::{self, TaskDetail};
-use crate::{errors, from_wire, page_token};
+use crate::{errors, from_wire, jsonrpc, page_token};
 
 /// URI under which the metadata of a listed task contains the reason why the task cannot be read.
 pub const UNREADABLE_EXTENSION: &str = "https://allstop.dev/a2a/unreadable/v1";
@@ -142,11 +142,10 @@ pub(crate) async fn jsonrpc_answer(
     request: JsonRpcRequest,
 ) -> Response {
     let body = request.params.unwrap_or_else(|| json!({}));
-    let answer = match list_json(service, params, body).await {
-        Ok(page) => JsonRpcResponse::success(request.id, page),
-        Err(error) => JsonRpcResponse::error(request.id, error.to_jsonrpc_error()),
-    };
-    axum::Json(answer).into_response()
+    match list_json(service, params, body).await {
+        Ok(page) => axum::Json(JsonRpcResponse::success(request.id, page)).into_response(),
+        Err(error) => jsonrpc::error_response(request.id, &error),
+    }
 }
 
 async fn list_json(

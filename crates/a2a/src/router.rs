@@ -20,7 +20,7 @@ use httpdate::fmt_http_date;
 use crate::access::{AccessControl, AccessRefusal};
 use crate::connection_activity::prove_connection;
 use crate::service::A2aService;
-use crate::{legacy, limits, rest, streaming, task_actions, version};
+use crate::{jsonrpc, legacy, limits, rest, streaming, task_actions, version};
 
 /// JSON-RPC (`POST /`), REST, and the agent card, which is public and has no rate limit.
 pub fn http_router(service: &Arc<A2aService>, card: AgentCard, access: AccessControl) -> Router {
@@ -110,7 +110,7 @@ async fn operation(
         next.run(request.map(Body::from)).await
     };
     if is_jsonrpc {
-        return response;
+        return jsonrpc::conform(response).await;
     }
     let is_list = method == Method::GET && path == "/tasks";
     if is_list {
