@@ -28,6 +28,7 @@ mod page;
 mod page_token;
 mod push;
 mod receipt_extension;
+mod response_memory;
 mod rest;
 mod router;
 mod server;

@@ -38,14 +38,14 @@ pub fn grpc_router(service: &Arc<A2aService>, access: AccessControl) -> axum::Ro
         // A route layer does not apply to unknown paths. On a port that all bindings share, such a path may belong to
         // another binding.
         .route_layer(from_fn(body::read))
-        .route_layer(from_fn_with_state(access, admission))
+        .route_layer(from_fn_with_state((Arc::clone(service), access), admission))
         .merge(legacy::router())
         .fallback(legacy::unknown)
 }
 
 /// Admits a call before its message is read.
 async fn admission(
-    State(access): State<AccessControl>,
+    State((service, access)): State<(Arc<A2aService>, AccessControl)>,
     mut request: Request,
     next: Next,
 ) -> Response {
@@ -67,7 +67,9 @@ async fn admission(
         return with_specified_status(a2a_error_to_status(&error).into_http());
     }
     let revoked = access.revoked(request.headers());
-    revocable::until_revoked(next.run(request).await, revoked)
+    let built = service.memory.begin(request.headers_mut());
+    let response = built.hand_over(next.run(request).await);
+    revocable::until_revoked(response, revoked)
 }
 
 /// Replaces the status of an error by the status from A2A 1.0, section 5.4, if the library uses a different status.

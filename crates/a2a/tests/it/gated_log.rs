@@ -6,8 +6,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use allstop_core::process::ProcessIdentity;
 use allstop_log::{
-    AppendError, AppendId, LockAttempt, Log, LogError, LogErrorKind, LogFuture, MemoryLog,
-    RecordBytes, StreamLock, StreamName, Version,
+    AppendError, AppendId, AppendIds, LockAttempt, Log, LogError, LogErrorKind, LogFuture,
+    MemoryLog, RecordBytes, StreamLock, StreamName, Version,
 };
 use tokio::sync::watch;
 
@@ -29,6 +29,22 @@ impl GatedLog {
             held: watch::Sender::default(),
             waiting: watch::Sender::default(),
         }
+    }
+
+    /// A log with the same records, and without locks and faults.
+    pub(crate) async fn copy(&self) -> Self {
+        let (copy, mut ids) = (Self::new(), AppendIds::new());
+        for (stream, version) in self.inner.list("").await.expect("memory") {
+            let len = usize::try_from(version.0).expect("a small log");
+            let records = self.inner.read(&stream, Version(1), len).await;
+            let records = records.expect("memory").into_iter();
+            let records = records.map(|(_, record)| record).collect();
+            let appended = copy
+                .inner
+                .append(&stream, Version(0), ids.next_id(), records);
+            appended.await.expect("memory");
+        }
+        copy
     }
 
     /// From now on, each append fails.

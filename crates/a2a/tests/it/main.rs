@@ -3,6 +3,7 @@
 mod bad_input;
 mod connections;
 mod extended_card;
+mod fair_memory;
 mod gated_log;
 mod grpc;
 mod grpc_errors;
