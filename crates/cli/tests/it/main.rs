@@ -31,6 +31,7 @@ mod modes;
 mod namespaces;
 mod odd_times;
 mod one_receipt;
+mod open_files;
 mod pick;
 mod progress;
 mod project_config;
