@@ -28,7 +28,7 @@ pub(crate) fn of_execute(error: &ExecuteError) -> A2AError {
             A2AError::invalid_params(error.to_string())
         }
         ExecuteError::Full(_) => Overload::Full.error(error.to_string()),
-        ExecuteError::ShuttingDown => Overload::ShuttingDown.error(error.to_string()),
+        ExecuteError::ShuttingDown => Overload::Unavailable.error(error.to_string()),
         ExecuteError::Store(error) => of_store(error),
     }
 }
@@ -37,13 +37,13 @@ pub(crate) fn of_cancel(error: &CancelError) -> A2AError {
     match error {
         CancelError::NotFound(id) => not_found(id),
         CancelError::AlreadyEnded(task) => A2AError::task_not_cancelable(task.id.as_str()),
-        CancelError::ShuttingDown => Overload::ShuttingDown.error(error.to_string()),
+        CancelError::ShuttingDown => Overload::Unavailable.error(error.to_string()),
         CancelError::Refused(_) | CancelError::NotYet { .. } => {
             A2AError::new(error_code::INTERNAL_ERROR, error.to_string())
         }
         CancelError::Store(error) => {
             let text = logged(error);
-            A2AError::internal(format!(
+            Overload::Unavailable.error(format!(
                 "{text}; it is unknown whether the stop was recorded: try again later"
             ))
         }
@@ -67,10 +67,10 @@ pub(crate) fn of_read(error: &ReadTaskError) -> A2AError {
 
 pub(crate) fn of_store(error: &TaskStoreError) -> A2AError {
     let text = logged(error);
-    A2AError::internal(match unreadable(error) {
-        Some(reason) => reason,
-        None => format!("{text}; try again later"),
-    })
+    match unreadable(error) {
+        Some(reason) => A2AError::internal(reason),
+        None => Overload::Unavailable.error(format!("{text}; try again later")),
+    }
 }
 
 /// Returns the reason why this process can never read the task; `None` for failures of the store. A newer version of

@@ -18,6 +18,7 @@ mod events;
 mod from_wire;
 #[cfg(feature = "grpc")]
 mod grpc;
+mod jsonrpc;
 mod legacy;
 mod limits;
 mod listing;
@@ -27,6 +28,7 @@ mod page;
 mod page_token;
 mod push;
 mod receipt_extension;
+mod response_memory;
 mod rest;
 mod router;
 mod server;

@@ -20,9 +20,10 @@ use serde_json::{Value, json};
 
 use crate::access::principal_of;
 use crate::page::PageOfTasks;
+use crate::response_memory::PAGE_BYTES;
 use crate::service::A2aService;
 use crate::to_wire::{self, TaskDetail};
-use crate::{errors, from_wire, page_token};
+use crate::{errors, from_wire, jsonrpc, page_token};
 
 /// URI under which the metadata of a listed task contains the reason why the task cannot be read.
 pub const UNREADABLE_EXTENSION: &str = "https://allstop.dev/a2a/unreadable/v1";
@@ -79,23 +80,22 @@ impl A2aService {
             .filter(|token| !token.is_empty());
         let after = after.map(page_token::decode).transpose()?;
         let len = usize::try_from(page_size).unwrap_or_default();
-        let place = self.pages.acquire().await;
-        let _place = place.expect("the semaphore is never closed");
-        let page = self.manager.list(&filter, after.as_ref(), len).await;
-        let page = page.map_err(|error| errors::of_store(&error))?;
         let detail = TaskDetail {
             has_artifacts: request.include_artifacts == Some(true),
             ..TaskDetail::with_history(request.history_length.or(Some(0)))
         };
-        let (mut collected, mut is_full) = (PageOfTasks::default(), false);
-        for summary in &page.tasks {
-            if let Some(task) = self.listed(summary, detail).await? {
-                is_full = !collected.push(summary, task);
+        let memory = self.memory.of(params);
+        let mut wanted = PAGE_BYTES;
+        let (page, collected, is_full) = loop {
+            memory.reserve(wanted).await;
+            let page = self.manager.list(&filter, after.as_ref(), len).await;
+            let page = page.map_err(|error| errors::of_store(&error))?;
+            let (collected, is_full) = self.collected(&page.tasks, detail).await?;
+            wanted = collected.bytes();
+            if memory.fits(wanted) {
+                break (page, collected, is_full);
             }
-            if is_full {
-                break;
-            }
-        }
+        };
         let (tasks, last) = collected.finish();
         let next = if is_full { last } else { page.next };
         Ok(ListTasksResponse {
@@ -104,6 +104,23 @@ impl A2aService {
             page_size,
             total_size: i32::try_from(page.total).unwrap_or(i32::MAX),
         })
+    }
+
+    /// Returns the tasks that fit into a page. The flag is true if the page is full.
+    async fn collected(
+        &self,
+        summaries: &[TaskSummary],
+        detail: TaskDetail,
+    ) -> Result<(PageOfTasks, bool), A2AError> {
+        let mut collected = PageOfTasks::default();
+        for summary in summaries {
+            if let Some(task) = self.listed(summary, detail).await?
+                && !collected.push(summary, task)
+            {
+                return Ok((collected, true));
+            }
+        }
+        Ok((collected, false))
     }
 
     /// Returns a task of a page; `None` if the task no longer exists.
@@ -142,11 +159,10 @@ pub(crate) async fn jsonrpc_answer(
     request: JsonRpcRequest,
 ) -> Response {
     let body = request.params.unwrap_or_else(|| json!({}));
-    let answer = match list_json(service, params, body).await {
-        Ok(page) => JsonRpcResponse::success(request.id, page),
-        Err(error) => JsonRpcResponse::error(request.id, error.to_jsonrpc_error()),
-    };
-    axum::Json(answer).into_response()
+    match list_json(service, params, body).await {
+        Ok(page) => axum::Json(JsonRpcResponse::success(request.id, page)).into_response(),
+        Err(error) => jsonrpc::error_response(request.id, &error),
+    }
 }
 
 async fn list_json(

@@ -1,6 +1,6 @@
-//! Errors of a server that takes no more work now: too many tasks run or wait, or the server shuts down. A client may
-//! try again later. The specification has no codes for these conditions, so JSON-RPC uses two codes of the range that is
-//! reserved for servers.
+//! Errors of a server that takes no more work now: too many tasks run or wait, the server shuts down, or its store fails.
+//! A client may try again later. The specification has no codes for these conditions, so JSON-RPC uses two codes of the
+//! range that is reserved for servers.
 
 use std::collections::HashMap;
 
@@ -8,6 +8,7 @@ use a2a::A2AError;
 use a2a::errordetails::{PROTOCOL_DOMAIN, TypedDetail};
 use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderMap, HeaderValue, StatusCode};
+use serde_json::Value;
 
 /// Key of the condition in the details of an error. All bindings send the details.
 pub(crate) const CONDITION: &str = "condition";
@@ -17,18 +18,18 @@ pub(crate) const CONDITION: &str = "condition";
 pub(crate) enum Overload {
     /// A limit of tasks is reached.
     Full,
-    /// The server shuts down.
-    ShuttingDown,
+    /// The server shuts down, or its store fails.
+    Unavailable,
 }
 
 impl Overload {
-    const ALL: [Self; 2] = [Self::Full, Self::ShuttingDown];
+    const ALL: [Self; 2] = [Self::Full, Self::Unavailable];
 
     /// Name of the condition, as in `google.rpc.Code`.
     pub(crate) fn word(self) -> &'static str {
         match self {
             Self::Full => "RESOURCE_EXHAUSTED",
-            Self::ShuttingDown => "UNAVAILABLE",
+            Self::Unavailable => "UNAVAILABLE",
         }
     }
 
@@ -36,14 +37,14 @@ impl Overload {
     fn code(self) -> i32 {
         match self {
             Self::Full => -32_050,
-            Self::ShuttingDown => -32_051,
+            Self::Unavailable => -32_051,
         }
     }
 
     pub(crate) fn http_status(self) -> StatusCode {
         match self {
             Self::Full => StatusCode::TOO_MANY_REQUESTS,
-            Self::ShuttingDown => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unavailable => StatusCode::SERVICE_UNAVAILABLE,
         }
     }
 
@@ -51,7 +52,7 @@ impl Overload {
     fn retry_after(self) -> &'static str {
         match self {
             Self::Full => "1",
-            Self::ShuttingDown => "5",
+            Self::Unavailable => "5",
         }
     }
 
@@ -83,5 +84,15 @@ impl Overload {
     pub(crate) fn add_header(self, headers: &mut HeaderMap) {
         let value = HeaderValue::from_static(self.retry_after());
         headers.insert(RETRY_AFTER, value);
+    }
+}
+
+/// Sets the reason of each detail that names a condition. The library knows only the reasons of the specification, and
+/// replaces every other reason by `INTERNAL_ERROR`.
+pub(crate) fn set_reasons(details: &mut Value) {
+    for detail in details.as_array_mut().into_iter().flatten() {
+        if let Some(condition) = detail["metadata"].get(CONDITION).cloned() {
+            detail["reason"] = condition;
+        }
     }
 }

@@ -7,7 +7,7 @@ use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use serde_json::{Value, json};
 
-use crate::overload::Overload;
+use crate::overload::{Overload, set_reasons};
 use crate::{errors, listing};
 
 /// Sets the content type of a response to `application/json` (A2A 1.0, section 11.1), and adds a body to the response
@@ -72,12 +72,7 @@ async fn with_status_of_overload(response: Response) -> Response {
     let mut error = error;
     error["error"]["code"] = overload.http_status().as_u16().into();
     error["error"]["status"] = overload.word().into();
-    let details = error["error"]["details"].as_array_mut();
-    for detail in details.into_iter().flatten() {
-        if detail["metadata"].is_object() {
-            detail["reason"] = overload.word().into();
-        }
-    }
+    set_reasons(&mut error["error"]["details"]);
     let mut response = (overload.http_status(), axum::Json(error)).into_response();
     overload.add_header(response.headers_mut());
     response
@@ -95,7 +90,8 @@ pub(crate) fn error_response(error: &A2AError) -> Response {
 /// Returns the body of an error. In a stream, this body is the data of the last event.
 pub(crate) fn error_body(error: &A2AError) -> Value {
     let status = http_status(error);
-    let rpc = error.to_jsonrpc_error();
+    let mut rpc = error.to_jsonrpc_error();
+    rpc.data.iter_mut().for_each(set_reasons);
     json!({"error": {
         "code": status.as_u16(),
         "status": status_word(status),
@@ -123,7 +119,7 @@ fn status_word(status: StatusCode) -> &'static str {
         StatusCode::CONFLICT => "FAILED_PRECONDITION",
         StatusCode::NOT_IMPLEMENTED => "UNIMPLEMENTED",
         StatusCode::TOO_MANY_REQUESTS => Overload::Full.word(),
-        StatusCode::SERVICE_UNAVAILABLE => Overload::ShuttingDown.word(),
+        StatusCode::SERVICE_UNAVAILABLE => Overload::Unavailable.word(),
         status if status.is_client_error() => "INVALID_ARGUMENT",
         _ => "INTERNAL",
     }

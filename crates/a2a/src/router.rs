@@ -19,8 +19,9 @@ use httpdate::fmt_http_date;
 
 use crate::access::{AccessControl, AccessRefusal};
 use crate::connection_activity::prove_connection;
+use crate::limits::WholeRequest;
 use crate::service::A2aService;
-use crate::{legacy, limits, rest, streaming, task_actions, version};
+use crate::{jsonrpc, legacy, limits, rest, streaming, task_actions, version};
 
 /// JSON-RPC (`POST /`), REST, and the agent card, which is public and has no rate limit.
 pub fn http_router(service: &Arc<A2aService>, card: AgentCard, access: AccessControl) -> Router {
@@ -96,21 +97,33 @@ async fn operation(
         Ok(request) => request,
         Err(refusal) => return refusal.into_response(),
     };
+    let (mut parts, body) = request.into_parts();
+    let built = service.memory.begin(&mut parts.headers);
+    let request = WholeRequest::from_parts(parts, body);
+    built.hand_over(operate(&service, &access, request, next).await)
+}
+
+async fn operate(
+    service: &A2aService,
+    access: &AccessControl,
+    request: WholeRequest,
+    next: Next,
+) -> Response {
     let is_jsonrpc = request.uri().path() == "/";
     // The library checks the protocol version of JSON-RPC requests only (A2A 1.0, section 11.6).
     if !is_jsonrpc && let Err(error) = version::check(request.headers()) {
         return rest::error_response(&error);
     }
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
-    let response = if let Some(response) = task_actions::answer(&service, &request).await {
+    let response = if let Some(response) = task_actions::answer(service, &request).await {
         response
-    } else if let Some(response) = streaming::answer(&service, &access, &request).await {
+    } else if let Some(response) = streaming::answer(service, access, &request).await {
         response
     } else {
         next.run(request.map(Body::from)).await
     };
     if is_jsonrpc {
-        return response;
+        return jsonrpc::conform(response).await;
     }
     let is_list = method == Method::GET && path == "/tasks";
     if is_list {

@@ -19,13 +19,12 @@ use allstop_task::{
 use async_trait::async_trait;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
-use tokio::sync::Semaphore;
 
 use crate::access::principal_of;
 use crate::events::{self, NumberedEvent};
 use crate::listing::ReportedTasks;
-use crate::page::PAGES_AT_ONCE;
 use crate::push::{PushConfig, PushNotifications};
+use crate::response_memory::{ResponseMemory, TASK_BYTES, json_bytes};
 use crate::to_wire::{self, TaskDetail};
 use crate::{card, errors, from_wire, receipt_extension};
 
@@ -44,8 +43,7 @@ pub struct A2aService {
     input_modes: Vec<String>,
     extended_card: Option<AgentCard>,
     push: Option<PushNotifications>,
-    /// Permits to collect a page.
-    pub(crate) pages: Semaphore,
+    pub(crate) memory: Arc<ResponseMemory>,
     pub(crate) reported: ReportedTasks,
 }
 
@@ -57,7 +55,7 @@ impl A2aService {
             input_modes: Vec::new(),
             extended_card: None,
             push: None,
-            pages: Semaphore::new(PAGES_AT_ONCE),
+            memory: Arc::default(),
             reported: ReportedTasks::default(),
         }
     }
@@ -100,6 +98,33 @@ impl A2aService {
         params: &ServiceParams,
         id: &str,
     ) -> Result<Arc<Task>, A2AError> {
+        let memory = self.memory.of(params);
+        memory.reserve(TASK_BYTES).await;
+        let task = self.owned_task(params, id).await;
+        memory.release();
+        task
+    }
+
+    /// Returns the task as a value of the protocol, if the principal owns it.
+    async fn built_task(
+        &self,
+        params: &ServiceParams,
+        id: &str,
+        detail: TaskDetail,
+    ) -> Result<a2a::Task, A2AError> {
+        let memory = self.memory.of(params);
+        let mut wanted = TASK_BYTES;
+        loop {
+            memory.reserve(wanted).await;
+            let task = self.owned_task(params, id).await?;
+            wanted = to_wire::bytes(&task, detail);
+            if memory.fits(wanted) {
+                return Ok(to_wire::task(&task, detail));
+            }
+        }
+    }
+
+    async fn owned_task(&self, params: &ServiceParams, id: &str) -> Result<Arc<Task>, A2AError> {
         let id = TaskId::from(id);
         let task = self.manager.get(&id).await;
         let task = task.map_err(|error| errors::of_read(&error))?;
@@ -164,25 +189,30 @@ impl A2aService {
     /// client.
     async fn wait_for_answer(
         &self,
+        params: &ServiceParams,
         mut accepted: AcceptedTask,
         detail: TaskDetail,
         returns_at_once: bool,
     ) -> Result<SendMessageResponse, A2AError> {
+        let memory = self.memory.of(params);
         let mut first = None;
         while let Some(item) = accepted.subscription.next().await {
             match item.map_err(|error| errors::of_read(&error))? {
                 SubscriptionItem::Snapshot(_, task) => {
                     let is_answer = accepted.is_repeated && task.status.state.answers_client();
                     if let Some(reply) = &task.reply {
+                        memory.ensure(json_bytes(reply)).await;
                         return Ok(SendMessageResponse::Message(to_wire::reply(reply, &task)));
                     }
                     if returns_at_once || is_answer {
+                        memory.ensure(to_wire::bytes(&task, detail)).await;
                         return Ok(SendMessageResponse::Task(to_wire::task(&task, detail)));
                     }
                     first = Some(task);
                 }
                 SubscriptionItem::Update(update) => match (&*update.record, &first) {
                     (TaskRecord::Replied { message, .. }, Some(task)) => {
+                        memory.ensure(json_bytes(message)).await;
                         return Ok(SendMessageResponse::Message(to_wire::reply(message, task)));
                     }
                     (TaskRecord::StatusChanged { status, .. }, _)
@@ -194,9 +224,11 @@ impl A2aService {
                 },
             }
         }
-        let task = self.manager.get(&accepted.task_id).await;
-        let task = task.map_err(|error| errors::of_read(&error))?;
-        Ok(SendMessageResponse::Task(to_wire::task(&task, detail)))
+        let id = accepted.task_id.clone();
+        // The subscription holds the task as it was before.
+        drop((accepted, first));
+        let built = self.built_task(params, id.as_str(), detail).await;
+        built.map(SendMessageResponse::Task)
     }
 
     /// Sends a message. Returns the numbered events of the execution that the message starts.
@@ -213,12 +245,19 @@ impl A2aService {
             let id = &accepted.task_id;
             self.check_cursor(id, cursor).await?;
             let subscription = self.manager.subscribe_to_execution(id, Some(cursor)).await;
-            return self.continued(id, subscription, detail).await;
+            return self.continued(params, id, subscription, detail).await;
         }
         // This task is used only until the first event, which is a snapshot of the task.
+        let memory = self.memory.of(params);
+        memory.reserve(TASK_BYTES).await;
         let task = self.manager.get_with_replies(&accepted.task_id).await;
         let task = task.map_err(|error| errors::of_read(&error))?;
-        Ok(events::numbered(accepted.subscription, task, detail))
+        Ok(events::numbered(
+            accepted.subscription,
+            &task,
+            detail,
+            memory,
+        ))
     }
 
     /// Returns the numbered events of a task. The stream begins after the event number that the client has sent. If the
@@ -228,12 +267,14 @@ impl A2aService {
         params: &ServiceParams,
         request: SubscribeToTaskRequest,
     ) -> Result<BoxStream<'static, NumberedEvent>, A2AError> {
-        let task = self.task_of(params, &request.id).await?;
+        let memory = self.memory.of(params);
+        memory.reserve(TASK_BYTES).await;
+        let task = self.owned_task(params, &request.id).await?;
         let detail = TaskDetail::with_history(None);
         if let Some(cursor) = last_event_id(params)? {
             self.check_cursor(&task.id, cursor).await?;
             let subscription = self.manager.subscribe(&task.id, Some(cursor)).await;
-            return self.continued(&task.id, subscription, detail).await;
+            return self.continued(params, &task.id, subscription, detail).await;
         }
         if task.has_ended() {
             return Err(A2AError::unsupported_operation(format!(
@@ -243,7 +284,7 @@ impl A2aService {
         }
         let subscription = self.manager.subscribe(&task.id, None).await;
         let subscription = subscription.map_err(|error| errors::of_read(&error))?;
-        Ok(events::numbered(subscription, task, detail))
+        Ok(events::numbered(subscription, &task, detail, memory))
     }
 
     /// Refuses a cursor that is greater than the number of the last event. Such a number belongs to another task, or to
@@ -261,14 +302,19 @@ impl A2aService {
 
     async fn continued(
         &self,
+        params: &ServiceParams,
         id: &TaskId,
         subscription: Result<TaskSubscription, ReadTaskError>,
         detail: TaskDetail,
     ) -> Result<BoxStream<'static, NumberedEvent>, A2AError> {
+        let memory = self.memory.of(params);
+        memory.reserve(TASK_BYTES).await;
         let task = self.manager.get_with_replies(id).await;
+        // The stream begins with an update, for which it may wait long.
+        memory.release();
         let task = task.map_err(|error| errors::of_read(&error))?;
         let subscription = subscription.map_err(|error| errors::of_read(&error))?;
-        Ok(events::numbered(subscription, task, detail))
+        Ok(events::numbered(subscription, &task, detail, memory))
     }
 }
 
@@ -317,7 +363,7 @@ impl RequestHandler for A2aService {
         let configuration = request.configuration.as_ref();
         let returns_at_once = configuration.and_then(|c| c.return_immediately) == Some(true);
         let accepted = self.execute(params, request).await?;
-        self.wait_for_answer(accepted, detail, returns_at_once)
+        self.wait_for_answer(params, accepted, detail, returns_at_once)
             .await
     }
 
@@ -334,9 +380,8 @@ impl RequestHandler for A2aService {
         params: &ServiceParams,
         request: GetTaskRequest,
     ) -> Result<a2a::Task, A2AError> {
-        let task = self.task_of(params, &request.id).await?;
         let detail = TaskDetail::with_history(request.history_length);
-        Ok(to_wire::task(&task, detail))
+        self.built_task(params, &request.id, detail).await
     }
 
     async fn list_tasks(
@@ -355,10 +400,12 @@ impl RequestHandler for A2aService {
         let task = self.task_of(params, &request.id).await?;
         let principal = principal_of(params);
         let cause = receipt_extension::requested_cause(request.metadata.as_ref(), &principal);
-        let to_wire = |task| to_wire::task(task, TaskDetail::with_history(None));
+        let memory = self.memory.of(params);
+        let detail = TaskDetail::with_history(None);
         Ok(match self.manager.cancel(&task.id, cause).await {
             Ok(outcome) => {
-                let mut wire = to_wire(&outcome.task);
+                memory.ensure(to_wire::bytes(&outcome.task, detail)).await;
+                let mut wire = to_wire::task(&outcome.task, detail);
                 if outcome.covers_orphans() {
                     let metadata = wire.metadata.get_or_insert_default();
                     receipt_extension::add_orphan_receipt(metadata, &outcome.receipt);
@@ -366,7 +413,8 @@ impl RequestHandler for A2aService {
                 wire
             }
             Err(CancelError::NotYet { task, delivery }) => {
-                let mut wire = to_wire(&task);
+                memory.ensure(to_wire::bytes(&task, detail)).await;
+                let mut wire = to_wire::task(&task, detail);
                 let metadata = wire.metadata.get_or_insert_default();
                 receipt_extension::add_requested_stop(metadata, delivery.as_str());
                 wire

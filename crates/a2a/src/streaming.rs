@@ -30,7 +30,7 @@ use crate::errors::invalid;
 use crate::events::{NumberedEvent, until_revoked};
 use crate::limits::WholeRequest;
 use crate::service::A2aService;
-use crate::{listing, rest, version};
+use crate::{jsonrpc, listing, rest, version};
 
 /// Interval of comments in a silent stream. The interval is shorter than the idle timeouts of clients and proxies. The
 /// official Python client has the shortest known timeout, 5 s.
@@ -85,9 +85,8 @@ pub(crate) async fn answer(
         return None;
     }
     if !is_json(headers) {
-        let error = A2AError::content_type_not_supported().to_jsonrpc_error();
-        let error = JsonRpcResponse::error(JsonRpcId::Null, error);
-        return Some(axum::Json(error).into_response());
+        let error = A2AError::content_type_not_supported();
+        return Some(jsonrpc::error_response(JsonRpcId::Null, &error));
     }
     let head = RequestHead::of(request.body())?;
     let is_list = head.method == methods::LIST_TASKS;
@@ -143,10 +142,7 @@ async fn jsonrpc_answer(
     };
     match events {
         Ok(events) => sse(until_revoked(events, revoked), Some(id)),
-        Err(error) => {
-            let error = JsonRpcResponse::error(id, error.to_jsonrpc_error());
-            axum::Json(error).into_response()
-        }
+        Err(error) => jsonrpc::error_response(id, &error),
     }
 }
 
@@ -193,7 +189,7 @@ fn sse_event(event: NumberedEvent, id: Option<&JsonRpcId>) -> Event {
         }
         (Ok((number, value)), None) => with_number(number).data(json(&value)),
         (Err(error), Some(id)) => {
-            let envelope = JsonRpcResponse::error(id.clone(), error.to_jsonrpc_error());
+            let envelope = jsonrpc::error(id.clone(), &error);
             Event::default().data(json(&envelope))
         }
         // Without a JSON-RPC envelope, only the event type distinguishes an error from other events.

@@ -14,6 +14,7 @@ use chrono::DateTime;
 use serde_json::Value;
 
 use crate::receipt_extension;
+use crate::response_memory::json_bytes;
 
 /// Level of detail of a task in a response.
 #[derive(Debug, Clone, Copy)]
@@ -34,15 +35,26 @@ impl TaskDetail {
     }
 }
 
-pub(crate) fn task(task: &Task, detail: TaskDetail) -> a2a::Task {
+/// Size of a task as JSON, in bytes. The size is computed before the conversion, which needs several times as much memory.
+pub(crate) fn bytes(task: &Task, detail: TaskDetail) -> usize {
+    let history: usize = history(task, detail).map(json_bytes).sum();
+    let artifacts = task.artifacts.iter().filter(|_| detail.has_artifacts);
+    let artifacts: usize = artifacts.map(json_bytes).sum();
+    let rest = (&task.reply, &task.status, &task.metadata, &task.ending);
+    history + artifacts + json_bytes(&rest)
+}
+
+/// The messages of a task, without the oldest ones that the client does not want.
+fn history(task: &Task, detail: TaskDetail) -> impl Iterator<Item = &Arc<TaskMessage>> {
     let len = task.history.len();
     let skip = detail
         .history_len_max
         .map_or(0, |max| len.saturating_sub(max));
-    let history: Vec<_> = task
-        .history
-        .iter()
-        .skip(skip)
+    task.history.iter().skip(skip)
+}
+
+pub(crate) fn task(task: &Task, detail: TaskDetail) -> a2a::Task {
+    let history: Vec<_> = history(task, detail)
         .map(|message| self::message(message, task))
         .collect();
     let artifacts = task

@@ -8,6 +8,8 @@
 //! 2. From the first cause on, there is exactly one time at which the process exits. This time is computed once. Every
 //!    wait during the shutdown is limited to the time that is left until the exit, and later events can only make the
 //!    exit earlier.
+//! 3. A signal during the drain of a server ends the drain: the rest of the work is stopped with the usual grace. The
+//!    signal after it uses force.
 
 use std::time::{Duration, Instant};
 
@@ -76,9 +78,14 @@ pub(crate) enum ControlEffect {
 #[derive(Debug)]
 pub(crate) struct Control {
     grace: Duration,
+    /// Time in which a server lets its work finish before a stop.
+    drain: Duration,
+    is_draining: bool,
     timeout: Option<Timeout>,
     first: Option<Cause>,
-    signalled: Option<(EndSignal, Instant)>,
+    /// The first signal.
+    signalled: Option<EndSignal>,
+    last_signal_at: Option<Instant>,
     exit_at: Option<Instant>,
     /// Time of the first signal that asked for force.
     forced_at: Option<Instant>,
@@ -96,9 +103,12 @@ impl Control {
     pub(crate) fn new(grace: Duration) -> Self {
         Self {
             grace,
+            drain: Duration::ZERO,
+            is_draining: false,
             timeout: None,
             first: None,
             signalled: None,
+            last_signal_at: None,
             exit_at: None,
             forced_at: None,
         }
@@ -107,6 +117,18 @@ impl Control {
     /// Sets the grace for stops that begin later.
     pub(crate) fn set_grace(&mut self, grace: Duration) {
         self.grace = grace;
+    }
+
+    /// Sets the time in which a server lets its work finish before a stop.
+    pub(crate) fn set_drain(&mut self, drain: Duration) {
+        self.drain = drain;
+    }
+
+    /// Ends the drain. From here on, the rest of the work has the grace.
+    pub(crate) fn end_drain(&mut self, now: Instant) {
+        if std::mem::take(&mut self.is_draining) {
+            self.exit_by(now.checked_add(self.grace.saturating_add(STOP_MAX)));
+        }
     }
 
     /// The grace of stops.
@@ -131,10 +153,14 @@ impl Control {
 
     /// Handles a signal.
     pub(crate) fn signal(&mut self, signal: EndSignal, now: Instant) -> ControlEffect {
-        let signalled_at = self.signalled.map(|(_, at)| at);
-        let last = self.forced_at.or(signalled_at);
+        let last = self.forced_at.or(self.last_signal_at);
         if last.is_some_and(|at| now < at + ONE_SIGNAL) {
             return ControlEffect::Nothing;
+        }
+        if self.is_draining {
+            self.last_signal_at = Some(now);
+            self.end_drain(now);
+            return ControlEffect::Stop(signal.cause());
         }
         if self.exit_at.is_some() {
             // The process is already ending. If this is the first signal, the usual time for force and the receipt
@@ -144,7 +170,8 @@ impl Control {
             self.forced_at.get_or_insert(now);
             return ControlEffect::Force(signal.cause());
         }
-        self.signalled = Some((signal, now));
+        self.signalled = Some(signal);
+        self.last_signal_at = Some(now);
         self.stop(signal.cause(), now)
     }
 
@@ -159,7 +186,9 @@ impl Control {
     /// Begins the regular end of the process, and bounds the rest of the shutdown.
     pub(crate) fn end(&mut self, now: Instant) {
         if self.exit_at.is_none() {
-            self.exit_by(now.checked_add(self.grace.saturating_add(STOP_MAX)));
+            self.is_draining = !self.drain.is_zero();
+            let stop = self.grace.saturating_add(STOP_MAX);
+            self.exit_by(now.checked_add(self.drain.saturating_add(stop)));
         }
     }
 
@@ -228,7 +257,7 @@ impl Control {
     /// Exit code for this reason. SIGHUP has the same stop reason as SIGTERM, but a different exit code.
     pub(crate) fn exit_code(&self, reason: StopReason) -> u8 {
         match (self.signalled, reason) {
-            (Some((EndSignal::HangUp, _)), StopReason::Shutdown) => 129,
+            (Some(EndSignal::HangUp), StopReason::Shutdown) => 129,
             (_, reason) => reason.exit_code(),
         }
     }
@@ -275,6 +304,41 @@ mod tests {
         assert_eq!(control.next_moment(), Some(later + AT_ONCE));
         assert_eq!(control.on_clock(later), ControlEffect::Nothing);
         assert_eq!(control.on_clock(later + AT_ONCE), ControlEffect::Exit);
+    }
+
+    #[test]
+    fn the_second_signal_ends_a_drain_and_the_third_forces() {
+        let drain = Duration::from_secs(30);
+        let mut control = Control::new(GRACE);
+        control.set_drain(drain);
+        let now = Instant::now();
+        control.signal(EndSignal::HangUp, now);
+        assert_eq!(control.next_moment(), Some(now + drain + GRACE + STOP_MAX));
+        let second = now + drain / 2;
+        let effect = control.signal(EndSignal::Terminate, second);
+        assert_eq!(effect, ControlEffect::Stop(EndSignal::Terminate.cause()));
+        assert_eq!(control.next_moment(), Some(second + GRACE + STOP_MAX));
+        assert!(!control.is_forced());
+        let same = control.signal(EndSignal::Terminate, second + ONE_SIGNAL / 2);
+        assert_eq!(same, ControlEffect::Nothing);
+        let third = second + ONE_SIGNAL;
+        let effect = control.signal(EndSignal::Terminate, third);
+        assert!(matches!(effect, ControlEffect::Force(_)), "{effect:?}");
+        assert_eq!(control.next_moment(), Some(third + AT_ONCE));
+        assert_eq!(control.exit_code(control.stop_reason()), 129);
+    }
+
+    #[test]
+    fn after_a_drain_the_second_signal_forces() {
+        let mut control = Control::new(GRACE);
+        control.set_drain(Duration::from_secs(30));
+        let now = Instant::now();
+        control.signal(EndSignal::Terminate, now);
+        let drained = now + Duration::from_secs(1);
+        control.end_drain(drained);
+        assert_eq!(control.next_moment(), Some(drained + GRACE + STOP_MAX));
+        let effect = control.signal(EndSignal::Terminate, drained);
+        assert!(matches!(effect, ControlEffect::Force(_)), "{effect:?}");
     }
 
     #[test]

@@ -29,12 +29,18 @@ pub(crate) fn set(current: u64) {
     }
 }
 
-/// Descriptors of a server without tasks, connections and sessions: the store, the listeners, the runtime and the MCP
-/// servers.
+/// Descriptors of a server without tasks, connections and sessions: the store, the listeners, the runtimes, the MCP
+/// servers and the idle keepers of commands. Also those that a command needs only while it starts, and a tool while it
+/// reads a file.
 const OF_SERVER: usize = 64;
 
-/// Descriptors of a running task: its session, the connection to the model, and a command with its pipes and its keeper.
-const OF_TASK: usize = 8;
+/// Descriptors of a running task without its session and its commands: the connection to the model, and the file that a
+/// tool reads or writes.
+const OF_TASK: usize = 4;
+
+/// Descriptors of a running command, of a tool or a hook: the pipe of its output, the file of its output, the socket of
+/// its keeper, and the descriptor of the keeper's process.
+const OF_COMMAND: usize = 4;
 
 /// Maximum number of connections of a server's clients.
 pub(crate) fn connections_max(default: usize) -> usize {
@@ -44,15 +50,25 @@ pub(crate) fn connections_max(default: usize) -> usize {
 /// Maximum number of tasks that a server with these defaults runs at the same time. Without this limit, tasks would fail
 /// in the middle for lack of descriptors.
 pub(crate) fn running_tasks_max(sessions_default: usize, connections_default: usize) -> usize {
-    let others =
-        OF_SERVER + sessions_open_max(sessions_default) + connections_max(connections_default);
-    (current().saturating_sub(others) / OF_TASK).max(1)
+    let others = sessions_open_max(sessions_default) + connections_max(connections_default);
+    (for_work(others) / 2 / OF_TASK).max(1)
+}
+
+/// Maximum number of commands that this process runs at the same time. A task can have any number of commands, so the
+/// commands of all tasks share this limit. A command beyond the limit waits until another one has ended.
+pub(crate) fn commands_max() -> usize {
+    (for_work(2 * quarter()) / 2 / OF_COMMAND).max(1)
 }
 
 /// Maximum number of sessions that a server keeps open. An open session holds the descriptor of its lock. The running
 /// tasks, their commands and the connections need the other descriptors.
 pub(crate) fn sessions_open_max(default: usize) -> usize {
     default.min(quarter())
+}
+
+/// Descriptors of the tasks and of the commands, if these others are taken. Each of the two gets half.
+fn for_work(others: usize) -> usize {
+    current().saturating_sub(OF_SERVER + others)
 }
 
 fn quarter() -> usize {

@@ -87,6 +87,14 @@ impl ProcessHost {
                 .build()
                 .context("cannot start threads")
         };
+        let keepers = Keepers::with_subreaper(KeeperProgram {
+            executable: "/proc/self/exe".into(),
+            args: std::iter::once(KEEPER_COMMAND.into())
+                .chain(descriptors.map(|limit| limit.to_string().into()))
+                .collect(),
+        })
+        .context("cannot adopt the orphaned processes of commands")?;
+        keepers.limit_commands(descriptors::commands_max());
         Ok(Self {
             started,
             signals,
@@ -101,13 +109,7 @@ impl ProcessHost {
                 .context("cannot start the main loop")?,
             control: runtime(2, "allstop-control")?,
             work: runtime(cores.max(WORK_THREADS_MIN), "allstop-pool")?,
-            keepers: Keepers::with_subreaper(KeeperProgram {
-                executable: "/proc/self/exe".into(),
-                args: std::iter::once(KEEPER_COMMAND.into())
-                    .chain(descriptors.map(|limit| limit.to_string().into()))
-                    .collect(),
-            })
-            .context("cannot adopt the orphaned processes of commands")?,
+            keepers,
         })
     }
 

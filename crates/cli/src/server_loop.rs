@@ -119,16 +119,17 @@ async fn shut_down(
     // From here on, all waits are bounded, even if the server ended without a signal.
     supervisor.control.end(Instant::now());
     if !has_ended {
-        let is_hurried = tokio::select! {
+        let is_forced = tokio::select! {
             biased;
-            // A second signal arrived, or the exit time is reached.
-            _hurry = supervisor.next() => true,
+            // A second signal ends the drain. If there is no drain, it asks for force. The exit time may also be reached.
+            effect = supervisor.next() => !matches!(effect, ControlEffect::Stop(_)),
             () = server.drain(cause) => false,
         };
-        if is_hurried {
+        if is_forced {
             server.force(cause);
         }
     }
+    supervisor.control.end_drain(Instant::now());
     let left = supervisor.control.time_left(Instant::now());
     let stopping = server.stop(cause, left);
     let force = |_hurry: ControlEffect| server.force(cause);

@@ -38,6 +38,14 @@ pub enum LaunchError {
     /// The keeper ended before it reported the start of the command. The command may have run.
     #[error("the keeper ended before it reported the start of the command, which may have run")]
     KeeperLost,
+    /// The limit of commands is reached. The command may start after another one has ended.
+    #[error(
+        "{max} commands run, which is the maximum with this limit of open files: raise it (`ulimit -n`), or stop a command"
+    )]
+    TooManyCommands {
+        /// The maximum number of commands at the same time.
+        max: usize,
+    },
     /// The system refused a pipe, a socket or a descriptor.
     #[error("cannot set up the {what} of a process")]
     Setup {

@@ -73,6 +73,8 @@
 //! Every wait and every read can be dropped without loss. Once the driver has received a request to detach, the request
 //! is carried out, even if the future is dropped. Dropping the driver itself kills the tree.
 
+#[cfg(target_os = "linux")]
+mod command_slots;
 mod containment;
 mod driver;
 mod group_command;

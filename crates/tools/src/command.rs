@@ -26,6 +26,10 @@ const SETTLE: Duration = Duration::from_millis(50);
 /// Maximum length of a command's name in receipts and lists, in characters: one line of a terminal.
 const NAME_CHARS_MAX: usize = 80;
 
+/// Maximum wait for another command to end, if the limit of commands is reached. Most commands are shorter; servers and
+/// watchers in the background may never end.
+const SLOT_WAIT_MAX: Duration = Duration::from_mins(1);
+
 /// A running command with its output.
 #[derive(Debug)]
 pub struct RunningCommand {
@@ -52,11 +56,40 @@ impl CommandLimit {
 }
 
 impl RunningCommand {
-    /// Starts a command in a scope.
+    /// Starts a command in a scope. If the limit of commands is reached, waits until another command has ended.
+    ///
+    /// # Errors
+    /// If a stop covers the scope, the scope is closed, or the operating system refuses. Also if no command ends within a
+    /// minute; the error names the limit.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub async fn start(
+        scope: &Scope,
+        name: impl Into<Arc<str>>,
+        spec: ProcessSpec,
+    ) -> Result<Self, SpawnProcessError> {
+        let containment = tokio::select! {
+            biased;
+            // The start returns the reason.
+            () = scope.stopped() => spec.containment,
+            reserved = spec.containment.reserved(SLOT_WAIT_MAX) => reserved?,
+        };
+        Self::start_server(
+            scope,
+            name,
+            ProcessSpec {
+                containment,
+                ..spec
+            },
+        )
+    }
+
+    /// Starts an MCP server in a scope. It does not count for the limit of commands, because it may run for ever.
     ///
     /// # Errors
     /// If a stop covers the scope, the scope is closed, or the operating system refuses.
-    pub fn start(
+    pub(crate) fn start_server(
         scope: &Scope,
         name: impl Into<Arc<str>>,
         spec: ProcessSpec,

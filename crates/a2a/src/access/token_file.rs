@@ -13,7 +13,6 @@ use std::fmt;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::SystemTime;
 
 use axum::http::HeaderMap;
 use futures::future::BoxFuture;
@@ -31,7 +30,8 @@ type TokenHash = [u8; 32];
 pub struct TokenFile {
     path: PathBuf,
     tokens: watch::Sender<HashMap<TokenHash, Principal>>,
-    read_at: Arc<Mutex<Option<SystemTime>>>,
+    /// SHA-256 of the content at the last read. Times and sizes cannot replace it, because a user can restore them.
+    last_read: Arc<Mutex<Option<[u8; 32]>>>,
 }
 
 /// Reason why a token file cannot be used.
@@ -59,13 +59,13 @@ impl TokenFile {
         let file = Self {
             path: path.into(),
             tokens: watch::Sender::default(),
-            read_at: Arc::default(),
+            last_read: Arc::default(),
         };
         file.reload()?;
         Ok(file)
     }
 
-    /// Reads the file again if it has changed. Returns true if the file had changed. Reads from disk, so call it on a
+    /// Reads the file, and replaces the tokens if its content has changed. Returns true if it has changed. Reads from disk, so call it on a
     /// thread that may block.
     ///
     /// # Errors
@@ -85,19 +85,15 @@ impl TokenFile {
     }
 
     fn reload_changed(&self) -> Result<bool, TokenFileError> {
-        let read_error = |error| TokenFileError::Read(self.path.clone(), error);
-        let modified = match std::fs::metadata(&self.path).and_then(|file| file.modified()) {
-            Ok(modified) => modified,
-            Err(error) => {
-                // A file that returns with its old time is read again.
-                *self.read_at.lock() = None;
-                return Err(read_error(error));
-            }
-        };
-        if self.read_at.lock().replace(modified) == Some(modified) {
+        let text = std::fs::read_to_string(&self.path);
+        let text = text.map_err(|error| TokenFileError::Read(self.path.clone(), error));
+        let content = text.as_ref().ok().map(|text| Sha256::digest(text).into());
+        // A broken file is parsed and reported only once. A file that cannot be read is read again.
+        let last = std::mem::replace(&mut *self.last_read.lock(), content);
+        let text = text?;
+        if last == content {
             return Ok(false);
         }
-        let text = std::fs::read_to_string(&self.path).map_err(read_error)?;
         let tokens = parse(&text)?;
         self.tokens.send_replace(tokens);
         Ok(true)
@@ -237,26 +233,47 @@ mod tests {
         std::fs::write(&path, format!("alice {HASH_OF_TEST}\n")).unwrap();
         let file = TokenFile::open(&path).unwrap();
         assert!(!file.reload().unwrap());
-        let change = |text: &str, second: u64| {
-            std::fs::write(&path, text).unwrap();
-            let time = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(second);
-            std::fs::File::open(&path)
-                .unwrap()
-                .set_modified(time)
-                .unwrap();
-        };
-        change(&format!("bob {HASH_OF_TEST}"), 1);
+        let change = |text: &str| std::fs::write(&path, text).unwrap();
+        change(&format!("bob {HASH_OF_TEST}"));
         assert!(file.reload().unwrap());
         let bob = Ok(Principal::new("bob").unwrap());
         assert_eq!(file.authenticate(&headers("Bearer test")), bob);
         let of_jwt = format!("jwt:bob {HASH_OF_TEST}");
-        for (second, broken) in (2..).zip(["carol", "carol 12", "carol zz", "a b\nc", &of_jwt]) {
-            change(broken, second);
+        for broken in ["carol", "carol 12", "carol zz", "a b\nc", &of_jwt] {
+            change(broken);
             assert!(file.reload().is_err(), "{broken:?}");
             assert_eq!(file.authenticate(&headers("Bearer test")), bob);
         }
         std::fs::remove_file(&path).unwrap();
         assert!(matches!(file.reload(), Err(TokenFileError::Read(..))));
+    }
+
+    /// The size and the time of a file are no proof that its tokens are unchanged.
+    #[test]
+    fn file_with_the_old_size_and_time_is_read_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("tokens");
+        std::fs::write(&path, format!("alice {HASH_OF_TEST}\n")).unwrap();
+        let modified = std::fs::metadata(&path).unwrap().modified().unwrap();
+        let restore_time = |path: &Path| {
+            let file = std::fs::File::options().write(true).open(path).unwrap();
+            file.set_modified(modified).unwrap();
+        };
+        let file = TokenFile::open(&path).unwrap();
+        let other = HASH_OF_TEST.replace('9', "8");
+        std::fs::write(&path, format!("alice {other}\n")).unwrap();
+        restore_time(&path);
+        assert!(file.reload().unwrap());
+        assert!(file.authenticate(&headers("Bearer test")).is_err());
+        // Another file under the same name.
+        let new = folder.path().join("new");
+        std::fs::write(&new, format!("carol {HASH_OF_TEST}\n")).unwrap();
+        restore_time(&new);
+        std::fs::rename(&new, &path).unwrap();
+        assert!(file.reload().unwrap());
+        let carol = Ok(Principal::new("carol").unwrap());
+        assert_eq!(file.authenticate(&headers("Bearer test")), carol);
+        assert!(!file.reload().unwrap());
     }
 
     #[test]
@@ -274,11 +291,9 @@ mod tests {
         written(&line);
         assert!(file.reload().unwrap());
         assert!(is_admitted());
-        *file.read_at.lock() = None;
         written("# nobody\n");
         assert!(matches!(file.reload(), Err(TokenFileError::Empty)));
         assert!(!is_admitted(), "the file is empty");
-        *file.read_at.lock() = None;
         written("alice half a line\n");
         assert!(file.reload().is_err());
     }

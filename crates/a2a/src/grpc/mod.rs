@@ -11,6 +11,7 @@ use a2a::{error_code, reason_to_error_code};
 use a2a_grpc::{GrpcHandler, errors::a2a_error_to_status};
 use a2a_pb::proto::a2a_service_server::A2aServiceServer;
 use axum::extract::{Request, State};
+use axum::http::HeaderMap;
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::Response;
 use tonic::service::Routes;
@@ -37,14 +38,14 @@ pub fn grpc_router(service: &Arc<A2aService>, access: AccessControl) -> axum::Ro
         // A route layer does not apply to unknown paths. On a port that all bindings share, such a path may belong to
         // another binding.
         .route_layer(from_fn(body::read))
-        .route_layer(from_fn_with_state(access, admission))
+        .route_layer(from_fn_with_state((Arc::clone(service), access), admission))
         .merge(legacy::router())
         .fallback(legacy::unknown)
 }
 
 /// Admits a call before its message is read.
 async fn admission(
-    State(access): State<AccessControl>,
+    State((service, access)): State<(Arc<A2aService>, AccessControl)>,
     mut request: Request,
     next: Next,
 ) -> Response {
@@ -66,7 +67,9 @@ async fn admission(
         return with_specified_status(a2a_error_to_status(&error).into_http());
     }
     let revoked = access.revoked(request.headers());
-    revocable::until_revoked(next.run(request).await, revoked)
+    let built = service.memory.begin(request.headers_mut());
+    let response = built.hand_over(next.run(request).await);
+    revocable::until_revoked(response, revoked)
 }
 
 /// Replaces the status of an error by the status from A2A 1.0, section 5.4, if the library uses a different status.
@@ -75,23 +78,28 @@ async fn specified_status(request: Request, next: Next) -> Response {
 }
 
 fn with_specified_status(mut response: Response) -> Response {
-    let Some(status) = Status::from_header_map(response.headers()) else {
-        return response;
+    specify_status(response.headers_mut());
+    response
+}
+
+/// Replaces the status in the head or in the trailers of a response. Adds `retry-after` if the server takes no more work.
+fn specify_status(headers: &mut HeaderMap) {
+    let Some(status) = Status::from_header_map(headers) else {
+        return;
     };
     let overload = overload_of(&status);
     let specified = match overload {
-        Some(overload) => Some(with_code(&status, code_of(overload))),
+        Some(overload) => Some(of_overload(&status, overload)),
         None => unimplemented(&status),
     };
     if let Some(specified) = specified
-        && specified.add_header(response.headers_mut()).is_err()
+        && specified.add_header(headers).is_err()
     {
         tracing::debug!("a status cannot be sent as headers");
     }
     if let Some(overload) = overload {
-        overload.add_header(response.headers_mut());
+        overload.add_header(headers);
     }
-    response
 }
 
 /// If the error requires the code `Unimplemented`, returns the status with this code. The details repeat the code,
@@ -99,18 +107,26 @@ fn with_specified_status(mut response: Response) -> Response {
 fn unimplemented(status: &Status) -> Option<Status> {
     let details = status.get_error_details();
     let code = reason_to_error_code(&details.error_info()?.reason)?;
-    is_unimplemented(code).then(|| with_code(status, Code::Unimplemented))
+    is_unimplemented(code)
+        .then(|| Status::with_error_details(Code::Unimplemented, status.message(), details))
 }
 
-fn with_code(status: &Status, code: Code) -> Status {
-    Status::with_error_details(code, status.message(), status.get_error_details())
-}
-
-fn code_of(overload: Overload) -> Code {
-    match overload {
+/// The status of this overload, with the reason that the library has replaced.
+fn of_overload(status: &Status, overload: Overload) -> Status {
+    let code = match overload {
         Overload::Full => Code::ResourceExhausted,
-        Overload::ShuttingDown => Code::Unavailable,
+        Overload::Unavailable => Code::Unavailable,
+    };
+    with_condition(status, code, overload.word())
+}
+
+/// The status with this code and this reason.
+fn with_condition(status: &Status, code: Code, word: &str) -> Status {
+    let mut details = status.get_error_details();
+    if let Some(info) = details.error_info().cloned() {
+        details.set_error_info(word, info.domain, info.metadata);
     }
+    Status::with_error_details(code, status.message(), details)
 }
 
 /// The condition of a server that takes no more work, from the details of the status.

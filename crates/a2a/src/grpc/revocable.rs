@@ -1,4 +1,5 @@
-//! Bodies of responses that end when the credentials of their request are revoked.
+//! Bodies of responses that end when the credentials of their request are revoked. An error at the end of a body gets
+//! its specified status.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -12,7 +13,7 @@ use futures::future::BoxFuture;
 use hyper::body::Frame;
 use tonic::Code;
 
-use super::with_code;
+use super::{specify_status, with_condition};
 use crate::errors;
 
 /// Ends the body with the status `UNAUTHENTICATED` when the future resolves. A stream may otherwise outlive the access
@@ -42,7 +43,13 @@ impl HttpBody for RevocableBody {
             self.body = Body::empty();
             return Poll::Ready(Some(Ok(Frame::trailers(revoked_trailers()))));
         }
-        Pin::new(&mut self.body).poll_frame(cx)
+        let mut polled = Pin::new(&mut self.body).poll_frame(cx);
+        if let Poll::Ready(Some(Ok(frame))) = &mut polled
+            && let Some(trailers) = frame.trailers_mut()
+        {
+            specify_status(trailers);
+        }
+        polled
     }
 
     fn is_end_stream(&self) -> bool {
@@ -53,7 +60,7 @@ impl HttpBody for RevocableBody {
 fn revoked_trailers() -> HeaderMap {
     let status = a2a_error_to_status(&errors::revoked());
     let mut trailers = HeaderMap::new();
-    if with_code(&status, Code::Unauthenticated)
+    if with_condition(&status, Code::Unauthenticated, errors::REVOKED_WORD)
         .add_header(&mut trailers)
         .is_err()
     {

@@ -22,6 +22,7 @@ use super::sender::WebhookClient;
 use super::shared::PushShared;
 use super::store::{ChangeError, PushStore, PushStoreError};
 use crate::errors;
+use crate::overload::Overload;
 
 /// Default and maximum number of configurations per page.
 const PAGE_LEN_MAX: usize = 100;
@@ -225,7 +226,8 @@ impl PushNotifications {
         &self,
         change: impl Future<Output = Result<T, A2AError>> + Send + 'static,
     ) -> Result<T, A2AError> {
-        let shutting_down = || A2AError::internal("the server is shutting down");
+        let shutting_down =
+            || Overload::Unavailable.error("the server is shutting down".to_owned());
         let spec = WorkSpec::new(
             ItemKind::Future,
             "change of a push notification configuration",
@@ -287,7 +289,7 @@ fn of_change(error: ChangeError<A2AError>) -> A2AError {
         ChangeError::Refused(error) => error,
         ChangeError::Store(error) => {
             tracing::error!(%error, "the store of push notifications");
-            A2AError::internal("the store failed; try again later")
+            Overload::Unavailable.error("the store failed; try again later".to_owned())
         }
     }
 }

@@ -3,6 +3,8 @@
 mod bad_input;
 mod connections;
 mod extended_card;
+mod fair_memory;
+mod gated_log;
 mod grpc;
 mod grpc_errors;
 mod issuer;
@@ -15,6 +17,7 @@ mod live_text;
 mod operations;
 mod push;
 mod rate_limit;
+mod refusals;
 mod revoked;
 mod streams;
 mod support;

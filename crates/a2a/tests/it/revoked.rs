@@ -103,10 +103,9 @@ async fn open_streams_of_a_removed_user_end_with_an_error() {
     let (_, data) = last_event(rpc_stream).await;
     assert_eq!(data["id"], "x", "{data}");
     assert_eq!(data["error"]["code"], -32052, "{data}");
-    assert_eq!(
-        data["error"]["data"][0]["metadata"]["condition"], "UNAUTHENTICATED",
-        "{data}"
-    );
+    let info = &data["error"]["data"][0];
+    assert_eq!(info["metadata"]["condition"], "UNAUTHENTICATED", "{data}");
+    assert_eq!(info["reason"], "UNAUTHENTICATED", "{data}");
     let (kind, data) = last_event(rest_stream).await;
     assert_eq!(kind.as_deref(), Some("error"), "{data}");
     assert_eq!(data["error"]["code"], 401, "{data}");

@@ -82,7 +82,7 @@ impl Authenticator for NamedUsers {
 }
 
 pub(crate) async fn router() -> Router {
-    router_with(AccessControl::new(Arc::new(NamedUsers))).await
+    router_with(named_users()).await
 }
 
 /// Returns a task manager with the scripted agent.
@@ -95,14 +95,22 @@ async fn manager_of(executor: impl Executor + 'static) -> TaskManager {
 }
 
 async fn manager_over(log: Arc<dyn Log>, executor: impl Executor + 'static) -> TaskManager {
+    manager_with(log, executor, TaskOptions::default()).await
+}
+
+pub(crate) async fn manager_with(
+    log: Arc<dyn Log>,
+    executor: impl Executor + 'static,
+    options: TaskOptions,
+) -> TaskManager {
     let root = Scope::root("test", RootOptions::single_runtime());
-    let manager = TaskManager::open(
-        log,
-        root,
-        Arc::new(TaskParts::of(executor)),
-        TaskOptions::default(),
-    );
+    let manager = TaskManager::open(log, root, Arc::new(TaskParts::of(executor)), options);
     manager.await.expect("it opens")
+}
+
+/// Access control that admits every named user.
+pub(crate) fn named_users() -> AccessControl {
+    AccessControl::new(Arc::new(NamedUsers))
 }
 
 /// A router with all bindings and this access control.
@@ -112,17 +120,15 @@ pub(crate) async fn router_with(access: AccessControl) -> Router {
 
 /// A router with all bindings, for tasks of this executor.
 pub(crate) async fn router_of(executor: impl Executor + 'static) -> Router {
-    let access = AccessControl::new(Arc::new(NamedUsers));
-    router_over(manager_of(executor).await, access)
+    router_over(manager_of(executor).await, named_users())
 }
 
 /// A router with all bindings, for the tasks in this log.
 pub(crate) async fn router_over_log(log: Arc<dyn Log>) -> Router {
-    let access = AccessControl::new(Arc::new(NamedUsers));
-    router_over(manager_over(log, ObedientAgent).await, access)
+    router_over(manager_over(log, ObedientAgent).await, named_users())
 }
 
-fn router_over(manager: TaskManager, access: AccessControl) -> Router {
+pub(crate) fn router_over(manager: TaskManager, access: AccessControl) -> Router {
     let service = A2aService::new(manager);
     let card = agent_card(&AgentDescription {
         name: "obedient".into(),
@@ -138,7 +144,7 @@ fn router_over(manager: TaskManager, access: AccessControl) -> Router {
 /// A router with only the gRPC binding.
 pub(crate) async fn grpc_alone() -> Router {
     let service = Arc::new(A2aService::new(manager().await));
-    grpc_router(&service, AccessControl::new(Arc::new(NamedUsers)))
+    grpc_router(&service, named_users())
 }
 
 /// A request of `alice` for version 1.

@@ -77,11 +77,17 @@ pub(crate) enum CliCommand {
     /// Show the receipt of the last stop of a session
     Receipt(ReceiptArgs),
     /// Serve an agent's tasks over A2A, until a signal
-    #[command(after_help = serve::SERVE_HELP)]
+    #[command(
+        after_help = serve::SERVE_HELP,
+        mut_arg("deny", |deny| deny.help(serve::CLIENT_DENY_HELP))
+    )]
     Serve(Box<ServeArgs>),
     /// Run tasks that the servers of a cluster accept, until a signal
     #[cfg(feature = "nats")]
-    #[command(after_help = worker::WORKER_HELP)]
+    #[command(
+        after_help = worker::WORKER_HELP,
+        mut_arg("deny", |deny| deny.help(serve::CLIENT_DENY_HELP))
+    )]
     Worker(Box<WorkerArgs>),
     /// List and drain the workers of a cluster
     #[cfg(feature = "nats")]

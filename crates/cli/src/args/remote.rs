@@ -34,7 +34,9 @@ Examples:
 
 pub(super) const WATCH_HELP: &str = "\
 Shows the state of the running turn, then each new event: the answer, calls with their output, receipts. \
-You can also answer permission questions here; the first answer counts. Ctrl-C stops watching; the session keeps running.
+You can also answer an open permission question of a chat, a run or a Copilot session here; the first answer counts. A run \
+without a terminal denies its questions at once, also while a watcher is connected. Only the client of a served task can \
+answer its questions. Ctrl-C stops watching; the session keeps running.
 
 Exit codes:
   0 the session was closed, or Ctrl-C · 1 the session's process has ended or does not answer · 2 usage error

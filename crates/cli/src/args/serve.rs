@@ -13,7 +13,8 @@ pub(super) const SERVE_HELP: &str = "\
 Stopping:
   On SIGTERM or Ctrl-C, /readyz answers 503, the server accepts no messages, and every running task is stopped. Each \
 receipt is stored, and waiting clients receive the end of their task. With --drain the tasks first have that time to end by \
-themselves; a second signal cuts it short. The process exits at most one second after both times.
+themselves; a second signal stops them with the usual grace. The next signal uses force at once. The process exits at most \
+one second after both times.
 
 Exit codes:
   1 error · 2 usage error · 130 Ctrl-C · 143 SIGTERM · 129 SIGHUP
@@ -25,6 +26,10 @@ Examples:
   curl -s http://127.0.0.1:8080/message:send \\
     -H 'A2A-Version: 1.0' -H 'Content-Type: application/json' \\
     -d '{\"message\":{\"messageId\":\"1\",\"role\":\"ROLE_USER\",\"parts\":[{\"text\":\"hello\"}]}}' ";
+
+/// Help of `--deny` for commands whose sessions have a client in place of a terminal.
+pub(super) const CLIENT_DENY_HELP: &str = "Deny each tool call that needs a permission; calls that need none run \
+[default: ask the client of the task]";
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ServeArgs {

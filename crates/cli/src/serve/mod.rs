@@ -95,6 +95,9 @@ async fn run(args: ServerArgs, host: &ProcessHost) -> Result<Exit, CliError> {
     };
     let opened = async |sessions: &OwnedSessions, supervisor: &mut Supervisor| {
         let (server, agent) = open(args, sessions, host, supervisor).await?;
+        supervisor
+            .control
+            .set_drain(server.drain.unwrap_or_default());
         let connection = StoreConnection::of(&server.store);
         let serving = HostedTasks {
             host,
@@ -122,11 +125,7 @@ async fn open(
         Ok((args, agent?))
     })
     .await?;
-    // The time for the drain comes before the grace of the stop, so it postpones the exit.
-    let drain = args.execution.drain.map_or(Duration::ZERO, Duration::from);
-    supervisor
-        .control
-        .set_grace(agent.grace().saturating_add(drain));
+    supervisor.control.set_grace(agent.grace());
     let description = agent.describe();
     let root = agent.root();
     let mut stage = StartStage {
@@ -253,7 +252,7 @@ impl HostedServer for HostedTasks<'_> {
     }
 
     fn report(&self, (report, background): Self::Report) {
-        self.show_line(&summary(&report));
+        self.show_line(&summary(&report, &background));
         if !background.items().is_empty() {
             let stderr = self.host.output.stderr();
             let style = self.host.terminal.style(stderr.is_terminal());
@@ -267,21 +266,31 @@ impl HostedServer for HostedTasks<'_> {
     }
 }
 
-fn summary(report: &ShutdownReport) -> String {
+/// Describes a shutdown in one line. `others` is the receipt of the rest of the work: open questions and calls of tasks
+/// that wait for their clients, and background work.
+fn summary(report: &ShutdownReport, others: &Receipt) -> String {
+    let has_others = !others.items().is_empty();
     let tasks = match report.stopped() {
+        0 if has_others => "no running task was stopped".to_owned(),
         0 => "no task was stopped".to_owned(),
         1 => "1 task was stopped".to_owned(),
         count => format!("{count} tasks were stopped"),
     };
     let left = match report.left_running() {
+        0 if !others.quiet() => "no running task left work running".to_owned(),
         0 => "nothing is left running".to_owned(),
         1 => "1 task left work running".to_owned(),
         count => format!("{count} tasks left work running"),
     };
+    let others = if has_others {
+        "; the receipt lists the work of waiting tasks and in the background"
+    } else {
+        ""
+    };
     match report.not_stored {
-        0 => format!("{tasks}; {left}"),
-        1 => format!("{tasks}; {left}; the end of 1 task is not stored"),
-        count => format!("{tasks}; {left}; the ends of {count} tasks are not stored"),
+        0 => format!("{tasks}; {left}{others}"),
+        1 => format!("{tasks}; {left}; the end of 1 task is not stored{others}"),
+        count => format!("{tasks}; {left}; the ends of {count} tasks are not stored{others}"),
     }
 }
 
@@ -322,9 +331,10 @@ mod tests {
     /// stopped, and as a task that left work running.
     #[test]
     fn execution_that_waits_for_the_store_is_not_left_running() {
+        let none = Receipt::of_stop(info(), StopFindings::default());
         let ended = Receipt::already_ended(info(), vec![running(ItemKind::Engine)]);
         assert_eq!(
-            summary(&report(vec![ended], 1)),
+            summary(&report(vec![ended], 1), &none),
             "no task was stopped; nothing is left running; the end of 1 task is not stored"
         );
         let findings = StopFindings {
@@ -333,12 +343,28 @@ mod tests {
         };
         let stopped = Receipt::of_stop(info(), findings);
         assert_eq!(
-            summary(&report(vec![stopped], 0)),
+            summary(&report(vec![stopped], 0), &none),
             "1 task was stopped; 1 task left work running"
         );
         assert_eq!(
-            summary(&report(Vec::new(), 0)),
+            summary(&report(Vec::new(), 0), &none),
             "no task was stopped; nothing is left running"
+        );
+    }
+
+    /// Regression: the line was `no task was stopped; nothing is left running`, above a receipt with stopped work, or
+    /// with work that still ran.
+    #[test]
+    fn work_of_waiting_tasks_and_in_the_background_is_mentioned() {
+        let findings = StopFindings {
+            items: [running(ItemKind::ToolCall)].into(),
+            ..StopFindings::default()
+        };
+        let others = Receipt::of_stop(info(), findings);
+        assert_eq!(
+            summary(&report(Vec::new(), 0), &others),
+            "no running task was stopped; no running task left work running; the receipt lists the work of waiting \
+             tasks and in the background"
         );
     }
 }

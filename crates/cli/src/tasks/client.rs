@@ -251,6 +251,18 @@ impl TaskServer {
         Ok(body)
     }
 
+    /// The error in the last event of a stream.
+    pub(super) fn stream_error(&self, data: &str) -> RequestError {
+        let body = serde_json::from_str::<Value>(data).unwrap_or_default();
+        let code = body["error"]["code"].as_u64();
+        let status = code.and_then(|code| StatusCode::from_u16(u16::try_from(code).ok()?).ok());
+        let status = status.unwrap_or(StatusCode::BAD_REQUEST);
+        RequestError::Refused {
+            status,
+            error: self.refusal(status, data.as_bytes()),
+        }
+    }
+
     fn refusal(&self, status: StatusCode, body: &[u8]) -> CliError {
         let body = serde_json::from_slice::<Value>(body).unwrap_or_default();
         let said = body["error"]["message"].as_str();
@@ -260,7 +272,8 @@ impl TaskServer {
         });
         match status {
             StatusCode::UNAUTHORIZED => {
-                CliError::failure(format!("{} requires a valid token", self.address()))
+                let without = || format!("{} requires a valid token", self.address());
+                CliError::failure(said.map_or_else(without, str::to_owned))
                     .hint("put a token into the environment variable ALLSTOP_TOKEN")
             }
             StatusCode::NOT_FOUND if said.is_none() => {

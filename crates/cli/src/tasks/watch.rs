@@ -6,7 +6,7 @@ use std::time::Duration;
 use allstop_core::error_chain;
 use allstop_terminal::{Styled, styled};
 use futures::StreamExt as _;
-use reqwest::Response;
+use reqwest::{Response, StatusCode};
 use sse_stream::{Sse, SseStream};
 
 use super::artifact_chunks::ArtifactChunks;
@@ -106,23 +106,27 @@ impl TaskWatch<'_> {
     async fn follow(&mut self) -> Result<(), CliError> {
         let mut pause = PAUSE_MIN;
         let mut is_lost = false;
-        while self.ended.is_none() {
-            let lost = match self
+        loop {
+            let opened = self
                 .server
                 .events(&self.id, self.last_event.as_deref())
-                .await
-            {
+                .await;
+            let followed = match opened {
                 Ok(response) => {
                     if std::mem::take(&mut is_lost) {
                         self.printer.note("connected again");
                     }
                     let before = self.last_event.clone();
-                    let lost = self.read(response).await?;
+                    let followed = self.read(response).await;
                     if self.last_event != before {
                         pause = PAUSE_MIN;
                     }
-                    lost
+                    followed
                 }
+                Err(error) => Err(error),
+            };
+            let lost = match followed {
+                Ok(()) => return Ok(()),
                 Err(RequestError::Connection(error)) => error.message,
                 Err(RequestError::Refused { status, error }) if status.is_server_error() => {
                     error.message
@@ -133,20 +137,20 @@ impl TaskWatch<'_> {
                     return self.end_or(error).await;
                 }
             };
-            if self.ended.is_none() {
-                if !is_lost {
-                    self.printer.note(&format!("{lost}; reconnecting"));
-                }
-                is_lost = true;
-                tokio::time::sleep(pause).await;
-                pause = (pause * 2).min(PAUSE_MAX);
+            if !is_lost {
+                self.printer.note(&format!("{lost}; reconnecting"));
             }
+            is_lost = true;
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(PAUSE_MAX);
         }
-        Ok(())
     }
 
     async fn end_or(&mut self, error: RequestError) -> Result<(), CliError> {
-        let found = FoundTask::of(self.server.task(&self.id).await?)?;
+        let Ok(found) = self.server.task(&self.id).await else {
+            return Err(error.into());
+        };
+        let found = FoundTask::of(found)?;
         if !found.task.status.state.is_terminal() {
             return Err(error.into());
         }
@@ -155,9 +159,12 @@ impl TaskWatch<'_> {
         Ok(())
     }
 
-    /// Shows the events of a connection until the task or the connection ends. If the connection ends first, returns
-    /// the reason.
-    async fn read(&mut self, response: Response) -> Result<String, CliError> {
+    /// Shows the events of a connection until the task ends.
+    ///
+    /// # Errors
+    /// If the connection or the stream ends first.
+    async fn read(&mut self, response: Response) -> Result<(), RequestError> {
+        let lost = |reason: String| RequestError::Connection(CliError::failure(reason));
         let mut length = EventLength::default();
         let bytes = response.bytes_stream().map(|chunk| {
             let chunk = chunk.map_err(io::Error::other)?;
@@ -165,27 +172,32 @@ impl TaskWatch<'_> {
         });
         let mut events = SseStream::from_bytes_stream(bytes);
         while let Some(event) = events.next().await {
-            let event = match event {
-                Ok(event) => event,
-                Err(error) => {
-                    return Ok(format!("the connection was lost: {}", error_chain(&error)));
-                }
-            };
+            let event = event.map_err(|error| {
+                lost(format!("the connection was lost: {}", error_chain(&error)))
+            })?;
             if self.take(&event)? {
-                return Ok(String::new());
+                return Ok(());
             }
         }
-        Ok("the connection was closed".to_owned())
+        Err(lost("the connection was closed".to_owned()))
     }
 
     /// Shows an event. Returns true if the event was the last one of the task.
-    fn take(&mut self, event: &Sse) -> Result<bool, CliError> {
+    ///
+    /// # Errors
+    /// If the server ends the stream with an error, such as a revoked token, or sends an unknown event.
+    fn take(&mut self, event: &Sse) -> Result<bool, RequestError> {
         let Some(data) = event.data.as_deref() else {
             return Ok(false); // a comment
         };
-        let parsed: ServerEvent = serde_json::from_str(data).map_err(|error| {
-            CliError::failure(format!("the server sent an unknown event: {error}"))
-        })?;
+        if event.event.as_deref() == Some("error") {
+            return Err(self.server.stream_error(data));
+        }
+        let parsed: ServerEvent =
+            serde_json::from_str(data).map_err(|error| RequestError::Refused {
+                status: StatusCode::OK,
+                error: CliError::failure(format!("the server sent an unknown event: {error}")),
+            })?;
         if self.as_json {
             let stdout = self.printer.host.output.stdout();
             stdout.json(data, allstop_terminal::OutputPriority::Last);

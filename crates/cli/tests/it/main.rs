@@ -31,6 +31,7 @@ mod modes;
 mod namespaces;
 mod odd_times;
 mod one_receipt;
+mod open_files;
 mod output_budget;
 mod pick;
 mod progress;

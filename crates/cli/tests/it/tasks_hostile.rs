@@ -115,6 +115,36 @@ fn stop_without_a_worker_answer_is_pending() {
     assert!(listed.contains("working, stop requested"), "{listed}");
 }
 
+/// A server ends a stream with an error event if the token of its client is revoked.
+#[test]
+fn watch_ends_with_the_error_of_its_stream() {
+    let place = Place::new();
+    let revoking: fn(&str, &mut TcpStream) = |line, stream| {
+        let task = r#"{"id": "t1", "status": {"state": "TASK_STATE_WORKING"}}"#;
+        if line.contains("subscribe") {
+            let head = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\nconnection: close";
+            let error = r#"{"error": {"code": 401, "status": "UNAUTHENTICATED",
+                "message": "the token of this stream was revoked"}}"#;
+            let error = error.replace('\n', "");
+            let text = format!(
+                "{head}\r\n\r\nid: 1\ndata: {{\"task\": {task}}}\n\nevent: error\ndata: {error}\n\n"
+            );
+            let _gone = stream.write_all(text.as_bytes());
+        } else if line.contains("/tasks?") {
+            write_json(stream, &format!(r#"{{"tasks": [{task}]}}"#));
+        } else {
+            write_json(stream, task);
+        }
+    };
+    for flags in ["watch t1", "watch t1 --json"] {
+        let ended = tasks(&place, serve(revoking), flags);
+        assert_eq!(ended.code, 1, "{}", ended.stderr);
+        let reason = "the token of this stream was revoked";
+        assert!(ended.stderr.contains(reason), "{}", ended.stderr);
+        assert!(ended.stderr.contains("ALLSTOP_TOKEN"), "{}", ended.stderr);
+    }
+}
+
 /// Answers a stop with this task id and state, and all other requests with the working task `t1`.
 fn answer_stop(line: &str, stream: &mut TcpStream, id: &str, state: &str) {
     let (id, state) = if line.contains(":cancel") {

@@ -6,15 +6,18 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use allstop_core::process::ProcessIdentity;
 use allstop_core::receipt::Containment;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use parking_lot::Mutex;
 use rustix::io::Errno;
 use rustix::process::{Signal, pidfd_send_signal};
 use tokio::sync::{mpsc, oneshot};
 
+use crate::command_slots::CommandSlot;
 use crate::containment::{ContainedTree, DetachTreeError, TreeContainment, TreeLauncher};
 use crate::driver::ProcessDriver;
 use crate::launch_error::LaunchError;
@@ -99,6 +102,55 @@ impl TreeLauncher for Keepers {
         spec: &ProcessSpec,
         status: StatusSender,
     ) -> Result<ContainedTree, LaunchError> {
+        self.launch_in(None, spec, status)
+    }
+}
+
+/// Keepers with the slot of one command, which starts at once.
+#[derive(Debug)]
+pub(crate) struct ReservedKeeper {
+    keepers: Arc<Keepers>,
+    slot: Mutex<Option<CommandSlot>>,
+}
+
+impl ReservedKeeper {
+    /// Waits for a slot; `None` if the commands have no limit.
+    ///
+    /// # Errors
+    /// If no slot is free within this time.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(crate) async fn take(
+        keepers: &Arc<Keepers>,
+        wait_max: Duration,
+    ) -> Result<Option<Self>, LaunchError> {
+        let slot = keepers.take_slot(wait_max).await?;
+        Ok(slot.map(|slot| Self {
+            keepers: Arc::clone(keepers),
+            slot: Mutex::new(Some(slot)),
+        }))
+    }
+}
+
+impl TreeLauncher for ReservedKeeper {
+    fn launch(
+        self: Arc<Self>,
+        spec: &ProcessSpec,
+        status: StatusSender,
+    ) -> Result<ContainedTree, LaunchError> {
+        let slot = self.slot.lock().take();
+        Arc::clone(&self.keepers).launch_in(slot, spec, status)
+    }
+}
+
+impl Keepers {
+    fn launch_in(
+        self: Arc<Self>,
+        slot: Option<CommandSlot>,
+        spec: &ProcessSpec,
+        status: StatusSender,
+    ) -> Result<ContainedTree, LaunchError> {
         let (output, writer) = output_pipe()?;
         let order = start_command_of(spec)
             .to_file()
@@ -109,7 +161,7 @@ impl TreeLauncher for Keepers {
                 },
                 _ => LaunchError::setup("order to the keeper")(source),
             })?;
-        let mut keeper = self.take(&spec.env_hidden)?;
+        let mut keeper = self.take(&spec.env_hidden, slot)?;
         keeper.calls += 1;
         let call = KeptCall::new(Arc::clone(&keeper.socket), keeper.calls);
         let known = Arc::<KnownMembers>::default();

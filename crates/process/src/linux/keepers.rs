@@ -19,6 +19,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair};
 use rustix::process::{PidfdFlags, Signal, getpid, pidfd_open, pidfd_send_signal};
 
+use crate::command_slots::{CommandSlot, CommandSlots};
 use crate::identity::raw_pid;
 use crate::keeper_program::KeeperProgram;
 use crate::launch_error::LaunchError;
@@ -41,6 +42,8 @@ pub struct Keepers {
     inherited: Option<InheritedChildren>,
     /// Deadline of all trees that are started after the deadline was first set. Empty until then.
     deadline: OnceLock<OwnerDeadline>,
+    /// Limit of the commands that run at the same time. Empty until the limit is set.
+    slots: OnceLock<CommandSlots>,
     pool: Mutex<KeeperPool>,
 }
 
@@ -62,6 +65,8 @@ pub(super) struct KeeperProcess {
     /// Number of calls that the keeper has served.
     pub(super) calls: u64,
     child: Child,
+    /// `None` for an idle keeper, and without a limit.
+    slot: Option<CommandSlot>,
 }
 
 impl Keepers {
@@ -71,6 +76,7 @@ impl Keepers {
             program,
             inherited: None,
             deadline: OnceLock::new(),
+            slots: OnceLock::new(),
             pool: Mutex::default(),
         })
     }
@@ -88,6 +94,7 @@ impl Keepers {
             program,
             inherited: Some(InheritedChildren::now()),
             deadline: OnceLock::new(),
+            slots: OnceLock::new(),
             pool: Mutex::default(),
         }))
     }
@@ -106,6 +113,31 @@ impl Keepers {
         // Another thread may have set the deadline first. The next call of this function then postpones that deadline.
         let _first = self.deadline.set(OwnerDeadline::new(left)?);
         Ok(())
+    }
+
+    /// Limits the commands that run at the same time and were started with [`ContainmentChoice::reserved`]. Each command
+    /// needs several descriptors, and a command that does not get them fails. The first limit counts.
+    ///
+    /// [`ContainmentChoice::reserved`]: crate::ContainmentChoice::reserved
+    pub fn limit_commands(&self, max: usize) {
+        let _first = self.slots.set(CommandSlots::new(max));
+    }
+
+    /// Waits for the slot of a command; `None` without a limit.
+    ///
+    /// # Errors
+    /// If no slot is free within this time.
+    ///
+    /// # Cancel safety
+    /// Cancel safe.
+    pub(super) async fn take_slot(
+        &self,
+        wait_max: Duration,
+    ) -> Result<Option<CommandSlot>, LaunchError> {
+        match self.slots.get() {
+            Some(slots) => slots.take(wait_max).await.map(Some),
+            None => Ok(None),
+        }
     }
 
     pub(super) fn deadline(&self) -> Option<&OwnerDeadline> {
@@ -134,8 +166,17 @@ impl Keepers {
     }
 
     /// Takes an idle keeper, or starts a new keeper. The environment of a new keeper does not contain the hidden
-    /// variables.
-    pub(super) fn take(&self, hidden: &[OsString]) -> Result<KeeperProcess, LaunchError> {
+    /// variables. The keeper holds the slot until its tree is empty.
+    pub(super) fn take(
+        &self,
+        hidden: &[OsString],
+        slot: Option<CommandSlot>,
+    ) -> Result<KeeperProcess, LaunchError> {
+        let keeper = self.idle_or_new(hidden)?;
+        Ok(KeeperProcess { slot, ..keeper })
+    }
+
+    fn idle_or_new(&self, hidden: &[OsString]) -> Result<KeeperProcess, LaunchError> {
         loop {
             let idle = self.pool.lock().idle.pop();
             let Some(keeper) = idle else { break };
@@ -148,7 +189,8 @@ impl Keepers {
     }
 
     /// Makes a keeper idle. Its tree must be empty.
-    pub(super) fn give_back(&self, keeper: KeeperProcess) {
+    pub(super) fn give_back(&self, mut keeper: KeeperProcess) {
+        keeper.slot = None;
         let mut pool = self.pool.lock();
         if !pool.closed && pool.idle.len() < IDLE_KEEPERS_MAX {
             pool.idle.push(keeper);
@@ -207,6 +249,7 @@ impl Keepers {
                 pidfd,
                 calls: 0,
                 child,
+                slot: None,
             }),
             Err(source) => {
                 // The keeper exits when its socket closes.

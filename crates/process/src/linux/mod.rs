@@ -24,6 +24,7 @@ mod tree;
 pub(crate) use group::ProcessGroups;
 pub use identity::{identity_of, is_alive, signal};
 pub use keeper::keeper_main;
+pub(crate) use keeper_launch::ReservedKeeper;
 pub use keepers::Keepers;
 pub use marked::marked_processes;
 pub use reattach::{reattach, survivor};

@@ -39,6 +39,9 @@ impl PortableKeepers {
         Ok(())
     }
 
+    /// Does nothing, because process groups have no limit.
+    pub fn limit_commands(&self, _max: usize) {}
+
     /// Does nothing, because there are no keepers.
     pub fn close(&self) {}
 }

@@ -69,7 +69,7 @@ impl UserCommand {
             Err(refused) => return failed(refused.to_string()),
         };
         let started = RunningCommand::start(&scope, Arc::clone(&self.name), self.spec(&event));
-        let mut running = match started {
+        let mut running = match started.await {
             Ok(running) => running,
             Err(error) => return failed(error_chain(&error)),
         };

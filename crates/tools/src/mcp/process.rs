@@ -56,7 +56,7 @@ impl ServerProcess {
             containment: options.containment.clone(),
         };
         let RunningCommand { process, reader } =
-            RunningCommand::start(scope, format!("mcp {name}"), spec)
+            RunningCommand::start_server(scope, format!("mcp {name}"), spec)
                 .map_err(|error| error_chain(&error))?;
         let stderr = Arc::default();
         let stderr_read = Arc::<SetOnce<()>>::default();

@@ -30,7 +30,7 @@ impl ShellTool {
         let scope = invocation.scope.child("command", ScopeOptions::default());
         let scope = scope.map_err(|refused| ToolError::new(refused.to_string()))?;
         let limit = timeout.and_then(CommandLimit::starting_now);
-        let mut running = self.start(&scope, command)?;
+        let mut running = self.start(&scope, command).await?;
         let folder = Arc::clone(&self.config.output_folder);
         let mut output = BoundedOutput::new(self.config.output, folder);
         let link = &invocation.link;

@@ -113,7 +113,7 @@ impl ShellTool {
         Self { spec, config, host }
     }
 
-    fn start(&self, scope: &Scope, command: &str) -> Result<RunningCommand, ToolError> {
+    async fn start(&self, scope: &Scope, command: &str) -> Result<RunningCommand, ToolError> {
         let spec = ProcessSpec {
             program: self.config.program.clone(),
             args: vec!["-c".into(), command.into()],
@@ -124,6 +124,7 @@ impl ShellTool {
             containment: self.config.containment.clone(),
         };
         RunningCommand::start(scope, command_name(command), spec)
+            .await
             .map_err(|error| ToolError::new(error_chain(&error)))
     }
 
@@ -132,7 +133,7 @@ impl ShellTool {
         invocation: &ToolInvocation,
         command: &str,
     ) -> Result<String, ToolError> {
-        let running = self.start(&invocation.scope, command)?;
+        let running = self.start(&invocation.scope, command).await?;
         running
             .process
             .handle()

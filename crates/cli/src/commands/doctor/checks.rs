@@ -152,7 +152,7 @@ pub(super) async fn containment(host: &ProcessHost) -> DoctorRow {
         containment: scopes.containment.clone(),
     };
     let scope = Scope::root("doctor", scopes);
-    let mut command = match RunningCommand::start(&scope, "sh", spec) {
+    let mut command = match RunningCommand::start(&scope, "sh", spec).await {
         Ok(command) => command,
         Err(error) => {
             return bad(
