@@ -138,4 +138,11 @@ impl Log for GatedLog {
     fn delete(&self, lock: StreamLock) -> LogFuture<Result<(), LogError>> {
         self.inner.delete(lock)
     }
+
+    fn delete_unchanged(
+        &self,
+        streams: Vec<(StreamName, Version)>,
+    ) -> LogFuture<Result<Vec<StreamName>, LogError>> {
+        self.inner.delete_unchanged(streams)
+    }
 }
