@@ -16,6 +16,8 @@ use allstop_scope::{Process, Scope};
 use allstop_tools::{BackgroundChanges, BackgroundHost, BackgroundRegistry, BackgroundWork};
 use parking_lot::Mutex;
 
+use crate::notes::end_of;
+
 /// Callback that lists the orphaned work, as found at the last check.
 pub type OrphanItems = Box<dyn Fn() -> Vec<ReceiptItem> + Send + Sync>;
 
@@ -93,6 +95,7 @@ impl SessionBackground {
                 state: end.state,
                 exit_code: end.exit_code,
                 usage: Some(work.metered()).filter(|usage| *usage != Usage::default()),
+                answer: end.answer.map(|answer| end_of(&answer).0.into()),
             }));
             goes_on
         });

@@ -40,24 +40,33 @@ fn note(work: &RecordedWork, background: &SessionBackground) -> BackgroundNote {
     };
     let mut text = format!("Background work {} (`{}`) {how}.", work.id, work.name);
     let live = background.works();
-    if let Some(live) = live.iter().find(|live| live.id == work.id) {
-        let answer = live.end().and_then(|end| end.answer);
-        let is_answer = answer.is_some();
-        let output = answer.map_or_else(|| live.output(), |answer| answer.to_string());
-        let skipped = output.chars().count().saturating_sub(NOTE_OUTPUT_CHARS);
-        let tail: String = output.chars().skip(skipped).collect();
-        if !tail.trim().is_empty() {
-            text.push_str(match (is_answer, skipped > 0) {
+    let live = live.iter().find(|live| live.id == work.id);
+    let answer = live.and_then(|live| live.end()?.answer);
+    // After the end of its process, only the log has the answer.
+    let answer = answer.or_else(|| work.answer.clone());
+    let is_answer = answer.is_some();
+    let output = answer.or_else(|| live.map(|live| live.output().into()));
+    if let Some(output) = output {
+        let (end, is_cut) = end_of(&output);
+        if !end.trim().is_empty() {
+            text.push_str(match (is_answer, is_cut) {
                 (true, false) => " Its answer:\n",
                 (true, true) => " The end of its answer:\n",
                 (false, true) => " The end of its output:\n",
                 (false, false) => " Its output:\n",
             });
-            text.push_str(tail.trim_end());
+            text.push_str(end.trim_end());
         }
     }
     BackgroundNote {
         id: work.id.clone(),
         text: Arc::from(text),
     }
+}
+
+/// The end of a text for a note. The flag is true if the text is longer.
+pub(crate) fn end_of(text: &str) -> (&str, bool) {
+    let start = text.char_indices().rev().nth(NOTE_OUTPUT_CHARS - 1);
+    let start = start.map_or(0, |(start, _)| start);
+    (&text[start..], start > 0)
 }

@@ -229,6 +229,10 @@ pub enum SessionRecord {
         /// Usage of a sub-agent; the metered total includes it.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         usage: Option<Usage>,
+        /// End of a sub-agent's answer, or the reason of its failure with its calls. The next process reports it to the
+        /// model.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        answer: Option<Arc<str>>,
     },
 }
 

@@ -211,6 +211,7 @@ pub(crate) async fn record_lost_work(
         },
         exit_code: None,
         usage: None,
+        answer: None,
     });
     let ends: Vec<SessionRecord> = ends.collect();
     if ends.is_empty() {

@@ -84,6 +84,7 @@ impl OrphanList {
                 state,
                 exit_code: None,
                 usage: None,
+                answer: None,
             })
         });
         ended.collect()

@@ -312,3 +312,29 @@ turns:
     assert!(!has_paid.load(Ordering::Relaxed));
     assert!(scope.is_quiet());
 }
+
+/// The receipt proves the end of the call, so a repetition needs no person.
+#[tokio::test(start_paused = true)]
+async fn nested_call_that_was_stopped_has_a_known_outcome() {
+    let (tx, mut hanging) = mpsc::channel(1);
+    let hang = ToolFn::new("hang", move |call| {
+        let tx = tx.clone();
+        async move {
+            tx.send(()).await.expect("a receiver");
+            call.scope.stopped_at("hang").await;
+            "stopped early".to_owned()
+        }
+    });
+    let agent = agent(&script(SHOPS), vec![pay(), hang], Settings::default());
+    let request = RunRequest::new(history().await, "go");
+    let run = agent.start(&root(), request, EventSink::none());
+    hanging.recv().await.expect("the sub-agent hangs");
+    let receipt = run.stop(Cause::new(CauseKind::User)).await;
+    let (turn, _) = ended(run.finish().await.expect("no panic"));
+    let lost = turn.lost().expect("calls with effects").to_string();
+    let items = receipt.items().iter();
+    let hang = items.filter(|item| &*item.name == "hang");
+    let states: Vec<_> = hang.map(|item| item.state.as_str()).collect();
+    assert_eq!(states, ["stopped"]);
+    assert!(lost.contains("hang `wait`: was stopped"), "{lost}");
+}

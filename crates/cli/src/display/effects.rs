@@ -55,6 +55,7 @@ fn describe_calls(
 
 fn symbol_of(call: &CallEffect) -> Symbol {
     match call.outcome {
+        _ if call.is_outcome_unknown() => Symbol::Unknown,
         Some(CallOutcome::Succeeded) => Symbol::Good,
         Some(CallOutcome::Failed | CallOutcome::TimedOut) => Symbol::Bad,
         Some(CallOutcome::Stopped) => Symbol::Stopped,

@@ -109,6 +109,45 @@ fn killed_at(moment: Duration, policy: &str, turns: &str, round: u64) -> bool {
     ledger == "paid\n"
 }
 
+/// The process ends while a sub-agent works in the background. The next process reports what the sub-agent has done.
+#[test]
+fn payment_of_a_background_sub_agent_is_known_to_the_next_process() {
+    for ends_by_itself in [true, false] {
+        let place = Place::new();
+        let last = if ends_by_itself {
+            "Done."
+        } else {
+            "Done., stall: mid_stream"
+        };
+        let script = format!(
+            "turns: [{{when: pay, replies: [{{calls: [{{tool: agent, arguments: {{prompt: shop, background: true}}}}]}}, \
+             {{calls: [{{tool: shell, arguments: {{command: 'until test -e ledger; do sleep 0.01; done'}}}}]}}, \
+             {{text: {last}}}]}}, \
+             {{when: shop, replies: [{{calls: [{{tool: shell, arguments: {{command: '{PAYMENT}'}}}}]}}, \
+             {{calls: [{{tool: shell, arguments: {{command: sleep 600}}}}]}}]}}]"
+        );
+        let running = place.run_script(&script).arg("pay").start();
+        let ledger = place.work().join("ledger");
+        eventually("the payment", || ledger.exists().then_some(()));
+        if ends_by_itself {
+            running.end(FACT_MAX).ok();
+        } else {
+            assert_eq!(running.end_by(Signal::INT).code, 130);
+        }
+        let server = OpenAiServer::start([ServerAnswer::text("Done.")]);
+        let next = place.allstop().args("run --yes --continue --store");
+        let next = next.arg(place.store()).args("--model any --base-url");
+        next.arg(server.url()).arg("and now?").end().ok();
+        let request = server.requests()[0].messages().to_vec();
+        let line = format!("shell `{PAYMENT}`: completed");
+        let texts: Vec<String> = request.iter().map(history::text_of).collect();
+        assert!(
+            texts.iter().any(|text| text.contains(&line)),
+            "{ends_by_itself}: {texts:#?}"
+        );
+    }
+}
+
 fn knowledge(messages: &[serde_json::Value]) -> Knowledge {
     let texts: Vec<String> = messages.iter().map(history::text_of).collect();
     let names = |state: &str| {

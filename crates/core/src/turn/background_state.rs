@@ -38,6 +38,7 @@ impl SessionState {
                     marker: marker.clone(),
                     output: output.clone(),
                     ended: None,
+                    answer: None,
                     reported: false,
                 });
             }
@@ -49,8 +50,11 @@ impl SessionState {
                 state,
                 exit_code,
                 usage,
+                answer,
             } => {
-                self.running(id)?.ended = Some((state.clone(), *exit_code));
+                let work = self.running(id)?;
+                work.ended = Some((state.clone(), *exit_code));
+                work.answer = answer.clone();
                 self.metered += usage.unwrap_or_default();
             }
             _ => {}

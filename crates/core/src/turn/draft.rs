@@ -43,6 +43,8 @@ pub struct Draft {
     /// Additional data about running tool calls.
     pub(super) call_side_data: Vec<(CallId, CallSideData)>,
     pub(super) running_model: Option<RunningModel>,
+    /// For the turn of a sub-agent: path of the calls that contain it. Set at a stop.
+    pub(super) path: Option<Arc<str>>,
     pub(super) limits: TurnLimits,
 }
 
@@ -101,6 +103,7 @@ impl Draft {
             answered_usage: Usage::default(),
             call_side_data: Vec::new(),
             running_model: None,
+            path: None,
             limits: limits.clone(),
         })
     }

@@ -78,7 +78,7 @@ pub struct LostTurn {
 
 impl CallEffect {
     /// True if the outcome of the call, or of the command that the call has started in the background, is unknown.
-    pub(super) fn is_outcome_unknown(&self) -> bool {
+    pub fn is_outcome_unknown(&self) -> bool {
         match self.outcome {
             None | Some(CallOutcome::Unknown) => true,
             Some(CallOutcome::Succeeded) => self.in_background,
@@ -106,6 +106,9 @@ impl std::fmt::Display for CallEffect {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(&self.title())?;
         f.write_str(match self.outcome {
+            Some(CallOutcome::Succeeded) if self.in_background => {
+                ": started in the background; outcome unknown"
+            }
             Some(CallOutcome::Succeeded) => ": completed",
             Some(CallOutcome::Failed) => ": failed",
             Some(CallOutcome::TimedOut) => {

@@ -58,6 +58,8 @@ pub struct TurnStop {
     pub receipt: Option<Receipt>,
     /// Partial text of the step that was stopped.
     pub partial: PartialStep,
+    /// For the turn of a sub-agent: path of the calls that contain it. The items of the receipt have ids below it.
+    pub path: Option<Arc<str>>,
 }
 
 /// Text that a step had received when it was stopped. Under [`StopPolicy::Keep`], the next request contains this text,
@@ -81,6 +83,7 @@ impl TurnStop {
             at,
             receipt: None,
             partial: PartialStep::default(),
+            path: None,
         }
     }
 
@@ -137,6 +140,7 @@ impl Draft {
     /// cause `lease_lost`, and after a failure before the first answer, no messages are kept either.
     pub fn stop(mut self, stop: TurnStop) -> StoppedTurn {
         let (cause, reason) = self.decide_stop(stop.cause, stop.reason);
+        self.path = stop.path;
         let records = self.end_open_calls(stop.receipt.as_ref());
         let forbidden = reason == StopReason::Guardrail || cause.kind == CauseKind::LeaseLost;
         let (kept, usage) = if stop.policy == StopPolicy::Keep && !forbidden {
@@ -190,7 +194,7 @@ impl Draft {
 
     /// Ends an open call that has no result.
     pub(super) fn end_open_call(&mut self, id: CallId, receipt: Option<&Receipt>) -> SessionRecord {
-        let outcome = match item_of(receipt, &id) {
+        let outcome = match self.item_of(receipt, &id) {
             Some(ItemState::Stopped { .. }) => CallOutcome::Stopped,
             _ => CallOutcome::Unknown,
         };
@@ -243,7 +247,7 @@ impl Draft {
         if !self.state.has_started(id) {
             return format!("Not run: the turn was stopped before ({cause}).");
         }
-        let mut text = match item_of(receipt, id) {
+        let mut text = match self.item_of(receipt, id) {
             Some(ItemState::Stopped { how, .. }) => {
                 let how = match how {
                     EndMethod::Sigterm => " by SIGTERM",
@@ -428,10 +432,12 @@ fn for_model(cause: &Cause) -> String {
     }
 }
 
-fn item_of<'a>(receipt: Option<&'a Receipt>, id: &CallId) -> Option<&'a ItemState> {
-    let item = receipt?
-        .items()
-        .iter()
-        .find(|item| *item.id == *id.as_str());
-    item.map(|item| &item.state)
+impl Draft {
+    fn item_of<'a>(&self, receipt: Option<&'a Receipt>, id: &CallId) -> Option<&'a ItemState> {
+        let path = self.path.as_ref().map(|outer| format!("{outer}/{id}"));
+        let path = path.as_deref().unwrap_or(id.as_str());
+        let mut items = receipt?.items().iter();
+        let item = items.find(|item| *item.id == *path);
+        item.map(|item| &item.state)
+    }
 }

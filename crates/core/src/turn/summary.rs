@@ -76,6 +76,9 @@ pub struct RecordedWork {
     pub output: Option<Arc<str>>,
     /// State and exit code at the end of the work. `None` if the log does not contain the end.
     pub ended: Option<(ItemState, Option<i32>)>,
+    /// End of a sub-agent's answer, or the reason of its failure with its calls.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answer: Option<Arc<str>>,
     /// True if a turn of the conversation has reported the end of the work to the model.
     #[serde(rename = "told")]
     pub reported: bool,

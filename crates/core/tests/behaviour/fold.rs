@@ -110,6 +110,7 @@ fn background_ended(id: &str) -> SessionRecord {
         state,
         exit_code: Some(143),
         usage: None,
+        answer: None,
     }
 }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::receipt::{ConversationEffect, NothingToStop, StopInfo};
-use allstop_core::record::SessionRecord;
+use allstop_core::record::{CallOutcome, SessionRecord};
 use allstop_core::turn::{NotCommittedReason, StopPolicy, StoppedTurn, TurnStop};
 use allstop_core::{Cause, CauseKind, Extent, Receipt, StopReason};
 use allstop_scope::{PartReceipt, Scope, StopRequest};
@@ -162,13 +162,17 @@ impl RunningTurn<'_> {
             at,
             receipt,
             partial: self.activity.partial_step(),
+            path: self.scope.item_path(),
         };
         for (id, note) in self.cx.controls.call_notes() {
             self.draft.set_call_side_data(id, note);
         }
         let stopped = self.draft.stop(stop);
         for record in &stopped.records {
-            if let SessionRecord::CallFinished { id, outcome, .. } = record {
+            // The receipt of the outermost turn may know more about the other calls.
+            if let SessionRecord::CallFinished { id, outcome, .. } = record
+                && *outcome != CallOutcome::Unknown
+            {
                 self.cx.controls.report_end(id, *outcome, &Arc::default());
             }
         }

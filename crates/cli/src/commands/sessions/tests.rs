@@ -230,6 +230,7 @@ async fn eventful(log: &MemoryLog) -> SessionWriter {
         state: ItemState::Finished { after_ms: None },
         exit_code: Some(3),
         usage: None,
+        answer: None,
     });
     for id in ["call_1", "call_2"] {
         records.push(SessionRecord::CallFinished {
