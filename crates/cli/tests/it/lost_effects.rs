@@ -121,14 +121,15 @@ fn payment_of_a_background_sub_agent_is_known_to_the_next_process() {
         };
         let script = format!(
             "turns: [{{when: pay, replies: [{{calls: [{{tool: agent, arguments: {{prompt: shop, background: true}}}}]}}, \
-             {{calls: [{{tool: shell, arguments: {{command: 'until test -e ledger; do sleep 0.01; done'}}}}]}}, \
+             {{calls: [{{tool: shell, arguments: {{command: 'until test -e paid; do sleep 0.01; done'}}}}]}}, \
              {{text: {last}}}]}}, \
              {{when: shop, replies: [{{calls: [{{tool: shell, arguments: {{command: '{PAYMENT}'}}}}]}}, \
-             {{calls: [{{tool: shell, arguments: {{command: sleep 600}}}}]}}]}}]"
+             {{calls: [{{tool: shell, arguments: {{command: touch paid; sleep 600}}}}]}}]}}]"
         );
         let running = place.run_script(&script).arg("pay").start();
-        let ledger = place.work().join("ledger");
-        eventually("the payment", || ledger.exists().then_some(()));
+        // The second command shows that the payment has returned.
+        let paid = place.work().join("paid");
+        eventually("the payment", || paid.exists().then_some(()));
         if ends_by_itself {
             running.end(FACT_MAX).ok();
         } else {
