@@ -317,7 +317,7 @@ fn lost_servers_are_reported_once_to_the_operator() {
         .front
         .request(&format!("POST /tasks/{id}:cancel"), "{}");
     let (status, said) = stop.expect("an answer");
-    assert_eq!(status, 500, "{said}");
+    assert_eq!(status, 503, "{said}");
     assert!(
         said.contains("the task store cannot be reached now"),
         "{said}"
