@@ -310,7 +310,7 @@ impl A2aService {
         let memory = self.memory.of(params);
         memory.reserve(TASK_BYTES).await;
         let task = self.manager.get_with_replies(id).await;
-        // The stream begins with an update, for which it may wait long.
+        // The stream begins with an update, which may come late.
         memory.release();
         let task = task.map_err(|error| errors::of_read(&error))?;
         let subscription = subscription.map_err(|error| errors::of_read(&error))?;

@@ -30,15 +30,15 @@ pub(crate) fn set(current: u64) {
 }
 
 /// Descriptors of a server without tasks, connections and sessions: the store, the listeners, the runtimes, the MCP
-/// servers and the idle keepers of commands. Also those that a command needs only while it starts, and a tool while it
-/// reads a file.
+/// servers and the idle keepers of commands. An idle server has 29. The rest is for short needs, such as the start of a
+/// command.
 const OF_SERVER: usize = 64;
 
 /// Descriptors of a running task without its session and its commands: the connection to the model, and the file that a
 /// tool reads or writes.
 const OF_TASK: usize = 4;
 
-/// Descriptors of a running command, of a tool or a hook: the pipe of its output, the file of its output, the socket of
+/// Descriptors of a running command of a tool or a hook: the pipe of its output, the file of its output, the socket of
 /// its keeper, and the descriptor of the keeper's process.
 const OF_COMMAND: usize = 4;
 

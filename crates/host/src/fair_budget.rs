@@ -119,7 +119,7 @@ struct BudgetQueue<W> {
     free: usize,
     user_bytes_max: usize,
     users: HashMap<Arc<str>, UserShare<W>>,
-    /// Users with waiting requests. The user whose turn is next comes first.
+    /// Users with waiting requests, in the order of their turns.
     turns: VecDeque<Arc<str>>,
     next_number: u64,
 }

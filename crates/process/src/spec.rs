@@ -59,7 +59,11 @@ impl ContainmentChoice {
     /// Cancel safe.
     #[cfg_attr(
         not(target_os = "linux"),
-        expect(clippy::unused_async, reason = "no limit")
+        expect(
+            clippy::unused_async,
+            unused_variables,
+            reason = "process groups have no limit"
+        )
     )]
     pub async fn reserved(&self, wait_max: Duration) -> Result<Self, LaunchError> {
         #[cfg(target_os = "linux")]
@@ -68,7 +72,6 @@ impl ContainmentChoice {
         {
             return Ok(Self::Custom(Arc::new(reserved)));
         }
-        let _no_limit = wait_max;
         Ok(self.clone())
     }
 }

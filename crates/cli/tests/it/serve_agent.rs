@@ -216,6 +216,15 @@ fn drained_server_lets_running_tasks_end() {
 /// Two signals within a tenth of a second count as one.
 const OTHER_SIGNAL: Duration = Duration::from_millis(150);
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "the time between the signals decides"
+)]
+fn signal_again(server: &mut Server) {
+    std::thread::sleep(OTHER_SIGNAL);
+    server.running.signal(Signal::TERM);
+}
+
 /// Starts a task in a server with a drain of a minute, and sends the first signal. The command of the task needs half a
 /// second after SIGTERM, and then creates the file `graceful`.
 fn draining(place: &Place) -> (Server, Value) {
@@ -239,8 +248,7 @@ fn draining(place: &Place) -> (Server, Value) {
         let (status, _) = server.request("GET /readyz", "")?;
         (status == 503).then_some(())
     });
-    std::thread::sleep(OTHER_SIGNAL);
-    server.running.signal(Signal::TERM);
+    signal_again(&mut server);
     (server, task)
 }
 
@@ -262,8 +270,7 @@ fn second_signal_of_a_drain_stops_the_tasks_with_the_grace() {
 fn third_signal_of_a_drain_uses_force() {
     let place = Place::new();
     let (mut server, task) = draining(&place);
-    std::thread::sleep(OTHER_SIGNAL);
-    server.running.signal(Signal::TERM);
+    signal_again(&mut server);
     let ended = server.running.end(FACT_MAX);
     assert_eq!(ended.code, 143, "{}", ended.stderr);
     assert!(!place.path("graceful").exists(), "{}", ended.stderr);
