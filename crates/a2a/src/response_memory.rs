@@ -46,20 +46,20 @@ static RESPONSE_HEADER: HeaderName = HeaderName::from_static("x-allstop-response
 pub(crate) struct ResponseMemory {
     budget: FairBudget,
     /// The reservations of the requests in progress, by number.
-    requests: Mutex<HashMap<u64, Reservation>>,
+    requests: Mutex<HashMap<u64, ResponseReservation>>,
     next: AtomicU64,
 }
 
-/// Reservation of one request. Clones share it.
+/// ResponseReservation of one request. Clones share it.
 #[derive(Debug, Clone, Default)]
-struct Reservation(Arc<Mutex<Option<BudgetPermit>>>);
+struct ResponseReservation(Arc<Mutex<Option<BudgetPermit>>>);
 
 /// A request in progress. Its reservation is returned when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct BuiltResponse {
     memory: Arc<ResponseMemory>,
     number: u64,
-    reservation: Reservation,
+    reservation: ResponseReservation,
 }
 
 /// An operation's access to the reservation of its request.
@@ -67,7 +67,7 @@ pub(crate) struct BuiltResponse {
 pub(crate) struct RequestMemory {
     budget: FairBudget,
     user: Arc<str>,
-    reservation: Reservation,
+    reservation: ResponseReservation,
 }
 
 impl Default for ResponseMemory {
@@ -84,7 +84,7 @@ impl ResponseMemory {
     /// Registers a request, before its operation runs.
     pub(crate) fn begin(self: &Arc<Self>, headers: &mut HeaderMap) -> BuiltResponse {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let reservation = Reservation::default();
+        let reservation = ResponseReservation::default();
         self.requests.lock().insert(number, reservation.clone());
         // Replaces a number that the client has sent.
         headers.insert(&RESPONSE_HEADER, HeaderValue::from(number));
@@ -155,7 +155,7 @@ impl RequestMemory {
     }
 }
 
-impl Reservation {
+impl ResponseReservation {
     fn release(&self) {
         let permit = self.0.lock().take();
         drop(permit);

@@ -127,11 +127,11 @@ struct BudgetQueue<W> {
 #[derive(Debug)]
 struct UserShare<W> {
     held: usize,
-    waiting: VecDeque<WaitingRequest<W>>,
+    waiting: VecDeque<BudgetRequest<W>>,
 }
 
 #[derive(Debug)]
-struct WaitingRequest<W> {
+struct BudgetRequest<W> {
     number: u64,
     bytes: usize,
     is_largest: bool,
@@ -168,7 +168,7 @@ impl<W> BudgetQueue<W> {
         if share.waiting.is_empty() {
             self.turns.push_back(Arc::clone(user));
         }
-        share.waiting.push_back(WaitingRequest {
+        share.waiting.push_back(BudgetRequest {
             number,
             bytes: bytes.min(self.user_bytes_max),
             is_largest: bytes >= self.user_bytes_max,

@@ -85,6 +85,7 @@ mod launch;
 mod launch_error;
 mod output;
 mod reattach_error;
+mod reservation;
 mod spec;
 mod status;
 mod status_channel;

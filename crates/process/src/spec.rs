@@ -3,13 +3,9 @@
 use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
 
 use crate::containment::TreeLauncher;
-use crate::launch_error::LaunchError;
 use crate::platform::Keepers;
-#[cfg(target_os = "linux")]
-use crate::platform::ReservedKeeper;
 
 /// Name of an environment variable. Every process of a call's tree inherits the variable, which contains the marker of
 /// the call.
@@ -46,32 +42,4 @@ pub enum ContainmentChoice {
     GroupAndMarker,
     /// The caller's own launcher, such as the simulated system of the test kit.
     Custom(Arc<dyn TreeLauncher>),
-}
-
-impl ContainmentChoice {
-    /// Waits until another command may start, and reserves its place. The returned value is for one command. Without a
-    /// limit (see [`Keepers::limit_commands`]), resolves at once.
-    ///
-    /// # Errors
-    /// If the limit is reached for all of this time.
-    ///
-    /// # Cancel safety
-    /// Cancel safe.
-    #[cfg_attr(
-        not(target_os = "linux"),
-        expect(
-            clippy::unused_async,
-            unused_variables,
-            reason = "process groups have no limit"
-        )
-    )]
-    pub async fn reserved(&self, wait_max: Duration) -> Result<Self, LaunchError> {
-        #[cfg(target_os = "linux")]
-        if let Self::Keeper(keepers) = self
-            && let Some(reserved) = ReservedKeeper::take(keepers, wait_max).await?
-        {
-            return Ok(Self::Custom(Arc::new(reserved)));
-        }
-        Ok(self.clone())
-    }
 }

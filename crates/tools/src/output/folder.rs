@@ -1,18 +1,15 @@
 //! Folder for output that is too long for memory.
 
-use std::ffi::OsStr;
 use std::fs::{DirBuilder, File, OpenOptions, TryLockError};
 use std::io;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt as _, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use super::budget::OutputBudget;
 use super::disk_limit::DiskLimit;
-
-/// Beginning of the names of output files.
-const NAME_BEGINNING: &str = "output-";
+use super::file_identity::{NAME_BEGINNING, is_at};
 
 /// Maximum number of new files that other processes remove before this process locks them. A removal takes a file only
 /// if it is the oldest one, so even one such file is rare.
@@ -94,20 +91,4 @@ impl OutputFolder {
 /// without locks no file is ever removed, so none is needed.
 fn lock(file: &File) -> bool {
     !matches!(file.try_lock_shared(), Err(TryLockError::WouldBlock))
-}
-
-/// True if this name is the name of an output file.
-pub(super) fn is_output_name(name: &OsStr) -> bool {
-    name.as_encoded_bytes()
-        .starts_with(NAME_BEGINNING.as_bytes())
-}
-
-/// True if the path still refers to the open file.
-pub(super) fn is_at(file: &File, path: &Path) -> bool {
-    let identity = |metadata: std::fs::Metadata| (metadata.dev(), metadata.ino());
-    let at_path = std::fs::symlink_metadata(path).map(identity);
-    match (file.metadata().map(identity), at_path) {
-        (Ok(open), Ok(at_path)) => open == at_path,
-        _ => false,
-    }
 }

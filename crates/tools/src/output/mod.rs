@@ -5,6 +5,7 @@ mod bounded;
 mod budget;
 mod cut;
 mod disk_limit;
+mod file_identity;
 mod folder;
 mod removed;
 mod shared;

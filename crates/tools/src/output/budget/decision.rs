@@ -9,9 +9,9 @@
 
 use std::path::Path;
 
+use super::limits::{OutputBudgetLimits, step_min};
 use super::stored_file::StoredFile;
 use super::usage::DiskUsage;
-use super::{OutputBudgetLimits, step_min};
 use crate::output::disk_limit::DiskLimit;
 
 /// Bytes that an output needs in the folder of its session.

@@ -9,6 +9,7 @@
 //!    this size.
 
 mod decision;
+mod limits;
 mod removal;
 mod stored_file;
 mod usage;
@@ -19,39 +20,10 @@ use parking_lot::Mutex;
 
 use super::disk_limit::DiskLimit;
 use decision::{DiskClaim, make_room};
+pub use limits::OutputBudgetLimits;
+use limits::step_min;
 use stored_file::StoredFile;
 use usage::DiskUsage;
-
-/// Limits on the output files of a store, in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct OutputBudgetLimits {
-    /// Limit of the files of one session.
-    pub session_bytes_max: u64,
-    /// Limit of the files of all sessions.
-    pub store_bytes_max: u64,
-}
-
-impl OutputBudgetLimits {
-    /// Default limit of one session: 1 GiB, which holds 16 of the longest outputs.
-    pub const SESSION_BYTES_DEFAULT: u64 = 1 << 30;
-    /// Default limit of all sessions: 8 GiB, a small part of the disk of a developer.
-    pub const STORE_BYTES_DEFAULT: u64 = 8 << 30;
-}
-
-/// Number of bytes that are freed in addition to a claim, and smallest step between two listings: small against the
-/// limit, but at least one pipe of output.
-fn step_min(limit: DiskLimit) -> u64 {
-    (limit.bytes_max() / 256).max(64 * 1024)
-}
-
-impl Default for OutputBudgetLimits {
-    fn default() -> Self {
-        Self {
-            session_bytes_max: Self::SESSION_BYTES_DEFAULT,
-            store_bytes_max: Self::STORE_BYTES_DEFAULT,
-        }
-    }
-}
 
 /// The budget of one store. The sessions of a process share one value.
 #[derive(Debug)]

@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 
 use super::stored_file::{BLOCK_BYTES, StoredFile};
 use crate::output::disk_limit::DiskLimit;
-use crate::output::folder::{is_at, is_output_name};
+use crate::output::file_identity::{is_at, is_output_name};
 
 /// Removes a file because of this limit. Returns the number of freed bytes: 0 if the file is in use, or cannot be
 /// removed.

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
-use super::OutputBudgetLimits;
+use super::limits::OutputBudgetLimits;
 use super::stored_file::StoredFile;
 use crate::output::disk_limit::DiskLimit;
 
