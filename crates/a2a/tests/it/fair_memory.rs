@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::task::Poll;
 
 use axum::Router;
-use axum::body::Body;
+use axum::body::{Body, Bytes};
 use axum::http::{HeaderValue, Request, StatusCode};
 use axum::response::Response;
 use futures::StreamExt as _;
@@ -144,7 +144,7 @@ async fn take(response: Response) {
     let mut bytes = 0;
     while let Some(frame) = body.frame().await {
         let frame = frame.expect("no error");
-        bytes += frame.data_ref().map_or(0, |data| data.len());
+        bytes += frame.data_ref().map_or(0, Bytes::len);
     }
     assert!(bytes > LARGE_BYTES, "{bytes}");
 }
