@@ -50,7 +50,7 @@ pub(crate) struct ResponseMemory {
     next: AtomicU64,
 }
 
-/// ResponseReservation of one request. Clones share it.
+/// Memory that one request has reserved. Clones share it.
 #[derive(Debug, Clone, Default)]
 struct ResponseReservation(Arc<Mutex<Option<BudgetPermit>>>);
 

@@ -54,7 +54,7 @@ impl SessionState {
             } => {
                 let work = self.running(id)?;
                 work.ended = Some((state.clone(), *exit_code));
-                work.answer = answer.clone();
+                work.answer.clone_from(answer);
                 self.metered += usage.unwrap_or_default();
             }
             _ => {}

@@ -433,8 +433,8 @@ fn nested_call_needs_an_open_call() {
     session.answer(&mut draft, "ok", usage(1, 1));
     session.end(draft);
     let state = session.state();
-    let last = state.turns().last().expect("the turn");
-    assert_eq!(last.unknown_calls.len(), 1, "{:?}", last.unknown_calls);
+    let ended = state.turns().last().expect("the turn");
+    assert_eq!(ended.unknown_calls.len(), 1, "{:?}", ended.unknown_calls);
     let lost = &state.conversation().lost;
     assert!(
         lost.is_empty(),
