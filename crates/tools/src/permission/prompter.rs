@@ -77,12 +77,12 @@ impl PermissionQuestion {
     pub fn unanswered(&self) -> String {
         match &self.doubt {
             Some(Doubt::Repetition { before, .. }) => format!(
-                "denied: the same call of an earlier turn may have had its effect ({before}), and no person was asked. \
+                "denied: the same call of an earlier turn may have had its effect ({before}), and no person has allowed it. \
                  Check whether it has; do not repeat the call without being asked to (setting `repeat_unknown` of the \
                  permissions)"
             ),
             Some(Doubt::Rule(rule)) => format!(
-                "denied: this command may do what the permission rule `{rule}` denies, and no person was asked. Write plain \
+                "denied: this command may do what the permission rule `{rule}` denies, and no person has allowed it. Write plain \
                  commands: each program by its name, without another program that starts it, substitutions, \
                  assignments, or options before a subcommand"
             ),
