@@ -56,7 +56,7 @@ pub(super) async fn prune(
             continue;
         }
         let id = &session.id;
-        let checked = check(log, id, |work| work.may_run()).await;
+        let checked = check(log, id, |work| !work.is_gone()).await;
         let done = match checked {
             Ok(()) if !dry_run => remove_one(log, outputs, id).await,
             checked => checked,

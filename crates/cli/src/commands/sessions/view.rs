@@ -269,11 +269,11 @@ impl Work<'_> {
         self.ended.is_none() && self.alive == Some(true)
     }
 
-    /// True if the work may run although no process has the session open. A sub-agent runs in the process that has the
+    /// True if the work cannot run while no process has the session open. A sub-agent runs in the process that has the
     /// session open.
-    pub(super) fn may_run(&self) -> bool {
-        let is_shell = self.kind == BackgroundKind::Shell;
-        self.ended.is_none() && is_shell && self.alive != Some(false)
+    pub(super) fn is_gone(&self) -> bool {
+        let is_agent = self.kind == BackgroundKind::Agent;
+        self.ended.is_some() || is_agent || self.alive == Some(false)
     }
 }
 
