@@ -274,6 +274,7 @@ fn background(what: Background, id: u8, turn: TurnNumber) -> SessionRecord {
             },
             exit_code: None,
             usage: None,
+            answer: None,
         },
     }
 }
