@@ -104,7 +104,7 @@ impl AgentExecutorInner {
     }
 }
 
-/// Failure of a task whose turn had only asked for a permission.
+/// Failure of a task that had only asked for a permission.
 const QUESTION_LOST: &str =
     "the server ended while the turn waited for this answer; send the first message as a new task";
 
