@@ -254,7 +254,15 @@ impl RunControls {
         self.stopped_before.load(Ordering::Relaxed)
     }
 
-    /// Policy for a stop with this cause; `None` before the turn has begun.
+    /// Sets the policy of a turn that has not begun, if a running turn of the same agent has one.
+    pub fn take_stop_policy_of(&self, running: &Self) {
+        if let Some(policy) = running.stop_policy.get() {
+            // Ignored if the turn has begun: all turns of an agent have the same policy.
+            let _ = self.stop_policy.set(*policy);
+        }
+    }
+
+    /// Policy for a stop with this cause; `None` before the policy of the turn is known.
     pub fn stop_policy(&self, cause: &Cause) -> Option<StopPolicy> {
         let superseded = self.superseded.get().copied();
         let superseded = superseded.filter(|_| cause.kind == CauseKind::Superseded);

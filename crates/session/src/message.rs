@@ -123,6 +123,11 @@ impl MessageHandle {
     pub fn try_outcome(&self) -> Option<Arc<MessageOutcome>> {
         self.state.try_outcome()
     }
+
+    /// True after the turn of the message has begun.
+    pub fn has_begun(&self) -> bool {
+        self.state.has_begun()
+    }
 }
 
 /// Outcome of a message.

@@ -9,6 +9,7 @@ use allstop_scope::{Scope, StopRequest};
 
 use crate::inner::{LockedState, SessionInner};
 use crate::orphan_stop::AttachedOrphans;
+use crate::queued_turn::QueuedTurn;
 use crate::stop_handle::{RunningStop, SessionStop};
 use crate::stop_list::FollowedStop;
 use crate::stop_plan::{StopPlan, StopTarget};
@@ -65,8 +66,13 @@ impl SessionInner {
             // The stop has joined a wider stop.
             plan.turn = running;
         }
+        let ahead = running_ahead(state.queue.running(), plan.turn.as_ref());
+        if let (Some(ahead), Some(turn)) = (&ahead, &plan.turn) {
+            turn.controls.take_stop_policy_of(&ahead.controls);
+        }
         let stop = SessionStop::carried_out(RunningStop {
             stop,
+            has_turn_ahead: ahead.is_some(),
             turn: plan.turn.map(|turn| Arc::clone(&turn.state)),
             unattached: attached.items,
             outside: plan.outside,
@@ -153,4 +159,14 @@ impl SessionInner {
         }
         attached
     }
+}
+
+/// Returns the running turn if the stopped turn waits for the end of the running turn.
+fn running_ahead(
+    running: Option<&Arc<QueuedTurn>>,
+    stopped: Option<&Arc<QueuedTurn>>,
+) -> Option<Arc<QueuedTurn>> {
+    let (running, stopped) = (running?, stopped?);
+    let waits = !Arc::ptr_eq(running, stopped) && !stopped.state.has_begun();
+    waits.then(|| Arc::clone(running))
 }

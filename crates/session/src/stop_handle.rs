@@ -36,6 +36,8 @@ pub(crate) struct RunningStop {
     pub(crate) stop: Stop,
     /// State of the message that belongs to the turn that the stop ends.
     pub(crate) turn: Option<Arc<MessageState>>,
+    /// True if another turn ran at the time of the stop, so that the stopped turn, which waits for it, ends later.
+    pub(crate) has_turn_ahead: bool,
     /// Receipt items for work in the extent of the stop (the work that the stop covers) that could not be moved into a
     /// scope.
     pub(crate) unattached: Vec<ReceiptItem>,
@@ -139,6 +141,7 @@ impl SessionStop {
         let receipt = running.stop.receipt().await;
         if let Some(turn) = &running.turn
             && receipt.outcome().is_none()
+            && !running.has_turn_ahead
         {
             // Whether the turn has ended or not, the receipt contains the facts known by then.
             let _ended_or_not = timeout(ENDING_MAX, turn.outcome()).await;

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use allstop_core::receipt::ItemKind;
 use allstop_core::turn::LostTurn;
 use allstop_core::{Cause, CauseKind};
-use allstop_log::LoggedAnswer;
 use allstop_scope::{Ending, Registration, WorkSpec};
 use allstop_session::{FollowUp, MessageOutcome, NewMessage};
 use allstop_task::model::{Artifact, MessageSender, StoppedWork, TaskState};
@@ -18,7 +17,7 @@ use futures::FutureExt as _;
 use tokio::sync::oneshot;
 
 use super::AgentExecutorInner;
-use super::context_sessions::failed;
+use super::logged_turn::{LoggedTurn, events_of_answer};
 use super::message_text::{PermissionReply, agent_message, question_message, text_of};
 use super::task_sessions::message_id_of;
 use super::task_turn::{ANSWER, TaskTurn, TurnProgress};
@@ -79,23 +78,15 @@ impl AgentExecutorInner {
 
     /// Returns true if a crash came before the turn of the task. Completes the task if its turn was committed.
     async fn never_began(&self, cx: &ExecutionCx) -> Result<bool, ExecutorError> {
-        let session = self.sessions.session(&cx.task.context_id).await?;
-        let answer = session.committed_answer(&message_id_of(&cx.task.id)).await;
-        let answer = answer.map_err(|error| failed(&error))?;
-        let answer = match answer {
-            LoggedAnswer::Committed(answer) => answer,
-            LoggedAnswer::NotBegun if cx.is_resumed => return Ok(true),
-            LoggedAnswer::NotBegun => return Err(ExecutorError::of_crash(QUESTION_LOST)),
-            LoggedAnswer::NotCommitted(turn) => {
-                let history = session.history().await.ok();
-                let mut turns = history.iter().flat_map(|history| history.lost.iter());
-                let calls = turns.find(|lost| lost.turn == turn);
-                return Err(ExecutorError::of_crash(lost_turn(cx, calls)));
+        let answer = match self.logged_turn(&cx.task).await? {
+            LoggedTurn::Committed(answer) => answer,
+            LoggedTurn::NotBegun if cx.is_resumed => return Ok(true),
+            LoggedTurn::NotBegun => return Err(ExecutorError::of_crash(QUESTION_LOST)),
+            LoggedTurn::NotCommitted(calls) => {
+                return Err(ExecutorError::of_crash(lost_turn(cx, calls.as_ref())));
             }
         };
-        let is_written = !cx.task.artifacts.is_empty();
-        let answer = (!is_written).then(|| answer_event(&answer));
-        for event in answer.into_iter().chain([completed(None)]) {
+        for event in events_of_answer(&cx.task, &answer) {
             if cx.events.write(event).await.is_err() {
                 break;
             }

@@ -17,6 +17,7 @@
 mod context_conversations;
 mod context_sessions;
 mod execution;
+mod logged_turn;
 mod message_text;
 mod task_sessions;
 mod task_turn;
@@ -31,7 +32,7 @@ use allstop_core::{Cause, CauseKind, Receipt, TaskId};
 use allstop_session::Sessions;
 use allstop_task::{
     CancelCx, Canceler, Cleanup, ExecutionCx, Executor, ExecutorError, ExecutorReturn,
-    PartReceipts, Task, TaskEvent, TaskParts,
+    PartReceipts, Task, TaskEvent, TaskParts, TaskState,
 };
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -148,16 +149,23 @@ impl Canceler for AgentExecutor {
     fn cancel(&self, cx: CancelCx) -> BoxFuture<'static, Result<(), ExecutorError>> {
         let inner = Arc::clone(&self.inner);
         async move {
-            if let Some(turn) = inner.waiting.take(&cx.task.id) {
-                let turn = StoppingTurn {
-                    inner: &inner,
-                    task: &cx.task.id,
-                    turn: Some(turn),
-                };
-                for event in turn.stop(&cx).await {
-                    // If this write fails, the task manager ends the task.
-                    let _ended = cx.events.write(event).await;
+            let events = match inner.waiting.take(&cx.task.id) {
+                Some(turn) => {
+                    let turn = StoppingTurn {
+                        inner: &inner,
+                        task: &cx.task.id,
+                        turn: Some(turn),
+                    };
+                    turn.stop(&cx).await
                 }
+                None if cx.task.status.state == TaskState::InputRequired => {
+                    inner.end_of_waiting(&cx).await
+                }
+                None => Vec::new(),
+            };
+            for event in events {
+                // If this write fails, the task manager ends the task.
+                let _ended = cx.events.write(event).await;
             }
             Ok(())
         }

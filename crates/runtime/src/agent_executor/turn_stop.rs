@@ -46,6 +46,10 @@ impl TaskTurn {
     /// # Cancel safety
     /// Cancel safe.
     pub(super) async fn end_of_stopped(&self, cause: &Cause, is_answered: bool) -> Vec<TaskEvent> {
+        let state = TaskState::after_stop(cause.kind);
+        if !self.sent.has_begun() {
+            return vec![TaskEvent::state(state)];
+        }
         let outcome = tokio::time::timeout(OUTCOME_MAX, self.sent.outcome())
             .await
             .ok();
@@ -54,7 +58,6 @@ impl TaskTurn {
             // The stop came too late: the conversation contains the answer.
             return vec![answer_event(&outcome.output), completed(None)];
         }
-        let state = TaskState::after_stop(cause.kind);
         let lost = outcome.as_ref().and_then(|outcome| outcome.lost.as_ref());
         vec![match lost {
             Some(lost) => TaskEvent::status(state, agent_message(lost.to_string())),

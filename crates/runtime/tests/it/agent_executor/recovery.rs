@@ -10,7 +10,9 @@ use futures::future::BoxFuture;
 use serde_json::json;
 use tokio::sync::Semaphore;
 
-use super::support::{AgentTasks, Logs, TestAgents, WorkTool, answer, soon, until_state};
+use super::support::{
+    AgentTasks, Logs, TestAgents, WorkTool, answer, soon, status_text, until_state,
+};
 
 /// Runs a future in a separate runtime, then drops the runtime with all work that still runs. In the log this looks
 /// like a crash.
@@ -105,11 +107,9 @@ fn uncommitted_turn_fails_its_task_after_a_crash() {
     });
 }
 
-/// Runs a task that asks about each of its calls, until the question after this number of calls. Then a new process
-/// gets the answer to the question. Returns the failure of the task.
-fn answer_after_a_crash(calls: u32) -> String {
-    let logs = Logs::new();
-    let id = crash_after(async {
+/// Runs a task that asks about each of its calls, until the question after this number of calls. Then the process ends.
+fn crash_at_a_question(logs: &Logs, calls: u32) -> TaskId {
+    crash_after(async {
         let work = WorkTool::new();
         let tool = work.clone();
         let replies = (0..=calls).map(|step| Reply::text("").call("work", json!({"step": step})));
@@ -119,7 +119,7 @@ fn answer_after_a_crash(calls: u32) -> String {
             ..agents.tools(move |_| vec![tool.tool()])
         };
         let options = AgentExecutorOptions::default();
-        let tasks = AgentTasks::over(&logs, agents, options, |parts| parts).await;
+        let tasks = AgentTasks::over(logs, agents, options, |parts| parts).await;
         let mut task = tasks.run("m1", "Work").await;
         for answer in 0..calls {
             work.gate.add_permits(1);
@@ -128,7 +128,13 @@ fn answer_after_a_crash(calls: u32) -> String {
         }
         assert_eq!(task.status.state, TaskState::InputRequired);
         task.id.clone()
-    });
+    })
+}
+
+/// Answers the question of an earlier process. Returns the failure of the task.
+fn answer_after_a_crash(calls: u32) -> String {
+    let logs = Logs::new();
+    let id = crash_at_a_question(&logs, calls);
     crash_after(async {
         let tasks = next_life(&logs).await;
         let mut replied = tasks.reply(&id, "late", "yes").await;
@@ -151,6 +157,19 @@ fn answer_to_a_question_of_an_earlier_process_fails_the_task() {
         "{text}"
     );
     assert!(text.contains("work: completed"), "{text}");
+}
+
+#[test]
+fn cancel_of_a_question_of_an_earlier_process_names_the_completed_calls() {
+    let logs = Logs::new();
+    let id = crash_at_a_question(&logs, 1);
+    crash_after(async {
+        let tasks = next_life(&logs).await;
+        let outcome = soon(tasks.cancel(&id)).await;
+        assert_eq!(outcome.task.status.state, TaskState::Canceled);
+        let text = status_text(&outcome.task);
+        assert!(text.contains("work: completed"), "{text}");
+    });
 }
 
 #[test]
