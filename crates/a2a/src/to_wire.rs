@@ -69,7 +69,7 @@ pub(crate) fn task(task: &Task, detail: TaskDetail) -> a2a::Task {
     a2a::Task {
         id: task.id.to_string(),
         context_id: task.context_id.to_string(),
-        status: status(&task.status, task),
+        status: status(&task.status, Some(&task.ending), task),
         artifacts: (detail.has_artifacts && !task.artifacts.is_empty())
             .then(|| artifacts.collect()),
         history: (!history.is_empty()).then_some(history),
@@ -163,16 +163,40 @@ fn status_event(
     a2a::StreamResponse::StatusUpdate(a2a::TaskStatusUpdateEvent {
         task_id: task.id.to_string(),
         context_id: task.context_id.to_string(),
-        status: self::status(status, task),
+        status: self::status(status, ending, task),
         metadata: (!metadata.is_empty()).then_some(metadata),
     })
 }
 
-fn status(status: &TaskStatus, task: &Task) -> a2a::TaskStatus {
+/// Converts a status. The message of a failed task without a message is its error, because clients show the message to
+/// people.
+fn status(status: &TaskStatus, ending: Option<&TaskEnding>, task: &Task) -> a2a::TaskStatus {
+    let error = ending.and_then(|ending| ending.error.as_deref());
+    let error = || error.map(|error| error_message(error, task));
+    let message = status.message.as_ref();
     a2a::TaskStatus {
         state: state(status.state),
-        message: status.message.as_ref().map(|m| message(m, task)),
+        message: message.map(|m| self::message(m, task)).or_else(error),
         timestamp: time(status.at),
+    }
+}
+
+/// The id is the same in each response, because clients recognise a message by its id.
+fn error_message(error: &str, task: &Task) -> a2a::Message {
+    a2a::Message {
+        message_id: format!("{}-error", task.id),
+        context_id: Some(task.context_id.to_string()),
+        task_id: Some(task.id.to_string()),
+        role: a2a::Role::Agent,
+        parts: vec![a2a::Part {
+            content: a2a::PartContent::Text(error.to_owned()),
+            filename: None,
+            media_type: None,
+            metadata: None,
+        }],
+        metadata: None,
+        extensions: None,
+        reference_task_ids: None,
     }
 }
 

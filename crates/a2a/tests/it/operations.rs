@@ -123,6 +123,10 @@ async fn failure_carries_its_reason() {
     let task = &failed["task"];
     assert_eq!(task["status"]["state"], "TASK_STATE_FAILED");
     assert_eq!(task["metadata"][RECEIPT_EXTENSION]["error"], "as told");
+    let message = &task["status"]["message"];
+    assert_eq!(message["parts"][0]["text"], "as told", "{task}");
+    let id = message["messageId"].as_str().expect("an id");
+    assert!(id.ends_with("-error"), "{id}");
 }
 
 #[tokio::test]

@@ -158,6 +158,7 @@ impl TaskMetrics {
             metrics: self.clone(),
             started: None,
             counted_by: Some(self.waiting.clone()),
+            is_stop_counted: false,
             is_stored: false,
         }
     }
@@ -170,6 +171,7 @@ pub(super) struct ExecutionMetrics {
     started: Option<Instant>,
     /// The gauge that counts the execution now.
     counted_by: Option<Gauge>,
+    is_stop_counted: bool,
     is_stored: bool,
 }
 
@@ -180,11 +182,7 @@ impl ExecutionObserver for ExecutionMetrics {
     }
 
     fn stopping(&mut self, cause: &Cause) {
-        let cause = cause.kind.as_str().to_owned();
-        self.metrics
-            .stops
-            .get_or_create(&StopLabels { cause })
-            .inc();
+        self.count_stop(cause);
     }
 
     fn finished(&mut self) {
@@ -202,6 +200,9 @@ impl ExecutionObserver for ExecutionMetrics {
             metrics.times.execution.observe(time);
         }
         if let Some(receipt) = &task.ending.receipt {
+            // A stop of the session, for example by `allstop stop`, ends the task without a stop of its execution.
+            self.count_stop(receipt.cause());
+            let metrics = &self.metrics;
             let quiet = if receipt.quiet() { "true" } else { "false" };
             metrics
                 .receipts
@@ -215,6 +216,15 @@ impl ExecutionObserver for ExecutionMetrics {
 }
 
 impl ExecutionMetrics {
+    /// Counts the first stop of the execution.
+    fn count_stop(&mut self, cause: &Cause) {
+        if !std::mem::replace(&mut self.is_stop_counted, true) {
+            let cause = cause.kind.as_str().to_owned();
+            let labels = StopLabels { cause };
+            self.metrics.stops.get_or_create(&labels).inc();
+        }
+    }
+
     /// Moves the execution to this gauge. `None` removes it from all gauges.
     fn count_by(&mut self, gauge: Option<Gauge>) {
         if let Some(gauge) = &gauge {

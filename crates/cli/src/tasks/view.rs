@@ -4,7 +4,7 @@ use allstop_core::Timestamp;
 use allstop_terminal::{Style, Styled, TextRole, TextTable, styled};
 
 use super::find::FoundTask;
-use super::wire::{ServerTask, ServerTaskState, TaskEndInfo};
+use super::wire::{ServerMessage, ServerTask, ServerTaskState, TaskEndInfo};
 use crate::display::{age, render_receipt};
 use crate::short_id::short;
 
@@ -78,14 +78,21 @@ pub(super) fn show(task: &ServerTask, style: Style, width: usize) -> Styled {
         };
         text.push(&said(who, &message.text(), style));
     }
-    if let Some(message) = &task.status.message {
-        text.push(&said("agent", &message.text(), style));
+    let end = task.end();
+    if let Some(message) = said_by_agent(task.status.message.as_ref(), &end) {
+        text.push(&said("agent", &message, style));
     }
     for artifact in &task.artifacts {
         text.push(&said(artifact.name(), &artifact.text(), style));
     }
-    text.push(&end(&task.end(), style, width));
+    text.push(&self::end(&end, style, width));
     text
+}
+
+/// Text of a status message. `None` if the text is only the error, which is shown separately.
+pub(super) fn said_by_agent(message: Option<&ServerMessage>, end: &TaskEndInfo) -> Option<String> {
+    let text = message?.text();
+    (end.error.as_ref() != Some(&text)).then_some(text)
 }
 
 /// Error and receipt (report of the stop) of a task's end.

@@ -224,10 +224,10 @@ impl TaskWatch<'_> {
                 if self.state.as_ref() != Some(&status.state) {
                     lines.push_line(&styled!["state: ", view::state(&status.state, style)]);
                 }
-                if let Some(message) = &status.message {
-                    lines.push(&view::said("agent", &message.text(), style));
-                }
                 let end = TaskEndInfo::of(&metadata);
+                if let Some(message) = view::said_by_agent(status.message.as_ref(), &end) {
+                    lines.push(&view::said("agent", &message, style));
+                }
                 if status.state.is_terminal() {
                     lines.push(&view::end(&end, style, width));
                 }

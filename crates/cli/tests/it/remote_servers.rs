@@ -85,6 +85,9 @@ fn served_task_is_watched_and_stopped_from_a_terminal() {
     watcher.wait_stdout("the turn is being stopped by allstop stop in process");
     watcher.wait_stdout(r#""event":"receipt""#);
     wait_for_state(&server, &task, "TASK_STATE_CANCELED");
+    let (_, metrics) = server.request("GET /metrics", "").expect("an answer");
+    let counted = "allstop_stops_total{cause=\"user\"} 1\n";
+    assert!(metrics.contains(counted), "{metrics}");
     // The conversation can continue after the stop.
     let task = send(&server, "m2", "hello", None);
     wait_for_state(&server, &task, "TASK_STATE_COMPLETED");
