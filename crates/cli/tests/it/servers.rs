@@ -6,6 +6,7 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use serde_json::{Value, json};
 
+use crate::copilot_clients::raw_client::RawClient;
 use crate::serve::Server;
 use crate::support::mcp_server::shell_server;
 use crate::support::terminal::Terminal;
@@ -208,6 +209,26 @@ fn stop_of_a_task_keeps_the_server_and_the_end_of_serve_ends_it() {
     let task = server.get(&format!("/tasks/{second}"));
     assert_eq!(server.running.end_by(Signal::TERM).code, 143);
     ended_with_its_server(&place, &receipt_of(&task));
+}
+
+#[test]
+fn end_of_a_copilot_server_ends_the_server_of_a_call() {
+    let place = Place::new();
+    let server = place.allstop().args("copilot --port 0 --store");
+    let server = server.arg(place.store()).args(&endless_call(&place));
+    let server = server.env("COPILOT_CONNECTION_TOKEN", "secret").start();
+    let port = server.line_of_stdout("listening on port ");
+    let mut client = RawClient::connect(port.parse().expect("a port"));
+    client.request("connect", &json!({"token": "secret"}));
+    client.request("session.create", &json!({"sessionId": "one"}));
+    let message = json!({"sessionId": "one", "prompt": "go"});
+    client.request("session.send", &message);
+    called(&place);
+    assert_eq!(server.end_by(Signal::TERM).code, 143);
+    let receipt = place.allstop().args("receipt last --json --store");
+    let receipt = receipt.arg(place.store()).end().ok();
+    let receipt = serde_json::from_str(receipt.stdout.trim()).expect("JSON");
+    ended_with_its_server(&place, &receipt);
 }
 
 /// An MCP server that writes its environment to a file and exits.
