@@ -158,7 +158,8 @@ pub(super) fn paths(store: &Path) -> Vec<PathBuf> {
     paths
 }
 
-fn beside(store: &Path, end: &str) -> PathBuf {
+/// Path of a file that SQLite writes next to the store.
+pub(super) fn beside(store: &Path, end: &str) -> PathBuf {
     let mut name = OsString::from(store);
     name.push(end);
     PathBuf::from(name)

@@ -13,6 +13,7 @@ use std::path::{Path, PathBuf};
 use rusqlite::Connection;
 
 use super::connection;
+use super::files::beside;
 
 /// Position of the read version and the write version in the file header (SQLite file format, 1.3.3). Both get the
 /// value for a write-ahead log, which an in-memory database does not set.
@@ -26,7 +27,13 @@ pub(super) fn make(path: &Path) {
     if fs::symlink_metadata(path).is_ok() {
         return;
     }
-    if let Err(error) = try_make(path) {
+    let made = match log_of_removed_store(path) {
+        // Next to this log, the new store would contain records of the removed store, or would be damaged. SQLite
+        // removes such a log, but only if the file of the store is empty.
+        Some(log) => Err(io::Error::other(format!("{} is left", log.display()))),
+        None => try_make(path),
+    };
+    if let Err(error) = made {
         tracing::debug!(store = %path.display(), %error, "the store cannot be created in one step");
         // Only the user may read the file, because the store will contain conversations. SQLite's other files get the
         // same mode.
@@ -45,6 +52,12 @@ fn try_make(path: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         linked => linked,
     }
+}
+
+/// Path of a log that a removed store has left.
+fn log_of_removed_store(path: &Path) -> Option<PathBuf> {
+    let mut logs = ["-wal", "-journal"].iter().map(|end| beside(path, end));
+    logs.find(|log| fs::symlink_metadata(log).is_ok())
 }
 
 /// Bytes of an empty store.

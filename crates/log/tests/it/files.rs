@@ -31,8 +31,12 @@ async fn fails(path: &Path, kind: LogErrorKind) -> LogError {
 }
 
 async fn filled(path: &Path) {
+    filled_with(path, 200).await;
+}
+
+async fn filled_with(path: &Path, records: u64) {
     let log = SqliteLog::open(path).await.unwrap();
-    for n in 0..200_u64 {
+    for n in 0..records {
         let record = format!("record {n} {}", "x".repeat(500)).into();
         let id = AppendId(u128::from(n));
         log.append(&StreamName::new("s"), Version(n), id, vec![record])
@@ -78,6 +82,25 @@ async fn new_store_is_private_and_leaves_no_temporary_file() {
     }
     names.sort();
     assert_eq!(names, ["store.db", "store.db-shm", "store.db-wal"]);
+}
+
+/// Regression: a user removed only `store.db`. The next store contained the sessions of the removed store, or was damaged.
+#[tokio::test]
+async fn new_store_does_not_read_the_log_of_a_removed_store() {
+    for records in [1, 200, 2_000] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        filled_with(&path, records).await;
+        fs::remove_file(&path).unwrap();
+        let log = SqliteLog::open(&path).await.unwrap();
+        assert_eq!(log.list("").await.unwrap(), [], "{records} records");
+        log.close().await;
+        filled_with(&path, 10).await;
+        let log = SqliteLog::open(&path).await.unwrap();
+        let read = log.read(&StreamName::new("s"), Version(1), usize::MAX);
+        assert_eq!(read.await.unwrap().len(), 10, "{records} records");
+        log.close().await;
+    }
 }
 
 #[tokio::test]
