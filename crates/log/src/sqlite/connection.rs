@@ -166,7 +166,7 @@ fn set_durability(connection: &Connection) -> rusqlite::Result<()> {
 }
 
 /// Busy handler. SQLite calls it while another process holds the lock. The argument is the number of calls so far.
-fn wait_for_another(calls: i32) -> bool {
+pub(super) fn wait_for_another(calls: i32) -> bool {
     thread_local! {
         static SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
     }

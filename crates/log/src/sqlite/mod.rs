@@ -13,6 +13,7 @@ mod store;
 mod stream_notifier;
 mod streams;
 mod thread;
+mod write_back;
 mod writer;
 
 pub use store::SqliteLog;

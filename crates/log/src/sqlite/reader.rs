@@ -69,7 +69,7 @@ impl StoreReader {
 
     /// Returns an error if the open files are no longer the files at the paths of the store.
     pub(super) fn check_files(&self) -> Result<(), LogError> {
-        self.files.check()
+        self.files.check(&self.connection)
     }
 
     pub(super) fn read(

@@ -37,9 +37,9 @@ const READ_QUEUE_LEN_MAX: usize = 1_024;
 ///   waiting appends, so 64 writers together are much faster than one writer.
 /// * If another process writes, an append waits for up to five seconds. Then it fails with [`LogErrorKind::Busy`].
 /// * Locks are files in `<store>.locks/`.
-/// * The last appends are in `<store>-wal` until this file is large enough for a checkpoint. This is also true while
-///   the store is closed. So if you copy or move the store, copy or move this file too, or first merge it into the
-///   store with SQLite's own tool.
+/// * The last appends are in `<store>-wal` until this file has two megabytes, the store is idle for ten seconds, or the
+///   oldest of these appends is a minute old. [`Log::write_back`] writes them into the file of the store at once;
+///   [`SqliteLog::close`] does not. So if you copy or move the store, copy or move this file too.
 /// * The file has a format version. A file with a newer version is refused.
 /// * If a file of the store is moved, removed or replaced, appends and reads fail with [`LogErrorKind::Replaced`]. So
 ///   the store never confirms a record that the next process could not find.
@@ -286,6 +286,16 @@ impl Log for SqliteLog {
     /// The file of the store, the other files that SQLite writes, and the folder of the locks.
     fn files(&self) -> Vec<PathBuf> {
         files::paths(&self.resolved)
+    }
+
+    fn write_back(&self) -> LogFuture<Result<(), LogError>> {
+        let (writes, closed) = (self.writes.clone(), self.closed());
+        LogFuture::waiting(async move {
+            let (reply, answer) = oneshot::channel();
+            let write_back = WriteCommand::WriteBack(reply);
+            writes.send(write_back).await.map_err(|_| closed.clone())?;
+            answer.await.unwrap_or(Err(closed))
+        })
     }
 
     fn close(&self) -> LogFuture<()> {

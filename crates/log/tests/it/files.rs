@@ -129,6 +129,46 @@ async fn the_write_ahead_log_stays_short() {
     log.close().await;
 }
 
+/// A back-up of only `store.db` after a clean end has every record.
+#[tokio::test]
+async fn copy_of_a_store_that_was_written_back_is_complete() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    filled(&path).await;
+    let log = SqliteLog::open(&path).await.unwrap();
+    log.write_back().await.unwrap();
+    log.close().await;
+    let copy = folder.path().join("copy.db");
+    fs::copy(&path, &copy).unwrap();
+    let log = SqliteLog::open(&copy).await.unwrap();
+    let found = log.read(&StreamName::new("s"), Version(1), usize::MAX);
+    assert_eq!(found.await.unwrap().len(), 200);
+    log.close().await;
+}
+
+/// The write-back makes the log of all processes shorter. A process that has the store open continues.
+#[tokio::test]
+async fn write_back_disturbs_no_other_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    filled(&path).await;
+    let (one, other) = (SqliteLog::open(&path), SqliteLog::open(&path));
+    let (one, other) = (one.await.unwrap(), other.await.unwrap());
+    let stream = StreamName::new("s");
+    for n in 200..220_u64 {
+        one.write_back().await.unwrap();
+        let log = if n % 2 == 0 { &other } else { &one };
+        let appended = log.append(&stream, Version(n), AppendId(n.into()), vec!["more".into()]);
+        assert_eq!(appended.await.unwrap(), Version(n + 1));
+        for log in [&one, &other] {
+            let read = log.read(&stream, Version(1), usize::MAX).await.unwrap();
+            assert_eq!(read.len() as u64, n + 1);
+        }
+    }
+    one.close().await;
+    other.close().await;
+}
+
 #[tokio::test]
 async fn a_newer_store_is_refused() {
     let folder = tempfile::tempdir().unwrap();
