@@ -47,6 +47,8 @@ pub enum LogErrorKind {
     Full,
     /// The file is not a store, or is damaged.
     Corrupt,
+    /// Records of one stream are missing or damaged. The other streams may be readable.
+    DamagedStream,
     /// A file of the store was moved, removed or replaced while the store was open.
     Replaced,
     /// A newer version of Allstop wrote the store.
@@ -67,6 +69,7 @@ impl fmt::Display for LogErrorKind {
             Self::ReadOnly => "the store is not writable",
             Self::Full => "no space is left for the store",
             Self::Corrupt => "the file is not an Allstop store, or is damaged",
+            Self::DamagedStream => "the store is damaged",
             Self::Replaced => {
                 "a file of the store was moved, removed or replaced while it was open"
             }
@@ -114,6 +117,9 @@ impl LogError {
             LogErrorKind::Corrupt => {
                 Some("use another store, or move this file away; it was not changed")
             }
+            LogErrorKind::DamagedStream => Some(
+                "restore the store from a back-up, or remove this session; other sessions may be readable",
+            ),
             LogErrorKind::Replaced => Some(
                 "restore the store and the files next to it, or use another store; nothing more was written",
             ),

@@ -27,7 +27,14 @@ use crate::{LogError, LogErrorKind};
 /// refused.
 const APPLICATION_ID: i32 = 0x416c_5374;
 /// Version of the tables. A store with a newer version is refused.
-const SCHEMA: i32 = 1;
+const SCHEMA: i32 = 2;
+/// Version of the tables without checksums.
+const WITHOUT_CHECKSUMS: i32 = 1;
+/// Changes a store without checksums into a store of the present version. Its records stay as they are.
+const UPGRADE: &str = "
+    ALTER TABLE records ADD COLUMN checksum INTEGER;
+    PRAGMA user_version = 2;
+";
 /// Maximum time to wait while another process writes. This is much longer than the write of a group of appends, and
 /// still acceptable for a user who waits.
 const BUSY_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -52,6 +59,7 @@ const TABLES: &str = "
         number INTEGER NOT NULL,
         previous INTEGER NOT NULL,
         append_id BLOB NOT NULL,
+        checksum INTEGER,
         body BLOB NOT NULL
     ) STRICT;
 ";
@@ -97,21 +105,23 @@ fn try_open(path: &Path) -> Result<OpenStore, LogError> {
     // Check the file before the first write, so that the file of another program does not change. Do the check in a
     // transaction: if another process is creating the store, the transaction sees either no store or a complete store.
     let look = connection.transaction().map_err(failed)?;
-    let ours = is_ours(&look, path)?;
+    let found = find_tables(&look, path)?;
     look.finish().map_err(failed)?;
-    if !ours {
+    if found != FoundTables::Present {
         let make = connection
             .transaction_with_behavior(TransactionBehavior::Immediate)
             .map_err(failed)?;
-        // Another process may have created the store since the first check.
-        if !is_ours(&make, path)? {
-            make_tables(&make).map_err(failed)?;
+        // Another process may have created or changed the tables since the first check.
+        match find_tables(&make, path)? {
+            FoundTables::Present => {}
+            FoundTables::WithoutChecksums => make.execute_batch(UPGRADE).map_err(failed)?,
+            FoundTables::None => make_tables(&make).map_err(failed)?,
         }
         make.commit().map_err(failed)?;
     }
     set_durability(&connection).map_err(failed)?;
     // The first read in this mode opens the write-ahead log and its index.
-    is_ours(&connection, path)?;
+    find_tables(&connection, path)?;
     let files = OpenFiles::of(path)?;
     let now = FileId::at(path).map_err(|error| io_error(path, error))?;
     // If the file was replaced meanwhile, SQLite may have opened the old file or the new file. The caller must then
@@ -130,8 +140,19 @@ pub(super) fn make_tables(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "user_version", SCHEMA)
 }
 
-/// True if the file is a readable store; false if the file is empty; an error for any other file.
-fn is_ours(connection: &Connection, path: &Path) -> Result<bool, LogError> {
+/// Tables of a file.
+#[derive(Debug, PartialEq, Eq)]
+enum FoundTables {
+    /// The file is empty.
+    None,
+    /// The tables of an earlier version.
+    WithoutChecksums,
+    /// The tables of the present version.
+    Present,
+}
+
+/// Finds the tables of a store. Returns an error for a file that is neither a store nor empty.
+fn find_tables(connection: &Connection, path: &Path) -> Result<FoundTables, LogError> {
     let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i32>(0));
     let found = (|| {
         Ok((
@@ -142,9 +163,10 @@ fn is_ours(connection: &Connection, path: &Path) -> Result<bool, LogError> {
     })();
     let refused = |kind| Err(LogError::new(kind, path.display().to_string()));
     match found.map_err(|error| sqlite_error(path, error))? {
-        (APPLICATION_ID, SCHEMA, _) => Ok(true),
+        (APPLICATION_ID, SCHEMA, _) => Ok(FoundTables::Present),
+        (APPLICATION_ID, WITHOUT_CHECKSUMS, _) => Ok(FoundTables::WithoutChecksums),
         (APPLICATION_ID, newer, _) if newer > SCHEMA => refused(LogErrorKind::NewerVersion),
-        (0, 0, 0) => Ok(false),
+        (0, 0, 0) => Ok(FoundTables::None),
         _ => refused(LogErrorKind::Corrupt),
     }
 }

@@ -11,7 +11,7 @@ use super::classify::sqlite_error;
 use super::connection::OpenStore;
 use super::files::OpenFiles;
 use super::lock_folder::LockFolder;
-use super::record_chain::RecordChain;
+use super::record_chain::{ChainError, RecordChain};
 use super::streams::find;
 use crate::{LogError, RecordBytes, StreamName, Version};
 
@@ -78,8 +78,8 @@ impl StoreReader {
         from: Version,
         limit: usize,
     ) -> Result<Vec<(Version, RecordBytes)>, LogError> {
-        self.try_read(stream, from, limit)
-            .map_err(|error| sqlite_error(&self.path, error))
+        let read = self.try_read(stream, from, limit);
+        read.map_err(|error| error.of_stream(stream).at(&self.path))
     }
 
     fn try_read(
@@ -87,7 +87,7 @@ impl StoreReader {
         stream: &StreamName,
         from: Version,
         limit: usize,
-    ) -> rusqlite::Result<Vec<(Version, RecordBytes)>> {
+    ) -> Result<Vec<(Version, RecordBytes)>, ChainError> {
         let Self {
             connection, unread, ..
         } = self;

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{mpsc, oneshot};
 
-use super::classify::sqlite_error;
+use super::classify::{StoreError, sqlite_error};
 use super::connection::OpenStore;
 use super::files::OpenFiles;
 use super::stream_notifier::StreamNotifier;
@@ -205,7 +205,7 @@ impl StoreWriter {
                 Err(error) if failed_in_writing(&error) => GroupError::NotWritten(named(error)),
                 Err(error) => GroupError::Indeterminate(named(error)),
             },
-            Err(error) => GroupError::NotWritten(named(error)),
+            Err(error) => GroupError::NotWritten(error.at(&path)),
         };
         self.streams.forget();
         // After some errors, SQLite itself has already rolled back the transaction.
@@ -233,7 +233,7 @@ impl StoreWriter {
     fn write_uncommitted(
         &mut self,
         group: &[QueuedAppend],
-    ) -> rusqlite::Result<Vec<Result<Version, AppendError>>> {
+    ) -> Result<Vec<Result<Version, AppendError>>, StoreError> {
         let Self {
             connection,
             streams,

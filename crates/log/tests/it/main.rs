@@ -2,6 +2,7 @@
 #![expect(clippy::unwrap_used, reason = "a test's panic is its report")]
 
 mod conformance;
+mod damage;
 mod files;
 mod processes;
 mod property;
