@@ -47,6 +47,8 @@ pub enum LogErrorKind {
     Full,
     /// The file is not a store, or is damaged.
     Corrupt,
+    /// The write-ahead log is damaged, so the newest records cannot be read.
+    DamagedLog,
     /// Records of one stream are missing or damaged. The other streams may be readable.
     DamagedStream,
     /// A file of the store was moved, removed or replaced while the store was open.
@@ -69,7 +71,8 @@ impl fmt::Display for LogErrorKind {
             Self::ReadOnly => "the store is not writable",
             Self::Full => "no space is left for the store",
             Self::Corrupt => "the file is not an Allstop store, or is damaged",
-            Self::DamagedStream => "the store is damaged",
+            Self::DamagedLog => "the newest records of the store are damaged",
+            Self::DamagedStream => "records of the store are damaged",
             Self::Replaced => {
                 "a file of the store was moved, removed or replaced while it was open"
             }
@@ -117,6 +120,10 @@ impl LogError {
             LogErrorKind::Corrupt => {
                 Some("use another store, or move this file away; it was not changed")
             }
+            LogErrorKind::DamagedLog => Some(
+                "restore the store from a back-up, or continue without these records: remove the file with the name \
+                 `-wal` after you have copied it",
+            ),
             LogErrorKind::DamagedStream => Some(
                 "restore the store from a back-up, or remove this session; other sessions may be readable",
             ),

@@ -6,6 +6,7 @@ mod files;
 #[cfg(test)]
 mod full_disk_tests;
 mod lock_folder;
+mod log_damage;
 mod new_store;
 mod reader;
 mod record_chain;

@@ -153,3 +153,82 @@ async fn store_without_checksums_is_read_and_continued() {
     assert_eq!(error.kind(), LogErrorKind::DamagedStream);
     log.close().await;
 }
+
+/// Damages the write-ahead log at many places, with and without its index. The next opening must report the damage, or
+/// find every record.
+async fn log_damage_is_found(keeps_index: bool, damage: impl Fn(&mut Vec<u8>, usize)) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let log = SqliteLog::open(&path).await.unwrap();
+    for n in 0..LEN {
+        let append = log.append(
+            &StreamName::new("s"),
+            Version(n),
+            AppendId(n.into()),
+            vec![vec![b'x'; 3_000].into()],
+        );
+        append.await.unwrap();
+    }
+    log.close().await;
+    let beside = |end: &str| folder.path().join(format!("store.db{end}"));
+    let [whole, main, index] = ["-wal", "", "-shm"].map(|end| std::fs::read(beside(end)).unwrap());
+    let mut found = 0;
+    let positions: Vec<_> = (0..whole.len()).step_by(7_001).collect();
+    for at in &positions {
+        let mut changed = whole.clone();
+        damage(&mut changed, *at);
+        std::fs::write(&path, &main).unwrap();
+        std::fs::write(beside("-wal"), &changed).unwrap();
+        if keeps_index {
+            std::fs::write(beside("-shm"), &index).unwrap();
+        } else {
+            // The store may have refused to open before it created the index.
+            let _missing = std::fs::remove_file(beside("-shm"));
+        }
+        match SqliteLog::open(&path).await {
+            Err(error) => {
+                assert_eq!(error.kind(), LogErrorKind::DamagedLog, "{at}: {error}");
+                assert_eq!(std::fs::read(beside("-wal")).unwrap(), changed, "{at}");
+                found += 1;
+            }
+            Ok(log) => {
+                let read = read(&log, "s").await.unwrap().len() as u64;
+                // Without the index, the last commit looks like a commit that a crash has cut off.
+                let min = if keeps_index { LEN } else { LEN - 1 };
+                assert!(read >= min, "{at} of {}: {read}", whole.len());
+                log.close().await;
+            }
+        }
+    }
+    assert!(
+        found * 10 > positions.len() * 8,
+        "{found} of {}",
+        positions.len()
+    );
+}
+
+fn flips_a_bit(bytes: &mut Vec<u8>, at: usize) {
+    bytes[at] ^= 4;
+}
+
+fn zeros_a_page(bytes: &mut Vec<u8>, at: usize) {
+    let end = bytes.len().min(at + 4_096);
+    bytes[at..end].fill(0);
+}
+
+#[tokio::test]
+async fn changed_bit_in_the_write_ahead_log_is_found() {
+    log_damage_is_found(true, flips_a_bit).await;
+    log_damage_is_found(false, flips_a_bit).await;
+}
+
+#[tokio::test]
+async fn zeroed_page_in_the_write_ahead_log_is_found() {
+    log_damage_is_found(true, zeros_a_page).await;
+    log_damage_is_found(false, zeros_a_page).await;
+}
+
+#[tokio::test]
+async fn truncated_write_ahead_log_is_found_with_its_index() {
+    log_damage_is_found(true, |bytes, at| bytes.truncate(at)).await;
+}
