@@ -51,6 +51,8 @@ pub enum LogErrorKind {
     DamagedLog,
     /// Records of one stream are missing or damaged. The other streams may be readable.
     DamagedStream,
+    /// A repair of the store was interrupted.
+    RepairUnfinished,
     /// A file of the store was moved, removed or replaced while the store was open.
     Replaced,
     /// A newer version of Allstop wrote the store.
@@ -73,6 +75,7 @@ impl fmt::Display for LogErrorKind {
             Self::Corrupt => "the file is not an Allstop store, or is damaged",
             Self::DamagedLog => "the newest records of the store are damaged",
             Self::DamagedStream => "records of the store are damaged",
+            Self::RepairUnfinished => "a repair of the store was interrupted",
             Self::Replaced => {
                 "a file of the store was moved, removed or replaced while it was open"
             }
@@ -117,16 +120,18 @@ impl LogError {
             LogErrorKind::Full => {
                 Some("free some space on the device; every confirmed record is still there")
             }
-            LogErrorKind::Corrupt => {
-                Some("use another store, or move this file away; it was not changed")
-            }
+            LogErrorKind::Corrupt => Some(
+                "use another store; if this file was a store, check the device, then run `allstop store check`",
+            ),
             LogErrorKind::DamagedLog => Some(
-                "restore the store from a back-up, or continue without these records: remove the file with the name \
-                 `-wal` after you have copied it",
+                "restore the store from a back-up, or run `allstop store repair`, which keeps the damaged files and \
+                 continues with the readable records",
             ),
             LogErrorKind::DamagedStream => Some(
-                "restore the store from a back-up, or remove this session; other sessions may be readable",
+                "other sessions may be readable; `allstop store repair` keeps the damaged files and cuts this session \
+                 before the damage; `allstop sessions rm` removes it",
             ),
+            LogErrorKind::RepairUnfinished => Some("run `allstop store repair` again"),
             LogErrorKind::Replaced => Some(
                 "restore the store and the files next to it, or use another store; nothing more was written",
             ),

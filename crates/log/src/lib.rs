@@ -43,5 +43,8 @@ pub use session::{
     LoggedAnswer, RecordObserver, SessionError, SessionSummary, SessionWriter, committed_answer,
     list_sessions, read_session, read_session_end, remove_session,
 };
-pub use sqlite::SqliteLog;
+pub use sqlite::{
+    CheckReport, CompactReport, CutStream, Progress, RepairReport, SqliteLog, StoreMaintenance,
+    StoreProblem,
+};
 pub use stream_writer::{StreamWriteError, StreamWriter};

@@ -20,6 +20,7 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::classify::{io_error, sqlite_error};
 use super::files::{FileId, OpenFiles};
+use super::maintenance;
 use super::new_store;
 use crate::{LogError, LogErrorKind};
 
@@ -89,6 +90,10 @@ pub(super) fn open(path: &Path) -> Result<OpenStore, LogError> {
 
 fn try_open(path: &Path) -> Result<OpenStore, LogError> {
     let failed = |error| sqlite_error(path, error);
+    if maintenance::is_repair_unfinished(path) {
+        let place = path.display().to_string();
+        return Err(LogError::new(LogErrorKind::RepairUnfinished, place));
+    }
     new_store::make(path);
     let before = FileId::at(path).ok();
     let mut connection = Connection::open(path).map_err(failed)?;
@@ -183,6 +188,8 @@ fn set_durability(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "fullfsync", true)?;
     connection.pragma_update(None, "checkpoint_fullfsync", true)?;
     connection.pragma_update(None, "wal_autocheckpoint", WAL_PAGES_MAX)?;
+    // The text of a removed session is overwritten, not only marked as free.
+    connection.pragma_update(None, "secure_delete", true)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     Ok(())
 }

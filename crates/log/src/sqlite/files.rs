@@ -82,8 +82,8 @@ impl OpenFile {
     }
 
     /// True if the file is still at its path and is not shorter than before. The write-ahead log also becomes shorter
-    /// when a process writes it back; it then has at least `len_min` bytes. Otherwise a file of an open store becomes
-    /// shorter only if a user truncates it, or if another SQLite tool shortens it.
+    /// when a process writes it back, and the store when a process compacts it; the file then has at least `len_min`
+    /// bytes. Otherwise a file of an open store becomes shorter only if a user truncates it.
     fn is_there(&self, len_min: impl FnOnce() -> Result<u64, LogError>) -> Result<bool, LogError> {
         match look_at(&self.path) {
             Ok((id, len)) if id == self.id => {
@@ -132,8 +132,12 @@ impl OpenFiles {
             let len = write_back::log_len(connection);
             len.map_err(|error| sqlite_error(&self.log.path, error))
         };
+        let main_len = || {
+            let len = write_back::main_len(connection);
+            len.map_err(|error| sqlite_error(&self.main.path, error))
+        };
         for (file, is_there) in [
-            (&self.main, self.main.is_there(|| Ok(u64::MAX))?),
+            (&self.main, self.main.is_there(main_len)?),
             (&self.log, self.log.is_there(log_len)?),
             (&self.index, self.index.is_there(|| Ok(u64::MAX))?),
         ] {

@@ -90,6 +90,27 @@ impl LockFolder {
         }
     }
 
+    /// True if a process holds a lock.
+    pub(super) fn is_in_use(&self) -> io::Result<bool> {
+        let entries = match fs::read_dir(&self.0) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            entries => entries?,
+        };
+        for entry in entries {
+            let file = match File::open(entry?.path()) {
+                // The owner has released the lock.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                file => file?,
+            };
+            match file.try_lock_shared() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Ok(true),
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+        }
+        Ok(false)
+    }
+
     /// Owner of the lock; `None` if the lock is free. This function does not take the lock.
     pub(super) fn owner(&self, stream: &StreamName) -> Result<Option<ProcessIdentity>, LogError> {
         let path = self.0.join(file_name(stream));

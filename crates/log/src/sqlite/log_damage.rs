@@ -195,9 +195,8 @@ impl LogFrames {
         let is_of_log = |index: &LogIndex| index.salts == self.salts || !self.is_header_intact;
         let commits = match index.filter(is_of_log) {
             Some(index) if index.frames > self.readable => self.commits_after.max(1),
-            Some(_) => return None,
             None if self.commits_after > 0 => self.commits_after,
-            None => return None,
+            Some(_) | None => return None,
         };
         Some(LogDamage {
             frame: self.first_wrong.unwrap_or(self.readable + 1),

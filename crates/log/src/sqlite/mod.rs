@@ -7,6 +7,7 @@ mod files;
 mod full_disk_tests;
 mod lock_folder;
 mod log_damage;
+mod maintenance;
 mod new_store;
 mod reader;
 mod record_chain;
@@ -17,4 +18,7 @@ mod thread;
 mod write_back;
 mod writer;
 
+pub use maintenance::{
+    CheckReport, CompactReport, CutStream, Progress, RepairReport, StoreMaintenance, StoreProblem,
+};
 pub use store::SqliteLog;

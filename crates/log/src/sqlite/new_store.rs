@@ -43,11 +43,11 @@ pub(super) fn make(path: &Path) {
 
 fn try_make(path: &Path) -> io::Result<()> {
     let image = image().map_err(io::Error::other)?;
-    let temporary_path = NewStoreFile(temporary_path(path));
-    let mut file = private(&temporary_path.0)?;
+    let temporary = TemporaryFile::of(path)?;
+    let mut file = OpenOptions::new().write(true).open(temporary.path())?;
     file.write_all(&image)?;
     file.sync_all()?;
-    match fs::hard_link(&temporary_path.0, path) {
+    match fs::hard_link(temporary.path(), path) {
         // Another process has created the store first.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         linked => linked,
@@ -71,24 +71,32 @@ fn image() -> rusqlite::Result<Vec<u8>> {
     Ok(image)
 }
 
-fn private(path: &Path) -> io::Result<fs::File> {
+/// Creates a file that only the user may read.
+pub(super) fn private(path: &Path) -> io::Result<fs::File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// A temporary name that no other thread and no other process uses.
-fn temporary_path(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".new-{}", ulid::Ulid::generate()));
-    PathBuf::from(name)
+/// A private file under a temporary name that no other thread and no other process uses. It is removed when this value
+/// is dropped.
+pub(super) struct TemporaryFile(PathBuf);
+
+impl TemporaryFile {
+    /// Creates an empty file next to this path.
+    pub(super) fn of(path: &Path) -> io::Result<Self> {
+        let temporary = beside(path, &format!(".new-{}", ulid::Ulid::generate()));
+        private(&temporary)?;
+        Ok(Self(temporary))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
 }
 
-/// The temporary file. It is removed when this value is dropped.
-struct NewStoreFile(PathBuf);
-
-impl Drop for NewStoreFile {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
-        // The file may never have been created.
+        // The file may have been removed.
         drop(fs::remove_file(&self.0));
     }
 }

@@ -60,14 +60,32 @@ pub(super) fn write_back(connection: &mut Connection) -> rusqlite::Result<bool> 
 /// Length that the log must have at least, in bytes: its header and the frames that its index names (SQLite, "WAL-mode
 /// File Format", 2). Writes nothing.
 pub(super) fn log_len(connection: &Connection) -> rusqlite::Result<u64> {
-    let number = |sql: &str, column: usize| {
-        let found = connection.query_row(sql, [], |row| row.get::<_, i64>(column));
-        found.map(|number| u64::try_from(number).unwrap_or(0))
-    };
-    Ok(match number("PRAGMA wal_checkpoint(NOOP)", 1)? {
+    Ok(match frames(connection)? {
         0 => 0,
-        frames => LOG_HEADER_LEN + frames * (FRAME_HEADER_LEN + number("PRAGMA page_size", 0)?),
+        frames => LOG_HEADER_LEN + frames * (FRAME_HEADER_LEN + number(connection, PAGE_LEN, 0)?),
     })
+}
+
+/// Length that the file of the store must have at least, in bytes. While pages are in the log, only the first page has to
+/// be in the file.
+pub(super) fn main_len(connection: &Connection) -> rusqlite::Result<u64> {
+    let page_len = number(connection, PAGE_LEN, 0)?;
+    Ok(match frames(connection)? {
+        0 => number(connection, "PRAGMA page_count", 0)? * page_len,
+        _ => page_len,
+    })
+}
+
+const PAGE_LEN: &str = "PRAGMA page_size";
+
+/// Number of frames in the log.
+fn frames(connection: &Connection) -> rusqlite::Result<u64> {
+    number(connection, "PRAGMA wal_checkpoint(NOOP)", 1)
+}
+
+fn number(connection: &Connection, sql: &str, column: usize) -> rusqlite::Result<u64> {
+    let found = connection.query_row(sql, [], |row| row.get::<_, i64>(column));
+    Ok(u64::try_from(found?).unwrap_or(0))
 }
 
 #[cfg(test)]

@@ -226,7 +226,9 @@ impl StoreWriter {
         let gone = self.streams.delete(&mut self.connection, streams);
         let gone = gone.map_err(|error| sqlite_error(&self.path, error))?;
         self.files.check(&self.connection)?;
+        // The write-ahead log still contains the text of the deleted records.
         self.write_back.committed(Instant::now());
+        self.write_back();
         Ok(gone)
     }
 

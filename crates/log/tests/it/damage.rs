@@ -8,11 +8,11 @@ use allstop_log::{
 };
 use tempfile::TempDir;
 
-const LEN: u64 = 20;
+pub(crate) const LEN: u64 = 20;
 const STREAMS: [&str; 3] = ["session/a", "session/b", "session/c"];
 
 /// A store with three streams, whose records are mixed in the file.
-async fn filled(folder: &TempDir) -> PathBuf {
+pub(crate) async fn filled(folder: &TempDir) -> PathBuf {
     let path = folder.path().join("store.db");
     let log = SqliteLog::open(&path).await.unwrap();
     for n in 0..LEN {
@@ -28,18 +28,21 @@ async fn filled(folder: &TempDir) -> PathBuf {
     path
 }
 
-fn change(path: &Path, sql: &str) {
+pub(crate) fn change(path: &Path, sql: &str) {
     let connection = rusqlite::Connection::open(path).unwrap();
     assert_eq!(connection.execute(sql, []).unwrap(), 1, "{sql}");
 }
 
-async fn read(log: &SqliteLog, stream: &str) -> Result<Vec<(Version, RecordBytes)>, LogError> {
+pub(crate) async fn read(
+    log: &SqliteLog,
+    stream: &str,
+) -> Result<Vec<(Version, RecordBytes)>, LogError> {
     log.read(&StreamName::new(stream), Version(1), usize::MAX)
         .await
 }
 
 /// Each way to damage the record 10 of `session/b`.
-const DAMAGES: [&str; 6] = [
+pub(crate) const DAMAGES: [&str; 6] = [
     "DELETE FROM records WHERE stream = 2 AND number = 10",
     "UPDATE records SET body = zeroblob(length(body)) WHERE stream = 2 AND number = 10",
     "UPDATE records SET body = CAST('record 8' || substr(body, 10) AS BLOB) WHERE stream = 2 AND number = 10",
@@ -194,8 +197,8 @@ async fn log_damage_is_found(keeps_index: bool, damage: impl Fn(&mut Vec<u8>, us
             Ok(log) => {
                 let read = read(&log, "s").await.unwrap().len() as u64;
                 // Without the index, the last commit looks like a commit that a crash has cut off.
-                let min = if keeps_index { LEN } else { LEN - 1 };
-                assert!(read >= min, "{at} of {}: {read}", whole.len());
+                let least = if keeps_index { LEN } else { LEN - 1 };
+                assert!(read >= least, "{at} of {}: {read}", whole.len());
                 log.close().await;
             }
         }
@@ -207,28 +210,23 @@ async fn log_damage_is_found(keeps_index: bool, damage: impl Fn(&mut Vec<u8>, us
     );
 }
 
-fn flips_a_bit(bytes: &mut Vec<u8>, at: usize) {
-    bytes[at] ^= 4;
-}
-
-fn zeros_a_page(bytes: &mut Vec<u8>, at: usize) {
-    let end = bytes.len().min(at + 4_096);
-    bytes[at..end].fill(0);
-}
-
 #[tokio::test]
 async fn changed_bit_in_the_write_ahead_log_is_found() {
-    log_damage_is_found(true, flips_a_bit).await;
-    log_damage_is_found(false, flips_a_bit).await;
+    log_damage_is_found(true, |bytes, at| bytes[at] ^= 4).await;
+    log_damage_is_found(false, |bytes, at| bytes[at] ^= 4).await;
 }
 
 #[tokio::test]
 async fn zeroed_page_in_the_write_ahead_log_is_found() {
+    let zeros_a_page = |bytes: &mut Vec<u8>, at: usize| {
+        let end = bytes.len().min(at + 4_096);
+        bytes[at..end].fill(0);
+    };
     log_damage_is_found(true, zeros_a_page).await;
     log_damage_is_found(false, zeros_a_page).await;
 }
 
 #[tokio::test]
 async fn truncated_write_ahead_log_is_found_with_its_index() {
-    log_damage_is_found(true, |bytes, at| bytes.truncate(at)).await;
+    log_damage_is_found(true, Vec::truncate).await;
 }

@@ -4,8 +4,10 @@
 mod conformance;
 mod damage;
 mod files;
+mod maintenance;
 mod processes;
 mod property;
+mod random_damage;
 mod reference;
 mod replaced;
 mod session;
