@@ -51,6 +51,8 @@ pub enum LogErrorKind {
     DamagedLog,
     /// Records of one stream are missing or damaged. The other streams may be readable.
     DamagedStream,
+    /// The store has a second path, through which other processes would not see the same records.
+    OtherPath,
     /// A repair of the store was interrupted.
     RepairUnfinished,
     /// A file of the store was moved, removed or replaced while the store was open.
@@ -75,6 +77,7 @@ impl fmt::Display for LogErrorKind {
             Self::Corrupt => "the file is not an Allstop store, or is damaged",
             Self::DamagedLog => "the newest records of the store are damaged",
             Self::DamagedStream => "records of the store are damaged",
+            Self::OtherPath => "the store has a second path",
             Self::RepairUnfinished => "a repair of the store was interrupted",
             Self::Replaced => {
                 "a file of the store was moved, removed or replaced while it was open"
@@ -130,6 +133,9 @@ impl LogError {
             LogErrorKind::DamagedStream => Some(
                 "other sessions may be readable; `allstop store repair` keeps the damaged files and cuts this session \
                  before the damage; `allstop sessions rm` removes it",
+            ),
+            LogErrorKind::OtherPath => Some(
+                "use one path for all processes, and remove hard links to the file; a symbolic link is safe",
             ),
             LogErrorKind::RepairUnfinished => Some("run `allstop store repair` again"),
             LogErrorKind::Replaced => Some(

@@ -22,6 +22,7 @@ use super::classify::{io_error, sqlite_error};
 use super::files::{FileId, OpenFiles};
 use super::maintenance;
 use super::new_store;
+use super::open_stores::OpenMark;
 use crate::{LogError, LogErrorKind};
 
 /// Id in the file that marks it as a store (`AlSt`). The database of another program does not have this id, and is
@@ -69,6 +70,8 @@ const TABLES: &str = "
 pub(super) struct OpenStore {
     pub(super) connection: Connection,
     pub(super) files: OpenFiles,
+    /// Dropped after the connection. `None` if no other connection of this process can open the file.
+    pub(super) mark: Option<OpenMark>,
 }
 
 /// Opens the store. If the file is missing or empty, creates the store first.
@@ -135,7 +138,11 @@ fn try_open(path: &Path) -> Result<OpenStore, LogError> {
         let place = path.display().to_string();
         return Err(LogError::new(LogErrorKind::Busy, place));
     }
-    Ok(OpenStore { connection, files })
+    Ok(OpenStore {
+        connection,
+        files,
+        mark: None,
+    })
 }
 
 /// Creates the tables and marks the file as a store.

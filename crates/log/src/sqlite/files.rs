@@ -42,7 +42,7 @@ struct OpenFile {
 }
 
 /// Device and inode of a file. The connection keeps its files open, so no new file can get the inode of an open file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct FileId(u64, u64);
 
 impl FileId {

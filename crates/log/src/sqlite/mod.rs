@@ -2,13 +2,15 @@
 
 mod classify;
 mod connection;
+mod damage;
 mod files;
 #[cfg(test)]
 mod full_disk_tests;
 mod lock_folder;
-mod log_damage;
 mod maintenance;
 mod new_store;
+mod open_stores;
+mod other_path;
 mod reader;
 mod record_chain;
 mod store;

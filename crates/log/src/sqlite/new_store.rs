@@ -13,12 +13,15 @@ use std::path::{Path, PathBuf};
 use rusqlite::Connection;
 
 use super::connection;
-use super::files::beside;
+use super::files::{FileId, beside};
 
 /// Position of the read version and the write version in the file header (SQLite file format, 1.3.3). Both get the
 /// value for a write-ahead log, which an in-memory database does not set.
 const FORMAT_VERSIONS_AT: std::ops::Range<usize> = 18..20;
 const WITH_WRITE_AHEAD_LOG: u8 = 2;
+
+/// Part of the names of temporary files.
+const NEW: &str = ".new-";
 
 /// Creates the store if no file exists at its path. Reports no error, for two reasons. SQLite describes the problem
 /// better when it opens the file. And if the link fails because the file system has no hard links, SQLite creates the
@@ -71,6 +74,21 @@ fn image() -> rusqlite::Result<Vec<u8>> {
     Ok(image)
 }
 
+/// Removes temporary links to the store that killed processes have left.
+pub(super) fn remove_left_links(store: &Path) {
+    let Some(folder) = store.parent() else { return };
+    let Ok(id) = FileId::at(store) else { return };
+    let prefix = beside(store, NEW);
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let is_temporary = path.as_os_str().as_encoded_bytes();
+        let is_temporary = is_temporary.starts_with(prefix.as_os_str().as_encoded_bytes());
+        if is_temporary && FileId::at(&path).is_ok_and(|found| found == id) {
+            drop(fs::remove_file(path));
+        }
+    }
+}
+
 /// Creates a file that only the user may read.
 pub(super) fn private(path: &Path) -> io::Result<fs::File> {
     let mut options = OpenOptions::new();
@@ -84,7 +102,7 @@ pub(super) struct TemporaryFile(PathBuf);
 impl TemporaryFile {
     /// Creates an empty file next to this path.
     pub(super) fn of(path: &Path) -> io::Result<Self> {
-        let temporary = beside(path, &format!(".new-{}", ulid::Ulid::generate()));
+        let temporary = beside(path, &format!("{NEW}{}", ulid::Ulid::generate()));
         private(&temporary)?;
         Ok(Self(temporary))
     }

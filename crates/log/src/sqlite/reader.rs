@@ -11,6 +11,7 @@ use super::classify::sqlite_error;
 use super::connection::OpenStore;
 use super::files::OpenFiles;
 use super::lock_folder::LockFolder;
+use super::open_stores::OpenMark;
 use super::record_chain::{ChainError, RecordChain};
 use super::streams::find;
 use crate::{LogError, RecordBytes, StreamName, Version};
@@ -29,6 +30,8 @@ pub(super) type ReadJob = Box<dyn FnOnce(&mut StoreReader) + Send>;
 pub(super) struct StoreReader {
     connection: Connection,
     files: OpenFiles,
+    /// Dropped after the connection.
+    _mark: Option<OpenMark>,
     path: Arc<Path>,
     pub(super) locks: LockFolder,
     /// Rows of the stream that was read last, if a part of this stream is unread. With these rows, a long stream that
@@ -39,12 +42,17 @@ pub(super) struct StoreReader {
 
 impl StoreReader {
     pub(super) fn new(store: OpenStore, path: Arc<Path>) -> Self {
-        let OpenStore { connection, files } = store;
+        let OpenStore {
+            connection,
+            files,
+            mark,
+        } = store;
         // The path has no symbolic links, so that all processes that open the store use the same locks.
         let locks = LockFolder::beside(files.store());
         Self {
             connection,
             files,
+            _mark: mark,
             path,
             locks,
             unread: None,
@@ -54,6 +62,7 @@ impl StoreReader {
 
     /// Runs until the store is closed or dropped, and the queue is empty.
     pub(super) fn run(mut self, mut jobs: mpsc::Receiver<ReadJob>) {
+        self.locks.remove_left_files();
         while let Some(job) = jobs.blocking_recv() {
             job(&mut self);
             if self.closing {

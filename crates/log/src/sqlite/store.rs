@@ -11,10 +11,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 use super::classify::io_error;
-use super::connection::{self, OpenStore};
+use super::connection::OpenStore;
 use super::files;
 use super::lock_folder::{FileLock, FileLockAttempt};
-use super::log_damage;
+use super::open_stores;
 use super::reader::{ReadJob, StoreReader};
 use super::stream_notifier::{StreamFollower, StreamNotifier};
 use super::thread;
@@ -79,22 +79,16 @@ impl SqliteLog {
         let (writes, commands) = mpsc::channel(WRITE_QUEUE_LEN_MAX);
         let (reads, jobs) = mpsc::channel(READ_QUEUE_LEN_MAX);
         let (store, heard) = (path.clone(), notifier.clone());
-        let check = log_damage::check;
-        let resolved = start("allstop-log-write", &path, check, move |opened| {
+        let resolved = start("allstop-log-write", &path, move |opened| {
             let _held = until_written;
             StoreWriter::new(opened, store, heard).run(commands);
         })
         .await?;
         let store = path.clone();
-        start(
-            "allstop-log-read",
-            &path,
-            |_| Ok(()),
-            move |opened| {
-                let _held = until_read;
-                StoreReader::new(opened, store).run(jobs);
-            },
-        )
+        start("allstop-log-read", &path, move |opened| {
+            let _held = until_read;
+            StoreReader::new(opened, store).run(jobs);
+        })
         .await?;
         Ok(Self {
             path,
@@ -133,18 +127,16 @@ impl SqliteLog {
     }
 }
 
-/// Starts a thread that opens the store and then calls `run`. The thread first calls `check`. Waits until the store is
-/// open. Returns the path of the store without symbolic links.
+/// Starts a thread that opens the store and then calls `run`. Waits until the store is open. Returns the path of the
+/// store without symbolic links.
 async fn start(
     name: &str,
     path: &Arc<Path>,
-    check: fn(&Path) -> Result<(), LogError>,
     run: impl FnOnce(OpenStore) + Send + 'static,
 ) -> Result<Arc<Path>, LogError> {
     let (opened, answer) = oneshot::channel();
     let store = path.clone();
-    let open = move |store: &Path| check(store).and_then(|()| connection::open(store));
-    thread::start(name, move || match open(&store) {
+    thread::start(name, move || match open_stores::open(&store) {
         Ok(store) => {
             if opened.send(Ok(store.files.store().into())).is_ok() {
                 run(store);

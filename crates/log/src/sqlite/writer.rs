@@ -18,6 +18,7 @@ use tokio::sync::{mpsc, oneshot};
 use super::classify::{StoreError, sqlite_error};
 use super::connection::OpenStore;
 use super::files::OpenFiles;
+use super::open_stores::OpenMark;
 use super::stream_notifier::StreamNotifier;
 use super::streams::{INSERT, StreamCache};
 use super::thread::{Received, receive_until};
@@ -72,6 +73,8 @@ impl QueuedAppend {
 pub(super) struct StoreWriter {
     connection: Connection,
     files: OpenFiles,
+    /// Dropped after the connection.
+    _mark: Option<OpenMark>,
     path: Arc<Path>,
     streams: StreamCache,
     write_back: WriteBackTimer,
@@ -87,10 +90,15 @@ enum GroupError {
 
 impl StoreWriter {
     pub(super) fn new(store: OpenStore, path: Arc<Path>, notifier: Arc<StreamNotifier>) -> Self {
-        let OpenStore { connection, files } = store;
+        let OpenStore {
+            connection,
+            files,
+            mark,
+        } = store;
         Self {
             connection,
             files,
+            _mark: mark,
             path,
             streams: StreamCache::default(),
             write_back: WriteBackTimer::default(),

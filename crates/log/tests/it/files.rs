@@ -344,3 +344,76 @@ async fn refused_write_is_an_error_and_leaves_the_store_intact() {
         200
     );
 }
+
+#[tokio::test]
+async fn hard_link_to_a_store_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    filled(&path).await;
+    let link = folder.path().join("link.db");
+    fs::hard_link(&path, &link).unwrap();
+    for path in [&path, &link] {
+        fails(path, LogErrorKind::OtherPath).await;
+    }
+    fs::remove_file(link).unwrap();
+    SqliteLog::open(&path).await.unwrap().close().await;
+}
+
+/// A process was killed while it created the store. Its temporary link is no second path.
+#[tokio::test]
+async fn link_of_a_killed_process_is_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    filled(&path).await;
+    let left = folder.path().join("store.db.new-1");
+    fs::hard_link(&path, &left).unwrap();
+    SqliteLog::open(&path).await.unwrap().close().await;
+    assert!(!left.exists());
+}
+
+/// Another user must not be able to replace a lock by a link to a file of the owner.
+#[tokio::test]
+async fn lock_folder_is_private_and_follows_no_link() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let locks = folder.path().join("store.db.locks");
+    fs::create_dir(&locks).unwrap();
+    set_mode(&locks, 0o777);
+    let victim = folder.path().join("victim");
+    fs::write(&victim, "text").unwrap();
+    std::os::unix::fs::symlink(&victim, locks.join("a")).unwrap();
+    let log = SqliteLog::open(&path).await.unwrap();
+    log.try_lock(&StreamName::new("session/a"))
+        .await
+        .unwrap_err();
+    assert_eq!(fs::read(&victim).unwrap(), b"text");
+    let _lock = log.try_lock(&StreamName::new("session/b")).await.unwrap();
+    for (path, mode) in [(locks.clone(), 0o700), (locks.join("b"), 0o600)] {
+        let found = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(found & 0o777, mode, "{}", path.display());
+    }
+    log.close().await;
+}
+
+#[tokio::test]
+async fn lock_files_of_killed_processes_are_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let log = SqliteLog::open(&path).await.unwrap();
+    let lock = log
+        .try_lock(&StreamName::new("session/used"))
+        .await
+        .unwrap();
+    let locks = folder.path().join("store.db.locks");
+    for n in 0..1_000 {
+        fs::write(locks.join(format!("left{n}")), "{}").unwrap();
+    }
+    let other = SqliteLog::open(&path).await.unwrap();
+    // This answer comes after the removal.
+    other.list("").await.unwrap();
+    let left: Vec<_> = fs::read_dir(&locks).unwrap().collect();
+    assert_eq!(left.len(), 1);
+    drop(lock);
+    other.close().await;
+    log.close().await;
+}

@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use super::super::classify::sqlite_error;
-use super::super::{connection, log_damage};
+use super::super::open_stores;
 use super::Progress;
 use super::readable::{ReadableParts, streams, visit_rows};
 use crate::{LogError, LogErrorKind, StreamName, Version};
@@ -65,14 +65,13 @@ pub(super) fn check(path: &Path, progress: Progress) -> Result<CheckReport, LogE
         records: 0,
         problems: Vec::new(),
     };
-    match log_damage::check(path) {
+    let store = match open_stores::open(path) {
         Err(error) if error.kind() == LogErrorKind::DamagedLog => {
             report.problems.push(StoreProblem::Log(error.to_string()));
             return Ok(report);
         }
-        checked => checked?,
-    }
-    let store = connection::open(path)?;
+        opened => opened?,
+    };
     let failed = |error| sqlite_error(path, error);
     // All reads see the same state of the store.
     let mut connection = store.connection;

@@ -6,7 +6,7 @@ use std::path::Path;
 
 use super::super::classify::{io_error, sqlite_error};
 use super::super::write_back::write_back;
-use super::super::{connection, log_damage, new_store};
+use super::super::{new_store, open_stores};
 use crate::{LogError, LogErrorKind};
 
 /// Result of a compaction.
@@ -27,8 +27,7 @@ pub(super) fn back_up(path: &Path, to: &Path) -> Result<u64, LogError> {
     if fs::symlink_metadata(to).is_ok() {
         return Err(failed(io::ErrorKind::AlreadyExists.into()));
     }
-    log_damage::check(path)?;
-    let store = connection::open(path)?;
+    let store = open_stores::open(path)?;
     // The copy gets its name when it is complete and on the disk.
     let copy = new_store::TemporaryFile::of(to).map_err(failed)?;
     let name = copy.path().to_string_lossy().into_owned();
@@ -42,8 +41,7 @@ pub(super) fn back_up(path: &Path, to: &Path) -> Result<u64, LogError> {
 }
 
 pub(super) fn compact(path: &Path) -> Result<CompactReport, LogError> {
-    log_damage::check(path)?;
-    let mut store = connection::open(path)?;
+    let mut store = open_stores::open(path)?;
     let failed = |error| sqlite_error(path, error);
     let len = || {
         let found = fs::metadata(path).map_err(|error| io_error(path, error))?;

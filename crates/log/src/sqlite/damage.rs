@@ -1,4 +1,4 @@
-//! Finds damage in the write-ahead log before SQLite reads the log.
+//! Finds damage in the write-ahead log, and a cut of the store, before SQLite reads the files.
 //!
 //! SQLite reads the frames (the pages in the log) up to the first frame with a wrong checksum, because a crash can leave
 //! such a frame at the end. SQLite reports nothing, even if committed frames follow. Then each process continues without
@@ -10,11 +10,13 @@
 //! 2. If there is no index for this log: an intact commit follows the first wrong frame. SQLite overwrites a frame only
 //!    from the first one that is not committed, so a later commit was complete.
 //!
+//! A page is missing if the file of the store is too short and the page is not in the log.
+//!
 //! The formats are in the section "WAL-mode File Format" of the documentation of SQLite.
 
+use std::collections::HashSet;
 use std::fs::File;
 use std::io::{self, BufReader, Read as _};
-use std::os::fd::IntoRawFd as _;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
 use std::thread::park_timeout;
@@ -23,6 +25,10 @@ use std::time::Duration;
 use super::classify::io_error;
 use super::files::beside;
 use crate::{LogError, LogErrorKind};
+
+/// First bytes of the file of a store (SQLite, "Database File Format", 1.3).
+const STORE_MAGIC: &[u8; 16] = b"SQLite format 3\0";
+const STORE_HEADER_LEN: usize = 100;
 
 /// First bytes of a log. The byte after them names the byte order of the checksums.
 const MAGIC: [u8; 3] = [0x37, 0x7f, 0x06];
@@ -38,20 +44,25 @@ const PAGE_LEN: usize = 4_096;
 const CHECKS: usize = 3;
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// Damage of a log.
+/// Damage of a store.
 #[derive(Debug, PartialEq, Eq)]
-struct LogDamage {
-    /// Number of the first wrong frame, from 1.
-    frame: u64,
-    /// Number of commits after the last readable frame that can be recognised.
-    commits: u64,
-    salts: Salts,
+enum Damage {
+    /// The log has fewer readable frames than it had.
+    Log {
+        /// Number of the first wrong frame, from 1.
+        frame: u64,
+        /// Number of commits after the last readable frame that can be recognised.
+        commits: u64,
+        salts: Salts,
+    },
+    /// This page is neither in the file of the store nor in the log.
+    Cut { page: u32 },
 }
 
 /// Two random values that a log and each of its frames have. Frames of an earlier content of the file have others.
 type Salts = [u8; 8];
 
-/// Returns an error if the log of the store at this path is damaged.
+/// Returns an error if the log of the store at this path is damaged. This process must not have the store open.
 pub(super) fn check(store: &Path) -> Result<(), LogError> {
     let Ok(store) = store.canonicalize() else {
         return Ok(());
@@ -67,15 +78,20 @@ pub(super) fn check(store: &Path) -> Result<(), LogError> {
             return Ok(());
         }
     }
-    let LogDamage { frame, commits, .. } = damage;
-    let place = format!(
-        "frame {frame} of {}, commits lost: at least {commits}",
-        log.display()
-    );
-    Err(LogError::new(LogErrorKind::DamagedLog, place))
+    Err(match damage {
+        Damage::Log { frame, commits, .. } => {
+            let log = log.display();
+            let place = format!("frame {frame} of {log}, commits lost: at least {commits}");
+            LogError::new(LogErrorKind::DamagedLog, place)
+        }
+        Damage::Cut { page } => {
+            let place = format!("page {page} of {} is missing", store.display());
+            LogError::new(LogErrorKind::Corrupt, place)
+        }
+    })
 }
 
-fn find(store: &Path, log: &Path) -> io::Result<Option<LogDamage>> {
+fn find(store: &Path, log: &Path) -> io::Result<Option<Damage>> {
     // Read before the log, because frames that the index names are complete.
     let index = read_index(&beside(store, "-shm"))?;
     let frames = match File::open(log) {
@@ -85,7 +101,33 @@ fn find(store: &Path, log: &Path) -> io::Result<Option<LogDamage>> {
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
         Err(error) => return Err(error),
     };
-    Ok(frames.damage(index))
+    match frames.damage(index) {
+        None => find_cut(store, &frames),
+        damage => Ok(damage),
+    }
+}
+
+/// Finds a page that is missing because the file of the store was cut. SQLite reads a missing page as zeros.
+fn find_cut(store: &Path, frames: &LogFrames) -> io::Result<Option<Damage>> {
+    let file = File::open(store)?;
+    let mut header = [0; STORE_HEADER_LEN];
+    let has_header = file.read_exact_at(&mut header, 0).is_ok();
+    if !has_header || header[..16] != *STORE_MAGIC {
+        // SQLite reports a file that is no store.
+        return Ok(None);
+    }
+    let page_len = match u16::from_be_bytes(part(&header, 16)) {
+        1 => PAGE_LEN_MAX as u64,
+        len => u64::from(len),
+    };
+    let pages = match frames.store_pages {
+        0 => u32::from_be_bytes(part(&header, 28)),
+        pages => pages,
+    };
+    let whole = file.metadata()?.len().checked_div(page_len).unwrap_or(0);
+    let first_missing = u32::try_from(whole + 1).unwrap_or(u32::MAX);
+    let mut missing = (first_missing..=pages).filter(|page| !frames.pages.contains(page));
+    Ok(missing.next().map(|page| Damage::Cut { page }))
 }
 
 /// State of the log as its index names it.
@@ -111,12 +153,7 @@ fn read_index(path: &Path) -> io::Result<Option<LogIndex>> {
     };
     let mut headers = [0; 2 * INDEX_HEADER_LEN];
     let read = file.read_exact_at(&mut headers, 0);
-    // The file stays open. To close it would release the locks that another connection of this process has on it (POSIX).
-    let _open = file.into_raw_fd();
-    if read.is_err() {
-        return Ok(None);
-    }
-    Ok(parse_index(&headers))
+    Ok(read.ok().and_then(|()| parse_index(&headers)))
 }
 
 fn parse_index(headers: &[u8; 2 * INDEX_HEADER_LEN]) -> Option<LogIndex> {
@@ -142,6 +179,10 @@ struct LogFrames {
     first_wrong: Option<u64>,
     /// Number of intact commits after the first wrong frame.
     commits_after: u64,
+    /// Number of pages of the store after the last readable commit; 0 if the log has no readable commit.
+    store_pages: u32,
+    /// Pages in the readable frames.
+    pages: HashSet<u32>,
 }
 
 impl LogFrames {
@@ -167,7 +208,7 @@ impl LogFrames {
             _ => PAGE_LEN,
         };
         let mut frame = vec![0; FRAME_HEADER_LEN + page_len];
-        let mut number = 0;
+        let (mut number, mut uncommitted) = (0, Vec::new());
         while read_whole(&mut file, &mut frame)? {
             number += 1;
             let expected = sum.add(&frame[..8], to_u32);
@@ -178,10 +219,17 @@ impl LogFrames {
                 counted.salts = part(&frame, 8);
             }
             let is_intact = is_of_log && expected.is_at(&frame, 16);
-            let is_commit = frame[4..8] != [0; 4];
+            let store_pages = u32::from_be_bytes(part(&frame, 4));
+            let is_commit = store_pages != 0;
             match counted.first_wrong {
-                None if is_intact && is_commit => counted.readable = number,
-                None if is_intact => {}
+                None if is_intact => {
+                    uncommitted.push(u32::from_be_bytes(part(&frame, 0)));
+                    if is_commit {
+                        counted.readable = number;
+                        counted.store_pages = store_pages;
+                        counted.pages.extend(uncommitted.drain(..));
+                    }
+                }
                 None => counted.first_wrong = Some(number),
                 Some(_) => counted.commits_after += u64::from(is_intact && is_commit),
             }
@@ -191,14 +239,14 @@ impl LogFrames {
         Ok(counted)
     }
 
-    fn damage(&self, index: Option<LogIndex>) -> Option<LogDamage> {
+    fn damage(&self, index: Option<LogIndex>) -> Option<Damage> {
         let is_of_log = |index: &LogIndex| index.salts == self.salts || !self.is_header_intact;
         let commits = match index.filter(is_of_log) {
             Some(index) if index.frames > self.readable => self.commits_after.max(1),
             None if self.commits_after > 0 => self.commits_after,
             Some(_) | None => return None,
         };
-        Some(LogDamage {
+        Some(Damage::Log {
             frame: self.first_wrong.unwrap_or(self.readable + 1),
             commits,
             salts: self.salts,
