@@ -23,6 +23,7 @@ use super::files::{FileId, OpenFiles};
 use super::maintenance;
 use super::new_store;
 use super::open_stores::OpenMark;
+use super::reader::DAMAGE_PAUSE;
 use crate::{LogError, LogErrorKind};
 
 /// Id in the file that marks it as a store (`AlSt`). The database of another program does not have this id, and is
@@ -77,8 +78,14 @@ pub(super) struct OpenStore {
 /// Opens the store. If the file is missing or empty, creates the store first.
 pub(super) fn open(path: &Path) -> Result<OpenStore, LogError> {
     let started = Instant::now();
+    let mut is_second = false;
     loop {
         match try_open(path) {
+            // A device that failed for a moment looks like damage: SQLite reports `EIO` as damage.
+            Err(error) if error.kind() == LogErrorKind::Corrupt && !is_second => {
+                is_second = true;
+                park_timeout(DAMAGE_PAUSE);
+            }
             // Two processes can create the store at the same time, and then disturb each other. SQLite waits only in
             // some of these cases.
             Err(error)

@@ -3,6 +3,8 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::thread::park_timeout;
+use std::time::Duration;
 
 use rusqlite::Connection;
 use tokio::sync::mpsc;
@@ -23,6 +25,9 @@ const READ_BYTES_MAX: usize = 16 << 20;
 /// Maximum number of records whose bodies are read while the rows are searched back from the end. With more records,
 /// the bodies would not fit into one result, and would be read twice.
 const AT_ONCE_LEN_MAX: u64 = READ_BYTES_MAX as u64 / 128;
+
+/// Pause before a damaged record is read again.
+pub(super) const DAMAGE_PAUSE: Duration = Duration::from_millis(20);
 
 /// A task for the reader. The task itself sends the answer to the caller.
 pub(super) type ReadJob = Box<dyn FnOnce(&mut StoreReader) + Send>;
@@ -87,7 +92,12 @@ impl StoreReader {
         from: Version,
         limit: usize,
     ) -> Result<Vec<(Version, RecordBytes)>, LogError> {
-        let read = self.try_read(stream, from, limit);
+        let mut read = self.try_read(stream, from, limit);
+        // A device that failed for a moment looks like damage.
+        if read.as_ref().is_err_and(ChainError::is_damage) {
+            park_timeout(DAMAGE_PAUSE);
+            read = self.try_read(stream, from, limit);
+        }
         read.map_err(|error| error.of_stream(stream).at(&self.path))
     }
 
