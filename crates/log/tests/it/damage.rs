@@ -3,8 +3,8 @@
 use std::path::{Path, PathBuf};
 
 use allstop_log::{
-    AppendError, AppendId, LockAttempt, Log, LogError, LogErrorKind, RecordBytes, SqliteLog,
-    StreamName, Version,
+    AppendError, AppendId, LockAttempt, Log, LogError, LogErrorKind, RecordBytes, SessionError,
+    SqliteLog, StreamName, Version, list_sessions, remove_session,
 };
 use tempfile::TempDir;
 
@@ -78,6 +78,26 @@ async fn damaged_stream_is_named_and_the_others_are_readable() {
         }
         log.close().await;
     }
+}
+
+/// A list of all sessions names the problem of the damaged one.
+#[tokio::test]
+async fn list_names_the_damaged_session() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = filled(&folder).await;
+    change(
+        &path,
+        "DELETE FROM records WHERE stream = 2 AND number = 20",
+    );
+    let log = SqliteLog::open(&path).await.unwrap();
+    let sessions = list_sessions(&log).await.unwrap();
+    let ids: Vec<_> = sessions.iter().map(|session| session.id.as_str()).collect();
+    assert_eq!(ids, ["a", "b", "c"]);
+    let problem = sessions[1].problem.as_ref().expect("a problem");
+    assert!(matches!(problem, SessionError::Damaged(_)), "{problem}");
+    remove_session(&log, &sessions[1].id).await.unwrap();
+    assert_eq!(list_sessions(&log).await.unwrap().len(), 2);
+    log.close().await;
 }
 
 #[tokio::test]
