@@ -24,6 +24,7 @@
 
 pub mod conformance;
 mod error;
+mod exchange;
 mod future;
 mod lock;
 mod log;
@@ -34,6 +35,7 @@ mod sqlite;
 mod stream_writer;
 
 pub use error::{AppendError, LogError, LogErrorKind};
+pub use exchange::{ExchangeError, ExchangeReport, export, import};
 pub use future::LogFuture;
 pub use lock::{LockAttempt, StreamLock};
 pub use log::{Log, READ_BYTES_MIN, TAIL_POLL_MS};

@@ -3,6 +3,7 @@
 
 mod conformance;
 mod damage;
+mod exchange;
 mod files;
 mod maintenance;
 mod processes;
