@@ -154,6 +154,9 @@ fn dispatch(cli: Cli, host: &ProcessHost) -> Result<Exit, CliError> {
                 .block_on(commands::sessions::sessions(&args.store, &command, host))
                 .map(Exit::from),
         },
+        CliCommand::Store(args) => host
+            .block_on(commands::store::store(&args, host))
+            .map(Exit::from),
         CliCommand::Config(args) => commands::config::config(&args, host).map(Exit::from),
         CliCommand::Doctor(args) => host
             .block_on(commands::doctor::doctor(&args, host))

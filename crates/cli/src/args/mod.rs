@@ -14,6 +14,7 @@ mod prompt;
 mod remote;
 mod serve;
 mod serve_access;
+mod store;
 mod tasks;
 #[cfg(feature = "nats")]
 mod worker;
@@ -43,6 +44,7 @@ pub(crate) use permission::PermissionArgs;
 pub(crate) use prompt::{PromptArgs, STDIN};
 pub(crate) use remote::{PsArgs, ReceiptArgs, StopArgs, WatchArgs};
 pub(crate) use serve::{EndpointArgs, ServeArgs};
+pub(crate) use store::{StoreAction, StoreCommandArgs};
 pub(crate) use tasks::{SERVER_DEFAULT, TasksArgs, TasksCommand};
 #[cfg(feature = "nats")]
 pub(crate) use worker::{WorkerArgs, WorkersAction, WorkersArgs};
@@ -106,6 +108,9 @@ pub(crate) enum CliCommand {
     Demo(DemoArgs),
     /// List, show, resume and remove sessions
     Sessions(SessionsArgs),
+    /// Check, copy, compact and repair the store in a file
+    #[command(after_help = store::STORE_HELP)]
+    Store(StoreCommandArgs),
     /// Show the effective configuration, and the system prompt
     Config(ConfigArgs),
     /// Write a configuration file: asks for the model and the permissions

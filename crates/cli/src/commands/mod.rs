@@ -13,6 +13,7 @@ pub(crate) mod receipt;
 pub(crate) mod schema;
 pub(crate) mod sessions;
 pub(crate) mod stop;
+pub(crate) mod store;
 mod unreported_sessions;
 pub(crate) mod watch;
 #[cfg(feature = "nats")]

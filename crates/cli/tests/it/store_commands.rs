@@ -1,0 +1,165 @@
+//! `allstop store`, and the other commands on a store with one damaged session.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::support::{Ended, Place};
+
+const SCRIPT: &str = "replies: [{text: The answer.}]";
+
+fn on_store(place: &Place, args: &str) -> Ended {
+    let command = place.allstop().args(args).arg("--store");
+    command.arg(place.store()).end()
+}
+
+/// Runs a prompt in a new session with this id.
+fn run(place: &Place, session: &str, prompt: &str) {
+    let run = place.run_script(SCRIPT).args("--session").arg(session);
+    run.arg(prompt).end().ok();
+}
+
+/// Changes bits of a record that contains this word, in the file of the store.
+fn damage(place: &Place, word: &str) {
+    // After a compaction, all records are in this file.
+    on_store(place, "store compact").ok();
+    let mut bytes = fs::read(place.store()).expect("the store");
+    let mut places = bytes.windows(word.len());
+    let at = places.position(|part| part == word.as_bytes()).expect("the word");
+    bytes[at] ^= 1;
+    fs::write(place.store(), bytes).expect("the store");
+}
+
+#[test]
+fn damaged_session_fails_alone_and_is_repaired() {
+    let place = Place::new();
+    run(&place, "first", "hello");
+    run(&place, "broken", "a secret word");
+    run(&place, "last1", "goodbye");
+    assert!(
+        on_store(&place, "store check")
+            .ok()
+            .stdout
+            .contains("no problem found")
+    );
+    damage(&place, "secret");
+
+    let listed = on_store(&place, "sessions list").ok().stdout;
+    for part in ["first", "last1", "damaged"] {
+        assert!(listed.contains(part), "{part}: {listed}");
+    }
+    on_store(&place, "sessions show first").ok();
+    on_store(&place, "ps").ok();
+    let continued = place.run_script(SCRIPT).args("--session first more").end();
+    continued.ok();
+    let shown = on_store(&place, "sessions show broken");
+    assert_eq!(shown.code, 1, "{shown:?}");
+    assert!(shown.stderr.contains("session/broken"), "{}", shown.stderr);
+    assert!(
+        shown.stderr.contains("allstop store repair"),
+        "{}",
+        shown.stderr
+    );
+
+    let checked = on_store(&place, "store check --json");
+    assert_eq!(checked.code, 1);
+    let report: Value = serde_json::from_str(&checked.stdout).expect("JSON");
+    let problem = report["problems"][0].as_str().expect("a problem");
+    assert!(problem.starts_with("session/broken: "), "{problem}");
+
+    let repaired = on_store(&place, "store repair").ok().stdout;
+    assert!(repaired.contains("session broken: the first"), "{repaired}");
+    on_store(&place, "store check").ok();
+    // The turn that lost its end is rolled back, like after a crash.
+    place
+        .run_script(SCRIPT)
+        .args("--session broken again")
+        .end()
+        .ok();
+    place.assert_nothing_runs();
+}
+
+#[test]
+fn damaged_session_is_removed() {
+    let place = Place::new();
+    run(&place, "first", "hello");
+    run(&place, "broken", "a secret word");
+    damage(&place, "secret");
+    on_store(&place, "sessions rm broken").ok();
+    let listed = on_store(&place, "sessions list").ok().stdout;
+    assert!(
+        listed.contains("first") && !listed.contains("broken"),
+        "{listed}"
+    );
+    on_store(&place, "store check").ok();
+}
+
+#[test]
+fn back_up_and_export_have_every_session() {
+    let place = Place::new();
+    for session in ["first", "second"] {
+        run(&place, session, "hello");
+    }
+    let copy = place.path("copy.db");
+    on_store(&place, &format!("store backup {}", copy.display())).ok();
+    let text = place.path("export.jsonl");
+    on_store(&place, &format!("store export {}", text.display())).ok();
+    let other = place.path("other.db");
+    fs::copy(&copy, &other).expect("a copy");
+    place
+        .allstop()
+        .args("sessions rm second --store")
+        .arg(&other)
+        .end()
+        .ok();
+    let imported = place
+        .allstop()
+        .args("store import")
+        .arg(&text)
+        .arg("--store")
+        .arg(&other);
+    let imported = imported.end().ok().stdout;
+    assert!(
+        imported.contains("imported 2 sessions and tasks"),
+        "{imported}"
+    );
+    for store in [&copy, &other] {
+        let listed = place
+            .allstop()
+            .args("sessions list --store")
+            .arg(store)
+            .end()
+            .ok()
+            .stdout;
+        assert!(
+            listed.contains("first") && listed.contains("second"),
+            "{listed}"
+        );
+    }
+    let again = on_store(&place, &format!("store backup {}", copy.display()));
+    assert_eq!(again.code, 1, "a file that exists stays: {again:?}");
+    let piped = on_store(&place, "store export -").ok().stdout;
+    assert_eq!(piped, fs::read_to_string(text).expect("the export"));
+}
+
+#[test]
+fn compaction_reports_the_sizes() {
+    let place = Place::new();
+    run(&place, "first", "hello");
+    let compacted = on_store(&place, "store compact").ok().stdout;
+    assert!(
+        compacted.contains("before") && compacted.contains("now"),
+        "{compacted}"
+    );
+    let missing = place
+        .allstop()
+        .args("store check --store")
+        .arg(place.path("none.db"))
+        .end();
+    assert_eq!(missing.code, 1);
+    assert!(
+        missing.stderr.contains("does not exist"),
+        "{}",
+        missing.stderr
+    );
+}
