@@ -350,6 +350,51 @@ fn stop_at_a_lost_worker_is_recorded_and_shown() {
     });
 }
 
+/// Script of an agent whose command needs a permission. A task without `--yes` asks its client, and waits.
+const ASKING: &str =
+    "replies:\n- calls: [{tool: shell, arguments: {command: touch asked-for}}]\n- text: Done.\n";
+
+/// The turn of a waiting task exists only at its worker. The front end lists the turn as long as the worker answers, and
+/// names the worker after its loss.
+#[test]
+fn waiting_task_is_previewed_at_its_worker_and_not_proved_gone_with_it() {
+    let cluster = Cluster::new();
+    let agent = format!("--model {}", cluster.place.script(ASKING));
+    let times = "--grace 100ms --lease 3s";
+    let mut first = cluster.worker_with(times, &agent);
+    let task = cluster.send("go");
+    eventually("the question", || {
+        (cluster.state(&task) == "TASK_STATE_INPUT_REQUIRED").then_some(())
+    });
+    let path = format!("POST /tasks/{}", task["id"].as_str().expect("an id"));
+    let previewed = || {
+        let preview = cluster
+            .front
+            .request(&format!("{path}:previewCancel"), "{}");
+        let (status, body) = preview.expect("an answer");
+        assert_eq!(status, 200, "{body}");
+        serde_json::from_str::<Value>(&body).expect("JSON")
+    };
+    let preview = previewed();
+    assert_eq!(preview["items"][0]["name"], "shell", "{preview}");
+    first.signal(Signal::KILL);
+    let _second = cluster.worker_with(times, "--agent echo");
+    let lost = previewed();
+    assert_eq!(lost["items"][0]["state"], "unreachable", "{lost}");
+    eventually("the lease of the lost worker ends", || {
+        let listed = cluster.workers("list --json").ok().stdout;
+        (listed.lines().count() == 1).then_some(())
+    });
+    let (status, body) = cluster
+        .front
+        .request(&format!("{path}:cancel"), "{}")
+        .expect("an answer");
+    assert_eq!(status, 200, "{body}");
+    assert!(body.contains("TASK_STATE_CANCELED"), "{body}");
+    assert!(body.contains("\"unreachable\""), "{body}");
+    assert!(body.contains("\"quiet\":false"), "{body}");
+}
+
 /// Each reply of the script contains the number of earlier replies in the conversation. This number shows that a worker
 /// also gets the replies of the other worker.
 #[test]

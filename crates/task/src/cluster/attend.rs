@@ -66,7 +66,7 @@ pub(super) fn next_step(
         _ => return WorkerStep::Claim,
     };
     match lease_of(&owner) {
-        LeaseState::Ended => WorkerStep::Claim,
+        LeaseState::Ended(_) => WorkerStep::Claim,
         LeaseState::Absent => WorkerStep::EndLease { owner, revision: 0 },
         LeaseState::Overdue { revision } => WorkerStep::EndLease { owner, revision },
         LeaseState::Held { left } => WorkerStep::Ask { owner, left },
@@ -192,6 +192,7 @@ impl ManagerInner {
 mod tests {
     use allstop_core::{Cause, CauseKind};
 
+    use super::super::lease::LeaseEnd;
     use super::*;
     use crate::model::TaskRecord;
     use crate::model::test_tasks::{at, rested, started, task_of};
@@ -211,6 +212,8 @@ mod tests {
         next_step(Some(task), Version(9), Version(1), &me(), |_| lease)
     }
 
+    const LOST: LeaseState = LeaseState::Ended(LeaseEnd::Lost);
+
     const HELD: LeaseState = LeaseState::Held {
         left: Duration::from_secs(3),
     };
@@ -223,9 +226,9 @@ mod tests {
     #[test]
     fn resting_task_needs_a_worker_only_for_a_stop() {
         let task = task_of([started(1, "other"), rested()]);
-        assert_eq!(step(&task, LeaseState::Ended), WorkerStep::Done);
+        assert_eq!(step(&task, LOST), WorkerStep::Done);
         let task = task_of([started(1, "other"), rested(), stop()]);
-        assert_eq!(step(&task, LeaseState::Ended), WorkerStep::Claim);
+        assert_eq!(step(&task, LOST), WorkerStep::Claim);
         assert!(matches!(step(&task, HELD), WorkerStep::Ask { .. }));
     }
 
@@ -242,7 +245,7 @@ mod tests {
     fn running_task_moves_only_after_its_owners_lease_ends() {
         let task = task_of([started(1, "other")]);
         assert!(matches!(step(&task, HELD), WorkerStep::Ask { .. }));
-        assert_eq!(step(&task, LeaseState::Ended), WorkerStep::Claim);
+        assert_eq!(step(&task, LOST), WorkerStep::Claim);
         let owner = WorkerId::new("other");
         assert_eq!(
             step(&task, LeaseState::Overdue { revision: 4 }),

@@ -139,7 +139,8 @@ impl ManagerInner {
         if !self.executions_of(&worker).is_empty() {
             return; // Keep the lease: other workers may take these tasks over only after the lease has expired.
         }
-        let value = serde_json::to_vec(&LeaseEntry::Ended).unwrap_or_default();
+        let returned = LeaseEntry::Ended { is_returned: true };
+        let value = serde_json::to_vec(&returned).unwrap_or_default();
         let ended = node
             .link()
             .put(&key, value, Some(revision), Some(ENDED_TTL));

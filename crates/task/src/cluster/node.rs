@@ -18,8 +18,8 @@ use super::client_requests::ClientRequests;
 use super::index::IndexWriter;
 use super::late_receipt::LateReceipts;
 use super::lease::{
-    LEASE_PREFIX, LeaseEntry, LeaseState, LeaseTimes, LeaseWatch, OwnLease, ReadLease, WorkerInfo,
-    key_of,
+    LEASE_PREFIX, LeaseEnd, LeaseEntry, LeaseState, LeaseTimes, LeaseWatch, OwnLease, ReadLease,
+    WorkerInfo, key_of,
 };
 use super::link::{ClusterLink, PutError};
 use super::owner_question::{AttendReply, OwnerQuestion};
@@ -242,15 +242,16 @@ impl ClusterNode {
                 continue;
             };
             let length = match serde_json::from_slice(&entry.value) {
-                Ok(LeaseEntry::Ended) => None,
+                Ok(LeaseEntry::Ended { is_returned: true }) => Err(LeaseEnd::Returned),
+                Ok(LeaseEntry::Ended { is_returned: false }) => Err(LeaseEnd::Lost),
                 Ok(LeaseEntry::Held(info)) => {
                     let length = Duration::from_millis(info.lease_ms);
                     held.push(info);
-                    Some(length)
+                    Ok(length)
                 }
                 // A newer version has written the entry. This version cannot read the entry and treats the lease as
                 // held.
-                Err(_) => Some(self.options.lease),
+                Err(_) => Ok(self.options.lease),
             };
             read.push(ReadLease {
                 worker,
@@ -282,7 +283,8 @@ impl ClusterNode {
         worker: &WorkerId,
         revision: u64,
     ) -> Result<bool, LogError> {
-        let value = serde_json::to_vec(&LeaseEntry::Ended).unwrap_or_default();
+        let ended = LeaseEntry::Ended { is_returned: false };
+        let value = serde_json::to_vec(&ended).unwrap_or_default();
         let put = self
             .link()
             .put(&key_of(worker), value, Some(revision), Some(ENDED_TTL));

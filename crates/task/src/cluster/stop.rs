@@ -11,7 +11,7 @@ use allstop_log::{LogError, Version};
 use allstop_scope::FORCE_MAX;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::lease::LeaseState;
+use super::lease::{LeaseEnd, LeaseState};
 use super::node::ClusterNode;
 use super::owner_question::{AttendReply, LeftStopped, OwnerQuestion, Previewed};
 use super::stop_delivery::StopDelivery;
@@ -209,25 +209,32 @@ impl ManagerInner {
             return Ok(preview);
         }
         let info = self.stop_info(id, cause.clone());
-        let has_work = if task.has_ended() {
-            !node.has_no_owner(&task)
-        } else {
-            task.is_executing
-        };
-        let Some(owner) = task.worker.as_ref().filter(|_| has_work) else {
-            return Ok(if task.has_ended() {
+        let empty = |info| {
+            if task.has_ended() {
                 Receipt::empty(info, NothingToStop::AlreadyEnded)
             } else {
                 Receipt::of_preview(info, Vec::new())
-            });
+            }
+        };
+        if node.does_not_watch() {
+            node.watch_leases().await?;
+        }
+        // A task at rest may have work too: its turn may wait for an answer of the client.
+        let has_work = if task.has_ended() {
+            !node.has_no_owner(&task)
+        } else {
+            task.is_executing || node.may_have_work_elsewhere(&task, node.worker().as_ref())
+        };
+        let Some(owner) = task.worker.as_ref().filter(|_| has_work) else {
+            return Ok(empty(info));
         };
         let question = OwnerQuestion::Preview {
             task: id.clone(),
             cause,
         };
         let answer: Option<Previewed> = node.ask(owner, &question).await?;
-        if task.has_ended() && matches!(answer, Some(None)) {
-            return Ok(Receipt::empty(info, NothingToStop::AlreadyEnded));
+        if !task.is_executing && matches!(answer, Some(None)) {
+            return Ok(empty(info));
         }
         Ok(answer.flatten().unwrap_or_else(|| {
             let state = ItemState::Unreachable {
@@ -268,10 +275,18 @@ impl ClusterNode {
         self.link().wake(wake_up).await
     }
 
+    /// True if the last execution of the task ran at another worker that has not returned its lease, so the worker may
+    /// still have work of the task. A worker returns its lease only when it closes, and then ends all its work.
+    pub(crate) fn may_have_work_elsewhere(&self, task: &Task, own: Option<&WorkerId>) -> bool {
+        let other = task.worker.as_ref().filter(|worker| Some(*worker) != own);
+        let returned = LeaseState::Ended(LeaseEnd::Returned);
+        other.is_some_and(|worker| self.lease_state(worker) != returned)
+    }
+
     fn has_no_owner(&self, task: &Task) -> bool {
         match &task.worker {
             None => true,
-            Some(worker) => self.lease_state(worker) == LeaseState::Ended,
+            Some(worker) => self.lease_state(worker).has_ended(),
         }
     }
 
