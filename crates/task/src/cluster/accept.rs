@@ -161,12 +161,12 @@ impl TaskManager {
                         tracing::debug!(%error, task = %id, "the entry of a task is written later");
                     });
                     let log = Arc::clone(&self.inner.log);
+                    let remote = self.inner.coordinator.remote_live_text(&task);
+                    let records = TaskSubscription::from_snapshot(log, None, version, task, false);
                     return Ok(AcceptedTask {
                         task_id: id,
                         is_repeated: false,
-                        subscription: TaskSubscription::from_snapshot(
-                            log, None, version, task, false,
-                        ),
+                        subscription: records.with_remote(remote),
                     });
                 }
                 Err(TaskStoreError::Fenced(_)) if is_new => {

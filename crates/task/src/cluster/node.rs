@@ -10,10 +10,11 @@ use allstop_core::WorkerId;
 use allstop_log::LogError;
 use allstop_scope::Scope;
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout_at};
 
 use super::admission::{AdmissionLimits, TaskAdmission};
+use super::answer::LIVE_TEXT_WAITS_MAX;
 use super::client_requests::ClientRequests;
 use super::index::IndexWriter;
 use super::late_receipt::LateReceipts;
@@ -127,6 +128,8 @@ pub(crate) struct ClusterNode {
     /// Scope of the node's loops and of the requests of clients.
     pub(super) scope: Scope,
     pub(crate) requests: ClientRequests,
+    /// Permits of subscribers to live text to wait for an answer of this node.
+    pub(super) live_text_waits: Semaphore,
     watch: Mutex<LeaseWatch>,
     lease: Mutex<Option<OwnLease>>,
     /// True after the loss of a lease, until the worker has a new lease.
@@ -153,6 +156,7 @@ impl ClusterNode {
             admission: TaskAdmission::new(options.admission.clone()),
             late_receipts: LateReceipts::default(),
             requests: ClientRequests::new(scope.clone()),
+            live_text_waits: Semaphore::new(LIVE_TEXT_WAITS_MAX),
             watch: Mutex::new(LeaseWatch::new(options.lease)),
             lease: Mutex::new(None),
             has_lost_lease: AtomicBool::new(false),

@@ -8,7 +8,7 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::table::TaskTable;
-use crate::cluster::{ClusterNode, DeadLetter};
+use crate::cluster::{ClusterNode, DeadLetter, RemoteLiveText};
 use crate::error::TaskStoreError;
 use crate::model::{Task, TaskRecord};
 use crate::task_stream::TaskStream;
@@ -51,6 +51,14 @@ impl Coordinator {
         match self {
             Self::Local { .. } => false,
             Self::Cluster(node) => node.may_have_work_elsewhere(task, own),
+        }
+    }
+
+    /// Source of the live text of a task for a subscriber. `None` if the subscriber reads the feed of this process.
+    pub(crate) fn remote_live_text(&self, task: &Task) -> Option<RemoteLiveText> {
+        match self {
+            Self::Local { .. } => None,
+            Self::Cluster(node) => Some(RemoteLiveText::new(Arc::clone(node), task)),
         }
     }
 

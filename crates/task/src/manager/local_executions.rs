@@ -18,6 +18,13 @@ impl ManagerInner {
         self.table.lock().execution(id)
     }
 
+    /// The feed of a task that has an execution in this process.
+    pub(crate) fn feed_here(&self, id: &TaskId) -> Option<Arc<TaskFeed>> {
+        let mut table = self.table.lock();
+        table.execution(id)?;
+        table.feed(id)
+    }
+
     /// Executions of a worker in this process.
     pub(crate) fn executions_of(&self, worker: &WorkerId) -> Vec<Arc<Execution>> {
         let mut executions = self.table.lock().executions();
