@@ -161,6 +161,9 @@ impl TaskManager {
                         tracing::debug!(%error, task = %id, "the entry of a task is written later");
                     });
                     let log = Arc::clone(&self.inner.log);
+                    if let Some(observer) = &self.inner.options.observer {
+                        observer.message_accepted();
+                    }
                     let remote = self.inner.coordinator.remote_live_text(&task);
                     let records = TaskSubscription::from_snapshot(log, None, version, task, false);
                     return Ok(AcceptedTask {

@@ -40,6 +40,19 @@ pub struct WorkerInfo {
     pub since: Timestamp,
     /// Number of the renewal.
     pub renewal: u64,
+    /// Time of the renewal, by the worker's clock. `None` if an earlier version has written it.
+    #[serde(default)]
+    pub renewed_at: Option<Timestamp>,
+}
+
+impl WorkerInfo {
+    /// True if the worker has not renewed its lease in time, as far as the clocks of the machines agree. Only a display:
+    /// processes that end a lease measure its time with their monotonic clocks.
+    pub fn is_overdue(&self, now: Timestamp) -> bool {
+        let lease_ms = i64::try_from(self.lease_ms).unwrap_or(i64::MAX);
+        self.renewed_at
+            .is_some_and(|at| now.unix_ms().saturating_sub(at.unix_ms()) > lease_ms)
+    }
 }
 
 /// Entry of a lease.

@@ -24,6 +24,7 @@ use super::lease::{
 };
 use super::link::{ClusterLink, PutError};
 use super::owner_question::{AttendReply, OwnerQuestion};
+use crate::model::Task;
 
 /// Default length of a lease. If the servers lose their leader, the election of another leader takes up to 9 seconds.
 /// In this time no worker can renew its lease. Stopping the work takes another 3 seconds.
@@ -48,6 +49,9 @@ pub struct ClusterOptions {
     /// Maximum number of executions at the same time. With 0, the node accepts messages and stop requests but runs no
     /// executions.
     pub concurrency: usize,
+    /// If true, this node also settles the tasks of lost workers if no worker does, even if it runs no executions: it ends
+    /// expired leases, and ends the tasks whose stop is requested.
+    pub settles_lost_tasks: bool,
     /// Time without a renewal after which other workers may take tasks over. This time should be at least four times
     /// the sum of the grace and [`FORCE_MAX`](allstop_scope::FORCE_MAX). With a shorter time, a short interruption of
     /// the store stops the work.
@@ -97,6 +101,7 @@ impl ClusterOptions {
         Self {
             link,
             concurrency: 0,
+            settles_lost_tasks: false,
             lease: LEASE_DEFAULT,
             take_overs_max: TAKE_OVERS_MAX,
             admission: AdmissionLimits::default(),
@@ -269,7 +274,12 @@ impl ClusterNode {
 
     /// True if no loop of this node reads the leases of other workers.
     pub(super) fn does_not_watch(&self) -> bool {
-        self.options.concurrency == 0
+        !(self.runs_executions() || self.options.settles_lost_tasks)
+    }
+
+    /// True if this node is a worker, which needs a lease.
+    pub(super) fn runs_executions(&self) -> bool {
+        self.options.concurrency > 0
     }
 
     pub(super) fn overdue_leases(&self) -> Vec<(WorkerId, u64)> {
@@ -278,6 +288,13 @@ impl ClusterNode {
 
     pub(super) fn lease_state(&self, worker: &WorkerId) -> LeaseState {
         self.watch.lock().state(worker, Instant::now())
+    }
+
+    /// True if the worker of the task's execution no longer renews its lease.
+    pub(crate) fn waits_for_take_over(&self, task: &Task) -> bool {
+        let state = task.worker.as_ref().map(|worker| self.lease_state(worker));
+        let is_over = |state| matches!(state, LeaseState::Overdue { .. } | LeaseState::Ended(_));
+        task.is_executing && state.is_some_and(is_over)
     }
 
     /// Ends the lease of a worker whose last renewal has this revision; 0 means that there is no lease. Returns false

@@ -17,7 +17,7 @@ use crate::manager::ManagerInner;
 use crate::model::{Task, TaskRecord};
 use crate::subscription::SubscriptionItem;
 
-/// Longest time that an owner waits for more text before it answers that there is none.
+/// Longest time that an owner waits for more text before it answers without text.
 const TEXT_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// Pause of a subscriber after an answer without text. An owner answers immediately if too many subscribers wait.

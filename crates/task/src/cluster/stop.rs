@@ -95,10 +95,15 @@ impl ManagerInner {
                 StopStep::GiveUp => return Err(TaskStoreError::Fenced(version).into()),
                 StopStep::ReadAgain => sleep(STALE_PAUSE).await,
                 StopStep::EndHere => {
-                    let Some((execution, begun)) = self.stop_at_rest(version, &task, &cause) else {
+                    let execution = if task.is_executing {
+                        // The execution finds the stop request in the log, and runs nothing.
+                        self.take(version, &task, None)
+                    } else {
+                        self.stop_at_rest(version, &task, &cause)
+                    };
+                    let Some(execution) = execution else {
                         continue;
                     };
-                    drop(begun.receipt().await);
                     if let Some(task) = end_here(&execution).await? {
                         // This task has no wake-up (a hint that brings a worker to the task). If this node ended before
                         // it writes the index entry, no other worker would write the entry.
