@@ -14,6 +14,9 @@
 //! `{"requestedStop": "observed" | "queued" | "no_owner"}`. Until the end of the task, other responses with the task
 //! contain the entry `{"requestedStop": "requested"}`.
 //!
+//! If the worker of a running task is lost, and no other worker has taken the task over, the response to `GetTask` has
+//! the field `"worker": "lost"` in the entry. The state of the task is still the state before the loss.
+//!
 //! A `CancelTask` of an ended task stops the work that the task has left running. The entry of the response then
 //! contains the receipt of this stop in the field `leftWork`.
 //!
@@ -72,6 +75,14 @@ pub(crate) fn add(metadata: &mut HashMap<String, Value>, ending: &TaskEnding) {
 pub(crate) fn add_requested_stop(metadata: &mut HashMap<String, Value>, progress: &str) {
     let entry = json!({"requestedStop": progress});
     metadata.insert(RECEIPT_EXTENSION.to_owned(), entry);
+}
+
+/// Marks a task whose worker is lost.
+pub(crate) fn add_lost_worker(metadata: &mut Option<HashMap<String, Value>>) {
+    let metadata = metadata.get_or_insert_default();
+    let entry = metadata.entry(RECEIPT_EXTENSION.to_owned());
+    let entry = entry.or_insert_with(|| json!({}));
+    entry["worker"] = json!("lost");
 }
 
 /// Adds the receipt for a stop of the work that an ended task had left running.

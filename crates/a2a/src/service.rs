@@ -119,7 +119,11 @@ impl A2aService {
             let task = self.owned_task(params, id).await?;
             wanted = to_wire::bytes(&task, detail);
             if memory.fits(wanted) {
-                return Ok(to_wire::task(&task, detail));
+                let mut built = to_wire::task(&task, detail);
+                if self.manager.waits_for_take_over(&task) {
+                    receipt_extension::add_lost_worker(&mut built.metadata);
+                }
+                return Ok(built);
             }
         }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use allstop_log::Version;
 use tokio::time::{Instant, sleep_until};
 
+use crate::cluster::RemoteLiveText;
 use crate::error::ReadTaskError;
 use crate::feed::TaskFeed;
 use crate::live_text::{LiveCursor, LivePiece};
@@ -24,11 +25,13 @@ pub enum LiveItem {
     Piece(LivePiece),
 }
 
-/// A subscription to the records of a task and, between them, to its live text. In a cluster there is no live text,
-/// because another process may run the task.
+/// A subscription to the records of a task and, between them, to its live text. In a cluster, the text comes from the
+/// worker of the task.
 #[derive(Debug)]
 pub struct LiveSubscription {
     records: TaskSubscription,
+    /// Source of the text in a cluster.
+    remote: Option<RemoteLiveText>,
     cursor: LiveCursor,
     next_piece_at: Instant,
     /// The last delivered piece, until the durable artifact replaces it.
@@ -38,8 +41,9 @@ pub struct LiveSubscription {
 }
 
 impl LiveSubscription {
-    pub(crate) fn new(records: TaskSubscription) -> Self {
+    pub(crate) fn new(mut records: TaskSubscription) -> Self {
         Self {
+            remote: records.take_remote(),
             records,
             cursor: LiveCursor::default(),
             next_piece_at: Instant::now(),
@@ -59,7 +63,8 @@ impl LiveSubscription {
         }
         let feed = self.records.feed().map(Arc::clone);
         let (records_until, cursor) = (self.records.cursor(), self.cursor);
-        let piece = next_piece(feed, records_until, cursor, self.next_piece_at);
+        let remote = self.remote.as_ref();
+        let piece = next_piece(feed, remote, records_until, cursor, self.next_piece_at);
         tokio::select! {
             biased;
             item = self.records.next() => match item? {
@@ -78,6 +83,13 @@ impl LiveSubscription {
     /// Returns a durable item. If the task has ended without the artifact of the delivered pieces, a piece without text
     /// comes first.
     fn durable(&mut self, item: SubscriptionItem) -> LiveItem {
+        if self
+            .remote
+            .as_mut()
+            .is_some_and(|remote| remote.note(&item))
+        {
+            self.cursor = LiveCursor::default();
+        }
         match &item {
             SubscriptionItem::Update(update) => match &*update.record {
                 TaskRecord::ArtifactUpdated { update, .. } => {
@@ -104,15 +116,17 @@ impl LiveSubscription {
 
 async fn next_piece(
     feed: Option<Arc<TaskFeed>>,
+    remote: Option<&RemoteLiveText>,
     records_until: Version,
     cursor: LiveCursor,
     at: Instant,
 ) -> (LivePiece, LiveCursor) {
-    let Some(feed) = feed else {
-        return std::future::pending().await;
-    };
     sleep_until(at).await;
-    feed.read_live_after(records_until, cursor).await
+    match (feed, remote) {
+        (Some(feed), _) => feed.read_live_after(records_until, cursor).await,
+        (None, Some(remote)) => remote.after(records_until, cursor).await,
+        (None, None) => std::future::pending().await,
+    }
 }
 
 impl TaskSubscription {

@@ -11,6 +11,7 @@
 use std::sync::Arc;
 
 use allstop_scope::Scope;
+use serde::{Deserialize, Serialize};
 
 use crate::model::{TaskRecord, TaskState};
 
@@ -37,7 +38,7 @@ struct LiveArtifact {
 }
 
 /// Position of a subscriber in the live texts of a task.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Debug, Clone, Copy, Default, Serialize, Deserialize)]
 pub(crate) struct LiveCursor {
     text: u64,
     bytes: usize,
@@ -106,7 +107,7 @@ impl LiveText {
 
 /// A piece of the text of an artifact that the executor writes at present. It is for display only: the durable artifact
 /// replaces all pieces with its id.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LivePiece {
     /// Id of the artifact.
     pub artifact_id: Arc<str>,

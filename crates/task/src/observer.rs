@@ -9,6 +9,10 @@ use crate::model::Task;
 /// Observes the executions of a manager. The engine of an execution (the Tokio task that drives it) calls these methods
 /// directly, so the methods must not block or panic.
 pub trait TaskObserver: Send + Sync {
+    /// Called when this process has accepted a message of a client: the message is durable, and was not accepted before.
+    /// In a cluster, another process may run the execution.
+    fn message_accepted(&self) {}
+
     /// Called when an execution is accepted and its records are durable. `trace` is the W3C trace context
     /// (`traceparent`) of the request.
     fn accepted(&self, task: &Task, trace: Option<&str>) -> Box<dyn ExecutionObserver>;

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use allstop_core::TaskId;
 use allstop_log::{Log, Version};
 
+use crate::cluster::RemoteLiveText;
 use crate::error::ReadTaskError;
 use crate::feed::{FeedRead, TaskFeed, TaskUpdate};
 use crate::model::Task;
@@ -19,6 +20,8 @@ pub struct TaskSubscription {
     log: Arc<dyn Log>,
     /// `None` if other processes may write to the task. The subscription then reads the log.
     feed: Option<Arc<TaskFeed>>,
+    /// Source of the live text of a task that another process may run.
+    remote: Option<RemoteLiveText>,
     cursor: Version,
     read: VecDeque<TaskUpdate>,
     snapshot: Option<Arc<Task>>,
@@ -63,6 +66,7 @@ impl TaskSubscription {
             task_id,
             log,
             feed,
+            remote: None,
             cursor,
             read: VecDeque::new(),
             snapshot: None,
@@ -70,6 +74,18 @@ impl TaskSubscription {
             has_ended: false,
         }
     }
+
+    /// Adds the source of the live text in a cluster.
+    pub(crate) fn with_remote(mut self, remote: Option<RemoteLiveText>) -> Self {
+        self.remote = remote;
+        self
+    }
+
+    /// Takes the source of the live text in a cluster, for the part of the subscription that reads it.
+    pub(crate) fn take_remote(&mut self) -> Option<RemoteLiveText> {
+        self.remote.take()
+    }
+
     pub(crate) fn feed(&self) -> Option<&Arc<TaskFeed>> {
         self.feed.as_ref()
     }

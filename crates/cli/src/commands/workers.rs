@@ -40,7 +40,11 @@ pub(crate) async fn workers(args: &WorkersArgs, host: &ProcessHost) -> Result<u8
         WorkersAction::List => {
             let workers = cluster.workers().await.map_err(|error| failed(&error))?;
             if args.json {
-                json_lines(&workers)?
+                let listed = workers.iter().map(|worker| ListedWorker {
+                    worker,
+                    state: state_of(worker, now),
+                });
+                json_lines(&listed.collect::<Vec<_>>())?
             } else {
                 workers_table(&workers, style, now)
             }
@@ -148,6 +152,26 @@ fn json_lines<T: Serialize>(values: &[T]) -> Result<Styled, CliError> {
     Ok(Styled::from(lines.join("\n")))
 }
 
+/// A worker in the JSON list.
+#[derive(Serialize)]
+struct ListedWorker<'a> {
+    #[serde(flatten)]
+    worker: &'a WorkerInfo,
+    state: &'static str,
+}
+
+/// State of a worker. This command sees each lease only once, so the time of the last renewal decides whether the worker
+/// is lost.
+fn state_of(worker: &WorkerInfo, now: Timestamp) -> &'static str {
+    if worker.is_overdue(now) {
+        "lost"
+    } else if worker.is_draining {
+        "draining"
+    } else {
+        "working"
+    }
+}
+
 fn workers_table(workers: &[WorkerInfo], style: Style, now: Timestamp) -> Styled {
     if workers.is_empty() {
         return Styled::from("no worker has a lease: start one with `allstop worker`".to_owned());
@@ -158,16 +182,11 @@ fn workers_table(workers: &[WorkerInfo], style: Style, now: Timestamp) -> Styled
             .map(|title| style.paint(TextRole::Dim, title)),
     );
     for worker in workers {
-        let state = if worker.is_draining {
-            "draining"
-        } else {
-            "working"
-        };
         table.row([
             short(worker.id.as_str()).into(),
             format!("{} of {}", worker.running, worker.concurrency).into(),
             age(worker.since, now).into(),
-            state.into(),
+            state_of(worker, now).into(),
             worker.name.to_string().into(),
         ]);
     }

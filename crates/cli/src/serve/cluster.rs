@@ -173,6 +173,7 @@ pub(super) async fn node(
         // process, so the process ends itself.
         on_overdue: Some(Arc::new(|| std::process::abort())),
         concurrency,
+        settles_lost_tasks: true,
         admission,
         lease: args.cluster.lease.0,
         name: format!("{host}, pid {}", this_process().pid).into(),

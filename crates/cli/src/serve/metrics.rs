@@ -47,6 +47,7 @@ struct ReceiptLabels {
 /// Counters of the server. All clones share the same counters.
 #[derive(Debug, Clone, Default)]
 pub(super) struct TaskMetrics {
+    messages: Counter,
     accepted: Counter,
     waiting: Gauge,
     running: Gauge,
@@ -90,18 +91,23 @@ impl TaskMetrics {
     fn registry(&self) -> Registry {
         let mut all = Registry::with_prefix("allstop");
         all.register(
+            "messages_accepted",
+            "Messages that this process accepted from clients; in a cluster, workers run their executions",
+            self.messages.clone(),
+        );
+        all.register(
             "executions_accepted",
-            "Messages that were accepted",
+            "Executions of this process: messages that it runs, and stops of tasks that do not run",
             self.accepted.clone(),
         );
         all.register(
             "executions_waiting",
-            "Accepted messages whose executor has not started",
+            "Executions of this process whose executor has not started",
             self.waiting.clone(),
         );
         all.register(
             "executions_running",
-            "Executors that run",
+            "Executors that run in this process",
             self.running.clone(),
         );
         all.register(
@@ -111,7 +117,7 @@ impl TaskMetrics {
         );
         all.register(
             "executions_ended",
-            "Ends of executions that are stored, by the state of the task",
+            "Executions of this process whose end is stored, by the state of the task",
             self.ended.clone(),
         );
         all.register(
@@ -119,7 +125,11 @@ impl TaskMetrics {
             "Executions whose end the store has not confirmed",
             self.unconfirmed.clone(),
         );
-        all.register("stops", "Stops of tasks, by cause", self.stops.clone());
+        all.register(
+            "stops",
+            "Stops of executions of this process, by cause",
+            self.stops.clone(),
+        );
         all.register(
             "stop_receipts",
             "Receipts of stops; quiet: nothing of the task runs, and that was verified",
@@ -148,6 +158,11 @@ impl TaskMetrics {
     /// Counts removed tasks.
     pub(super) fn removed(&self, tasks: usize) {
         self.removed.inc_by(tasks as u64);
+    }
+
+    /// Counts a message that this process accepted from a client.
+    pub(super) fn message_accepted(&self) {
+        self.messages.inc();
     }
 
     /// Counts an accepted execution: a run of a task, which first may have to wait.

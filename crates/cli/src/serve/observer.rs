@@ -17,6 +17,10 @@ pub(super) struct ServerObserver {
 }
 
 impl TaskObserver for ServerObserver {
+    fn message_accepted(&self) {
+        self.metrics.message_accepted();
+    }
+
     fn accepted(&self, task: &Task, trace: Option<&str>) -> Box<dyn ExecutionObserver> {
         Box::new(ServedExecution {
             metrics: self.metrics.accepted(),

@@ -70,6 +70,9 @@ pub(super) fn show(task: &ServerTask, style: Style, width: usize) -> Styled {
     if let Some(pending) = task.pending_stop() {
         text.push_line(&style.paint(TextRole::Warning, pending));
     }
+    if let Some(lost) = task.lost_worker() {
+        text.push_line(&style.paint(TextRole::Warning, lost));
+    }
     for message in &task.history {
         let who = if message.is_of_user() {
             "user"

@@ -107,6 +107,14 @@ impl ServerTask {
         self.metadata.get(UNREADABLE_EXTENSION).is_some()
     }
 
+    /// Describes a task whose worker is lost, and that no other worker has taken over.
+    pub(crate) fn lost_worker(&self) -> Option<&'static str> {
+        let is_lost = self.end().worker.as_deref() == Some("lost");
+        is_lost.then_some(
+            "the task's worker is lost; the task waits until another worker takes it over, or for a stop",
+        )
+    }
+
     /// Describes a stop that was recorded, but whose end is not confirmed.
     pub(crate) fn pending_stop(&self) -> Option<&'static str> {
         let requested = self.end().requested_stop;
@@ -133,6 +141,9 @@ pub(crate) struct TaskEndInfo {
     /// State of a stop that was recorded, but whose end the worker of the task has not confirmed.
     #[serde(default, rename = "requestedStop")]
     pub(crate) requested_stop: Option<String>,
+    /// `lost` if the worker of a running task is lost.
+    #[serde(default)]
+    pub(crate) worker: Option<String>,
 }
 
 impl TaskEndInfo {

@@ -350,6 +350,111 @@ fn stop_at_a_lost_worker_is_recorded_and_shown() {
     });
 }
 
+/// Script of an agent whose command needs a permission. A task without `--yes` asks its client, and waits.
+const ASKING: &str =
+    "replies:\n- calls: [{tool: shell, arguments: {command: touch asked-for}}]\n- text: Done.\n";
+
+/// The turn of a waiting task exists only at its worker. The front end lists the turn as long as the worker answers, and
+/// names the worker after its loss.
+#[test]
+fn waiting_task_is_previewed_at_its_worker_and_not_proved_gone_with_it() {
+    let cluster = Cluster::new();
+    let agent = format!("--model {}", cluster.place.script(ASKING));
+    let times = "--grace 100ms --lease 3s";
+    let mut first = cluster.worker_with(times, &agent);
+    let task = cluster.send("go");
+    eventually("the question", || {
+        (cluster.state(&task) == "TASK_STATE_INPUT_REQUIRED").then_some(())
+    });
+    let path = format!("POST /tasks/{}", task["id"].as_str().expect("an id"));
+    let previewed = || {
+        let preview = cluster
+            .front
+            .request(&format!("{path}:previewCancel"), "{}");
+        let (status, body) = preview.expect("an answer");
+        assert_eq!(status, 200, "{body}");
+        serde_json::from_str::<Value>(&body).expect("JSON")
+    };
+    let preview = previewed();
+    assert_eq!(preview["items"][0]["name"], "shell", "{preview}");
+    first.signal(Signal::KILL);
+    let _second = cluster.worker_with(times, "--agent echo");
+    let lost = previewed();
+    assert_eq!(lost["items"][0]["state"], "unreachable", "{lost}");
+    eventually("the lease of the lost worker ends", || {
+        let listed = cluster.workers("list --json").ok().stdout;
+        (listed.lines().count() == 1).then_some(())
+    });
+    let (status, body) = cluster
+        .front
+        .request(&format!("{path}:cancel"), "{}")
+        .expect("an answer");
+    assert_eq!(status, 200, "{body}");
+    assert!(body.contains("TASK_STATE_CANCELED"), "{body}");
+    assert!(body.contains("\"unreachable\""), "{body}");
+    assert!(body.contains("\"quiet\":false"), "{body}");
+}
+
+/// The last worker is lost, and no other worker runs. The front end reports that, and ends the task on a stop.
+#[test]
+fn front_end_reports_and_stops_the_task_of_the_last_worker_after_its_loss() {
+    let cluster = Cluster::with_front_end("--grace 100ms --lease 3s");
+    let mut worker = cluster.deaf_worker_with("--grace 100ms --lease 3s");
+    let task = cluster.send("go");
+    cluster.begun();
+    worker.signal(Signal::KILL);
+    eventually("the list shows the loss", || {
+        let listed = cluster.workers("list").ok().stdout;
+        (listed.contains("lost") || listed.contains("no worker")).then_some(())
+    });
+    let tasks = |command: &str| {
+        let tasks = cluster.place.allstop().args("tasks --server");
+        let tasks = tasks.arg(format!("http://{}", cluster.front.address));
+        let id = task["id"].as_str().expect("an id");
+        tasks.args(command).arg(id).start().end(2 * FACT_MAX)
+    };
+    eventually("the front end ends the lease", || {
+        let shown = tasks("show").ok().stdout;
+        shown.contains("the task's worker is lost").then_some(())
+    });
+    let listed = cluster.workers("list").ok().stdout;
+    assert!(listed.contains("no worker has a lease"), "{listed}");
+    let stopped = tasks("stop");
+    assert_eq!(stopped.code, 1, "{}", stopped.stderr);
+    assert_eq!(cluster.state(&task), "TASK_STATE_CANCELED");
+    let shown = tasks("show").ok().stdout;
+    assert!(shown.contains("worker of the task before"), "{shown}");
+    let (_, metrics) = cluster
+        .front
+        .request("GET /metrics", "")
+        .expect("an answer");
+    assert!(
+        metrics.contains("allstop_messages_accepted_total 1\n"),
+        "{metrics}"
+    );
+}
+
+/// Without any front end, the time of the last renewal shows that a worker is lost.
+#[test]
+fn list_of_workers_shows_a_lost_worker_without_other_processes() {
+    let place = Place::new();
+    let nats = NatsServer::start(place.path("nats"));
+    let cluster_args = |args: &str| place.allstop().args(args).arg("--store").arg(nats.url());
+    let worker = cluster_args("worker --grace 100ms --lease 3s --agent echo").start();
+    worker.wait_stdout("working, at most 16 tasks at a time");
+    let state = || {
+        let listed = cluster_args("workers list --json").end().ok().stdout;
+        let listed: Value = serde_json::from_str(listed.trim()).unwrap_or_default();
+        listed["state"].as_str().unwrap_or_default().to_owned()
+    };
+    eventually("the lease", || (state() == "working").then_some(()));
+    let mut worker = worker;
+    worker.signal(Signal::KILL);
+    eventually("its loss", || (state() == "lost").then_some(()));
+    let listed = cluster_args("workers list").end().ok().stdout;
+    assert!(listed.contains("lost"), "{listed}");
+}
+
 /// Each reply of the script contains the number of earlier replies in the conversation. This number shows that a worker
 /// also gets the replies of the other worker.
 #[test]

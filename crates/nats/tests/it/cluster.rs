@@ -9,7 +9,7 @@ use allstop_nats::NatsLog;
 use allstop_scope::Scope;
 use allstop_task::model::{JsonMap, MessageSender};
 use allstop_task::{
-    ClusterOptions, ExecutionCx, Executor, ExecutorError, ExecutorReturn, ListFilter,
+    ClusterOptions, ExecutionCx, Executor, ExecutorError, ExecutorReturn, ListFilter, LiveItem,
     SubscriptionItem, TaskEvent, TaskManager, TaskMessage, TaskOptions, TaskParts, TaskRecord,
     TaskRequest, TaskState,
 };
@@ -24,7 +24,7 @@ use crate::support::{open, scope};
 /// Maximum duration of a wait in these tests.
 pub(crate) const SOON: Duration = Duration::from_secs(30);
 
-/// Executor that completes immediately, or works until it is stopped. The message decides which.
+/// Executor that completes immediately, or works until it is stopped, perhaps with live text. The message decides which.
 #[derive(Clone)]
 struct Obedient;
 
@@ -36,6 +36,10 @@ impl Executor for Obedient {
         async move {
             let write = async |state| cx.events.write(TaskEvent::state(state)).await;
             write(TaskState::Working).await.expect("it runs");
+            if cx.message.id.as_str() == "long text" {
+                cx.live_text.restart("answer", None);
+                cx.live_text.push("it begins");
+            }
             if cx.message.id.as_str().starts_with("long") {
                 cx.scope.stopped_at("working").await;
             } else {
@@ -152,6 +156,32 @@ async fn tasks_cross_nodes(url: String, replicas: usize) {
         .await;
     assert_eq!(report.not_stored, 0);
     assert!(front.manager.workers().await.expect("it works").is_empty());
+}
+
+/// The text of a task reaches a subscriber at another node, and is not stored.
+#[tokio::test]
+async fn live_text_crosses_nodes() {
+    let folder = TempDir::new().expect("a folder");
+    let server = NatsServer::start(folder.path());
+    let front = node(server.url(), 1, 0).await;
+    let _worker = node(server.url(), 1, 8).await;
+    let accepted = front.manager.execute(request("long text")).await;
+    let accepted = accepted.expect("it works");
+    let id = accepted.task_id;
+    let mut live = accepted.subscription.with_live_text();
+    let piece = timeout(SOON, async {
+        loop {
+            let item = live.next().await.expect("the task runs");
+            if let LiveItem::Piece(piece) = item.expect("it works") {
+                return piece;
+            }
+        }
+    });
+    let piece = piece.await.expect("a piece");
+    assert_eq!((&*piece.text, piece.append), ("it begins", false));
+    let stop = front.manager.cancel(&id, Cause::new(CauseKind::User));
+    let outcome = stop.await.expect("it works");
+    assert!(outcome.receipt.quiet() && outcome.task.artifacts.is_empty());
 }
 
 #[tokio::test]

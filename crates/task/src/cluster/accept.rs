@@ -161,12 +161,15 @@ impl TaskManager {
                         tracing::debug!(%error, task = %id, "the entry of a task is written later");
                     });
                     let log = Arc::clone(&self.inner.log);
+                    if let Some(observer) = &self.inner.options.observer {
+                        observer.message_accepted();
+                    }
+                    let remote = self.inner.coordinator.remote_live_text(&task);
+                    let records = TaskSubscription::from_snapshot(log, None, version, task, false);
                     return Ok(AcceptedTask {
                         task_id: id,
                         is_repeated: false,
-                        subscription: TaskSubscription::from_snapshot(
-                            log, None, version, task, false,
-                        ),
+                        subscription: records.with_remote(remote),
                     });
                 }
                 Err(TaskStoreError::Fenced(_)) if is_new => {

@@ -20,6 +20,10 @@ const OBSERVED_MAX: Duration = Duration::from_secs(2);
 /// Number of questions that are answered at the same time.
 const QUESTIONS_MAX: usize = 256;
 
+/// Number of subscribers to live text that wait for an answer at the same time. The other questions, such as stops, never
+/// wait for a subscriber.
+pub(super) const LIVE_TEXT_WAITS_MAX: usize = QUESTIONS_MAX / 2;
+
 impl ManagerInner {
     /// Answers questions to this worker until the link fails.
     pub(super) async fn answer_questions(
@@ -69,6 +73,14 @@ impl ManagerInner {
             }
             Ok(OwnerQuestion::Preview { task, cause }) => {
                 serde_json::to_vec(&self.preview_here(&task, cause))
+            }
+            Ok(OwnerQuestion::LiveText {
+                task,
+                records_until,
+                cursor,
+            }) => {
+                let text = self.live_text_here(node, &task, records_until, cursor);
+                serde_json::to_vec(&text.await)
             }
             Err(_newer) => return,
         };

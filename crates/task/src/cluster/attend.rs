@@ -41,12 +41,13 @@ pub(super) enum WorkerStep {
     Ask { owner: WorkerId, left: Duration },
 }
 
-/// Decides the next step for a task as it was read. The wake-up announces the record `awaited`.
+/// Decides the next step for a task as it was read. The wake-up announces the record `awaited`. `me` is `None` for a node
+/// that runs no executions.
 pub(super) fn next_step(
     task: Option<&Task>,
     version: Version,
     awaited: Version,
-    me: &WorkerId,
+    me: Option<&WorkerId>,
     lease_of: impl Fn(&WorkerId) -> LeaseState,
 ) -> WorkerStep {
     let needs_somebody = |task: &Task| {
@@ -62,11 +63,11 @@ pub(super) fn next_step(
         };
     };
     let owner = match &task.worker {
-        Some(owner) if owner != me => owner.clone(),
+        Some(owner) if Some(owner) != me => owner.clone(),
         _ => return WorkerStep::Claim,
     };
     match lease_of(&owner) {
-        LeaseState::Ended => WorkerStep::Claim,
+        LeaseState::Ended(_) => WorkerStep::Claim,
         LeaseState::Absent => WorkerStep::EndLease { owner, revision: 0 },
         LeaseState::Overdue { revision } => WorkerStep::EndLease { owner, revision },
         LeaseState::Held { left } => WorkerStep::Ask { owner, left },
@@ -116,11 +117,18 @@ impl ManagerInner {
                 Some((version, task)) => (*version, Some(task)),
                 None => (Version(0), None),
             };
-            let Some(me) = node.worker() else {
+            let me = node.worker();
+            if me.is_none() && node.runs_executions() {
                 break;
-            };
+            }
             let lease_of = |worker: &WorkerId| node.lease_state(worker);
-            let step = next_step(task.map(|task| &**task), version, awaited, &me, lease_of);
+            let step = next_step(
+                task.map(|task| &**task),
+                version,
+                awaited,
+                me.as_ref(),
+                lease_of,
+            );
             match (step, task) {
                 (WorkerStep::Done, _) => return Ok(StepResult::Done(read)),
                 (WorkerStep::AwaitRecord, _) | (_, None) => return Ok(StepResult::AwaitRecord),
@@ -160,7 +168,7 @@ impl ManagerInner {
     async fn claim(
         self: &Arc<Self>,
         node: &ClusterNode,
-        me: WorkerId,
+        me: Option<WorkerId>,
         version: Version,
         task: &Arc<Task>,
         capacity: ClaimCapacity,
@@ -174,14 +182,14 @@ impl ManagerInner {
         }
         // A task that must only be stopped needs no permit and no slot.
         if task.stop_requested.is_none() {
-            if capacity == ClaimCapacity::None {
+            let Some(me) = me.as_ref().filter(|_| capacity == ClaimCapacity::Permit) else {
                 return Ok(StepResult::AwaitCapacity);
-            }
-            if !self.take_owner_slot(node, &me, task).await? {
+            };
+            if !self.take_owner_slot(node, me, task).await? {
                 return Ok(StepResult::AwaitSlot);
             }
         }
-        Ok(match self.take(version, task, Some(me)) {
+        Ok(match self.take(version, task, me) {
             Some(execution) => StepResult::Here(execution),
             None => StepResult::Later(ATTEND_PAUSE),
         })
@@ -192,6 +200,7 @@ impl ManagerInner {
 mod tests {
     use allstop_core::{Cause, CauseKind};
 
+    use super::super::lease::LeaseEnd;
     use super::*;
     use crate::model::TaskRecord;
     use crate::model::test_tasks::{at, rested, started, task_of};
@@ -208,8 +217,10 @@ mod tests {
     }
 
     fn step(task: &Task, lease: LeaseState) -> WorkerStep {
-        next_step(Some(task), Version(9), Version(1), &me(), |_| lease)
+        next_step(Some(task), Version(9), Version(1), Some(&me()), |_| lease)
     }
+
+    const LOST: LeaseState = LeaseState::Ended(LeaseEnd::Lost);
 
     const HELD: LeaseState = LeaseState::Held {
         left: Duration::from_secs(3),
@@ -223,18 +234,18 @@ mod tests {
     #[test]
     fn resting_task_needs_a_worker_only_for_a_stop() {
         let task = task_of([started(1, "other"), rested()]);
-        assert_eq!(step(&task, LeaseState::Ended), WorkerStep::Done);
+        assert_eq!(step(&task, LOST), WorkerStep::Done);
         let task = task_of([started(1, "other"), rested(), stop()]);
-        assert_eq!(step(&task, LeaseState::Ended), WorkerStep::Claim);
+        assert_eq!(step(&task, LOST), WorkerStep::Claim);
         assert!(matches!(step(&task, HELD), WorkerStep::Ask { .. }));
     }
 
     #[test]
     fn wake_up_waits_for_its_record() {
         let task = task_of([started(1, "other"), rested()]);
-        let early = next_step(Some(&task), Version(3), Version(4), &me(), |_| HELD);
+        let early = next_step(Some(&task), Version(3), Version(4), Some(&me()), |_| HELD);
         assert_eq!(early, WorkerStep::AwaitRecord);
-        let none = next_step(None, Version(0), Version(1), &me(), |_| HELD);
+        let none = next_step(None, Version(0), Version(1), Some(&me()), |_| HELD);
         assert_eq!(none, WorkerStep::AwaitRecord);
     }
 
@@ -242,7 +253,7 @@ mod tests {
     fn running_task_moves_only_after_its_owners_lease_ends() {
         let task = task_of([started(1, "other")]);
         assert!(matches!(step(&task, HELD), WorkerStep::Ask { .. }));
-        assert_eq!(step(&task, LeaseState::Ended), WorkerStep::Claim);
+        assert_eq!(step(&task, LOST), WorkerStep::Claim);
         let owner = WorkerId::new("other");
         assert_eq!(
             step(&task, LeaseState::Overdue { revision: 4 }),

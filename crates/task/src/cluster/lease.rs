@@ -40,6 +40,19 @@ pub struct WorkerInfo {
     pub since: Timestamp,
     /// Number of the renewal.
     pub renewal: u64,
+    /// Time of the renewal, by the worker's clock. `None` if an earlier version has written it.
+    #[serde(default)]
+    pub renewed_at: Option<Timestamp>,
+}
+
+impl WorkerInfo {
+    /// True if the worker has not renewed its lease in time, as far as the clocks of the machines agree. Only a display:
+    /// processes that end a lease measure its time with their monotonic clocks.
+    pub fn is_overdue(&self, now: Timestamp) -> bool {
+        let lease_ms = i64::try_from(self.lease_ms).unwrap_or(i64::MAX);
+        self.renewed_at
+            .is_some_and(|at| now.unix_ms().saturating_sub(at.unix_ms()) > lease_ms)
+    }
 }
 
 /// Entry of a lease.
@@ -47,9 +60,22 @@ pub struct WorkerInfo {
 #[serde(tag = "lease", rename_all = "snake_case")]
 pub(super) enum LeaseEntry {
     Held(WorkerInfo),
-    /// The worker has returned the lease, or another worker has ended it. An ended lease cannot be renewed: its worker
+    /// The worker has returned the lease, or another process has ended it. An ended lease cannot be renewed: its worker
     /// continues with a new id.
-    Ended,
+    Ended {
+        /// True if the worker itself has returned the lease. Earlier versions write no such field.
+        #[serde(default)]
+        is_returned: bool,
+    },
+}
+
+/// End of a lease.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LeaseEnd {
+    /// The worker has returned the lease when it closed, and had no execution then.
+    Returned,
+    /// Another process has ended the expired lease. The state of the worker's work is unknown.
+    Lost,
 }
 
 pub(super) fn key_of(worker: &WorkerId) -> String {
@@ -120,7 +146,13 @@ pub(super) enum LeaseState {
         revision: u64,
     },
     /// The lease has ended.
-    Ended,
+    Ended(LeaseEnd),
+}
+
+impl LeaseState {
+    pub(super) fn has_ended(self) -> bool {
+        matches!(self, Self::Ended(_))
+    }
 }
 
 /// Leases of other workers, with the moments at which this process saw their renewals.
@@ -137,7 +169,7 @@ enum SeenLease {
         since: Instant,
         length: Duration,
     },
-    Ended,
+    Ended(LeaseEnd),
 }
 
 /// A lease as read from the store.
@@ -145,8 +177,8 @@ enum SeenLease {
 pub(super) struct ReadLease {
     pub worker: WorkerId,
     pub revision: u64,
-    /// Length of the lease, as stored by its holder. `None` if the lease has ended.
-    pub length: Option<Duration>,
+    /// Length of the lease, as stored by its holder, or the end of the lease.
+    pub length: Result<Duration, LeaseEnd>,
 }
 
 impl LeaseWatch {
@@ -167,7 +199,7 @@ impl LeaseWatch {
         } in leases
         {
             let seen = match (before.remove(&worker), length) {
-                (Some(SeenLease::Ended), _) | (_, None) => SeenLease::Ended,
+                (Some(SeenLease::Ended(end)), _) | (_, Err(end)) => SeenLease::Ended(end),
                 // The read returned an older revision than an earlier read.
                 (
                     Some(
@@ -177,7 +209,7 @@ impl LeaseWatch {
                     ),
                     _,
                 ) if known >= revision => held,
-                (_, Some(length)) => SeenLease::Held {
+                (_, Ok(length)) => SeenLease::Held {
                     revision,
                     since: at,
                     // Workers with different settings may share the cluster for a while, so the longer length applies.
@@ -200,14 +232,16 @@ impl LeaseWatch {
         overdue.collect()
     }
 
+    /// Notes that this process has ended the expired lease of a worker.
     pub(super) fn ended(&mut self, worker: &WorkerId) {
-        self.seen.insert(worker.clone(), SeenLease::Ended);
+        let ended = SeenLease::Ended(LeaseEnd::Lost);
+        self.seen.insert(worker.clone(), ended);
     }
 
     pub(super) fn state(&self, worker: &WorkerId, now: Instant) -> LeaseState {
         match self.seen.get(worker) {
             None => LeaseState::Absent,
-            Some(SeenLease::Ended) => LeaseState::Ended,
+            Some(SeenLease::Ended(end)) => LeaseState::Ended(*end),
             Some(SeenLease::Held {
                 revision,
                 since,
@@ -240,7 +274,7 @@ mod tests {
         [ReadLease {
             worker: worker(),
             revision,
-            length: Some(LENGTH),
+            length: Ok(LENGTH),
         }]
     }
 
@@ -316,11 +350,35 @@ mod tests {
     }
 
     #[test]
+    fn returned_lease_differs_from_a_lost_one_and_from_the_entries_of_earlier_versions() {
+        let entry = |text: &str| serde_json::from_str::<LeaseEntry>(text).unwrap();
+        let ended = |is_returned| LeaseEntry::Ended { is_returned };
+        assert_eq!(entry(r#"{"lease":"ended"}"#), ended(false));
+        let written = serde_json::to_string(&ended(true)).unwrap();
+        assert_eq!(entry(&written), ended(true));
+        let mut watch = LeaseWatch::new(LENGTH);
+        let returned = ReadLease {
+            worker: worker(),
+            revision: 4,
+            length: Err(LeaseEnd::Returned),
+        };
+        let start = Instant::now();
+        watch.read([returned], start);
+        assert_eq!(
+            watch.state(&worker(), start),
+            LeaseState::Ended(LeaseEnd::Returned)
+        );
+    }
+
+    #[test]
     fn ended_lease_never_comes_back() {
         let start = Instant::now();
         let mut watch = LeaseWatch::new(LENGTH);
         watch.ended(&worker());
         watch.read(held(9), start);
-        assert_eq!(watch.state(&worker(), start), LeaseState::Ended);
+        assert_eq!(
+            watch.state(&worker(), start),
+            LeaseState::Ended(LeaseEnd::Lost)
+        );
     }
 }

@@ -69,6 +69,7 @@ impl ManagerInner {
             is_draining: false,
             since: self.now(),
             renewal: 0,
+            renewed_at: None,
         };
         let key = key_of(&worker);
         let mut revision = 0;
@@ -77,6 +78,7 @@ impl ManagerInner {
         loop {
             (info.running, info.is_draining) = self.occupancy();
             info.renewal += 1;
+            info.renewed_at = Some(self.now());
             let sent_at = Instant::now();
             let stop_at = match node.own_lease() {
                 Some(lease) => lease.stop_at(node.times),
@@ -139,7 +141,8 @@ impl ManagerInner {
         if !self.executions_of(&worker).is_empty() {
             return; // Keep the lease: other workers may take these tasks over only after the lease has expired.
         }
-        let value = serde_json::to_vec(&LeaseEntry::Ended).unwrap_or_default();
+        let returned = LeaseEntry::Ended { is_returned: true };
+        let value = serde_json::to_vec(&returned).unwrap_or_default();
         let ended = node
             .link()
             .put(&key, value, Some(revision), Some(ENDED_TTL));

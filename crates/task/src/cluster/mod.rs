@@ -28,6 +28,7 @@ mod memory_link;
 mod node;
 mod owner_question;
 mod owner_slot;
+mod remote_live_text;
 mod remove_ended;
 mod stop;
 pub(crate) mod stop_delivery;
@@ -46,3 +47,4 @@ pub use node::{ClusterOptions, LeaseChange, LeaseHandler, RenewalHandler};
 pub use stop_delivery::StopDelivery;
 
 pub(crate) use node::ClusterNode;
+pub(crate) use remote_live_text::RemoteLiveText;

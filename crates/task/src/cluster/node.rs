@@ -10,19 +10,21 @@ use allstop_core::WorkerId;
 use allstop_log::LogError;
 use allstop_scope::Scope;
 use parking_lot::Mutex;
-use tokio::sync::watch;
+use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout_at};
 
 use super::admission::{AdmissionLimits, TaskAdmission};
+use super::answer::LIVE_TEXT_WAITS_MAX;
 use super::client_requests::ClientRequests;
 use super::index::IndexWriter;
 use super::late_receipt::LateReceipts;
 use super::lease::{
-    LEASE_PREFIX, LeaseEntry, LeaseState, LeaseTimes, LeaseWatch, OwnLease, ReadLease, WorkerInfo,
-    key_of,
+    LEASE_PREFIX, LeaseEnd, LeaseEntry, LeaseState, LeaseTimes, LeaseWatch, OwnLease, ReadLease,
+    WorkerInfo, key_of,
 };
 use super::link::{ClusterLink, PutError};
 use super::owner_question::{AttendReply, OwnerQuestion};
+use crate::model::Task;
 
 /// Default length of a lease. If the servers lose their leader, the election of another leader takes up to 9 seconds.
 /// In this time no worker can renew its lease. Stopping the work takes another 3 seconds.
@@ -47,6 +49,9 @@ pub struct ClusterOptions {
     /// Maximum number of executions at the same time. With 0, the node accepts messages and stop requests but runs no
     /// executions.
     pub concurrency: usize,
+    /// If true, this node also settles the tasks of lost workers if no worker does, even if it runs no executions: it ends
+    /// expired leases, and ends the tasks whose stop is requested.
+    pub settles_lost_tasks: bool,
     /// Time without a renewal after which other workers may take tasks over. This time should be at least four times
     /// the sum of the grace and [`FORCE_MAX`](allstop_scope::FORCE_MAX). With a shorter time, a short interruption of
     /// the store stops the work.
@@ -96,6 +101,7 @@ impl ClusterOptions {
         Self {
             link,
             concurrency: 0,
+            settles_lost_tasks: false,
             lease: LEASE_DEFAULT,
             take_overs_max: TAKE_OVERS_MAX,
             admission: AdmissionLimits::default(),
@@ -127,6 +133,8 @@ pub(crate) struct ClusterNode {
     /// Scope of the node's loops and of the requests of clients.
     pub(super) scope: Scope,
     pub(crate) requests: ClientRequests,
+    /// Permits of subscribers to live text to wait for an answer of this node.
+    pub(super) live_text_waits: Semaphore,
     watch: Mutex<LeaseWatch>,
     lease: Mutex<Option<OwnLease>>,
     /// True after the loss of a lease, until the worker has a new lease.
@@ -153,6 +161,7 @@ impl ClusterNode {
             admission: TaskAdmission::new(options.admission.clone()),
             late_receipts: LateReceipts::default(),
             requests: ClientRequests::new(scope.clone()),
+            live_text_waits: Semaphore::new(LIVE_TEXT_WAITS_MAX),
             watch: Mutex::new(LeaseWatch::new(options.lease)),
             lease: Mutex::new(None),
             has_lost_lease: AtomicBool::new(false),
@@ -242,15 +251,16 @@ impl ClusterNode {
                 continue;
             };
             let length = match serde_json::from_slice(&entry.value) {
-                Ok(LeaseEntry::Ended) => None,
+                Ok(LeaseEntry::Ended { is_returned: true }) => Err(LeaseEnd::Returned),
+                Ok(LeaseEntry::Ended { is_returned: false }) => Err(LeaseEnd::Lost),
                 Ok(LeaseEntry::Held(info)) => {
                     let length = Duration::from_millis(info.lease_ms);
                     held.push(info);
-                    Some(length)
+                    Ok(length)
                 }
                 // A newer version has written the entry. This version cannot read the entry and treats the lease as
                 // held.
-                Err(_) => Some(self.options.lease),
+                Err(_) => Ok(self.options.lease),
             };
             read.push(ReadLease {
                 worker,
@@ -264,7 +274,12 @@ impl ClusterNode {
 
     /// True if no loop of this node reads the leases of other workers.
     pub(super) fn does_not_watch(&self) -> bool {
-        self.options.concurrency == 0
+        !(self.runs_executions() || self.options.settles_lost_tasks)
+    }
+
+    /// True if this node is a worker, which needs a lease.
+    pub(super) fn runs_executions(&self) -> bool {
+        self.options.concurrency > 0
     }
 
     pub(super) fn overdue_leases(&self) -> Vec<(WorkerId, u64)> {
@@ -275,6 +290,13 @@ impl ClusterNode {
         self.watch.lock().state(worker, Instant::now())
     }
 
+    /// True if the worker of the task's execution no longer renews its lease.
+    pub(crate) fn waits_for_take_over(&self, task: &Task) -> bool {
+        let state = task.worker.as_ref().map(|worker| self.lease_state(worker));
+        let is_over = |state| matches!(state, LeaseState::Overdue { .. } | LeaseState::Ended(_));
+        task.is_executing && state.is_some_and(is_over)
+    }
+
     /// Ends the lease of a worker whose last renewal has this revision; 0 means that there is no lease. Returns false
     /// if the worker has renewed the lease since.
     pub(super) async fn end_lease(
@@ -282,7 +304,8 @@ impl ClusterNode {
         worker: &WorkerId,
         revision: u64,
     ) -> Result<bool, LogError> {
-        let value = serde_json::to_vec(&LeaseEntry::Ended).unwrap_or_default();
+        let ended = LeaseEntry::Ended { is_returned: false };
+        let value = serde_json::to_vec(&ended).unwrap_or_default();
         let put = self
             .link()
             .put(&key_of(worker), value, Some(revision), Some(ENDED_TTL));

@@ -4,11 +4,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::{Cause, Receipt, TaskId, WorkerId};
-use allstop_log::LogError;
+use allstop_log::{LogError, Version};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::node::ClusterNode;
+use crate::live_text::{LiveCursor, LivePiece};
 
 /// Longest wait for an answer. The wait includes the time in which the owner reads the log of the task.
 const ANSWER_MAX: Duration = Duration::from_secs(3);
@@ -30,6 +31,12 @@ pub(super) enum OwnerQuestion {
     Preview { task: TaskId, cause: Cause },
     /// Stop the orphaned work: work that still runs after the end of the task.
     StopLeft { task: TaskId, cause: Cause },
+    /// Send the live text of the task after a position, to a subscriber that has received the records until a version.
+    LiveText {
+        task: TaskId,
+        records_until: Version,
+        cursor: LiveCursor,
+    },
 }
 
 /// Answer to [`OwnerQuestion::Attend`].
@@ -49,6 +56,9 @@ pub(super) type Previewed = Option<Receipt>;
 
 /// Answer to [`OwnerQuestion::StopLeft`]; `None` if no work remains.
 pub(super) type LeftStopped = Option<Arc<Receipt>>;
+
+/// Answer to [`OwnerQuestion::LiveText`]; `None` if there is no more text now.
+pub(super) type LiveTextAnswer = Option<(LivePiece, LiveCursor)>;
 
 impl ClusterNode {
     /// Asks a worker. `None` if the worker does not answer.

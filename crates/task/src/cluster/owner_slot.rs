@@ -45,7 +45,7 @@ fn is_left(
     if task.has_ended() {
         return true;
     }
-    let has_ended = |worker| lease_of(worker) == LeaseState::Ended;
+    let has_ended = |worker| lease_of(worker).has_ended();
     // The slot belongs to the task, even if another worker wrote the slot last. If two workers race to start the task,
     // the worker that loses may be the last to write the slot.
     if task.is_executing
@@ -118,7 +118,7 @@ impl ManagerInner {
                         // The record is damaged, or a later version wrote it. Then only the end of the worker's lease
                         // shows that the slot is free.
                         Err(TaskStoreError::Unreadable { .. } | TaskStoreError::Illegal { .. }) => {
-                            node.lease_state(&slot.worker) == LeaseState::Ended
+                            node.lease_state(&slot.worker).has_ended()
                         }
                         Err(error) => return Err(error),
                     }
@@ -143,6 +143,7 @@ impl ManagerInner {
 
 #[cfg(test)]
 mod tests {
+    use super::super::lease::LeaseEnd;
     use super::*;
     use crate::model::test_tasks::{fold, started};
 
@@ -162,7 +163,7 @@ mod tests {
     fn is_left_when(slot: &str, runs_at: Option<&str>, ended: &[&str]) -> bool {
         is_left(&slot_of(slot), Some(&task_at(runs_at)), |worker| {
             if ended.contains(&worker.as_str()) {
-                LeaseState::Ended
+                LeaseState::Ended(LeaseEnd::Lost)
             } else {
                 LeaseState::Absent
             }

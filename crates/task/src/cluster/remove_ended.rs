@@ -170,7 +170,7 @@ impl ClusterNode {
             return Ok(true);
         };
         match self.lease_state(worker) {
-            LeaseState::Ended | LeaseState::Absent => Ok(true),
+            LeaseState::Ended(_) | LeaseState::Absent => Ok(true),
             // The worker may still run work until another worker has ended its lease.
             LeaseState::Overdue { .. } => Ok(false),
             LeaseState::Held { .. } => self.is_idle(worker, task).await,

@@ -11,7 +11,7 @@ use allstop_log::{LogError, Version};
 use allstop_scope::FORCE_MAX;
 use tokio::time::{Instant, sleep, timeout};
 
-use super::lease::LeaseState;
+use super::lease::{LeaseEnd, LeaseState};
 use super::node::ClusterNode;
 use super::owner_question::{AttendReply, LeftStopped, OwnerQuestion, Previewed};
 use super::stop_delivery::StopDelivery;
@@ -95,10 +95,15 @@ impl ManagerInner {
                 StopStep::GiveUp => return Err(TaskStoreError::Fenced(version).into()),
                 StopStep::ReadAgain => sleep(STALE_PAUSE).await,
                 StopStep::EndHere => {
-                    let Some((execution, begun)) = self.stop_at_rest(version, &task, &cause) else {
+                    let execution = if task.is_executing {
+                        // The execution finds the stop request in the log, and runs nothing.
+                        self.take(version, &task, None)
+                    } else {
+                        self.stop_at_rest(version, &task, &cause)
+                    };
+                    let Some(execution) = execution else {
                         continue;
                     };
-                    drop(begun.receipt().await);
                     if let Some(task) = end_here(&execution).await? {
                         // This task has no wake-up (a hint that brings a worker to the task). If this node ended before
                         // it writes the index entry, no other worker would write the entry.
@@ -209,25 +214,32 @@ impl ManagerInner {
             return Ok(preview);
         }
         let info = self.stop_info(id, cause.clone());
-        let has_work = if task.has_ended() {
-            !node.has_no_owner(&task)
-        } else {
-            task.is_executing
-        };
-        let Some(owner) = task.worker.as_ref().filter(|_| has_work) else {
-            return Ok(if task.has_ended() {
+        let empty = |info| {
+            if task.has_ended() {
                 Receipt::empty(info, NothingToStop::AlreadyEnded)
             } else {
                 Receipt::of_preview(info, Vec::new())
-            });
+            }
+        };
+        if node.does_not_watch() {
+            node.watch_leases().await?;
+        }
+        // A task at rest may have work too: its turn may wait for an answer of the client.
+        let has_work = if task.has_ended() {
+            !node.has_no_owner(&task)
+        } else {
+            task.is_executing || node.may_have_work_elsewhere(&task, node.worker().as_ref())
+        };
+        let Some(owner) = task.worker.as_ref().filter(|_| has_work) else {
+            return Ok(empty(info));
         };
         let question = OwnerQuestion::Preview {
             task: id.clone(),
             cause,
         };
         let answer: Option<Previewed> = node.ask(owner, &question).await?;
-        if task.has_ended() && matches!(answer, Some(None)) {
-            return Ok(Receipt::empty(info, NothingToStop::AlreadyEnded));
+        if !task.is_executing && matches!(answer, Some(None)) {
+            return Ok(empty(info));
         }
         Ok(answer.flatten().unwrap_or_else(|| {
             let state = ItemState::Unreachable {
@@ -268,10 +280,18 @@ impl ClusterNode {
         self.link().wake(wake_up).await
     }
 
+    /// True if the last execution of the task ran at another worker that has not returned its lease, so the worker may
+    /// still have work of the task. A worker returns its lease only when it closes, and then ends all its work.
+    pub(crate) fn may_have_work_elsewhere(&self, task: &Task, own: Option<&WorkerId>) -> bool {
+        let other = task.worker.as_ref().filter(|worker| Some(*worker) != own);
+        let returned = LeaseState::Ended(LeaseEnd::Returned);
+        other.is_some_and(|worker| self.lease_state(worker) != returned)
+    }
+
     fn has_no_owner(&self, task: &Task) -> bool {
         match &task.worker {
             None => true,
-            Some(worker) => self.lease_state(worker) == LeaseState::Ended,
+            Some(worker) => self.lease_state(worker).has_ended(),
         }
     }
 

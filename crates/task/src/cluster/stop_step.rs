@@ -43,7 +43,8 @@ pub(super) enum StopStep {
     GiveUp,
     /// The log has returned an older version than this stop has already seen: read again.
     ReadAgain,
-    /// The task is at rest and has no owner: end the task in this process. If that fails, decide again.
+    /// The task has no owner, and is at rest or has a stop request: end the task in this process. If that fails, decide
+    /// again.
     EndHere,
     /// An earlier read of the task had the stop request, this read has none, and the task has not ended: the canceler
     /// has refused the stop.
@@ -77,7 +78,7 @@ pub(super) fn next_stop_step(progress: &TaskStopProgress, look: StopLook<'_>) ->
     }
     // This also applies if the stop is already requested. Ending the task here needs no worker, and all workers may be
     // busy.
-    if !task.is_executing && look.can_end_here {
+    if look.can_end_here && (is_requested || !task.is_executing) {
         return StopStep::EndHere;
     }
     match (is_requested, task.is_executing) {
@@ -208,14 +209,13 @@ mod tests {
     }
 
     #[test]
-    fn task_at_rest_without_an_owner_ends_here() {
+    fn task_without_an_owner_ends_here_if_it_rests_or_its_request_is_durable() {
         for progress in every_progress() {
-            for task in [resting(), resting_requested(), task_of([])] {
+            let ending = [resting(), resting_requested(), running_requested()];
+            for task in ending.into_iter().chain([task_of([])]) {
                 assert_eq!(step_without_owner(&progress, &task), StopStep::EndHere);
             }
-            for task in [running(), running_requested()] {
-                assert_ne!(step_without_owner(&progress, &task), StopStep::EndHere);
-            }
+            assert_ne!(step_without_owner(&progress, &running()), StopStep::EndHere);
         }
     }
 

@@ -56,7 +56,7 @@ impl ManagerInner {
             if *is_closing.borrow() || self.occupancy().1 {
                 return;
             }
-            if node.worker().is_none() {
+            if node.runs_executions() && node.worker().is_none() {
                 sleep(RETRY_EVERY).await;
                 continue;
             }

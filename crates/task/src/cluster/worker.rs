@@ -33,8 +33,11 @@ impl ManagerInner {
     pub(crate) fn start_node(self: &Arc<Self>, node: &Arc<ClusterNode>) -> Result<(), NotStarted> {
         let own = Arc::clone(node);
         node.run("index of tasks", async move { own.write_index().await })?;
-        if node.options.concurrency == 0 {
+        if !node.runs_executions() {
             node.is_closed.send_replace(true);
+            if node.options.settles_lost_tasks {
+                self.start_settling(node)?;
+            }
             return Ok(());
         }
         let (manager, own) = (Arc::clone(self), Arc::clone(node));
@@ -47,8 +50,6 @@ impl ManagerInner {
             }
             own.is_closed.send_replace(true);
         })?);
-        let own = Arc::clone(node);
-        node.run("leases of others", async move { own.keep_watching().await })?;
         let (manager, own) = (Arc::clone(self), Arc::clone(node));
         node.run("late receipts", async move {
             let written = own
@@ -59,6 +60,14 @@ impl ManagerInner {
                 () = manager.shut_down() => {}
             }
         })?;
+        self.start_settling(node)
+    }
+
+    /// Starts the loops that end expired leases and attend to tasks. A node without a permit for an execution only ends
+    /// tasks, and only takes wake-ups that no worker waits for.
+    fn start_settling(self: &Arc<Self>, node: &Arc<ClusterNode>) -> Result<(), NotStarted> {
+        let own = Arc::clone(node);
+        node.run("leases of others", async move { own.keep_watching().await })?;
         let (manager, own) = (Arc::clone(self), Arc::clone(node));
         node.run("wake-ups", async move { manager.take_wake_ups(&own).await })
     }

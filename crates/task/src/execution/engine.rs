@@ -183,6 +183,7 @@ impl ExecutionEngine {
         client: ClientAnswer,
         guard: &EngineGuard,
     ) -> Option<TaskParts> {
+        let is_from_client = !matches!(job, ExecutionJob::FromLog);
         let record = match job {
             ExecutionJob::NewTask(created) => Some(created),
             ExecutionJob::Message { message, .. } => Some(TaskRecord::MessageReceived {
@@ -199,6 +200,15 @@ impl ExecutionEngine {
             && !self.execution.has_lost_lease();
         let records = record.into_iter().chain(starts_now.then(|| self.started()));
         self.accept(records.collect(), client, guard).await?;
+        if let Some(observer) = self
+            .host
+            .options()
+            .observer
+            .as_ref()
+            .filter(|_| is_from_client)
+        {
+            observer.message_accepted();
+        }
         if was_interrupted {
             return self.run_interrupted(slot, guard).await;
         }
@@ -263,8 +273,11 @@ impl ExecutionEngine {
         let task = Arc::clone(self.stream.task()?);
         self.taken_over = task.worker.is_some().then(|| Arc::clone(&task));
         // The start record counts the take-over. The record must be stored before any code of the embedding program
-        // runs, because this code may end the process.
+        // runs, because this code may end the process. A node without a lease only ends the task, with one record: until
+        // then the task stays with the lost worker.
+        let only_ends = self.execution.worker.is_none() && task.stop_requested.is_some();
         if self.taken_over.is_some()
+            && !only_ends
             && let Err(error) = self.store_start().await
         {
             drop(slot);

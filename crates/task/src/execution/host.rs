@@ -38,6 +38,10 @@ pub(crate) trait ExecutionHost: Send + Sync {
     /// False if this worker has lost its lease, which permits it to run tasks.
     fn may_start(&self, worker: Option<&WorkerId>) -> bool;
 
+    /// True if the last execution of the task ran at another worker, and nothing proves that the work of this worker has
+    /// ended.
+    fn may_have_work_elsewhere(&self, task: &Task, own: Option<&WorkerId>) -> bool;
+
     /// Appends a record, and announces the record to the worker that now owns the task.
     fn append_announced<'a>(
         &'a self,

@@ -42,6 +42,12 @@ impl ExecutionEngine {
                 return None;
             }
         };
+        // A turn of the task may still wait at its worker, with processes and background work. This process sees none of
+        // them.
+        let own = self.execution.worker();
+        let is_lost = self.host.may_have_work_elsewhere(&task, own);
+        self.taken_over = is_lost.then(|| Arc::clone(&task));
+        self.add_lost_worker();
         match self.canceler_events(&parts, task, &cause, begun).await {
             Ok(events) => self.end_stopped(cause, events, receipt).await,
             Err(error) => self.refuse_stop(error).await,

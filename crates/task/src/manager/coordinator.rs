@@ -8,9 +8,9 @@ use parking_lot::Mutex;
 use tokio::time::Instant;
 
 use super::table::TaskTable;
-use crate::cluster::{ClusterNode, DeadLetter};
+use crate::cluster::{ClusterNode, DeadLetter, RemoteLiveText};
 use crate::error::TaskStoreError;
-use crate::model::TaskRecord;
+use crate::model::{Task, TaskRecord};
 use crate::task_stream::TaskStream;
 
 /// Coordination of the tasks in a store.
@@ -42,6 +42,23 @@ impl Coordinator {
         match (self, worker) {
             (Self::Cluster(node), Some(worker)) => node.worker().as_ref() == Some(worker),
             _ => true,
+        }
+    }
+
+    /// True if the last execution of the task ran at another worker, and nothing proves that the work of this worker has
+    /// ended. The keepers of one process prove the ends of its work, so no such work exists without a cluster.
+    pub(super) fn may_have_work_elsewhere(&self, task: &Task, own: Option<&WorkerId>) -> bool {
+        match self {
+            Self::Local { .. } => false,
+            Self::Cluster(node) => node.may_have_work_elsewhere(task, own),
+        }
+    }
+
+    /// Source of the live text of a task for a subscriber. `None` if the subscriber reads the feed of this process.
+    pub(crate) fn remote_live_text(&self, task: &Task) -> Option<RemoteLiveText> {
+        match self {
+            Self::Local { .. } => None,
+            Self::Cluster(node) => Some(RemoteLiveText::new(Arc::clone(node), task)),
         }
     }
 

@@ -52,6 +52,10 @@ impl ExecutionHost for ManagerInner {
         self.coordinator.may_start(worker)
     }
 
+    fn may_have_work_elsewhere(&self, task: &Task, own: Option<&WorkerId>) -> bool {
+        self.coordinator.may_have_work_elsewhere(task, own)
+    }
+
     fn append_announced<'a>(
         &'a self,
         stream: &'a mut TaskStream,

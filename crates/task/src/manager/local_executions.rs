@@ -5,7 +5,6 @@ use std::sync::Arc;
 
 use allstop_core::{Cause, Receipt, TaskId, WorkerId};
 use allstop_log::Version;
-use allstop_scope::Stop;
 
 use super::ManagerInner;
 use crate::execution::{Execution, ExecutionJob};
@@ -16,6 +15,13 @@ impl ManagerInner {
     /// The execution of a task in this process.
     pub(crate) fn execution_here(&self, id: &TaskId) -> Option<Arc<Execution>> {
         self.table.lock().execution(id)
+    }
+
+    /// The feed of a task that has an execution in this process.
+    pub(crate) fn feed_here(&self, id: &TaskId) -> Option<Arc<TaskFeed>> {
+        let mut table = self.table.lock();
+        table.execution(id)?;
+        table.feed(id)
     }
 
     /// Executions of a worker in this process.
@@ -59,7 +65,9 @@ impl ManagerInner {
             return None;
         }
         let stop = task.stop_requested.clone().filter(|_| !task.is_executing);
-        if table.is_closed || (table.is_draining && stop.is_none()) {
+        // Also a process that drains ends tasks whose stop is requested.
+        let is_refused = table.is_draining && task.stop_requested.is_none();
+        if table.is_closed || is_refused {
             return None;
         }
         let scopes = self
@@ -93,7 +101,7 @@ impl ManagerInner {
         version: Version,
         task: &Arc<Task>,
         cause: &Cause,
-    ) -> Option<(Arc<Execution>, Stop)> {
+    ) -> Option<Arc<Execution>> {
         let mut table = self.table.lock();
         if table.is_closed || table.execution(&task.id).is_some() {
             return None;
@@ -105,8 +113,7 @@ impl ManagerInner {
         table.enter_taken(task, Arc::clone(&execution), &feed);
         let job = ExecutionJob::Cancel(cause.clone());
         drop(self.start_engine(table, scopes, &task.id, feed, job, None));
-        let stop = execution.stop(cause.clone());
-        Some((execution, stop))
+        Some(execution)
     }
 
     /// Work that a stop would find here: the work of an execution, or orphaned work (work that still runs after the end

@@ -105,6 +105,15 @@ impl TaskManager {
         }
     }
 
+    /// True if the execution of the task ran at a worker whose lease has expired, and no other worker has taken the task
+    /// over. The answer is as old as the last read of the leases.
+    pub fn waits_for_take_over(&self, task: &Task) -> bool {
+        match &self.inner.coordinator {
+            Coordinator::Local { .. } => false,
+            Coordinator::Cluster(node) => node.waits_for_take_over(task),
+        }
+    }
+
     /// Resolves when another process has asked this process to accept no more tasks. If this process is not a worker of
     /// a cluster, the future never resolves.
     ///

@@ -85,13 +85,15 @@ impl TaskManager {
         let (feed, version, task) = self.inner.current(id).await?;
         let log = Arc::clone(&self.inner.log);
         let is_over = is_over(&task);
-        Ok(match from {
+        let remote = self.inner.coordinator.remote_live_text(&task);
+        let subscription = match from {
             Some(cursor) => {
                 let last = is_over.then_some(version);
                 TaskSubscription::from_cursor(log, feed, cursor, last, id.clone())
             }
             None => TaskSubscription::from_snapshot(log, feed, version, task, is_over),
-        })
+        };
+        Ok(subscription.with_remote(remote))
     }
 }
 

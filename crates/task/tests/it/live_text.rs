@@ -15,11 +15,11 @@ use tokio::time::{Instant, sleep, timeout};
 use crate::support::{SOON, ScriptedExecutor, ended, manager_of, request, rest, user};
 
 /// Pieces per second for one subscriber.
-const PIECES_PER_SECOND: usize = 20;
+pub(crate) const PIECES_PER_SECOND: usize = 20;
 
 /// Executor that writes `pieces` with a pause after each, and then the artifact `answer`. Before the artifact, it waits
 /// for a permit of `gate`.
-fn writer(pieces: usize, pause: Duration, gate: &Arc<Semaphore>) -> ScriptedExecutor {
+pub(crate) fn writer(pieces: usize, pause: Duration, gate: &Arc<Semaphore>) -> ScriptedExecutor {
     let gate = Arc::clone(gate);
     ScriptedExecutor::new(move |cx| {
         let gate = Arc::clone(&gate);
@@ -48,19 +48,19 @@ fn writer(pieces: usize, pause: Duration, gate: &Arc<Semaphore>) -> ScriptedExec
     })
 }
 
-fn numbers(until: usize) -> String {
+pub(crate) fn numbers(until: usize) -> String {
     let words: Vec<_> = (0..until).map(|number| number.to_string()).collect();
     words.join(" ") + " "
 }
 
 /// A client that applies each item as the protocol prescribes: pieces are appended or replace, an artifact replaces.
 #[derive(Debug, Default)]
-struct Reader {
-    text: String,
-    pieces: usize,
+pub(crate) struct Reader {
+    pub(crate) text: String,
+    pub(crate) pieces: usize,
     records: Vec<Version>,
     /// The items, as one word each.
-    words: Vec<&'static str>,
+    pub(crate) words: Vec<&'static str>,
 }
 
 impl Reader {
@@ -94,7 +94,7 @@ impl Reader {
     }
 
     /// Reads until the end, or until the text contains `until`.
-    async fn read(&mut self, live: &mut LiveSubscription, until: Option<&str>) {
+    pub(crate) async fn read(&mut self, live: &mut LiveSubscription, until: Option<&str>) {
         while !until.is_some_and(|until| self.text.contains(until)) {
             let next = timeout(SOON, live.next()).await.expect("no hang");
             let Some(item) = next else { return };

@@ -6,6 +6,7 @@ mod dice;
 mod late_receipts;
 mod limits;
 mod line;
+mod live_text;
 mod lost_lease;
 mod messages;
 mod races;

@@ -4,17 +4,18 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::receipt::NothingToStop;
-use allstop_core::{Cause, CauseKind, Extent, Receipt};
+use allstop_core::receipt::{ItemKind, ItemState, NotStoppedReason, NothingToStop, ReceiptItem};
+use allstop_core::{Cause, CauseKind, Extent, Receipt, TaskId};
 use allstop_scope::{RootOptions, Scope, StopRequest};
 use allstop_task::{
-    CancelCx, CancelError, Canceler, ExecutorError, StopDelivery, Task, TaskParts, TaskState,
+    CancelCx, CancelError, Canceler, ExecutionCx, Executor, ExecutorError, ExecutorReturn,
+    StopDelivery, Task, TaskParts, TaskState,
 };
 use futures::FutureExt as _;
 use futures::future::{BoxFuture, join_all};
 use tokio::task::yield_now;
 
-use super::support::{Cluster, task_when};
+use super::support::{Cluster, LEASE, task_when};
 use crate::support::{
     ScriptedExecutor, ended, endless, request, rest, start, three_events, user, wait_until, writes,
 };
@@ -283,4 +284,97 @@ async fn work_that_outlives_its_task_is_stopped_by_its_worker() {
             }
         }
     }
+}
+
+/// The turn of a waiting task may still exist at its lost worker, for example with background work.
+#[tokio::test(start_paused = true)]
+async fn stop_of_a_waiting_task_of_a_lost_worker_claims_nothing() {
+    for ends_at_front_end in [true, false] {
+        let cluster = Cluster::new();
+        let (front, worker) = (cluster.front_end(), cluster.node(asking(None), 8));
+        let mut accepted = front.manager.execute(request("m1")).await.unwrap();
+        ended(&front.manager, &mut accepted).await;
+        worker.kill().await;
+        let successor = cluster.node(asking(None), 8);
+        if ends_at_front_end {
+            // The successor ends the lease of the lost worker.
+            tokio::time::sleep(2 * LEASE).await;
+        }
+        let stopped = front.manager.cancel(&accepted.task_id, user()).await;
+        let receipt = match stopped {
+            Ok(outcome) => outcome.receipt,
+            Err(CancelError::NotYet { .. }) if !ends_at_front_end => {
+                let task = task_when(&front, &accepted.task_id, Task::has_ended).await;
+                Arc::clone(task.ending.receipt.as_ref().unwrap())
+            }
+            Err(error) => panic!("{error:?}"),
+        };
+        assert!(!receipt.quiet() && !receipt.cancel_observed());
+        let item = &receipt.items()[0];
+        assert_eq!(item.name.as_ref(), "worker of the task before");
+        let lost = NotStoppedReason::WatcherGone;
+        assert_eq!(item.state, ItemState::Unreachable { why: lost });
+        successor.kill().await;
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn stop_of_a_waiting_task_of_a_closed_worker_is_quiet() {
+    let cluster = Cluster::new();
+    let (front, worker) = (cluster.front_end(), cluster.node(asking(None), 8));
+    let mut accepted = front.manager.execute(request("m1")).await.unwrap();
+    ended(&front.manager, &mut accepted).await;
+    let shutdown = worker.manager.shutdown(LEASE, "an orderly end");
+    assert_eq!(shutdown.await.not_stored, 0);
+    let outcome = front.manager.cancel(&accepted.task_id, user()).await;
+    let receipt = outcome.unwrap().receipt;
+    assert!(receipt.quiet() && receipt.items().is_empty(), "{receipt:?}");
+}
+
+/// An executor that asks a question, and keeps work for the answer.
+struct WaitsWithWork;
+
+impl Executor for WaitsWithWork {
+    fn execute(
+        &self,
+        cx: ExecutionCx,
+    ) -> BoxFuture<'static, Result<ExecutorReturn, ExecutorError>> {
+        asking(None).executor.execute(cx)
+    }
+
+    fn preview(&self, _task: &TaskId) -> Vec<ReceiptItem> {
+        let state = ItemState::StillRunning {
+            why: NotStoppedReason::NotAcknowledged,
+        };
+        vec![ReceiptItem::new(
+            ItemKind::ToolCall,
+            "call",
+            "deploy",
+            state,
+        )]
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn preview_of_a_waiting_task_comes_from_its_worker() {
+    let cluster = Cluster::new();
+    let (front, worker) = (
+        cluster.front_end(),
+        cluster.node(TaskParts::of(WaitsWithWork), 8),
+    );
+    let mut accepted = front.manager.execute(request("m1")).await.unwrap();
+    let id = accepted.task_id.clone();
+    ended(&front.manager, &mut accepted).await;
+    let at_front = front.manager.preview(&id, user()).await.unwrap();
+    let at_worker = worker.manager.preview(&id, user()).await.unwrap();
+    assert!(at_front.is_preview());
+    assert_eq!(at_front.items(), at_worker.items());
+    assert_eq!(at_front.items()[0].name.as_ref(), "deploy");
+    // A lost worker does not answer, and a stop would find no proof of the end of its work.
+    worker.kill().await;
+    let lost = front.manager.preview(&id, user()).await.unwrap();
+    assert!(
+        matches!(lost.items()[0].state, ItemState::Unreachable { .. }),
+        "{lost:?}"
+    );
 }

@@ -7,8 +7,8 @@ use allstop_core::TaskId;
 use allstop_log::{Log, MemoryLog};
 use allstop_scope::{RootOptions, Scope, StopRequest};
 use allstop_task::{
-    AdmissionLimits, ClusterOptions, MemoryLink, Task, TaskManager, TaskOptions, TaskParts,
-    TaskPartsFactory,
+    AdmissionLimits, ClusterLink, ClusterOptions, MemoryLink, Task, TaskManager, TaskOptions,
+    TaskParts, TaskPartsFactory,
 };
 
 use crate::cluster::line::{Line, LineLink, LineLog, LineState};
@@ -48,6 +48,18 @@ impl Cluster {
     pub(crate) fn front_end(&self) -> Node {
         let never = ScriptedExecutor::new(|_cx| async { unreachable!("it runs nothing") });
         self.node(TaskParts::of(never), 0)
+    }
+
+    /// Creates a node that runs no executions, and settles the tasks of lost workers.
+    pub(crate) fn settling_front_end(&self) -> Node {
+        let never = ScriptedExecutor::new(|_cx| async { unreachable!("it runs nothing") });
+        let parts = Arc::new(TaskParts::of(never));
+        let settles = |link| ClusterOptions {
+            settles_lost_tasks: true,
+            ..ClusterOptions::new(link)
+        };
+        let (trap, line, options) = (Trap::default(), Line::new(None), TaskOptions::default());
+        self.joined_with(trap, line, parts, options, settles)
     }
 
     /// Creates a node that runs no executions, and accepts tasks within these limits.
@@ -96,6 +108,22 @@ impl Cluster {
         options: TaskOptions,
         admission: AdmissionLimits,
     ) -> Node {
+        let cluster = |link| ClusterOptions {
+            concurrency,
+            admission,
+            ..ClusterOptions::new(link)
+        };
+        self.joined_with(trap, line, factory, options, cluster)
+    }
+
+    fn joined_with(
+        &self,
+        trap: Trap,
+        line: Line,
+        factory: Arc<dyn TaskPartsFactory>,
+        options: TaskOptions,
+        cluster: impl FnOnce(Arc<dyn ClusterLink>) -> ClusterOptions,
+    ) -> Node {
         let root = Scope::root("node", RootOptions::single_runtime());
         let log = LineLog {
             log: Arc::clone(&self.log) as Arc<dyn Log>,
@@ -110,10 +138,8 @@ impl Cluster {
             line: line.clone(),
         });
         let cluster = ClusterOptions {
-            concurrency,
             lease: LEASE,
-            admission,
-            ..ClusterOptions::new(shared)
+            ..cluster(shared)
         };
         let manager = TaskManager::join(log, cluster, root.clone(), factory, options);
         Node {

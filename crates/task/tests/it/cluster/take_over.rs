@@ -2,12 +2,16 @@
 
 use std::time::Duration;
 
+use allstop_core::receipt::ItemState;
 use allstop_core::{CauseKind, TaskId};
 use allstop_task::{DeadLetterRetryError, ExecutionCx, ExecutorReturn, TaskEvent, TaskState};
-use tokio::time::{Instant, sleep};
+use futures::future::join_all;
+use tokio::time::{Instant, sleep, timeout};
 
 use super::support::{Cluster, LEASE, task_when};
-use crate::support::{ScriptedExecutor, endless, start, user};
+use crate::support::{
+    ScriptedExecutor, ended, endless, request, start, three_events, user, wait_until,
+};
 
 /// Executor that waits at its first run. When it is resumed, it completes the task.
 fn completes_when_resumed() -> ScriptedExecutor {
@@ -143,4 +147,81 @@ async fn task_that_waits_for_its_next_attempt_can_be_stopped() {
         "nobody has seen the end of the second attempt"
     );
     assert_eq!((executor.live(), outcome.task.epoch), (0, 3));
+}
+
+/// No worker is left. The front end ends the lease of the lost worker, and only ends tasks whose stop is requested.
+#[tokio::test(start_paused = true)]
+async fn front_end_settles_the_stops_of_a_lost_worker_without_any_worker() {
+    let cluster = Cluster::new();
+    let (front, executor) = (cluster.settling_front_end(), endless(false));
+    let worker = cluster.worker(&executor);
+    let [recorded, later] = [request("m1"), request("m2")].map(|request| {
+        let (manager, executor) = (front.manager.clone(), executor.clone());
+        async move {
+            let live = executor.live();
+            let accepted = manager.execute(request).await.unwrap();
+            wait_until("it runs", || executor.live() > live).await;
+            accepted.task_id
+        }
+    });
+    let (recorded, later) = (recorded.await, later.await);
+    worker.kill().await;
+    let task = front.manager.get(&recorded).await.unwrap();
+    assert!(!front.manager.waits_for_take_over(&task));
+    // The request is recorded before the lease ends.
+    let answer = front.manager.cancel(&recorded, user());
+    let answer = timeout(LEASE / 2, answer).await;
+    assert!(answer.is_err(), "{answer:?}");
+    let settled = task_when(&front, &recorded, allstop_task::Task::has_ended).await;
+    sleep(2 * LEASE).await;
+    assert!(front.manager.workers().await.unwrap().is_empty());
+    let task = front.manager.get(&later).await.unwrap();
+    assert_eq!(
+        task.status.state,
+        TaskState::Working,
+        "the front end cannot resume it"
+    );
+    assert!(front.manager.waits_for_take_over(&task));
+    let stopped = front.manager.cancel(&later, user()).await.unwrap();
+    assert_eq!(executor.live(), 0);
+    for task in [settled, stopped.task] {
+        assert_eq!(task.status.state, TaskState::Canceled);
+        let receipt = task.ending.receipt.as_ref().unwrap();
+        assert!(!receipt.quiet(), "{receipt:?}");
+        let item = &receipt.items()[0];
+        assert!(matches!(item.state, ItemState::Unreachable { .. }));
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn waiting_task_runs_at_the_first_worker_although_a_front_end_settles() {
+    let cluster = Cluster::new();
+    let front = cluster.settling_front_end();
+    let mut accepted = front.manager.execute(request("m1")).await.unwrap();
+    sleep(Duration::from_mins(10)).await;
+    let _worker = cluster.worker(&three_events());
+    let task = ended(&front.manager, &mut accepted).await;
+    assert_eq!((task.status.state, task.epoch), (TaskState::Completed, 1));
+}
+
+/// Several nodes end the stopped task of a lost worker at the same time. No node counts as a lost worker of the task.
+#[tokio::test(start_paused = true)]
+async fn stopped_task_of_a_lost_worker_ends_once_at_several_front_ends() {
+    let cluster = Cluster::new();
+    let fronts = [(); 4].map(|()| cluster.settling_front_end());
+    let executor = endless(false);
+    let worker = cluster.worker(&executor);
+    let accepted = start(&fronts[0].manager, &executor).await;
+    let id = &accepted.task_id;
+    worker.kill().await;
+    sleep(2 * LEASE).await;
+    let stops = fronts.iter().map(|front| front.manager.cancel(id, user()));
+    let outcomes = join_all(stops).await;
+    let outcomes: Vec<_> = outcomes.into_iter().map(Result::unwrap).collect();
+    let first = &outcomes[0];
+    assert_eq!((first.task.epoch, first.task.take_overs), (1, 0));
+    for outcome in &outcomes {
+        assert!(!outcome.receipt.quiet());
+        assert_eq!(outcome.receipt.stop_id(), first.receipt.stop_id());
+    }
 }
