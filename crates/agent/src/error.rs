@@ -70,6 +70,16 @@ impl TurnError {
         }
     }
 
+    /// Failure of a stopped turn whose record of the stop the store has not confirmed, if the conversation is the one before
+    /// the turn in any case.
+    pub fn stop_unconfirmed() -> Self {
+        Self {
+            message: "the store has not confirmed the record of the stop; the conversation is unchanged with or without it"
+                .to_owned(),
+            ..Self::ending_unknown()
+        }
+    }
+
     /// Failure that is a bug of Allstop.
     pub fn bug(message: impl Into<String>) -> Self {
         Self {

@@ -48,20 +48,14 @@ pub struct TurnOutcome {
     pub error: Option<TurnError>,
     /// Conversation after the turn.
     pub conversation: Arc<Conversation>,
+    /// Calls of the turn that may have changed something, if the conversation does not show them, or may not show them
+    /// because the ending is not confirmed. The next turn reports them to the model.
+    pub lost: Option<LostTurn>,
     /// True if the store has confirmed whether the ending is written. If false, `conversation` is the conversation
     /// before the turn, and the next start of the session determines the ending from the log.
     pub is_ending_known: bool,
     /// True if the log has the ending.
     pub is_ending_written: bool,
-}
-
-impl TurnOutcome {
-    /// Calls of the turn that may have changed something, if the conversation does not show them. The next turn reports
-    /// them to the model.
-    pub fn lost(&self) -> Option<&LostTurn> {
-        let last = self.conversation.lost.last();
-        last.filter(|lost| lost.turn == self.turn)
-    }
 }
 
 /// Outcome of a run.

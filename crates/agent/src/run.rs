@@ -311,6 +311,7 @@ async fn end_panicked_turn(cx: TurnCx<'_>, history: &mut RunHistory) -> TurnOutc
         denials: Vec::new(),
         error: Some(error),
         conversation,
+        lost: None,
         is_ending_known: true,
         is_ending_written: false,
     }

@@ -132,6 +132,15 @@ impl SameFlags {
         self.command(&format!("stop {}", short(id.as_str())))
     }
 
+    /// Adds the flags to the command in the hint of a failed turn.
+    pub(crate) fn complete_hint(&self, hint: &str) -> String {
+        const WORDS: &str = "sessions show last";
+        hint.replace(
+            &format!("`allstop {WORDS}`"),
+            &format!("`{}`", self.command(WORDS)),
+        )
+    }
+
     /// The command `allstop` with these words, followed by the flags.
     pub(crate) fn command(&self, words: &str) -> String {
         format!("allstop {words}{}", self.0)

@@ -20,7 +20,7 @@ pub enum DurationError {
     #[error("the duration {0:?} is negative; write 500ms, 2s, 5m, 8h or 30d")]
     Negative(String),
     /// The unit is missing, so the number could mean seconds or minutes.
-    #[error("the duration {0:?} has no unit; write {0}ms, {0}s, {0}m or {0}h")]
+    #[error("the duration {0:?} has no unit; write {0}ms, {0}s, {0}m, {0}h or {0}d")]
     NoUnit(String),
     /// The unit is unknown.
     #[error("the duration {0:?} has an unknown unit; write 500ms, 2s, 5m, 8h or 30d")]

@@ -116,6 +116,9 @@ pub struct Envelope {
     /// Calls of the last turn that may have changed something although the conversation does not show them, because the
     /// turn was not committed. The next turn of the session reports them to the model.
     pub lost_calls: Vec<LostCall>,
+    /// Calls of earlier turns of the session that may have changed something although the conversation did not show them.
+    /// The first turn of the run reported them to the model.
+    pub reported_calls: Vec<LostCall>,
     /// Receipt of the last stop of the run, as in the log; `null` if there was nothing to stop.
     pub receipt: Option<Arc<Receipt>>,
     /// Receipts of all stops of the run in their order, including the last one. For example, the receipt of a turn that
@@ -179,11 +182,20 @@ impl Envelope {
             usage: Usage::default(),
             denials: Vec::new(),
             lost_calls: Vec::new(),
+            reported_calls: Vec::new(),
             receipt: None,
             receipts: Vec::new(),
             background: Vec::new(),
             error,
             exit_code: stop_reason.exit_code(),
+        }
+    }
+
+    /// Adds turns whose calls the first turn of the run reported to the model. Adds nothing if that turn had no step.
+    pub fn add_reported(&mut self, turns: &[LostTurn]) {
+        if self.steps > 0 {
+            let calls = turns.iter().flat_map(LostCall::of_turn);
+            self.reported_calls.extend(calls);
         }
     }
 

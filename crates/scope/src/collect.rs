@@ -7,7 +7,9 @@ use std::time::Duration;
 
 use allstop_core::Effect;
 use allstop_core::process::ProcessIdentity;
-use allstop_core::receipt::{EndMethod, ItemKind, ItemState, NotStoppedReason, ReceiptItem};
+use allstop_core::receipt::{
+    EndMethod, ItemKind, ItemState, NotStoppedReason, ReceiptItem, WaitReason,
+};
 use tokio::time::Instant;
 
 use crate::group::{EndedWork, ListedWork, Node, ReceiptScope, WorkEntry};
@@ -66,7 +68,12 @@ fn list_running(
                 collector.add(unit, entry.seq, &entry.spec, WorkFinding::running(entry));
             }
             ListedWork::Waiting(waiting) => {
-                collector.add(unit, waiting.seq, &waiting.spec, WorkFinding::waiting());
+                collector.add(
+                    unit,
+                    waiting.seq,
+                    &waiting.spec,
+                    WorkFinding::waiting(waiting),
+                );
             }
             ListedWork::Engine(seq, scope) => engine(&mut collector, unit, scope, seq),
             ListedWork::Ended(_) | ListedWork::EndedCount(_) => {}
@@ -90,6 +97,7 @@ struct WorkFinding {
     processes: Vec<ProcessIdentity>,
     tokens_received_after_stop: Option<u64>,
     note: Option<std::borrow::Cow<'static, str>>,
+    waits_for: Option<WaitReason>,
 }
 
 impl WorkFinding {
@@ -103,6 +111,7 @@ impl WorkFinding {
             tokens_received_after_stop: details
                 .and_then(|details| details.tokens_received_after_stop),
             note: details.and_then(|details| details.note.clone()),
+            waits_for: None,
         }
     }
 
@@ -123,13 +132,17 @@ impl WorkFinding {
             processes,
             tokens_received_after_stop: None,
             note: None,
+            waits_for: None,
         }
     }
 
-    /// Finding about a call that has not begun. The state is the state of a running future, and a note is added.
-    fn waiting() -> Self {
+    /// Finding about a call that has not begun. The state is the state of a running future, and a note is added. If the
+    /// call waits for a permission, this reason takes the place of the note.
+    fn waiting(call: &ReceiptScope) -> Self {
+        let waits_for = call.waits_for();
         Self {
-            note: Some("it had not begun".into()),
+            note: waits_for.is_none().then(|| "it had not begun".into()),
+            waits_for,
             ..Self::still_running(NotStoppedReason::BlocksItsThread)
         }
     }
@@ -142,6 +155,7 @@ impl WorkFinding {
             processes: Vec::new(),
             tokens_received_after_stop: None,
             note: None,
+            waits_for: None,
         }
     }
 }
@@ -263,6 +277,7 @@ impl WorkFinding {
     }
 
     fn describe(&self, item: &mut ReceiptItem) {
+        item.waits_for = item.waits_for.or(self.waits_for);
         item.containment = item.containment.or(self.containment);
         item.processes.extend(self.processes.iter().cloned());
         item.tokens_received_after_stop = item

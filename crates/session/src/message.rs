@@ -193,7 +193,7 @@ impl MessageOutcome {
             error: turn.error.clone(),
             denials: turn.denials.clone(),
             steps: turn.steps,
-            lost: turn.lost().cloned(),
+            lost: turn.lost.clone(),
             is_ending_known: turn.is_ending_known,
             is_ending_written: turn.is_ending_written,
         }

@@ -72,11 +72,29 @@ impl Questions {
             return AnswerResult::NotFound;
         };
         // Only the caller that removes the entry sends the answer, so there is no second answer.
-        match self.open.lock().remove(&number) {
-            Some((_, tx)) => match tx.send(answer) {
-                Ok(()) => AnswerResult::Taken,
-                Err(_) => AnswerResult::TooLate,
-            },
+        let mut open = self.open.lock();
+        match open.remove(&number) {
+            Some((asked, tx)) => {
+                // The answer also covers these questions, so they are answered, not withdrawn.
+                let covered: Vec<u64> = match &answer {
+                    PermissionAnswer::AllowForSession => open
+                        .iter()
+                        .filter(|(_, (other, _))| other.question.is_covered_by(&asked.question))
+                        .map(|(number, _)| *number)
+                        .collect(),
+                    _ => Vec::new(),
+                };
+                for number in covered {
+                    if let Some((_, tx)) = open.remove(&number) {
+                        // Fails if a stop has dropped the question.
+                        drop(tx.send(answer.clone()));
+                    }
+                }
+                match tx.send(answer) {
+                    Ok(()) => AnswerResult::Taken,
+                    Err(_) => AnswerResult::TooLate,
+                }
+            }
             None if number <= self.asked.load(Ordering::Relaxed) => AnswerResult::TooLate,
             None => AnswerResult::NotFound,
         }

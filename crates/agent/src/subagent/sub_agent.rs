@@ -223,7 +223,7 @@ fn failure_text(turn: &TurnOutcome) -> String {
         "the agent ended without an answer, {}{reason}",
         turn.stop_reason
     );
-    if let Some(lost) = turn.lost() {
+    if let Some(lost) = &turn.lost {
         text.push_str("\nIts calls, which may have changed something:");
         for call in &lost.effects.calls {
             // Writing to a string cannot fail.

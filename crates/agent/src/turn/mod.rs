@@ -149,7 +149,7 @@ pub(crate) async fn run(
         cause: outcome.cause.clone(),
         usage: outcome.usage,
         unfinished: unfinished_calls(&outcome),
-        lost: outcome.lost().cloned().map(Arc::new),
+        lost: outcome.lost.clone().map(Arc::new),
     });
     outcome
 }
@@ -287,6 +287,7 @@ impl RunningTurn<'_> {
             () = self.scope.stopped() => Err(SessionError::Indeterminate),
         };
         let Err(error) = appended else {
+            self.draft.confirm_kept();
             self.nested.confirm();
             return Ok(());
         };

@@ -160,7 +160,7 @@ async fn each_ending_leaves_its_effects_in_the_conversation_or_in_a_note() {
                 assert_eq!(outcome.stop_reason, ending.reason(), "{cell}");
                 let is_kept = ending == Ending::Completed || policy == StopPolicy::Keep;
                 // The person sees the calls that the conversation does not show.
-                let lost = outcome.lost().map(ToString::to_string);
+                let lost = outcome.lost.as_ref().map(ToString::to_string);
                 assert_eq!(lost.is_some(), !is_kept, "{cell}");
                 let said = lost.unwrap_or_default();
                 assert!(

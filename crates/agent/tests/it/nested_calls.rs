@@ -158,7 +158,7 @@ turns:
 async fn calls_of_a_stopped_sub_agent_reach_the_next_turn() {
     for history in [bare(), history().await] {
         let (turn, history) = stopped_shopping(history, StopPolicy::Rollback).await;
-        let lost = turn.lost().expect("calls with effects").to_string();
+        let lost = turn.lost.as_ref().expect("calls with effects").to_string();
         for part in ["pay `17 euros`: completed", "hang `wait`: outcome unknown"] {
             assert!(lost.contains(part), "{lost}");
         }
@@ -171,7 +171,7 @@ async fn calls_of_a_stopped_sub_agent_reach_the_next_turn() {
 #[tokio::test(start_paused = true)]
 async fn kept_turn_names_the_calls_of_its_sub_agent_once() {
     let (turn, history) = stopped_shopping(bare(), StopPolicy::Keep).await;
-    assert!(turn.lost().is_none(), "{:?}", turn.lost());
+    assert!(turn.lost.is_none(), "{:?}", turn.lost);
     let results = turn.conversation.messages.iter();
     let results = results.filter_map(|message| match &**message {
         Message::Tool(result) => Some(&*result.content),
@@ -331,7 +331,7 @@ async fn nested_call_that_was_stopped_has_a_known_outcome() {
     hanging.recv().await.expect("the sub-agent hangs");
     let receipt = run.stop(Cause::new(CauseKind::User)).await;
     let (turn, _) = ended(run.finish().await.expect("no panic"));
-    let lost = turn.lost().expect("calls with effects").to_string();
+    let lost = turn.lost.as_ref().expect("calls with effects").to_string();
     let items = receipt.items().iter();
     let hang = items.filter(|item| &*item.name == "hang");
     let states: Vec<_> = hang.map(|item| item.state.as_str()).collect();

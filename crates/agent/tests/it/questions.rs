@@ -3,9 +3,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_agent::{Agent, Deadlines, EventSink, RunRequest, Settings, TurnOutcome};
+use allstop_agent::{Agent, AgentEvent, Deadlines, EventSink, RunRequest, Settings, TurnOutcome};
+use allstop_core::receipt::{ItemKind, WaitReason};
 use allstop_core::{CallId, Cause, CauseKind, Effect, Message, StopReason};
 use allstop_model::Reply;
+use allstop_scope::{RootOptions, Scope};
 use allstop_testkit::ToolFn;
 use allstop_tools::{PermissionAnswer, PermissionPolicy, PermissionQuestion, Prompter};
 use futures::future::BoxFuture;
@@ -282,4 +284,51 @@ async fn open_question_is_no_inactivity() {
     asked.answer(PermissionAnswer::AllowOnce);
     let (turn, _) = ended(run.finish().await.unwrap());
     assert_eq!(turn.stop_reason, StopReason::Completed);
+}
+
+/// The admissions of a step run on several threads, but a person gets the questions in the order of the calls.
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn questions_come_in_the_order_of_the_calls() {
+    for _ in 0..20 {
+        let mut fixture = Fixture::new(calls(&["mail"; 8]));
+        let scope = Scope::root("test", RootOptions::current());
+        let (sink, mut events) = EventSink::channel();
+        let request = RunRequest::new(history().await, "go");
+        let run = fixture.agent.start(&scope, request, sink);
+        let mut requested = Vec::new();
+        while requested.len() < 8 {
+            if let AgentEvent::ToolRequested { call_id, .. } = events.recv().await.expect("events")
+            {
+                requested.push(call_id.to_string());
+            }
+        }
+        let mut open = Vec::new();
+        for _ in 0..8 {
+            open.push(fixture.question().await);
+        }
+        let asked: Vec<_> = open.iter().map(|asked| asked.call.clone()).collect();
+        assert_eq!(asked, requested);
+        for asked in open {
+            asked.answer(PermissionAnswer::deny());
+        }
+        let _ended = run.finish().await.expect("a finished run");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn call_with_an_open_question_waits_for_permission() {
+    let mut fixture = Fixture::new(calls(&["mail"]));
+    let scope = root();
+    let request = RunRequest::new(history().await, "go");
+    let run = fixture.agent.start(&scope, request, EventSink::none());
+    let asked = fixture.question().await;
+    let waits_for = |scope: &Scope| {
+        let items = scope.running();
+        let call = items.iter().find(|item| item.kind == ItemKind::ToolCall);
+        call.and_then(|item| item.waits_for)
+    };
+    assert_eq!(waits_for(&scope), Some(WaitReason::Permission));
+    asked.answer(PermissionAnswer::AllowOnce);
+    let _ended = run.finish().await.expect("a finished run");
+    assert_eq!(waits_for(&scope), None);
 }

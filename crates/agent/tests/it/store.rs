@@ -302,3 +302,32 @@ async fn refused_turn_claims_only_what_was_written() {
         );
     }
 }
+
+/// The run that fails names its own completed calls, because no later run of this process may do it.
+#[tokio::test(start_paused = true)]
+async fn completed_calls_of_a_turn_that_the_store_did_not_take_are_lost() {
+    let policies = [StopPolicy::Rollback, StopPolicy::Keep];
+    let faults = [LogFault::Refuse, LogFault::LoseAnswer];
+    for (policy, fault) in policies
+        .into_iter()
+        .flat_map(|policy| faults.map(|fault| (policy, fault)))
+    {
+        let (log, history) = faulty().await;
+        let pays = Reply::text("I pay.").call("pay", serde_json::json!({}));
+        let model = model(vec![pays, Reply::text("Paid.")]);
+        let pay = ToolFn::new("pay", |_| async { "paid".to_owned() });
+        let agent = agent(&model).settings(keeping(policy));
+        let agent = agent.tools(crate::tools(vec![pay])).build();
+        log.fail_at("turn_committed", fault);
+        let scope = root();
+        let run = agent.start(&scope, RunRequest::new(history, "go"), EventSink::none());
+        let mut outcome = run.finish().await.expect("a finished run");
+        let turn = outcome.turns.pop().expect("a turn");
+        assert_eq!(turn.error.expect("an error").kind, TurnErrorKind::Store);
+        let lost = turn.lost.map(|lost| lost.to_string());
+        let is_named = lost.is_some_and(|lost| lost.contains("pay: completed"));
+        // Without a confirmed ending, the next start of the session keeps the completed step, which is in the log.
+        let is_kept = policy == StopPolicy::Keep && fault == LogFault::LoseAnswer;
+        assert_eq!(is_named, !is_kept, "{policy:?} {fault:?}");
+    }
+}

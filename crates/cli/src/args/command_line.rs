@@ -11,6 +11,7 @@ use clap::error::ErrorKind;
 use clap::{CommandFactory as _, Parser as _};
 
 use super::Cli;
+use crate::shell_quote::quoted;
 use crate::start_error::write_stderr;
 
 /// Exit code of wrong usage.
@@ -81,11 +82,21 @@ fn hint(kind: ErrorKind, args: &[OsString]) -> Option<String> {
     let given: Vec<_> = given.iter().map(|word| word.to_string_lossy()).collect();
     let first = given.first()?;
     match kind {
-        ErrorKind::InvalidSubcommand if let Some(feature) = missing_feature(first) => Some(format!(
-            "this program was built without the feature `{feature}`: use a released `allstop`, or build it with `--features {feature}`"
-        )),
+        ErrorKind::InvalidSubcommand if let Some(feature) = missing_feature(first) => {
+            Some(format!(
+                "this program was built without the feature `{feature}`: use a released `allstop`, or build it with `--features {feature}`"
+            ))
+        }
         ErrorKind::InvalidSubcommand if Cli::command().find_subcommand(&**first).is_none() => {
-            Some("to send a prompt, use `run` or quotes: allstop run fix the tests, allstop \"fix the tests\"".to_owned())
+            let prompt: Vec<_> = given
+                .iter()
+                .take_while(|word| !word.starts_with('-'))
+                .cloned()
+                .collect();
+            Some(format!(
+                "to send a prompt: allstop run {}",
+                quoted(&prompt.join(" "))
+            ))
         }
         ErrorKind::UnknownArgument if first.starts_with('-') => {
             Some("flags follow the command: allstop run --yes \"fix the tests\"".to_owned())
@@ -101,6 +112,28 @@ mod tests {
     fn words(line: &[&str]) -> Vec<OsString> {
         let all = ["allstop"].iter().chain(line);
         all.map(OsString::from).collect()
+    }
+
+    #[test]
+    fn single_word_gets_the_command_that_sends_it() {
+        for (given, command) in [
+            (&["hello"][..], "allstop run hello"),
+            (&["hello", "you", "--yes"], "allstop run 'hello you'"),
+        ] {
+            let hint = hint(ErrorKind::InvalidSubcommand, &words(given));
+            let hint = hint.expect("a hint");
+            assert!(hint.ends_with(command), "{hint}");
+        }
+    }
+
+    #[test]
+    fn age_is_not_called_a_deadline() {
+        let words = words(&["sessions", "prune", "--older-than", "0s"]);
+        let error = Cli::try_parse_from(words).expect_err("no age");
+        assert!(
+            error.to_string().contains("an age must be longer than 0"),
+            "{error}"
+        );
     }
 
     #[test]

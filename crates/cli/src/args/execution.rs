@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use allstop_core::HumanDuration;
 use clap::{Args, ValueEnum};
 
-use super::{ModelArgs, PermissionArgs, StoreArgs, at_least_one, deadline};
+use super::{ModelArgs, PermissionArgs, StoreArgs, age, at_least_one, deadline};
 
 /// True if this program was built with the NATS client.
 pub(super) const HAS_NATS: bool = cfg!(feature = "nats");
@@ -50,9 +50,10 @@ pub(crate) struct ExecutionArgs {
     #[arg(long, value_name = "TIME", help_heading = "Limits")]
     pub(crate) background_wait: Option<HumanDuration>,
     /// Remove tasks that ended longer ago, with their conversations, such as 30d [default: keep all tasks]
-    #[arg(long, value_name = "TIME", value_parser = deadline, help_heading = "Limits")]
+    #[arg(long, value_name = "TIME", value_parser = age, help_heading = "Limits")]
     pub(crate) keep_tasks: Option<HumanDuration>,
-    /// Remove the tasks that ended first, with their conversations, if more ended tasks are stored [default: no limit]
+    /// Remove the tasks that ended first, with their conversations, if more ended tasks are stored. Every task stays for
+    /// a minute after its end, also with 0 [default: no limit]
     #[arg(long, value_name = "N", help_heading = "Limits")]
     pub(crate) keep_tasks_max: Option<usize>,
     /// Time for running tasks to end by themselves after SIGTERM or Ctrl-C [default: stop them at once]

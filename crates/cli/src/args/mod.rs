@@ -406,11 +406,20 @@ pub(crate) struct StoreArgs {
 
 /// Parses a deadline. Zero is an error: such a deadline passes before the command can read anything.
 fn deadline(text: &str) -> Result<HumanDuration, String> {
-    let deadline: HumanDuration = text.parse().map_err(|error| format!("{error}"))?;
-    if deadline.0.is_zero() {
-        return Err("a deadline must be longer than 0".to_owned());
+    longer_than_zero("a deadline", text)
+}
+
+/// Parses an age. Zero is an error: it would cover everything.
+fn age(text: &str) -> Result<HumanDuration, String> {
+    longer_than_zero("an age", text)
+}
+
+fn longer_than_zero(name: &str, text: &str) -> Result<HumanDuration, String> {
+    let duration: HumanDuration = text.parse().map_err(|error| format!("{error}"))?;
+    if duration.0.is_zero() {
+        return Err(format!("{name} must be longer than 0"));
     }
-    Ok(deadline)
+    Ok(duration)
 }
 
 /// Parses a number that is not 0.
@@ -545,7 +554,7 @@ pub(crate) enum SessionsCommand {
 #[group(required = true, multiple = true)]
 pub(crate) struct PruneLimits {
     /// Remove sessions whose last activity is longer ago, for example 30d
-    #[arg(long, value_name = "TIME", value_parser = deadline)]
+    #[arg(long, value_name = "TIME", value_parser = age)]
     pub(crate) older_than: Option<HumanDuration>,
     /// Keep the N most recently active sessions, and remove the others. With --older-than, only remove the others that
     /// are also old

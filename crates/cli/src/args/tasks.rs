@@ -14,6 +14,7 @@ ALLSTOP_TOKEN holds the token, so that the process list does not show it.
 Exit codes:
   list, show, preview: 0 · stop: 0 if all work of the task has ended, verified; otherwise 1
   watch: 0 completed · 1 failed or rejected · 130 the task was stopped, or Ctrl-C, which leaves the task running
+         1 also if the server does not answer for 30 s; the task may still run
   all: 1 error · 2 usage error
 
 Examples:

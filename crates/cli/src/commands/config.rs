@@ -154,6 +154,12 @@ mod tests {
     use super::*;
 
     #[test]
+    fn empty_store_is_not_shown() {
+        let shown = toml::to_string_pretty(&Config::default()).expect("TOML");
+        assert!(!shown.contains("[store]"), "{shown}");
+    }
+
+    #[test]
     fn keys_are_not_shown() {
         let text = "[model]\nbase_url = 'http://me:secret@x/v1'\n\
                     [mcp.servers.a]\nurl = 'http://x/?key=secret'\nheaders = { X = 'secret' }\n\

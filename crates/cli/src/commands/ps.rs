@@ -14,7 +14,7 @@ use super::open_session::stops_in_store;
 use super::sessions;
 use super::unreported_sessions::{LeftSession, UnreportedSessions, unreported_sessions};
 use crate::args::PsArgs;
-use crate::display::{to_stop, work_line};
+use crate::display::{to_stop, waits_for, work_line};
 use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::shell_command::SameFlags;
@@ -233,7 +233,11 @@ fn describe_turn(turn: &RunningTurnReport, style: Style) -> Vec<String> {
 /// Formats a piece of work as one row. The age and the id are never cut; the label gets the remaining columns.
 fn row(work: &WorkReport, style: Style, columns: Option<usize>) -> Styled {
     let age = work.age_ms.map(|age| format!("  {}", whole(age)));
-    let about = styled![age.unwrap_or_default(), "  ", &*work.item.id];
+    let waits = work
+        .item
+        .waits_for
+        .map(|reason| format!("  {}", waits_for(reason)));
+    let about = styled![waits.or(age).unwrap_or_default(), "  ", &*work.item.id];
     let named = format!(" ({})", work.item.id);
     let line = work_line(&work.item);
     let label = line.strip_suffix(&*named).unwrap_or(&line);

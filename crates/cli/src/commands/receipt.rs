@@ -54,6 +54,12 @@ pub(crate) async fn receipt(args: &ReceiptArgs, host: &ProcessHost) -> Result<u8
     stdout.lines(text, OutputPriority::Last);
     let target = &receipt.request().target;
     let is_of_receipt = |lost: &&LostTurn| target.ends_with(&format!("/turn/{}", lost.turn));
+    if after_crash.is_some() {
+        if let Some(lost) = state.lost_calls_of_open_turn() {
+            stdout.lines(describe_lost(&lost, false, style), OutputPriority::Last);
+        }
+        return Ok(0);
+    }
     let conversation = state.conversation();
     for lost in conversation.all_lost().filter(is_of_receipt) {
         let is_reported = !conversation.lost.contains(lost);

@@ -4,7 +4,7 @@ use allstop_core::record::CallOutcome;
 use allstop_core::turn::{CallEffect, LostTurn, TurnEffects};
 use allstop_terminal::{Style, Styled, Symbol, TextRole, styled};
 
-/// Describes the calls of a turn that is not in the conversation. `is_reported` is true if a later turn has sent them to
+/// Describes the calls of a turn that are not in the conversation, and the part of the turn that is. `is_reported` is true if a later turn has sent them to
 /// the model.
 pub(crate) fn describe_lost(lost: &LostTurn, is_reported: bool, style: Style) -> Styled {
     let mut text = Styled::default();
@@ -13,13 +13,16 @@ pub(crate) fn describe_lost(lost: &LostTurn, is_reported: bool, style: Style) ->
     } else {
         "the model learns it with the next message"
     };
-    text.push_line(&style.paint(
-        TextRole::Dim,
-        format_args!(
-            "turn {} is not in the conversation, but may have changed something ({model}):",
-            lost.turn
-        ),
-    ));
+    let turn = lost.turn;
+    let said = if lost.is_partly_kept {
+        format!(
+            "the message and the completed steps of turn {turn} are in the conversation; these calls are not, but may have \
+             changed something ({model}):"
+        )
+    } else {
+        format!("turn {turn} is not in the conversation, but may have changed something ({model}):")
+    };
+    text.push_line(&style.paint(TextRole::Dim, said));
     text.push(&describe_effects(&lost.effects, style));
     text
 }

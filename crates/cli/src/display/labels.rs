@@ -2,7 +2,9 @@
 
 use std::time::Duration;
 
-use allstop_core::receipt::{EndMethod, EndProof, ItemKind, NotStoppedReason};
+use allstop_core::receipt::{
+    EndMethod, EndProof, ItemKind, NotStoppedReason, ReceiptItem, WaitReason,
+};
 use allstop_core::{StopReason, Timestamp};
 use allstop_runtime::{InterruptedTurn, OrphanedWork};
 use allstop_terminal::duration;
@@ -10,6 +12,19 @@ use allstop_terminal::duration;
 /// Replaces the underscores of a term by spaces.
 pub(crate) fn plain(word: &str) -> String {
     word.replace('_', " ")
+}
+
+/// Label for a piece of work that has not begun, by the event that it waits for.
+pub(crate) fn waits_for(reason: WaitReason) -> &'static str {
+    match reason {
+        WaitReason::Permission => "waits for permission",
+    }
+}
+
+/// Label for the state of an item.
+pub(super) fn state(item: &ReceiptItem) -> String {
+    let waits = item.waits_for.map(|reason| waits_for(reason).to_owned());
+    waits.unwrap_or_else(|| plain(item.state.as_str()))
 }
 
 /// Label for the stop reason of a turn.
@@ -49,7 +64,10 @@ pub(super) fn kind(kind: ItemKind) -> &'static str {
 
 /// Describes the state of a turn that an earlier process left unfinished.
 pub(crate) fn describe_interrupted(turn: &InterruptedTurn) -> &'static str {
-    if turn.is_kept {
+    if turn.is_kept && !turn.effects.is_empty() {
+        "the last turn has no end in the log, after a crash or a failed store; its message and completed steps stay in the \
+         conversation, but these calls do not:"
+    } else if turn.is_kept {
         "the last turn has no end in the log, after a crash or a failed store; its message and completed steps stay in the \
          conversation"
     } else {

@@ -21,9 +21,17 @@ impl RunTurns<'_, '_> {
     ) -> Envelope {
         let mut envelope = Envelope::of_run(&id, &run.messages)
             .unwrap_or_else(|| Envelope::of_no_run(Some(id), StopReason::Error, None));
+        envelope.add_reported(self.unreported);
         if let Some(error) = run.error {
             envelope.stop_reason = StopReason::Error;
             envelope.error = Some(error);
+        }
+        if let Some(hint) = envelope
+            .error
+            .as_mut()
+            .and_then(|error| error.hint.as_mut())
+        {
+            *hint = self.flags.complete_hint(hint);
         }
         if let Some(reason) = run.stopped {
             envelope.stop_reason = reason;

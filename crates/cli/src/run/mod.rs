@@ -152,6 +152,7 @@ async fn drive(
         stop: None,
         other_stops: Vec::new(),
         owner_idle: true,
+        unreported: &open.unreported,
     };
     let outcome = turns.send_all(inputs.prompts).await;
     let envelope = turns.end(session.id().clone(), outcome, &system).await;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use allstop_agent::{AgentEvent, TurnError, TurnErrorKind};
+use allstop_core::turn::LostTurn;
 use allstop_core::{Cause, CauseKind, Extent, StopReason};
 use allstop_runtime::Envelope;
 use allstop_session::{
@@ -44,6 +45,8 @@ pub(super) struct RunTurns<'a, 'b> {
     /// True if the owner of the session (the task that runs its turns) has finished all work since the last message,
     /// including hooks.
     pub(super) owner_idle: bool,
+    /// Turns whose calls the first turn reports to the model.
+    pub(super) unreported: &'a [LostTurn],
 }
 
 /// Outcome of the prompts of a run.

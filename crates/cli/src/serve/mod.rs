@@ -127,7 +127,10 @@ async fn open(
     })
     .await?;
     supervisor.control.set_grace(agent.grace());
-    let description = agent.describe();
+    let mut description = agent.describe();
+    if let Some(limits) = retention::describe(&args.execution) {
+        description.extend(["\n", &limits]);
+    }
     let root = agent.root();
     let mut stage = StartStage {
         supervisor,

@@ -8,6 +8,7 @@ use allstop_core::receipt::ItemKind;
 use allstop_runtime::ContextConversations;
 use allstop_scope::{NotStarted, Scope, WorkSpec};
 use allstop_task::{RemovalReport, RetentionLimits, TaskManager, TaskRetention};
+use allstop_terminal::duration;
 
 use super::metrics::TaskMetrics;
 use crate::args::ExecutionArgs;
@@ -22,6 +23,24 @@ pub(super) fn of(args: &ExecutionArgs, conversations: ContextConversations) -> T
         contexts: Arc::new(conversations),
         attachments: Vec::new(),
     }
+}
+
+/// Describes the limits of the ended tasks; `None` without limits.
+pub(super) fn describe(args: &ExecutionArgs) -> Option<String> {
+    let age = args
+        .keep_tasks
+        .map(|age| format!("{} after their end", duration(age.0)));
+    let count = args.keep_tasks_max.map(|max| match max {
+        0 => "a minute after their end".to_owned(),
+        max => format!("if {max} later tasks have ended, but not in the minute after their end"),
+    });
+    let limits: Vec<String> = age.into_iter().chain(count).collect();
+    (!limits.is_empty()).then(|| {
+        format!(
+            "tasks are removed, with their conversations: {}",
+            limits.join("; ")
+        )
+    })
 }
 
 /// Makes the webhooks of a task leave the store with the task.

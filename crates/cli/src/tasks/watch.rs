@@ -1,7 +1,7 @@
 //! `tasks watch`: shows the live events of a task, and reconnects after a lost connection.
 
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use allstop_core::error_chain;
 use allstop_terminal::{Styled, styled};
@@ -15,10 +15,15 @@ use super::find::{FoundTask, find};
 use super::wire::{ServerEvent, ServerTaskState, TaskEndInfo};
 use super::{CANCELLED, TaskPrinter, view};
 use crate::error::CliError;
+use crate::shell_quote::quoted;
 
 /// First and maximum pause before a reconnect.
 const PAUSE_MIN: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(5);
+
+/// Maximum time without an answer from the server. A restart of a server takes seconds; after this time a script gets an
+/// error instead of a command that never ends.
+pub(crate) const UNANSWERED_MAX: Duration = Duration::from_secs(30);
 
 /// State of the watch of one task.
 struct TaskWatch<'a> {
@@ -105,7 +110,7 @@ impl TaskWatch<'_> {
     /// Follows the task to its end. Reconnects if the connection is lost.
     async fn follow(&mut self) -> Result<(), CliError> {
         let mut pause = PAUSE_MIN;
-        let mut is_lost = false;
+        let mut lost_at = None;
         loop {
             let opened = self
                 .server
@@ -113,7 +118,7 @@ impl TaskWatch<'_> {
                 .await;
             let followed = match opened {
                 Ok(response) => {
-                    if std::mem::take(&mut is_lost) {
+                    if lost_at.take().is_some() {
                         self.printer.note("connected again");
                     }
                     let before = self.last_event.clone();
@@ -125,9 +130,9 @@ impl TaskWatch<'_> {
                 }
                 Err(error) => Err(error),
             };
-            let lost = match followed {
+            let reason = match followed {
                 Ok(()) => return Ok(()),
-                Err(RequestError::Connection(error)) => error.message,
+                Err(RequestError::Connection(_)) => "the server does not answer".to_owned(),
                 Err(RequestError::Refused { status, error }) if status.is_server_error() => {
                     error.message
                 }
@@ -137,13 +142,32 @@ impl TaskWatch<'_> {
                     return self.end_or(error).await;
                 }
             };
-            if !is_lost {
-                self.printer.note(&format!("{lost}; reconnecting"));
+            if lost_at.is_none() {
+                let said = format!("{reason}; trying again for {} s", UNANSWERED_MAX.as_secs());
+                self.printer.note(&said);
             }
-            is_lost = true;
+            if lost_at.get_or_insert_with(Instant::now).elapsed() >= UNANSWERED_MAX {
+                return Err(self.unanswered(&reason));
+            }
             tokio::time::sleep(pause).await;
             pause = (pause * 2).min(PAUSE_MAX);
         }
+    }
+
+    /// Error after [`UNANSWERED_MAX`].
+    fn unanswered(&self, reason: &str) -> CliError {
+        let seconds = UNANSWERED_MAX.as_secs();
+        let error = CliError::failure(format!(
+            "{reason}, for {seconds} s: the state of the task is unknown"
+        ));
+        let watch = format!(
+            "allstop tasks --server {} watch {}",
+            quoted(self.server.address()),
+            self.id
+        );
+        error.hint(format!(
+            "once the server runs again, continue with `{watch}`"
+        ))
     }
 
     async fn end_or(&mut self, error: RequestError) -> Result<(), CliError> {

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use allstop_testkit::openai_server::{OpenAiServer, ServerAnswer};
 
+use crate::support::fault::Fault;
 use crate::support::random::{self, Random, number_from_environment};
 use crate::support::wait::eventually;
 use crate::support::{FACT_MAX, Place, Signal, history};
@@ -162,5 +163,39 @@ fn knowledge(messages: &[serde_json::Value]) -> Knowledge {
         Knowledge::Uncertain
     } else {
         Knowledge::Nothing
+    }
+}
+
+/// The store takes no record after the call. Regression: the envelope of the failed run listed no call.
+#[test]
+fn run_that_its_store_fails_names_its_own_calls() {
+    for (policy, format) in [("rollback", "--json"), ("keep", "--json"), ("rollback", "")] {
+        let place = Place::new();
+        let ready = place.path("ready");
+        let fault = Fault::new(
+            &place,
+            &format!("sync store.db EIO when={}", ready.display()),
+        );
+        let command = format!("{PAYMENT}; touch {}", ready.display());
+        let script = format!(
+            "replies: [{{calls: [{{tool: shell, arguments: {{command: '{command}'}}}}]}}, {{text: Paid.}}]"
+        );
+        let run = place
+            .run_script(&script)
+            .args(format)
+            .arg("--on-stop")
+            .arg(policy);
+        let ended = fault.below(run.arg("pay")).end();
+        assert_eq!(ended.code, 1, "{policy}: {ended:#?}");
+        if format.is_empty() {
+            let named = format!("shell `{command}`: completed");
+            assert!(ended.stderr.contains(&named), "{ended:#?}");
+            continue;
+        }
+        let envelope = ended.envelope();
+        assert_eq!(envelope["error"]["kind"], "store", "{policy}: {envelope:#}");
+        let lost = &envelope["lost_calls"][0];
+        assert_eq!(lost["tool"], "shell", "{policy}: {envelope:#}");
+        assert_eq!(lost["outcome"], "succeeded", "{policy}: {envelope:#}");
     }
 }

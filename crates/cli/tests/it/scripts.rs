@@ -313,3 +313,77 @@ fn receipt_file_removes_nothing_but_receipts() {
     let kept = std::fs::read_to_string(&script).expect("it is there");
     assert_eq!(kept, "replies: [{text: Hello.}]");
 }
+
+#[test]
+fn exit_codes_of_receipt() {
+    let place = Place::new();
+    let receipt = |id: &str| {
+        let receipt = place.allstop().args("receipt").arg(id);
+        receipt.arg("--store").arg(place.store()).end()
+    };
+    place
+        .run_script("replies: [{text: Hello.}]")
+        .arg("hello")
+        .end()
+        .ok();
+    let none = receipt("last");
+    assert_eq!(none.code, 1, "{none:#?}");
+    assert!(none.stderr.contains("has no receipt"), "{none:#?}");
+    let not_found = receipt("no-such-session");
+    assert_eq!(not_found.code, 2, "{not_found:#?}");
+    let stalls = place.run_script("replies: [{text: Never., stall: first_token}]");
+    let stopped = stalls.args("--timeout 300ms hello").end();
+    assert_eq!(stopped.code, 124, "{stopped:#?}");
+    let printed = receipt("last");
+    assert_eq!(printed.code, 0, "{printed:#?}");
+}
+
+/// The store takes no record of the stop. Under `rollback` the conversation is unchanged in any case.
+#[test]
+fn stop_that_the_store_does_not_confirm_keeps_its_exit_code() {
+    for (policy, effect, said) in [
+        (
+            "rollback",
+            "unchanged",
+            "the conversation is unchanged with or without it",
+        ),
+        (
+            "keep",
+            "unknown",
+            "the store has not confirmed how the turn ended",
+        ),
+    ] {
+        let place = Place::new();
+        let ready = place.path("ready");
+        let fault = Fault::new(
+            &place,
+            &format!("sync store.db hang when={}", ready.display()),
+        );
+        let command = format!("command: 'touch {}; sleep 600'", ready.display());
+        let script = calls(&[&command]);
+        let run = place
+            .run_script(&script)
+            .args("--json --grace 300ms --on-stop")
+            .arg(policy);
+        let running = fault.below(run.arg("hello")).start();
+        eventually("the call", || ready.exists().then_some(()));
+        let ended = running.end_by(Signal::INT);
+        assert_eq!(ended.code, 130, "{policy}: {ended:#?}");
+        let envelope = ended.envelope();
+        assert_eq!(
+            envelope["stop_reason"], "cancelled",
+            "{policy}: {envelope:#}"
+        );
+        assert_eq!(envelope["error"]["kind"], "store", "{policy}: {envelope:#}");
+        let message = envelope["error"]["message"].as_str().unwrap_or_default();
+        assert!(message.contains(said), "{policy}: {envelope:#}");
+        assert_eq!(
+            envelope["receipt"]["conversation"], effect,
+            "{policy}: {envelope:#}"
+        );
+        let hint = envelope["error"]["hint"].as_str().unwrap_or_default();
+        let store = place.store();
+        let command = format!("allstop sessions show last --store {}", store.display());
+        assert!(hint.contains(&command), "{policy}: {envelope:#}");
+    }
+}

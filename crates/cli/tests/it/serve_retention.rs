@@ -50,8 +50,12 @@ fn ended_task_is_removed_after_its_time() {
     assert_ne!(again["task"]["id"], *id);
     let ended = server.running.end_by(Signal::TERM);
     assert_eq!(ended.code, 143, "{}", ended.stderr);
-    let line = "ended tasks were removed removed=1";
-    assert!(ended.stderr.contains(line), "{}", ended.stderr);
+    for line in [
+        "tasks are removed, with their conversations: ",
+        "ended tasks were removed removed=1",
+    ] {
+        assert!(ended.stderr.contains(line), "{}", ended.stderr);
+    }
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! `allstop tasks`, as a client of an `allstop serve` process.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 
 use crate::serve::Server;
@@ -193,6 +195,30 @@ fn watch_continues_after_a_server_restart() {
         watched.stdout
     );
     assert_eq!(again.end_by(Signal::TERM).code, 143);
+}
+
+/// Regression: the watch tried again for ever, and printed the text of a library.
+#[test]
+fn watch_gives_up_when_the_server_has_gone() {
+    let place = Place::new();
+    let server = serve(&place);
+    let client = Client {
+        place: &place,
+        server: &server,
+    };
+    let id = client.send("m1", "stall");
+    let id = id.as_str().expect("an id").to_owned();
+    let watching = client.start(&format!("watch {id} --json"));
+    watching.line_of_stdout("{\"task\"");
+    let address = server.address.clone();
+    server.running.end_by(Signal::KILL);
+    watching.wait_stderr("the server does not answer; trying again for 30 s");
+    let watched = watching.end(Duration::from_secs(45));
+    assert_eq!(watched.code, 1, "{watched:#?}");
+    let error = "error: the server does not answer, for 30 s: the state of the task is unknown";
+    assert!(watched.stderr.contains(error), "{watched:#?}");
+    let hint = format!("allstop tasks --server http://{address} watch {id}");
+    assert!(watched.stderr.contains(&hint), "{watched:#?}");
 }
 
 #[test]

@@ -8,7 +8,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::item_enums::{Containment, EndMethod, EndProof, ItemKind, NotStoppedReason};
+use super::item_enums::{Containment, EndMethod, EndProof, ItemKind, NotStoppedReason, WaitReason};
 use crate::message::Effect;
 use crate::process::ProcessIdentity;
 
@@ -187,6 +187,10 @@ pub struct ReceiptItem {
     /// State after the stop.
     #[serde(flatten)]
     pub state: ItemState,
+    /// In a dry run and in a list of running work: the event that the work waits for before its start. Such work has
+    /// had no effect yet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<WaitReason>,
     /// Effect of repeating the work; absent if it does not matter.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub effect: Option<Effect>,
@@ -218,6 +222,7 @@ impl ReceiptItem {
             name: name.into(),
             label: None,
             state,
+            waits_for: None,
             effect: None,
             containment: None,
             processes: Vec::new(),

@@ -168,6 +168,23 @@ impl NotStoppedReason {
     }
 }
 
+/// Reason why requested work has not begun.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum WaitReason {
+    /// The work waits for the answer to a permission question.
+    Permission,
+}
+
+impl WaitReason {
+    /// The word used in JSON and in text.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Permission => "permission",
+        }
+    }
+}
+
 /// Level of containment of a child process, strongest first.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]

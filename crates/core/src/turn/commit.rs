@@ -6,13 +6,15 @@ use std::sync::Arc;
 
 use crate::cause::{Cause, CauseKind};
 use crate::decision::{CommitDecision, CommitPermit, CommitVerdict};
+use crate::message::Message;
 use crate::record::SessionRecord;
 use crate::stop_reason::StopReason;
 use crate::time::Timestamp;
 use crate::turn::conversation::{Conversation, EndedTurn};
 use crate::turn::draft::Draft;
+use crate::turn::effects::LostTurn;
 use crate::turn::state::{IllegalEvent, TurnEndKind, TurnState};
-use crate::turn::stop::{StopEnding, StoppedTurn};
+use crate::turn::stop::{StopEnding, StoppedTurn, lost_unless_written};
 use crate::usage::Usage;
 
 /// A turn that can only commit, and can no longer be stopped. Append [`PendingCommit::record`], then call
@@ -29,8 +31,10 @@ pub struct PendingCommit {
     state: TurnState,
     input: Arc<str>,
     record: SessionRecord,
-    /// True if the log already has messages that a recovery keeps.
+    /// True if the log may have messages that a recovery keeps.
     may_keep: bool,
+    /// Messages of the turn that the log verifiably has, and that a recovery keeps.
+    kept_in_log: Vec<Arc<Message>>,
     _permit: CommitPermit,
 }
 
@@ -82,7 +86,8 @@ impl Draft {
                 return Err(Box::new(NotCommitted { draft: self, why }));
             }
         };
-        let may_keep = self.has_kept_messages();
+        let may_keep = self.may_have_kept_messages();
+        let kept_in_log = self.messages_in_log().to_vec();
         let record = SessionRecord::TurnCommitted {
             turn: self.state.number(),
             at,
@@ -96,6 +101,7 @@ impl Draft {
             input: self.input,
             record,
             may_keep,
+            kept_in_log,
             _permit: permit,
         })
     }
@@ -122,6 +128,12 @@ impl PendingCommit {
     /// State of the turn at the time of the decision.
     pub fn state(&self) -> &TurnState {
         &self.state
+    }
+
+    /// Calls that may have changed something, and that the conversation does not show if the record is not written.
+    pub fn lost_unless_written(&self) -> Option<LostTurn> {
+        let turn = (self.state.number(), &self.input);
+        lost_unless_written(turn, self.state.effects(), &self.kept_in_log, false)
     }
 
     /// Returns the conversation with this turn. Call this function after the record is durable.
@@ -157,6 +169,7 @@ impl PendingCommit {
             state,
             input,
             may_keep,
+            kept_in_log,
             ..
         } = self;
         decision.settle_commit(false);
@@ -170,6 +183,7 @@ impl PendingCommit {
         };
         StoppedTurn {
             may_keep,
+            kept_in_log,
             ..StoppedTurn::new((base, &input), state, Vec::new(), ending)
         }
     }

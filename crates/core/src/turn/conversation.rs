@@ -73,6 +73,7 @@ impl Conversation {
         let messages = ended.messages.into_iter();
         let (shown, rest) = ended.effects.split(messages.clone());
         let lost = LostTurn::new(ended.turn, ended.input, rest, ended.is_refused);
+        let lost = lost.map(|lost| lost.partly_kept(messages.len() > 0));
         if messages.len() == 0 && lost.is_none() {
             return self;
         }
@@ -135,6 +136,11 @@ impl Conversation {
         spans.flat_map(|undo| &undo.reported).chain(&self.lost)
     }
 
+    /// Calls of this turn that the next turn reports to the model. `None` unless this turn is the last lost turn.
+    pub fn lost_calls_of(&self, turn: TurnNumber) -> Option<&LostTurn> {
+        self.lost.last().filter(|lost| lost.turn == turn)
+    }
+
     /// Removes the last turn, if its messages are all in `messages` (not replaced by a summary).
     pub(crate) fn without_last_turn(self: Arc<Self>) -> Arc<Self> {
         let mut next = Arc::unwrap_or_clone(self);
@@ -142,6 +148,9 @@ impl Conversation {
             let input = next.user_text(last.start);
             next.messages.truncate(last.start as usize);
             next.turns = next.turns.saturating_sub(1);
+            for lost in &mut next.lost {
+                lost.is_partly_kept &= lost.turn != last.turn;
+            }
             if let Some(undo) = last.undo {
                 let EffectsOfUndo { own, reported } = Arc::unwrap_or_clone(undo);
                 // An earlier undo, of a later turn, is listed after this turn.

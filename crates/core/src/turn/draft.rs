@@ -36,6 +36,8 @@ pub struct Draft {
     pub(super) input: Arc<str>,
     /// Number of messages that [`Draft::keep_messages`] has returned.
     messages_kept: usize,
+    /// Number of these messages that the log verifiably has.
+    messages_confirmed: usize,
     /// The step whose tool calls are running.
     pub(super) step: Option<OpenStep>,
     /// Usage of the model's answers in `messages` and `step`.
@@ -99,6 +101,7 @@ impl Draft {
             state: TurnState::new(start.turn),
             input: excerpt(&start.input, INPUT_EXCERPT_CHARS),
             messages_kept: 0,
+            messages_confirmed: 0,
             step: None,
             answered_usage: Usage::default(),
             call_side_data: Vec::new(),
@@ -158,9 +161,20 @@ impl Draft {
         Some(record)
     }
 
-    /// True if messages of this turn stay in the conversation even if its process dies.
-    pub(super) fn has_kept_messages(&self) -> bool {
+    /// Records that the log has the record of the last [`keep_messages`](Self::keep_messages).
+    pub fn confirm_kept(&mut self) {
+        self.messages_confirmed = self.messages_kept;
+    }
+
+    /// True if messages of this turn may stay in the conversation even if its process dies.
+    pub(super) fn may_have_kept_messages(&self) -> bool {
         self.messages_kept > 0
+    }
+
+    /// Messages of this turn that verifiably stay in the conversation even if its process dies.
+    pub(super) fn messages_in_log(&self) -> &[Arc<Message>] {
+        let confirmed = self.messages.get(..self.messages_confirmed);
+        confirmed.unwrap_or_default()
     }
 
     /// The call with an uncertain outcome, in an earlier turn, that this call would repeat.

@@ -74,6 +74,9 @@ pub struct LostTurn {
     pub input: Arc<str>,
     /// The calls.
     pub effects: TurnEffects,
+    /// True if the conversation contains the message and the completed steps of the turn. Only these calls are missing.
+    #[serde(rename = "partly_kept", default, skip_serializing_if = "is_false")]
+    pub is_partly_kept: bool,
 }
 
 impl CallEffect {
@@ -315,7 +318,15 @@ impl LostTurn {
             turn,
             input,
             effects,
+            is_partly_kept: false,
         })
+    }
+
+    /// Sets [`is_partly_kept`](Self::is_partly_kept).
+    #[must_use]
+    pub(super) fn partly_kept(mut self, is_partly_kept: bool) -> Self {
+        self.is_partly_kept = is_partly_kept;
+        self
     }
 }
 

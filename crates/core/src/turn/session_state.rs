@@ -11,9 +11,10 @@ use crate::stop_reason::StopReason;
 use crate::time::Timestamp;
 use crate::turn::background_index::BackgroundIndex;
 use crate::turn::conversation::{Conversation, EndedTurn};
-use crate::turn::effects::TurnEffects;
+use crate::turn::effects::{LostTurn, TurnEffects};
 use crate::turn::illegal_record::IllegalRecord;
 use crate::turn::state::{TurnEvent, TurnState};
+use crate::turn::stop::lost_unless_written;
 use crate::turn::summary::{INPUT_EXCERPT_CHARS, TurnEnding, TurnSummary, excerpt};
 use crate::usage::Usage;
 
@@ -424,6 +425,19 @@ impl SessionState {
     /// True if messages of the open turn stay in the conversation, even if the process of the turn dies.
     pub fn keeps_open_turn(&self) -> bool {
         !self.open_kept.is_empty()
+    }
+
+    /// Calls of the open turn that may have changed something and that stay out of the conversation if the process of the
+    /// turn has died. `None` without such calls.
+    pub fn lost_calls_of_open_turn(&self) -> Option<LostTurn> {
+        let open = self.open.as_ref()?;
+        let input = &self.turns.last()?.input;
+        lost_unless_written(
+            (open.number(), input),
+            open.effects(),
+            &self.open_kept,
+            false,
+        )
     }
 
     /// The number of the next turn.

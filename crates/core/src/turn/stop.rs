@@ -7,7 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::cause::{Cause, CauseKind};
-use crate::ids::CallId;
+use crate::ids::{CallId, TurnNumber};
 use crate::message::{Message, ToolResult};
 use crate::receipt::{ConversationEffect, EndMethod, ItemState, Receipt};
 use crate::record::{CallOutcome, SessionRecord};
@@ -15,7 +15,7 @@ use crate::stop_reason::StopReason;
 use crate::time::Timestamp;
 use crate::turn::conversation::{Conversation, EndedTurn};
 use crate::turn::draft::Draft;
-use crate::turn::effects::note_about;
+use crate::turn::effects::{LostTurn, TurnEffects, note_about};
 use crate::turn::limits::StartRefusal;
 use crate::turn::state::{TurnEvent, TurnState};
 use crate::turn::turn_start::TurnStart;
@@ -126,8 +126,14 @@ pub struct StoppedTurn {
     pub receipt: Option<Arc<Receipt>>,
     /// State of the turn: steps, metered usage, calls with an unknown outcome.
     pub state: TurnState,
-    /// True if recovery would keep messages of this turn in the conversation, because the log contains them.
+    /// Calls that may have changed something and that the conversation does not show.
+    pub lost: Option<LostTurn>,
+    /// The user's message.
+    pub(super) input: Arc<str>,
+    /// True if recovery may keep messages of this turn in the conversation, because the log may contain them.
     pub(super) may_keep: bool,
+    /// Messages of this turn that the log verifiably contains. Recovery would keep them in the conversation.
+    pub(super) kept_in_log: Vec<Arc<Message>>,
 }
 
 impl Draft {
@@ -143,13 +149,14 @@ impl Draft {
         self.path = stop.path;
         let records = self.end_open_calls(stop.receipt.as_ref());
         let forbidden = reason == StopReason::Guardrail || cause.kind == CauseKind::LeaseLost;
+        let kept_in_log = self.messages_in_log().to_vec();
+        let has_kept = self.may_have_kept_messages();
         let (kept, usage) = if stop.policy == StopPolicy::Keep && !forbidden {
             let kept = self.kept_messages(stop.receipt.as_ref(), &cause, &stop.partial);
             (kept, self.answered_usage)
         } else {
             (Vec::new(), Usage::default())
         };
-        let has_kept = self.has_kept_messages();
         let is_lost = cause.kind == CauseKind::LeaseLost;
         let mut stopped = StoppedTurn::new(
             (self.base, &self.input),
@@ -165,6 +172,7 @@ impl Draft {
             },
         );
         stopped.may_keep = has_kept;
+        stopped.kept_in_log = kept_in_log;
         if is_lost && has_kept {
             // The process that has taken over the session ends the turn, and keeps these messages.
             stopped.set_effect(ConversationEffect::Unknown);
@@ -352,6 +360,7 @@ impl StoppedTurn {
             effects: state.effects(),
             is_refused: reason == StopReason::Guardrail,
         });
+        let lost = conversation.lost_calls_of(turn).cloned();
         let effect = if kept.is_empty() {
             ConversationEffect::Unchanged
         } else {
@@ -385,7 +394,10 @@ impl StoppedTurn {
             cause,
             receipt,
             state,
+            lost,
+            input: Arc::clone(input),
             may_keep: false,
+            kept_in_log: Vec::new(),
         }
     }
 
@@ -402,6 +414,12 @@ impl StoppedTurn {
     /// Otherwise the store may have accepted the records, and the effect is unknown.
     pub fn not_written(&mut self, is_certain: bool) {
         self.conversation = Arc::clone(&self.base);
+        self.lost = lost_unless_written(
+            (self.state.number(), &self.input),
+            self.state.effects(),
+            &self.kept_in_log,
+            self.reason == StopReason::Guardrail,
+        );
         if self.effect == ConversationEffect::Unchanged && !self.may_keep {
             return;
         }
@@ -411,6 +429,19 @@ impl StoppedTurn {
             ConversationEffect::Unknown
         });
     }
+}
+
+/// Calls that the conversation does not show if the ending of their turn is not written. The messages in the log stay in
+/// the conversation in any case.
+pub(super) fn lost_unless_written(
+    (turn, input): (TurnNumber, &Arc<str>),
+    effects: &TurnEffects,
+    kept_in_log: &[Arc<Message>],
+    is_refused: bool,
+) -> Option<LostTurn> {
+    let (_shown, rest) = effects.split(kept_in_log.iter().cloned());
+    let lost = LostTurn::new(turn, input, rest, is_refused);
+    lost.map(|lost| lost.partly_kept(!kept_in_log.is_empty()))
 }
 
 /// Message that marks a stop in a conversation that keeps the stopped turn. The marker quotes the beginning of an

@@ -76,7 +76,7 @@ pub struct Config {
     #[serde(default)]
     pub workspace: WorkspaceConfig,
     /// Storage of sessions.
-    #[serde(default)]
+    #[serde(default, skip_serializing_if = "StoreConfig::is_empty")]
     pub store: StoreConfig,
     /// Commands that run at moments of a turn or of a session.
     #[serde(default)]

@@ -198,6 +198,11 @@ pub struct StoreConfig {
 }
 
 impl StoreConfig {
+    /// True if no key is set.
+    pub(super) fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+
     /// Limits on the files with long output.
     pub fn output_limits(&self) -> OutputBudgetLimits {
         let default = OutputBudgetLimits::default();

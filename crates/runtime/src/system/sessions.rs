@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use allstop_agent::TurnError;
 use allstop_core::receipt::ItemKind;
-use allstop_core::turn::{SessionState, TurnEffects};
+use allstop_core::turn::{LostTurn, SessionState, TurnEffects};
 use allstop_core::{SessionId, SessionSettings};
 use allstop_log::read_session_end;
 use allstop_scope::WorkSpec;
@@ -31,6 +31,8 @@ pub struct OpenSession {
     pub session: Session,
     /// Turn that an earlier process left unfinished.
     pub interrupted: Option<InterruptedTurn>,
+    /// Turns with calls that the conversation does not show. The first turn reports them to the model.
+    pub unreported: Vec<LostTurn>,
     /// Background work of earlier processes without a recorded end.
     pub found: Vec<OrphanedWork>,
     /// The project's instructions in its system prompt.
@@ -44,16 +46,18 @@ pub struct InterruptedTurn {
     pub input: Arc<str>,
     /// True if the user's message and the completed steps are in the conversation. If false, the turn was rolled back.
     pub is_kept: bool,
-    /// Calls that may have changed something. A call without an outcome had no recorded end.
+    /// Calls that may have changed something and that the conversation does not show. If a call had no recorded end, its
+    /// outcome is unknown.
     pub effects: TurnEffects,
 }
 
 fn interrupted(before: &SessionState) -> Option<InterruptedTurn> {
-    let open = before.open_turn()?;
+    before.open_turn()?;
+    let lost = before.lost_calls_of_open_turn();
     Some(InterruptedTurn {
         input: Arc::clone(&before.turns().last()?.input),
         is_kept: before.keeps_open_turn(),
-        effects: open.effects().clone(),
+        effects: lost.map(|lost| lost.effects).unwrap_or_default(),
     })
 }
 
@@ -78,6 +82,7 @@ impl System {
         Ok(OpenSession {
             session: self.sessions(setup, prompt).create(id, folder).await?,
             interrupted: None,
+            unreported: Vec::new(),
             found: Vec::new(),
             instructions,
         })
@@ -108,6 +113,16 @@ impl System {
         Ok(OpenSession {
             session,
             interrupted: interrupted(&before).filter(|_| owner.is_none()),
+            unreported: {
+                let open = before.lost_calls_of_open_turn();
+                before
+                    .conversation()
+                    .lost
+                    .iter()
+                    .cloned()
+                    .chain(open)
+                    .collect()
+            },
             found: settled_work(&before, self.scope()).await,
             instructions,
         })

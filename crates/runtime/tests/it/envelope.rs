@@ -64,6 +64,7 @@ async fn completed_run_of_two_turns() {
         }
       ],
       "lost_calls": [],
+      "reported_calls": [],
       "receipt": null,
       "receipts": [],
       "background": [],
@@ -123,6 +124,7 @@ async fn stopped_run() {
       },
       "denials": [],
       "lost_calls": [],
+      "reported_calls": [],
       "receipt": {
         "schema": "allstop.receipt/1",
         "stop_id": "[id]",
@@ -200,6 +202,7 @@ fn run_that_did_not_start() {
       },
       "denials": [],
       "lost_calls": [],
+      "reported_calls": [],
       "receipt": null,
       "receipts": [],
       "background": [],

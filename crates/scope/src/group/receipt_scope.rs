@@ -7,8 +7,9 @@
 //! is moved.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
-use allstop_core::receipt::ItemKind;
+use allstop_core::receipt::{ItemKind, WaitReason};
 
 use crate::work::WorkSpec;
 
@@ -18,6 +19,8 @@ pub(crate) struct ReceiptScope {
     pub(crate) seq: u64,
     /// Path of the unit in receipts.
     pub(crate) path: Arc<str>,
+    /// Number of open permission questions that the start of this unit waits for.
+    questions: AtomicUsize,
 }
 
 impl ReceiptScope {
@@ -28,7 +31,25 @@ impl ReceiptScope {
             Some(outer) => format!("{}/{id}", outer.path).into(),
             None => id,
         };
-        Self { spec, seq, path }
+        Self {
+            spec,
+            seq,
+            path,
+            questions: AtomicUsize::new(0),
+        }
+    }
+
+    pub(crate) fn begin_question(&self) {
+        self.questions.fetch_add(1, Ordering::Relaxed);
+    }
+
+    pub(crate) fn end_question(&self) {
+        self.questions.fetch_sub(1, Ordering::Relaxed);
+    }
+
+    /// The event that the start of this unit waits for.
+    pub(crate) fn waits_for(&self) -> Option<WaitReason> {
+        (self.questions.load(Ordering::Relaxed) > 0).then_some(WaitReason::Permission)
     }
 
     pub(super) fn is_call(&self) -> bool {

@@ -285,3 +285,27 @@ async fn answer_goes_to_the_question_with_its_id() {
     assert_eq!(*mails.lock(), [allowed]);
     fixture.close().await;
 }
+
+/// Regression: the other question read as withdrawn.
+#[tokio::test(start_paused = true)]
+async fn answer_for_the_session_answers_equal_questions() {
+    let step = Reply::text("").call("send_mail", json!({ "to": 1 }));
+    let step = step.call("send_mail", json!({ "to": 2 }));
+    let asks = Asks::new(in_order(vec![step, Reply::text("done")]));
+    let fixture = fixture(asks, SessionOptions::default()).await;
+    let mut events = fixture.session.subscribe(None);
+    let sent = fixture.session.send("go").unwrap();
+    let (one, _two) = (question(&mut events).await, question(&mut events).await);
+    let answer = PermissionAnswer::AllowForSession;
+    let taken = fixture.session.answer(&one.id, answer.clone());
+    assert_eq!(taken, AnswerResult::Taken);
+    for _ in 0..2 {
+        let given = until(&mut events, |event| match &event.kind {
+            SessionEventKind::PermissionAnswered { answer, .. } => Some(answer.clone()),
+            _ => None,
+        });
+        assert_eq!(given.await, Some(answer.clone()));
+    }
+    assert!(sent.outcome().await.is_completed());
+    fixture.close().await;
+}

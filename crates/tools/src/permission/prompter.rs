@@ -66,6 +66,11 @@ impl PermissionQuestion {
         }
     }
 
+    /// True if [`PermissionAnswer::AllowForSession`] to `other` also allows the call of this question.
+    pub fn is_covered_by(&self, other: &Self) -> bool {
+        self.doubt.is_none() && self.grant == other.grant
+    }
+
     /// Returns the whole command, or all arguments of another tool, in lines that are escaped like `text`. If the call
     /// has a [`preview`](Self::preview) of a change, displays show the change instead of these lines.
     pub fn argument_lines(&self) -> Vec<String> {

@@ -3,6 +3,7 @@
 //! hooks receive the start. All calls of a step are admitted at the same time.
 
 use std::sync::Arc;
+use std::task::Poll;
 
 use allstop_core::message::Arguments;
 use allstop_core::receipt::ItemKind;
@@ -24,6 +25,8 @@ use crate::settings::RepeatUnknown;
 use crate::toolbox::Tools;
 use crate::turn::{RunningTurn, TurnCx, TurnInterrupt};
 use crate::user_code::{self, UserCodeResult};
+
+use super::question_order::QuestionOrder;
 
 /// A call that may run.
 pub(super) struct AdmittedCall {
@@ -69,6 +72,7 @@ pub(super) struct CallAdmission<'a> {
     finish: FinishReason,
     /// Description of the uncertain call of an earlier turn that the call repeats.
     repeated: Option<Arc<str>>,
+    questions: QuestionOrder,
     position: usize,
     call: ToolCall,
     invocation: ToolInvocation,
@@ -81,6 +85,7 @@ impl<'a> RunningTurn<'a> {
         position: usize,
         call: ToolCall,
         tools: &Arc<Tools>,
+        questions: &QuestionOrder,
     ) -> Result<CallAdmission<'a>, TurnInterrupt> {
         let scope = self.scope_of(&call.id)?;
         let repeat_unknown = self.parts().settings.repeat_unknown;
@@ -106,6 +111,7 @@ impl<'a> RunningTurn<'a> {
             hook_cx: self.hook_cx(&self.work),
             finish: self.finish,
             repeated: repeated.map(|before| before.to_string().into()),
+            questions: questions.clone(),
             position,
             call,
             invocation,
@@ -243,14 +249,12 @@ impl CallAdmission<'_> {
         {
             return denied(question.unanswered());
         }
-        self.cx.events.send(|| AgentEvent::PermissionAsked {
-            call_id: question.call_id.clone(),
-            text: question.text.clone(),
-        });
+        let waiting = self.invocation.scope.wait_for_permission();
         let asking = self.ask(question.clone(), tool);
         let Some(answer) = Box::pin(asking).await else {
             return Err(self.stopped());
         };
+        drop(waiting);
         self.cx.events.send(|| AgentEvent::PermissionAnswered {
             call_id: question.call_id.clone(),
             allowed: answer.allows(),
@@ -304,7 +308,8 @@ impl CallAdmission<'_> {
         mut question: PermissionQuestion,
         tool: &Arc<dyn Tool>,
     ) -> Option<PermissionAnswer> {
-        let parts = Arc::clone(self.cx.parts);
+        let place = self.questions.take_place(self.position);
+        let (parts, events) = (Arc::clone(self.cx.parts), self.cx.events.clone());
         let (tool, mut invocation) = (Arc::clone(tool), self.invocation.clone());
         let of_call = invocation.scope.clone();
         // This work does not run in the scope of the call, because receipts would then report the end of this work as
@@ -322,7 +327,19 @@ impl CallAdmission<'_> {
                 if parts.prompter.shows_questions() {
                     question.preview = tool.preview(invocation).await.map(Arc::new);
                 }
-                parts.prompter.ask(question).await
+                place.is_next().await;
+                events.send(|| AgentEvent::PermissionAsked {
+                    call_id: question.call_id.clone(),
+                    text: question.text.clone(),
+                });
+                let mut answer = parts.prompter.ask(question);
+                // The first poll asks the question. The next question follows only then.
+                let at_once = futures::poll!(&mut answer);
+                drop(place);
+                match at_once {
+                    Poll::Ready(answer) => answer,
+                    Poll::Pending => answer.await,
+                }
             };
             tokio::select! {
                 biased;

@@ -4,6 +4,7 @@
 mod admission;
 mod nested;
 mod order;
+mod question_order;
 mod running_call;
 
 use std::sync::Arc;
@@ -19,6 +20,7 @@ use crate::event::AgentEvent;
 use crate::hook::HookEvent;
 use admission::{AdmittedCall, DecidedCall};
 use order::CallOrder;
+use question_order::QuestionOrder;
 use running_call::{EndedCall, ToolCallEnd, ToolCallResult};
 
 /// Next event of a step whose calls run or are decided.
@@ -52,9 +54,11 @@ impl RunningTurn<'_> {
             let tool = tools.registry.get(&call.name);
             tool.is_none_or(|tool| tool.spec().parallel)
         }));
+        let questions = QuestionOrder::default();
         let mut admissions = FuturesUnordered::new();
         for (position, call) in calls.into_iter().enumerate() {
-            admissions.push(self.admission(position, call, &tools)?.decide());
+            let admission = self.admission(position, call, &tools, &questions)?;
+            admissions.push(admission.decide());
         }
         let mut running = FuturesUnordered::new();
         let nested = Arc::clone(&self.nested);
@@ -73,15 +77,26 @@ impl RunningTurn<'_> {
             if admissions.is_empty() && running.is_empty() {
                 return Ok(());
             }
-            let is_deciding = !admissions.is_empty();
-            let event = tokio::select! {
-                biased;
-                interrupt = self.interrupted_calls(is_deciding) => StepEvent::Interrupted(interrupt),
-                Some(decided) = admissions.next() => StepEvent::Decided(decided),
-                // Before the ends of calls: the last reports of a sub-agent precede the end of its call.
-                () = nested.changed() => StepEvent::Nested,
-                Some(ended) = running.next() => StepEvent::Ended(ended),
-                never = self.activity.send_held_output() => match never {},
+            let decided = admissions.next().now_or_never().flatten();
+            let is_deciding = decided.is_none() && !admissions.is_empty();
+            if is_deciding {
+                // A decision may take long. A crash in the meantime must not lose the end of the model call.
+                if let Err(interrupt) = self.flush().await {
+                    return self.interrupt_calls(running, None, interrupt).await;
+                }
+                questions.open();
+            }
+            let event = match decided {
+                Some(decided) => StepEvent::Decided(decided),
+                None => tokio::select! {
+                    biased;
+                    interrupt = self.interrupted_calls(is_deciding) => StepEvent::Interrupted(interrupt),
+                    Some(decided) = admissions.next() => StepEvent::Decided(decided),
+                    // Before the ends of calls: the last reports of a sub-agent precede the end of its call.
+                    () = nested.changed() => StepEvent::Nested,
+                    Some(ended) = running.next() => StepEvent::Ended(ended),
+                    never = self.activity.send_held_output() => match never {},
+                },
             };
             let handled = match event {
                 StepEvent::Interrupted(interrupt) => Err(interrupt),

@@ -77,12 +77,14 @@ impl RunningTurn<'_> {
             denials: self.denials,
             error: None,
             conversation: Arc::default(),
+            lost: None,
             is_ending_known: true,
             is_ending_written: true,
         };
         match write(history, records, &scope).await {
             Ok(()) => {
                 outcome.conversation = commit.publish();
+                outcome.lost = outcome.conversation.lost_calls_of(turn).cloned();
                 history.publish(Arc::clone(&outcome.conversation));
             }
             Err(failed) => {
@@ -105,8 +107,10 @@ impl RunningTurn<'_> {
                     }
                     outcome.is_ending_known = stopped.effect != ConversationEffect::Unknown;
                     history.publish(Arc::clone(&stopped.conversation));
+                    outcome.lost = stopped.lost;
                     stopped.conversation
                 } else {
+                    outcome.lost = commit.lost_unless_written();
                     commit.leave_unconfirmed()
                 };
                 if !outcome.is_ending_known {
@@ -299,7 +303,11 @@ async fn write_stopped(
         is_ending_known: written.as_ref().err().is_none_or(NotWritten::is_known)
             && stopped.effect != ConversationEffect::Unknown,
         is_ending_written: written.is_ok() && !is_lost,
-        error: written.err().map(TurnError::from),
+        error: written.err().map(|failed| match stopped.effect {
+            ConversationEffect::Unchanged if !failed.is_known() => TurnError::stop_unconfirmed(),
+            _ => failed.into(),
+        }),
+        lost: stopped.lost,
         conversation: stopped.conversation,
     }
 }

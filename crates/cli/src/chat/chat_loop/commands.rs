@@ -17,16 +17,22 @@ use crate::chat::command::{BackgroundCommand, ChatCommand, HELP, TypedTarget};
 use crate::chat::complete::CompletionNames;
 use crate::chat::state::ChatEvent;
 use crate::chat::transcript;
-use crate::display::{found_in_chat, plain};
+use crate::display::{found_in_chat, plain, waits_for};
 
 /// Maximum messages that `/history` shows. Users do not scroll through more messages.
 const HISTORY_MESSAGES: usize = 200;
 /// Maximum letters of each of these messages.
 const HISTORY_LETTERS: usize = 2_000;
 
-/// Formats the output of a call below its label.
-fn describe_output(call: &CallOutput) -> String {
-    let state = if call.runs { ", running" } else { "" };
+/// Formats the output of a call below its label. `running` lists the work of the session that has not ended.
+fn describe_output(call: &CallOutput, running: &[ReceiptItem]) -> String {
+    let is_it = |item: &&ReceiptItem| *item.id == *call.id.as_str();
+    let waits = running.iter().find(is_it).and_then(|item| item.waits_for);
+    let state = match waits {
+        Some(reason) => format!(", {}", waits_for(reason)),
+        None if call.runs => ", running".to_owned(),
+        None => String::new(),
+    };
     let text = match call.text.trim_end() {
         "" => "(no output)",
         text => text,
@@ -54,10 +60,13 @@ impl ChatLoop<'_> {
             },
             ChatCommand::Background(what) => self.background(what),
             ChatCommand::Output(call) => match self.outputs.find(call.as_deref()) {
-                Some(call) => view.text(&describe_output(call)),
+                Some(call) => {
+                    let running = session.preview(&StopTarget::TurnAndBackground);
+                    view.text(&describe_output(call, running.items()));
+                }
                 None => self.print_when_ready(async move |session| match session.history().await {
                     Ok(conversation) => match recorded_output(&conversation, call.as_deref()) {
-                        Some(call) => describe_output(&call),
+                        Some(call) => describe_output(&call, &[]),
                         None if call.is_none() => "no tool call has run yet".to_owned(),
                         None => {
                             format!("call `{}` not found", call.as_deref().unwrap_or_default())

@@ -70,7 +70,7 @@ fn bounded(matches: &[String]) -> String {
 
 impl SessionsError {
     /// The remedy, if one is known.
-    fn hint(&self, flags: &SameFlags) -> Option<String> {
+    pub(super) fn hint(&self, flags: &SameFlags) -> Option<String> {
         match self {
             Self::NoNumber { .. } => {
                 let list = flags.command("sessions list --all");

@@ -21,6 +21,7 @@ use std::time::SystemTime;
 
 use allstop_core::SessionId;
 use allstop_log::{Log, MemoryLog};
+use allstop_remote::{OwnedSessionReport, processes};
 use allstop_runtime::{Config, StoreChoice, open_store};
 use allstop_scope::{RootOptions, Scope};
 use allstop_terminal::OutputPriority;
@@ -30,6 +31,7 @@ use self::error::SessionsError;
 use self::find::list_number;
 pub(crate) use self::find::resolve;
 use self::printed::{Printed, View};
+use self::show::ShowFormat;
 use crate::args::{SessionsCommand, StoreArgs};
 use crate::display::RECEIPT_WIDTH_DEFAULT;
 use crate::error::CliError;
@@ -60,7 +62,16 @@ pub(crate) async fn sessions(
             Printed::Text(text) => stdout.lines(text, OutputPriority::Last),
         };
     };
-    let done = on_log(command, &*log, &output_folder, view, &flags, &mut print).await;
+    let open = match command {
+        SessionsCommand::Show { .. } => open_sessions(host).await,
+        _ => Vec::new(),
+    };
+    let place = SessionsPlace {
+        log: &*log,
+        outputs: &output_folder,
+        open: &open,
+    };
+    let done = on_log(command, place, view, &flags, &mut print).await;
     done.map_err(|error| error.into_problem(&flags))?;
     Ok(0)
 }
@@ -116,11 +127,28 @@ pub(crate) async fn open(
     Ok((Arc::clone(store.log()), output_folder))
 }
 
+/// Open sessions of this user's processes. Processes that do not answer are left out, because the log alone describes a
+/// session well enough.
+async fn open_sessions(host: &ProcessHost) -> Vec<OwnedSessionReport> {
+    let asked = processes(&host.sockets).await.unwrap_or_default();
+    let reports = asked.into_iter().filter_map(|(_, report)| report.ok());
+    reports.flat_map(|report| report.sessions).collect()
+}
+
+/// The places with facts about sessions.
+#[derive(Clone, Copy)]
+struct SessionsPlace<'a> {
+    log: &'a dyn Log,
+    /// Folder of the sessions' long output.
+    outputs: &'a Path,
+    /// Open sessions, as their processes report them.
+    open: &'a [OwnedSessionReport],
+}
+
 /// Runs the command on a log. After an error, only the output from before the error is printed.
 async fn on_log(
     command: &SessionsCommand,
-    log: &dyn Log,
-    outputs: &Path,
+    SessionsPlace { log, outputs, open }: SessionsPlace<'_>,
     view: View,
     flags: &SameFlags,
     print: &mut (dyn FnMut(Printed) + Send),
@@ -131,11 +159,15 @@ async fn on_log(
             list::list(log, view, *json, limit).await?
         }
         SessionsCommand::Show { id, json, full } => {
-            show::show(log, view, flags, id, *json, *full).await?
+            let format = ShowFormat {
+                as_json: *json,
+                with_receipts: *full,
+            };
+            show::show((log, open), view, flags, id, format).await?
         }
         SessionsCommand::Rm { ids } => return remove::remove(log, outputs, ids, print).await,
         SessionsCommand::Prune { limits, dry_run } => {
-            return remove::prune(log, outputs, limits, *dry_run, view.now, print).await;
+            return remove::prune((log, outputs), (limits, *dry_run), flags, view.now, print).await;
         }
     };
     print(printed);

@@ -13,6 +13,7 @@ use super::error::SessionsError;
 use super::find::{find, newest_first};
 use super::view::Work;
 use crate::args::PruneLimits;
+use crate::shell_command::SameFlags;
 
 /// Removes the sessions one after another, and stops at the first session that cannot be removed. All ids are resolved
 /// before the first removal, so after a typing error nothing is removed. `outputs` is the folder of the sessions' long
@@ -39,10 +40,9 @@ pub(super) async fn remove(
 
 /// Removes old sessions. Names each session that must stay because it is in use.
 pub(super) async fn prune(
-    log: &dyn Log,
-    outputs: &Path,
-    limits: &PruneLimits,
-    dry_run: bool,
+    (log, outputs): (&dyn Log, &Path),
+    (limits, dry_run): (&PruneLimits, bool),
+    flags: &SameFlags,
     now: Timestamp,
     print: &mut (dyn FnMut(Printed) + Send),
 ) -> Result<(), SessionsError> {
@@ -67,10 +67,19 @@ pub(super) async fn prune(
                 let verb = if dry_run { "would remove" } else { "removed" };
                 format!("{verb} {id}")
             }
-            Err(stays @ SessionsError::StillRuns { .. }) => format!("kept {id}: {stays}"),
-            Err(SessionsError::Session(
-                stays @ (SessionError::InUse { .. } | SessionError::NotFound(_)),
-            )) => format!("kept {id}: {}", error_chain(&stays)),
+            Err(
+                stays @ (SessionsError::StillRuns { .. }
+                | SessionsError::Session(
+                    SessionError::InUse { .. } | SessionError::NotFound(_),
+                )),
+            ) => {
+                let remedy = stays.hint(flags).map(|hint| format!("; {hint}"));
+                format!(
+                    "kept {id}: {}{}",
+                    error_chain(&stays),
+                    remedy.unwrap_or_default()
+                )
+            }
             Err(error) => return Err(error),
         };
         print(Printed::Text(styled![line]));

@@ -6,6 +6,7 @@ use allstop_core::counted::counted;
 use allstop_core::describe_call;
 use allstop_core::record::Attachment;
 use allstop_log::{Log, read_session};
+use allstop_remote::OwnedSessionReport;
 use allstop_terminal::{Styled, Symbol, TextRole, styled};
 use allstop_tools::removed_output;
 
@@ -14,23 +15,32 @@ use super::find::find;
 use super::view::{RecordedCall, SessionReport, TurnReport, UnknownCall, Work, json};
 use super::{Printed, View};
 use crate::display::{
-    age, describe_effects, describe_effects_so_far, describe_lost, describe_stop_reason, plain,
-    render_full_receipt, to_stop,
+    age, describe_effects_so_far, describe_lost, describe_stop_reason, plain, render_full_receipt,
+    to_stop, waits_for, work_line,
 };
 use crate::shell_command::SameFlags;
 
+/// Format of the report.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct ShowFormat {
+    pub(super) as_json: bool,
+    pub(super) with_receipts: bool,
+}
+
+/// Describes a session of the log. If the session is in `open`, also lists its running work.
 pub(super) async fn show(
-    log: &dyn Log,
+    (log, open): (&dyn Log, &[OwnedSessionReport]),
     view: View,
     flags: &SameFlags,
     id: &str,
-    as_json: bool,
-    with_receipts: bool,
+    format: ShowFormat,
 ) -> Result<Printed, SessionsError> {
     let id = find(log, id).await?;
     let (state, owner) = read_session(log, &id).await?;
-    let session = SessionReport::of(&id, &state, owner.as_ref(), with_receipts);
-    Ok(if as_json {
+    let open = open.iter().find(|open| open.session_id == id);
+    let work = open.map_or(&[][..], |open| &open.work);
+    let session = SessionReport::of(&id, &state, owner.as_ref(), work, format.with_receipts);
+    Ok(if format.as_json {
         Printed::Json(json(&session))
     } else {
         Printed::Text(describe(&session, view, flags))
@@ -75,11 +85,21 @@ fn describe(session: &SessionReport<'_>, view: View, flags: &SameFlags) -> Style
     for turn in &session.turns {
         text.push(&describe_turn(turn, session.owner.is_some(), view));
     }
-    if let Some(effects) = session.open_effects {
-        text.push(&match session.owner {
-            Some(_) => describe_effects_so_far(effects, style),
-            None => describe_effects(effects, style),
-        });
+    if let Some(effects) = session.open_effects.filter(|_| session.owner.is_some()) {
+        text.push(&describe_effects_so_far(effects, style));
+    }
+    for work in session.running {
+        // The other work is described from the log.
+        if let Some(reason) = work.item.waits_for {
+            text.push_line(&styled![
+                "  ",
+                style.paint(TextRole::Warning, style.symbol(Symbol::Unknown)),
+                " ",
+                work_line(&work.item),
+                ": ",
+                waits_for(reason)
+            ]);
+        }
     }
     if !session.calls.is_empty() {
         text.push_line("");
@@ -90,7 +110,7 @@ fn describe(session: &SessionReport<'_>, view: View, flags: &SameFlags) -> Style
     }
     for lost in &session.lost {
         text.push_line("");
-        text.push(&describe_lost(lost.turn, lost.is_reported, style));
+        text.push(&describe_lost(&lost.turn, lost.is_reported, style));
     }
     if !session.background.is_empty() {
         let title = style.paint(TextRole::Strong, "background work");

@@ -45,8 +45,13 @@ async fn run(log: &MemoryLog, command: SessionsCommand) -> Result<String, Sessio
             out += text.shown();
         }
     };
-    let (nowhere, flags) = (Path::new("/nowhere"), SameFlags::default());
-    on_log(&command, log, nowhere, view(), &flags, &mut print).await?;
+    let flags = SameFlags::default();
+    let place = SessionsPlace {
+        log,
+        outputs: Path::new("/nowhere"),
+        open: &[],
+    };
+    on_log(&command, place, view(), &flags, &mut print).await?;
     Ok(out)
 }
 
@@ -418,7 +423,9 @@ async fn old_sessions_are_pruned_but_not_those_in_use() {
     let lines: Vec<&str> = said.lines().collect();
     assert_eq!(lines[0], "would remove 01JMID");
     assert!(
-        lines[1].starts_with("kept 01JUSED: the session `01JUSED` is in use"),
+        lines[1].starts_with("kept 01JUSED: the session `01JUSED` is in use")
+            && lines[1]
+                .ends_with("stop and close it first: `allstop stop 01JUSED --extent session`"),
         "{said}"
     );
     assert_eq!(

@@ -1,5 +1,7 @@
 //! Report of a session, before it is formatted as text or as JSON.
 
+use std::borrow::Cow;
+
 use allstop_core::ids::BackgroundId;
 use allstop_core::message::{Arguments, Effect};
 use allstop_core::process::ProcessIdentity;
@@ -11,6 +13,7 @@ use allstop_core::turn::{
 use allstop_core::{
     CallId, Cause, Message, Receipt, SessionId, StopReason, Timestamp, TurnNumber, Usage,
 };
+use allstop_remote::WorkReport;
 use allstop_runtime::OrphanedWork;
 use serde::Serialize;
 
@@ -34,8 +37,11 @@ pub(super) struct SessionReport<'a> {
     pub(super) summed_up: bool,
     /// With `--full`: the calls of the conversation, with their results.
     pub(super) calls: Vec<RecordedCall<'a>>,
-    /// Calls of a turn without an end in the log that may have changed something.
+    /// Calls of a turn without an end in the log that may have changed something, including those whose results are
+    /// already kept.
     pub(super) open_effects: Option<&'a TurnEffects>,
+    /// Work that has not ended, from the process that has the session open, as in `allstop ps`.
+    pub(super) running: &'a [WorkReport],
     /// Turns whose calls may have changed something although the conversation does not show them.
     pub(super) lost: Vec<LostTurnReport<'a>>,
     pub(super) background: Vec<Work<'a>>,
@@ -45,7 +51,7 @@ pub(super) struct SessionReport<'a> {
 #[derive(Serialize)]
 pub(super) struct LostTurnReport<'a> {
     #[serde(flatten)]
-    pub(super) turn: &'a LostTurn,
+    pub(super) turn: Cow<'a, LostTurn>,
     /// True if a later turn has sent the calls to the model.
     #[serde(rename = "reported")]
     pub(super) is_reported: bool,
@@ -128,6 +134,7 @@ impl<'a> SessionReport<'a> {
         id: &'a SessionId,
         state: &'a SessionState,
         owner: Option<&'a ProcessIdentity>,
+        running: &'a [WorkReport],
         with_receipts: bool,
     ) -> Self {
         let settings = state.settings();
@@ -159,18 +166,31 @@ impl<'a> SessionReport<'a> {
                 Vec::new()
             },
             open_effects: state.open_turn().map(TurnState::effects),
-            lost: lost_turns(state.conversation()),
+            running,
+            lost: lost_turns(state, owner.is_some()),
             background: state.background().iter().map(Work::of).collect(),
         }
     }
 }
 
-fn lost_turns(conversation: &Conversation) -> Vec<LostTurnReport<'_>> {
+/// The lost turns of the conversation. If no process has the session open, these include the turn that has no end in the
+/// log: the next open ends it like this.
+fn lost_turns(state: &SessionState, in_use: bool) -> Vec<LostTurnReport<'_>> {
+    let conversation = state.conversation();
     let turns = conversation.all_lost().map(|turn| LostTurnReport {
-        turn,
+        turn: Cow::Borrowed(turn),
         is_reported: !conversation.lost.contains(turn),
     });
-    turns.collect()
+    let crashed = if in_use {
+        None
+    } else {
+        state.lost_calls_of_open_turn()
+    };
+    let crashed = crashed.map(|turn| LostTurnReport {
+        turn: Cow::Owned(turn),
+        is_reported: false,
+    });
+    turns.chain(crashed).collect()
 }
 
 fn calls_of(conversation: &Conversation) -> Vec<RecordedCall<'_>> {

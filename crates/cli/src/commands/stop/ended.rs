@@ -70,10 +70,13 @@ pub(super) async fn answer(
         // ended before it wrote the end of the turn.
         if state.open_turn().is_some() {
             let message = format!(
-                "the process of session `{id}` accepted the stop, but ended without a receipt"
+                "the process of session `{id}` accepted the stop and has ended, but the store has no receipt of the stop: the \
+                 process was killed, or the store did not take the end of the turn in time"
             );
             let show = flags.command(&format!("sessions show {id}"));
-            let hint = format!("`{show}` shows the state of its turns");
+            let hint = format!(
+                "the process printed its receipt, if it could; `{show}` shows the state of the turns"
+            );
             return Err(CliError::failure(message).hint(hint));
         }
     }

@@ -68,20 +68,21 @@ async fn stop_all(by: &str, args: &StopArgs, host: &ProcessHost) -> Result<StopR
         Err(problem) => {
             let why = problem.message;
             let said = format!("the search for work that was left running failed: {why}");
-            all.problems.push(said);
+            all.problems.push(CliError::failure(said));
             return Ok(all);
         }
     };
     let left = OrphanedSessions::of_store(log, host.scopes(), &asked.known, &asked.processes).await;
     match left {
         Ok((found, left)) => {
-            all.problems.extend(found.problems);
+            let problems = found.problems.into_iter().map(CliError::failure);
+            all.problems.extend(problems);
             let target = StopTarget::TurnAndBackground;
             all.answers.extend(left.stop(&target, args, by).await);
             if !args.preview
                 && let Err(problem) = dying_processes_gone(&found.crashed, Vec::new(), host).await
             {
-                all.problems.push(problem.message);
+                all.problems.push(problem);
             }
             // Another `allstop stop` may have these sessions open to stop the same work. It releases the sessions soon.
             let waiting = found
@@ -96,11 +97,11 @@ async fn stop_all(by: &str, args: &StopArgs, host: &ProcessHost) -> Result<StopR
                         all.answers.extend(answers);
                         all.problems.extend(found.problems);
                     }
-                    Err(problem) => all.problems.push(problem.message),
+                    Err(problem) => all.problems.push(problem),
                 }
             }
         }
-        Err(problem) => all.problems.push(problem.message),
+        Err(problem) => all.problems.push(problem),
     }
     Ok(all)
 }
@@ -133,6 +134,7 @@ async fn stop_one(
         // If a process did not answer, it may have the session that was active most recently. So its error is reported,
         // too.
         let silent = asked.silent.iter().map(ToString::to_string);
+        let silent = silent.map(CliError::failure);
         found.problems.extend(silent);
     }
     let stopped = target
@@ -152,10 +154,13 @@ async fn stop_one(
                     found.answers.extend(ended.answers);
                     found.problems.extend(ended.problems);
                 }
-                Err(error) => found.problems.push(error.message),
+                Err(error) => found.problems.push(error),
             }
         }
-        Err(unanswered) => found.problems.push(unanswered.error.to_string()),
+        Err(unanswered) => {
+            let said = unanswered.error.to_string();
+            found.problems.push(CliError::failure(said));
+        }
     }
     Ok(found)
 }
@@ -196,7 +201,7 @@ fn print_results(args: &StopArgs, host: &ProcessHost, found: &StopResults) -> u8
     let stderr = host.output.stderr();
     let style = host.terminal.style(stderr.is_terminal());
     for problem in problems {
-        let said = style.failure(problem, None);
+        let said = style.failure(&problem.message, problem.hint.as_deref());
         stderr.lines(said, OutputPriority::Required);
     }
     let is_failure = |answer: &SessionStopLine| match answer.receipt.outcome() {

@@ -57,13 +57,16 @@ pub(super) async fn stop_all(
                         {
                             continue;
                         }
-                        Err(unanswered) => found.problems.push(unanswered.error.to_string()),
+                        Err(unanswered) => {
+                            let said = unanswered.error.to_string();
+                            found.problems.push(CliError::failure(said));
+                        }
                     }
                     known.push(session);
                 }
             }
             Ok(_of_another_store) => {}
-            Err(error) => found.problems.push(error.to_string()),
+            Err(error) => found.problems.push(CliError::failure(error.to_string())),
         }
         (process.number, known, found)
     });

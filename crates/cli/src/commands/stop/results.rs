@@ -3,6 +3,8 @@
 use allstop_core::{Receipt, SessionId, StopReason};
 use serde::Serialize;
 
+use crate::error::CliError;
+
 /// Result of the stop of one session, as `--json` prints it.
 #[derive(Debug, Serialize)]
 pub(super) struct SessionStopLine {
@@ -25,9 +27,9 @@ impl SessionStopLine {
     }
 }
 
-/// Results of the stopped sessions, and warnings about work that could not be stopped, one per line.
+/// Results of the stopped sessions, and failures with the work that could not be stopped.
 #[derive(Debug, Default)]
 pub(super) struct StopResults {
     pub(super) answers: Vec<SessionStopLine>,
-    pub(super) problems: Vec<String>,
+    pub(super) problems: Vec<CliError>,
 }

@@ -76,7 +76,7 @@ fn group(items: &[ReceiptItem], is_preview: bool, with_labels: bool) -> Vec<Brie
 
 impl BriefLine<'_> {
     fn draw(&self, text: &mut Styled, style: Style, width: usize) {
-        let (symbol, role) = sign(&self.first.state, self.is_preview);
+        let (symbol, role) = sign(self.first, self.is_preview);
         let count = if self.count > 1 {
             format!("{} {} ", self.count, style.pick("×", "x"))
         } else {
@@ -151,6 +151,9 @@ fn shown(time: Millis) -> String {
 
 /// Describes the end of an item, or the reason why it still runs.
 fn outcome(item: &ReceiptItem, is_preview: bool) -> String {
+    if let Some(reason) = item.waits_for {
+        return labels::waits_for(reason).to_owned();
+    }
     let mut said = match &item.state {
         ItemState::Finished { .. } => "finished by itself".to_owned(),
         ItemState::Stopped { how, .. } => stopped(*how).to_owned(),

@@ -54,7 +54,7 @@ impl Columns {
 
 impl Row {
     pub(super) fn of(item: &ReceiptItem, preview: bool, style: Style) -> Self {
-        let (symbol, role) = sign(&item.state, preview);
+        let (symbol, role) = sign(item, preview);
         let name = styled![item.name].cut(NAME_COLUMNS, style.pick("…", "..."));
         let time = match &item.state {
             ItemState::Finished { after_ms } | ItemState::Unknown { after_ms, .. } => *after_ms,
@@ -67,7 +67,7 @@ impl Row {
         Self {
             symbol: style.symbol(symbol),
             role,
-            state: styled![labels::plain(item.state.as_str())],
+            state: styled![labels::state(item)],
             kind: styled![labels::kind(item.kind)],
             id: if id == name { Styled::default() } else { id },
             name,
@@ -130,9 +130,12 @@ impl Row {
     }
 }
 
-/// Symbol and colour of a state.
-pub(super) fn sign(state: &ItemState, is_preview: bool) -> (Symbol, TextRole) {
-    match state {
+/// Symbol and colour of the state of an item.
+pub(super) fn sign(item: &ReceiptItem, is_preview: bool) -> (Symbol, TextRole) {
+    if item.waits_for.is_some() {
+        return (Symbol::Unknown, TextRole::Warning);
+    }
+    match &item.state {
         ItemState::Finished { .. } => (Symbol::Finished, TextRole::Dim),
         ItemState::Stopped { .. } => (Symbol::Good, TextRole::Good),
         ItemState::Unknown { .. } => (Symbol::Unknown, TextRole::Warning),
@@ -160,6 +163,7 @@ pub(super) fn pids(item: &ReceiptItem) -> Option<String> {
 fn detail(item: &ReceiptItem, preview: bool) -> String {
     let mut parts: Vec<String> = Vec::new();
     match &item.state {
+        _ if item.waits_for.is_some() => parts.push("no effect yet".to_owned()),
         ItemState::Finished { .. } => parts.push("by itself".to_owned()),
         ItemState::Stopped { how, evidence, .. } => {
             parts.push(labels::how(*how).to_owned());
