@@ -25,7 +25,9 @@ fn damage(place: &Place, word: &str) {
     on_store(place, "store compact").ok();
     let mut bytes = fs::read(place.store()).expect("the store");
     let mut places = bytes.windows(word.len());
-    let at = places.position(|part| part == word.as_bytes()).expect("the word");
+    let at = places
+        .position(|part| part == word.as_bytes())
+        .expect("the word");
     bytes[at] ^= 1;
     fs::write(place.store(), bytes).expect("the store");
 }
