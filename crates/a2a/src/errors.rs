@@ -98,7 +98,7 @@ pub(crate) const REVOKED_WORD: &str = "UNAUTHENTICATED";
 pub(crate) fn revoked() -> A2AError {
     let metadata = HashMap::from([(CONDITION.to_owned(), REVOKED_WORD.to_owned())]);
     let info = TypedDetail::error_info(REVOKED_WORD, PROTOCOL_DOMAIN, Some(metadata));
-    let text = "the token of this stream was revoked: authenticate again, and subscribe again";
+    let text = "the token of this stream was revoked or has expired: authenticate again, and subscribe again";
     A2AError::new(REVOKED, text).with_details(vec![info])
 }
 
