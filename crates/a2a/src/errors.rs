@@ -41,6 +41,7 @@ pub(crate) fn of_cancel(error: &CancelError) -> A2AError {
         CancelError::Refused(_) | CancelError::NotYet { .. } => {
             A2AError::new(error_code::INTERNAL_ERROR, error.to_string())
         }
+        CancelError::Store(error) if error.is_unreadable() => of_store(error),
         CancelError::Store(error) => {
             let text = logged(error);
             Overload::Unavailable.error(format!(
@@ -73,19 +74,20 @@ pub(crate) fn of_store(error: &TaskStoreError) -> A2AError {
     }
 }
 
-/// Returns the reason why this process can never read the task; `None` for failures of the store. A newer version of
+/// Returns the reason why this process can never read the task, and the remedy; `None` for failures of the store. A newer version of
 /// Allstop may have written the task, or its records are damaged.
 pub(crate) fn unreadable(error: &TaskStoreError) -> Option<String> {
-    match error {
-        TaskStoreError::Unreadable { .. } | TaskStoreError::Illegal { .. } => {
-            Some(error_chain(error))
-        }
-        TaskStoreError::Log(error) => match error.kind() {
-            kind @ (LogErrorKind::Corrupt | LogErrorKind::NewerVersion) => Some(kind.to_string()),
-            _ => None,
-        },
-        _ => None,
+    if !error.is_unreadable() {
+        return None;
     }
+    Some(match error {
+        TaskStoreError::Illegal { .. } => {
+            format!("{}: restore the store from a backup", error_chain(error))
+        }
+        // The error also names the location of the store.
+        TaskStoreError::Log(error) => error.kind().to_string(),
+        _ => error_chain(error),
+    })
 }
 
 /// Error code of JSON-RPC for a stream whose client lost its access. The specification has no code for it.
@@ -98,7 +100,7 @@ pub(crate) const REVOKED_WORD: &str = "UNAUTHENTICATED";
 pub(crate) fn revoked() -> A2AError {
     let metadata = HashMap::from([(CONDITION.to_owned(), REVOKED_WORD.to_owned())]);
     let info = TypedDetail::error_info(REVOKED_WORD, PROTOCOL_DOMAIN, Some(metadata));
-    let text = "the token of this stream was revoked: authenticate again, and subscribe again";
+    let text = "the token of this stream was revoked or has expired: authenticate again, and subscribe again";
     A2AError::new(REVOKED, text).with_details(vec![info])
 }
 

@@ -144,7 +144,8 @@ impl A2aService {
     }
 }
 
-fn check_page_size(page_size: i64) -> Result<(), A2AError> {
+/// Checks that the size of a page is permitted (A2A 1.0, section 3.1.4).
+pub(crate) fn check_page_size(page_size: i64) -> Result<(), A2AError> {
     if (1..=i64::from(PAGE_LEN_MAX)).contains(&page_size) {
         return Ok(());
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use allstop_core::process::ProcessIdentity;
 use allstop_core::{ContextId, TaskId};
-use allstop_log::{LogError, Version};
+use allstop_log::{LogError, LogErrorKind, Version};
 
 use crate::cluster::stop_delivery::StopDelivery;
 use crate::executor::ExecutorError;
@@ -131,6 +131,21 @@ pub enum TaskStoreError {
         #[source]
         source: IllegalTaskRecord,
     },
+}
+
+impl TaskStoreError {
+    /// True if the store works, but this process can never read the task: a newer version of Allstop wrote a record, or a
+    /// record is damaged.
+    pub fn is_unreadable(&self) -> bool {
+        match self {
+            Self::Unreadable { .. } | Self::Illegal { .. } => true,
+            Self::Log(error) => matches!(
+                error.kind(),
+                LogErrorKind::Corrupt | LogErrorKind::NewerVersion
+            ),
+            _ => false,
+        }
+    }
 }
 
 impl From<ReadTaskError> for ExecuteError {

@@ -30,6 +30,7 @@ pub mod model;
 mod observer;
 mod options;
 mod retention;
+mod stored_task;
 mod subscription;
 mod task_stream;
 mod waker;

@@ -27,8 +27,8 @@ pub trait Authenticator: Send + Sync {
     /// Returns an error if the request has no valid credentials.
     fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, Unauthenticated>;
 
-    /// Resolves when the accepted credentials in these headers are revoked. Open streams then end. The default never
-    /// resolves, for credentials that are valid until a time, or that cannot be revoked.
+    /// Resolves when the accepted credentials in these headers are revoked or expire. Open streams then end. The default
+    /// never resolves, for credentials that stay valid.
     ///
     /// # Cancel safety
     /// Cancel safe.

@@ -14,7 +14,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 
 use crate::support::{message, router_with, rpc};
-use crate::test_server::{SOON, TestServer, read_to_end};
+use crate::test_server::{PAGE_BYTES, SOON, TestServer, pages, peak_memory_kb, read_to_end};
 
 fn short() -> ServerOptions {
     ServerOptions {
@@ -76,14 +76,6 @@ async fn large_heads_and_bodies_are_refused() {
     assert!(grown_kb < 50_000, "{grown_kb} kB");
 }
 
-/// Peak memory of this process.
-fn peak_memory_kb() -> u64 {
-    let status = std::fs::read_to_string("/proc/self/status").expect("procfs");
-    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
-    let kb = line.and_then(|line| line.trim().strip_suffix(" kB"));
-    kb.expect("a size").parse().expect("a number")
-}
-
 #[tokio::test]
 async fn new_connection_gets_the_place_of_one_without_a_request() {
     let options = ServerOptions {
@@ -101,15 +93,6 @@ async fn new_connection_gets_the_place_of_one_without_a_request() {
     read.expect("in time").expect("a response");
     assert_eq!(&status, b"HTTP/1.1 200");
     read_to_end(&mut first).await;
-}
-
-/// Number of bytes of a page in the tests of clients that do not read.
-const PAGE_BYTES: usize = 4 << 20;
-
-/// A router whose every response is a page.
-fn pages() -> axum::Router {
-    let page = || async { vec![b'x'; PAGE_BYTES] };
-    axum::Router::new().fallback(page)
 }
 
 async fn ask_for_a_page(server: &TestServer) -> TcpStream {

@@ -1,19 +1,22 @@
-//! Lists of tasks: the same checks and fields in both bindings, and tasks that cannot be read.
+//! Lists of tasks: the same checks and fields in all bindings, and tasks that cannot be read.
 
 use std::sync::Arc;
 
+use a2a_pb::proto::ListTasksRequest;
+use a2a_pb::proto::a2a_service_client::A2aServiceClient;
 use allstop_core::TaskId;
 use allstop_log::{AppendIds, Log, MemoryLog, StreamName, Version};
 use axum::Router;
 use axum::http::StatusCode;
 use serde_json::{Value, json};
+use tonic::{Code, Status};
 
 use crate::support::{answer, error_code, get, message, result, router, router_over_log, rpc};
 
 const UNREADABLE: &str = "https://allstop.dev/a2a/unreadable/v1";
 
 #[tokio::test]
-async fn both_bindings_check_the_page_size() {
+async fn json_bindings_check_the_page_size() {
     let router = router().await;
     for size in [0, -1, 101, i64::MAX] {
         for params in [
@@ -32,6 +35,37 @@ async fn both_bindings_check_the_page_size() {
     }
     let listed = result(&router, "ListTasks", &Value::Null).await;
     assert_eq!(listed["pageSize"], 50);
+}
+
+/// The page size in the answer over gRPC.
+async fn grpc_page_size(router: &Router, page_size: Option<i32>) -> Result<i32, Status> {
+    let mut request = tonic::Request::new(ListTasksRequest {
+        page_size,
+        ..ListTasksRequest::default()
+    });
+    let metadata = request.metadata_mut();
+    metadata.insert("authorization", "alice".parse().expect("a name"));
+    metadata.insert("a2a-version", "1.0".parse().expect("a version"));
+    let mut client = A2aServiceClient::new(router.clone());
+    let listed = client.list_tasks(request).await?;
+    Ok(listed.into_inner().page_size)
+}
+
+/// An absent page size means the default. Zero is not absent, because the field is optional in the protocol.
+#[tokio::test]
+async fn grpc_checks_the_page_size() {
+    let router = router().await;
+    for wrong in [0, -1, i32::MIN, 101] {
+        let refused = grpc_page_size(&router, Some(wrong)).await;
+        let status = refused.expect_err("a wrong size");
+        assert_eq!(status.code(), Code::InvalidArgument, "{wrong}: {status:?}");
+        let expected = "pageSize must be 1 to 100";
+        assert!(status.message().contains(expected), "{status:?}");
+    }
+    for (size, expected) in [(None, 50), (Some(1), 1), (Some(100), 100)] {
+        let listed = grpc_page_size(&router, size).await;
+        assert_eq!(listed.expect("a page"), expected);
+    }
 }
 
 /// The specification requires all four fields in each answer.

@@ -7,6 +7,7 @@ mod fair_memory;
 mod gated_log;
 mod grpc;
 mod grpc_errors;
+mod http2_attack;
 mod issuer;
 mod jwks;
 mod jwt;

@@ -48,3 +48,20 @@ pub(crate) async fn read_to_end(stream: &mut (impl AsyncRead + Unpin)) -> String
     let _reset = read.expect("the server closes the connection");
     String::from_utf8_lossy(&text).into_owned()
 }
+
+/// Number of bytes of a page in the tests of clients that do not read.
+pub(crate) const PAGE_BYTES: usize = 4 << 20;
+
+/// A router whose every response is a page.
+pub(crate) fn pages() -> axum::Router {
+    let page = || async { vec![b'x'; PAGE_BYTES] };
+    axum::Router::new().fallback(page)
+}
+
+/// Peak memory of this process.
+pub(crate) fn peak_memory_kb() -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("procfs");
+    let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:"));
+    let kb = line.and_then(|line| line.trim().strip_suffix(" kB"));
+    kb.expect("a size").parse().expect("a number")
+}

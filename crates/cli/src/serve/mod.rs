@@ -15,6 +15,7 @@ mod retention;
 mod store_probe;
 #[cfg_attr(not(feature = "otlp"), path = "no_traces.rs")]
 mod traces;
+mod unreadable_tasks;
 
 use std::path::PathBuf;
 use std::sync::Arc;

@@ -23,6 +23,7 @@ use super::push;
 use super::retention;
 use super::store_probe::StoreProbe;
 use super::traces::TraceExporter;
+use super::unreadable_tasks;
 use crate::args::{EndpointArgs, ExecutionArgs};
 use crate::error::CliError;
 use allstop_remote::OwnedSessions;
@@ -158,6 +159,7 @@ pub(super) async fn open_server(
             error.hint("a server needs its own store: --store FILE, or --store :memory:")
         })?
     };
+    unreadable_tasks::report(&manager, &stderr);
     let probe = StoreProbe::start(Arc::clone(&log), &connections, stderr)
         .context("a scope for the probe of the store")?;
     let readiness = Readiness::new(StoreConnection::of(&store), probe);

@@ -7,7 +7,7 @@ use allstop_log::Version;
 
 use super::list::{ListFilter, TaskPage, TaskPosition};
 use super::{ManagerInner, TaskManager};
-use crate::error::ReadTaskError;
+use crate::error::{ReadTaskError, TaskStoreError};
 use crate::feed::TaskFeed;
 use crate::model::Task;
 use crate::subscription::TaskSubscription;
@@ -37,6 +37,16 @@ impl TaskManager {
     pub async fn get_with_replies(&self, id: &TaskId) -> Result<Arc<Task>, ReadTaskError> {
         let (_, _, task) = self.inner.current(id).await?;
         Ok(task)
+    }
+
+    /// Tasks that this process cannot read, with the reasons and their remedies. In a cluster, the list is empty, because
+    /// no process reads all tasks.
+    pub fn unreadable_tasks(&self) -> Vec<(TaskId, TaskStoreError)> {
+        let table = self.inner.table.lock();
+        let tasks = table.unreadable();
+        tasks
+            .map(|(id, error)| (id.clone(), error.clone()))
+            .collect()
     }
 
     /// Number of a task's last event.
@@ -109,7 +119,11 @@ impl ManagerInner {
         id: &TaskId,
     ) -> Result<(Option<Arc<TaskFeed>>, Version, Arc<Task>), ReadTaskError> {
         let not_found = || ReadTaskError::NotFound(id.clone());
-        let feed = self.table.lock().feed(id).ok_or_else(not_found)?;
+        let feed = {
+            let mut table = self.table.lock();
+            table.check_readable(id)?;
+            table.feed(id).ok_or_else(not_found)?
+        };
         let current = current_task(&*self.log, id, &feed).await?;
         let (version, task) = current.ok_or_else(not_found)?;
         Ok((Some(feed), version, task))

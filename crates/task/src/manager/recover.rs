@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use allstop_core::TaskId;
+use allstop_core::{TaskId, error_chain};
 use allstop_log::{LockAttempt, Log, StreamName, Version};
 use allstop_scope::{NotStarted, Scope, ScopeOptions};
 use futures::{Stream, StreamExt as _, TryStreamExt as _, stream};
@@ -16,9 +16,10 @@ use crate::error::TaskStoreError;
 use crate::execution::ExecutionJob;
 use crate::executor::TaskPartsFactory;
 use crate::feed::TaskFeed;
-use crate::model::{MessageSender, Task, TaskMessage};
+use crate::model::Task;
 use crate::options::TaskOptions;
-use crate::task_stream::{STREAM_PREFIX, read_task};
+use crate::stored_task::{StoredTask, UnreadableTask, is_of_client, read_stored};
+use crate::task_stream::STREAM_PREFIX;
 
 /// Name of the stream whose lock the manager holds. Only the holder of this lock may manage the tasks of the store.
 const MANAGER_STREAM: &str = "tasks";
@@ -31,11 +32,14 @@ impl TaskManager {
     /// Opens the tasks of a store, and continues or ends each execution that a crash has interrupted. Work runs in
     /// scopes below `root`.
     ///
+    /// A task whose records cannot be read does not prevent the work on the others. Such a task takes no message and no
+    /// stop, and its records stay unchanged.
+    ///
     /// # Cancel safety
     /// If the future is dropped, nothing is opened.
     ///
     /// # Errors
-    /// If another process manages the tasks of the store, or a task cannot be read.
+    /// If another process manages the tasks of the store, or the store fails.
     pub async fn open(
         log: Arc<dyn Log>,
         root: Scope,
@@ -50,13 +54,16 @@ impl TaskManager {
         // Only interrupted tasks stay in memory, because all tasks together may need more memory than the machine has.
         let mut interrupted = Vec::new();
         let mut reads = Box::pin(read_all(&log).await?);
-        while let Some((version, task)) = reads.try_next().await? {
+        while let Some(stored) = reads.try_next().await? {
+            let (version, task) = match stored {
+                StoredTask::Whole(version, task) => (version, task),
+                StoredTask::Unreadable(part) => {
+                    enter_unreadable(&mut table, part);
+                    continue;
+                }
+            };
             let feed = Arc::new(TaskFeed::default());
-            table.note(version, &task, &feed);
-            let of_clients = |message: &&Arc<TaskMessage>| message.role == MessageSender::User;
-            for message in task.history.iter().filter(of_clients) {
-                table.remember_message(&task.owner, &message.id, &task.id, task.created_at);
-            }
+            enter_stored(&mut table, version, &task, &feed);
             if task.is_executing || task.awaits_execution {
                 feed.set_read(version, &task);
                 interrupted.push((task, feed));
@@ -118,17 +125,38 @@ impl TaskManager {
     }
 }
 
+/// Enters a task, with the messages that must not start it again.
+fn enter_stored(table: &mut TaskTable, version: Version, task: &Task, feed: &Arc<TaskFeed>) {
+    table.note(version, task, feed);
+    for message in task.history.iter().filter(|it| is_of_client(it)) {
+        table.remember_message(&task.owner, &message.id, &task.id, task.created_at);
+    }
+}
+
+/// Enters the readable part of a task, so that lists name the task and a repeated message starts no execution.
+fn enter_unreadable(table: &mut TaskTable, part: UnreadableTask) {
+    let reason = error_chain(&part.error);
+    tracing::warn!(task = %part.id, reason, "a task cannot be read; its records stay unchanged");
+    if let Some((version, task)) = part.before {
+        enter_stored(table, version, &task, &Arc::default());
+        for message in &part.later_messages {
+            table.remember_message(&task.owner, message, &task.id, task.created_at);
+        }
+    }
+    table.set_unreadable(part.id, part.error);
+}
+
 /// Reads all tasks of the store, and returns them as a stream.
 async fn read_all(
     log: &Arc<dyn Log>,
-) -> Result<impl Stream<Item = Result<(Version, Arc<Task>), TaskStoreError>>, TaskStoreError> {
+) -> Result<impl Stream<Item = Result<StoredTask, TaskStoreError>>, TaskStoreError> {
     let streams = log.list(STREAM_PREFIX).await?;
     let ids = streams.into_iter().filter_map(|(name, _)| {
         let id = name.as_str().strip_prefix(STREAM_PREFIX)?;
         Some(TaskId::new(id))
     });
     Ok(stream::iter(ids)
-        .map(move |id| async move { read_task(&**log, &id).await })
+        .map(move |id| async move { read_stored(&**log, &id).await })
         .buffer_unordered(READS_MAX)
         .try_filter_map(|read| async move { Ok(read) }))
 }

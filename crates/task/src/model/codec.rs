@@ -14,10 +14,12 @@ const FORMAT: u32 = 2;
 #[derive(Debug, thiserror::Error)]
 pub enum TaskRecordError {
     /// A newer version of Allstop wrote the record.
-    #[error("the record has format {0}; this version reads up to {FORMAT}")]
+    #[error(
+        "the record has format {0}; this version reads up to {FORMAT}: use the newer version of Allstop"
+    )]
     Newer(u32),
     /// The bytes are not a record of any version.
-    #[error("the record is invalid")]
+    #[error("the record is invalid: restore the store from a backup")]
     Malformed(#[source] serde_json::Error),
 }
 

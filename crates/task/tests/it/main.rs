@@ -21,3 +21,4 @@ mod stop_everywhere;
 mod store_faults;
 mod subscribe;
 mod support;
+mod unreadable;

@@ -6,6 +6,7 @@
 //!    after its last record.
 //! 2. The decision that a message or a stop may start an execution, and the entry of this execution in the table, are
 //!    one step under the lock.
+//! 3. An unreadable task has no execution, and is not removed.
 
 mod removal;
 
@@ -17,7 +18,7 @@ use allstop_log::Version;
 
 use super::list::{ListFilter, TaskSummary};
 use super::slots::ExecutionSlots;
-use crate::error::{CancelError, ExecuteError};
+use crate::error::{CancelError, ExecuteError, TaskStoreError};
 use crate::execution::Execution;
 use crate::feed::TaskFeed;
 use crate::model::Task;
@@ -34,6 +35,8 @@ pub(crate) struct TaskTable {
     /// Accepted messages, by owner and id. A repeated message starts no execution.
     by_message: HashMap<(Arc<str>, MessageId), (TaskId, Timestamp)>,
     contexts: HashMap<ContextId, ContextEntry>,
+    /// Tasks with a record that cannot be read. Such a task has an entry only if its first record can be read.
+    unreadable: HashMap<TaskId, TaskStoreError>,
     pub(crate) slots: ExecutionSlots,
     pub(crate) is_closed: bool,
     /// True after the manager stops accepting messages. Stops are still accepted.
@@ -96,6 +99,7 @@ impl TaskTable {
             listed: HashMap::new(),
             by_message: HashMap::new(),
             contexts: HashMap::new(),
+            unreadable: HashMap::new(),
             slots,
             is_closed: false,
             is_draining: false,
@@ -186,6 +190,7 @@ impl TaskTable {
         id: &TaskId,
         context: Option<&ContextId>,
     ) -> Result<Option<Arc<Execution>>, ExecuteError> {
+        self.check_readable(id)?;
         let entry = self.tasks.get(id);
         let entry = entry.ok_or_else(|| ExecuteError::NotFound(id.clone()))?;
         if let Some(execution) = &entry.execution {
@@ -261,7 +266,23 @@ impl TaskTable {
         Some(at)
     }
 
+    /// Marks a task of the store as unreadable.
+    pub(crate) fn set_unreadable(&mut self, id: TaskId, error: TaskStoreError) {
+        self.unreadable.insert(id, error);
+    }
+
+    /// Unreadable tasks, with the reasons.
+    pub(crate) fn unreadable(&self) -> impl Iterator<Item = (&TaskId, &TaskStoreError)> {
+        self.unreadable.iter()
+    }
+
+    /// Returns the reason if the task is unreadable.
+    pub(crate) fn check_readable(&self, id: &TaskId) -> Result<(), TaskStoreError> {
+        self.unreadable.get(id).cloned().map_or(Ok(()), Err)
+    }
+
     pub(crate) fn stop_target(&self, id: &TaskId) -> Result<TaskToStop, CancelError> {
+        self.check_readable(id)?;
         let entry = self.tasks.get(id);
         let entry = entry.ok_or_else(|| CancelError::NotFound(id.clone()))?;
         Ok(match (&entry.execution, &entry.summary) {

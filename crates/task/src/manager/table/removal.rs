@@ -30,7 +30,7 @@ pub(crate) enum TaskRemoval {
     Removed(RemovedTask),
     /// The data of this context must be deleted first, because the task is the last task of the context.
     LastOfContext(ContextId),
-    /// The task has no end, does not exist, has an execution, or is being read.
+    /// The task has no end, does not exist, has an execution, is being read, or is unreadable.
     InUse,
 }
 
@@ -42,7 +42,7 @@ impl TaskTable {
             return TaskRemoval::InUse;
         };
         let has_ended = |task: &TaskSummary| task.has_ended() && !task.is_executing;
-        let is_read = entry.feed.strong_count() > 0;
+        let is_read = entry.feed.strong_count() > 0 || self.check_readable(id).is_err();
         if !entry.summary.as_ref().is_some_and(has_ended) || entry.execution.is_some() || is_read {
             return TaskRemoval::InUse;
         }
