@@ -84,7 +84,7 @@ fn errors_have_line_and_column() {
         ),
         (
             "[deadlines]\nrun = \"5\"",
-            "allstop.toml:2:7: the duration \"5\" has no unit; write 5ms, 5s, 5m or 5h",
+            "allstop.toml:2:7: the duration \"5\" has no unit; write 5ms, 5s, 5m, 5h or 5d",
         ),
         (
             "[deadlines]\nrun = 5",

@@ -86,9 +86,10 @@ impl RunningTurn<'_> {
                 }
                 questions.open();
             }
-            let event = match decided {
-                Some(decided) => StepEvent::Decided(decided),
-                None => tokio::select! {
+            let event = if let Some(decided) = decided {
+                StepEvent::Decided(decided)
+            } else {
+                tokio::select! {
                     biased;
                     interrupt = self.interrupted_calls(is_deciding) => StepEvent::Interrupted(interrupt),
                     Some(decided) = admissions.next() => StepEvent::Decided(decided),
@@ -96,7 +97,7 @@ impl RunningTurn<'_> {
                     () = nested.changed() => StepEvent::Nested,
                     Some(ended) = running.next() => StepEvent::Ended(ended),
                     never = self.activity.send_held_output() => match never {},
-                },
+                }
             };
             let handled = match event {
                 StepEvent::Interrupted(interrupt) => Err(interrupt),
