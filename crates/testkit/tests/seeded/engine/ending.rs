@@ -213,6 +213,7 @@ impl Turn<'_> {
             conversation: Arc::clone(self.journal.conversation()),
             is_ending_known: true,
             is_ending_written: true,
+            lost: None,
             finish: None,
         }
     }
@@ -258,6 +259,7 @@ pub(super) async fn refused(
         conversation: Arc::clone(journal.conversation()),
         is_ending_known: true,
         is_ending_written: true,
+        lost: None,
         finish: None,
     };
     match written {
