@@ -2,6 +2,8 @@
 //! module reads the environment.
 
 use std::ffi::OsString;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Instant;
@@ -227,7 +229,11 @@ impl ProcessHost {
             return Ok(StoreChoice::Sqlite(path));
         }
         let folder = data_folder()?;
-        std::fs::create_dir_all(&folder)
+        // The folder contains conversations.
+        DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&folder)
             .with_context(|| format!("the folder {} cannot be created", folder.display()))
             .map_err(|error| CliError::from(error).hint("choose another file: --store FILE"))?;
         Ok(StoreChoice::Sqlite(folder.join("store.db")))
