@@ -38,6 +38,13 @@ pub trait Executor: Send + Sync {
         let _ = task;
         Vec::new()
     }
+
+    /// True if work may still run for a task whose execution has ended: a turn that waits for an answer, or work in the
+    /// background. A closing worker of a cluster without such work reports that nothing of its tasks runs. The method must
+    /// not block. If a factory creates an executor for each task, such work is assumed.
+    fn has_left_work(&self) -> bool {
+        false
+    }
 }
 
 /// Context of an execution.

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use allstop_core::Cause;
 
-use crate::model::Task;
+use crate::model::{Task, TaskState};
 
 /// Observes the executions of a manager. The engine of an execution (the Tokio task that drives it) calls these methods
 /// directly, so the methods must not block or panic.
@@ -16,6 +16,12 @@ pub trait TaskObserver: Send + Sync {
     /// Called when an execution is accepted and its records are durable. `trace` is the W3C trace context
     /// (`traceparent`) of the request.
     fn accepted(&self, task: &Task, trace: Option<&str>) -> Box<dyn ExecutionObserver>;
+
+    /// Called when this node of a cluster has read the end of an execution whose message it has stored since its start.
+    /// `state` is the state of the task after the execution.
+    fn message_ended(&self, state: TaskState) {
+        let _ = state;
+    }
 }
 
 /// Observes one execution. The engine drops the observer when the engine ends. If the engine has not called

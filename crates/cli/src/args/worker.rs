@@ -1,5 +1,7 @@
 //! Flags of `allstop worker` and `allstop workers`.
 
+use std::net::SocketAddr;
+
 use clap::{Args, Subcommand};
 
 use super::StoreArgs;
@@ -37,6 +39,9 @@ Examples:
 pub(crate) struct WorkerArgs {
     #[command(flatten)]
     pub(crate) execution: ExecutionArgs,
+    /// Serve /metrics, /healthz and /readyz on this loopback address; port 0 picks a free port
+    #[arg(long, value_name = "ADDR")]
+    pub(crate) metrics_listen: Option<SocketAddr>,
 }
 
 #[derive(Debug, Clone, Args)]

@@ -15,11 +15,11 @@ use allstop_host::{PlaceLimits, Places};
 use allstop_scope::{Scope, WorkSpec};
 use allstop_task::TaskManager;
 use anyhow::Context as _;
+use axum::Router;
 use tokio::net::TcpListener;
 
 use super::access::ServerAccess;
 use super::health::{self, Readiness};
-use super::metrics::TaskMetrics;
 use crate::args::{EndpointArgs, ExecutionArgs};
 use crate::descriptors;
 use crate::error::CliError;
@@ -38,7 +38,8 @@ pub(super) struct Served<'a> {
     pub(super) manager: &'a TaskManager,
     /// `None` if push notifications are unavailable.
     pub(super) push: Option<PushNotifications>,
-    pub(super) metrics: TaskMetrics,
+    /// Router of `/metrics`.
+    pub(super) metrics: Router,
     pub(super) readiness: &'a Readiness,
     /// Scope of the connections.
     pub(super) connections: &'a Scope,
@@ -50,7 +51,10 @@ fn grpc_router(_service: &Arc<A2aService>, _access: allstop_a2a::AccessControl) 
     axum::Router::new()
 }
 
-async fn bind(address: SocketAddr, flag: &str) -> Result<(TcpListener, SocketAddr), CliError> {
+pub(super) async fn bind(
+    address: SocketAddr,
+    flag: &str,
+) -> Result<(TcpListener, SocketAddr), CliError> {
     let listener = TcpListener::bind(address).await.map_err(|error| {
         CliError::failure(format!("cannot listen on {address}: {error}")).hint(format!(
             "another program may use the port; choose another port with {flag}"
@@ -58,6 +62,26 @@ async fn bind(address: SocketAddr, flag: &str) -> Result<(TcpListener, SocketAdd
     })?;
     let address = listener.local_addr().context("the address of the server")?;
     Ok((listener, address))
+}
+
+/// Starts to answer requests for metrics and for the health of a worker. Returns a line for the user.
+pub(super) fn serve_metrics(
+    bound: (TcpListener, SocketAddr),
+    metrics: Router,
+    readiness: &Readiness,
+    connections: &Scope,
+) -> Result<String, CliError> {
+    let (listener, address) = bound;
+    let router = metrics.merge(health::router(readiness.clone()));
+    let (spec, accepting) = (
+        WorkSpec::new(ItemKind::Future, "listener"),
+        connections.clone(),
+    );
+    let listening = connections.spawn(spec, move |_cx| {
+        allstop_a2a::serve(listener, router, accepting, ServerOptions::default())
+    });
+    listening.context("a scope for the connections")?;
+    Ok(format!("metrics on http://{address}/metrics\n"))
 }
 
 impl BoundEndpoint {
@@ -107,7 +131,7 @@ impl BoundEndpoint {
         let (card, service) = access.describe(card, service, endpoint, execution);
         let service = Arc::new(service);
         let router = http_router(&service, card, access.control.clone())
-            .merge(restricted(served.metrics.router(), access.control.clone()))
+            .merge(restricted(served.metrics, access.control.clone()))
             .merge(health::router(served.readiness.clone()));
         let grpc_routes = grpc_router(&service, access.control);
         let mut addresses = format!("listening on {scheme}://{address}\n");

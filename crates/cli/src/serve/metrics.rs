@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use allstop_core::Cause;
-use allstop_task::{ExecutionObserver, Task};
+use allstop_task::{ExecutionObserver, Task, TaskState};
 use axum::Router;
 use axum::http::header::CONTENT_TYPE;
 use axum::routing::get;
@@ -48,6 +48,7 @@ struct ReceiptLabels {
 #[derive(Debug, Clone, Default)]
 pub(super) struct TaskMetrics {
     messages: Counter,
+    messages_ended: Family<EndLabels, Counter>,
     accepted: Counter,
     waiting: Gauge,
     running: Gauge,
@@ -78,7 +79,23 @@ impl Default for TaskTimes {
 impl TaskMetrics {
     /// Router with the route `GET /metrics`.
     pub(super) fn router(&self) -> Router {
-        let registry = Arc::new(self.registry());
+        Self::router_of(self.registry())
+    }
+
+    /// Like [`router`](Self::router), but for a process that accepts messages of a cluster. The process also counts the ends
+    /// of their executions, which run in any process.
+    pub(super) fn router_of_front_end(&self) -> Router {
+        let mut all = self.registry();
+        all.register(
+            "messages_ended",
+            "Ends of the executions of the accepted messages, by the state of the task",
+            self.messages_ended.clone(),
+        );
+        Self::router_of(all)
+    }
+
+    fn router_of(registry: Registry) -> Router {
+        let registry = Arc::new(registry);
         let answer = async move || {
             let mut text = String::new();
             // Writing to a string cannot fail.
@@ -163,6 +180,13 @@ impl TaskMetrics {
     /// Counts a message that this process accepted from a client.
     pub(super) fn message_accepted(&self) {
         self.messages.inc();
+    }
+
+    /// Counts the end of an execution whose message this process accepted.
+    pub(super) fn message_ended(&self, state: TaskState) {
+        let state = state.to_string();
+        let ended = &self.messages_ended;
+        ended.get_or_create(&EndLabels { state }).inc();
     }
 
     /// Counts an accepted execution: a run of a task, which first may have to wait.

@@ -60,6 +60,7 @@ pub(crate) async fn serve(args: ServeArgs, host: &ProcessHost) -> Result<Exit, C
     let args = ServerArgs {
         endpoint: Some(args.endpoint),
         execution: args.execution,
+        metrics_listen: None,
         keepers: Arc::clone(&host.keepers),
         stderr: host.output.stderr().clone(),
     };
@@ -69,6 +70,15 @@ pub(crate) async fn serve(args: ServeArgs, host: &ProcessHost) -> Result<Exit, C
 /// Runs tasks of a cluster until a signal, or until another process drains this worker.
 #[cfg(feature = "nats")]
 pub(crate) async fn work(args: WorkerArgs, host: &ProcessHost) -> Result<Exit, CliError> {
+    if let Some(address) = args
+        .metrics_listen
+        .filter(|address| !address.ip().is_loopback())
+    {
+        return Err(CliError::usage(format!(
+            "--metrics-listen {address} is not a loopback address, and this endpoint has no tokens"
+        ))
+        .hint("choose an address such as 127.0.0.1:9464"));
+    }
     let execution = args.execution;
     let servers = &execution.cluster.servers;
     if cluster::nats_options(execution.store.store.as_deref(), servers).is_none() {
@@ -78,6 +88,7 @@ pub(crate) async fn work(args: WorkerArgs, host: &ProcessHost) -> Result<Exit, C
     let args = ServerArgs {
         endpoint: None,
         execution,
+        metrics_listen: args.metrics_listen,
         keepers: Arc::clone(&host.keepers),
         stderr: host.output.stderr().clone(),
     };

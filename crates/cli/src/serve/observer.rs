@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use allstop_core::Cause;
-use allstop_task::{ExecutionObserver, Task, TaskObserver};
+use allstop_task::{ExecutionObserver, Task, TaskObserver, TaskState};
 
 use super::metrics::{ExecutionMetrics, TaskMetrics};
 use super::traces::{ExecutionSpan, TraceExporter};
@@ -29,6 +29,10 @@ impl TaskObserver for ServerObserver {
                 .as_ref()
                 .map(|traces| traces.accepted(task, trace)),
         })
+    }
+
+    fn message_ended(&self, state: TaskState) {
+        self.metrics.message_ended(state);
     }
 }
 

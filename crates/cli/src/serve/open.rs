@@ -1,5 +1,6 @@
 //! The start of the server: opens the agent, the tasks and the listener.
 
+use std::net::SocketAddr;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -9,13 +10,13 @@ use allstop_core::{HumanDuration, error_chain};
 use allstop_process::Keepers;
 use allstop_runtime::{System, SystemStore};
 use allstop_scope::{Scope, ScopeOptions};
-use allstop_task::{AdmissionLimits, TaskManager, TaskOptions, WhenFull};
+use allstop_task::{AdmissionLimits, TaskManager, TaskOptions, TaskParts, WhenFull};
 use allstop_terminal::OutputQueue;
 use anyhow::Context as _;
 
 use super::agent::{AgentChoice, OpenAgent};
 use super::cluster::{self, StoreConnection};
-use super::endpoint::{BoundEndpoint, Served};
+use super::endpoint::{self, BoundEndpoint, Served};
 use super::health::Readiness;
 use super::metrics::TaskMetrics;
 use super::observer::ServerObserver;
@@ -56,6 +57,8 @@ pub(super) struct ServerArgs {
     /// `None` for a worker, which has no listener.
     pub(super) endpoint: Option<EndpointArgs>,
     pub(super) execution: ExecutionArgs,
+    /// Address of a worker's metrics.
+    pub(super) metrics_listen: Option<SocketAddr>,
     /// Keepers for the agent's commands: small processes that can kill the whole process tree of a command.
     pub(super) keepers: Arc<Keepers>,
     /// Output queue for lines about the lease of a worker.
@@ -104,6 +107,10 @@ pub(super) async fn open_server(
         Some(endpoint) => Some(BoundEndpoint::bind(&root, endpoint).await?),
         None => None,
     };
+    let metrics_bound = match args.metrics_listen {
+        Some(address) => Some(endpoint::bind(address, "--metrics-listen").await?),
+        None => None,
+    };
     let child = |label: &str| root.child(label.to_owned(), ScopeOptions::default());
     let agent_scope = child("agent").context("a scope for the agent")?;
     // The store has a separate scope, so that the receipts of stops do not list the work of the store.
@@ -139,51 +146,43 @@ pub(super) async fn open_server(
     let tasks = child("tasks").context("a scope for the tasks")?;
     let connections = child("connections").context("a scope for the connections")?;
     let push_scope = child("push").context("a scope for the push notifications")?;
-    let (log, parts) = (Arc::clone(store.log()), Arc::new(parts));
+    let log = Arc::clone(store.log());
     let stderr = args.stderr.clone();
-    let manager = if let Some(nats) = store.nats() {
-        let admission = match args.endpoint {
-            Some(_) => cluster::admission(execution),
-            // Workers accept no messages.
-            None => AdmissionLimits::default(),
-        };
-        let (keepers, stderr) = (args.keepers, args.stderr);
-        let node = cluster::node(nats, execution, concurrency, admission, keepers, stderr);
-        TaskManager::join(Arc::clone(&log), node.await?, tasks.clone(), parts, options)
-            .context("a scope for the tasks")?
-    } else {
-        let manager = TaskManager::open(Arc::clone(&log), tasks.clone(), parts, options).await;
-        manager.map_err(|error| {
-            let chain = error_chain(&error);
-            let error = CliError::failure(format!("cannot open the tasks of the store: {chain}"));
-            error.hint("a server needs its own store: --store FILE, or --store :memory:")
-        })?
-    };
+    let manager = open_manager(&store, &args, tasks.clone(), parts, options).await?;
     unreadable_tasks::report(&manager, &stderr);
     let probe = StoreProbe::start(Arc::clone(&log), &connections, stderr)
         .context("a scope for the probe of the store")?;
     let readiness = Readiness::new(StoreConnection::of(&store), probe);
     let mut retention = retention::of(execution, conversations);
-    let addresses = match (bound, &args.endpoint) {
-        (Some(bound), Some(endpoint)) => {
-            // A cluster has no push notifications, because every front end would send each notification.
-            let push = match store.nats() {
-                Some(_) => None,
-                None => Some(push::open(endpoint, &manager, &log, &push_scope).await?),
-            };
-            retention::attach(&mut retention, push.as_ref());
-            let served = Served {
-                name,
-                description,
-                manager: &manager,
-                push,
-                metrics: metrics.clone(),
-                readiness: &readiness,
-                connections: &connections,
-            };
-            bound.serve(served, endpoint, execution)?
-        }
-        _ => format!("working, at most {concurrency} tasks at a time\n"),
+    let addresses = if let (Some(bound), Some(endpoint)) = (bound, &args.endpoint) {
+        // A cluster has no push notifications, because every front end would send each notification.
+        let push = match store.nats() {
+            Some(_) => None,
+            None => Some(push::open(endpoint, &manager, &log, &push_scope).await?),
+        };
+        retention::attach(&mut retention, push.as_ref());
+        let served = Served {
+            name,
+            description,
+            manager: &manager,
+            push,
+            metrics: match store.nats() {
+                Some(_) => metrics.router_of_front_end(),
+                None => metrics.router(),
+            },
+            readiness: &readiness,
+            connections: &connections,
+        };
+        bound.serve(served, endpoint, execution)?
+    } else {
+        let metrics = match metrics_bound {
+            Some(bound) => {
+                let router = metrics.router();
+                endpoint::serve_metrics(bound, router, &readiness, &connections)?
+            }
+            None => String::new(),
+        };
+        format!("{metrics}working, at most {concurrency} tasks at a time\n")
     };
     retention::start(&manager, retention, metrics, &connections)
         .context("a scope for the removal of ended tasks")?;
@@ -202,6 +201,42 @@ pub(super) async fn open_server(
         drain: execution.drain.map(Duration::from),
         addresses,
     })
+}
+
+/// Opens the tasks of the store, alone or as a node of a cluster.
+async fn open_manager(
+    store: &SystemStore,
+    args: &ServerArgs,
+    tasks: Scope,
+    parts: TaskParts,
+    options: TaskOptions,
+) -> Result<TaskManager, CliError> {
+    let (log, parts) = (Arc::clone(store.log()), Arc::new(parts));
+    let Some(nats) = store.nats() else {
+        let manager = TaskManager::open(log, tasks, parts, options).await;
+        return manager.map_err(|error| {
+            let chain = error_chain(&error);
+            let error = CliError::failure(format!("cannot open the tasks of the store: {chain}"));
+            error.hint("a server needs its own store: --store FILE, or --store :memory:")
+        });
+    };
+    let admission = match args.endpoint {
+        Some(_) => cluster::admission(&args.execution),
+        // Workers accept no messages.
+        None => AdmissionLimits::default(),
+    };
+    let (keepers, stderr) = (Arc::clone(&args.keepers), args.stderr.clone());
+    let concurrency = args.concurrency();
+    let node = cluster::node(
+        nats,
+        &args.execution,
+        concurrency,
+        admission,
+        keepers,
+        stderr,
+    );
+    let manager = TaskManager::join(log, node.await?, tasks, parts, options);
+    Ok(manager.context("a scope for the tasks")?)
 }
 
 /// Limits of the tasks that this process runs.

@@ -481,6 +481,53 @@ fn tasks_of_one_context_at_two_workers_are_one_conversation() {
     assert_eq!(seen, [1, 2, 3, 4, 5, 6]);
 }
 
+/// A front end counts its messages and their ends. The worker counts the executions.
+#[test]
+fn front_end_counts_messages_and_a_worker_counts_executions() {
+    let cluster = Cluster::new();
+    let args = "--metrics-listen 127.0.0.1:0 --agent echo";
+    let worker = cluster.place.allstop().args("worker").args(args);
+    let running = worker.args("--store").arg(cluster.nats.url()).start();
+    let address = running.line_of_stdout("metrics on http://");
+    let address = address.trim_end_matches("/metrics").to_owned();
+    let worker = Server { running, address };
+    let task = cluster.send("count me");
+    eventually("the task is completed", || {
+        (cluster.state(&task) == "TASK_STATE_COMPLETED").then_some(())
+    });
+    let metrics = |server: &Server| server.request("GET /metrics", "").expect("an answer").1;
+    let at_front = eventually("the end is counted", || {
+        let text = metrics(&cluster.front);
+        let ended = "allstop_messages_ended_total{state=\"completed\"} 1";
+        text.contains(ended).then_some(text)
+    });
+    assert!(
+        at_front.contains("allstop_messages_accepted_total 1"),
+        "{at_front}"
+    );
+    let none = "allstop_executions_accepted_total 0";
+    assert!(at_front.contains(none), "{at_front}");
+    let at_worker = metrics(&worker);
+    for line in [
+        "allstop_executions_accepted_total 1",
+        "allstop_executions_ended_total{state=\"completed\"} 1",
+    ] {
+        assert!(at_worker.contains(line), "{at_worker}");
+    }
+    assert!(!at_worker.contains("allstop_messages_ended"), "{at_worker}");
+    let open = cluster
+        .place
+        .allstop()
+        .args("worker --metrics-listen 0.0.0.0:0 --agent echo");
+    let open = open.args("--store").arg(cluster.nats.url()).end();
+    assert_eq!(open.code, 2, "{}", open.stderr);
+    assert!(
+        open.stderr.contains("not a loopback address"),
+        "{}",
+        open.stderr
+    );
+}
+
 #[test]
 fn drained_worker_ends_by_itself() {
     let cluster = Cluster::new();

@@ -143,6 +143,10 @@ impl Executor for AgentExecutor {
     fn preview(&self, task: &TaskId) -> Vec<ReceiptItem> {
         self.inner.tasks.preview(task)
     }
+
+    fn has_left_work(&self) -> bool {
+        self.inner.waiting.has_turns() || self.inner.tasks.has_background_work()
+    }
 }
 
 /// Stops a turn that waits for the answer to its permission question.
@@ -245,6 +249,10 @@ impl Cleanup for AgentExecutor {
 struct WaitingTurns(Mutex<HashMap<TaskId, TaskTurn>>);
 
 impl WaitingTurns {
+    fn has_turns(&self) -> bool {
+        !self.0.lock().is_empty()
+    }
+
     fn put(&self, task: TaskId, turn: TaskTurn) {
         self.0.lock().insert(task, turn);
     }

@@ -58,6 +58,12 @@ impl TaskSessions {
         (entry.has_ended && entry.runs(task)).then(|| entry.session.clone())
     }
 
+    /// True if background work of a task runs.
+    pub(super) fn has_background_work(&self) -> bool {
+        let sessions = self.0.lock();
+        sessions.iter().any(|(task, entry)| entry.runs(task))
+    }
+
     /// Lists the receipt items that a stop of the task would find in the session now.
     pub(super) fn preview(&self, task: &TaskId) -> Vec<ReceiptItem> {
         let session = self.0.lock().get(task).map(|entry| entry.session.clone());

@@ -163,6 +163,7 @@ impl TaskManager {
                     let log = Arc::clone(&self.inner.log);
                     if let Some(observer) = &self.inner.options.observer {
                         observer.message_accepted();
+                        node.accepted.add(&id, version);
                     }
                     let remote = self.inner.coordinator.remote_live_text(&task);
                     let records = TaskSubscription::from_snapshot(log, None, version, task, false);

@@ -141,7 +141,9 @@ impl ManagerInner {
         if !self.executions_of(&worker).is_empty() {
             return; // Keep the lease: other workers may take these tasks over only after the lease has expired.
         }
-        let returned = LeaseEntry::Ended { is_returned: true };
+        // Left work ends after this, so another process must not take the end of the lease as a proof.
+        let is_returned = !self.has_left_work();
+        let returned = LeaseEntry::Ended { is_returned };
         let value = serde_json::to_vec(&returned).unwrap_or_default();
         let ended = node
             .link()

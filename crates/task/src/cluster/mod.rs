@@ -13,6 +13,7 @@
 //! - A *question* asks the owner of a task to read the log of the task immediately.
 
 mod accept;
+mod accepted_messages;
 mod admission;
 mod answer;
 mod attend;

@@ -13,6 +13,7 @@ use parking_lot::Mutex;
 use tokio::sync::{Semaphore, watch};
 use tokio::time::{Instant, timeout_at};
 
+use super::accepted_messages::AcceptedMessages;
 use super::admission::{AdmissionLimits, TaskAdmission};
 use super::answer::LIVE_TEXT_WAITS_MAX;
 use super::client_requests::ClientRequests;
@@ -129,6 +130,7 @@ pub(crate) struct ClusterNode {
     pub(super) times: LeaseTimes,
     pub(super) index: IndexWriter,
     pub(super) admission: TaskAdmission,
+    pub(super) accepted: AcceptedMessages,
     pub(crate) late_receipts: LateReceipts,
     /// Scope of the node's loops and of the requests of clients.
     pub(super) scope: Scope,
@@ -159,6 +161,7 @@ impl ClusterNode {
             times,
             index: IndexWriter::default(),
             admission: TaskAdmission::new(options.admission.clone()),
+            accepted: AcceptedMessages::default(),
             late_receipts: LateReceipts::default(),
             requests: ClientRequests::new(scope.clone()),
             live_text_waits: Semaphore::new(LIVE_TEXT_WAITS_MAX),

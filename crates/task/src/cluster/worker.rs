@@ -33,6 +33,12 @@ impl ManagerInner {
     pub(crate) fn start_node(self: &Arc<Self>, node: &Arc<ClusterNode>) -> Result<(), NotStarted> {
         let own = Arc::clone(node);
         node.run("index of tasks", async move { own.write_index().await })?;
+        if let Some(observer) = self.options.observer.clone() {
+            let (log, own) = (Arc::clone(&self.log), Arc::clone(node));
+            node.run("ends of accepted messages", async move {
+                own.accepted.follow(&log, &*observer).await;
+            })?;
+        }
         if !node.runs_executions() {
             node.is_closed.send_replace(true);
             if node.options.settles_lost_tasks {

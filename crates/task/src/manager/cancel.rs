@@ -139,6 +139,17 @@ impl ManagerInner {
         })
     }
 
+    pub(crate) fn has_left_work(&self) -> bool {
+        let Some(parts) = &self.shared_parts else {
+            return true;
+        };
+        let left = catch_unwind(AssertUnwindSafe(|| parts.executor.has_left_work()));
+        left.unwrap_or_else(|panic| {
+            user_code::report("has_left_work", self.options.on_panic.as_ref(), &*panic);
+            true
+        })
+    }
+
     pub(crate) fn stop_info(&self, id: &TaskId, cause: Cause) -> StopInfo {
         StopInfo {
             stop_id: StopId::new(Ulid::generate().to_string()),

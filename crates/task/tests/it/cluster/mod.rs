@@ -1,5 +1,6 @@
 //! Tests with several managers that share one log.
 
+mod accepted_messages;
 mod admission;
 mod busy_workers;
 mod dice;
