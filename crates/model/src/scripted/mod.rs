@@ -98,6 +98,14 @@ impl ScriptedModel {
         Self::parse(&name, &text)
     }
 
+    /// The model in the form that the flag `--model` accepts.
+    fn flag(&self) -> String {
+        match self.name.strip_prefix("script::") {
+            Some(file) => format!("script:{file}"),
+            None => self.name.to_string(),
+        }
+    }
+
     fn of(name: Arc<str>, script: CompiledScript) -> Self {
         Self {
             name,
@@ -142,8 +150,11 @@ impl Model for ScriptedModel {
         }
         Box::pin(async move {
             let chosen = chosen.map_err(|message| {
-                ModelError::new(ModelErrorKind::Script, format!("{}: {message}", self.name))
-                    .with_hint("add a reply to the script, or a turn that matches this message")
+                ModelError::new(
+                    ModelErrorKind::Script,
+                    format!("{}: {message}", self.flag()),
+                )
+                .with_hint("add a reply to the script, or a turn that matches this message")
             })?;
             if let Some(pause) = chosen.reply.definition.connect_stall {
                 pause.wait().await;
