@@ -5,7 +5,7 @@ use std::io;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use allstop_core::{Receipt, SessionId, StopId};
+use allstop_core::{SessionId, StopId};
 use allstop_jsonrpc::IncomingMessage;
 use futures::future::join_all;
 use serde::Serialize;
@@ -165,7 +165,7 @@ impl RemoteProcess {
     ///
     /// # Cancel safety
     /// Dropping the future does not withdraw the stop.
-    pub async fn stop(&self, params: &RemoteStopParams) -> Result<Receipt, UnansweredStop> {
+    pub async fn stop(&self, params: &RemoteStopParams) -> Result<StopResult, UnansweredStop> {
         let mut accepted = None;
         let asking = async {
             let mut peer = self.connect().await?;
@@ -173,10 +173,8 @@ impl RemoteProcess {
             accepted = peer.accepted.take();
             answer
         };
-        match asking.await {
-            Ok(StopResult { receipt }) => Ok(receipt),
-            Err(error) => Err(UnansweredStop { error, accepted }),
-        }
+        let answer: Result<StopResult, RemoteError> = asking.await;
+        answer.map_err(|error| UnansweredStop { error, accepted })
     }
 
     /// Watches a session. The watch first returns the state of the running turn, then the later events of the session.

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use allstop_core::receipt::NothingToStop;
 use allstop_core::{Cause, CauseKind, SessionId};
 use allstop_host::Place;
 use allstop_jsonrpc::{
@@ -280,7 +281,10 @@ impl RemoteConnection {
         };
         if params.preview {
             let receipt = owned.session.preview(&target);
-            return responder.respond(Ok(StopResult { receipt }));
+            return responder.respond(Ok(StopResult {
+                receipt,
+                stop_reason: None,
+            }));
         }
         let cause = Cause::new(CauseKind::User).by(params.by);
         let accepting = owned.accepting.lock();
@@ -300,8 +304,11 @@ impl RemoteConnection {
         let in_flight = self.in_flight.token();
         self.later.push(Box::pin(async move {
             let receipt = stop.receipt().await;
+            let has_ended = receipt.outcome() == Some(NothingToStop::AlreadyEnded);
+            let last = has_ended.then(|| owned.session.last_outcome()).flatten();
             let result = serde_json::to_value(StopResult {
                 receipt: (*receipt).clone(),
+                stop_reason: last.map(|last| last.stop_reason),
             });
             (responder, result.unwrap_or_default(), in_flight)
         }));

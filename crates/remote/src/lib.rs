@@ -64,7 +64,7 @@ pub use listener::RemoteListener;
 pub use owned::{ClientQuestions, OwnedSessions};
 pub use protocol::{
     AnswerParams, OwnedSessionReport, ProcessReport, RemoteExtent, RemoteStopParams,
-    RunningTurnReport, WorkReport,
+    RunningTurnReport, StopResult, WorkReport,
 };
 pub use question::ShownQuestion;
 pub use terminal_session::TerminalSession;

@@ -65,6 +65,10 @@ impl RemoteListener {
         }
     }
 
+    pub(crate) fn sessions(&self) -> &OwnedSessions {
+        &self.owned
+    }
+
     /// Describes why other terminals cannot stop this process; `None` if they can.
     pub fn problem(&self) -> Option<String> {
         let error = self.socket.as_ref().err()?;

@@ -33,10 +33,10 @@ pub struct OwnedSessions(Arc<OwnedInner>);
 struct OwnedInner {
     command: &'static str,
     folder: PathBuf,
-    /// File of the store, once the store is open.
-    store: OnceLock<PathBuf>,
+    /// File of the store.
+    store: Mutex<Option<PathBuf>>,
     started_at: Timestamp,
-    /// Set before the process listens.
+    /// Set before a server listens, and when a terminal has opened its session.
     sessions: OnceLock<SessionsOfProcess>,
     /// Permits for watchers.
     watchers: Arc<Semaphore>,
@@ -88,7 +88,7 @@ impl OwnedSessions {
         Self(Arc::new(OwnedInner {
             command,
             folder,
-            store: OnceLock::new(),
+            store: Mutex::default(),
             started_at: (scopes.now)(),
             sessions: OnceLock::new(),
             watchers: Arc::new(Semaphore::new(WATCHERS_MAX)),
@@ -96,12 +96,9 @@ impl OwnedSessions {
         }))
     }
 
-    /// Sets the file of the sessions' store, once the store is open.
+    /// Sets the file of the sessions' store.
     pub fn set_store(&self, file: Option<PathBuf>) {
-        if let Some(file) = file {
-            // Cannot fail: a process opens one store.
-            drop(self.0.store.set(file));
-        }
+        *self.0.store.lock() = file;
     }
 
     /// Registers the session of the terminal. Returns the receiver of this session's remote stops.
@@ -198,8 +195,9 @@ impl OwnedSessions {
             pid: std::process::id(),
             command: inner.command.to_owned(),
             folder: inner.folder.clone(),
-            store: inner.store.get().cloned(),
+            store: inner.store.lock().clone(),
             started_at: inner.started_at,
+            is_starting: inner.sessions.get().is_none(),
             sessions: awake.map(|owned| owned.report()).collect(),
         }
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use allstop_core::ids::QuestionId;
 use allstop_core::receipt::ReceiptItem;
-use allstop_core::{CallId, Receipt, SessionId, StopId, Timestamp, TurnNumber, Usage};
+use allstop_core::{CallId, Receipt, SessionId, StopId, StopReason, Timestamp, TurnNumber, Usage};
 use allstop_jsonrpc::RpcError;
 use serde::{Deserialize, Serialize};
 
@@ -50,11 +50,14 @@ pub struct ProcessReport {
     pub command: String,
     /// Working directory of the process.
     pub folder: PathBuf,
-    /// File of the process's store, if the store is a file.
+    /// File of the process's store, if the store is a file. The file may not exist yet if the process is starting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<PathBuf>,
     /// Start of the process.
     pub started_at: Timestamp,
+    /// True if the process has not opened its session yet. Only a signal can stop it until then.
+    #[serde(default)]
+    pub is_starting: bool,
     /// Open sessions of the process. Sleeping sessions are not included, because they have no work.
     pub sessions: Vec<OwnedSessionReport>,
 }
@@ -150,10 +153,15 @@ pub(crate) struct AcceptedParams {
     pub(crate) stop_id: StopId,
 }
 
-/// Answer of [`STOP`].
+/// Answer of the stop request.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub(crate) struct StopResult {
-    pub(crate) receipt: Receipt,
+pub struct StopResult {
+    /// Receipt of the stop.
+    pub receipt: Receipt,
+    /// Stop reason of the turn that ended last, if the turn had already ended; `None` if the process has run no turn of
+    /// the session.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stop_reason: Option<StopReason>,
 }
 
 /// Parameters of [`WATCH`].

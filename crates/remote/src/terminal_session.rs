@@ -8,9 +8,8 @@ use allstop_session::Session;
 use tokio::sync::mpsc;
 
 use crate::announcer::{Announcer, RemoteStop};
-use crate::folder::SocketFolder;
 use crate::listener::RemoteListener;
-use crate::owned::{OwnedSession, OwnedSessions};
+use crate::owned::OwnedSession;
 
 /// The session of a terminal: receives stops from other processes, and sends announcements to watchers. Watchers are
 /// programs in other terminals that show the session.
@@ -23,18 +22,14 @@ pub struct TerminalSession {
 }
 
 impl TerminalSession {
-    /// Opens a socket for the session of this terminal, in the folder `sockets`. `store` is the file of the session's
-    /// store.
-    pub fn listen(
-        sessions: OwnedSessions,
-        session: &Session,
-        store: Option<PathBuf>,
-        sockets: &SocketFolder,
-    ) -> Self {
+    /// Gives other processes access to the session of this terminal, through a socket that is already open. `store` is
+    /// the file of the session's store.
+    pub fn new(listener: RemoteListener, session: &Session, store: Option<PathBuf>) -> Self {
+        let sessions = listener.sessions();
         sessions.set_store(store);
         let (owned, stops) = sessions.take_terminal(session);
         Self {
-            listener: RemoteListener::listen(sessions, sockets),
+            listener,
             owned,
             stops,
         }

@@ -308,6 +308,12 @@ impl MessageState {
         self.outcome.get().cloned()
     }
 
+    /// Outcome of the message; while the hooks after the turn still run, the outcome of the turn.
+    pub(crate) fn known_outcome(&self) -> Option<Arc<MessageOutcome>> {
+        self.try_outcome()
+            .or_else(|| self.ended_turn().map(Arc::new))
+    }
+
     /// Outcome of a turn that has ended, while its hooks still run.
     fn ended_turn(&self) -> Option<MessageOutcome> {
         let turn = self.controls.ended_turn()?;
@@ -339,10 +345,7 @@ impl MessageState {
     /// Adds the effect on the conversation and the usage, as known now, to the receipt of a stop of this message's
     /// turn.
     pub(crate) fn complete_now(&self, receipt: &Receipt) -> Receipt {
-        let known = self
-            .try_outcome()
-            .or_else(|| self.ended_turn().map(Arc::new));
-        let (conversation, usage) = match known {
+        let (conversation, usage) = match self.known_outcome() {
             Some(outcome) => (outcome.conversation_effect(), outcome.usage),
             None => (self.conversation_now(), self.usage_now()),
         };

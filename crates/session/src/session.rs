@@ -115,6 +115,14 @@ impl Session {
         }
     }
 
+    /// Outcome of the turn that ended last in this process, including a turn whose hooks still run. `None` before the end
+    /// of the first turn.
+    pub fn last_outcome(&self) -> Option<Arc<MessageOutcome>> {
+        let state = self.inner.state.lock();
+        let mut turns = state.queue.running().into_iter().chain(&state.last);
+        turns.find_map(|turn| turn.state.known_outcome())
+    }
+
     /// Stops a target. After this function has returned, no further work of the target starts. Await the receipt for
     /// the result.
     ///

@@ -77,7 +77,8 @@ pub(crate) struct PsArgs {
 #[derive(Debug, Args)]
 pub(crate) struct StopArgs {
     /// The session: its id or a part of it, its number in `sessions list`, or `last`: the most recently active open
-    /// session, or the latest session of the store if no session is open
+    /// session, or the latest session of the store if no session is open. `last` waits up to 2 s for a process that is
+    /// starting
     #[arg(conflicts_with = "all")]
     pub(crate) id: Option<String>,
     /// Stop all open sessions of this user, and orphaned work of the store

@@ -40,7 +40,7 @@ use crate::shell_command::SameFlags;
 use crate::start::options::{self, HostOptions};
 use crate::start::{self, NamedSession, Opened, Opening, StartFailure, StartReporter, read};
 use crate::supervise::Supervisor;
-use allstop_remote::{OwnedSessions, TerminalSession};
+use allstop_remote::TerminalSession;
 use choice::ChatSession;
 use open_chat::{ChatInput, OpenChat};
 use view::ChatView;
@@ -84,13 +84,15 @@ pub(crate) async fn chat(args: ChatArgs, host: &ProcessHost) -> Result<Exit, Cli
     };
     greet(&view, &opened, is_resumed).await;
     let Opened {
-        system, open, mode, ..
+        system,
+        listener,
+        open,
+        mode,
+        ..
     } = opened;
     let configured = system.config().store.path.as_deref();
     let store_flags = SameFlags::of_used_store(&args.with.model, &args.store, configured);
-    let owned = OwnedSessions::new("chat", system.folder().to_owned(), host.scopes());
-    let store = system.store_file();
-    let remote = TerminalSession::listen(owned, &open.session, store, &host.sockets);
+    let remote = TerminalSession::new(listener, &open.session, system.store_file());
     let chat = OpenChat {
         remote,
         store_flags,
@@ -227,6 +229,7 @@ async fn open(
     // The chat uses the same reader: text that is typed while the session opens becomes input of the chat.
     let reader = chosen.and_then(|chosen| chosen.reader);
     let opening = Opening {
+        command: "chat",
         system,
         session,
         asks,

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use allstop_core::SessionId;
 
@@ -26,14 +27,9 @@ pub(super) struct OpenTarget {
     /// True if a watching terminal may answer the permission questions of the session.
     pub(super) takes_answers: bool,
     /// File of the process's store, if the store is a file.
-    store: Option<PathBuf>,
+    pub(super) store: Option<PathBuf>,
     /// Milliseconds since the last record of the session.
     quiet_ms: u64,
-}
-
-/// True if a stop with these store flags covers the session.
-pub(super) fn stops_in(store: &StoreArgs, target: &OpenTarget) -> bool {
-    stops_in_store(store, target.store.as_deref())
 }
 
 /// True if a stop with these store flags covers the sessions of `store`. If the flags name a store, the stop covers
@@ -47,13 +43,88 @@ pub(super) fn stops_in_store(named: &StoreArgs, store: Option<&Path>) -> bool {
     store.is_some_and(|store| file(store) == file(named))
 }
 
+/// Store flags for commands on a session of a process with this store. The named store comes first.
+pub(super) fn used_store(named: &StoreArgs, store: Option<&Path>) -> StoreArgs {
+    let used = named.store.as_deref().or(store);
+    StoreArgs {
+        store: used.map(Path::to_owned),
+    }
+}
+
+/// Maximum wait for a process that is starting.
+const STARTING_MAX: Duration = Duration::from_secs(2);
+/// Pause between two requests during this wait.
+const ASK_AGAIN: Duration = Duration::from_millis(50);
+
+/// A process that has not opened its session yet.
+#[derive(Debug)]
+pub(super) struct StartingProcess {
+    command: String,
+    pid: u32,
+    store: Option<PathBuf>,
+}
+
+impl StartingProcess {
+    /// The process of this report, if it is starting.
+    pub(super) fn of(report: &ProcessReport) -> Option<Self> {
+        report.is_starting.then(|| Self {
+            command: report.command.clone(),
+            pid: report.pid,
+            store: report.store.clone(),
+        })
+    }
+
+    /// Error for a stop, which needs an open session.
+    pub(super) fn not_stopped(&self) -> CliError {
+        let Self { command, pid, .. } = self;
+        let message =
+            format!("`{command}` is starting in process {pid}: its session is not open yet");
+        CliError::failure(message).hint(format!("stop the process itself: kill {pid}"))
+    }
+}
+
 /// Answers of this user's processes to the request for their open sessions.
 #[derive(Default)]
 pub(super) struct AskedProcesses {
+    /// Processes that have not opened their session yet.
+    pub(super) starting: Vec<StartingProcess>,
     /// All open sessions that the processes reported.
     pub(super) open: Vec<OpenTarget>,
     /// Errors of the processes that did not answer.
     pub(super) silent: Vec<RemoteError>,
+}
+
+impl AskedProcesses {
+    /// Keeps the sessions that a stop with these store flags covers.
+    pub(super) fn in_store(mut self, named: &StoreArgs) -> Self {
+        let covers = |store: &Option<PathBuf>| stops_in_store(named, store.as_deref());
+        self.open.retain(|target| covers(&target.store));
+        self.starting.retain(|process| covers(&process.store));
+        self
+    }
+}
+
+/// Asks all processes of this user for the open sessions that a stop with these store flags covers. If no such session
+/// is open, but a process is starting, asks again for a short time.
+///
+/// # Errors
+/// If the folder of the sockets cannot be read.
+///
+/// # Cancel safety
+/// Cancel safe.
+pub(super) async fn ask_for_session(
+    folder: &SocketFolder,
+    store: &StoreArgs,
+) -> Result<AskedProcesses, CliError> {
+    let until = Instant::now() + STARTING_MAX;
+    loop {
+        let asked = ask_processes(folder).await?.in_store(store);
+        let waits = asked.open.is_empty() && !asked.starting.is_empty();
+        if !waits || Instant::now() >= until {
+            return Ok(asked);
+        }
+        tokio::time::sleep(ASK_AGAIN).await;
+    }
 }
 
 /// Asks all processes of this user for their open sessions.
@@ -67,7 +138,10 @@ pub(super) async fn ask_processes(folder: &SocketFolder) -> Result<AskedProcesse
     let mut asked = AskedProcesses::default();
     for (process, report) in processes(folder).await.map_err(|error| failed(&error))? {
         match report {
-            Ok(report) => asked.open.extend(targets(&process, report)),
+            Ok(report) => {
+                asked.starting.extend(StartingProcess::of(&report));
+                asked.open.extend(targets(&process, report));
+            }
             Err(error) => asked.silent.push(error),
         }
     }

@@ -167,6 +167,9 @@ fn describe(
     for (_, report) in found {
         match report {
             Ok(process) => {
+                if process.is_starting {
+                    text.push_line(&describe_start(process, style));
+                }
                 for session in &process.sessions {
                     text.push(&describe_session(process, session, style, columns));
                 }
@@ -175,6 +178,25 @@ fn describe(
         }
     }
     text
+}
+
+/// Describes a process that has not opened its session yet.
+fn describe_start(process: &ProcessReport, style: Style) -> Styled {
+    let ProcessReport {
+        command,
+        pid,
+        folder,
+        ..
+    } = process;
+    let about = format!(
+        "{command} in process {pid}, {}; to stop it: kill {pid}",
+        folder.display()
+    );
+    styled![
+        style.paint(TextRole::Warning, "starts"),
+        "  ",
+        style.paint(TextRole::Dim, Styled::from(about))
+    ]
 }
 
 fn describe_session(

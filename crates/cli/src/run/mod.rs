@@ -32,7 +32,7 @@ use crate::shell_command::SameFlags;
 use crate::start::{self, NamedSession, Opened, Opening, StartFailure};
 use crate::supervise::Supervisor;
 use crate::suspend::job_control;
-use allstop_remote::{OwnedSessions, TerminalSession};
+use allstop_remote::TerminalSession;
 use no_terminal_prompter::NoTerminalPrompter;
 use questions::RunQuestions;
 use receipt_file::ReceiptFile;
@@ -107,6 +107,7 @@ async fn drive(
     control.set_grace(inputs.grace);
     control.set_timeout(host.started, inputs.timeout);
     let opening = Opening {
+        command: "run",
         system: inputs.system,
         session,
         reporter: start::StartReporter::new(host),
@@ -119,6 +120,7 @@ async fn drive(
     let opened = start::open(opening, supervisor, |said| view.hint(said)).await?;
     let Opened {
         system,
+        listener,
         open,
         continued,
         mode: _,
@@ -131,8 +133,7 @@ async fn drive(
     let session = &open.session;
     view.questions = prompt.map(|prompt| RunQuestions::new(prompt, session.clone()));
     let job = job_control().map_err(CliError::from)?;
-    let owned = OwnedSessions::new("run", system.folder().to_owned(), host.scopes());
-    let remote = TerminalSession::listen(owned, session, system.store_file(), &host.sockets);
+    let remote = TerminalSession::new(listener, session, system.store_file());
     remote
         .listener
         .problem()

@@ -9,15 +9,17 @@ pub(crate) mod project;
 mod reporter;
 mod stage;
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_agent::{TurnError, TurnErrorKind};
 use allstop_core::SessionId;
 use allstop_core::receipt::ItemKind;
-use allstop_remote::SocketFolder;
+use allstop_remote::{OwnedSessions, RemoteListener, SocketFolder};
 use allstop_runtime::{
-    OpenSession, QuestionRecipient, SessionSetup, StartErrorKind, System, SystemOptions,
+    OpenSession, QuestionRecipient, SessionSetup, StartErrorKind, StoreChoice, System,
+    SystemOptions,
 };
 use allstop_scope::{RootOptions, Scope, WorkCx, WorkSpec};
 use allstop_tools::mcp::McpState;
@@ -49,18 +51,22 @@ pub(crate) async fn read<T: Send + 'static>(
 
 /// Input of [`open`].
 pub(crate) struct Opening {
+    /// The command, for other terminals.
+    pub(crate) command: &'static str,
     pub(crate) system: SystemOptions,
     /// The session to continue; `None` for a new session.
     pub(crate) session: Option<NamedSession>,
     pub(crate) asks: QuestionRecipient,
     pub(crate) reporter: StartReporter,
-    /// Folder of the sockets of other processes, which may have the session open.
+    /// Folder of the sockets of all processes. Another process may have the session open.
     pub(crate) sockets: SocketFolder,
 }
 
 /// A system with its open session.
 pub(crate) struct Opened {
     pub(crate) system: Arc<System>,
+    /// Socket for other terminals.
+    pub(crate) listener: RemoteListener,
     pub(crate) open: OpenSession,
     /// Permission mode of the session.
     pub(crate) mode: ModeSwitch,
@@ -77,6 +83,7 @@ pub(crate) async fn open(
     hint: impl Fn(&str),
 ) -> Result<Opened, StartFailure> {
     let Opening {
+        command,
         system: options,
         session,
         asks,
@@ -85,6 +92,10 @@ pub(crate) async fn open(
     } = opening;
     let configured_mode = options.config.permissions.mode;
     let root = options.root();
+    // The socket exists from here on, so that other terminals can find a process whose start takes long.
+    let owned = OwnedSessions::new(command, options.folder.clone(), options.scopes.clone());
+    owned.set_store(store_file(&options.store));
+    let listener = RemoteListener::listen(owned, &sockets);
     let mut stage = StartStage {
         supervisor,
         scope: &root,
@@ -114,10 +125,19 @@ pub(crate) async fn open(
     let open = stage.wait(opening, late_store).await?.ok_or_stopped()??;
     Ok(Opened {
         system,
+        listener,
         open,
         mode,
         continued: continued.unwrap_or_default(),
     })
+}
+
+/// File of a store that is not open yet.
+fn store_file(store: &StoreChoice) -> Option<PathBuf> {
+    match store {
+        StoreChoice::Sqlite(path) => std::path::absolute(path).ok(),
+        StoreChoice::Memory | StoreChoice::Nats(_) => None,
+    }
 }
 
 async fn open_session(

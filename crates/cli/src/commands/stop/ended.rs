@@ -18,7 +18,7 @@ use super::super::sessions::{open, resolve};
 use super::super::unreported_sessions::UnreachableSession;
 use super::orphaned_work::OrphanedSessions;
 use super::{SessionStopLine, StopResults};
-use crate::args::StopArgs;
+use crate::args::{StopArgs, StoreArgs};
 use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::shell_command::SameFlags;
@@ -34,7 +34,7 @@ const OPENS_MAX: usize = 8;
 const LOOK_AGAIN: Duration = Duration::from_millis(10);
 
 /// Answers a request to stop a session that no process has open. `accepted` is set if the session's process accepted
-/// the stop, but ended before it answered.
+/// the stop, but ended before it answered. `store` names the store of the session.
 ///
 /// # Errors
 /// If the store has no such session, if another process has the session open, or if a process accepted the stop but
@@ -47,12 +47,20 @@ pub(super) async fn answer(
     accepted: Option<&StopId>,
     by: &str,
     args: &StopArgs,
+    store: &StoreArgs,
     host: &ProcessHost,
 ) -> Result<StopResults, CliError> {
-    let (log, _outputs) = open(&args.store, host).await?;
-    let flags = SameFlags::of_store(&args.store);
-    let id = resolve(&*log, given, &flags).await?;
-    let mut state = read_ended(&*log, &id).await?;
+    let flags = SameFlags::of_store(store);
+    let reading = async {
+        let (log, _outputs) = open(store, host).await?;
+        let id = resolve(&*log, given, &flags).await?;
+        let state = read_ended(&*log, &id).await?;
+        Ok((log, id, state))
+    };
+    let (log, id, mut state) = match reading.await {
+        Err(error) if accepted.is_some() => return Err(unread_receipt(given, &error, &flags)),
+        read => read?,
+    };
     if let Some(accepted) = accepted {
         let endings = state.turns().iter().filter_map(|turn| turn.ending.as_ref());
         let receipts = endings.filter_map(|ending| ending.receipt.as_ref());
@@ -63,20 +71,18 @@ pub(super) async fn answer(
             let receipt = Receipt::clone(own);
             return Ok(StopResults {
                 answers: vec![SessionStopLine::new(id, receipt)],
-                problems: Vec::new(),
+                ..StopResults::default()
             });
         }
         // A stop that found no work has no receipt in the log. But if a turn is still open in the log, the process
         // ended before it wrote the end of the turn.
         if state.open_turn().is_some() {
             let message = format!(
-                "the process of session `{id}` accepted the stop and has ended, but the store has no receipt of the stop: the \
-                 process was killed, or the store did not take the end of the turn in time"
+                "the process of session `{id}` accepted the stop and has closed the session, but the store has no receipt \
+                 of this stop: the process was killed, or could not write to the store"
             );
-            let show = flags.command(&format!("sessions show {id}"));
-            let hint = format!(
-                "the process printed its receipt, if it could; `{show}` shows the state of the turns"
-            );
+            let receipt = flags.command(&format!("receipt {id}"));
+            let hint = format!("`{receipt}` lists the calls whose outcome is unknown");
             return Err(CliError::failure(message).hint(hint));
         }
     }
@@ -93,7 +99,7 @@ pub(super) async fn answer(
             }
             return Ok(StopResults {
                 answers,
-                problems: Vec::new(),
+                ..StopResults::default()
             });
         }
         // Another stop opened the session first. If work remains after that stop, the next attempt finds this work.
@@ -112,8 +118,18 @@ pub(super) async fn answer(
             stop_reason: ending.map(|ending| ending.reason),
             ..SessionStopLine::new(id, receipt)
         }],
-        problems: Vec::new(),
+        ..StopResults::default()
     })
+}
+
+/// Error for a stop that the process of the session accepted, and whose receipt cannot be read.
+fn unread_receipt(id: &str, error: &CliError, flags: &SameFlags) -> CliError {
+    let why = &error.message;
+    let message = format!(
+        "the process of session `{id}` accepted the stop, but sent no receipt, and the receipt cannot be read: {why}"
+    );
+    let receipt = flags.command(&format!("receipt {id}"));
+    CliError::failure(message).hint(format!("later: `{receipt}`"))
 }
 
 /// Target of a stop with these arguments within the orphaned work; `None` if the arguments cover no orphaned work.

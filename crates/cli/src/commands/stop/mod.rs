@@ -14,7 +14,7 @@ use futures::future::join_all;
 
 use super::dying::dying_processes_gone;
 use super::open_session::{
-    ask_processes, find_open_session, no_session, resolve_list_number, stops_in,
+    ask_for_session, ask_processes, find_open_session, no_session, resolve_list_number, used_store,
 };
 use super::sessions;
 use crate::args::StopArgs;
@@ -66,17 +66,19 @@ async fn stop_all(by: &str, args: &StopArgs, host: &ProcessHost) -> Result<StopR
     let (log, _outputs) = match sessions::open(&args.store, host).await {
         Ok(opened) => opened,
         Err(problem) => {
-            let why = problem.message;
+            let why = &problem.message;
             let said = format!("the search for work that was left running failed: {why}");
-            all.problems.push(CliError::failure(said));
+            all.problems.push(CliError {
+                message: said,
+                ..problem
+            });
             return Ok(all);
         }
     };
     let left = OrphanedSessions::of_store(log, host.scopes(), &asked.known, &asked.processes).await;
     match left {
         Ok((found, left)) => {
-            let problems = found.problems.into_iter().map(CliError::failure);
-            all.problems.extend(problems);
+            found.problems.iter().for_each(|why| all.problem(why));
             let target = StopTarget::TurnAndBackground;
             all.answers.extend(left.stop(&target, args, by).await);
             if !args.preview
@@ -88,7 +90,7 @@ async fn stop_all(by: &str, args: &StopArgs, host: &ProcessHost) -> Result<StopR
             let waiting = found
                 .held
                 .iter()
-                .map(|id| ended::answer(id.as_str(), None, by, args, host));
+                .map(|id| ended::answer(id.as_str(), None, by, args, &args.store, host));
             for answered in join_all(waiting).await {
                 match answered {
                     Ok(found) => {
@@ -112,15 +114,20 @@ async fn stop_one(
     args: &StopArgs,
     host: &ProcessHost,
 ) -> Result<StopResults, CliError> {
-    let mut asked = ask_processes(&host.sockets).await?;
-    asked.open.retain(|target| stops_in(&args.store, target));
+    let asked = match given {
+        LAST => ask_for_session(&host.sockets, &args.store).await?,
+        _ => ask_processes(&host.sockets).await?.in_store(&args.store),
+    };
     let id = resolve_list_number(given, &asked.open, &args.store, host).await?;
     let mut found = StopResults::default();
     let Some(target) = find_open_session(asked.open, &id)? else {
         if given == LAST && !asked.silent.is_empty() {
             return Err(no_session(&asked.silent));
         }
-        return match ended::answer(&id, None, by, args, host).await {
+        if let (LAST, Some(starting)) = (given, asked.starting.first()) {
+            return Err(starting.not_stopped());
+        }
+        return match ended::answer(&id, None, by, args, &args.store, host).await {
             Ok(answer) => Ok(answer),
             // If a process did not answer, it may have this session open. So its error is reported.
             Err(error) => Err(match asked.silent.first() {
@@ -133,41 +140,38 @@ async fn stop_one(
     if given == LAST {
         // If a process did not answer, it may have the session that was active most recently. So its error is reported,
         // too.
-        let silent = asked.silent.iter().map(ToString::to_string);
-        let silent = silent.map(CliError::failure);
-        found.problems.extend(silent);
+        asked.silent.iter().for_each(|silent| found.problem(silent));
     }
+    let store = used_store(&args.store, target.store.as_deref());
     let stopped = target
         .process
         .stop(&params(&target.session, by, args))
         .await;
     match stopped {
-        Ok(receipt) => found
-            .answers
-            .push(SessionStopLine::new(target.session, receipt)),
+        Ok(answer) => {
+            found.answered(SessionStopLine::answered(target.session, answer), &store);
+        }
         Err(unanswered) if unanswered.error.is_of_ended_session() => {
             let accepted = unanswered.accepted.as_ref();
             let id = target.session.as_str();
-            let ended = ended::answer(id, accepted, by, args, host).await;
+            let ended = ended::answer(id, accepted, by, args, &store, host).await;
             match ended {
-                Ok(ended) => {
-                    found.answers.extend(ended.answers);
-                    found.problems.extend(ended.problems);
-                }
+                Ok(ended) => found.extend(ended),
                 Err(error) => found.problems.push(error),
             }
         }
-        Err(unanswered) => {
-            let said = unanswered.error.to_string();
-            found.problems.push(CliError::failure(said));
-        }
+        Err(unanswered) => found.problem(&unanswered.error),
     }
     Ok(found)
 }
 
 /// Shows the receipts of the stops, and the problems. Returns the exit code.
 fn print_results(args: &StopArgs, host: &ProcessHost, found: &StopResults) -> u8 {
-    let StopResults { answers, problems } = found;
+    let StopResults {
+        answers,
+        problems,
+        notes,
+    } = found;
     let stdout = host.output.stdout();
     let style = host.terminal.style(stdout.is_terminal());
     let width = stdout.columns().unwrap_or(RECEIPT_WIDTH_DEFAULT);
@@ -203,6 +207,9 @@ fn print_results(args: &StopArgs, host: &ProcessHost, found: &StopResults) -> u8
     for problem in problems {
         let said = style.failure(&problem.message, problem.hint.as_deref());
         stderr.lines(said, OutputPriority::Required);
+    }
+    for note in notes {
+        host.note(note);
     }
     let is_failure = |answer: &SessionStopLine| match answer.receipt.outcome() {
         Some(NothingToStop::NotFound | NothingToStop::Ending) => true,

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use allstop_core::SessionId;
 use futures::future::join_all;
 
-use super::super::open_session::stops_in_store;
+use super::super::open_session::{StartingProcess, stops_in_store, used_store};
 use super::super::ps::failed;
 use super::{SessionStopLine, StopResults};
 use crate::args::StoreArgs;
@@ -38,6 +38,11 @@ pub(super) async fn stop_all(
         let mut known = Vec::new();
         match report {
             Ok(report) if stops_in_store(store, report.store.as_deref()) => {
+                let store = used_store(store, report.store.as_deref());
+                let starting = StartingProcess::of(&report);
+                found
+                    .problems
+                    .extend(starting.as_ref().map(StartingProcess::not_stopped));
                 let sessions = report.sessions.into_iter();
                 let sessions: Vec<_> = sessions.map(|session| session.session_id).collect();
                 // All sessions stop concurrently, so none waits while the grace of another session passes.
@@ -45,9 +50,9 @@ pub(super) async fn stop_all(
                 let stopping = requests.iter().map(|request| process.stop(request));
                 for (session, stopped) in sessions.into_iter().zip(join_all(stopping).await) {
                     match stopped {
-                        Ok(receipt) => {
-                            let line = SessionStopLine::new(session.clone(), receipt);
-                            found.answers.push(line);
+                        Ok(answer) => {
+                            let line = SessionStopLine::answered(session.clone(), answer);
+                            found.answered(line, &store);
                         }
                         // The session has ended by itself and may have left work. It is not added to `known`, so the
                         // later scan of the store finds that work.
@@ -57,16 +62,13 @@ pub(super) async fn stop_all(
                         {
                             continue;
                         }
-                        Err(unanswered) => {
-                            let said = unanswered.error.to_string();
-                            found.problems.push(CliError::failure(said));
-                        }
+                        Err(unanswered) => found.problem(&unanswered.error),
                     }
                     known.push(session);
                 }
             }
             Ok(_of_another_store) => {}
-            Err(error) => found.problems.push(CliError::failure(error.to_string())),
+            Err(error) => found.problem(&error),
         }
         (process.number, known, found)
     });
@@ -74,8 +76,7 @@ pub(super) async fn stop_all(
     for (number, known, found) in each.await.map_err(|error| failed(&error))? {
         asked.processes.insert(number);
         asked.known.extend(known);
-        all.answers.extend(found.answers);
-        all.problems.extend(found.problems);
+        all.extend(found);
     }
     Ok((all, asked))
 }

@@ -1,9 +1,13 @@
 //! Answers of `allstop stop`.
 
+use allstop_core::receipt::ConversationEffect;
 use allstop_core::{Receipt, SessionId, StopReason};
+use allstop_remote::StopResult;
 use serde::Serialize;
 
+use crate::args::StoreArgs;
 use crate::error::CliError;
+use crate::shell_command::SameFlags;
 
 /// Result of the stop of one session, as `--json` prints it.
 #[derive(Debug, Serialize)]
@@ -18,18 +22,65 @@ pub(super) struct SessionStopLine {
 
 impl SessionStopLine {
     pub(super) fn new(session_id: SessionId, receipt: Receipt) -> Self {
+        let stop_reason = None;
+        Self::answered(
+            session_id,
+            StopResult {
+                receipt,
+                stop_reason,
+            },
+        )
+    }
+
+    /// The answer of a process.
+    pub(super) fn answered(session_id: SessionId, answer: StopResult) -> Self {
         Self {
             schema: "allstop.stop/1",
             session_id,
-            stop_reason: None,
-            receipt,
+            stop_reason: answer.stop_reason,
+            receipt: answer.receipt,
         }
+    }
+
+    /// True if the stop has ended a turn, and the store has not confirmed the record of this end.
+    pub(super) fn is_unconfirmed(&self) -> bool {
+        self.receipt.outcome().is_none()
+            && self.receipt.conversation() == ConversationEffect::Unknown
     }
 }
 
-/// Results of the stopped sessions, and failures with the work that could not be stopped.
+/// Results of the stopped sessions, and the work that could not be stopped.
 #[derive(Debug, Default)]
 pub(super) struct StopResults {
     pub(super) answers: Vec<SessionStopLine>,
+    /// Warnings about work that may still run.
     pub(super) problems: Vec<CliError>,
+    /// Remarks about the answers, one per line.
+    pub(super) notes: Vec<String>,
+}
+
+impl StopResults {
+    /// Adds the results of another stop.
+    pub(super) fn extend(&mut self, other: Self) {
+        self.answers.extend(other.answers);
+        self.problems.extend(other.problems);
+        self.notes.extend(other.notes);
+    }
+
+    /// Adds the answer of a process with this store. Names the command that later shows an unconfirmed end of a turn.
+    pub(super) fn answered(&mut self, answer: SessionStopLine, store: &StoreArgs) {
+        if answer.is_unconfirmed() {
+            let flags = SameFlags::of_store(store);
+            let show = flags.command(&format!("sessions show {}", answer.session_id));
+            self.notes.push(format!(
+                "the store has not confirmed the end of the turn: `{show}` shows this end when the store answers again"
+            ));
+        }
+        self.answers.push(answer);
+    }
+
+    /// Adds a failure without a remedy.
+    pub(super) fn problem(&mut self, message: &impl ToString) {
+        self.problems.push(CliError::failure(message.to_string()));
+    }
 }
