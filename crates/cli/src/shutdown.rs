@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use allstop_core::{Cause, CauseKind, Receipt};
+use allstop_log::Log;
 use allstop_runtime::{OrphanedWork, System};
 use allstop_session::{DetachResult, Session, SessionStop, StopTarget};
 
@@ -60,12 +61,22 @@ fn describe_running_work(work: &OrphanedWork) -> String {
     parts.collect::<Vec<_>>().join(" · ")
 }
 
+/// Writes the store back into one file, so that a copy of this file is complete. A failure loses nothing: the records
+/// stay in the write-ahead log.
+pub(crate) async fn write_back(log: &dyn Log) {
+    if let Err(error) = log.write_back().await {
+        tracing::warn!(%error, "the store is not written back into one file");
+    }
+}
+
 /// Session, system and options of a shutdown.
 pub(crate) struct SessionClosing<'a> {
     pub(crate) session: &'a Session,
     pub(crate) system: &'a System,
     /// True if the store has failed. The shutdown then does not wait for the store.
     pub(crate) store_failed: bool,
+    /// True if the store is written back into one file. This takes some milliseconds, so a short run does not do it.
+    pub(crate) writes_back: bool,
     /// True if the work that still runs is forced at once, without a time to end by itself.
     pub(crate) force: bool,
 }
@@ -106,6 +117,9 @@ impl SessionClosing<'_> {
             }
             if !self.store_failed {
                 self.session.closed().await;
+                if self.writes_back {
+                    write_back(&**self.system.log()).await;
+                }
                 self.system.close().await;
             }
         };

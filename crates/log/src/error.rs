@@ -47,6 +47,14 @@ pub enum LogErrorKind {
     Full,
     /// The file is not a store, or is damaged.
     Corrupt,
+    /// The write-ahead log is damaged, so the newest records cannot be read.
+    DamagedLog,
+    /// Records of one stream are missing or damaged. The other streams may be readable.
+    DamagedStream,
+    /// The store has a second path, through which other processes would not see the same records.
+    OtherPath,
+    /// A repair of the store was interrupted.
+    RepairUnfinished,
     /// A file of the store was moved, removed or replaced while the store was open.
     Replaced,
     /// A newer version of Allstop wrote the store.
@@ -67,6 +75,10 @@ impl fmt::Display for LogErrorKind {
             Self::ReadOnly => "the store is not writable",
             Self::Full => "no space is left for the store",
             Self::Corrupt => "the file is not an Allstop store, or is damaged",
+            Self::DamagedLog => "the newest records of the store are damaged",
+            Self::DamagedStream => "records of the store are damaged",
+            Self::OtherPath => "the store has a second path",
+            Self::RepairUnfinished => "a repair of the store was interrupted",
             Self::Replaced => {
                 "a file of the store was moved, removed or replaced while it was open"
             }
@@ -111,9 +123,21 @@ impl LogError {
             LogErrorKind::Full => {
                 Some("free some space on the device; every confirmed record is still there")
             }
-            LogErrorKind::Corrupt => {
-                Some("use another store, or move this file away; it was not changed")
-            }
+            LogErrorKind::Corrupt => Some(
+                "use another store; if this file was a store, check the device, then run `allstop store check`",
+            ),
+            LogErrorKind::DamagedLog => Some(
+                "restore the store from a back-up, or run `allstop store repair`, which keeps the damaged files and \
+                 continues with the readable records",
+            ),
+            LogErrorKind::DamagedStream => Some(
+                "other sessions may be readable; `allstop store repair` keeps the damaged files and cuts this session \
+                 before the damage; `allstop sessions rm` removes it",
+            ),
+            LogErrorKind::OtherPath => Some(
+                "use one path for all processes, and remove hard links to the file; a symbolic link is safe",
+            ),
+            LogErrorKind::RepairUnfinished => Some("run `allstop store repair` again"),
             LogErrorKind::Replaced => Some(
                 "restore the store and the files next to it, or use another store; nothing more was written",
             ),

@@ -24,6 +24,7 @@
 
 pub mod conformance;
 mod error;
+mod exchange;
 mod future;
 mod lock;
 mod log;
@@ -34,6 +35,7 @@ mod sqlite;
 mod stream_writer;
 
 pub use error::{AppendError, LogError, LogErrorKind};
+pub use exchange::{ExchangeError, ExchangeReport, export, import};
 pub use future::LogFuture;
 pub use lock::{LockAttempt, StreamLock};
 pub use log::{Log, READ_BYTES_MIN, TAIL_POLL_MS};
@@ -43,5 +45,8 @@ pub use session::{
     LoggedAnswer, RecordObserver, SessionError, SessionSummary, SessionWriter, committed_answer,
     list_sessions, read_session, read_session_end, remove_session,
 };
-pub use sqlite::SqliteLog;
+pub use sqlite::{
+    CheckReport, CompactReport, CutStream, Progress, RepairReport, SqliteLog, StoreMaintenance,
+    StoreProblem,
+};
 pub use stream_writer::{StreamWriteError, StreamWriter};

@@ -99,6 +99,13 @@ pub trait Log: Send + Sync + fmt::Debug {
         Vec::new()
     }
 
+    /// Writes all records into the main file of the store, so that a copy of this file is complete. Records that another
+    /// process writes meanwhile, or that another process is reading, may stay in another file. A store without such files
+    /// does nothing.
+    fn write_back(&self) -> LogFuture<Result<(), LogError>> {
+        LogFuture::ready(Ok(()))
+    }
+
     /// Accepts no more requests, waits until the queued requests are done, and releases the locks. If the disk is
     /// blocked, this method also blocks. To exit in time, combine this method with a timeout. The default
     /// implementation does nothing. If the future is dropped, the store is still closed.

@@ -208,7 +208,7 @@ impl From<SessionError> for StartError {
                 );
                 return Self::new(StartErrorKind::SessionInUse, message).hint(hint);
             }
-            SessionError::Log(error) => return error.into(),
+            SessionError::Log(error) | SessionError::Damaged(error) => return error.into(),
             SessionError::Unreadable { .. } | SessionError::Inconsistent { .. } => (
                 StartErrorKind::Store,
                 "the session was not changed; start a new one",

@@ -59,6 +59,7 @@ pub(super) async fn leave(
         session: &chat.session,
         system: &chat.system,
         store_failed: false,
+        writes_back: true,
         force: false,
     };
     let closed = closing.close(&mut supervisor, std::future::ready(())).await;

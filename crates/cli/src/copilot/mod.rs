@@ -20,6 +20,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::{ProcessHost, variable};
 use crate::server_loop::{HostedServer, run_server};
+use crate::shutdown::write_back;
 use crate::start::options::{HostOptions, config_of, system};
 use crate::start::project;
 use crate::start::{self, StartFailure, StartStage};
@@ -96,6 +97,7 @@ impl HostedServer for RunningCopilot {
         let short = || StopRequest::new(Extent::Process, cause.clone()).grace(FORCE_MAX / 10);
         let (agent, connections) = (self.agent.stop(short()), self.connections.stop(short()));
         drop(tokio::join!(agent.receipt(), connections.receipt()));
+        write_back(&**self.system.log()).await;
         self.system.close().await;
     }
 

@@ -149,6 +149,7 @@ impl RunTurns<'_, '_> {
             session: self.session,
             system,
             store_failed: error.is_some_and(|error| error.kind == TurnErrorKind::Store),
+            writes_back: false,
             // If work still runs after a stop, it is forced at once, without another request to end.
             force: receipts.any(|receipt| !receipt.quiet()),
         };

@@ -37,6 +37,7 @@ use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::ProcessHost;
 use crate::server_loop::{HostedServer, run_server};
+use crate::shutdown::write_back;
 use crate::start::options::HostOptions;
 use crate::start::{self, StartFailure, StartStage};
 use crate::supervise::Supervisor;
@@ -232,6 +233,7 @@ impl HostedServer for HostedTasks<'_> {
         let (connections, push) = (server.connections.stop(order()), server.push.stop(order()));
         let (background, _, _) =
             tokio::join!(background.receipt(), connections.receipt(), push.receipt());
+        write_back(&**server.store.log()).await;
         if let Some(system) = &server.system {
             if let Some(Err(why)) = system.save_recording().await {
                 self.show_line(&why);

@@ -54,6 +54,7 @@ mod shell;
 mod stalls;
 mod stop_receipts;
 mod stop_stores;
+mod store_files;
 mod surface;
 mod tasks;
 mod tasks_hostile;

@@ -5,7 +5,7 @@ use allstop_core::process::ProcessIdentity;
 use allstop_core::turn::IllegalRecord;
 
 use super::codec::RecordDecodeError;
-use crate::{LogError, Version};
+use crate::{LogError, LogErrorKind, Version};
 
 /// Reason why a session could not be opened or written.
 #[derive(Debug, thiserror::Error)]
@@ -59,7 +59,19 @@ pub enum SessionError {
         #[source]
         source: IllegalRecord,
     },
+    /// Records of the session are missing or damaged in the store. Other sessions may be readable.
+    #[error(transparent)]
+    Damaged(LogError),
     /// The store failed; nothing was written.
     #[error(transparent)]
-    Log(#[from] LogError),
+    Log(LogError),
+}
+
+impl From<LogError> for SessionError {
+    fn from(error: LogError) -> Self {
+        match error.kind() {
+            LogErrorKind::DamagedStream => Self::Damaged(error),
+            _ => Self::Log(error),
+        }
+    }
 }

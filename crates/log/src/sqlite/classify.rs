@@ -7,7 +7,56 @@ use std::path::Path;
 use rusqlite::ErrorCode;
 use rustix::fs::{Access, access};
 
-use crate::{LogError, LogErrorKind};
+use super::record_chain::ChainError;
+use crate::{LogError, LogErrorKind, StreamName, Version};
+
+/// Error of a store, before its path is known.
+#[derive(Debug)]
+pub(super) enum StoreError {
+    /// A record of this stream is missing or damaged.
+    DamagedStream(StreamName, Option<Version>, Option<rusqlite::Error>),
+    Sqlite(rusqlite::Error),
+}
+
+impl From<rusqlite::Error> for StoreError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+impl ChainError {
+    /// Adds the name of the stream.
+    pub(super) fn of_stream(self, stream: &StreamName) -> StoreError {
+        let is_damage = self.is_damage();
+        match self {
+            Self::Damaged(number) => StoreError::DamagedStream(stream.clone(), Some(number), None),
+            Self::Sqlite(error) if is_damage => {
+                StoreError::DamagedStream(stream.clone(), None, Some(error))
+            }
+            Self::Sqlite(error) => StoreError::Sqlite(error),
+        }
+    }
+}
+
+impl StoreError {
+    /// Adds the path of the store.
+    pub(super) fn at(self, path: &Path) -> LogError {
+        match self {
+            Self::Sqlite(error) => sqlite_error(path, error),
+            Self::DamagedStream(stream, number, error) => {
+                let record = number
+                    .map(|number| format!("record {number} of "))
+                    .unwrap_or_default();
+                let place = format!("{record}{stream} in {}", path.display());
+                let found = LogError::new(LogErrorKind::DamagedStream, place);
+                match error {
+                    Some(error) => found.caused_by(error),
+                    None => found,
+                }
+            }
+        }
+    }
+}
 
 /// Converts an error of SQLite for the store at this path.
 pub(super) fn sqlite_error(path: &Path, error: rusqlite::Error) -> LogError {

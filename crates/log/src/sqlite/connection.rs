@@ -20,14 +20,24 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::classify::{io_error, sqlite_error};
 use super::files::{FileId, OpenFiles};
+use super::maintenance;
 use super::new_store;
+use super::open_stores::OpenMark;
+use super::reader::DAMAGE_PAUSE;
 use crate::{LogError, LogErrorKind};
 
 /// Id in the file that marks it as a store (`AlSt`). The database of another program does not have this id, and is
 /// refused.
 const APPLICATION_ID: i32 = 0x416c_5374;
 /// Version of the tables. A store with a newer version is refused.
-const SCHEMA: i32 = 1;
+const SCHEMA: i32 = 2;
+/// Version of the tables without checksums.
+const WITHOUT_CHECKSUMS: i32 = 1;
+/// Changes a store without checksums into a store of the present version. Its records stay as they are.
+const UPGRADE: &str = "
+    ALTER TABLE records ADD COLUMN checksum INTEGER;
+    PRAGMA user_version = 2;
+";
 /// Maximum time to wait while another process writes. This is much longer than the write of a group of appends, and
 /// still acceptable for a user who waits.
 const BUSY_WAIT_MAX: Duration = Duration::from_secs(5);
@@ -52,6 +62,7 @@ const TABLES: &str = "
         number INTEGER NOT NULL,
         previous INTEGER NOT NULL,
         append_id BLOB NOT NULL,
+        checksum INTEGER,
         body BLOB NOT NULL
     ) STRICT;
 ";
@@ -60,13 +71,21 @@ const TABLES: &str = "
 pub(super) struct OpenStore {
     pub(super) connection: Connection,
     pub(super) files: OpenFiles,
+    /// Dropped after the connection. `None` if no other connection of this process can open the file.
+    pub(super) mark: Option<OpenMark>,
 }
 
 /// Opens the store. If the file is missing or empty, creates the store first.
 pub(super) fn open(path: &Path) -> Result<OpenStore, LogError> {
     let started = Instant::now();
+    let mut is_second = false;
     loop {
         match try_open(path) {
+            // A device that failed for a moment looks like damage: SQLite reports `EIO` as damage.
+            Err(error) if error.kind() == LogErrorKind::Corrupt && !is_second => {
+                is_second = true;
+                park_timeout(DAMAGE_PAUSE);
+            }
             // Two processes can create the store at the same time, and then disturb each other. SQLite waits only in
             // some of these cases.
             Err(error)
@@ -81,6 +100,10 @@ pub(super) fn open(path: &Path) -> Result<OpenStore, LogError> {
 
 fn try_open(path: &Path) -> Result<OpenStore, LogError> {
     let failed = |error| sqlite_error(path, error);
+    if maintenance::is_repair_unfinished(path) {
+        let place = path.display().to_string();
+        return Err(LogError::new(LogErrorKind::RepairUnfinished, place));
+    }
     new_store::make(path);
     let before = FileId::at(path).ok();
     let mut connection = Connection::open(path).map_err(failed)?;
@@ -97,21 +120,23 @@ fn try_open(path: &Path) -> Result<OpenStore, LogError> {
     // Check the file before the first write, so that the file of another program does not change. Do the check in a
     // transaction: if another process is creating the store, the transaction sees either no store or a complete store.
     let look = connection.transaction().map_err(failed)?;
-    let ours = is_ours(&look, path)?;
+    let found = find_tables(&look, path)?;
     look.finish().map_err(failed)?;
-    if !ours {
+    if found != FoundTables::Present {
         let make = connection
             .transaction_with_behavior(TransactionBehavior::Immediate)
             .map_err(failed)?;
-        // Another process may have created the store since the first check.
-        if !is_ours(&make, path)? {
-            make_tables(&make).map_err(failed)?;
+        // Another process may have created or changed the tables since the first check.
+        match find_tables(&make, path)? {
+            FoundTables::Present => {}
+            FoundTables::WithoutChecksums => make.execute_batch(UPGRADE).map_err(failed)?,
+            FoundTables::None => make_tables(&make).map_err(failed)?,
         }
         make.commit().map_err(failed)?;
     }
     set_durability(&connection).map_err(failed)?;
     // The first read in this mode opens the write-ahead log and its index.
-    is_ours(&connection, path)?;
+    find_tables(&connection, path)?;
     let files = OpenFiles::of(path)?;
     let now = FileId::at(path).map_err(|error| io_error(path, error))?;
     // If the file was replaced meanwhile, SQLite may have opened the old file or the new file. The caller must then
@@ -120,7 +145,11 @@ fn try_open(path: &Path) -> Result<OpenStore, LogError> {
         let place = path.display().to_string();
         return Err(LogError::new(LogErrorKind::Busy, place));
     }
-    Ok(OpenStore { connection, files })
+    Ok(OpenStore {
+        connection,
+        files,
+        mark: None,
+    })
 }
 
 /// Creates the tables and marks the file as a store.
@@ -130,8 +159,19 @@ pub(super) fn make_tables(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "user_version", SCHEMA)
 }
 
-/// True if the file is a readable store; false if the file is empty; an error for any other file.
-fn is_ours(connection: &Connection, path: &Path) -> Result<bool, LogError> {
+/// Tables of a file.
+#[derive(Debug, PartialEq, Eq)]
+enum FoundTables {
+    /// The file is empty.
+    None,
+    /// The tables of an earlier version.
+    WithoutChecksums,
+    /// The tables of the present version.
+    Present,
+}
+
+/// Finds the tables of a store. Returns an error for a file that is neither a store nor empty.
+fn find_tables(connection: &Connection, path: &Path) -> Result<FoundTables, LogError> {
     let number = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, i32>(0));
     let found = (|| {
         Ok((
@@ -142,9 +182,10 @@ fn is_ours(connection: &Connection, path: &Path) -> Result<bool, LogError> {
     })();
     let refused = |kind| Err(LogError::new(kind, path.display().to_string()));
     match found.map_err(|error| sqlite_error(path, error))? {
-        (APPLICATION_ID, SCHEMA, _) => Ok(true),
+        (APPLICATION_ID, SCHEMA, _) => Ok(FoundTables::Present),
+        (APPLICATION_ID, WITHOUT_CHECKSUMS, _) => Ok(FoundTables::WithoutChecksums),
         (APPLICATION_ID, newer, _) if newer > SCHEMA => refused(LogErrorKind::NewerVersion),
-        (0, 0, 0) => Ok(false),
+        (0, 0, 0) => Ok(FoundTables::None),
         _ => refused(LogErrorKind::Corrupt),
     }
 }
@@ -161,12 +202,14 @@ fn set_durability(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "fullfsync", true)?;
     connection.pragma_update(None, "checkpoint_fullfsync", true)?;
     connection.pragma_update(None, "wal_autocheckpoint", WAL_PAGES_MAX)?;
+    // The text of a removed session is overwritten, not only marked as free.
+    connection.pragma_update(None, "secure_delete", true)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     Ok(())
 }
 
 /// Busy handler. SQLite calls it while another process holds the lock. The argument is the number of calls so far.
-fn wait_for_another(calls: i32) -> bool {
+pub(super) fn wait_for_another(calls: i32) -> bool {
     thread_local! {
         static SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
     }

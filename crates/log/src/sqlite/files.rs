@@ -12,8 +12,11 @@ use std::ffi::OsString;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::classify::io_error;
+use rusqlite::Connection;
+
+use super::classify::{io_error, sqlite_error};
 use super::lock_folder::LockFolder;
+use super::write_back;
 use crate::{LogError, LogErrorKind};
 
 /// Files of a store that one connection holds open.
@@ -23,7 +26,11 @@ pub(super) struct OpenFiles {
     given: PathBuf,
     /// Path of the store without symbolic links. SQLite derives the names of its other files from this path.
     store: PathBuf,
-    files: Vec<OpenFile>,
+    main: OpenFile,
+    /// The write-ahead log.
+    log: OpenFile,
+    /// The index of the write-ahead log.
+    index: OpenFile,
 }
 
 #[derive(Debug)]
@@ -35,7 +42,7 @@ struct OpenFile {
 }
 
 /// Device and inode of a file. The connection keeps its files open, so no new file can get the inode of an open file.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct FileId(u64, u64);
 
 impl FileId {
@@ -74,13 +81,17 @@ impl OpenFile {
         Ok(Self { path, id, len })
     }
 
-    /// True if the file is still at its path and is not shorter than before. A file of an open store becomes shorter
-    /// only if a user truncates it, or if another SQLite tool shortens it.
-    fn is_there(&self) -> Result<bool, LogError> {
+    /// True if the file is still at its path and is not shorter than before. The write-ahead log also becomes shorter
+    /// when a process writes it back, and the store when a process compacts it; the file then has at least `len_min`
+    /// bytes. Otherwise a file of an open store becomes shorter only if a user truncates it.
+    fn is_there(&self, len_min: impl FnOnce() -> Result<u64, LogError>) -> Result<bool, LogError> {
         match look_at(&self.path) {
-            Ok((id, len)) if id == self.id && len >= self.len.get() => {
-                self.len.set(len);
-                Ok(true)
+            Ok((id, len)) if id == self.id => {
+                let is_whole = len >= self.len.get() || len >= len_min()?;
+                if is_whole {
+                    self.len.set(len);
+                }
+                Ok(is_whole)
             }
             Ok(_) => Ok(false),
             Err(error)
@@ -101,16 +112,12 @@ impl OpenFiles {
     pub(super) fn of(path: &Path) -> Result<Self, LogError> {
         let store = path.canonicalize().map_err(|error| io_error(path, error))?;
         // Use the path as the caller wrote it, because the next process that opens the store will use this path.
-        let paths = [
-            path.to_owned(),
-            beside(&store, "-wal"),
-            beside(&store, "-shm"),
-        ];
-        let files = paths.map(OpenFile::at);
         Ok(Self {
             given: path.to_owned(),
+            main: OpenFile::at(path.to_owned())?,
+            log: OpenFile::at(beside(&store, "-wal"))?,
+            index: OpenFile::at(beside(&store, "-shm"))?,
             store,
-            files: files.into_iter().collect::<Result<_, _>>()?,
         })
     }
 
@@ -120,9 +127,21 @@ impl OpenFiles {
     }
 
     /// Returns an error if a path no longer leads to the open file, or if the file has become shorter.
-    pub(super) fn check(&self) -> Result<(), LogError> {
-        for file in &self.files {
-            if !file.is_there()? {
+    pub(super) fn check(&self, connection: &Connection) -> Result<(), LogError> {
+        let log_len = || {
+            let len = write_back::log_len(connection);
+            len.map_err(|error| sqlite_error(&self.log.path, error))
+        };
+        let main_len = || {
+            let len = write_back::main_len(connection);
+            len.map_err(|error| sqlite_error(&self.main.path, error))
+        };
+        for (file, is_there) in [
+            (&self.main, self.main.is_there(main_len)?),
+            (&self.log, self.log.is_there(log_len)?),
+            (&self.index, self.index.is_there(|| Ok(u64::MAX))?),
+        ] {
+            if !is_there {
                 let place = file.path.display().to_string();
                 return Err(LogError::new(LogErrorKind::Replaced, place));
             }
@@ -143,7 +162,7 @@ impl OpenFiles {
             Ok(now) if now == self.store => true,
             Ok(now) => {
                 let log = FileId::at(&beside(&now, "-wal"));
-                log.is_ok_and(|log| self.files.iter().any(|file| file.id == log))
+                log.is_ok_and(|log| log == self.log.id)
             }
             Err(_) => false,
         }
@@ -158,7 +177,8 @@ pub(super) fn paths(store: &Path) -> Vec<PathBuf> {
     paths
 }
 
-fn beside(store: &Path, end: &str) -> PathBuf {
+/// Path of a file that SQLite writes next to the store.
+pub(super) fn beside(store: &Path, end: &str) -> PathBuf {
     let mut name = OsString::from(store);
     name.push(end);
     PathBuf::from(name)

@@ -13,15 +13,16 @@
 //! 3. A lock counts only if the locked file is still at its path. The previous owner may have removed the file before
 //!    the lock was taken, so the file is compared with the path after locking.
 
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::thread::park_timeout;
 use std::time::Duration;
 
 use allstop_core::process::ProcessIdentity;
 use allstop_process::this_process;
+use rustix::fs::OFlags;
 
 use super::classify::io_error;
 use crate::{LogError, LogErrorKind, StreamName};
@@ -30,6 +31,11 @@ use crate::{LogError, LogErrorKind, StreamName};
 /// reads the owner or removes the file, and this takes microseconds.
 const TRIES_MAX: u32 = 100;
 const PAUSE: Duration = Duration::from_millis(1);
+
+const FOLDER_MODE: u32 = 0o700;
+
+/// Number of files of killed processes that may stay.
+const LEFT_FILES_MAX: usize = 16;
 
 /// The folder `<store>.locks`.
 #[derive(Debug)]
@@ -83,11 +89,57 @@ impl LockFolder {
 
     /// Creates the folder. Returns true if the folder was missing.
     fn make(&self) -> io::Result<bool> {
-        match fs::create_dir(&self.0) {
+        match DirBuilder::new().mode(FOLDER_MODE).create(&self.0) {
             Ok(()) => Ok(true),
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
-            Err(_) => fs::create_dir_all(&self.0).map(|()| true),
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
+                // Another user who may write to the folder could replace a lock by a link to another file.
+                let mode = fs::metadata(&self.0)?.permissions().mode();
+                if mode & 0o077 != 0 {
+                    fs::set_permissions(&self.0, Permissions::from_mode(FOLDER_MODE))?;
+                }
+                Ok(false)
+            }
+            Err(error) => Err(error),
         }
+    }
+
+    /// Removes the files that killed processes have left. A few files stay, because each start would otherwise look for
+    /// them. Failures are ignored: such a file locks nothing.
+    pub(super) fn remove_left_files(&self) {
+        let Ok(entries) = fs::read_dir(&self.0) else {
+            return;
+        };
+        let paths: Vec<_> = entries.flatten().map(|entry| entry.path()).collect();
+        if paths.len() <= LEFT_FILES_MAX {
+            return;
+        }
+        for path in paths {
+            let Ok(file) = open(&path) else { continue };
+            if file.try_lock().is_ok() && is_at(&file, &path) {
+                drop(fs::remove_file(&path));
+            }
+        }
+    }
+
+    /// True if a process holds a lock.
+    pub(super) fn is_in_use(&self) -> io::Result<bool> {
+        let entries = match fs::read_dir(&self.0) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(false),
+            entries => entries?,
+        };
+        for entry in entries {
+            let file = match File::open(entry?.path()) {
+                // The owner has released the lock.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                file => file?,
+            };
+            match file.try_lock_shared() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => return Ok(true),
+                Err(TryLockError::Error(error)) => return Err(error),
+            }
+        }
+        Ok(false)
     }
 
     /// Owner of the lock; `None` if the lock is free. This function does not take the lock.
@@ -118,12 +170,23 @@ impl LockFolder {
 }
 
 fn open_or_create(path: &Path) -> io::Result<File> {
-    OpenOptions::new()
+    options().create(true).truncate(false).open(path)
+}
+
+fn open(path: &Path) -> io::Result<File> {
+    options().open(path)
+}
+
+/// Options of a lock file. The file is private. A symbolic link is refused, because the owner writes to the file.
+fn options() -> OpenOptions {
+    let mut options = OpenOptions::new();
+    let no_follow = OFlags::NOFOLLOW.bits().cast_signed();
+    options
         .read(true)
         .write(true)
-        .create(true)
-        .truncate(false)
-        .open(path)
+        .mode(0o600)
+        .custom_flags(no_follow);
+    options
 }
 
 /// Locks a file that was opened at this path. `None` if the caller must open the path again.

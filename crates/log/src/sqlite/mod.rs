@@ -2,17 +2,25 @@
 
 mod classify;
 mod connection;
+mod damage;
 mod files;
 #[cfg(test)]
 mod full_disk_tests;
 mod lock_folder;
+mod maintenance;
 mod new_store;
+mod open_stores;
+mod other_path;
 mod reader;
 mod record_chain;
 mod store;
 mod stream_notifier;
 mod streams;
 mod thread;
+mod write_back;
 mod writer;
 
+pub use maintenance::{
+    CheckReport, CompactReport, CutStream, Progress, RepairReport, StoreMaintenance, StoreProblem,
+};
 pub use store::SqliteLog;

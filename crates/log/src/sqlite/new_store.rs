@@ -13,11 +13,15 @@ use std::path::{Path, PathBuf};
 use rusqlite::Connection;
 
 use super::connection;
+use super::files::{FileId, beside};
 
 /// Position of the read version and the write version in the file header (SQLite file format, 1.3.3). Both get the
 /// value for a write-ahead log, which an in-memory database does not set.
 const FORMAT_VERSIONS_AT: std::ops::Range<usize> = 18..20;
 const WITH_WRITE_AHEAD_LOG: u8 = 2;
+
+/// Part of the names of temporary files.
+const NEW: &str = ".new-";
 
 /// Creates the store if no file exists at its path. Reports no error, for two reasons. SQLite describes the problem
 /// better when it opens the file. And if the link fails because the file system has no hard links, SQLite creates the
@@ -26,7 +30,13 @@ pub(super) fn make(path: &Path) {
     if fs::symlink_metadata(path).is_ok() {
         return;
     }
-    if let Err(error) = try_make(path) {
+    let made = match log_of_removed_store(path) {
+        // Next to this log, the new store would contain records of the removed store, or would be damaged. SQLite
+        // removes such a log, but only if the file of the store is empty.
+        Some(log) => Err(io::Error::other(format!("{} is left", log.display()))),
+        None => try_make(path),
+    };
+    if let Err(error) = made {
         tracing::debug!(store = %path.display(), %error, "the store cannot be created in one step");
         // Only the user may read the file, because the store will contain conversations. SQLite's other files get the
         // same mode.
@@ -36,15 +46,21 @@ pub(super) fn make(path: &Path) {
 
 fn try_make(path: &Path) -> io::Result<()> {
     let image = image().map_err(io::Error::other)?;
-    let temporary_path = NewStoreFile(temporary_path(path));
-    let mut file = private(&temporary_path.0)?;
+    let temporary = TemporaryFile::of(path)?;
+    let mut file = OpenOptions::new().write(true).open(temporary.path())?;
     file.write_all(&image)?;
     file.sync_all()?;
-    match fs::hard_link(&temporary_path.0, path) {
+    match fs::hard_link(temporary.path(), path) {
         // Another process has created the store first.
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
         linked => linked,
     }
+}
+
+/// Path of a log that a removed store has left.
+fn log_of_removed_store(path: &Path) -> Option<PathBuf> {
+    let mut logs = ["-wal", "-journal"].iter().map(|end| beside(path, end));
+    logs.find(|log| fs::symlink_metadata(log).is_ok())
 }
 
 /// Bytes of an empty store.
@@ -58,24 +74,47 @@ fn image() -> rusqlite::Result<Vec<u8>> {
     Ok(image)
 }
 
-fn private(path: &Path) -> io::Result<fs::File> {
+/// Removes temporary links to the store that killed processes have left.
+pub(super) fn remove_left_links(store: &Path) {
+    let Some(folder) = store.parent() else { return };
+    let Ok(id) = FileId::at(store) else { return };
+    let prefix = beside(store, NEW);
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let is_temporary = path.as_os_str().as_encoded_bytes();
+        let is_temporary = is_temporary.starts_with(prefix.as_os_str().as_encoded_bytes());
+        if is_temporary && FileId::at(&path).is_ok_and(|found| found == id) {
+            drop(fs::remove_file(path));
+        }
+    }
+}
+
+/// Creates a file that only the user may read.
+pub(super) fn private(path: &Path) -> io::Result<fs::File> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true).mode(0o600).open(path)
 }
 
-/// A temporary name that no other thread and no other process uses.
-fn temporary_path(path: &Path) -> PathBuf {
-    let mut name = path.as_os_str().to_owned();
-    name.push(format!(".new-{}", ulid::Ulid::generate()));
-    PathBuf::from(name)
+/// A private file under a temporary name that no other thread and no other process uses. It is removed when this value
+/// is dropped.
+pub(super) struct TemporaryFile(PathBuf);
+
+impl TemporaryFile {
+    /// Creates an empty file next to this path.
+    pub(super) fn of(path: &Path) -> io::Result<Self> {
+        let temporary = beside(path, &format!("{NEW}{}", ulid::Ulid::generate()));
+        private(&temporary)?;
+        Ok(Self(temporary))
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.0
+    }
 }
 
-/// The temporary file. It is removed when this value is dropped.
-struct NewStoreFile(PathBuf);
-
-impl Drop for NewStoreFile {
+impl Drop for TemporaryFile {
     fn drop(&mut self) {
-        // The file may never have been created.
+        // The file may have been removed.
         drop(fs::remove_file(&self.0));
     }
 }

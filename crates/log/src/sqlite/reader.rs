@@ -3,6 +3,8 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::thread::park_timeout;
+use std::time::Duration;
 
 use rusqlite::Connection;
 use tokio::sync::mpsc;
@@ -11,7 +13,8 @@ use super::classify::sqlite_error;
 use super::connection::OpenStore;
 use super::files::OpenFiles;
 use super::lock_folder::LockFolder;
-use super::record_chain::RecordChain;
+use super::open_stores::OpenMark;
+use super::record_chain::{ChainError, RecordChain};
 use super::streams::find;
 use crate::{LogError, RecordBytes, StreamName, Version};
 
@@ -23,12 +26,17 @@ const READ_BYTES_MAX: usize = 16 << 20;
 /// the bodies would not fit into one result, and would be read twice.
 const AT_ONCE_LEN_MAX: u64 = READ_BYTES_MAX as u64 / 128;
 
+/// Pause before a damaged record is read again.
+pub(super) const DAMAGE_PAUSE: Duration = Duration::from_millis(20);
+
 /// A task for the reader. The task itself sends the answer to the caller.
 pub(super) type ReadJob = Box<dyn FnOnce(&mut StoreReader) + Send>;
 
 pub(super) struct StoreReader {
     connection: Connection,
     files: OpenFiles,
+    /// Dropped after the connection.
+    _mark: Option<OpenMark>,
     path: Arc<Path>,
     pub(super) locks: LockFolder,
     /// Rows of the stream that was read last, if a part of this stream is unread. With these rows, a long stream that
@@ -39,12 +47,17 @@ pub(super) struct StoreReader {
 
 impl StoreReader {
     pub(super) fn new(store: OpenStore, path: Arc<Path>) -> Self {
-        let OpenStore { connection, files } = store;
+        let OpenStore {
+            connection,
+            files,
+            mark,
+        } = store;
         // The path has no symbolic links, so that all processes that open the store use the same locks.
         let locks = LockFolder::beside(files.store());
         Self {
             connection,
             files,
+            _mark: mark,
             path,
             locks,
             unread: None,
@@ -54,6 +67,7 @@ impl StoreReader {
 
     /// Runs until the store is closed or dropped, and the queue is empty.
     pub(super) fn run(mut self, mut jobs: mpsc::Receiver<ReadJob>) {
+        self.locks.remove_left_files();
         while let Some(job) = jobs.blocking_recv() {
             job(&mut self);
             if self.closing {
@@ -69,7 +83,7 @@ impl StoreReader {
 
     /// Returns an error if the open files are no longer the files at the paths of the store.
     pub(super) fn check_files(&self) -> Result<(), LogError> {
-        self.files.check()
+        self.files.check(&self.connection)
     }
 
     pub(super) fn read(
@@ -78,8 +92,13 @@ impl StoreReader {
         from: Version,
         limit: usize,
     ) -> Result<Vec<(Version, RecordBytes)>, LogError> {
-        self.try_read(stream, from, limit)
-            .map_err(|error| sqlite_error(&self.path, error))
+        let mut read = self.try_read(stream, from, limit);
+        // A device that failed for a moment looks like damage.
+        if read.as_ref().is_err_and(ChainError::is_damage) {
+            park_timeout(DAMAGE_PAUSE);
+            read = self.try_read(stream, from, limit);
+        }
+        read.map_err(|error| error.of_stream(stream).at(&self.path))
     }
 
     fn try_read(
@@ -87,7 +106,7 @@ impl StoreReader {
         stream: &StreamName,
         from: Version,
         limit: usize,
-    ) -> rusqlite::Result<Vec<(Version, RecordBytes)>> {
+    ) -> Result<Vec<(Version, RecordBytes)>, ChainError> {
         let Self {
             connection, unread, ..
         } = self;

@@ -3,8 +3,10 @@
 //! Rows of one stream are mostly next to each other, so in both directions the chain can be read with a scan. If there
 //! are a few rows of other streams in between, the scan skips them one by one. If there are many such rows, the scan
 //! seeks to the next row of the stream. Without rows of other streams, a scan takes half a microsecond per record.
+//!
+//! Each row has a checksum, which is compared when the body is read. So a changed bit is an error, and not a wrong record.
 
-use rusqlite::{Connection, Row, ffi};
+use rusqlite::{Connection, ErrorCode, Row};
 
 use super::streams::StreamEnd;
 use crate::{RecordBytes, Version};
@@ -12,6 +14,40 @@ use crate::{RecordBytes, Version};
 /// Maximum number of rows of other streams that a scan skips before it seeks. A seek takes as long as about ten skipped
 /// rows.
 const STEPS_MAX: u32 = 16;
+
+/// Error of a search or a read.
+#[derive(Debug)]
+pub(super) enum ChainError {
+    /// This record of the stream is missing or damaged.
+    Damaged(Version),
+    Sqlite(rusqlite::Error),
+}
+
+impl ChainError {
+    /// True if the records are damaged, or the pages that contain them. Other streams may be readable.
+    pub(super) fn is_damage(&self) -> bool {
+        match self {
+            Self::Damaged(_) => true,
+            Self::Sqlite(error) => error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt),
+        }
+    }
+}
+
+impl From<rusqlite::Error> for ChainError {
+    fn from(error: rusqlite::Error) -> Self {
+        Self::Sqlite(error)
+    }
+}
+
+/// Checksum of a record. The append and the position are included, so that the row of another record is noticed.
+pub(super) fn checksum(stream: i64, number: u64, append_id: &[u8], body: &[u8]) -> u32 {
+    let mut hasher = crc32fast::Hasher::new();
+    hasher.update(&stream.to_be_bytes());
+    hasher.update(&number.to_be_bytes());
+    hasher.update(append_id);
+    hasher.update(body);
+    hasher.finalize()
+}
 
 /// Rows of consecutive records of a stream, in the order of the records.
 #[derive(Debug)]
@@ -34,13 +70,14 @@ impl RecordChain {
         end: StreamEnd,
         from: Version,
         bytes_max: usize,
-    ) -> rusqlite::Result<Self> {
+    ) -> Result<Self, ChainError> {
         let first = from.0.max(1);
         let len = usize::try_from((end.version.0 + 1).saturating_sub(first)).unwrap_or_default();
         // If the version is damaged and far too large, the function must not allocate all memory.
         let mut rows = Vec::with_capacity(len.min(1 << 16));
         let mut scan = connection.prepare_cached(
-            "SELECT id, stream, number, previous, body FROM records WHERE id <= ?1 ORDER BY id DESC",
+            "SELECT id, stream, number, previous, append_id, checksum, body FROM records WHERE id <= ?1 \
+             ORDER BY id DESC",
         )?;
         let (mut bodies, mut bytes) = ((bytes_max > 0).then(Vec::new), 0);
         let mut row = end.last_record;
@@ -50,7 +87,7 @@ impl RecordChain {
             while rows.len() < len && steps <= STEPS_MAX {
                 let number = end.version.0 - rows.len() as u64;
                 let Some(found) = scanned.next()? else {
-                    return Err(damaged(end.id, number));
+                    return Err(ChainError::Damaged(Version(number)));
                 };
                 match found.get::<_, i64>(0)? {
                     id if id > row => steps += 1,
@@ -59,7 +96,7 @@ impl RecordChain {
                         row = found.get(3)?;
                         steps = 0;
                         if let Some(read) = &mut bodies {
-                            let body = found.get_ref(4)?.as_blob()?;
+                            let body = body_of(found, end.id, number)?;
                             bytes += body.len();
                             if bytes <= bytes_max {
                                 read.push(RecordBytes::copy_from_slice(body));
@@ -68,7 +105,7 @@ impl RecordChain {
                             }
                         }
                     }
-                    _ => return Err(damaged(end.id, number)),
+                    _ => return Err(ChainError::Damaged(Version(number))),
                 }
             }
         }
@@ -118,13 +155,14 @@ impl RecordChain {
         from: Version,
         limit: usize,
         bytes_max: usize,
-    ) -> rusqlite::Result<Vec<(Version, RecordBytes)>> {
+    ) -> Result<Vec<(Version, RecordBytes)>, ChainError> {
         let wanted = self.rows_from(from);
         let wanted = wanted.get(..limit).unwrap_or(wanted);
         let mut records = Vec::with_capacity(wanted.len());
         let mut bytes = 0;
         let mut scan = connection.prepare_cached(
-            "SELECT id, stream, number, body FROM records WHERE id >= ?1 ORDER BY id",
+            "SELECT id, stream, number, previous, append_id, checksum, body FROM records WHERE id >= ?1 \
+             ORDER BY id",
         )?;
         while let Some(row) = wanted.get(records.len()) {
             let mut scanned = scan.query([row])?;
@@ -134,12 +172,12 @@ impl RecordChain {
             {
                 let number = from.0 + records.len() as u64;
                 let Some(found) = scanned.next()? else {
-                    return Err(damaged(self.stream, number));
+                    return Err(ChainError::Damaged(Version(number)));
                 };
                 match found.get::<_, i64>(0)? {
                     id if id < *row => steps += 1,
                     id if id == *row && is_record(found, self.stream, number)? => {
-                        let body = found.get_ref(3)?.as_blob()?;
+                        let body = body_of(found, self.stream, number)?;
                         bytes += body.len();
                         if bytes > bytes_max && !records.is_empty() {
                             return Ok(records);
@@ -147,7 +185,7 @@ impl RecordChain {
                         records.push((Version(number), RecordBytes::copy_from_slice(body)));
                         steps = 0;
                     }
-                    _ => return Err(damaged(self.stream, number)),
+                    _ => return Err(ChainError::Damaged(Version(number))),
                 }
             }
         }
@@ -161,7 +199,15 @@ fn is_record(found: &Row<'_>, stream: i64, number: u64) -> rusqlite::Result<bool
     Ok(found.get::<_, i64>(1)? == stream && found.get::<_, i64>(2)?.cast_unsigned() == number)
 }
 
-fn damaged(stream: i64, number: u64) -> rusqlite::Error {
-    let why = format!("record {number} of stream {stream} is missing");
-    rusqlite::Error::SqliteFailure(ffi::Error::new(ffi::SQLITE_CORRUPT), Some(why))
+/// Body of a record, compared with its checksum. A record of an earlier version has no checksum.
+fn body_of<'a>(found: &'a Row<'_>, stream: i64, number: u64) -> Result<&'a [u8], ChainError> {
+    let damaged = |_| ChainError::Damaged(Version(number));
+    let body = found.get_ref(6)?.as_blob().map_err(damaged)?;
+    let append_id = found.get_ref(4)?.as_blob().map_err(damaged)?;
+    match found.get::<_, Option<i64>>(5)? {
+        Some(expected) if expected != i64::from(checksum(stream, number, append_id, body)) => {
+            Err(ChainError::Damaged(Version(number)))
+        }
+        _ => Ok(body),
+    }
 }

@@ -11,9 +11,10 @@ use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::timeout;
 
 use super::classify::io_error;
-use super::connection::{self, OpenStore};
+use super::connection::OpenStore;
 use super::files;
 use super::lock_folder::{FileLock, FileLockAttempt};
+use super::open_stores;
 use super::reader::{ReadJob, StoreReader};
 use super::stream_notifier::{StreamFollower, StreamNotifier};
 use super::thread;
@@ -37,9 +38,9 @@ const READ_QUEUE_LEN_MAX: usize = 1_024;
 ///   waiting appends, so 64 writers together are much faster than one writer.
 /// * If another process writes, an append waits for up to five seconds. Then it fails with [`LogErrorKind::Busy`].
 /// * Locks are files in `<store>.locks/`.
-/// * The last appends are in `<store>-wal` until this file is large enough for a checkpoint. This is also true while
-///   the store is closed. So if you copy or move the store, copy or move this file too, or first merge it into the
-///   store with SQLite's own tool.
+/// * The last appends are in `<store>-wal` until this file has two megabytes, the store is idle for ten seconds, or the
+///   oldest of these appends is a minute old. [`Log::write_back`] writes them into the file of the store at once;
+///   [`SqliteLog::close`] does not. So if you copy or move the store, copy or move this file too.
 /// * The file has a format version. A file with a newer version is refused.
 /// * If a file of the store is moved, removed or replaced, appends and reads fail with [`LogErrorKind::Replaced`]. So
 ///   the store never confirms a record that the next process could not find.
@@ -135,7 +136,7 @@ async fn start(
 ) -> Result<Arc<Path>, LogError> {
     let (opened, answer) = oneshot::channel();
     let store = path.clone();
-    thread::start(name, move || match connection::open(&store) {
+    thread::start(name, move || match open_stores::open(&store) {
         Ok(store) => {
             if opened.send(Ok(store.files.store().into())).is_ok() {
                 run(store);
@@ -286,6 +287,16 @@ impl Log for SqliteLog {
     /// The file of the store, the other files that SQLite writes, and the folder of the locks.
     fn files(&self) -> Vec<PathBuf> {
         files::paths(&self.resolved)
+    }
+
+    fn write_back(&self) -> LogFuture<Result<(), LogError>> {
+        let (writes, closed) = (self.writes.clone(), self.closed());
+        LogFuture::waiting(async move {
+            let (reply, answer) = oneshot::channel();
+            let write_back = WriteCommand::WriteBack(reply);
+            writes.send(write_back).await.map_err(|_| closed.clone())?;
+            answer.await.unwrap_or(Err(closed))
+        })
     }
 
     fn close(&self) -> LogFuture<()> {

@@ -4,7 +4,8 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension, Statement, TransactionBehavior};
 
-use super::record_chain::RecordChain;
+use super::classify::StoreError;
+use super::record_chain::{ChainError, RecordChain, checksum};
 use super::writer::QueuedAppend;
 use crate::{AppendError, StreamName, Version};
 
@@ -13,8 +14,8 @@ use crate::{AppendError, StreamName, Version};
 const KNOWN_LEN_MAX: usize = 16_384;
 
 /// Adds a record.
-pub(super) const INSERT: &str =
-    "INSERT INTO records (stream, number, previous, append_id, body) VALUES (?1, ?2, ?3, ?4, ?5)";
+pub(super) const INSERT: &str = "INSERT INTO records (stream, number, previous, append_id, checksum, body) \
+                                 VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
 
 #[derive(Debug, Clone, Copy)]
 pub(super) struct StreamEnd {
@@ -63,7 +64,7 @@ impl StreamCache {
         connection: &Connection,
         insert: &mut Statement<'_>,
         append: &QueuedAppend,
-    ) -> rusqlite::Result<Result<Version, AppendError>> {
+    ) -> Result<Result<Version, AppendError>, StoreError> {
         let end = if let Some(known) = self.known.get_mut(&append.stream) {
             known
         } else {
@@ -77,12 +78,15 @@ impl StreamCache {
             self.known.entry(append.stream.clone()).or_insert(end)
         };
         if append.expected != end.version {
-            return Ok(match already_written(connection, *end, append)? {
-                Some(version) => Ok(version),
-                None => Err(AppendError::Conflict {
-                    actual: end.version,
-                }),
-            });
+            let written = already_written(connection, *end, append);
+            return Ok(
+                match written.map_err(|error| error.of_stream(&append.stream))? {
+                    Some(version) => Ok(version),
+                    None => Err(AppendError::Conflict {
+                        actual: end.version,
+                    }),
+                },
+            );
         }
         let id = append.id.0.to_be_bytes();
         for record in &append.records {
@@ -92,6 +96,7 @@ impl StreamCache {
                 number.0.cast_signed(),
                 end.last_record,
                 id,
+                checksum(end.id, number.0, &id, record),
                 &record[..],
             );
             end.last_record = insert.insert(row)?;
@@ -136,9 +141,18 @@ impl StreamCache {
 }
 
 fn delete_rows(connection: &Connection, end: StreamEnd) -> rusqlite::Result<()> {
-    let mut delete = connection.prepare_cached("DELETE FROM records WHERE id = ?1")?;
-    for record in RecordChain::walk_back(connection, end, Version(1), 0)?.rows() {
-        delete.execute([record])?;
+    match RecordChain::walk_back(connection, end, Version(1), 0) {
+        Ok(chain) => {
+            let mut delete = connection.prepare_cached("DELETE FROM records WHERE id = ?1")?;
+            for record in chain.rows() {
+                delete.execute([record])?;
+            }
+        }
+        // Reads all rows of the store.
+        Err(ChainError::Damaged(_)) => {
+            connection.execute("DELETE FROM records WHERE stream = ?1", [end.id])?;
+        }
+        Err(ChainError::Sqlite(error)) => return Err(error),
     }
     let mut delete = connection.prepare_cached("DELETE FROM streams WHERE id = ?1")?;
     delete.execute([end.id])?;
@@ -179,7 +193,7 @@ fn already_written(
     connection: &Connection,
     end: StreamEnd,
     append: &QueuedAppend,
-) -> rusqlite::Result<Option<Version>> {
+) -> Result<Option<Version>, ChainError> {
     if append.expected > end.version || append.records.is_empty() {
         return Ok(None);
     }

@@ -6,6 +6,12 @@
 //! appends are written completely or not at all.
 
 use std::io;
+use std::sync::Arc;
+use std::task::{Context, Poll, Wake, Waker};
+use std::thread::{Thread, current, park, park_timeout};
+use std::time::Instant;
+
+use tokio::sync::mpsc;
 
 /// Starts a thread of the store.
 pub(super) fn start(name: &str, run: impl FnOnce() + Send + 'static) -> io::Result<()> {
@@ -16,4 +22,42 @@ pub(super) fn start(name: &str, run: impl FnOnce() + Send + 'static) -> io::Resu
         reason = "a blocked disk must not delay the exit"
     )]
     thread.spawn(run).map(drop)
+}
+
+/// Result of [`receive_until`].
+pub(super) enum Received<T> {
+    Command(T),
+    /// The time has come, and no command waits.
+    TimedOut,
+    /// The channel is closed and empty.
+    Closed,
+}
+
+/// Waits for the next command of a thread, at most until `end`.
+pub(super) fn receive_until<T>(
+    commands: &mut mpsc::Receiver<T>,
+    end: Option<Instant>,
+) -> Received<T> {
+    let waker = Waker::from(Arc::new(Unpark(current())));
+    let mut cx = Context::from_waker(&waker);
+    loop {
+        match commands.poll_recv(&mut cx) {
+            Poll::Ready(Some(command)) => return Received::Command(command),
+            Poll::Ready(None) => return Received::Closed,
+            Poll::Pending => {}
+        }
+        match end.map(|end| end.saturating_duration_since(Instant::now())) {
+            Some(left) if left.is_zero() => return Received::TimedOut,
+            Some(left) => park_timeout(left),
+            None => park(),
+        }
+    }
+}
+
+struct Unpark(Thread);
+
+impl Wake for Unpark {
+    fn wake(self: Arc<Self>) {
+        self.0.unpark();
+    }
 }

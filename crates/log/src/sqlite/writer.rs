@@ -15,11 +15,14 @@ use std::time::{Duration, Instant};
 use rusqlite::{Connection, ErrorCode};
 use tokio::sync::{mpsc, oneshot};
 
-use super::classify::sqlite_error;
+use super::classify::{StoreError, sqlite_error};
 use super::connection::OpenStore;
 use super::files::OpenFiles;
+use super::open_stores::OpenMark;
 use super::stream_notifier::StreamNotifier;
 use super::streams::{INSERT, StreamCache};
+use super::thread::{Received, receive_until};
+use super::write_back::{WriteBackTimer, write_back};
 use crate::{AppendError, AppendId, LogError, RecordBytes, StreamLock, StreamName, Version};
 
 /// Maximum number of appends in one transaction. With 256 appends, the sync takes 1 % of the writing time. More appends
@@ -46,6 +49,8 @@ pub(super) enum WriteCommand {
         streams: Vec<(StreamName, Version)>,
         reply: oneshot::Sender<Result<Vec<StreamName>, LogError>>,
     },
+    /// Write the log back into the file of the store.
+    WriteBack(oneshot::Sender<Result<(), LogError>>),
     /// Accept no more commands, finish the queued commands, and end.
     Close,
 }
@@ -68,8 +73,11 @@ impl QueuedAppend {
 pub(super) struct StoreWriter {
     connection: Connection,
     files: OpenFiles,
+    /// Dropped after the connection.
+    _mark: Option<OpenMark>,
     path: Arc<Path>,
     streams: StreamCache,
+    write_back: WriteBackTimer,
     notifier: Arc<StreamNotifier>,
 }
 
@@ -82,12 +90,18 @@ enum GroupError {
 
 impl StoreWriter {
     pub(super) fn new(store: OpenStore, path: Arc<Path>, notifier: Arc<StreamNotifier>) -> Self {
-        let OpenStore { connection, files } = store;
+        let OpenStore {
+            connection,
+            files,
+            mark,
+        } = store;
         Self {
             connection,
             files,
+            _mark: mark,
             path,
             streams: StreamCache::default(),
+            write_back: WriteBackTimer::default(),
             notifier,
         }
     }
@@ -96,7 +110,15 @@ impl StoreWriter {
     pub(super) fn run(mut self, mut commands: mpsc::Receiver<WriteCommand>) {
         let mut group = Vec::with_capacity(GROUP_LEN_MAX);
         let mut len_before = 1;
-        while let Some(first) = commands.blocking_recv() {
+        loop {
+            let first = match receive_until(&mut commands, self.write_back.due()) {
+                Received::Command(first) => first,
+                Received::TimedOut => {
+                    self.write_back();
+                    continue;
+                }
+                Received::Closed => return,
+            };
             let last = gather(&mut commands, first, len_before, &mut group);
             len_before = group.len();
             self.append_group(&mut group);
@@ -112,10 +134,27 @@ impl StoreWriter {
                     let answer = self.delete(&expected.collect::<Vec<_>>());
                     drop(reply.send(answer));
                 }
+                Some(WriteCommand::WriteBack(reply)) => {
+                    let written = write_back(&mut self.connection);
+                    let written = written.map_err(|error| sqlite_error(&self.path, error));
+                    drop(reply.send(written.map(drop)));
+                }
                 Some(WriteCommand::Close) => commands.close(),
                 Some(WriteCommand::Append(_)) | None => {}
             }
+            if self.write_back.is_due(Instant::now()) {
+                self.write_back();
+            }
         }
+    }
+
+    fn write_back(&mut self) {
+        let written = write_back(&mut self.connection);
+        if let Err(error) = &written {
+            tracing::warn!(store = %self.path.display(), %error, "the log cannot be written back");
+        }
+        self.write_back
+            .tried(written.unwrap_or(false), Instant::now());
     }
 
     /// Writes the appends of the group, answers them, and clears the group.
@@ -158,19 +197,23 @@ impl StoreWriter {
     ) -> Result<Vec<Result<Version, AppendError>>, GroupError> {
         // The check before the commit proves that a refused append is not written. The check after the commit proves
         // that the next process that opens the store finds a confirmed append.
-        self.files.check().map_err(GroupError::NotWritten)?;
+        let before = self.files.check(&self.connection);
+        before.map_err(GroupError::NotWritten)?;
         let path = Arc::clone(&self.path);
         let named = |error| sqlite_error(&path, error);
         let committed = match self.write_uncommitted(group) {
             Ok(answers) => match self.connection.execute_batch("COMMIT") {
-                Ok(()) => match self.files.check() {
-                    Ok(()) => return Ok(answers),
+                Ok(()) => match self.files.check(&self.connection) {
+                    Ok(()) => {
+                        self.write_back.committed(Instant::now());
+                        return Ok(answers);
+                    }
                     Err(error) => GroupError::Indeterminate(error),
                 },
                 Err(error) if failed_in_writing(&error) => GroupError::NotWritten(named(error)),
                 Err(error) => GroupError::Indeterminate(named(error)),
             },
-            Err(error) => GroupError::NotWritten(named(error)),
+            Err(error) => GroupError::NotWritten(error.at(&path)),
         };
         self.streams.forget();
         // After some errors, SQLite itself has already rolled back the transaction.
@@ -187,17 +230,20 @@ impl StoreWriter {
         &mut self,
         streams: &[(StreamName, Option<Version>)],
     ) -> Result<Vec<StreamName>, LogError> {
-        self.files.check()?;
+        self.files.check(&self.connection)?;
         let gone = self.streams.delete(&mut self.connection, streams);
         let gone = gone.map_err(|error| sqlite_error(&self.path, error))?;
-        self.files.check()?;
+        self.files.check(&self.connection)?;
+        // The write-ahead log still contains the text of the deleted records.
+        self.write_back.committed(Instant::now());
+        self.write_back();
         Ok(gone)
     }
 
     fn write_uncommitted(
         &mut self,
         group: &[QueuedAppend],
-    ) -> rusqlite::Result<Vec<Result<Version, AppendError>>> {
+    ) -> Result<Vec<Result<Version, AppendError>>, StoreError> {
         let Self {
             connection,
             streams,

@@ -31,8 +31,12 @@ async fn fails(path: &Path, kind: LogErrorKind) -> LogError {
 }
 
 async fn filled(path: &Path) {
+    filled_with(path, 200).await;
+}
+
+async fn filled_with(path: &Path, records: u64) {
     let log = SqliteLog::open(path).await.unwrap();
-    for n in 0..200_u64 {
+    for n in 0..records {
         let record = format!("record {n} {}", "x".repeat(500)).into();
         let id = AppendId(u128::from(n));
         log.append(&StreamName::new("s"), Version(n), id, vec![record])
@@ -80,6 +84,25 @@ async fn new_store_is_private_and_leaves_no_temporary_file() {
     assert_eq!(names, ["store.db", "store.db-shm", "store.db-wal"]);
 }
 
+/// Regression: a user removed only `store.db`. The next store contained the sessions of the removed store, or was damaged.
+#[tokio::test]
+async fn new_store_does_not_read_the_log_of_a_removed_store() {
+    for records in [1, 200, 2_000] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        filled_with(&path, records).await;
+        fs::remove_file(&path).unwrap();
+        let log = SqliteLog::open(&path).await.unwrap();
+        assert_eq!(log.list("").await.unwrap(), [], "{records} records");
+        log.close().await;
+        filled_with(&path, 10).await;
+        let log = SqliteLog::open(&path).await.unwrap();
+        let read = log.read(&StreamName::new("s"), Version(1), usize::MAX);
+        assert_eq!(read.await.unwrap().len(), 10, "{records} records");
+        log.close().await;
+    }
+}
+
 #[tokio::test]
 async fn the_write_ahead_log_stays_short() {
     const APPENDS: u64 = 200;
@@ -106,13 +129,53 @@ async fn the_write_ahead_log_stays_short() {
     log.close().await;
 }
 
+/// A back-up of only `store.db` after a clean end has every record.
+#[tokio::test]
+async fn copy_of_a_store_that_was_written_back_is_complete() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    filled(&path).await;
+    let log = SqliteLog::open(&path).await.unwrap();
+    log.write_back().await.unwrap();
+    log.close().await;
+    let copy = folder.path().join("copy.db");
+    fs::copy(&path, &copy).unwrap();
+    let log = SqliteLog::open(&copy).await.unwrap();
+    let found = log.read(&StreamName::new("s"), Version(1), usize::MAX);
+    assert_eq!(found.await.unwrap().len(), 200);
+    log.close().await;
+}
+
+/// The write-back makes the log of all processes shorter. A process that has the store open continues.
+#[tokio::test]
+async fn write_back_disturbs_no_other_process() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    filled(&path).await;
+    let (one, other) = (SqliteLog::open(&path), SqliteLog::open(&path));
+    let (one, other) = (one.await.unwrap(), other.await.unwrap());
+    let stream = StreamName::new("s");
+    for n in 200..220_u64 {
+        one.write_back().await.unwrap();
+        let log = if n % 2 == 0 { &other } else { &one };
+        let appended = log.append(&stream, Version(n), AppendId(n.into()), vec!["more".into()]);
+        assert_eq!(appended.await.unwrap(), Version(n + 1));
+        for log in [&one, &other] {
+            let read = log.read(&stream, Version(1), usize::MAX).await.unwrap();
+            assert_eq!(read.len() as u64, n + 1);
+        }
+    }
+    one.close().await;
+    other.close().await;
+}
+
 #[tokio::test]
 async fn a_newer_store_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     SqliteLog::open(&path).await.unwrap().close().await;
     let newer = rusqlite::Connection::open(&path).unwrap();
-    newer.pragma_update(None, "user_version", 2).unwrap();
+    newer.pragma_update(None, "user_version", 3).unwrap();
     drop(newer);
     fails(&path, LogErrorKind::NewerVersion).await;
 }
@@ -167,7 +230,7 @@ async fn damage_is_reported_and_never_read_as_records() {
                 records.len()
             ),
             Err(error) => {
-                assert_eq!(error.kind(), LogErrorKind::Corrupt, "{error}");
+                assert_eq!(error.kind(), LogErrorKind::DamagedStream, "{error}");
                 seen += 1;
             }
         }
@@ -185,7 +248,8 @@ async fn damage_is_reported_and_never_read_as_records() {
             .kind(),
         Err(error) => error.kind(),
     };
-    assert_eq!(kind, LogErrorKind::Corrupt);
+    let kinds = [LogErrorKind::Corrupt, LogErrorKind::DamagedStream];
+    assert!(kinds.contains(&kind), "{kind:?}");
 }
 
 /// Output of the helper program for a store. If the tests run as root, the helper runs as a user without rights.
@@ -279,4 +343,77 @@ async fn refused_write_is_an_error_and_leaves_the_store_intact() {
             .len(),
         200
     );
+}
+
+#[tokio::test]
+async fn hard_link_to_a_store_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    filled(&path).await;
+    let link = folder.path().join("link.db");
+    fs::hard_link(&path, &link).unwrap();
+    for path in [&path, &link] {
+        fails(path, LogErrorKind::OtherPath).await;
+    }
+    fs::remove_file(link).unwrap();
+    SqliteLog::open(&path).await.unwrap().close().await;
+}
+
+/// A process was killed while it created the store. Its temporary link is no second path.
+#[tokio::test]
+async fn link_of_a_killed_process_is_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    filled(&path).await;
+    let left = folder.path().join("store.db.new-1");
+    fs::hard_link(&path, &left).unwrap();
+    SqliteLog::open(&path).await.unwrap().close().await;
+    assert!(!left.exists());
+}
+
+/// Another user must not be able to replace a lock by a link to a file of the owner.
+#[tokio::test]
+async fn lock_folder_is_private_and_follows_no_link() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let locks = folder.path().join("store.db.locks");
+    fs::create_dir(&locks).unwrap();
+    set_mode(&locks, 0o777);
+    let victim = folder.path().join("victim");
+    fs::write(&victim, "text").unwrap();
+    std::os::unix::fs::symlink(&victim, locks.join("a")).unwrap();
+    let log = SqliteLog::open(&path).await.unwrap();
+    log.try_lock(&StreamName::new("session/a"))
+        .await
+        .unwrap_err();
+    assert_eq!(fs::read(&victim).unwrap(), b"text");
+    let _lock = log.try_lock(&StreamName::new("session/b")).await.unwrap();
+    for (path, mode) in [(locks.clone(), 0o700), (locks.join("b"), 0o600)] {
+        let found = fs::metadata(&path).unwrap().permissions().mode();
+        assert_eq!(found & 0o777, mode, "{}", path.display());
+    }
+    log.close().await;
+}
+
+#[tokio::test]
+async fn lock_files_of_killed_processes_are_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let log = SqliteLog::open(&path).await.unwrap();
+    let lock = log
+        .try_lock(&StreamName::new("session/used"))
+        .await
+        .unwrap();
+    let locks = folder.path().join("store.db.locks");
+    for n in 0..1_000 {
+        fs::write(locks.join(format!("left{n}")), "{}").unwrap();
+    }
+    let other = SqliteLog::open(&path).await.unwrap();
+    // This answer comes after the removal.
+    other.list("").await.unwrap();
+    let left: Vec<_> = fs::read_dir(&locks).unwrap().collect();
+    assert_eq!(left.len(), 1);
+    drop(lock);
+    other.close().await;
+    log.close().await;
 }

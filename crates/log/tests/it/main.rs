@@ -2,9 +2,13 @@
 #![expect(clippy::unwrap_used, reason = "a test's panic is its report")]
 
 mod conformance;
+mod damage;
+mod exchange;
 mod files;
+mod maintenance;
 mod processes;
 mod property;
+mod random_damage;
 mod reference;
 mod replaced;
 mod session;

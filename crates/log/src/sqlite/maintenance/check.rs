@@ -1,0 +1,121 @@
+//! Check of a whole store.
+
+use std::fmt;
+use std::path::Path;
+
+use super::super::classify::sqlite_error;
+use super::super::open_stores;
+use super::Progress;
+use super::readable::{ReadableParts, streams, visit_rows};
+use crate::{LogError, LogErrorKind, StreamName, Version};
+
+/// Maximum number of problems in the structure of the file that are reported.
+const FILE_PROBLEMS_MAX: usize = 20;
+
+/// Result of a check.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CheckReport {
+    /// Number of readable streams: sessions, tasks and other streams.
+    pub streams: u64,
+    /// Number of readable records.
+    pub records: u64,
+    /// The problems. Empty if the store is whole.
+    pub problems: Vec<StoreProblem>,
+}
+
+/// A problem of a store.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum StoreProblem {
+    /// The write-ahead log is damaged. The rest of the store was not checked, because SQLite would change the log.
+    Log(String),
+    /// The structure of the file is damaged.
+    File(String),
+    /// Records of this stream are damaged or missing.
+    Stream {
+        /// The stream.
+        stream: StreamName,
+        /// The last readable record before the damage; 0 if the first record is damaged.
+        readable: Version,
+        /// The last record of the stream.
+        version: Version,
+    },
+    /// Records without a readable stream.
+    UnknownRecords(u64),
+}
+
+impl fmt::Display for StoreProblem {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Log(error) => f.write_str(error),
+            Self::File(problem) => write!(f, "the file is damaged: {problem}"),
+            Self::Stream {
+                stream,
+                readable,
+                version,
+            } => write!(f, "{stream}: {readable} of {version} records are readable"),
+            Self::UnknownRecords(count) => write!(f, "records without a session or task: {count}"),
+        }
+    }
+}
+
+pub(super) fn check(path: &Path, progress: Progress) -> Result<CheckReport, LogError> {
+    let mut report = CheckReport {
+        streams: 0,
+        records: 0,
+        problems: Vec::new(),
+    };
+    let store = match open_stores::open(path) {
+        Err(error) if error.kind() == LogErrorKind::DamagedLog => {
+            report.problems.push(StoreProblem::Log(error.to_string()));
+            return Ok(report);
+        }
+        opened => opened?,
+    };
+    let failed = |error| sqlite_error(path, error);
+    // All reads see the same state of the store.
+    let mut connection = store.connection;
+    let view = connection.transaction().map_err(failed)?;
+    let limit = FILE_PROBLEMS_MAX;
+    let mut structure = view
+        .prepare(&format!("PRAGMA integrity_check({limit})"))
+        .map_err(failed)?;
+    match structure.query_map([], |row| row.get::<_, String>(0)) {
+        Ok(lines) => {
+            let lines = lines.map_while(Result::ok).filter(|line| line != "ok");
+            report.problems.extend(lines.map(StoreProblem::File));
+        }
+        Err(error) => report.problems.push(StoreProblem::File(error.to_string())),
+    }
+    let mut parts = ReadableParts::default();
+    let mut records = 0;
+    let visit = |row| {
+        records += u64::from(parts.add(&row));
+        Ok(())
+    };
+    visit_rows(&view, visit, progress).map_err(failed)?;
+    let known = streams(&view).map_err(failed)?;
+    report.records = records;
+    report.streams = known.len() as u64;
+    let mut damaged: Vec<_> = known
+        .iter()
+        .filter_map(|(id, stream)| {
+            let part = parts.of(*id);
+            let end = (part.version, part.last_record);
+            (stream.end != Some(end)).then(|| StoreProblem::Stream {
+                stream: StreamName::new(stream.name.as_str()),
+                readable: Version(part.version),
+                version: Version(stream.end.map_or(part.version, |(version, _)| version)),
+            })
+        })
+        .collect();
+    damaged.sort_by_key(ToString::to_string);
+    report.problems.append(&mut damaged);
+    let unknown = parts.streams().filter(|id| !known.contains_key(id)).count();
+    if unknown > 0 {
+        report
+            .problems
+            .push(StoreProblem::UnknownRecords(unknown as u64));
+    }
+    Ok(report)
+}

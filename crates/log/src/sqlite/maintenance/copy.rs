@@ -1,0 +1,65 @@
+//! Back-up and compaction: a copy of all records in a new file, and in the same file.
+
+use std::fs;
+use std::io;
+use std::path::Path;
+
+use super::super::classify::{io_error, sqlite_error};
+use super::super::write_back::write_back;
+use super::super::{new_store, open_stores};
+use crate::{LogError, LogErrorKind};
+
+/// Result of a compaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CompactReport {
+    /// Length of the file before, in bytes.
+    pub before: u64,
+    /// Length of the file now, in bytes.
+    pub after: u64,
+    /// False if another process reads the store, so that removed text may still be in the write-ahead log. The log is
+    /// written back later.
+    pub is_written_back: bool,
+}
+
+/// Returns the length of the copy in bytes.
+pub(super) fn back_up(path: &Path, to: &Path) -> Result<u64, LogError> {
+    let failed = |error| io_error(to, error);
+    if fs::symlink_metadata(to).is_ok() {
+        return Err(failed(io::ErrorKind::AlreadyExists.into()));
+    }
+    let store = open_stores::open(path)?;
+    // The copy gets its name when it is complete and on the disk.
+    let copy = new_store::TemporaryFile::of(to).map_err(failed)?;
+    let name = copy.path().to_string_lossy().into_owned();
+    let copied = store.connection.execute("VACUUM INTO ?1", [name]);
+    copied.map_err(|error| sqlite_error(path, error))?;
+    let file = fs::File::open(copy.path()).map_err(failed)?;
+    file.sync_all().map_err(failed)?;
+    let len = file.metadata().map_err(failed)?.len();
+    fs::hard_link(copy.path(), to).map_err(failed)?;
+    Ok(len)
+}
+
+pub(super) fn compact(path: &Path) -> Result<CompactReport, LogError> {
+    let mut store = open_stores::open(path)?;
+    let failed = |error| sqlite_error(path, error);
+    let len = || {
+        let found = fs::metadata(path).map_err(|error| io_error(path, error))?;
+        Ok::<_, LogError>(found.len())
+    };
+    write_back(&mut store.connection).map_err(failed)?;
+    let before = len()?;
+    store.connection.execute_batch("VACUUM").map_err(failed)?;
+    let is_written_back = write_back(&mut store.connection).map_err(failed)?;
+    store.files.check(&store.connection)?;
+    Ok(CompactReport {
+        before,
+        after: len()?,
+        is_written_back,
+    })
+}
+
+/// Error for a store that another process uses.
+pub(super) fn in_use(path: &Path) -> LogError {
+    LogError::new(LogErrorKind::Busy, path.display().to_string())
+}

@@ -1,0 +1,110 @@
+//! Maintenance of a store: check, back-up, compaction and repair. Each operation runs on a dedicated thread with a
+//! dedicated connection, so other processes can use the store meanwhile, except during a repair.
+
+mod check;
+mod copy;
+mod readable;
+mod repair;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use tokio::sync::oneshot;
+
+pub use check::{CheckReport, StoreProblem};
+pub use copy::CompactReport;
+pub use repair::{CutStream, RepairReport};
+
+pub(super) use repair::is_unfinished as is_repair_unfinished;
+
+use super::classify::io_error;
+use super::thread;
+use crate::{LogError, LogErrorKind};
+
+/// Number of rows between two reports of progress.
+const ROWS_PER_REPORT: u64 = 1_000;
+
+/// Receives the number of rows that are done, and the number of all rows.
+pub type Progress = Box<dyn FnMut(u64, u64) + Send>;
+
+/// Maintenance of the store in one file.
+#[derive(Debug, Clone)]
+pub struct StoreMaintenance {
+    path: Arc<Path>,
+}
+
+impl StoreMaintenance {
+    /// Maintenance of the store at this path. Does not open the store.
+    ///
+    /// # Errors
+    /// Returns an error if the file does not exist.
+    pub fn of(path: impl AsRef<Path>) -> Result<Self, LogError> {
+        let path = path.as_ref();
+        let path = path.canonicalize().map_err(|error| io_error(path, error))?;
+        Ok(Self { path: path.into() })
+    }
+
+    /// Reads the whole store, and returns the problems. Changes nothing.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the check continues on its thread.
+    ///
+    /// # Errors
+    /// Returns an error if the file cannot be opened, or is not a store.
+    pub async fn check(&self, progress: Progress) -> Result<CheckReport, LogError> {
+        self.run("allstop-check", move |path| check::check(path, progress))
+            .await
+    }
+
+    /// Writes a copy of the store to this path, while other processes use the store. The copy contains all records that
+    /// were confirmed before the call, and no removed text.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the copy is still completed.
+    ///
+    /// # Errors
+    /// Returns an error if a file exists at this path, or the copy cannot be written. No part of a copy stays.
+    pub async fn back_up(&self, to: &Path) -> Result<u64, LogError> {
+        let to = to.to_owned();
+        self.run("allstop-backup", move |path| copy::back_up(path, &to))
+            .await
+    }
+
+    /// Rewrites the store without the space and the text of removed records.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the compaction continues on its thread.
+    ///
+    /// # Errors
+    /// Returns an error if the store cannot be written. The store is then unchanged.
+    pub async fn compact(&self) -> Result<CompactReport, LogError> {
+        self.run("allstop-compact", copy::compact).await
+    }
+
+    /// Keeps a copy of the damaged files, and rewrites the store with all readable records. Each damaged stream is cut
+    /// before its first damaged record.
+    ///
+    /// # Cancel safety
+    /// If the future is dropped, the repair continues on its thread.
+    ///
+    /// # Errors
+    /// Returns an error if another process uses the store, or the repair cannot be written. If the repair was
+    /// interrupted, the store refuses to open until another repair has completed.
+    pub async fn repair(&self) -> Result<RepairReport, LogError> {
+        self.run("allstop-repair", repair::repair).await
+    }
+
+    async fn run<T: Send + 'static>(
+        &self,
+        name: &str,
+        job: impl FnOnce(&Path) -> Result<T, LogError> + Send + 'static,
+    ) -> Result<T, LogError> {
+        let (reply, answer) = oneshot::channel();
+        let path = Arc::clone(&self.path);
+        // If the caller no longer waits, the answer is dropped.
+        thread::start(name, move || drop(reply.send(job(&path))))
+            .map_err(|error| io_error(&self.path, error))?;
+        let closed = |_| LogError::new(LogErrorKind::Closed, self.path.display().to_string());
+        answer.await.unwrap_or_else(|ended| Err(closed(ended)))
+    }
+}

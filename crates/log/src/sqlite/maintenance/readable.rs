@@ -1,0 +1,194 @@
+//! The readable part of each stream: its records from the first one up to the first damaged one.
+
+use std::collections::HashMap;
+
+use rusqlite::{Connection, OptionalExtension as _, Row};
+
+use super::super::record_chain::checksum;
+use super::ROWS_PER_REPORT;
+
+/// A row of the table of records.
+pub(super) struct RecordRow {
+    pub(super) id: i64,
+    pub(super) stream: i64,
+    pub(super) number: u64,
+    pub(super) previous: i64,
+    pub(super) append_id: Vec<u8>,
+    pub(super) checksum: Option<i64>,
+    pub(super) body: Vec<u8>,
+}
+
+const COLUMNS: &str = "id, stream, number, previous, append_id, checksum, body";
+
+impl RecordRow {
+    fn of(row: &Row<'_>) -> rusqlite::Result<Self> {
+        Ok(Self {
+            id: row.get(0)?,
+            stream: row.get(1)?,
+            number: row.get::<_, i64>(2)?.cast_unsigned(),
+            previous: row.get(3)?,
+            append_id: row.get(4)?,
+            checksum: row.get(5)?,
+            body: row.get(6)?,
+        })
+    }
+
+    fn is_intact(&self) -> bool {
+        let found = checksum(self.stream, self.number, &self.append_id, &self.body);
+        self.checksum
+            .is_none_or(|expected| expected == i64::from(found))
+    }
+}
+
+/// Readable part of one stream.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(super) struct ReadablePart {
+    /// Number of the last readable record.
+    pub(super) version: u64,
+    /// Row of the last readable record.
+    pub(super) last_record: i64,
+    is_cut: bool,
+}
+
+/// Readable parts of all streams. The rows must be added in the order of their ids.
+#[derive(Debug, Default)]
+pub(super) struct ReadableParts(HashMap<i64, ReadablePart>);
+
+impl ReadableParts {
+    /// Adds a row. Returns true if the row belongs to the readable part of its stream.
+    pub(super) fn add(&mut self, row: &RecordRow) -> bool {
+        let part = self.0.entry(row.stream).or_default();
+        let follows = row.number == part.version + 1 && row.previous == part.last_record;
+        if part.is_cut || !follows || !row.is_intact() {
+            part.is_cut = true;
+            return false;
+        }
+        part.version = row.number;
+        part.last_record = row.id;
+        true
+    }
+
+    pub(super) fn of(&self, stream: i64) -> ReadablePart {
+        self.0.get(&stream).copied().unwrap_or_default()
+    }
+
+    pub(super) fn streams(&self) -> impl Iterator<Item = i64> {
+        self.0.keys().copied()
+    }
+}
+
+/// A stream as the table of streams names it.
+#[derive(Debug, Clone)]
+pub(super) struct StreamRow {
+    pub(super) name: String,
+    /// `None` if only the index of the names is readable.
+    pub(super) end: Option<(u64, i64)>,
+}
+
+/// Calls `visit` with every readable row, in the order of the ids. Returns the number of unreadable rows. If a page
+/// cannot be read, the rows around it are read one by one.
+pub(super) fn visit_rows(
+    connection: &Connection,
+    mut visit: impl FnMut(RecordRow) -> rusqlite::Result<()>,
+    mut progress: impl FnMut(u64, u64),
+) -> rusqlite::Result<u64> {
+    let last = last_row(connection)?;
+    let (mut next, mut unreadable) = (1, 0);
+    let sql = format!("SELECT {COLUMNS} FROM records WHERE id >= ?1 ORDER BY id");
+    let mut scan = connection.prepare(&sql)?;
+    let mut report = |id: i64| {
+        let done = id.cast_unsigned();
+        if done.is_multiple_of(ROWS_PER_REPORT) {
+            progress(done, last.cast_unsigned());
+        }
+    };
+    while next <= last {
+        let mut rows = scan.query([next])?;
+        // A damaged page ends the scan with an error. A damaged row has columns of another type.
+        while let Ok(Some(row)) = rows.next() {
+            let Ok(row) = RecordRow::of(row) else { break };
+            next = row.id + 1;
+            report(row.id);
+            visit(row)?;
+        }
+        if next > last {
+            break;
+        }
+        drop(rows);
+        let (skipped, readable) = first_readable(connection, next, last)?;
+        unreadable += skipped;
+        match readable {
+            Some(id) => next = id,
+            None => break,
+        }
+    }
+    Ok(unreadable)
+}
+
+/// Searches the next readable row, one id after the other. Also returns the number of the rows that exist and cannot be
+/// read.
+fn first_readable(
+    connection: &Connection,
+    from: i64,
+    last: i64,
+) -> rusqlite::Result<(u64, Option<i64>)> {
+    let sql = format!("SELECT {COLUMNS} FROM records WHERE id = ?1");
+    let mut by_id = connection.prepare(&sql)?;
+    let mut unreadable = 0;
+    for id in from..=last {
+        match by_id.query_row([id], RecordRow::of).optional() {
+            Ok(Some(_)) => return Ok((unreadable, Some(id))),
+            Ok(None) => {}
+            Err(_) => unreadable += 1,
+        }
+    }
+    Ok((unreadable, None))
+}
+
+/// Largest id of a row. A damaged page may hide the last rows, so the table of streams is read, too.
+fn last_row(connection: &Connection) -> rusqlite::Result<i64> {
+    let max = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, Option<i64>>(0));
+    let by_records = max("SELECT max(id) FROM records");
+    let by_streams = max("SELECT max(last_record) FROM streams");
+    match (by_records, by_streams) {
+        (Err(error), Err(_)) => Err(error),
+        (records, streams) => Ok(records
+            .ok()
+            .flatten()
+            .max(streams.ok().flatten())
+            .unwrap_or(0)),
+    }
+}
+
+/// Streams by their ids. If pages of the table cannot be read, the names are from the index of the names.
+pub(super) fn streams(connection: &Connection) -> rusqlite::Result<HashMap<i64, StreamRow>> {
+    let mut streams = HashMap::new();
+    let mut add_all = |sql: &str, has_end: bool| -> rusqlite::Result<()> {
+        let mut found = connection.prepare(sql)?;
+        let mut rows = found.query([])?;
+        while let Some(row) = rows.next()? {
+            let stream = StreamRow {
+                name: row.get(1)?,
+                end: if has_end {
+                    Some((row.get::<_, i64>(2)?.cast_unsigned(), row.get(3)?))
+                } else {
+                    None
+                },
+            };
+            streams.entry(row.get(0)?).or_insert(stream);
+        }
+        Ok(())
+    };
+    let table = add_all(
+        "SELECT id, name, version, last_record FROM streams NOT INDEXED",
+        true,
+    );
+    let index = add_all(
+        "SELECT id, name FROM streams INDEXED BY sqlite_autoindex_streams_1 ORDER BY name",
+        false,
+    );
+    match (table, index) {
+        (Err(error), Err(_)) if streams.is_empty() => Err(error),
+        _ => Ok(streams),
+    }
+}

@@ -1,0 +1,228 @@
+//! Repair of a damaged store.
+//!
+//! ```text
+//! store.db.repair          marks a repair that is not complete; its text is the name of the copies
+//! store.db.damaged-TIME    copies of the damaged files, which stay
+//! store.db.repaired        the new store, until it replaces the old one
+//! ```
+//!
+//! 1. The mark is written. From now on, the store refuses to open. If a process uses the store, the repair ends here.
+//! 2. The copies are made.
+//! 3. The new store gets every readable record of the copies.
+//! 4. The write-ahead log and its index are removed, and the new store replaces the old one.
+//! 5. The mark is removed.
+//!
+//! If the repair is interrupted, the next repair uses the same copies.
+
+use std::fs::{self, File};
+use std::io::{self, Write as _};
+use std::path::{Path, PathBuf};
+
+use rusqlite::config::DbConfig;
+use rusqlite::{Connection, OpenFlags};
+
+use super::super::classify::{io_error, sqlite_error};
+use super::super::connection;
+use super::super::files::beside;
+use super::super::lock_folder::LockFolder;
+use super::super::new_store::{TemporaryFile, private};
+use super::super::write_back::write_back;
+use super::copy::in_use;
+use super::readable::{ReadableParts, RecordRow, streams, visit_rows};
+use crate::{LogError, StreamName, Version};
+
+const MARK: &str = ".repair";
+const REPAIRED: &str = ".repaired";
+
+/// Files that SQLite writes next to the store, as the ends of their names. Only the log contains records.
+const LOG: &str = "-wal";
+const INDEX: &str = "-shm";
+
+/// Result of a repair.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RepairReport {
+    /// Copy of the damaged file. The copy of the write-ahead log has the same name and `-wal`.
+    pub damaged: PathBuf,
+    /// Number of records in the new store.
+    pub records: u64,
+    /// Streams that lost records.
+    pub cut: Vec<CutStream>,
+    /// Number of rows that could not be read. Some of them may have been removed records.
+    pub unreadable: u64,
+}
+
+/// A stream that lost its last records in a repair.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct CutStream {
+    /// The stream.
+    pub stream: StreamName,
+    /// The last record that is left; 0 if the stream is gone.
+    pub version: Version,
+    /// The last record before the repair, if it is known.
+    pub before: Option<Version>,
+}
+
+/// True if a repair of the store at this path was interrupted.
+pub(in super::super) fn is_unfinished(path: &Path) -> bool {
+    fs::symlink_metadata(beside(path, MARK)).is_ok()
+}
+
+pub(super) fn repair(path: &Path) -> Result<RepairReport, LogError> {
+    let failed = |error| io_error(path, error);
+    let mark = beside(path, MARK);
+    let damaged = match fs::read_to_string(&mark) {
+        Ok(name) => path.with_file_name(name),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            begin(path, &mark).map_err(failed)?
+        }
+        Err(error) => return Err(failed(error)),
+    };
+    if LockFolder::beside(path).is_in_use().map_err(failed)? {
+        remove(&mark).map_err(failed)?;
+        return Err(in_use(path));
+    }
+    keep_copies(path, &damaged).map_err(failed)?;
+    let repaired = beside(path, REPAIRED);
+    remove(&repaired).map_err(failed)?;
+    let report = rewrite(&damaged, &repaired)?;
+    for end in [LOG, INDEX] {
+        remove(&beside(path, end)).map_err(failed)?;
+    }
+    fs::rename(&repaired, path).map_err(failed)?;
+    sync_folder(path).map_err(failed)?;
+    remove(&mark).map_err(failed)?;
+    Ok(report)
+}
+
+/// Writes the mark, so that no process opens the store. Returns the path of the copy.
+fn begin(path: &Path, mark: &Path) -> io::Result<PathBuf> {
+    let damaged = beside(path, &format!(".damaged-{}", ulid::Ulid::generate()));
+    let name = damaged.file_name().unwrap_or_default();
+    let mut file = private(mark)?;
+    file.write_all(name.as_encoded_bytes())?;
+    file.sync_all()?;
+    sync_folder(path)?;
+    Ok(damaged)
+}
+
+/// Copies the damaged files. The copy of the store is the last one, so if it exists, an earlier repair has made all
+/// copies.
+fn keep_copies(path: &Path, damaged: &Path) -> io::Result<()> {
+    if fs::symlink_metadata(damaged).is_ok() {
+        return Ok(());
+    }
+    for end in [LOG, ""] {
+        copy(&beside(path, end), &beside(damaged, end))?;
+    }
+    sync_folder(path)
+}
+
+/// Copies a file that exists, and waits until the copy is on the disk.
+fn copy(from: &Path, to: &Path) -> io::Result<()> {
+    let mut from = match File::open(from) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        opened => opened?,
+    };
+    let part = TemporaryFile::of(to)?;
+    let mut file = File::options().write(true).open(part.path())?;
+    io::copy(&mut from, &mut file)?;
+    file.sync_all()?;
+    fs::rename(part.path(), to)
+}
+
+/// Writes every readable record of the damaged store into a new store.
+fn rewrite(damaged: &Path, repaired: &Path) -> Result<RepairReport, LogError> {
+    let failed = |error| sqlite_error(damaged, error);
+    let old = Connection::open_with_flags(damaged, OpenFlags::SQLITE_OPEN_READ_WRITE);
+    let old = old.map_err(failed)?;
+    // The copies stay as they are.
+    old.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
+        .map_err(failed)?;
+    drop(private(repaired).map_err(|error| io_error(repaired, error))?);
+    let mut new = connection::open(repaired)?.connection;
+    let failed_new = |error| sqlite_error(repaired, error);
+    let transaction = new.transaction().map_err(failed_new)?;
+    let mut parts = ReadableParts::default();
+    let mut records = 0;
+    let unreadable = {
+        let mut insert = transaction
+            .prepare(
+                "INSERT INTO records (id, stream, number, previous, append_id, checksum, body) \
+                 VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)",
+            )
+            .map_err(failed_new)?;
+        let visit = |row: RecordRow| {
+            if parts.add(&row) {
+                records += 1;
+                insert.execute((
+                    row.id,
+                    row.stream,
+                    row.number.cast_signed(),
+                    row.previous,
+                    row.append_id,
+                    row.checksum,
+                    row.body,
+                ))?;
+            }
+            Ok(())
+        };
+        visit_rows(&old, visit, |_, _| {}).map_err(failed)?
+    };
+    let mut cut = Vec::new();
+    for (id, stream) in streams(&old).map_err(failed)? {
+        let part = parts.of(id);
+        let before = stream.end.map(|(version, _)| Version(version));
+        if before != Some(Version(part.version)) {
+            cut.push(CutStream {
+                stream: StreamName::new(stream.name.as_str()),
+                version: Version(part.version),
+                before,
+            });
+        }
+        if part.version > 0 {
+            transaction
+                .execute(
+                    "INSERT INTO streams (id, name, version, last_record) VALUES (?1, ?2, ?3, ?4)",
+                    (
+                        id,
+                        stream.name,
+                        part.version.cast_signed(),
+                        part.last_record,
+                    ),
+                )
+                .map_err(failed_new)?;
+        }
+    }
+    // Records of a stream whose name is lost cannot be reached.
+    let orphaned = "DELETE FROM records WHERE stream NOT IN (SELECT id FROM streams)";
+    records -= transaction.execute(orphaned, []).map_err(failed_new)? as u64;
+    transaction.commit().map_err(failed_new)?;
+    write_back(&mut new).map_err(failed_new)?;
+    drop(new);
+    drop(old);
+    let left = [LOG, INDEX].map(|end| beside(repaired, end));
+    for path in left.into_iter().chain([beside(damaged, INDEX)]) {
+        remove(&path).map_err(|error| io_error(&path, error))?;
+    }
+    let file = File::open(repaired).and_then(|file| file.sync_all());
+    file.map_err(|error| io_error(repaired, error))?;
+    cut.sort_by(|one, other| one.stream.cmp(&other.stream));
+    Ok(RepairReport {
+        damaged: damaged.to_owned(),
+        records,
+        cut,
+        unreadable,
+    })
+}
+
+fn remove(path: &Path) -> io::Result<()> {
+    match fs::remove_file(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
+
+fn sync_folder(path: &Path) -> io::Result<()> {
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    File::open(folder.unwrap_or(Path::new(".")))?.sync_all()
+}

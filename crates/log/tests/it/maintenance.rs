@@ -1,0 +1,247 @@
+//! Check, back-up, compaction and repair of a store.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use allstop_log::{
+    AppendId, CheckReport, LockAttempt, Log, LogErrorKind, RepairReport, SqliteLog,
+    StoreMaintenance, StoreProblem, StreamName, Version,
+};
+use tempfile::TempDir;
+
+use crate::damage::{DAMAGES, LEN, change, filled, read};
+
+async fn check(path: &Path) -> CheckReport {
+    let store = StoreMaintenance::of(path).unwrap();
+    store.check(Box::new(|_, _| {})).await.unwrap()
+}
+
+async fn repair(path: &Path) -> RepairReport {
+    StoreMaintenance::of(path).unwrap().repair().await.unwrap()
+}
+
+/// Names of the files with this text in their names.
+fn files(folder: &TempDir, part: &str) -> Vec<PathBuf> {
+    let entries = fs::read_dir(folder.path()).unwrap();
+    let paths = entries.map(|entry| entry.unwrap().path());
+    paths
+        .filter(|path| path.to_string_lossy().contains(part))
+        .collect()
+}
+
+fn contains(path: &Path, text: &str) -> bool {
+    let bytes = fs::read(path).unwrap();
+    bytes
+        .windows(text.len())
+        .any(|part| part == text.as_bytes())
+}
+
+#[tokio::test]
+async fn whole_store_has_no_problems() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = filled(&folder).await;
+    let done = Arc::new(AtomicU64::new(0));
+    let seen = Arc::clone(&done);
+    let store = StoreMaintenance::of(&path).unwrap();
+    let progress = Box::new(move |now, _| seen.store(now, Ordering::Relaxed));
+    let report = store.check(progress).await.unwrap();
+    let expected = CheckReport {
+        streams: 3,
+        records: 3 * LEN,
+        problems: Vec::new(),
+    };
+    assert_eq!(report, expected);
+}
+
+#[tokio::test]
+async fn damage_of_a_stream_is_named_and_cut_off() {
+    for damage in DAMAGES {
+        let folder = tempfile::tempdir().unwrap();
+        let path = filled(&folder).await;
+        change(&path, damage);
+        let problem = StoreProblem::Stream {
+            stream: StreamName::new("session/b"),
+            readable: Version(9),
+            version: Version(LEN),
+        };
+        assert_eq!(check(&path).await.problems, [problem], "{damage}");
+        let report = repair(&path).await;
+        assert_eq!(report.records, 2 * LEN + 9, "{damage}");
+        let [cut] = &report.cut[..] else {
+            panic!("{damage}: {report:?}")
+        };
+        assert_eq!((cut.version, cut.before), (Version(9), Some(Version(LEN))));
+        assert!(report.damaged.exists());
+        assert_eq!(check(&path).await.problems, [], "{damage}");
+        let log = SqliteLog::open(&path).await.unwrap();
+        for (stream, len) in [("session/a", LEN), ("session/b", 9), ("session/c", LEN)] {
+            assert_eq!(
+                read(&log, stream).await.unwrap().len() as u64,
+                len,
+                "{damage}"
+            );
+            let stream = StreamName::new(stream);
+            let append = log.append(&stream, Version(len), AppendId(99), vec!["more".into()]);
+            append.await.unwrap();
+        }
+        log.close().await;
+    }
+}
+
+#[tokio::test]
+async fn store_with_a_damaged_log_is_repaired_up_to_the_damage() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = filled(&folder).await;
+    let log = SqliteLog::open(&path).await.unwrap();
+    let stream = StreamName::new("session/a");
+    for n in LEN..2 * LEN {
+        let append = log.append(&stream, Version(n), AppendId(n.into()), vec!["more".into()]);
+        append.await.unwrap();
+    }
+    log.close().await;
+    let wal = folder.path().join("store.db-wal");
+    let mut bytes = fs::read(&wal).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    fs::write(&wal, &bytes).unwrap();
+    let problems = check(&path).await.problems;
+    assert!(
+        matches!(&problems[..], [StoreProblem::Log(_)]),
+        "{problems:?}"
+    );
+    let error = SqliteLog::open(&path).await.unwrap_err();
+    assert_eq!(error.kind(), LogErrorKind::DamagedLog);
+    let report = repair(&path).await;
+    assert_eq!(report.cut, []);
+    let copies = files(&folder, "damaged");
+    let copy = copies
+        .iter()
+        .find(|copy| copy.to_string_lossy().ends_with("-wal"));
+    assert_eq!(fs::read(copy.expect("a copy of the log")).unwrap(), bytes);
+    assert_eq!(copies.len(), 2, "{copies:?}");
+    let log = SqliteLog::open(&path).await.unwrap();
+    let read = read(&log, "session/a").await.unwrap().len() as u64;
+    assert!((LEN..2 * LEN).contains(&read), "{read}");
+    log.close().await;
+}
+
+#[tokio::test]
+async fn interrupted_repair_keeps_the_store_closed_until_it_is_complete() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = filled(&folder).await;
+    // The process ended after the copies were made, while it removed the old files.
+    fs::copy(&path, folder.path().join("store.db.damaged-1")).unwrap();
+    fs::write(folder.path().join("store.db.repair"), "store.db.damaged-1").unwrap();
+    fs::write(&path, "half of a file").unwrap();
+    let error = SqliteLog::open(&path).await.unwrap_err();
+    assert_eq!(error.kind(), LogErrorKind::RepairUnfinished);
+    let report = repair(&path).await;
+    assert_eq!((report.records, report.cut), (3 * LEN, Vec::new()));
+    assert_eq!(check(&path).await.problems, []);
+    assert_eq!(files(&folder, ".repair"), Vec::<PathBuf>::new());
+}
+
+#[tokio::test]
+async fn store_in_use_is_not_repaired() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = filled(&folder).await;
+    let log = SqliteLog::open(&path).await.unwrap();
+    let stream = StreamName::new("session/a");
+    let LockAttempt::Locked(lock) = log.try_lock(&stream).await.unwrap() else {
+        panic!("no other process has the lock");
+    };
+    let store = StoreMaintenance::of(&path).unwrap();
+    let error = store.repair().await.unwrap_err();
+    assert_eq!(error.kind(), LogErrorKind::Busy);
+    drop(lock);
+    // The refused repair does not keep the store closed.
+    SqliteLog::open(&path).await.unwrap().close().await;
+    log.close().await;
+}
+
+#[tokio::test]
+async fn back_up_is_complete_and_private_while_others_append() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = filled(&folder).await;
+    let log = SqliteLog::open(&path).await.unwrap();
+    let stream = StreamName::new("session/a");
+    let append = log.append(&stream, Version(LEN), AppendId(99), vec!["more".into()]);
+    append.await.unwrap();
+    let to = folder.path().join("copy.db");
+    let store = StoreMaintenance::of(&path).unwrap();
+    let appends = async {
+        for n in LEN + 1..LEN + 50 {
+            let append = log.append(&stream, Version(n), AppendId(n.into()), vec!["x".into()]);
+            append.await.unwrap();
+        }
+    };
+    let (backed_up, ()) = tokio::join!(store.back_up(&to), appends);
+    assert_eq!(backed_up.unwrap(), fs::metadata(&to).unwrap().len());
+    let mode = fs::metadata(&to).unwrap().permissions().mode();
+    assert_eq!(mode & 0o777, 0o600);
+    assert_eq!(check(&to).await.problems, []);
+    let copy = SqliteLog::open(&to).await.unwrap();
+    assert!(read(&copy, "session/a").await.unwrap().len() as u64 > LEN);
+    copy.close().await;
+    // A file that exists is never overwritten.
+    store.back_up(&to).await.unwrap_err();
+    assert_eq!(files(&folder, ".new-"), Vec::<PathBuf>::new());
+    log.close().await;
+}
+
+#[tokio::test]
+async fn removed_text_is_in_no_file() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = filled(&folder).await;
+    let log = SqliteLog::open(&path).await.unwrap();
+    let stream = StreamName::new("session/secret-name");
+    for n in 0..50_u64 {
+        let record = format!("the PIN is 4711 {}", "x".repeat(n as usize * 40));
+        let append = log.append(&stream, Version(n), AppendId(n.into()), vec![record.into()]);
+        append.await.unwrap();
+    }
+    let LockAttempt::Locked(lock) = log.try_lock(&stream).await.unwrap() else {
+        panic!("no other process has the lock");
+    };
+    log.delete(lock).await.unwrap();
+    for file in files(&folder, "store.db") {
+        if file.is_file() {
+            for text in ["4711", "secret-name"] {
+                assert!(!contains(&file, text), "{text} in {}", file.display());
+            }
+        }
+    }
+    log.close().await;
+}
+
+/// Another process that has the store open continues after the compaction.
+#[tokio::test]
+async fn compaction_frees_space_while_the_store_is_open() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = filled(&folder).await;
+    let log = SqliteLog::open(&path).await.unwrap();
+    let stream = StreamName::new("session/large");
+    for n in 0..50_u64 {
+        let record = vec![b'x'; 20_000].into();
+        let append = log.append(&stream, Version(n), AppendId(n.into()), vec![record]);
+        append.await.unwrap();
+    }
+    let LockAttempt::Locked(lock) = log.try_lock(&stream).await.unwrap() else {
+        panic!("no other process has the lock");
+    };
+    log.delete(lock).await.unwrap();
+    let store = StoreMaintenance::of(&path).unwrap();
+    let report = store.compact().await.unwrap();
+    assert!(report.before > 1_000_000, "{report:?}");
+    assert!(report.after < 100_000, "{report:?}");
+    assert_eq!(report.after, fs::metadata(&path).unwrap().len());
+    let stream = StreamName::new("session/a");
+    let append = log.append(&stream, Version(LEN), AppendId(99), vec!["more".into()]);
+    append.await.unwrap();
+    assert_eq!(read(&log, "session/a").await.unwrap().len() as u64, LEN + 1);
+    log.close().await;
+    assert_eq!(check(&path).await.problems, []);
+}
