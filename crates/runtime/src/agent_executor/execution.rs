@@ -18,7 +18,8 @@ use tokio::sync::oneshot;
 
 use super::AgentExecutorInner;
 use super::logged_turn::{LoggedTurn, events_of_answer};
-use super::message_text::{PermissionReply, agent_message, question_message, text_of};
+use super::message_text::{agent_message, text_of};
+use super::permission_questions::questions_message;
 use super::task_sessions::message_id_of;
 use super::task_turn::{ANSWER, TaskTurn, TurnProgress};
 
@@ -56,7 +57,7 @@ impl AgentExecutorInner {
     /// task.
     async fn begin_or_continue(&self, cx: &ExecutionCx) -> Result<Option<TaskTurn>, ExecutorError> {
         if let Some(mut turn) = self.waiting.take(&cx.task.id) {
-            turn.answer(&PermissionReply::of(&cx.message));
+            turn.answer(&cx.message);
             return Ok(Some(turn));
         }
         // No turn waits, although the message is a follow-up: the message answers a permission question, and a crash
@@ -152,8 +153,8 @@ impl TaskExecution {
         while let Some(turn) = &mut self.turn {
             let written = match turn.progress(&self.cx.scope, &self.cx.live_text).await {
                 TurnProgress::Stopped => return self.stop().await,
-                TurnProgress::Asked(question) => {
-                    let message = question_message(&question);
+                TurnProgress::Asked(questions) => {
+                    let message = questions_message(&questions);
                     return self.wait_for_answer(message).await;
                 }
                 TurnProgress::Began => self.write(TaskEvent::state(TaskState::Working)).await,
@@ -246,7 +247,7 @@ impl TaskExecution {
         Ok(ExecutorReturn::Finished)
     }
 
-    /// Ends the execution with a permission question. The turn waits for the next message of the task.
+    /// Ends the execution with permission questions. The turn waits for the next message of the task.
     async fn wait_for_answer(mut self, message: TaskMessage) -> ExecutorResult {
         let id = self.cx.task.id.clone();
         // The turn is stored before the event is written, because the answer may follow at once.

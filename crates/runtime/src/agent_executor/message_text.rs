@@ -1,14 +1,11 @@
-//! Conversion of a task's message to text for the model, and to the answer of a permission question.
+//! Conversion of a task's message to text for the model, and of a text to a message.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use allstop_core::MessageId;
-use allstop_session::OpenQuestion;
 use allstop_task::TaskMessage;
-use allstop_task::model::{JsonMap, MessagePart, MessageSender, PartContent};
-use allstop_tools::permission::Doubt;
-use serde_json::Value;
+use allstop_task::model::{MessagePart, MessageSender, PartContent};
 use ulid::Ulid;
 
 /// Returns the text of a message, with its parts as paragraphs. JSON values are included as text; files are only named.
@@ -17,7 +14,7 @@ pub(super) fn text_of(message: &TaskMessage) -> String {
     parts.join("\n\n")
 }
 
-fn text_of_part(part: &MessagePart) -> String {
+pub(super) fn text_of_part(part: &MessagePart) -> String {
     match &part.content {
         PartContent::Text(text) => text.to_string(),
         PartContent::Data(value) => value.to_string(),
@@ -43,61 +40,15 @@ fn description_of_file(part: &MessagePart) -> String {
     text
 }
 
-/// Answer of a client to a permission question.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(super) enum PermissionReply {
-    Allow,
-    Deny,
-    /// A denial with a text for the model.
-    DenyWith(String),
-}
-
-impl PermissionReply {
-    pub(super) fn of(message: &TaskMessage) -> Self {
-        let text = text_of(message);
-        let word = text.trim().trim_end_matches(['.', '!']).to_lowercase();
-        match word.as_str() {
-            "yes" | "y" | "allow" => Self::Allow,
-            "no" | "n" | "deny" | "" => Self::Deny,
-            _ => Self::DenyWith(text),
-        }
-    }
-}
-
 /// Creates a message of the agent with this text.
 pub(super) fn agent_message(text: impl Into<Arc<str>>) -> TaskMessage {
     let id = MessageId::new(Ulid::generate().to_string());
     TaskMessage::text(id, MessageSender::Agent, text)
 }
 
-/// Creates the message of the agent that requests a permission from the client.
-pub(super) fn question_message(open: &OpenQuestion) -> TaskMessage {
-    let question = &open.question;
-    let text = format!("May this call run? {}\nAnswer yes or no.", question.text);
-    let mut fields = JsonMap::new();
-    let mut add = |name: &str, value: &str| fields.insert(name.to_owned(), Value::from(value));
-    add("question_id", open.id.as_str());
-    add("tool", &question.tool);
-    add("call_id", question.call_id.as_str());
-    if let Some(doubt) = &question.doubt {
-        match doubt {
-            Doubt::Rule(rule) => drop(add("denying_rule", &rule.to_string())),
-            Doubt::Repetition { before, rule } => {
-                add("may_have_run", before);
-                if let Some(rule) = rule {
-                    add("denying_rule", &rule.to_string());
-                }
-            }
-        }
-    }
-    TaskMessage {
-        metadata: fields,
-        ..agent_message(text)
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use allstop_task::model::JsonMap;
     use serde_json::json;
 
     use super::*;
@@ -134,19 +85,5 @@ mod tests {
             "Read these.\n\n{\"n\":1}\n\n[file \"a.txt\" (text/plain) at https://example.com/a.txt]\n\n\
              [file \"a.txt\" (text/plain), 2 bytes; its content is not available]"
         );
-    }
-
-    #[test]
-    fn only_plain_words_allow_a_call() {
-        let answer = |text: &str| PermissionReply::of(&message(vec![MessagePart::text(text)]));
-        for word in ["yes", " Yes.\n", "ALLOW", "y", "allow!"] {
-            assert_eq!(answer(word), PermissionReply::Allow, "{word}");
-        }
-        for word in ["no", "Deny", "n", ""] {
-            assert_eq!(answer(word), PermissionReply::Deny, "{word}");
-        }
-        for text in ["yes, but later", "not yes", "use staging"] {
-            assert_eq!(answer(text), PermissionReply::DenyWith(text.into()));
-        }
     }
 }

@@ -19,6 +19,7 @@ mod context_sessions;
 mod execution;
 mod logged_turn;
 mod message_text;
+mod permission_questions;
 mod task_sessions;
 mod task_turn;
 mod turn_stop;
@@ -75,9 +76,9 @@ impl Default for AgentExecutorOptions {
 
 /// Executor of tasks that runs agents. Clones refer to the same executor.
 ///
-/// A permission question ends the execution with the task state `input_required`, and the turn waits. The next message
-/// of the task answers the question: `yes` or `allow`, `no` or `deny`. Any other text denies the call, and the model
-/// receives the text as a message. If the process ends while a question is open, the task fails, because the turn was
+/// Permission questions end the execution with the task state `input_required`, and the turn waits. The next message of
+/// the task answers the questions: `yes` or `allow`, `no` or `deny`. Any other text denies the calls, and the model
+/// receives the text as a message. Parts with the id of a question answer only this question. If the process ends while a question is open, the task fails, because the turn was
 /// rolled back.
 ///
 /// After a crash, a task with a committed turn is completed with the answer of this turn. A task without a begun turn

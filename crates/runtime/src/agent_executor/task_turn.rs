@@ -13,14 +13,18 @@ use allstop_session::{
     AnswerResult, FollowUp, MessageHandle, MessageOutcome, NewMessage, OpenQuestion, Session,
     SessionEvent, SessionEventKind, Subscription,
 };
-use allstop_task::LiveTextWriter;
+use allstop_task::{LiveTextWriter, TaskMessage};
 use allstop_tools::{BackgroundWork, PermissionAnswer};
 use tokio::time::{Instant, sleep_until};
 
-use super::message_text::PermissionReply;
+use super::permission_questions::{PermissionReply, replies_in, text_for_model};
 
 /// Id and name of the artifact that contains the answer.
 pub(super) const ANSWER: &str = "answer";
+
+/// Time from the first open question to the message to the client. The parallel calls of a step ask at the same time, but
+/// one after another.
+const QUESTIONS_WAIT: Duration = Duration::from_millis(50);
 
 /// The turn of one task. The subscription to the session keeps permission questions open.
 #[derive(Debug)]
@@ -45,8 +49,10 @@ pub(super) struct TaskTurn {
     /// Message with the text of a client that has denied a call. The running turn takes the message before its next
     /// step.
     pub(super) steered: Option<MessageHandle>,
-    /// Question that the client of the task was asked last. Its answer counts for no other question.
-    asked: Option<QuestionId>,
+    /// Questions that the client of the task was asked last. Its answer counts for no other question.
+    asked: Vec<QuestionId>,
+    /// Time at which the client is asked the open questions.
+    asks_at: Option<Instant>,
 }
 
 /// Next event that the execution of the task must handle.
@@ -56,8 +62,8 @@ pub(super) enum TurnProgress {
     Began,
     /// The turn has ended. Its background work may still run.
     TurnEnded(Arc<MessageOutcome>),
-    /// The turn, or one of its sub-agents, waits for a permission.
-    Asked(Box<OpenQuestion>),
+    /// The turn, or its sub-agents, wait for these permissions.
+    Asked(Vec<OpenQuestion>),
     /// The turn and its attached background work have ended.
     Done,
     /// The time limit of the wait for background work has passed.
@@ -86,7 +92,8 @@ impl TaskTurn {
             background_max,
             background_until: None,
             steered: None,
-            asked: None,
+            asked: Vec::new(),
+            asks_at: None,
         }
     }
 
@@ -115,6 +122,7 @@ impl TaskTurn {
             }
             let has_outcome = self.outcome.is_some();
             let until = self.background_until.unwrap_or_else(Instant::now);
+            let asks_at = self.asks_at.unwrap_or_else(Instant::now);
             tokio::select! {
                 biased;
                 () = scope.stopped() => return TurnProgress::Stopped,
@@ -129,6 +137,7 @@ impl TaskTurn {
                 _ = self.sent.outcome(), if !has_outcome => {}
                 () = self.session.background_idle(), if has_outcome => {}
                 () = sleep_until(until), if has_outcome => {}
+                () = sleep_until(asks_at), if self.asks_at.is_some() => {}
             }
         }
     }
@@ -148,9 +157,18 @@ impl TaskTurn {
             self.background_until = Some(instant_after(Instant::now(), self.background_max));
             return Some(TurnProgress::TurnEnded(ended));
         }
-        if let Some(question) = self.open_question() {
-            self.asked = Some(question.id.clone());
-            return Some(TurnProgress::Asked(Box::new(question)));
+        let questions = self.open_questions();
+        if questions.is_empty() {
+            self.asks_at = None;
+        } else {
+            let now = Instant::now();
+            let asks_at = self.asks_at.get_or_insert(now + QUESTIONS_WAIT);
+            if now < *asks_at {
+                return None;
+            }
+            self.asks_at = None;
+            self.asked = questions.iter().map(|open| open.id.clone()).collect();
+            return Some(TurnProgress::Asked(questions));
         }
         self.outcome.as_ref()?;
         let running = self.running_background();
@@ -207,9 +225,9 @@ impl TaskTurn {
         works
     }
 
-    /// Returns the permission question that blocks the turn or one of its sub-agents.
-    fn open_question(&self) -> Option<OpenQuestion> {
-        let questions = self.session.questions();
+    /// Returns the permission questions of the turn and its sub-agents.
+    fn open_questions(&self) -> Vec<OpenQuestion> {
+        let mut questions = self.session.questions();
         // This is checked after the questions are read. If the check came first, this turn could end in between, and a
         // question of the next turn would count as a question of this turn.
         let is_running = self.turn.is_some() && self.sent.try_outcome().is_none();
@@ -217,7 +235,8 @@ impl TaskTurn {
             Some(call) => self.calls.contains(call),
             None => is_running,
         };
-        questions.into_iter().find(is_own)
+        questions.retain(is_own);
+        questions
     }
 
     fn is_open(&self, question: &QuestionId) -> bool {
@@ -225,32 +244,35 @@ impl TaskTurn {
         questions.iter().any(|open| open.id == *question)
     }
 
-    /// Sends the client's answer to the question that the client was asked. Has no effect if this question is already
-    /// closed.
-    pub(super) fn answer(&mut self, answer: &PermissionReply) {
-        let asked = self.asked.take();
-        let Some(asked) = asked.filter(|asked| self.is_open(asked)) else {
+    /// Sends the client's answers to the questions that the client was asked. Has no effect on a question that is already
+    /// closed. The client is asked the questions without an answer again.
+    pub(super) fn answer(&mut self, message: &TaskMessage) {
+        let mut asked = std::mem::take(&mut self.asked);
+        asked.retain(|asked| self.is_open(asked));
+        let replies = replies_in(message, &asked);
+        if replies.is_empty() {
             return;
-        };
+        }
         // The task works again, so `Began` is reported again.
         self.is_begin_reported = false;
-        let permission = match answer {
-            PermissionReply::Allow => PermissionAnswer::AllowOnce,
-            PermissionReply::Deny => PermissionAnswer::deny(),
-            PermissionReply::DenyWith(text) => {
-                // The text is sent before the answer, so that the turn takes the text before its next step. If the turn
-                // has ended, the text is not sent, because it would start a new turn.
-                if self.outcome.is_none() {
-                    let message = NewMessage::from(text.as_str()).policy(FollowUp::Steer);
-                    self.steered = self.session.send(message).ok().or(self.steered.take());
+        // The text is sent before the answers, so that the turn takes the text before its next step. If the turn has
+        // ended, the text is not sent, because it would start a new turn.
+        if let Some(text) = text_for_model(&replies)
+            && self.outcome.is_none()
+        {
+            let message = NewMessage::from(&*text).policy(FollowUp::Steer);
+            self.steered = self.session.send(message).ok().or(self.steered.take());
+        }
+        for (question, reply) in replies {
+            let permission = match reply {
+                PermissionReply::Allow => PermissionAnswer::AllowOnce,
+                PermissionReply::Deny | PermissionReply::DenyWith(_) => PermissionAnswer::deny(),
+            };
+            match self.session.answer(&question, permission) {
+                AnswerResult::Taken => {}
+                AnswerResult::TooLate | AnswerResult::NotFound => {
+                    tracing::debug!(%question, "an answer came too late");
                 }
-                PermissionAnswer::deny()
-            }
-        };
-        match self.session.answer(&asked, permission) {
-            AnswerResult::Taken => {}
-            AnswerResult::TooLate | AnswerResult::NotFound => {
-                tracing::debug!(question = %asked, "an answer came too late");
             }
         }
     }

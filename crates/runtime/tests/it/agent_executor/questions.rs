@@ -1,9 +1,12 @@
 //! Permission questions of a turn, which give its task the state `input_required`.
 
+use std::sync::Arc;
+
 use allstop_core::{Extent, TaskId};
 use allstop_model::Reply;
 use allstop_scope::StopRequest;
-use allstop_task::TaskState;
+use allstop_task::model::{JsonMap, MessagePart, PartContent};
+use allstop_task::{Task, TaskState};
 use serde_json::json;
 
 use super::support::{AgentTasks, TestAgents, WorkTool, answer, status_text, user, words};
@@ -94,11 +97,10 @@ async fn cancel_of_a_task_that_asks_ends_its_turn() {
     assert_eq!(work.live(), 0);
 }
 
-#[tokio::test(start_paused = true)]
-async fn each_of_two_parallel_calls_asks_for_itself() {
+/// A task with two parallel calls, which wait for permissions.
+async fn asking_twice() -> (AgentTasks, Arc<Task>) {
     let work = WorkTool::new();
     work.gate.add_permits(2);
-    let tool = work.clone();
     let calls = Reply::text("").call("work", json!({"file": "a.txt"}));
     let agents = TestAgents::new(vec![
         calls.call("work", json!({"file": "b.txt"})),
@@ -106,16 +108,61 @@ async fn each_of_two_parallel_calls_asks_for_itself() {
     ]);
     let agents = TestAgents {
         asks: true,
-        ..agents.tools(move |_| vec![tool.tool()])
+        ..agents.tools(move |_| vec![work.tool()])
     };
     let tasks = AgentTasks::new(agents).await;
-    let first = tasks.run("m1", "Do it").await;
-    assert!(status_text(&first).contains("a.txt"), "{first:?}");
-    let mut replied = tasks.reply(&first.id, "m2", "yes").await;
-    let second = tasks.rest(&mut replied).await;
-    assert_eq!(second.status.state, TaskState::InputRequired);
-    assert!(status_text(&second).contains("b.txt"), "{second:?}");
-    let mut replied = tasks.reply(&first.id, "m3", "no").await;
+    let task = tasks.run("m1", "Do it").await;
+    assert_eq!(task.status.state, TaskState::InputRequired);
+    (tasks, task)
+}
+
+/// Texts of the questions of a task, and their ids.
+fn questions(task: &Task) -> Vec<(String, String)> {
+    let message = task.status.message.as_ref().expect("it asks");
+    let ids = message.parts.iter().filter_map(|part| {
+        let id = part.metadata.get("question_id")?.as_str()?;
+        let PartContent::Text(text) = &part.content else {
+            panic!("{part:?}")
+        };
+        Some((text.to_string(), id.to_owned()))
+    });
+    ids.collect()
+}
+
+#[tokio::test(start_paused = true)]
+async fn parallel_calls_ask_together_and_one_word_answers_all() {
+    let (tasks, task) = asking_twice().await;
+    let asked = questions(&task);
+    assert_eq!(asked.len(), 2, "{asked:?}");
+    assert!(asked[0].0.contains("a.txt") && asked[1].0.contains("b.txt"));
+    let mut replied = tasks.reply(&task.id, "m2", "yes").await;
+    assert_eq!(answer(&*tasks.rest(&mut replied).await), "done");
+    let seen = tasks.last_request();
+    assert_eq!(seen.matches("worked").count(), 2, "{seen}");
+    assert!(!seen.contains("denied"), "{seen}");
+}
+
+/// A part with the id of a question answers this question. The client is asked the other question again.
+#[tokio::test(start_paused = true)]
+async fn answer_with_an_id_answers_only_its_question() {
+    let (tasks, task) = asking_twice().await;
+    let asked = questions(&task);
+    let part = |text: &str, id: &str| MessagePart {
+        metadata: JsonMap::from_iter([("question_id".to_owned(), id.into())]),
+        ..MessagePart::text(text)
+    };
+    let second = part("no", &asked[1].1);
+    let mut replied = tasks.reply_with(&task.id, "m2", vec![second]).await;
+    let again = tasks.rest(&mut replied).await;
+    assert_eq!(again.status.state, TaskState::InputRequired);
+    let left = questions(&again);
+    assert_eq!((left.len(), &left[0].1), (1, &asked[0].1), "{left:?}");
+    let unknown = part("yes", "q_99");
+    let mut replied = tasks.reply_with(&task.id, "m3", vec![unknown]).await;
+    let again = tasks.rest(&mut replied).await;
+    assert_eq!(again.status.state, TaskState::InputRequired);
+    let first = part("yes", &asked[0].1);
+    let mut replied = tasks.reply_with(&task.id, "m4", vec![first]).await;
     assert_eq!(answer(&*tasks.rest(&mut replied).await), "done");
     let seen = tasks.last_request();
     assert!(seen.contains("worked") && seen.contains("denied"), "{seen}");

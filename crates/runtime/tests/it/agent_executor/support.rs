@@ -12,7 +12,7 @@ use allstop_model::{Reply, ScriptedModel};
 use allstop_runtime::{AgentExecutor, AgentExecutorOptions};
 use allstop_scope::{RootOptions, Scope};
 use allstop_session::{AgentRequest, AgentSource, Session, SessionAgent, SessionOptions, Sessions};
-use allstop_task::model::{JsonMap, MessageSender, PartContent};
+use allstop_task::model::{JsonMap, MessagePart, MessageSender, PartContent};
 use allstop_task::{
     AcceptedTask, SubscriptionItem, Task, TaskManager, TaskMessage, TaskOptions, TaskParts,
     TaskRecord, TaskRequest, TaskState,
@@ -169,10 +169,22 @@ impl AgentTasks {
 
     /// Sends the next message of a task.
     pub(super) async fn reply(&self, task: &TaskId, message: &str, text: &str) -> AcceptedTask {
-        let request = TaskRequest {
+        let parts = vec![MessagePart::text(text)];
+        self.reply_with(task, message, parts).await
+    }
+
+    /// Sends the next message of a task with these parts.
+    pub(super) async fn reply_with(
+        &self,
+        task: &TaskId,
+        message: &str,
+        parts: Vec<MessagePart>,
+    ) -> AcceptedTask {
+        let mut request = TaskRequest {
             task_id: Some(task.clone()),
-            ..request(message, text)
+            ..request(message, "")
         };
+        request.message.parts = parts;
         self.manager.execute(request).await.expect("accepted")
     }
 
