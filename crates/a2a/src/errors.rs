@@ -24,9 +24,9 @@ pub(crate) fn of_execute(error: &ExecuteError) -> A2AError {
         | ExecuteError::CancellationInProgress(_) => {
             A2AError::unsupported_operation(error.to_string())
         }
-        ExecuteError::OtherContext(_) | ExecuteError::ContextOfOther(_) => {
-            A2AError::invalid_params(error.to_string())
-        }
+        ExecuteError::OtherContext(_)
+        | ExecuteError::ContextOfOther(_)
+        | ExecuteError::ContextUnreadable(_) => A2AError::invalid_params(error.to_string()),
         ExecuteError::Full(_) => Overload::Full.error(error.to_string()),
         ExecuteError::ShuttingDown => Overload::Unavailable.error(error.to_string()),
         ExecuteError::Store(error) => of_store(error),
@@ -85,7 +85,12 @@ pub(crate) fn unreadable(error: &TaskStoreError) -> Option<String> {
             format!("{}: restore the store from a backup", error_chain(error))
         }
         // The error also names the location of the store.
-        TaskStoreError::Log(error) => error.kind().to_string(),
+        TaskStoreError::Log(error) => match error.kind() {
+            kind @ LogErrorKind::DamagedStream => {
+                format!("{kind}: restore the store from a backup")
+            }
+            kind => kind.to_string(),
+        },
         _ => error_chain(error),
     })
 }

@@ -36,6 +36,12 @@ pub enum ExecuteError {
     /// The context of a new task belongs to another owner.
     #[error("context {0} belongs to another owner; choose another id")]
     ContextOfOther(ContextId),
+    /// The context may belong to another owner: the first record of a task is unreadable, so the owner of its context is
+    /// unknown.
+    #[error(
+        "context {0} may belong to a task that cannot be read; send the message without a context"
+    )]
+    ContextUnreadable(ContextId),
     /// A limit of executions is reached.
     #[error("{0}; try again later")]
     Full(&'static str),
@@ -141,7 +147,7 @@ impl TaskStoreError {
             Self::Unreadable { .. } | Self::Illegal { .. } => true,
             Self::Log(error) => matches!(
                 error.kind(),
-                LogErrorKind::Corrupt | LogErrorKind::NewerVersion
+                LogErrorKind::Corrupt | LogErrorKind::DamagedStream | LogErrorKind::NewerVersion
             ),
             _ => false,
         }

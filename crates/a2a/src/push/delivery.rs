@@ -11,8 +11,8 @@ use std::sync::Arc;
 
 use a2a::StreamResponse;
 use a2a_pb::protojson_conv;
-use allstop_core::TaskId;
 use allstop_core::receipt::ItemKind;
+use allstop_core::{TaskId, error_chain};
 use allstop_log::Version;
 use allstop_scope::{WorkCx, WorkSpec};
 use allstop_task::{ReadTaskError, SubscriptionItem, Task, TaskRecord};
@@ -96,6 +96,11 @@ impl ConfigDelivery {
                 Ok(DeliveryFlow::Continue) => {}
                 Ok(DeliveryFlow::End) => return,
                 Err(ReadTaskError::NotFound(_)) => return self.delete_all().await,
+                // A later read would fail too. The configurations stay for a version that can read the task.
+                Err(ReadTaskError::Store(error)) if error.is_unreadable() => {
+                    tracing::warn!(task = %self.task_id, error = %error_chain(&error), "push notifications of a task that cannot be read end");
+                    return;
+                }
                 Err(error) => {
                     tracing::warn!(task = %self.task_id, %error, "push notifications wait for the store");
                     sleep(self.shared.options.pause_min).await;

@@ -137,9 +137,8 @@ impl ManagerInner {
         }
         if request.task_id.is_none()
             && let Some(context) = &request.context_id
-            && table.is_of_other(context, owner)
         {
-            return Err(ExecuteError::ContextOfOther(context.clone()));
+            table.check_context(context, owner)?;
         }
         let id = request.task_id.clone();
         let id = id.unwrap_or_else(|| TaskId::new(Ulid::generate().to_string()));

@@ -5,6 +5,7 @@ mod cancel;
 mod cluster;
 mod crash;
 mod crash_everywhere;
+mod damaged_store;
 mod execute;
 mod failures;
 mod hostile;

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use allstop_a2a::PushOptions;
+use allstop_log::{AppendId, StreamName, Version};
 use serde_json::json;
 
 use super::receiver::{HookAnswer, ReceivedEvent, Receiver, words};
@@ -64,4 +65,30 @@ async fn crash_repeats_events_and_loses_none() {
     );
     let last = |events: &[ReceivedEvent]| events.last().map(ReceivedEvent::number);
     assert_eq!(last(before), last(after));
+}
+
+/// A newer version of Allstop wrote a record of the task.
+#[tokio::test]
+async fn delivery_for_an_unreadable_task_ends_and_keeps_its_configuration() {
+    let hook = Receiver::answering(|count| match count {
+        2 => HookAnswer::Hang,
+        _ => HookAnswer::Status(200),
+    })
+    .await;
+    let rig = Rig::start(quick()).await;
+    let task = rig.send("echo", &json!({"url": hook.url()})).await;
+    hook.wait_for(2).await;
+    rig.task_has_ended(&task).await;
+    let log = rig.close().await;
+    let stream = StreamName::new(format!("task/{task}"));
+    let stored = log.read(&stream, Version(1), 100).await.expect("memory");
+    let (last, _) = stored.last().expect("records");
+    let newer = vec!["{\"v\":900,\"type\":\"dream\"}".into()];
+    let appended = log.append(&stream, *last, AppendId(9), newer).await;
+    appended.expect("memory");
+    let rig = Rig::open(log, quick()).await;
+    rig.active(0).await;
+    // The task and its configuration.
+    assert_eq!(rig.log.list("").await.expect("memory").len(), 2);
+    assert_eq!(hook.received().len(), 2);
 }

@@ -119,11 +119,24 @@ impl TaskTable {
         since.is_none_or(|since| *at > since).then_some(id)
     }
 
-    /// True if the context belongs to another owner.
-    pub(crate) fn is_of_other(&self, context: &ContextId, owner: &Arc<str>) -> bool {
-        self.contexts
-            .get(context)
-            .is_some_and(|known| known.owner != *owner)
+    /// Checks that a new task of this owner may belong to the context.
+    pub(crate) fn check_context(
+        &self,
+        context: &ContextId,
+        owner: &Arc<str>,
+    ) -> Result<(), ExecuteError> {
+        // A task without an entry belongs to an unknown context.
+        let has_unknown = || {
+            self.unreadable
+                .keys()
+                .any(|id| !self.tasks.contains_key(id))
+        };
+        match self.contexts.get(context) {
+            Some(known) if known.owner == *owner => Ok(()),
+            Some(_) => Err(ExecuteError::ContextOfOther(context.clone())),
+            None if has_unknown() => Err(ExecuteError::ContextUnreadable(context.clone())),
+            None => Ok(()),
+        }
     }
 
     /// Inserts the entry of a task. A context without tasks now belongs to the owner of the task.
