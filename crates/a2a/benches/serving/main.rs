@@ -4,7 +4,7 @@
 //! - delivery of one task's events to 1,000 subscribers, with and without a stalled subscriber, which does not read;
 //! - stops while 1,000 executors run;
 //! - a page of a long list;
-//! - memory for pages that their clients do not read.
+//! - memory for pages, and for one large task, that their clients do not read.
 //!
 //! Clients share the process and its processors with the server. The times are therefore upper limits, and only the
 //! ratios are meaningful.
@@ -25,7 +25,7 @@ mod send;
 mod sse_fan_out;
 mod sse_reader;
 mod stopping;
-mod unread_pages;
+mod unread_responses;
 
 fn main() -> ExitCode {
     let mut suite = BenchSuite::from_args();
@@ -35,7 +35,7 @@ fn main() -> ExitCode {
     sse_fan_out::run(&mut suite, &runtime);
     stopping::run(&mut suite, &runtime);
     listing::run(&mut suite, &runtime);
-    unread_pages::run(&mut suite, &runtime);
+    unread_responses::run(&mut suite, &runtime);
     suite.finish()
 }
 
