@@ -13,10 +13,11 @@ fn on_store(place: &Place, args: &str) -> Ended {
     command.arg(place.store()).end()
 }
 
-/// Runs a prompt in a new session with this id.
-fn run(place: &Place, session: &str, prompt: &str) {
-    let run = place.run_script(SCRIPT).args("--session").arg(session);
-    run.arg(prompt).end().ok();
+/// Runs a prompt in a new session. Returns the id of the session.
+fn run(place: &Place, prompt: &str) -> String {
+    place.run_script(SCRIPT).arg(prompt).end().ok();
+    // The list begins with the newest session.
+    place.only_session()
 }
 
 /// Changes bits of a record that contains this word, in the file of the store.
@@ -35,9 +36,9 @@ fn damage(place: &Place, word: &str) {
 #[test]
 fn damaged_session_fails_alone_and_is_repaired() {
     let place = Place::new();
-    run(&place, "first", "hello");
-    run(&place, "broken", "a secret word");
-    run(&place, "last1", "goodbye");
+    let first = run(&place, "hello");
+    let broken = run(&place, "a secret word");
+    let last = run(&place, "goodbye");
     assert!(
         on_store(&place, "store check")
             .ok()
@@ -47,16 +48,28 @@ fn damaged_session_fails_alone_and_is_repaired() {
     damage(&place, "secret");
 
     let listed = on_store(&place, "sessions list").ok().stdout;
-    for part in ["first", "last1", "damaged"] {
+    for part in ["hello", "goodbye", "damaged"] {
         assert!(listed.contains(part), "{part}: {listed}");
     }
-    on_store(&place, "sessions show first").ok();
-    on_store(&place, "ps").ok();
-    let continued = place.run_script(SCRIPT).args("--session first more").end();
+    on_store(&place, &format!("sessions show {first}")).ok();
+    on_store(&place, &format!("sessions show {last}")).ok();
+    // The work of the damaged session is unknown, and `ps` names only this session.
+    let listed = on_store(&place, "ps").stdout;
+    assert_eq!(listed.lines().count(), 1, "{listed}");
+    assert!(
+        listed.contains("may still run") && listed.contains(&broken),
+        "{listed}"
+    );
+    let continued = place
+        .run_script(SCRIPT)
+        .args("--session")
+        .arg(&first)
+        .arg("more")
+        .end();
     continued.ok();
-    let shown = on_store(&place, "sessions show broken");
+    let shown = on_store(&place, &format!("sessions show {broken}"));
     assert_eq!(shown.code, 1, "{shown:?}");
-    assert!(shown.stderr.contains("session/broken"), "{}", shown.stderr);
+    assert!(shown.stderr.contains(&broken), "{}", shown.stderr);
     assert!(
         shown.stderr.contains("allstop store repair"),
         "{}",
@@ -67,15 +80,23 @@ fn damaged_session_fails_alone_and_is_repaired() {
     assert_eq!(checked.code, 1);
     let report: Value = serde_json::from_str(&checked.stdout).expect("JSON");
     let problem = report["problems"][0].as_str().expect("a problem");
-    assert!(problem.starts_with("session/broken: "), "{problem}");
+    assert!(
+        problem.starts_with(&format!("session/{broken}: ")),
+        "{problem}"
+    );
 
     let repaired = on_store(&place, "store repair").ok().stdout;
-    assert!(repaired.contains("session broken: the first"), "{repaired}");
+    assert!(
+        repaired.contains(&format!("session {broken}: the first")),
+        "{repaired}"
+    );
     on_store(&place, "store check").ok();
     // The turn that lost its end is rolled back, like after a crash.
     place
         .run_script(SCRIPT)
-        .args("--session broken again")
+        .args("--session")
+        .arg(&broken)
+        .arg("again")
         .end()
         .ok();
     place.assert_nothing_runs();
@@ -84,24 +105,21 @@ fn damaged_session_fails_alone_and_is_repaired() {
 #[test]
 fn damaged_session_is_removed() {
     let place = Place::new();
-    run(&place, "first", "hello");
-    run(&place, "broken", "a secret word");
+    run(&place, "hello");
+    let broken = run(&place, "a secret word");
     damage(&place, "secret");
-    on_store(&place, "sessions rm broken").ok();
+    on_store(&place, &format!("sessions rm {broken}")).ok();
     let listed = on_store(&place, "sessions list").ok().stdout;
-    assert!(
-        listed.contains("first") && !listed.contains("broken"),
-        "{listed}"
-    );
+    assert!(listed.contains("hello"), "{listed}");
+    assert!(!listed.contains(&broken), "{listed}");
     on_store(&place, "store check").ok();
 }
 
 #[test]
 fn back_up_and_export_have_every_session() {
     let place = Place::new();
-    for session in ["first", "second"] {
-        run(&place, session, "hello");
-    }
+    run(&place, "the first");
+    let second = run(&place, "the second");
     let copy = place.path("copy.db");
     on_store(&place, &format!("store backup {}", copy.display())).ok();
     let text = place.path("export.jsonl");
@@ -110,7 +128,7 @@ fn back_up_and_export_have_every_session() {
     fs::copy(&copy, &other).expect("a copy");
     place
         .allstop()
-        .args("sessions rm second --store")
+        .args(&format!("sessions rm {second} --store"))
         .arg(&other)
         .end()
         .ok();
@@ -134,7 +152,7 @@ fn back_up_and_export_have_every_session() {
             .ok()
             .stdout;
         assert!(
-            listed.contains("first") && listed.contains("second"),
+            listed.contains("the first") && listed.contains("the second"),
             "{listed}"
         );
     }
@@ -147,7 +165,7 @@ fn back_up_and_export_have_every_session() {
 #[test]
 fn compaction_reports_the_sizes() {
     let place = Place::new();
-    run(&place, "first", "hello");
+    run(&place, "hello");
     let compacted = on_store(&place, "store compact").ok().stdout;
     assert!(
         compacted.contains("before") && compacted.contains("now"),

@@ -81,7 +81,7 @@ fn quoted_prompt_needs_no_subcommand() {
     assert_eq!(prompt(&["run", "say", "hello"]).ok().stdout, "Hello.\n");
     for (words, hint) in [
         (&["sesions", "list"][..], "'sessions'"),
-        (&["fix", "the", "tests"], "allstop run fix the tests"),
+        (&["fix", "the", "tests"], "allstop run 'fix the tests'"),
         (&["--yes", "fix it"], "flags follow the command"),
         (&["run", "fix it", "test it"], "--then"),
     ] {

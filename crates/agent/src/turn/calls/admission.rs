@@ -332,6 +332,10 @@ impl CallAdmission<'_> {
                     call_id: question.call_id.clone(),
                     text: question.text.clone(),
                 });
+                // The event may have led to a stop, and no question begins after a stop.
+                if of_call.is_stopped() {
+                    return std::future::pending().await;
+                }
                 let mut answer = parts.prompter.ask(question);
                 // The first poll asks the question. The next question follows only then.
                 let at_once = futures::poll!(&mut answer);
