@@ -46,7 +46,7 @@ pub use session::{
     list_sessions, read_session, read_session_end, remove_session,
 };
 pub use sqlite::{
-    CheckReport, CompactReport, CutStream, Progress, RepairReport, SqliteLog, StoreMaintenance,
-    StoreProblem,
+    CompactReport, CutStream, Progress, RepairReport, SqliteLog, StoreCheckReport,
+    StoreMaintenance, StoreProblem,
 };
 pub use stream_writer::{StreamWriteError, StreamWriter};

@@ -86,7 +86,8 @@ impl LiveSubscription {
         if self
             .remote
             .as_mut()
-            .is_some_and(|remote| remote.note(&item))
+            .zip(record_of(&item))
+            .is_some_and(|(remote, record)| remote.note(record))
         {
             self.cursor = LiveCursor::default();
         }
@@ -133,5 +134,12 @@ impl TaskSubscription {
     /// Also subscribes to the live text of the task.
     pub fn with_live_text(self) -> LiveSubscription {
         LiveSubscription::new(self)
+    }
+}
+
+fn record_of(item: &SubscriptionItem) -> Option<&TaskRecord> {
+    match item {
+        SubscriptionItem::Update(update) => Some(&update.record),
+        SubscriptionItem::Snapshot(..) => None,
     }
 }

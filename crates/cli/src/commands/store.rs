@@ -10,8 +10,8 @@ use std::time::{Duration, Instant};
 use allstop_core::counted::{byte_size, counted, grouped};
 use allstop_core::error_chain;
 use allstop_log::{
-    CheckReport, CutStream, ExchangeError, ExchangeReport, Log, LogError, Progress, RepairReport,
-    SqliteLog, StoreMaintenance, StreamName, export, import,
+    CutStream, ExchangeError, ExchangeReport, Log, LogError, Progress, RepairReport, SqliteLog,
+    StoreCheckReport, StoreMaintenance, StreamName, export, import,
 };
 use allstop_runtime::{Config, StoreChoice};
 use allstop_terminal::{OutputPriority, Styled, TextRole, styled};
@@ -74,13 +74,13 @@ pub(crate) async fn store(args: &StoreCommandArgs, host: &ProcessHost) -> Result
             let text = exchanged("exported", &report);
             // Standard output may be the export.
             host.note(&text);
-            name_left_out(&report, host)
+            Ok(name_left_out(&report, host))
         }
         StoreAction::Import { from } => {
             let log = open(&path).await?;
             let report = import_from(&*log, from).await?;
             show(host, exchanged("imported", &report));
-            name_left_out(&report, host)
+            Ok(name_left_out(&report, host))
         }
     }
 }
@@ -141,7 +141,7 @@ fn show(host: &ProcessHost, text: impl Into<String>) {
     stdout.lines(styled![text], OutputPriority::Last);
 }
 
-fn show_check(report: &CheckReport, json: bool, flags: &SameFlags, host: &ProcessHost) {
+fn show_check(report: &StoreCheckReport, json: bool, flags: &SameFlags, host: &ProcessHost) {
     let problems: Vec<_> = report.problems.iter().map(ToString::to_string).collect();
     if json {
         let result = json!({
@@ -209,11 +209,11 @@ fn exchanged(verb: &str, report: &ExchangeReport) -> String {
 }
 
 /// Names the streams that were left out. Returns the exit code.
-fn name_left_out(report: &ExchangeReport, host: &ProcessHost) -> Result<u8, CliError> {
+fn name_left_out(report: &ExchangeReport, host: &ProcessHost) -> u8 {
     for (stream, why) in &report.left_out {
         host.note(&format!("left out {}: {why}", short_name(stream)));
     }
-    Ok(u8::from(!report.left_out.is_empty()))
+    u8::from(!report.left_out.is_empty())
 }
 
 async fn export_to(log: &dyn Log, to: &Path) -> Result<ExchangeReport, CliError> {

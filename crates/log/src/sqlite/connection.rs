@@ -10,7 +10,6 @@
 //! the end, so grouped appends are five times as fast. A read goes back from the last record, and this takes about half
 //! a microsecond per record.
 
-use std::cell::Cell;
 use std::path::Path;
 use std::thread::park_timeout;
 use std::time::{Duration, Instant};
@@ -18,12 +17,11 @@ use std::time::{Duration, Instant};
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, TransactionBehavior};
 
+use super::busy::{BUSY_PAUSE, BUSY_WAIT_MAX, wait_for_another};
 use super::classify::{io_error, sqlite_error};
-use super::files::{FileId, OpenFiles};
-use super::maintenance;
+use super::files::{FileId, OpenFiles, is_repair_unfinished};
 use super::new_store;
-use super::open_stores::OpenMark;
-use super::reader::DAMAGE_PAUSE;
+use super::open_mark::OpenMark;
 use crate::{LogError, LogErrorKind};
 
 /// Id in the file that marks it as a store (`AlSt`). The database of another program does not have this id, and is
@@ -38,11 +36,8 @@ const UPGRADE: &str = "
     ALTER TABLE records ADD COLUMN checksum INTEGER;
     PRAGMA user_version = 2;
 ";
-/// Maximum time to wait while another process writes. This is much longer than the write of a group of appends, and
-/// still acceptable for a user who waits.
-const BUSY_WAIT_MAX: Duration = Duration::from_secs(5);
-/// Pause between two checks whether the other process still holds its lock. One commit takes about this time.
-const BUSY_PAUSE: Duration = Duration::from_micros(500);
+/// Pause before a damaged store or record is read again.
+pub(super) const DAMAGE_PAUSE: Duration = Duration::from_millis(20);
 
 /// Number of pages in the write-ahead log that cause a checkpoint. The pages have two megabytes, and the next start
 /// reads them in less than a millisecond. These pages come from about two hundred commits, so a checkpoint adds only
@@ -100,7 +95,7 @@ pub(super) fn open(path: &Path) -> Result<OpenStore, LogError> {
 
 fn try_open(path: &Path) -> Result<OpenStore, LogError> {
     let failed = |error| sqlite_error(path, error);
-    if maintenance::is_repair_unfinished(path) {
+    if is_repair_unfinished(path) {
         let place = path.display().to_string();
         return Err(LogError::new(LogErrorKind::RepairUnfinished, place));
     }
@@ -206,20 +201,4 @@ fn set_durability(connection: &Connection) -> rusqlite::Result<()> {
     connection.pragma_update(None, "secure_delete", true)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
     Ok(())
-}
-
-/// Busy handler. SQLite calls it while another process holds the lock. The argument is the number of calls so far.
-pub(super) fn wait_for_another(calls: i32) -> bool {
-    thread_local! {
-        static SINCE: Cell<Option<Instant>> = const { Cell::new(None) };
-    }
-    let now = Instant::now();
-    let since = if calls == 0 {
-        now
-    } else {
-        SINCE.get().unwrap_or(now)
-    };
-    SINCE.set(Some(since));
-    park_timeout(BUSY_PAUSE);
-    now.duration_since(since) < BUSY_WAIT_MAX
 }

@@ -183,3 +183,11 @@ pub(super) fn beside(store: &Path, end: &str) -> PathBuf {
     name.push(end);
     PathBuf::from(name)
 }
+
+/// End of the name of the file that marks a repair of the store that is not complete.
+pub(super) const REPAIR_MARK: &str = ".repair";
+
+/// True if a repair of the store at this path was interrupted.
+pub(super) fn is_repair_unfinished(store: &Path) -> bool {
+    std::fs::symlink_metadata(beside(store, REPAIR_MARK)).is_ok()
+}

@@ -1,5 +1,6 @@
 //! The log on SQLite.
 
+mod busy;
 mod classify;
 mod connection;
 mod damage;
@@ -9,6 +10,7 @@ mod full_disk_tests;
 mod lock_folder;
 mod maintenance;
 mod new_store;
+mod open_mark;
 mod open_stores;
 mod other_path;
 mod reader;
@@ -21,6 +23,7 @@ mod write_back;
 mod writer;
 
 pub use maintenance::{
-    CheckReport, CompactReport, CutStream, Progress, RepairReport, StoreMaintenance, StoreProblem,
+    CompactReport, CutStream, Progress, RepairReport, StoreCheckReport, StoreMaintenance,
+    StoreProblem,
 };
 pub use store::SqliteLog;

@@ -46,7 +46,7 @@ pub(super) fn make(path: &Path) {
 
 fn try_make(path: &Path) -> io::Result<()> {
     let image = image().map_err(io::Error::other)?;
-    let temporary = TemporaryFile::of(path)?;
+    let temporary = TemporaryStoreFile::of(path)?;
     let mut file = OpenOptions::new().write(true).open(temporary.path())?;
     file.write_all(&image)?;
     file.sync_all()?;
@@ -97,9 +97,9 @@ pub(super) fn private(path: &Path) -> io::Result<fs::File> {
 
 /// A private file under a temporary name that no other thread and no other process uses. It is removed when this value
 /// is dropped.
-pub(super) struct TemporaryFile(PathBuf);
+pub(super) struct TemporaryStoreFile(PathBuf);
 
-impl TemporaryFile {
+impl TemporaryStoreFile {
     /// Creates an empty file next to this path.
     pub(super) fn of(path: &Path) -> io::Result<Self> {
         let temporary = beside(path, &format!("{NEW}{}", ulid::Ulid::generate()));
@@ -112,7 +112,7 @@ impl TemporaryFile {
     }
 }
 
-impl Drop for TemporaryFile {
+impl Drop for TemporaryStoreFile {
     fn drop(&mut self) {
         // The file may have been removed.
         drop(fs::remove_file(&self.0));

@@ -4,41 +4,14 @@
 //! file, also those of other connections (`fcntl(2)`). So the checks run only if this process has no connection to the
 //! store. These locks belong to the process, and so does this list.
 
-use std::collections::HashMap;
 use std::path::Path;
-use std::sync::{Arc, Weak};
-
-use parking_lot::Mutex;
 
 use super::classify::io_error;
 use super::connection::{self, OpenStore};
 use super::files::FileId;
+use super::open_mark::OpenMark;
 use super::{damage, new_store, other_path};
 use crate::LogError;
-
-static STORES: Mutex<Option<HashMap<FileId, Weak<Mutex<()>>>>> = Mutex::new(None);
-
-/// A store that is open. Must be dropped after the connection.
-#[derive(Debug)]
-pub(super) struct OpenMark(Arc<Mutex<()>>);
-
-impl OpenMark {
-    fn of(store: FileId) -> Self {
-        let mut stores = STORES.lock();
-        let stores = stores.get_or_insert_default();
-        stores.retain(|_, mark| mark.strong_count() > 0);
-        let mark = stores
-            .get(&store)
-            .and_then(Weak::upgrade)
-            .unwrap_or_default();
-        stores.insert(store, Arc::downgrade(&mark));
-        Self(mark)
-    }
-
-    fn is_only_one(&self) -> bool {
-        Arc::strong_count(&self.0) == 1
-    }
-}
 
 /// Opens the store. Creates the store if it is missing. If this process has the store not open yet, first checks that no
 /// other path leads to the store, and that its write-ahead log is whole.
@@ -52,7 +25,7 @@ pub(super) fn open(path: &Path) -> Result<OpenStore, LogError> {
         return Ok(OpenStore { mark, ..store });
     };
     let mark = OpenMark::of(id);
-    let opening = mark.0.lock();
+    let opening = mark.lock();
     if mark.is_only_one() {
         other_path::check(path)?;
         damage::check(path)?;

@@ -4,16 +4,15 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::park_timeout;
-use std::time::Duration;
 
 use rusqlite::Connection;
 use tokio::sync::mpsc;
 
 use super::classify::sqlite_error;
-use super::connection::OpenStore;
+use super::connection::{DAMAGE_PAUSE, OpenStore};
 use super::files::OpenFiles;
 use super::lock_folder::LockFolder;
-use super::open_stores::OpenMark;
+use super::open_mark::OpenMark;
 use super::record_chain::{ChainError, RecordChain};
 use super::streams::find;
 use crate::{LogError, RecordBytes, StreamName, Version};
@@ -25,9 +24,6 @@ const READ_BYTES_MAX: usize = 16 << 20;
 /// Maximum number of records whose bodies are read while the rows are searched back from the end. With more records,
 /// the bodies would not fit into one result, and would be read twice.
 const AT_ONCE_LEN_MAX: u64 = READ_BYTES_MAX as u64 / 128;
-
-/// Pause before a damaged record is read again.
-pub(super) const DAMAGE_PAUSE: Duration = Duration::from_millis(20);
 
 /// A task for the reader. The task itself sends the answer to the caller.
 pub(super) type ReadJob = Box<dyn FnOnce(&mut StoreReader) + Send>;

@@ -8,12 +8,20 @@
 
 use rusqlite::{Connection, ErrorCode, Row};
 
-use super::streams::StreamEnd;
 use crate::{RecordBytes, Version};
 
 /// Maximum number of rows of other streams that a scan skips before it seeks. A seek takes as long as about ten skipped
 /// rows.
 const STEPS_MAX: u32 = 16;
+
+/// End of a stream.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct StreamEnd {
+    pub(super) id: i64,
+    pub(super) version: Version,
+    /// Row of the stream's last record; 0 if the stream is empty.
+    pub(super) last_record: i64,
+}
 
 /// Error of a search or a read.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use rusqlite::{Connection, OptionalExtension, Statement, TransactionBehavior};
 
 use super::classify::StoreError;
-use super::record_chain::{ChainError, RecordChain, checksum};
+use super::record_chain::{ChainError, RecordChain, StreamEnd, checksum};
 use super::writer::QueuedAppend;
 use crate::{AppendError, StreamName, Version};
 
@@ -16,14 +16,6 @@ const KNOWN_LEN_MAX: usize = 16_384;
 /// Adds a record.
 pub(super) const INSERT: &str = "INSERT INTO records (stream, number, previous, append_id, checksum, body) \
                                  VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
-
-#[derive(Debug, Clone, Copy)]
-pub(super) struct StreamEnd {
-    pub(super) id: i64,
-    pub(super) version: Version,
-    /// Row of the stream's last record; 0 if the stream is empty.
-    pub(super) last_record: i64,
-}
 
 /// Ends of the streams that were written recently.
 #[derive(Debug, Default)]

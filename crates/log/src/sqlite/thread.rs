@@ -25,7 +25,7 @@ pub(super) fn start(name: &str, run: impl FnOnce() + Send + 'static) -> io::Resu
 }
 
 /// Result of [`receive_until`].
-pub(super) enum Received<T> {
+pub(super) enum ReceivedCommand<T> {
     Command(T),
     /// The time has come, and no command waits.
     TimedOut,
@@ -37,17 +37,17 @@ pub(super) enum Received<T> {
 pub(super) fn receive_until<T>(
     commands: &mut mpsc::Receiver<T>,
     end: Option<Instant>,
-) -> Received<T> {
+) -> ReceivedCommand<T> {
     let waker = Waker::from(Arc::new(Unpark(current())));
     let mut cx = Context::from_waker(&waker);
     loop {
         match commands.poll_recv(&mut cx) {
-            Poll::Ready(Some(command)) => return Received::Command(command),
-            Poll::Ready(None) => return Received::Closed,
+            Poll::Ready(Some(command)) => return ReceivedCommand::Command(command),
+            Poll::Ready(None) => return ReceivedCommand::Closed,
             Poll::Pending => {}
         }
         match end.map(|end| end.saturating_duration_since(Instant::now())) {
-            Some(left) if left.is_zero() => return Received::TimedOut,
+            Some(left) if left.is_zero() => return ReceivedCommand::TimedOut,
             Some(left) => park_timeout(left),
             None => park(),
         }

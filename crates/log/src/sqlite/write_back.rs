@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
-use super::connection::wait_for_another;
+use super::busy::wait_for_another;
 
 /// Time without a commit after which the log is written back. Most runs end earlier.
 const IDLE: Duration = Duration::from_secs(10);

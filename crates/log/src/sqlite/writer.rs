@@ -18,10 +18,10 @@ use tokio::sync::{mpsc, oneshot};
 use super::classify::{StoreError, sqlite_error};
 use super::connection::OpenStore;
 use super::files::OpenFiles;
-use super::open_stores::OpenMark;
+use super::open_mark::OpenMark;
 use super::stream_notifier::StreamNotifier;
 use super::streams::{INSERT, StreamCache};
-use super::thread::{Received, receive_until};
+use super::thread::{ReceivedCommand, receive_until};
 use super::write_back::{WriteBackTimer, write_back};
 use crate::{AppendError, AppendId, LogError, RecordBytes, StreamLock, StreamName, Version};
 
@@ -112,12 +112,12 @@ impl StoreWriter {
         let mut len_before = 1;
         loop {
             let first = match receive_until(&mut commands, self.write_back.due()) {
-                Received::Command(first) => first,
-                Received::TimedOut => {
+                ReceivedCommand::Command(first) => first,
+                ReceivedCommand::TimedOut => {
                     self.write_back();
                     continue;
                 }
-                Received::Closed => return,
+                ReceivedCommand::Closed => return,
             };
             let last = gather(&mut commands, first, len_before, &mut group);
             len_before = group.len();

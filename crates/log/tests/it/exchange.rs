@@ -57,11 +57,11 @@ async fn export_and_import_keep_every_byte() {
         .await
         .unwrap();
     // The first import is interrupted in the middle of a stream.
-    let half: String = text
-        .lines()
-        .take(400)
-        .map(|line| format!("{line}\n"))
-        .collect();
+    let half: Vec<_> = text.lines().take(400).collect();
+    let half = half.join(
+        "
+",
+    );
     imported(&copy, &half).await.unwrap();
     let report = imported(&copy, &text).await.unwrap();
     assert_eq!(

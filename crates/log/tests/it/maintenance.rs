@@ -7,14 +7,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use allstop_log::{
-    AppendId, CheckReport, LockAttempt, Log, LogErrorKind, RepairReport, SqliteLog,
+    AppendId, LockAttempt, Log, LogErrorKind, RepairReport, SqliteLog, StoreCheckReport,
     StoreMaintenance, StoreProblem, StreamName, Version,
 };
 use tempfile::TempDir;
 
 use crate::damage::{DAMAGES, LEN, change, filled, read};
 
-async fn check(path: &Path) -> CheckReport {
+async fn check(path: &Path) -> StoreCheckReport {
     let store = StoreMaintenance::of(path).unwrap();
     store.check(Box::new(|_, _| {})).await.unwrap()
 }
@@ -48,7 +48,7 @@ async fn whole_store_has_no_problems() {
     let store = StoreMaintenance::of(&path).unwrap();
     let progress = Box::new(move |now, _| seen.store(now, Ordering::Relaxed));
     let report = store.check(progress).await.unwrap();
-    let expected = CheckReport {
+    let expected = StoreCheckReport {
         streams: 3,
         records: 3 * LEN,
         problems: Vec::new(),

@@ -12,8 +12,6 @@ use allstop_session::{
 use allstop_task::ExecutorError;
 use tokio::time::sleep;
 
-use super::AgentExecutorOptions;
-
 /// Maximum size of a context's id, in bytes. With its prefix, the id is the name of a folder.
 const CONTEXT_ID_BYTES_MAX: usize = 128;
 
@@ -37,13 +35,14 @@ impl ContextSessions {
     pub(super) fn new(
         sessions: Sessions,
         folder: Arc<str>,
-        options: &AgentExecutorOptions,
+        open_max: usize,
+        is_shared: bool,
     ) -> Self {
         Self {
             sessions,
             folder,
-            open_max: options.sessions_open_max,
-            is_shared: options.shares_sessions,
+            open_max,
+            is_shared,
         }
     }
 

@@ -107,7 +107,12 @@ impl AgentExecutor {
     ) -> Self {
         Self {
             inner: Arc::new(AgentExecutorInner {
-                sessions: ContextSessions::new(sessions, folder.into(), &options),
+                sessions: ContextSessions::new(
+                    sessions,
+                    folder.into(),
+                    options.sessions_open_max,
+                    options.shares_sessions,
+                ),
                 waiting: WaitingTurns::default(),
                 tasks: TaskSessions::default(),
                 options,

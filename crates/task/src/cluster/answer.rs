@@ -10,19 +10,19 @@ use tokio::time::timeout;
 
 use super::attend::{ClaimCapacity, StepResult};
 use super::link::AskedQuestion;
-use super::node::ClusterNode;
-use super::owner_question::{AttendReply, OwnerQuestion};
+use super::node::{ClusterNode, LIVE_TEXT_WAITS_MAX};
+use super::owner_question::{AttendReply, LiveTextAnswer, OwnerQuestion};
+use crate::live_text::LiveCursor;
 use crate::manager::ManagerInner;
 
 /// Longest time that an answer waits until the execution has read records of other processes.
 const OBSERVED_MAX: Duration = Duration::from_secs(2);
 
 /// Number of questions that are answered at the same time.
-const QUESTIONS_MAX: usize = 256;
+const QUESTIONS_MAX: usize = 2 * LIVE_TEXT_WAITS_MAX;
 
-/// Number of subscribers to live text that wait for an answer at the same time. The other questions, such as stops, never
-/// wait for a subscriber.
-pub(super) const LIVE_TEXT_WAITS_MAX: usize = QUESTIONS_MAX / 2;
+/// Longest time that an owner waits for more text before it answers without text.
+const TEXT_WAIT_MAX: Duration = Duration::from_secs(2);
 
 impl ManagerInner {
     /// Answers questions to this worker until the link fails.
@@ -114,5 +114,33 @@ impl ManagerInner {
         } else {
             AttendReply::Runs
         }
+    }
+}
+
+impl ManagerInner {
+    /// Answers a subscriber in another process. Waits a moment for more text, unless too many subscribers wait.
+    async fn live_text_here(
+        &self,
+        node: &ClusterNode,
+        task: &TaskId,
+        records_until: Version,
+        cursor: LiveCursor,
+    ) -> LiveTextAnswer {
+        let feed = self.feed_here(task)?;
+        let permit = node.live_text_waits.try_acquire();
+        let max = if permit.is_ok() {
+            TEXT_WAIT_MAX
+        } else {
+            Duration::ZERO
+        };
+        let text = async {
+            tokio::select! {
+                biased;
+                text = feed.read_live_after(records_until, cursor) => Some(text),
+                // The subscriber must first receive this record, and then asks again.
+                _record = feed.read_after(records_until) => None,
+            }
+        };
+        timeout(max, text).await.ok().flatten()
     }
 }

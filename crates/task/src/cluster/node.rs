@@ -15,7 +15,6 @@ use tokio::time::{Instant, timeout_at};
 
 use super::accepted_messages::AcceptedMessages;
 use super::admission::{AdmissionLimits, TaskAdmission};
-use super::answer::LIVE_TEXT_WAITS_MAX;
 use super::client_requests::ClientRequests;
 use super::index::IndexWriter;
 use super::late_receipt::LateReceipts;
@@ -41,6 +40,10 @@ pub(super) const RETRY_EVERY: Duration = Duration::from_millis(500);
 /// Time after which the store forgets an ended lease. This time is longer than the delay of any wake-up (a hint that a
 /// task needs a worker) for the tasks of the worker.
 pub(super) const ENDED_TTL: Duration = Duration::from_hours(24);
+
+/// Number of subscribers to live text that wait for an answer at the same time. The other questions, such as stops, never
+/// wait for a subscriber.
+pub(super) const LIVE_TEXT_WAITS_MAX: usize = 128;
 
 /// Options of a manager in a cluster.
 #[derive(Clone)]

@@ -8,17 +8,12 @@ use std::time::Duration;
 
 use allstop_core::{TaskId, WorkerId};
 use allstop_log::{LogError, Version};
-use tokio::time::{sleep, timeout};
+use tokio::time::sleep;
 
 use super::node::ClusterNode;
 use super::owner_question::{LiveTextAnswer, OwnerQuestion};
 use crate::live_text::{LiveCursor, LivePiece};
-use crate::manager::ManagerInner;
 use crate::model::{Task, TaskRecord};
-use crate::subscription::SubscriptionItem;
-
-/// Longest time that an owner waits for more text before it answers without text.
-const TEXT_WAIT_MAX: Duration = Duration::from_secs(2);
 
 /// Pause of a subscriber after an answer without text. An owner answers immediately if too many subscribers wait.
 const EMPTY_PAUSE: Duration = Duration::from_millis(200);
@@ -47,15 +42,12 @@ impl RemoteLiveText {
     }
 
     /// Updates the owner. Returns true if another execution has started: its text has new positions.
-    pub(crate) fn note(&mut self, item: &SubscriptionItem) -> bool {
-        let SubscriptionItem::Update(update) = item else {
-            return false;
-        };
-        if let TaskRecord::ExecutionStarted { worker, .. } = &*update.record {
+    pub(crate) fn note(&mut self, record: &TaskRecord) -> bool {
+        if let TaskRecord::ExecutionStarted { worker, .. } = record {
             self.owner.clone_from(worker);
             return true;
         }
-        if update.record.ends_execution() {
+        if record.ends_execution() {
             self.owner = None;
         }
         false
@@ -92,33 +84,5 @@ impl RemoteLiveText {
                 }
             }
         }
-    }
-}
-
-impl ManagerInner {
-    /// Answers a subscriber in another process. Waits a moment for more text, unless too many subscribers wait.
-    pub(super) async fn live_text_here(
-        &self,
-        node: &ClusterNode,
-        task: &TaskId,
-        records_until: Version,
-        cursor: LiveCursor,
-    ) -> LiveTextAnswer {
-        let feed = self.feed_here(task)?;
-        let permit = node.live_text_waits.try_acquire();
-        let max = if permit.is_ok() {
-            TEXT_WAIT_MAX
-        } else {
-            Duration::ZERO
-        };
-        let text = async {
-            tokio::select! {
-                biased;
-                text = feed.read_live_after(records_until, cursor) => Some(text),
-                // The subscriber must first receive this record, and then asks again.
-                _record = feed.read_after(records_until) => None,
-            }
-        };
-        timeout(max, text).await.ok().flatten()
     }
 }

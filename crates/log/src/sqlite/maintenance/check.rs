@@ -5,16 +5,18 @@ use std::path::Path;
 
 use super::super::classify::sqlite_error;
 use super::super::open_stores;
-use super::Progress;
 use super::readable::{ReadableParts, streams, visit_rows};
 use crate::{LogError, LogErrorKind, StreamName, Version};
 
 /// Maximum number of problems in the structure of the file that are reported.
 const FILE_PROBLEMS_MAX: usize = 20;
 
+/// Receives the number of rows that are done, and the number of all rows.
+pub type Progress = Box<dyn FnMut(u64, u64) + Send>;
+
 /// Result of a check.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct CheckReport {
+pub struct StoreCheckReport {
     /// Number of readable streams: sessions, tasks and other streams.
     pub streams: u64,
     /// Number of readable records.
@@ -59,8 +61,8 @@ impl fmt::Display for StoreProblem {
     }
 }
 
-pub(super) fn check(path: &Path, progress: Progress) -> Result<CheckReport, LogError> {
-    let mut report = CheckReport {
+pub(super) fn check(path: &Path, progress: Progress) -> Result<StoreCheckReport, LogError> {
+    let mut report = StoreCheckReport {
         streams: 0,
         records: 0,
         problems: Vec::new(),

@@ -29,7 +29,7 @@ pub(super) fn back_up(path: &Path, to: &Path) -> Result<u64, LogError> {
     }
     let store = open_stores::open(path)?;
     // The copy gets its name when it is complete and on the disk.
-    let copy = new_store::TemporaryFile::of(to).map_err(failed)?;
+    let copy = new_store::TemporaryStoreFile::of(to).map_err(failed)?;
     let name = copy.path().to_string_lossy().into_owned();
     let copied = store.connection.execute("VACUUM INTO ?1", [name]);
     copied.map_err(|error| sqlite_error(path, error))?;

@@ -11,21 +11,13 @@ use std::sync::Arc;
 
 use tokio::sync::oneshot;
 
-pub use check::{CheckReport, StoreProblem};
+pub use check::{Progress, StoreCheckReport, StoreProblem};
 pub use copy::CompactReport;
 pub use repair::{CutStream, RepairReport};
-
-pub(super) use repair::is_unfinished as is_repair_unfinished;
 
 use super::classify::io_error;
 use super::thread;
 use crate::{LogError, LogErrorKind};
-
-/// Number of rows between two reports of progress.
-const ROWS_PER_REPORT: u64 = 1_000;
-
-/// Receives the number of rows that are done, and the number of all rows.
-pub type Progress = Box<dyn FnMut(u64, u64) + Send>;
 
 /// Maintenance of the store in one file.
 #[derive(Debug, Clone)]
@@ -51,7 +43,7 @@ impl StoreMaintenance {
     ///
     /// # Errors
     /// Returns an error if the file cannot be opened, or is not a store.
-    pub async fn check(&self, progress: Progress) -> Result<CheckReport, LogError> {
+    pub async fn check(&self, progress: Progress) -> Result<StoreCheckReport, LogError> {
         self.run("allstop-check", move |path| check::check(path, progress))
             .await
     }

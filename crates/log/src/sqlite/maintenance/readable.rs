@@ -5,7 +5,9 @@ use std::collections::HashMap;
 use rusqlite::{Connection, OptionalExtension as _, Row};
 
 use super::super::record_chain::checksum;
-use super::ROWS_PER_REPORT;
+
+/// Number of rows between two reports of progress.
+const ROWS_PER_REPORT: u64 = 1_000;
 
 /// A row of the table of records.
 pub(super) struct RecordRow {

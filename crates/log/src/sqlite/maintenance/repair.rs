@@ -23,15 +23,14 @@ use rusqlite::{Connection, OpenFlags};
 
 use super::super::classify::{io_error, sqlite_error};
 use super::super::connection;
-use super::super::files::beside;
+use super::super::files::{REPAIR_MARK, beside};
 use super::super::lock_folder::LockFolder;
-use super::super::new_store::{TemporaryFile, private};
+use super::super::new_store::{TemporaryStoreFile, private};
 use super::super::write_back::write_back;
 use super::copy::in_use;
 use super::readable::{ReadableParts, RecordRow, streams, visit_rows};
 use crate::{LogError, StreamName, Version};
 
-const MARK: &str = ".repair";
 const REPAIRED: &str = ".repaired";
 
 /// Files that SQLite writes next to the store, as the ends of their names. Only the log contains records.
@@ -62,14 +61,9 @@ pub struct CutStream {
     pub before: Option<Version>,
 }
 
-/// True if a repair of the store at this path was interrupted.
-pub(in super::super) fn is_unfinished(path: &Path) -> bool {
-    fs::symlink_metadata(beside(path, MARK)).is_ok()
-}
-
 pub(super) fn repair(path: &Path) -> Result<RepairReport, LogError> {
     let failed = |error| io_error(path, error);
-    let mark = beside(path, MARK);
+    let mark = beside(path, REPAIR_MARK);
     let damaged = match fs::read_to_string(&mark) {
         Ok(name) => path.with_file_name(name),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -123,7 +117,7 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
         opened => opened?,
     };
-    let part = TemporaryFile::of(to)?;
+    let part = TemporaryStoreFile::of(to)?;
     let mut file = File::options().write(true).open(part.path())?;
     io::copy(&mut from, &mut file)?;
     file.sync_all()?;
