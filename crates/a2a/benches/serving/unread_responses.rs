@@ -1,4 +1,5 @@
-//! Memory of a server whose clients ask for large responses and do not read them, beside the same server without clients.
+//! Memory of a server whose clients ask for large responses and do not read them, compared with the same server without
+//! clients.
 
 use std::net::SocketAddr;
 use std::sync::Arc;

@@ -6,7 +6,7 @@ use serde_json::Value;
 
 use crate::support::{Ended, Place};
 
-const SCRIPT: &str = "replies: [{text: The answer.}]";
+const SCRIPT: &str = "replies: [{text: The answer.}, {text: Again.}]";
 
 fn on_store(place: &Place, args: &str) -> Ended {
     let command = place.allstop().args(args).arg("--store");

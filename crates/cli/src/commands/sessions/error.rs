@@ -91,6 +91,7 @@ impl SessionsError {
                 let stop = flags.command(&format!("stop {id}"));
                 Some(format!("stop it first: `{stop}`"))
             }
+            Self::Session(SessionError::Damaged(error)) => error.hint().map(str::to_owned),
             Self::Session(SessionError::InUse { id, .. }) => {
                 let stop = flags.command(&format!("stop {id} --extent session"));
                 Some(format!("stop and close it first: `{stop}`"))
