@@ -144,6 +144,20 @@ async fn interrupted_repair_keeps_the_store_closed_until_it_is_complete() {
     assert_eq!(files(&folder, ".repair"), Vec::<PathBuf>::new());
 }
 
+/// A repair that fails before it changes the files leaves no mark, which would keep the store closed.
+#[tokio::test]
+async fn repair_of_a_file_that_is_no_store_leaves_no_mark() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    fs::write(&path, "not a store").unwrap();
+    let store = StoreMaintenance::of(&path).unwrap();
+    store.repair().await.unwrap_err();
+    assert_eq!(files(&folder, ".repair"), Vec::<PathBuf>::new());
+    assert_eq!(fs::read(&path).unwrap(), b"not a store");
+    let error = SqliteLog::open(&path).await.unwrap_err();
+    assert_eq!(error.kind(), LogErrorKind::Corrupt);
+}
+
 #[tokio::test]
 async fn store_in_use_is_not_repaired() {
     let folder = tempfile::tempdir().unwrap();

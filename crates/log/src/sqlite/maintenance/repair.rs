@@ -64,21 +64,25 @@ pub struct CutStream {
 pub(super) fn repair(path: &Path) -> Result<RepairReport, LogError> {
     let failed = |error| io_error(path, error);
     let mark = beside(path, REPAIR_MARK);
-    let damaged = match fs::read_to_string(&mark) {
-        Ok(name) => path.with_file_name(name),
+    let (damaged, is_first) = match fs::read_to_string(&mark) {
+        Ok(name) => (path.with_file_name(name), false),
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            begin(path, &mark).map_err(failed)?
+            (begin(path, &mark).map_err(failed)?, true)
         }
         Err(error) => return Err(failed(error)),
     };
-    if LockFolder::beside(path).is_in_use().map_err(failed)? {
-        remove(&mark).map_err(failed)?;
-        return Err(in_use(path));
-    }
-    keep_copies(path, &damaged).map_err(failed)?;
     let repaired = beside(path, REPAIRED);
-    remove(&repaired).map_err(failed)?;
-    let report = rewrite(&damaged, &repaired)?;
+    let report = match prepare(path, &damaged, &repaired) {
+        Ok(report) => report,
+        Err(error) => {
+            // An earlier repair may have removed the write-ahead log. Otherwise the files are as before.
+            if is_first {
+                let removed = remove_store(&repaired).and_then(|()| remove(&mark));
+                removed.map_err(failed)?;
+            }
+            return Err(error);
+        }
+    };
     for end in [LOG, INDEX] {
         remove(&beside(path, end)).map_err(failed)?;
     }
@@ -86,6 +90,17 @@ pub(super) fn repair(path: &Path) -> Result<RepairReport, LogError> {
     sync_folder(path).map_err(failed)?;
     remove(&mark).map_err(failed)?;
     Ok(report)
+}
+
+/// Makes the copies and the new store. Does not change the damaged files.
+fn prepare(path: &Path, damaged: &Path, repaired: &Path) -> Result<RepairReport, LogError> {
+    let failed = |error| io_error(path, error);
+    if LockFolder::beside(path).is_in_use().map_err(failed)? {
+        return Err(in_use(path));
+    }
+    keep_copies(path, damaged).map_err(failed)?;
+    remove_store(repaired).map_err(failed)?;
+    rewrite(damaged, repaired)
 }
 
 /// Writes the mark, so that no process opens the store. Returns the path of the copy.
@@ -207,6 +222,12 @@ fn rewrite(damaged: &Path, repaired: &Path) -> Result<RepairReport, LogError> {
         cut,
         unreadable,
     })
+}
+
+/// Removes a store with its write-ahead log and its index, as far as they exist.
+fn remove_store(path: &Path) -> io::Result<()> {
+    let mut ends = ["", LOG, INDEX].iter();
+    ends.try_for_each(|end| remove(&beside(path, end)))
 }
 
 fn remove(path: &Path) -> io::Result<()> {
