@@ -107,9 +107,12 @@ fn prepare(path: &Path, damaged: &Path, repaired: &Path) -> Result<RepairReport,
 fn begin(path: &Path, mark: &Path) -> io::Result<PathBuf> {
     let damaged = beside(path, &format!(".damaged-{}", ulid::Ulid::generate()));
     let name = damaged.file_name().unwrap_or_default();
-    let mut file = private(mark)?;
+    // The mark gets its name when it is complete: a mark without the name of the copies would be useless.
+    let complete = TemporaryStoreFile::of(mark)?;
+    let mut file = File::options().write(true).open(complete.path())?;
     file.write_all(name.as_encoded_bytes())?;
     file.sync_all()?;
+    fs::rename(complete.path(), mark)?;
     sync_folder(path)?;
     Ok(damaged)
 }
