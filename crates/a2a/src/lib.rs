@@ -37,6 +37,7 @@ mod streaming;
 mod task_actions;
 mod tls;
 mod to_wire;
+mod unread_body;
 mod version;
 
 pub use a2a::AgentCard;

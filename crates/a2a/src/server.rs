@@ -8,7 +8,7 @@ use allstop_core::receipt::ItemKind;
 use allstop_host::{Place, PlaceLimits, Places, accept_connections};
 use allstop_scope::{Scope, WorkCx, WorkSpec};
 use axum::Router;
-use axum::middleware::from_fn_with_state;
+use axum::middleware::{from_fn, from_fn_with_state};
 use hyper::rt::Executor;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::conn::auto::Builder;
@@ -18,6 +18,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 use crate::connection_activity::{ConnectionActivity, count_request};
+use crate::unread_body::answer_whole_request;
 use crate::tls::ServerTls;
 
 /// Limits of a server's connections.
@@ -123,7 +124,9 @@ async fn serve_connection(
         .max_concurrent_streams(STREAMS_MAX)
         .max_header_list_size(u32::try_from(options.head_bytes_max).unwrap_or(u32::MAX));
     let activity = ConnectionActivity::new(place.clone());
-    let router = router.layer(from_fn_with_state(activity.clone(), count_request));
+    let router = router
+        .layer(from_fn(answer_whole_request))
+        .layer(from_fn_with_state(activity.clone(), count_request));
     let service = TowerToHyperService::new(router);
     let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);

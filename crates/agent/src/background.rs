@@ -206,6 +206,7 @@ mod tests {
                 attachment: Attachment::Attached,
                 output: BoundedOutput::new(OutputLimits::default(), folder).into(),
                 link: allstop_tools::CallLink::unwatched("call".into()),
+                answer_if_lost: None,
             };
             let task = move |_cx| async move {
                 match name {

@@ -56,7 +56,7 @@ pub mod tool;
 
 pub use background::{
     BackgroundChanges, BackgroundEnd, BackgroundHost, BackgroundRegistry, BackgroundTool,
-    BackgroundWork, OutputSlice, TaskCx, TaskOutput, TaskSpec, promote_task, start_task,
+    AnswerIfLost, BackgroundWork, OutputSlice, TaskCx, TaskOutput, TaskSpec, promote_task, start_task,
 };
 pub use builtin::builtin_tools;
 pub use call_journal::{CallJournal, JournalClosed};

@@ -76,6 +76,38 @@ async fn large_heads_and_bodies_are_refused() {
     assert!(grown_kb < 50_000, "{grown_kb} kB");
 }
 
+const UNAUTHENTICATED: &str = "POST / HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 4\r\n";
+
+/// Regression: the server closed the connection without a word, and a client that reused it lost its next request.
+#[tokio::test]
+async fn refusal_before_the_body_announces_the_end_of_its_connection() {
+    let server = TestServer::start(ServerOptions::default()).await;
+    for expect in ["", "expect: 100-continue\r\n"] {
+        let mut stream = server.connect().await;
+        let head = format!("{UNAUTHENTICATED}{expect}\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        let text = read_to_end(&mut stream).await;
+        assert!(text.starts_with("HTTP/1.1 401"), "{text}");
+        assert!(text.contains("\r\nconnection: close\r\n"), "{text}");
+    }
+}
+
+#[tokio::test]
+async fn connection_goes_on_after_a_refusal() {
+    let server = TestServer::start(ServerOptions::default()).await;
+    let mut stream = server.connect().await;
+    for _ in 0..3 {
+        let head = format!("{UNAUTHENTICATED}\r\n");
+        stream.write_all(head.as_bytes()).await.unwrap();
+        tokio::task::yield_now().await;
+        stream.write_all(b"null").await.unwrap();
+    }
+    let last = b"GET /tasks HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n";
+    stream.write_all(last).await.unwrap();
+    let text = read_to_end(&mut stream).await;
+    assert_eq!(text.matches("HTTP/1.1 401").count(), 4, "{text}");
+}
+
 #[tokio::test]
 async fn new_connection_gets_the_place_of_one_without_a_request() {
     let options = ServerOptions {

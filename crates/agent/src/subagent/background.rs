@@ -4,9 +4,12 @@ use std::sync::Arc;
 
 use allstop_core::record::Attachment;
 use allstop_tools::{
-    BackgroundHost, BackgroundWork, BoundedOutput, CallLink, OutputFolder, OutputLimits, TaskSpec,
-    ToolInvocation,
+    AnswerIfLost, BackgroundHost, BackgroundWork, BoundedOutput, CallLink, OutputFolder,
+    OutputLimits, TaskSpec, ToolInvocation,
 };
+
+use super::background_calls::BackgroundCalls;
+use super::sub_agent::conversation_before;
 
 /// Support for sub-agents in the background.
 #[derive(Debug, Clone)]
@@ -23,8 +26,9 @@ impl SubAgentBackground {
         &self,
         invocation: &ToolInvocation,
         name: String,
-        link: CallLink,
     ) -> TaskSpec {
+        let calls = BackgroundCalls::new(conversation_before(&invocation.link));
+        let link = CallLink::new(invocation.call_id.clone(), Arc::new(calls.clone()));
         let folder = Arc::clone(&self.output_folder);
         TaskSpec {
             call_id: invocation.call_id.clone(),
@@ -33,6 +37,7 @@ impl SubAgentBackground {
             attachment: Attachment::Attached,
             output: BoundedOutput::new(OutputLimits::default(), folder).into(),
             link,
+            answer_if_lost: Some(AnswerIfLost::new(move || calls.answer())),
         }
     }
 }

@@ -26,6 +26,7 @@
 //! calls.
 
 mod background;
+mod background_calls;
 mod level;
 mod limits;
 mod lines;

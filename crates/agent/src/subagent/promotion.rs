@@ -8,7 +8,7 @@
 //! 2. Usage before the move is metered with the call, and later usage is metered when the work ends.
 
 use allstop_scope::{Placement, ScopeOptions};
-use allstop_tools::{CallLink, TaskCx, ToolInvocation, promote_task};
+use allstop_tools::{TaskCx, ToolInvocation, promote_task};
 use tokio::sync::oneshot;
 
 use super::background::{SubAgentBackground, runs_in_background};
@@ -31,8 +31,8 @@ pub(super) async fn run(
     };
     let scope = call.child(call.label(), options);
     let scope = scope.map_err(|refused| format!("the agent did not start: {refused}"))?;
-    let background_link = CallLink::unwatched(invocation.call_id.clone());
-    let spec = place.task_spec(&invocation, name, background_link.clone());
+    let spec = place.task_spec(&invocation, name);
+    let background_link = spec.link.clone();
     let (output, call_link) = (spec.output.clone(), link.clone());
     let mut running = sub_agent.start(&scope, move |line| {
         output.push(line);

@@ -1,6 +1,5 @@
 //! One sub-agent, from its start to its answer.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use allstop_core::turn::{Conversation, StopPolicy};
@@ -193,7 +192,7 @@ fn agent(
 }
 
 /// Conversation before the turn that waits for this call of the outermost agent.
-fn conversation_before(call: &CallLink) -> Arc<Conversation> {
+pub(super) fn conversation_before(call: &CallLink) -> Arc<Conversation> {
     let journal = call.journal();
     journal.map_or_else(Arc::default, |journal| journal.conversation())
 }
@@ -224,14 +223,8 @@ fn failure_text(turn: &TurnOutcome) -> String {
         turn.stop_reason
     );
     if let Some(lost) = &turn.lost {
-        text.push_str("\nIts calls, which may have changed something:");
-        for call in &lost.effects.calls {
-            // Writing to a string cannot fail.
-            let _ = write!(text, "\n- {call}");
-        }
-        if lost.effects.omitted > 0 {
-            let _ = write!(text, "\n- and {} more", lost.effects.omitted);
-        }
+        text.push('\n');
+        text.push_str(&lost.effects.of_sub_agent());
     }
     text
 }

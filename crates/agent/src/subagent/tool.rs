@@ -3,7 +3,7 @@
 use allstop_core::Effect;
 use allstop_tools::schema::schema_of;
 use allstop_tools::{
-    CallLink, TaskCx, Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec, names, start_task,
+    TaskCx, Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec, names, start_task,
 };
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
@@ -107,10 +107,10 @@ impl AgentTool {
         invocation: &ToolInvocation,
         prompt: String,
     ) -> Result<String, String> {
-        let link = CallLink::unwatched(invocation.call_id.clone());
-        let spec = place.task_spec(invocation, one_line(&prompt), link.clone());
+        let spec = place.task_spec(invocation, one_line(&prompt));
         spec.output.open_file();
-        let sub_agent = SubAgent::make(&self.level, invocation, prompt, vec![link])?;
+        let calls = vec![spec.link.clone()];
+        let sub_agent = SubAgent::make(&self.level, invocation, prompt, calls)?;
         let task = async move |cx: TaskCx| {
             let running = sub_agent.start(&cx.scope, move |line| cx.output.push(line));
             running.finish(&cx.scope).await

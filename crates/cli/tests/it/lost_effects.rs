@@ -113,7 +113,13 @@ fn killed_at(moment: Duration, policy: &str, turns: &str, round: u64) -> bool {
 /// The process ends while a sub-agent works in the background. The next process reports what the sub-agent has done.
 #[test]
 fn payment_of_a_background_sub_agent_is_known_to_the_next_process() {
-    for ends_by_itself in [true, false] {
+    let obstinate = "trap true TERM; touch paid; while true; do sleep 1; done";
+    // Regression: a sub-agent that was stopped by force had no answer, and the payment was forgotten.
+    for (ends_by_itself, hangs) in [
+        (true, "touch paid; sleep 600"),
+        (false, "touch paid; sleep 600"),
+        (false, obstinate),
+    ] {
         let place = Place::new();
         let last = if ends_by_itself {
             "Done."
@@ -125,7 +131,7 @@ fn payment_of_a_background_sub_agent_is_known_to_the_next_process() {
              {{calls: [{{tool: shell, arguments: {{command: 'until test -e paid; do sleep 0.01; done'}}}}]}}, \
              {{text: {last}}}]}}, \
              {{when: shop, replies: [{{calls: [{{tool: shell, arguments: {{command: '{PAYMENT}'}}}}]}}, \
-             {{calls: [{{tool: shell, arguments: {{command: touch paid; sleep 600}}}}]}}]}}]"
+             {{calls: [{{tool: shell, arguments: {{command: {hangs}}}}}]}}]}}]"
         );
         let running = place.run_script(&script).arg("pay").start();
         // The second command shows that the payment has returned.
@@ -145,7 +151,7 @@ fn payment_of_a_background_sub_agent_is_known_to_the_next_process() {
         let texts: Vec<String> = request.iter().map(history::text_of).collect();
         assert!(
             texts.iter().any(|text| text.contains(&line)),
-            "{ends_by_itself}: {texts:#?}"
+            "{ends_by_itself}, {hangs}: {texts:#?}"
         );
     }
 }

@@ -128,8 +128,23 @@ impl std::fmt::Display for CallEffect {
 }
 
 impl TurnEffects {
+    /// Text for the model about the calls of a sub-agent without an answer. Empty if there are none.
+    pub fn of_sub_agent(&self) -> String {
+        let mut text = String::new();
+        if !self.is_empty() {
+            text.push_str("Its calls, which may have changed something:");
+        }
+        for call in &self.calls {
+            let _never_fails = write!(text, "\n- {call}");
+        }
+        if self.omitted > 0 {
+            let _never_fails = write!(text, "\n- and {} more", self.omitted);
+        }
+        text
+    }
+
     /// Adds a call that starts, unless the call changes nothing.
-    pub(super) fn start(&mut self, call: &StartedCall) {
+    pub fn start(&mut self, call: &StartedCall) {
         let StartedCallKind::Tool { arguments, effect } = &call.kind else {
             return;
         };
@@ -155,7 +170,7 @@ impl TurnEffects {
     }
 
     /// Records the end of a call. A denied call did not run, so it is removed.
-    pub(super) fn finish(&mut self, id: &CallId, outcome: CallOutcome, result: Option<&Arc<str>>) {
+    pub fn finish(&mut self, id: &CallId, outcome: CallOutcome, result: Option<&Arc<str>>) {
         let Some(at) = self.calls.iter().rposition(|call| call.id == *id) else {
             return;
         };

@@ -3,7 +3,6 @@
 //! The conversation contains no message about a nested call. The records exist so that the effect of the call is known
 //! after a crash, a stop or a rollback.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use crate::ids::CallId;
@@ -11,7 +10,7 @@ use crate::receipt::Receipt;
 use crate::record::{CallOutcome, SessionRecord, StartedCall};
 use crate::time::Timestamp;
 use crate::turn::draft::{Draft, DraftError};
-use crate::turn::effects::result_excerpt;
+use crate::turn::effects::{TurnEffects, result_excerpt};
 use crate::turn::state::IllegalEvent;
 
 impl Draft {
@@ -49,14 +48,17 @@ impl Draft {
     /// Text for the model about the nested calls of a call that has no result of its sub-agent. Empty if there are none.
     pub fn nested_calls_text(&self, outer: &CallId) -> String {
         let calls = self.state.effects().calls.iter();
-        let mut text = String::new();
-        for call in calls.filter(|call| call.id.is_within(outer)) {
-            if text.is_empty() {
-                text.push_str("\nIts calls, which may have changed something:");
-            }
-            let _never_fails = write!(text, "\n- {call}");
+        let nested = TurnEffects {
+            calls: calls
+                .filter(|call| call.id.is_within(outer))
+                .cloned()
+                .collect(),
+            omitted: 0,
+        };
+        match nested.of_sub_agent() {
+            text if text.is_empty() => text,
+            text => format!("\n{text}"),
         }
-        text
     }
 
     /// Ends the open nested calls of a call that has ended. `receipt` is the receipt of the stop of the call, if it was

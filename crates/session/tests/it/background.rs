@@ -69,6 +69,7 @@ fn build_tool(
                 )
                 .into(),
                 link: allstop_tools::CallLink::unwatched("call".into()),
+                answer_if_lost: None,
             };
             let host: &dyn BackgroundHost = &*host;
             let started = start_task(host, spec, move |cx| async move {

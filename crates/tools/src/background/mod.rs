@@ -24,6 +24,6 @@ pub use end::BackgroundEnd;
 pub use host::{BackgroundChanges, BackgroundHost, BackgroundRegistry, ENDED_WORKS_MAX};
 pub(crate) use process::{Handover, hand_over};
 pub use slice::OutputSlice;
-pub use task::{TaskCx, TaskOutput, TaskSpec, promote_task, start_task};
+pub use task::{AnswerIfLost, TaskCx, TaskOutput, TaskSpec, promote_task, start_task};
 pub use tool::BackgroundTool;
 pub use work::BackgroundWork;

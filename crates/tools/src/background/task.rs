@@ -1,6 +1,7 @@
 //! Background tasks: futures, such as a sub-agent.
 
 use std::borrow::Cow;
+use std::fmt;
 use std::sync::{Arc, OnceLock};
 
 use allstop_core::receipt::{EndMethod, EndProof, Evidence, ItemKind, ItemState};
@@ -30,6 +31,24 @@ pub struct TaskSpec {
     pub output: TaskOutput,
     /// Link on which the task counts its tokens.
     pub link: CallLink,
+    /// Answer of a task that is dropped or panics.
+    pub answer_if_lost: Option<AnswerIfLost>,
+}
+
+/// Returns the answer of a task that cannot return it, because the task is dropped or panics.
+pub struct AnswerIfLost(Box<dyn Fn() -> Option<String> + Send + Sync>);
+
+impl AnswerIfLost {
+    /// The function is called when the task ends.
+    pub fn new(answer: impl Fn() -> Option<String> + Send + Sync + 'static) -> Self {
+        Self(Box::new(answer))
+    }
+}
+
+impl fmt::Debug for AnswerIfLost {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AnswerIfLost").finish_non_exhaustive()
+    }
 }
 
 /// Context of a running task.
@@ -123,6 +142,7 @@ where
     let mut guard = EndGuard {
         state: Arc::clone(&state),
         begun: running.is_some(),
+        answer_if_lost: spec.answer_if_lost,
     };
     let task = TaskCx {
         scope: slot.scope.clone(),
@@ -224,6 +244,7 @@ impl FutureWorkState {
 struct EndGuard {
     state: Arc<FutureWorkState>,
     begun: bool,
+    answer_if_lost: Option<AnswerIfLost>,
 }
 
 impl EndGuard {
@@ -256,13 +277,19 @@ impl Drop for EndGuard {
         if self.state.end.get().is_some() {
             return;
         }
+        let answer = self.answer_if_lost.as_ref().and_then(|AnswerIfLost(answer)| answer());
         if std::thread::panicking() {
             let evidence = Evidence::verified(EndProof::TaskEnded);
             let state = match self.state.stopped_at.get() {
                 Some(_) => self.state.stopped(EndMethod::Failed, evidence),
                 None => ItemState::Finished { after_ms: None },
             };
-            return self.record_end(state, Some("the task panicked".into()), true);
+            let mut text = "the task panicked".to_owned();
+            if let Some(answer) = answer {
+                text.push('\n');
+                text.push_str(&answer);
+            }
+            return self.record_end(state, Some(text.into()), true);
         }
         let how = if self.begun {
             EndMethod::Dropped
@@ -270,6 +297,7 @@ impl Drop for EndGuard {
             EndMethod::NotBegun
         };
         let evidence = Evidence::verified(EndProof::FutureDropped);
-        self.record_end(self.state.stopped(how, evidence), None, false);
+        let state = self.state.stopped(how, evidence);
+        self.record_end(state, answer.map(Into::into), false);
     }
 }

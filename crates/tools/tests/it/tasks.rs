@@ -50,6 +50,7 @@ impl Stage {
             attachment: Attachment::Attached,
             output: BoundedOutput::new(limits, folder).into(),
             link: allstop_tools::CallLink::unwatched("call".into()),
+            answer_if_lost: None,
         };
         start_task(&*self.host, spec, make).unwrap()
     }

@@ -40,6 +40,7 @@ pub(super) fn build_tool(
             attachment,
             output: output.into(),
             link: CallLink::unwatched("call".into()),
+            answer_if_lost: None,
         };
         let work = start_task(&*host, spec, move |cx| async move {
             tokio::select! {
