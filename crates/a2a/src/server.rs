@@ -18,8 +18,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::time::timeout;
 
 use crate::connection_activity::{ConnectionActivity, count_request};
-use crate::unread_body::answer_whole_request;
 use crate::tls::ServerTls;
+use crate::unread_body::answer_whole_request;
 
 /// Limits of a server's connections.
 pub const PLACE_LIMITS: PlaceLimits = PlaceLimits {

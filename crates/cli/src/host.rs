@@ -241,16 +241,8 @@ impl ProcessHost {
 
     /// Folder for tool output that is too long for memory. A store file has this folder next to it.
     pub(crate) fn spill_folder(store: &StoreChoice) -> PathBuf {
-        match store {
-            StoreChoice::Sqlite(path) => {
-                let mut name = path.file_name().unwrap_or_default().to_owned();
-                name.push(".output");
-                path.with_file_name(name)
-            }
-            StoreChoice::Memory | StoreChoice::Nats(_) => {
-                std::env::temp_dir().join("allstop-output")
-            }
-        }
+        let beside = store.output_folder();
+        beside.unwrap_or_else(|| std::env::temp_dir().join("allstop-output"))
     }
 
     /// Prints a note to standard error.

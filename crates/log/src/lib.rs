@@ -42,8 +42,8 @@ pub use log::{Log, READ_BYTES_MIN, TAIL_POLL_MS};
 pub use memory::MemoryLog;
 pub use names::{AppendId, AppendIds, RecordBytes, StreamName, Version};
 pub use session::{
-    LoggedAnswer, RecordObserver, SessionError, SessionSummary, SessionWriter, committed_answer,
-    list_sessions, read_session, read_session_end, remove_session,
+    LoggedAnswer, RecordObserver, SessionError, SessionRemoval, SessionSummary, SessionWriter,
+    begin_removal, committed_answer, list_sessions, read_session, read_session_end, remove_session,
 };
 pub use sqlite::{
     CompactReport, CutStream, Progress, RepairReport, SqliteLog, StoreCheckReport,

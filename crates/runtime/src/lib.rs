@@ -14,6 +14,7 @@ pub mod config;
 mod envelope;
 mod error;
 mod prompt;
+mod session_removal;
 mod stream;
 mod system;
 
@@ -23,6 +24,7 @@ pub use config::{Config, ConfigError, PriceConfig};
 pub use envelope::{DetachedWork, Envelope, EnvelopeSchema};
 pub use error::{StartError, StartErrorKind};
 pub use prompt::{ComposedPrompt, InstructionFile, ProjectInstructions, PromptTools};
+pub use session_removal::{RemoveSessionError, remove_session_with_output};
 pub use stream::{
     EventLine, EventSchema, EventsMissed, McpServerEvent, StreamEvent, StreamLine, WatchStreamEvent,
 };

@@ -67,11 +67,16 @@ impl HistoryFile {
     }
 }
 
-fn read(file: Option<&Path>) -> FileHistory {
+/// History without lines, with the limits of the file.
+pub(super) fn empty_history() -> FileHistory {
     let config = Config::builder()
         .max_history_size(LINES_MAX)
         .map(|config| config.history_ignore_space(true).build());
-    let mut lines = FileHistory::with_config(&config.unwrap_or_default());
+    FileHistory::with_config(&config.unwrap_or_default())
+}
+
+fn read(file: Option<&Path>) -> FileHistory {
+    let mut lines = empty_history();
     if let Some(file) = file.filter(|file| file.exists())
         && let Err(error) = lines.load(file)
     {

@@ -55,8 +55,9 @@ pub mod source;
 pub mod tool;
 
 pub use background::{
-    BackgroundChanges, BackgroundEnd, BackgroundHost, BackgroundRegistry, BackgroundTool,
-    AnswerIfLost, BackgroundWork, OutputSlice, TaskCx, TaskOutput, TaskSpec, promote_task, start_task,
+    AnswerIfLost, BackgroundChanges, BackgroundEnd, BackgroundHost, BackgroundRegistry,
+    BackgroundTool, BackgroundWork, OutputSlice, TaskCx, TaskOutput, TaskSpec, promote_task,
+    start_task,
 };
 pub use builtin::builtin_tools;
 pub use call_journal::{CallJournal, JournalClosed};

@@ -76,7 +76,8 @@ async fn large_heads_and_bodies_are_refused() {
     assert!(grown_kb < 50_000, "{grown_kb} kB");
 }
 
-const UNAUTHENTICATED: &str = "POST / HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 4\r\n";
+const UNAUTHENTICATED: &str =
+    "POST / HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\ncontent-length: 4\r\n";
 
 /// Regression: the server closed the connection without a word, and a client that reused it lost its next request.
 #[tokio::test]

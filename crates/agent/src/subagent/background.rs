@@ -22,11 +22,7 @@ pub struct SubAgentBackground {
 
 impl SubAgentBackground {
     /// Describes a sub-agent as background work.
-    pub(super) fn task_spec(
-        &self,
-        invocation: &ToolInvocation,
-        name: String,
-    ) -> TaskSpec {
+    pub(super) fn task_spec(&self, invocation: &ToolInvocation, name: String) -> TaskSpec {
         let calls = BackgroundCalls::new(conversation_before(&invocation.link));
         let link = CallLink::new(invocation.call_id.clone(), Arc::new(calls.clone()));
         let folder = Arc::clone(&self.output_folder);

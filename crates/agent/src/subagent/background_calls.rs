@@ -37,7 +37,9 @@ impl BackgroundCalls {
 impl CallJournal for BackgroundCalls {
     fn begin(&self, calls: Vec<StartedCall>) -> BoxFuture<'static, Result<(), JournalClosed>> {
         let mut effects = self.effects.lock();
-        calls.iter().for_each(|call| effects.start(call));
+        for call in &calls {
+            effects.start(call);
+        }
         std::future::ready(Ok(())).boxed()
     }
 

@@ -105,7 +105,7 @@ pub(crate) async fn ps(args: &PsArgs, host: &ProcessHost) -> Result<u8, CliError
 /// The open sessions can be listed without the store.
 async fn store(args: &PsArgs, host: &ProcessHost) -> Option<Arc<dyn Log>> {
     match sessions::open(&args.store, host).await {
-        Ok((log, _outputs)) => Some(log),
+        Ok(log) => Some(log),
         Err(problem) => {
             host.note(&format!(
                 "work that was left running is not listed: {}",

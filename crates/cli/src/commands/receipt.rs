@@ -18,7 +18,7 @@ use crate::shell_command::SameFlags;
 /// # Cancel safety
 /// Cancel safe.
 pub(crate) async fn receipt(args: &ReceiptArgs, host: &ProcessHost) -> Result<u8, CliError> {
-    let (log, _outputs) = open(&args.store, host).await?;
+    let log = open(&args.store, host).await?;
     let flags = SameFlags::of_store(&args.store);
     let id = resolve(&*log, &args.id, &flags).await?;
     let read = read_session(&*log, &id).await;

@@ -22,6 +22,7 @@ mod crash;
 mod demo_cluster;
 mod doctor;
 mod endings;
+mod erase;
 mod hostile_provider;
 mod init;
 mod instructions;

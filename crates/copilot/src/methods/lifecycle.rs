@@ -7,7 +7,7 @@ use allstop_core::{Cause, CauseKind, SessionId};
 use allstop_host::finish_work;
 use allstop_jsonrpc::RpcError;
 use allstop_log::session::{decode, stream_of};
-use allstop_log::{Log, LogError, SessionSummary, Version, list_sessions, remove_session};
+use allstop_log::{Log, LogError, SessionSummary, Version, list_sessions};
 use allstop_session::{ReserveResult, Session};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -89,7 +89,7 @@ pub(super) fn delete(
             }
             found = server.registry().reserve(&id, has_clients);
         };
-        let removed = remove_session(&**server.system().log(), &id).await;
+        let removed = server.system().remove_session(&id).await;
         drop(reservation);
         match removed {
             Ok(()) => json!({ "success": true }),

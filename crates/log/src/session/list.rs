@@ -11,7 +11,7 @@ use super::error::SessionError;
 use super::fold::{FoldedSession, decode, fold_all, fold_from_snapshot};
 use super::running_owner::running_owner;
 use super::{STREAM_PREFIX, session_of, stream_of};
-use crate::{LockAttempt, Log, LogError, StreamName, Version};
+use crate::{LockAttempt, Log, LogError, StreamLock, StreamName, Version};
 
 /// One entry in a list of sessions.
 #[derive(Debug)]
@@ -179,13 +179,44 @@ pub async fn read_session_end(
     }
 }
 
+/// A session that is about to be deleted. No process has it open, and its lock is held. If this value is dropped, the
+/// session stays.
+#[derive(Debug)]
+#[must_use]
+pub struct SessionRemoval {
+    lock: StreamLock,
+}
+
+impl SessionRemoval {
+    /// Deletes the session.
+    ///
+    /// **Cancel safety**: if the future is dropped, the deletion is not undone.
+    ///
+    /// # Errors
+    /// If the store fails.
+    pub async fn finish(self, log: &dyn Log) -> Result<(), SessionError> {
+        Ok(log.delete(self.lock).await?)
+    }
+}
+
 /// Deletes a session that no process has open.
 ///
 /// **Cancel safety**: if the future is dropped, the deletion is not undone.
 ///
 /// # Errors
-/// Returns [`SessionError::NotFound`], [`SessionError::InUse`], or an error of the store.
+/// Returns the errors of [`begin_removal`], or an error of the store.
 pub async fn remove_session(log: &dyn Log, id: &SessionId) -> Result<(), SessionError> {
+    begin_removal(log, id).await?.finish(log).await
+}
+
+/// Begins the deletion of a session: locks it. Files that belong to the session can be deleted before
+/// [`SessionRemoval::finish`], so a crash in between leaves no file without a session.
+///
+/// **Cancel safety**: if the future is dropped, nothing changes.
+///
+/// # Errors
+/// Returns [`SessionError::NotFound`], [`SessionError::InUse`], or an error of the store.
+pub async fn begin_removal(log: &dyn Log, id: &SessionId) -> Result<SessionRemoval, SessionError> {
     let stream = stream_of(id);
     let lock = match log.try_lock(&stream).await? {
         LockAttempt::Locked(lock) => lock,
@@ -211,5 +242,5 @@ pub async fn remove_session(log: &dyn Log, id: &SessionId) -> Result<(), Session
         // An unreadable session can still be removed.
         Err(_) => {}
     }
-    Ok(log.delete(lock).await?)
+    Ok(SessionRemoval { lock })
 }

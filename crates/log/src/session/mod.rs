@@ -13,7 +13,10 @@ mod writer;
 pub use codec::{RecordDecodeError, decode, encode};
 pub use committed_answer::{LoggedAnswer, committed_answer};
 pub use error::SessionError;
-pub use list::{SessionSummary, list_sessions, read_session, read_session_end, remove_session};
+pub use list::{
+    SessionRemoval, SessionSummary, begin_removal, list_sessions, read_session, read_session_end,
+    remove_session,
+};
 pub use writer::{RecordObserver, SessionWriter};
 
 use allstop_core::SessionId;

@@ -19,9 +19,11 @@ use rusqlite::{Connection, TransactionBehavior};
 
 use super::busy::{BUSY_PAUSE, BUSY_WAIT_MAX, wait_for_another};
 use super::classify::{io_error, sqlite_error};
+use super::erasure_mark::ErasureMark;
 use super::files::{FileId, OpenFiles, is_repair_unfinished};
 use super::new_store;
 use super::open_mark::OpenMark;
+use super::write_back::write_back;
 use crate::{LogError, LogErrorKind};
 
 /// Id in the file that marks it as a store (`AlSt`). The database of another program does not have this id, and is
@@ -139,6 +141,11 @@ fn try_open(path: &Path) -> Result<OpenStore, LogError> {
     if before.is_some_and(|before| before != now) {
         let place = path.display().to_string();
         return Err(LogError::new(LogErrorKind::Busy, place));
+    }
+    let mut erasure = ErasureMark::of(files.store());
+    // If another connection uses the log now, the writer of this store or another process tries again.
+    if erasure.is_set() && write_back(&mut connection).is_ok_and(|is_written| is_written) {
+        erasure.clear();
     }
     Ok(OpenStore {
         connection,

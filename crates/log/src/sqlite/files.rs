@@ -173,6 +173,7 @@ impl OpenFiles {
 pub(super) fn paths(store: &Path) -> Vec<PathBuf> {
     let mut paths = vec![store.to_owned()];
     paths.extend(["-wal", "-shm", "-journal"].map(|end| beside(store, end)));
+    paths.extend([REPAIR_MARK, ERASURE_MARK].map(|end| beside(store, end)));
     paths.push(LockFolder::beside(store).path().to_owned());
     paths
 }
@@ -186,6 +187,9 @@ pub(super) fn beside(store: &Path, end: &str) -> PathBuf {
 
 /// End of the name of the file that marks a repair of the store that is not complete.
 pub(super) const REPAIR_MARK: &str = ".repair";
+
+/// End of the name of the file that marks an erasure that is not complete.
+pub(super) const ERASURE_MARK: &str = ".erase";
 
 /// True if a repair of the store at this path was interrupted.
 pub(super) fn is_repair_unfinished(store: &Path) -> bool {

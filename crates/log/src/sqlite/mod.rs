@@ -4,6 +4,7 @@ mod busy;
 mod classify;
 mod connection;
 mod damage;
+mod erasure_mark;
 mod files;
 #[cfg(test)]
 mod full_disk_tests;

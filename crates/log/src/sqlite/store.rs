@@ -18,7 +18,7 @@ use super::open_stores;
 use super::reader::{ReadJob, StoreReader};
 use super::stream_notifier::{StreamFollower, StreamNotifier};
 use super::thread;
-use super::writer::{QueuedAppend, StoreWriter, WriteCommand};
+use super::writer::{QueuedAppend, QueuedDeletion, StoreWriter, WriteCommand};
 use crate::log::is_another_process_alive;
 use crate::{
     AppendError, AppendId, LockAttempt, Log, LogError, LogErrorKind, LogFuture, RecordBytes,
@@ -265,7 +265,7 @@ impl Log for SqliteLog {
         let (writes, closed) = (self.writes.clone(), self.closed());
         LogFuture::waiting(async move {
             let (reply, answer) = oneshot::channel();
-            let delete = WriteCommand::Delete { lock, reply };
+            let delete = WriteCommand::Delete(QueuedDeletion { lock, reply });
             writes.send(delete).await.map_err(|_| closed.clone())?;
             answer.await.unwrap_or(Err(closed))
         })

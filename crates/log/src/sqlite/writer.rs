@@ -17,6 +17,7 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::classify::{StoreError, sqlite_error};
 use super::connection::OpenStore;
+use super::erasure_mark::ErasureMark;
 use super::files::OpenFiles;
 use super::open_mark::OpenMark;
 use super::stream_notifier::StreamNotifier;
@@ -39,12 +40,7 @@ const GATHER_MAX: Duration = Duration::from_micros(200);
 #[derive(Debug)]
 pub(super) enum WriteCommand {
     Append(QueuedAppend),
-    Delete {
-        /// Held until the stream is deleted, even if the caller no longer waits. So no other owner can take the lock
-        /// before the deletion.
-        lock: StreamLock,
-        reply: oneshot::Sender<Result<(), LogError>>,
-    },
+    Delete(QueuedDeletion),
     DeleteUnchanged {
         streams: Vec<(StreamName, Version)>,
         reply: oneshot::Sender<Result<Vec<StreamName>, LogError>>,
@@ -53,6 +49,14 @@ pub(super) enum WriteCommand {
     WriteBack(oneshot::Sender<Result<(), LogError>>),
     /// Accept no more commands, finish the queued commands, and end.
     Close,
+}
+
+#[derive(Debug)]
+pub(super) struct QueuedDeletion {
+    /// Held until the stream is deleted, even if the caller no longer waits. So no other owner can take the lock before
+    /// the deletion.
+    pub(super) lock: StreamLock,
+    pub(super) reply: oneshot::Sender<Result<(), LogError>>,
 }
 
 #[derive(Debug)]
@@ -78,6 +82,7 @@ pub(super) struct StoreWriter {
     path: Arc<Path>,
     streams: StreamCache,
     write_back: WriteBackTimer,
+    erasure: ErasureMark,
     notifier: Arc<StreamNotifier>,
 }
 
@@ -96,6 +101,7 @@ impl StoreWriter {
             mark,
         } = store;
         Self {
+            erasure: ErasureMark::of(files.store()),
             connection,
             files,
             _mark: mark,
@@ -110,24 +116,30 @@ impl StoreWriter {
     pub(super) fn run(mut self, mut commands: mpsc::Receiver<WriteCommand>) {
         let mut group = Vec::with_capacity(GROUP_LEN_MAX);
         let mut len_before = 1;
+        let mut next = None;
+        if self.erasure.is_set() {
+            self.write_back.committed(Instant::now());
+        }
         loop {
-            let first = match receive_until(&mut commands, self.write_back.due()) {
-                ReceivedCommand::Command(first) => first,
-                ReceivedCommand::TimedOut => {
-                    self.write_back();
-                    continue;
-                }
-                ReceivedCommand::Closed => return,
+            let first = match next.take() {
+                Some(next) => next,
+                None => match receive_until(&mut commands, self.write_back.due()) {
+                    ReceivedCommand::Command(first) => first,
+                    ReceivedCommand::TimedOut => {
+                        self.try_write_back();
+                        continue;
+                    }
+                    ReceivedCommand::Closed => return,
+                },
             };
             let last = gather(&mut commands, first, len_before, &mut group);
             len_before = group.len();
             self.append_group(&mut group);
             match last {
-                Some(WriteCommand::Delete { lock, reply }) => {
-                    let answer = self.delete(&[(lock.stream().clone(), None)]);
-                    drop(lock);
-                    // The caller may no longer wait. The stream is deleted anyway.
-                    drop(reply.send(answer.map(drop)));
+                Some(WriteCommand::Delete(first)) => {
+                    let mut deletions = vec![first];
+                    next = gather_deletions(&mut commands, &mut deletions);
+                    self.delete_locked(deletions);
                 }
                 Some(WriteCommand::DeleteUnchanged { streams, reply }) => {
                     let expected = streams.into_iter().map(|(name, at)| (name, Some(at)));
@@ -135,26 +147,34 @@ impl StoreWriter {
                     drop(reply.send(answer));
                 }
                 Some(WriteCommand::WriteBack(reply)) => {
-                    let written = write_back(&mut self.connection);
+                    let written = self.write_back();
                     let written = written.map_err(|error| sqlite_error(&self.path, error));
-                    drop(reply.send(written.map(drop)));
+                    drop(reply.send(written));
                 }
                 Some(WriteCommand::Close) => commands.close(),
                 Some(WriteCommand::Append(_)) | None => {}
             }
             if self.write_back.is_due(Instant::now()) {
-                self.write_back();
+                self.try_write_back();
             }
         }
     }
 
-    fn write_back(&mut self) {
-        let written = write_back(&mut self.connection);
-        if let Err(error) = &written {
+    fn try_write_back(&mut self) {
+        if let Err(error) = self.write_back() {
             tracing::warn!(store = %self.path.display(), %error, "the log cannot be written back");
         }
-        self.write_back
-            .tried(written.unwrap_or(false), Instant::now());
+    }
+
+    /// Writes the log back, unless another connection uses it now. In that case, another attempt follows.
+    fn write_back(&mut self) -> rusqlite::Result<()> {
+        let written = write_back(&mut self.connection);
+        let is_written = matches!(written, Ok(true));
+        self.write_back.tried(is_written, Instant::now());
+        if is_written {
+            self.erasure.clear();
+        }
+        written.map(drop)
     }
 
     /// Writes the appends of the group, answers them, and clears the group.
@@ -225,18 +245,31 @@ impl StoreWriter {
         Err(committed)
     }
 
+    /// Deletes the streams in one transaction, and answers the requests.
+    fn delete_locked(&mut self, deletions: Vec<QueuedDeletion>) {
+        let named = |deletion: &QueuedDeletion| (deletion.lock.stream().clone(), None);
+        let streams: Vec<_> = deletions.iter().map(named).collect();
+        let answer = self.delete(&streams).map(drop);
+        for QueuedDeletion { lock, reply } in deletions {
+            drop(lock);
+            // The caller may no longer wait. The stream is deleted anyway.
+            drop(reply.send(answer.clone()));
+        }
+    }
+
     /// Deletes the streams in one transaction. Returns the streams that are gone.
     fn delete(
         &mut self,
         streams: &[(StreamName, Option<Version>)],
     ) -> Result<Vec<StreamName>, LogError> {
         self.files.check(&self.connection)?;
+        self.erasure.set();
         let gone = self.streams.delete(&mut self.connection, streams);
         let gone = gone.map_err(|error| sqlite_error(&self.path, error))?;
         self.files.check(&self.connection)?;
         // The write-ahead log still contains the text of the deleted records.
         self.write_back.committed(Instant::now());
-        self.write_back();
+        self.try_write_back();
         Ok(gone)
     }
 
@@ -260,6 +293,21 @@ impl StoreWriter {
         streams.write_versions(connection)?;
         Ok(answers)
     }
+}
+
+/// Collects the waiting deletions. If another command follows them, returns this command.
+fn gather_deletions(
+    commands: &mut mpsc::Receiver<WriteCommand>,
+    deletions: &mut Vec<QueuedDeletion>,
+) -> Option<WriteCommand> {
+    while deletions.len() < GROUP_LEN_MAX {
+        match commands.try_recv() {
+            Ok(WriteCommand::Delete(deletion)) => deletions.push(deletion),
+            Ok(other) => return Some(other),
+            Err(_) => return None,
+        }
+    }
+    None
 }
 
 /// True if a commit failed before its last page was written. The commit is valid only with its last page. False if the

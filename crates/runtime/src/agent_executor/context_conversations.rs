@@ -7,7 +7,7 @@ use std::sync::Arc;
 use allstop_core::receipt::ItemKind;
 use allstop_core::turn::SessionState;
 use allstop_core::{ContextId, SessionId};
-use allstop_log::{Log, SessionError, read_session_end, remove_session};
+use allstop_log::{Log, SessionError, read_session_end};
 use allstop_scope::{Scope, WorkSpec};
 use allstop_session::orphan_scan::scan_orphans;
 use allstop_session::{ReserveResult, SessionRegistry, SessionReservation};
@@ -16,6 +16,7 @@ use futures::FutureExt as _;
 use futures::future::BoxFuture;
 
 use super::context_sessions::{failed, is_idle, session_id_of};
+use crate::session_removal::{RemoveSessionError, remove_output, remove_session_with_output};
 
 /// Conversations of contexts in a store. Clones refer to the same conversations.
 ///
@@ -58,20 +59,20 @@ impl ContextConversations {
                         "background work of session {id} runs"
                     )));
                 }
-                match remove_session(log, id).await {
-                    Ok(()) | Err(SessionError::NotFound(_)) => {}
-                    Err(error) => return Err(failed(&error)),
-                }
             }
-            // An earlier call has deleted the session.
-            Err(SessionError::NotFound(_)) => {}
             Err(SessionError::Log(error)) => return Err(failed(&error)),
-            // An unreadable session can still be removed.
-            Err(_) => remove_session(log, id)
-                .await
-                .map_err(|error| failed(&error))?,
+            // An earlier call has deleted the session, or the session is unreadable and can still be removed.
+            Err(_) => {}
         }
-        self.delete_output(id).await
+        let removed = remove_session_with_output(log, &self.spill_folder, &self.scope, id).await;
+        match removed {
+            Ok(()) => Ok(()),
+            Err(RemoveSessionError::Session(SessionError::NotFound(_))) => {
+                let removed = remove_output(&self.spill_folder, &self.scope, id).await;
+                removed.map_err(|error| failed(&error))
+            }
+            Err(error) => Err(failed(&error)),
+        }
     }
 
     /// Closes the session if it is idle, and reserves its id, so that no task opens it in the meantime.
@@ -97,22 +98,5 @@ impl ContextConversations {
             Ok(checked) => checked.await.unwrap_or(true),
             Err(_stopped) => true,
         }
-    }
-
-    /// Deletes the long output of the session. Most sessions have none.
-    async fn delete_output(&self, id: &SessionId) -> Result<(), ExecutorError> {
-        let folder = self.spill_folder.join(id.as_str());
-        let spec = WorkSpec::new(ItemKind::Thread, "deleting long output");
-        let deleted =
-            self.scope
-                .spawn_blocking(spec, move |_cx| match std::fs::remove_dir_all(&folder) {
-                    Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(error),
-                    _ => Ok(()),
-                });
-        let stopped = || ExecutorError::new("the process ends");
-        let deleted = deleted.map_err(|_stopped| stopped())?.await;
-        deleted
-            .map_err(|_lost| stopped())?
-            .map_err(|error| failed(&error))
     }
 }

@@ -16,8 +16,8 @@ mod spill;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use allstop_core::Timestamp;
 use allstop_core::process::ProcessIdentity;
+use allstop_core::{SessionId, Timestamp};
 use allstop_log::Log;
 use allstop_model::provider::KeyLookup;
 use allstop_model::{Model, ProviderModel, ProviderOptions, RecordingModel};
@@ -42,6 +42,7 @@ pub use setup::{QuestionRecipient, SessionSetup, SessionTools, SystemPrompt};
 
 use crate::config::Config;
 use crate::error::StartError;
+use crate::session_removal::{RemoveSessionError, remove_session_with_output};
 
 /// A running system. The system does not own its sessions; the sessions share the parts of the system.
 #[derive(Debug)]
@@ -229,6 +230,23 @@ impl System {
     /// The log of the store.
     pub fn log(&self) -> &Arc<dyn Log> {
         &self.parts.log
+    }
+
+    /// Removes a session that no process has open, and its long output.
+    ///
+    /// # Errors
+    /// Returns the errors of [`remove_session_with_output`].
+    ///
+    /// # Cancel safety
+    /// Like [`remove_session_with_output`].
+    pub async fn remove_session(&self, id: &SessionId) -> Result<(), RemoveSessionError> {
+        remove_session_with_output(
+            self.log().as_ref(),
+            &self.parts.spill_folder,
+            &self.scope,
+            id,
+        )
+        .await
     }
 
     /// False if each session must choose a model, because the configuration names none.

@@ -133,11 +133,32 @@ pub enum StoreChoice {
 impl StoreChoice {
     /// The file next to the store that contains a person's input in chats.
     pub fn history_file(&self) -> Option<PathBuf> {
+        self.beside(".history")
+    }
+
+    /// The folder next to the store for the long output of the sessions.
+    pub fn output_folder(&self) -> Option<PathBuf> {
+        self.beside(".output")
+    }
+
+    /// A path that begins with the path of the store. If the store is a symbolic link, the path begins with the target of
+    /// the link, because all names of one store must lead to the same files.
+    fn beside(&self, end: &str) -> Option<PathBuf> {
         let Self::Sqlite(path) = self else {
             return None;
         };
+        let path = target_of(path);
         let mut name = path.file_name()?.to_owned();
-        name.push(".history");
+        name.push(end);
         Some(path.with_file_name(name))
     }
+}
+
+/// Follows symbolic links of the file itself. The target may be missing.
+fn target_of(path: &Path) -> PathBuf {
+    let Ok(target) = std::fs::read_link(path) else {
+        return path.to_owned();
+    };
+    let whole = path.canonicalize();
+    whole.unwrap_or_else(|_missing| path.with_file_name("").join(target))
 }

@@ -277,7 +277,10 @@ impl Drop for EndGuard {
         if self.state.end.get().is_some() {
             return;
         }
-        let answer = self.answer_if_lost.as_ref().and_then(|AnswerIfLost(answer)| answer());
+        let answer = self
+            .answer_if_lost
+            .as_ref()
+            .and_then(|AnswerIfLost(answer)| answer());
         if std::thread::panicking() {
             let evidence = Evidence::verified(EndProof::TaskEnded);
             let state = match self.state.stopped_at.get() {

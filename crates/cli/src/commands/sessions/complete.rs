@@ -25,7 +25,7 @@ pub(crate) async fn session_completions(
     store: &StoreArgs,
     host: &ProcessHost,
 ) -> Result<String, CliError> {
-    let (log, _outputs) = open(store, host).await?;
+    let log = open(store, host).await?;
     let failed = |error: &dyn std::fmt::Display| CliError::failure(error.to_string());
     let sessions = newest_first(&*log).await.map_err(|error| failed(&error))?;
     let mut lines = String::new();

@@ -1,8 +1,13 @@
 //! Failures of commands on sessions, with hints.
 
+use std::io;
+use std::path::PathBuf;
+
 use allstop_core::counted::counted;
 use allstop_core::error_chain;
 use allstop_log::{LogError, SessionError};
+
+use allstop_runtime::RemoveSessionError;
 
 use crate::error::CliError;
 use crate::shell_command::SameFlags;
@@ -49,9 +54,30 @@ pub(super) enum SessionsError {
     /// A session cannot be read, is in use, or no longer exists.
     #[error(transparent)]
     Session(#[from] SessionError),
+    /// The lines of chats cannot be removed from their file. The sessions stay.
+    #[error("the typed lines in {} cannot be removed", .path.display())]
+    History {
+        /// The file.
+        path: PathBuf,
+        /// The cause.
+        #[source]
+        source: io::Error,
+    },
+    /// The session or its output was not removed.
+    #[error(transparent)]
+    Remove(RemoveSessionError),
     /// The store failed.
     #[error(transparent)]
     Log(#[from] LogError),
+}
+
+impl From<RemoveSessionError> for SessionsError {
+    fn from(error: RemoveSessionError) -> Self {
+        match error {
+            RemoveSessionError::Session(error) => Self::Session(error),
+            other => Self::Remove(other),
+        }
+    }
 }
 
 /// Maximum number of matching sessions that an error lists. A longer list would be too long to read.
@@ -69,6 +95,16 @@ fn bounded(matches: &[String]) -> String {
 }
 
 impl SessionsError {
+    /// True if the error keeps one session and not the others from being removed.
+    pub(super) fn keeps_session(&self) -> bool {
+        matches!(
+            self,
+            Self::StillRuns { .. }
+                | Self::Session(SessionError::InUse { .. } | SessionError::NotFound(_))
+                | Self::Remove(RemoveSessionError::Output { .. })
+        )
+    }
+
     /// The remedy, if one is known.
     pub(super) fn hint(&self, flags: &SameFlags) -> Option<String> {
         match self {
@@ -97,7 +133,14 @@ impl SessionsError {
                 Some(format!("stop and close it first: `{stop}`"))
             }
             Self::None => Some("`allstop chat` starts a session".to_owned()),
-            Self::Session(_) | Self::Log(_) => None,
+            Self::Remove(RemoveSessionError::Output { .. }) => Some(
+                "make the folder writable, and repeat the command; the session stays until then"
+                    .to_owned(),
+            ),
+            Self::Session(SessionError::Log(error)) | Self::Log(error) => {
+                error.hint().map(str::to_owned)
+            }
+            Self::Session(_) | Self::History { .. } | Self::Remove(_) => None,
         }
     }
 }

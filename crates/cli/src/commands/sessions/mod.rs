@@ -15,7 +15,6 @@ mod remove;
 mod show;
 mod view;
 
-use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -31,6 +30,7 @@ use self::error::SessionsError;
 use self::find::list_number;
 pub(crate) use self::find::resolve;
 use self::printed::{Printed, View};
+use self::remove::SessionFiles;
 use self::show::ShowFormat;
 use crate::args::{SessionsCommand, StoreArgs};
 use crate::display::RECEIPT_WIDTH_DEFAULT;
@@ -48,7 +48,7 @@ pub(crate) async fn sessions(
     command: &SessionsCommand,
     host: &ProcessHost,
 ) -> Result<u8, CliError> {
-    let (log, output_folder) = open(store, host).await?;
+    let (log, files) = open_with_files(store, host).await?;
     let flags = SameFlags::of_store(store);
     let stdout = host.output.stdout();
     let view = View {
@@ -68,7 +68,7 @@ pub(crate) async fn sessions(
     };
     let place = SessionsPlace {
         log: &*log,
-        outputs: &output_folder,
+        files: &files,
         open: &open,
     };
     let done = on_log(command, place, view, &flags, &mut print).await;
@@ -91,25 +91,35 @@ pub(crate) async fn session_by_number(
     if list_number(given).is_none() {
         return Ok(None);
     }
-    let (log, _outputs) = open(store, host).await?;
+    let log = open(store, host).await?;
     let id = resolve(&*log, given, &SameFlags::of_store(store)).await?;
     Ok(Some(id))
 }
 
-/// Opens the store, and returns it with the folder of the sessions' long output. Never creates a store: if the default
+/// Opens the store. Never creates a store: if the default
 /// store does not exist, returns an empty log.
 ///
 /// # Errors
 /// If a named store does not exist, or if the configuration or the store cannot be read.
-pub(crate) async fn open(
+pub(crate) async fn open(args: &StoreArgs, host: &ProcessHost) -> Result<Arc<dyn Log>, CliError> {
+    let (log, _files) = open_with_files(args, host).await?;
+    Ok(log)
+}
+
+/// Like [`open`]. Also returns the other files of the sessions.
+async fn open_with_files(
     args: &StoreArgs,
     host: &ProcessHost,
-) -> Result<(Arc<dyn Log>, PathBuf), CliError> {
+) -> Result<(Arc<dyn Log>, SessionFiles), CliError> {
     let project = project::trusted_silently(&host.folder);
     let user = ProcessHost::config_file();
     let config = Config::load_with_project(user.as_deref(), project.as_deref())?;
     let choice = ProcessHost::store(args, config.store.path)?;
-    let output_folder = ProcessHost::spill_folder(&choice);
+    let files = SessionFiles {
+        outputs: ProcessHost::spill_folder(&choice),
+        history: choice.history_file(),
+        scope: Scope::root("files of sessions", RootOptions::current()),
+    };
     if let StoreChoice::Sqlite(path) = &choice
         && !path.exists()
     {
@@ -119,12 +129,12 @@ pub(crate) async fn open(
                 Err(CliError::usage(message)
                     .hint("name the store of the run: --store FILE, or the environment variable ALLSTOP_STORE"))
             }
-            None => Ok((Arc::new(MemoryLog::new()), output_folder)),
+            None => Ok((Arc::new(MemoryLog::new()), files)),
         };
     }
     let scope = Scope::root("store", RootOptions::current());
     let store = open_store(&choice, &scope).await?;
-    Ok((Arc::clone(store.log()), output_folder))
+    Ok((Arc::clone(store.log()), files))
 }
 
 /// Open sessions of this user's processes. Processes that do not answer are left out, because the log alone describes a
@@ -139,8 +149,7 @@ async fn open_sessions(host: &ProcessHost) -> Vec<OwnedSessionReport> {
 #[derive(Clone, Copy)]
 struct SessionsPlace<'a> {
     log: &'a dyn Log,
-    /// Folder of the sessions' long output.
-    outputs: &'a Path,
+    files: &'a SessionFiles,
     /// Open sessions, as their processes report them.
     open: &'a [OwnedSessionReport],
 }
@@ -148,7 +157,7 @@ struct SessionsPlace<'a> {
 /// Runs the command on a log. After an error, only the output from before the error is printed.
 async fn on_log(
     command: &SessionsCommand,
-    SessionsPlace { log, outputs, open }: SessionsPlace<'_>,
+    SessionsPlace { log, files, open }: SessionsPlace<'_>,
     view: View,
     flags: &SameFlags,
     print: &mut (dyn FnMut(Printed) + Send),
@@ -165,9 +174,9 @@ async fn on_log(
             };
             show::show((log, open), view, flags, id, format).await?
         }
-        SessionsCommand::Rm { ids } => return remove::remove(log, outputs, ids, print).await,
+        SessionsCommand::Rm { ids } => return remove::remove(log, files, ids, print).await,
         SessionsCommand::Prune { limits, dry_run } => {
-            return remove::prune((log, outputs), (limits, *dry_run), flags, view.now, print).await;
+            return remove::prune((log, files), (limits, *dry_run), flags, view.now, print).await;
         }
     };
     print(printed);

@@ -1,12 +1,17 @@
 //! `sessions rm` and `sessions prune`.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use allstop_core::counted::counted;
+use allstop_core::record::SessionRecord;
 use allstop_core::{SessionId, Timestamp, error_chain};
-use allstop_log::{Log, SessionError, SessionSummary, read_session, remove_session};
-use allstop_terminal::styled;
+use allstop_log::session::{decode, stream_of};
+use allstop_log::{Log, LogErrorKind, SessionError, SessionSummary, Version, read_session};
+use allstop_runtime::remove_session_with_output;
+use allstop_scope::Scope;
+use allstop_terminal::{HistoryErasure, styled};
+use futures::stream::{self, StreamExt as _};
 
 use super::Printed;
 use super::error::SessionsError;
@@ -15,12 +20,26 @@ use super::view::Work;
 use crate::args::PruneLimits;
 use crate::shell_command::SameFlags;
 
-/// Removes the sessions one after another, and stops at the first session that cannot be removed. All ids are resolved
-/// before the first removal, so after a typing error nothing is removed. `outputs` is the folder of the sessions' long
-/// output.
+/// Number of sessions that are removed at once. The store deletes them in one transaction, and keeps a file open for each
+/// of them.
+const AT_ONCE: usize = 64;
+
+/// Files of sessions outside the store.
+#[derive(Debug)]
+pub(super) struct SessionFiles {
+    /// Folder of the sessions' long output.
+    pub(super) outputs: PathBuf,
+    /// File of the lines that were typed in chats.
+    pub(super) history: Option<PathBuf>,
+    /// Scope of the work that removes files.
+    pub(super) scope: Scope,
+}
+
+/// Removes the sessions. Before the first removal, all ids are resolved and all sessions are checked, so a typing error
+/// or a session in use removes nothing.
 pub(super) async fn remove(
     log: &dyn Log,
-    outputs: &Path,
+    files: &SessionFiles,
     given: &[String],
     print: &mut (dyn FnMut(Printed) + Send),
 ) -> Result<(), SessionsError> {
@@ -28,26 +47,30 @@ pub(super) async fn remove(
     for given in given {
         let id = find(log, given).await?;
         if !ids.contains(&id) {
+            check(log, &id, |work| work.alive == Some(true)).await?;
             ids.push(id);
         }
     }
-    for id in ids {
-        remove_one(log, outputs, &id).await?;
-        print(Printed::Text(styled![format_args!("removed {id}")]));
-    }
-    Ok(())
+    let mut failure = None;
+    let mut each = |id: &SessionId, removed: Result<(), SessionsError>| match removed {
+        Ok(()) => print(Printed::Text(styled![format_args!("removed {id}")])),
+        Err(error) if failure.is_none() => failure = Some(error),
+        Err(error) => print(kept(id, &error, None)),
+    };
+    remove_all(log, files, ids, &mut each).await?;
+    failure.map_or(Ok(()), Err)
 }
 
 /// Removes old sessions. Names each session that must stay because it is in use.
 pub(super) async fn prune(
-    (log, outputs): (&dyn Log, &Path),
+    (log, files): (&dyn Log, &SessionFiles),
     (limits, dry_run): (&PruneLimits, bool),
     flags: &SameFlags,
     now: Timestamp,
     print: &mut (dyn FnMut(Printed) + Send),
 ) -> Result<(), SessionsError> {
     let sessions = newest_first(log).await?;
-    let mut removed = 0;
+    let mut ids = Vec::new();
     for session in sessions.iter().skip(limits.keep.unwrap_or(0)) {
         if limits
             .older_than
@@ -55,43 +78,51 @@ pub(super) async fn prune(
         {
             continue;
         }
-        let id = &session.id;
-        let checked = check(log, id, |work| !work.is_gone()).await;
-        let done = match checked {
-            Ok(()) if !dry_run => remove_one(log, outputs, id).await,
-            checked => checked,
-        };
-        let line = match done {
+        match check(log, &session.id, |work| !work.is_gone()).await {
+            Ok(()) => ids.push(session.id.clone()),
+            Err(error) if error.keeps_session() => print(kept(&session.id, &error, Some(flags))),
+            Err(error) => return Err(error),
+        }
+    }
+    let (mut removed, mut failure) = (0, None);
+    if dry_run {
+        removed = ids.len();
+        for id in &ids {
+            print(Printed::Text(styled![format_args!("would remove {id}")]));
+        }
+    } else {
+        let mut each = |id: &SessionId, done: Result<(), SessionsError>| match done {
             Ok(()) => {
                 removed += 1;
-                let verb = if dry_run { "would remove" } else { "removed" };
-                format!("{verb} {id}")
+                print(Printed::Text(styled![format_args!("removed {id}")]));
             }
-            Err(
-                stays @ (SessionsError::StillRuns { .. }
-                | SessionsError::Session(
-                    SessionError::InUse { .. } | SessionError::NotFound(_),
-                )),
-            ) => {
-                let remedy = stays.hint(flags).map(|hint| format!("; {hint}"));
-                format!(
-                    "kept {id}: {}{}",
-                    error_chain(&stays),
-                    remedy.unwrap_or_default()
-                )
-            }
-            Err(error) => return Err(error),
+            Err(error) if error.keeps_session() => print(kept(id, &error, Some(flags))),
+            Err(error) => failure = failure.take().or(Some(error)),
         };
-        print(Printed::Text(styled![line]));
+        remove_all(log, files, ids, &mut each).await?;
     }
-    let (removed, all) = (counted(removed, "session", "sessions"), sessions.len());
+    let (removed, all) = (
+        counted(removed as u64, "session", "sessions"),
+        sessions.len(),
+    );
     let said = if dry_run {
         format!("{removed} of {all} would be removed")
     } else {
         format!("{removed} of {all} removed")
     };
     print(Printed::Text(styled![said]));
-    Ok(())
+    failure.map_or(Ok(()), Err)
+}
+
+fn kept(id: &SessionId, why: &SessionsError, flags: Option<&SameFlags>) -> Printed {
+    let remedy = flags.and_then(|flags| why.hint(flags));
+    let remedy = remedy.map(|hint| format!("; {hint}"));
+    let text = format!(
+        "kept {id}: {}{}",
+        error_chain(why),
+        remedy.unwrap_or_default()
+    );
+    Printed::Text(styled![text])
 }
 
 /// True if the last activity of the session is longer ago. A session whose time cannot be read counts as new.
@@ -100,13 +131,73 @@ fn is_older(session: &SessionSummary, min: Duration, now: Timestamp) -> bool {
     age_ms.is_some_and(|ms| u128::try_from(ms).is_ok_and(|ms| ms > min.as_millis()))
 }
 
-/// Removes a session and its long output.
-async fn remove_one(log: &dyn Log, outputs: &Path, id: &SessionId) -> Result<(), SessionsError> {
-    check(log, id, |work| work.alive == Some(true)).await?;
-    remove_session(log, id).await?;
-    // An error is ignored: most sessions have no long output, so the folder rarely exists.
-    drop(std::fs::remove_dir_all(outputs.join(id.as_str())));
+/// Removes checked sessions: first their typed lines, then their output files, and then their records. After a crash in
+/// between, the sessions are still there, and the removal can be repeated.
+async fn remove_all(
+    log: &dyn Log,
+    files: &SessionFiles,
+    ids: Vec<SessionId>,
+    each: &mut (dyn FnMut(&SessionId, Result<(), SessionsError>) + Send),
+) -> Result<(), SessionsError> {
+    erase_history(log, files, &ids).await?;
+    let remove = |id: SessionId| async move {
+        let removed = remove_session_with_output(log, &files.outputs, &files.scope, &id).await;
+        (id, removed.map_err(SessionsError::from))
+    };
+    let mut removed = stream::iter(ids).map(remove).buffered(AT_ONCE);
+    while let Some((id, removed)) = removed.next().await {
+        each(&id, removed);
+    }
     Ok(())
+}
+
+/// Removes the messages of the sessions from the typed lines.
+async fn erase_history(
+    log: &dyn Log,
+    files: &SessionFiles,
+    ids: &[SessionId],
+) -> Result<(), SessionsError> {
+    let Some(path) = files.history.clone().filter(|path| path.exists()) else {
+        return Ok(());
+    };
+    let failed = |source| SessionsError::History {
+        path: path.clone(),
+        source,
+    };
+    let mut erasure = HistoryErasure::read(path.clone()).map_err(failed)?;
+    for id in ids {
+        erase_messages(log, id, &mut erasure).await?;
+    }
+    erasure.save().map_err(failed)
+}
+
+async fn erase_messages(
+    log: &dyn Log,
+    id: &SessionId,
+    erasure: &mut HistoryErasure,
+) -> Result<(), SessionsError> {
+    let (stream, mut next) = (stream_of(id), Version(1));
+    loop {
+        let records = match log.read(&stream, next, usize::MAX).await {
+            Ok(records) => records,
+            // A session with damage can still be removed.
+            Err(error) if error.kind() == LogErrorKind::DamagedStream => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        let Some((last, _)) = records.last() else {
+            return Ok(());
+        };
+        next = last.next();
+        for (_, record) in &records {
+            if let Ok(Some(
+                SessionRecord::TurnStarted { input: text, .. }
+                | SessionRecord::MessageSteered { text, .. },
+            )) = decode(record)
+            {
+                erasure.erase(&text);
+            }
+        }
+    }
 }
 
 /// Checks that no background work of the session runs, according to this predicate, and that no process has the session

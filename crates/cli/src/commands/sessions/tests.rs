@@ -1,6 +1,5 @@
 //! Tests of the reports on sessions, as text and as JSON.
 
-use std::path::Path;
 use std::sync::Arc;
 
 use allstop_core::process::ProcessIdentity;
@@ -48,7 +47,11 @@ async fn run(log: &MemoryLog, command: SessionsCommand) -> Result<String, Sessio
     let flags = SameFlags::default();
     let place = SessionsPlace {
         log,
-        outputs: Path::new("/nowhere"),
+        files: &SessionFiles {
+            outputs: "/nowhere".into(),
+            history: None,
+            scope: Scope::root("files", RootOptions::current()),
+        },
         open: &[],
     };
     on_log(&command, place, view(), &flags, &mut print).await?;
@@ -421,16 +424,19 @@ async fn old_sessions_are_pruned_but_not_those_in_use() {
     let in_use = open(&log, "01JUSED").await;
     let said = prune(&log, Some("30h"), Some(1), true).await;
     let lines: Vec<&str> = said.lines().collect();
-    assert_eq!(lines[0], "would remove 01JMID");
     assert!(
-        lines[1].starts_with("kept 01JUSED: the session `01JUSED` is in use")
-            && lines[1]
+        lines[0].starts_with("kept 01JUSED: the session `01JUSED` is in use")
+            && lines[0]
                 .ends_with("stop and close it first: `allstop stop 01JUSED --extent session`"),
         "{said}"
     );
     assert_eq!(
-        lines[2..],
-        ["would remove 01JOLD", "2 sessions of 5 would be removed"]
+        lines[1..],
+        [
+            "would remove 01JMID",
+            "would remove 01JOLD",
+            "2 sessions of 5 would be removed"
+        ]
     );
     assert!(
         list(&log, false).await.contains("01JOLD"),

@@ -52,7 +52,7 @@ pub(super) async fn answer(
 ) -> Result<StopResults, CliError> {
     let flags = SameFlags::of_store(store);
     let reading = async {
-        let (log, _outputs) = open(store, host).await?;
+        let log = open(store, host).await?;
         let id = resolve(&*log, given, &flags).await?;
         let state = read_ended(&*log, &id).await?;
         Ok((log, id, state))

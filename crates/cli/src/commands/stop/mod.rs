@@ -63,7 +63,7 @@ async fn stop_all(by: &str, args: &StopArgs, host: &ProcessHost) -> Result<StopR
     if args.extent == RemoteExtent::Turn {
         return Ok(all);
     }
-    let (log, _outputs) = match sessions::open(&args.store, host).await {
+    let log = match sessions::open(&args.store, host).await {
         Ok(opened) => opened,
         Err(problem) => {
             let why = &problem.message;
