@@ -47,6 +47,8 @@ pub enum LogErrorKind {
     Full,
     /// The file is not a store, or is damaged.
     Corrupt,
+    /// The file of the store is empty or was cut.
+    Incomplete,
     /// The write-ahead log is damaged, so the newest records cannot be read.
     DamagedLog,
     /// Records of one stream are missing or damaged. The other streams may be readable.
@@ -75,6 +77,7 @@ impl fmt::Display for LogErrorKind {
             Self::ReadOnly => "the store is not writable",
             Self::Full => "no space is left for the store",
             Self::Corrupt => "the file is not an Allstop store, or is damaged",
+            Self::Incomplete => "a part of the store is missing",
             Self::DamagedLog => "the newest records of the store are damaged",
             Self::DamagedStream => "records of the store are damaged",
             Self::OtherPath => "the store has a second path",
@@ -126,7 +129,7 @@ impl LogError {
             LogErrorKind::Corrupt => Some(
                 "use another store; if this file was a store, check the device, then run `allstop store check`",
             ),
-            LogErrorKind::DamagedLog => Some(
+            LogErrorKind::Incomplete | LogErrorKind::DamagedLog => Some(
                 "restore the store from a back-up, or run `allstop store repair`, which keeps the damaged files and \
                  continues with the readable records",
             ),

@@ -47,8 +47,10 @@ pub enum ExchangeError {
 /// Result of an export or an import.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct ExchangeReport {
-    /// Number of streams that are complete.
+    /// Number of streams of which records were written. They are complete.
     pub streams: u64,
+    /// Number of streams that an import has found complete.
+    pub present: u64,
     /// Number of records that were written.
     pub records: u64,
     /// Streams that were left out, with the reason.
@@ -192,6 +194,8 @@ struct ImportedStream {
     /// Number of the last record in the store.
     written: Version,
     batch: Vec<RecordBytes>,
+    /// True if records were written.
+    is_changed: bool,
 }
 
 impl ImportedStream {
@@ -210,6 +214,7 @@ impl ImportedStream {
             read: Version(0),
             written: Version(0),
             batch: Vec::new(),
+            is_changed: false,
         })
     }
 
@@ -277,6 +282,7 @@ impl ImportedStream {
             appended = log.append(&self.name, self.written, id, batch).await;
         }
         self.written = appended?;
+        self.is_changed = true;
         report.records += len;
         Ok(())
     }
@@ -292,7 +298,8 @@ impl ImportedStream {
         }
         match self.problem {
             Some(problem) => report.left_out.push((self.name, problem)),
-            None => report.streams += 1,
+            None if self.is_changed => report.streams += 1,
+            None => report.present += 1,
         }
         drop(self.lock);
         Ok(())

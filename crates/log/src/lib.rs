@@ -46,7 +46,7 @@ pub use session::{
     begin_removal, committed_answer, list_sessions, read_session, read_session_end, remove_session,
 };
 pub use sqlite::{
-    CompactReport, CutStream, Progress, RepairReport, SqliteLog, StoreCheckReport,
+    CompactReport, CutStream, EndOfCut, Progress, RepairReport, SqliteLog, StoreCheckReport,
     StoreMaintenance, StoreProblem,
 };
 pub use stream_writer::{StreamWriteError, StreamWriter};

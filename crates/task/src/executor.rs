@@ -164,6 +164,9 @@ pub struct CancelCx {
     pub events: EventWriter,
     /// Collects receipts of work outside the scope. The receipt of the stop will include these receipts.
     pub receipts: PartReceipts,
+    /// True if a crash has interrupted the execution of the task, and no executor has continued it. The log of the
+    /// executor may contain work that the task does not name.
+    pub is_interrupted: bool,
 }
 
 /// Checks each event before it is stored.

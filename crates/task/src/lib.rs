@@ -17,6 +17,7 @@
 //! of the task runs, the [`Canceler`] ends the task; without a canceler the manager ends the task immediately.
 
 mod cluster;
+mod cut_task;
 mod error;
 mod event_writer;
 mod execution;
@@ -40,6 +41,7 @@ pub use cluster::{
     HeldWakeUp, LeaseChange, LeaseHandler, LinkEntry, LinkFuture, MemoryLink, PutError,
     RenewalHandler, StopDelivery, WorkerInfo,
 };
+pub use cut_task::end_of_cut_task;
 pub use error::{CancelError, ExecuteError, ReadTaskError, TaskStoreError};
 pub use event_writer::{EventWriter, ExecutionEnded};
 pub use execution::PartReceipts;

@@ -5,15 +5,17 @@ use std::io::{self, BufRead, BufReader, BufWriter, Write};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use allstop_core::counted::{byte_size, counted, grouped};
 use allstop_core::error_chain;
 use allstop_log::{
-    CutStream, ExchangeError, ExchangeReport, Log, LogError, Progress, RepairReport, SqliteLog,
-    StoreCheckReport, StoreMaintenance, StreamName, export, import,
+    CutStream, ExchangeError, ExchangeReport, Log, LogError, LogErrorKind, Progress, RepairReport,
+    SqliteLog, StoreCheckReport, StoreMaintenance, StoreProblem, StreamName, export, import,
 };
+use allstop_process::this_process;
 use allstop_runtime::{Config, StoreChoice};
+use allstop_task::end_of_cut_task;
 use allstop_terminal::{OutputPriority, Styled, TextRole, styled};
 use serde_json::json;
 
@@ -42,6 +44,10 @@ pub(crate) async fn store(args: &StoreCommandArgs, host: &ProcessHost) -> Result
         }
         StoreAction::Backup { to } => {
             let to = std::path::absolute(to).unwrap_or_else(|_| to.clone());
+            if to.symlink_metadata().is_ok() {
+                let message = format!("{} exists", to.display());
+                return Err(CliError::failure(message).hint("name a new file"));
+            }
             let written = maintenance(&path)?.back_up(&to).await;
             let bytes = written.map_err(|error| failed(&error))?;
             let size = byte_size(bytes);
@@ -63,8 +69,17 @@ pub(crate) async fn store(args: &StoreCommandArgs, host: &ProcessHost) -> Result
                 .hint("stop the process and repeat the command; `allstop ps` lists the processes of your user"))
         }
         StoreAction::Repair => {
-            let repaired = maintenance(&path)?.repair().await;
-            let report = repaired.map_err(|error| failed(&error))?;
+            let now = SystemTime::now().into();
+            let end = move |stream: &StreamName, kept: &[_]| {
+                end_of_cut_task(stream, kept, this_process(), now)
+            };
+            let repaired = maintenance(&path)?.repair(Box::new(end)).await;
+            let report = repaired.map_err(|error| match error.kind() {
+                LogErrorKind::Busy => CliError::failure(error_chain(&error)).hint(
+                    "a repair needs the store alone: end the processes that `allstop ps` lists, then repeat the command",
+                ),
+                _ => failed(&error),
+            })?;
             show_repair(&report, host);
             Ok(0)
         }
@@ -167,7 +182,15 @@ fn show_check(report: &StoreCheckReport, json: bool, flags: &SameFlags, host: &P
         show(host, format!("{read}: no problem found"));
     } else {
         let repair = flags.command("store repair");
-        show(host, format!("{read} can be read"));
+        let is_unopened = |problem: &StoreProblem| matches!(problem, StoreProblem::Unopened(_));
+        show(
+            host,
+            if report.problems.iter().any(is_unopened) {
+                "the sessions and tasks were not checked".to_owned()
+            } else {
+                format!("{read} can be read")
+            },
+        );
         host.note(&format!(
             "`{repair}` keeps the damaged files and continues with the readable records"
         ));
@@ -205,7 +228,13 @@ fn short_name(stream: &StreamName) -> String {
 fn exchanged(verb: &str, report: &ExchangeReport) -> String {
     let streams = counted(report.streams, "session or task", "sessions and tasks");
     let records = counted(report.records, "record", "records");
-    format!("{verb} {streams}, {records}")
+    match report.present {
+        0 => format!("{verb} {streams}, {records}"),
+        present => format!(
+            "{verb} {streams}, {records}; {} already there",
+            grouped(present)
+        ),
+    }
 }
 
 /// Names the streams that were left out. Returns the exit code.

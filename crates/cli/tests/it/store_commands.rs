@@ -2,9 +2,10 @@
 
 use std::fs;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
-use crate::support::{Ended, Place};
+use crate::serve::Server;
+use crate::support::{Ended, Place, Signal};
 
 const SCRIPT: &str = "replies: [{text: The answer.}, {text: Again.}]";
 
@@ -102,6 +103,36 @@ fn damaged_session_fails_alone_and_is_repaired() {
     place.assert_nothing_runs();
 }
 
+/// Regression: the server took the cut task for interrupted, and executed its command again.
+#[test]
+fn task_that_was_cut_by_a_repair_is_not_executed_again() {
+    let place = Place::new();
+    let script = "replies: [{calls: [{tool: shell, arguments: {command: 'echo x >> effects'}}]}, {text: The answer.}]";
+    let model = place.script(script);
+    let flags = format!("--model {model} --yes");
+    let server = Server::start_with(&place, &flags);
+    let message = json!({"messageId": "m1", "contextId": "c1", "role": "ROLE_USER", "parts": [{"text": "go"}]});
+    let body = json!({ "message": message }).to_string();
+    let (status, answer) = server
+        .request("POST /message:send", &body)
+        .expect("an answer");
+    assert!(status == 200 && answer.contains("COMPLETED"), "{answer}");
+    assert_eq!(server.running.end_by(Signal::TERM).code, 143);
+    damage(&place, "execution_started");
+    let repaired = on_store(&place, "store repair").ok().stdout;
+    assert!(repaired.contains("the first 1 of"), "{repaired}");
+    let server = Server::start_with(&place, &flags);
+    let tasks = server.tasks();
+    assert_eq!(tasks.len(), 1, "{tasks:?}");
+    assert_eq!(
+        tasks[0]["status"]["state"], "TASK_STATE_FAILED",
+        "{tasks:?}"
+    );
+    assert_eq!(server.running.end_by(Signal::TERM).code, 143);
+    let effects = fs::read_to_string(place.work().join("effects")).expect("the effects");
+    assert_eq!(effects, "x\n");
+}
+
 #[test]
 fn damaged_session_is_removed() {
     let place = Place::new();
@@ -140,7 +171,7 @@ fn back_up_and_export_have_every_session() {
         .arg(&other);
     let imported = imported.end().ok().stdout;
     assert!(
-        imported.contains("imported 2 sessions and tasks"),
+        imported.contains("imported 1 session or task") && imported.contains("1 already there"),
         "{imported}"
     );
     for store in [&copy, &other] {

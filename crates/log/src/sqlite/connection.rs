@@ -28,7 +28,7 @@ use crate::{LogError, LogErrorKind};
 
 /// Id in the file that marks it as a store (`AlSt`). The database of another program does not have this id, and is
 /// refused.
-const APPLICATION_ID: i32 = 0x416c_5374;
+pub(super) const APPLICATION_ID: i32 = 0x416c_5374;
 /// Version of the tables. A store with a newer version is refused.
 const SCHEMA: i32 = 2;
 /// Version of the tables without checksums.

@@ -23,6 +23,7 @@ use std::thread::park_timeout;
 use std::time::Duration;
 
 use super::classify::io_error;
+use super::connection::APPLICATION_ID;
 use super::files::beside;
 use crate::{LogError, LogErrorKind};
 
@@ -57,6 +58,8 @@ enum Damage {
     },
     /// This page is neither in the file of the store nor in the log.
     Cut { page: u32 },
+    /// The file of the store is empty. SQLite would also empty the log.
+    Empty { frames: u64 },
 }
 
 /// Two random values that a log and each of its frames have. Frames of an earlier content of the file have others.
@@ -86,7 +89,12 @@ pub(super) fn check(store: &Path) -> Result<(), LogError> {
         }
         Damage::Cut { page } => {
             let place = format!("page {page} of {} is missing", store.display());
-            LogError::new(LogErrorKind::Corrupt, place)
+            LogError::new(LogErrorKind::Incomplete, place)
+        }
+        Damage::Empty { frames } => {
+            let (store, log) = (store.display(), log.display());
+            let place = format!("{store} is empty, but {log} has {frames} pages of it");
+            LogError::new(LogErrorKind::Incomplete, place)
         }
     })
 }
@@ -107,13 +115,20 @@ fn find(store: &Path, log: &Path) -> io::Result<Option<Damage>> {
     }
 }
 
-/// Finds a page that is missing because the file of the store was cut. SQLite reads a missing page as zeros.
+/// Finds a page that is missing because the file of the store was cut. SQLite reads a missing page as zeros, and takes an
+/// empty file for a new store.
 fn find_cut(store: &Path, frames: &LogFrames) -> io::Result<Option<Damage>> {
     let file = File::open(store)?;
+    if file.metadata()?.len() == 0 && frames.readable > 0 {
+        let frames = frames.readable;
+        return Ok(Some(Damage::Empty { frames }));
+    }
     let mut header = [0; STORE_HEADER_LEN];
     let has_header = file.read_exact_at(&mut header, 0).is_ok();
-    if !has_header || header[..16] != *STORE_MAGIC {
-        // SQLite reports a file that is no store.
+    let is_store =
+        header[..16] == *STORE_MAGIC && part(&header, 68) == APPLICATION_ID.to_be_bytes();
+    if !has_header || !is_store {
+        // A file that is no store is reported later.
         return Ok(None);
     }
     let page_len = match u16::from_be_bytes(part(&header, 16)) {

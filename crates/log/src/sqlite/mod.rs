@@ -24,7 +24,7 @@ mod write_back;
 mod writer;
 
 pub use maintenance::{
-    CompactReport, CutStream, Progress, RepairReport, StoreCheckReport, StoreMaintenance,
+    CompactReport, CutStream, EndOfCut, Progress, RepairReport, StoreCheckReport, StoreMaintenance,
     StoreProblem,
 };
 pub use store::SqliteLog;

@@ -27,14 +27,23 @@ const NEW: &str = ".new-";
 /// better when it opens the file. And if the link fails because the file system has no hard links, SQLite creates the
 /// store itself.
 pub(super) fn make(path: &Path) {
-    if fs::symlink_metadata(path).is_ok() {
+    let exists = || fs::symlink_metadata(path).is_ok();
+    if exists() {
         return;
     }
-    let made = match log_of_removed_store(path) {
-        // Next to this log, the new store would contain records of the removed store, or would be damaged. SQLite
-        // removes such a log, but only if the file of the store is empty.
-        Some(log) => Err(io::Error::other(format!("{} is left", log.display()))),
-        None => try_make(path),
+    // Another process must not create the store while its earlier log is removed.
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    let folder = fs::File::open(folder.unwrap_or(Path::new(".")));
+    let locked = folder.and_then(|folder| folder.lock().map(|()| folder));
+    if exists() {
+        return;
+    }
+    let made = match (locked, log_of_removed_store(path)) {
+        // Next to its log, the new store would contain records of the removed store, or would be damaged.
+        (Ok(_lock), _) => remove_left(path).and_then(|()| try_make(path)),
+        (Err(_no_locks), None) => try_make(path),
+        // SQLite removes such a log, but only if the file of the store is empty.
+        (Err(_no_locks), Some(log)) => Err(io::Error::other(format!("{} is left", log.display()))),
     };
     if let Err(error) = made {
         tracing::debug!(store = %path.display(), %error, "the store cannot be created in one step");
@@ -57,6 +66,21 @@ fn try_make(path: &Path) -> io::Result<()> {
     }
 }
 
+/// Removes the files that a removed store has left, and unfinished files of killed processes. The caller has locked the
+/// folder.
+fn remove_left(path: &Path) -> io::Result<()> {
+    for end in ["-wal", "-shm", "-journal"] {
+        match fs::remove_file(beside(path, end)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+            _ => {}
+        }
+    }
+    for unfinished in temporary_files(path) {
+        drop(fs::remove_file(unfinished));
+    }
+    Ok(())
+}
+
 /// Path of a log that a removed store has left.
 fn log_of_removed_store(path: &Path) -> Option<PathBuf> {
     let mut logs = ["-wal", "-journal"].iter().map(|end| beside(path, end));
@@ -64,7 +88,7 @@ fn log_of_removed_store(path: &Path) -> Option<PathBuf> {
 }
 
 /// Bytes of an empty store.
-fn image() -> rusqlite::Result<Vec<u8>> {
+pub(super) fn image() -> rusqlite::Result<Vec<u8>> {
     let mut made = Connection::open_in_memory()?;
     connection::make_tables(&made)?;
     let mut image = made.serialize(rusqlite::MAIN_DB)?.to_vec();
@@ -76,17 +100,26 @@ fn image() -> rusqlite::Result<Vec<u8>> {
 
 /// Removes temporary links to the store that killed processes have left.
 pub(super) fn remove_left_links(store: &Path) {
-    let Some(folder) = store.parent() else { return };
     let Ok(id) = FileId::at(store) else { return };
-    let prefix = beside(store, NEW);
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let path = entry.path();
-        let is_temporary = path.as_os_str().as_encoded_bytes();
-        let is_temporary = is_temporary.starts_with(prefix.as_os_str().as_encoded_bytes());
-        if is_temporary && FileId::at(&path).is_ok_and(|found| found == id) {
+    for path in temporary_files(store) {
+        if FileId::at(&path).is_ok_and(|found| found == id) {
             drop(fs::remove_file(path));
         }
     }
+}
+
+/// Files with temporary names for this path.
+fn temporary_files(path: &Path) -> impl Iterator<Item = PathBuf> {
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    let entries = fs::read_dir(folder.unwrap_or(Path::new(".")));
+    let prefix = beside(path, NEW);
+    let prefix = prefix.file_name().unwrap_or_default().to_owned();
+    let is_temporary = move |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().as_encoded_bytes();
+        name.starts_with(prefix.as_encoded_bytes())
+    };
+    let paths = entries.into_iter().flatten().flatten();
+    paths.map(|entry| entry.path()).filter(is_temporary)
 }
 
 /// Creates a file that only the user may read.

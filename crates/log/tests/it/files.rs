@@ -34,7 +34,7 @@ async fn filled(path: &Path) {
     filled_with(path, 200).await;
 }
 
-async fn filled_with(path: &Path, records: u64) {
+pub(crate) async fn filled_with(path: &Path, records: u64) {
     let log = SqliteLog::open(path).await.unwrap();
     for n in 0..records {
         let record = format!("record {n} {}", "x".repeat(500)).into();
@@ -248,7 +248,7 @@ async fn damage_is_reported_and_never_read_as_records() {
             .kind(),
         Err(error) => error.kind(),
     };
-    let kinds = [LogErrorKind::Corrupt, LogErrorKind::DamagedStream];
+    let kinds = [LogErrorKind::Incomplete, LogErrorKind::DamagedStream];
     assert!(kinds.contains(&kind), "{kind:?}");
 }
 
@@ -367,6 +367,17 @@ async fn link_of_a_killed_process_is_removed() {
     filled(&path).await;
     let left = folder.path().join("store.db.new-1");
     fs::hard_link(&path, &left).unwrap();
+    SqliteLog::open(&path).await.unwrap().close().await;
+    assert!(!left.exists());
+}
+
+/// A process was killed before its temporary file became the store.
+#[tokio::test]
+async fn unfinished_store_of_a_killed_process_is_removed() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let left = folder.path().join("store.db.new-1");
+    fs::write(&left, "half of a store").unwrap();
     SqliteLog::open(&path).await.unwrap().close().await;
     assert!(!left.exists());
 }

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use allstop_log::{
-    AppendId, LockAttempt, Log, LogErrorKind, RepairReport, SqliteLog, StoreCheckReport,
-    StoreMaintenance, StoreProblem, StreamName, Version,
+    AppendId, LockAttempt, Log, LogErrorKind, RecordBytes, RepairReport, SqliteLog,
+    StoreCheckReport, StoreMaintenance, StoreProblem, StreamName, Version,
 };
 use tempfile::TempDir;
 
 use crate::damage::{DAMAGES, LEN, change, filled, read};
+use crate::files::filled_with;
 
 async fn check(path: &Path) -> StoreCheckReport {
     let store = StoreMaintenance::of(path).unwrap();
@@ -20,7 +21,11 @@ async fn check(path: &Path) -> StoreCheckReport {
 }
 
 async fn repair(path: &Path) -> RepairReport {
-    StoreMaintenance::of(path).unwrap().repair().await.unwrap()
+    StoreMaintenance::of(path)
+        .unwrap()
+        .repair(Box::new(|_, _| Vec::new()))
+        .await
+        .unwrap()
 }
 
 /// Names of the files with this text in their names.
@@ -109,7 +114,7 @@ async fn store_with_a_damaged_log_is_repaired_up_to_the_damage() {
     fs::write(&wal, &bytes).unwrap();
     let problems = check(&path).await.problems;
     assert!(
-        matches!(&problems[..], [StoreProblem::Log(_)]),
+        matches!(&problems[..], [StoreProblem::Unopened(_)]),
         "{problems:?}"
     );
     let error = SqliteLog::open(&path).await.unwrap_err();
@@ -125,6 +130,55 @@ async fn store_with_a_damaged_log_is_repaired_up_to_the_damage() {
     let log = SqliteLog::open(&path).await.unwrap();
     let read = read(&log, "session/a").await.unwrap().len() as u64;
     assert!((LEN..2 * LEN).contains(&read), "{read}");
+    log.close().await;
+}
+
+/// Regression: SQLite took the empty file for a new store, and emptied the log with all records.
+#[tokio::test]
+async fn empty_file_with_a_log_is_reported_and_repaired() {
+    for keeps_index in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        filled_with(&path, LEN).await;
+        let wal = folder.path().join("store.db-wal");
+        let bytes = fs::read(&wal).unwrap();
+        fs::write(&path, "").unwrap();
+        if !keeps_index {
+            fs::remove_file(folder.path().join("store.db-shm")).unwrap();
+        }
+        let error = SqliteLog::open(&path).await.unwrap_err();
+        assert_eq!(error.kind(), LogErrorKind::Incomplete);
+        let problems = check(&path).await.problems;
+        assert!(
+            matches!(&problems[..], [StoreProblem::Unopened(_)]),
+            "{problems:?}"
+        );
+        assert!(fs::read(&wal).unwrap() == bytes, "the log has changed");
+        // Nothing was written back before, so the log has all records.
+        let report = repair(&path).await;
+        assert_eq!((report.records, report.cut), (LEN, Vec::new()));
+        assert_eq!(check(&path).await.problems, []);
+    }
+}
+
+#[tokio::test]
+async fn stream_that_was_cut_gets_an_end() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = filled(&folder).await;
+    change(&path, DAMAGES[0]);
+    let ended = |stream: &StreamName, kept: &[RecordBytes]| {
+        vec![format!("the end of {} of {stream}", kept.len()).into()]
+    };
+    let store = StoreMaintenance::of(&path).unwrap();
+    let report = store.repair(Box::new(ended)).await.unwrap();
+    assert_eq!(report.cut[0].version, Version(9));
+    assert_eq!(report.records, 2 * LEN + 10);
+    assert_eq!(check(&path).await.problems, []);
+    let log = SqliteLog::open(&path).await.unwrap();
+    let records = read(&log, "session/b").await.unwrap();
+    let (last, record) = records.last().unwrap();
+    assert_eq!(*last, Version(10));
+    assert_eq!(&record[..], b"the end of 9 of session/b");
     log.close().await;
 }
 
@@ -151,8 +205,9 @@ async fn repair_of_a_file_that_is_no_store_leaves_no_mark() {
     let path = folder.path().join("store.db");
     fs::write(&path, "not a store").unwrap();
     let store = StoreMaintenance::of(&path).unwrap();
-    store.repair().await.unwrap_err();
+    store.repair(Box::new(|_, _| Vec::new())).await.unwrap_err();
     assert_eq!(files(&folder, ".repair"), Vec::<PathBuf>::new());
+    assert_eq!(files(&folder, ".damaged"), Vec::<PathBuf>::new());
     assert_eq!(fs::read(&path).unwrap(), b"not a store");
     let error = SqliteLog::open(&path).await.unwrap_err();
     assert_eq!(error.kind(), LogErrorKind::Corrupt);
@@ -168,7 +223,7 @@ async fn store_in_use_is_not_repaired() {
         panic!("no other process has the lock");
     };
     let store = StoreMaintenance::of(&path).unwrap();
-    let error = store.repair().await.unwrap_err();
+    let error = store.repair(Box::new(|_, _| Vec::new())).await.unwrap_err();
     assert_eq!(error.kind(), LogErrorKind::Busy);
     drop(lock);
     // The refused repair does not keep the store closed.

@@ -43,8 +43,8 @@ impl AgentExecutorInner {
         })
     }
 
-    /// Events that end a stopped task which waited for an answer in an earlier process.
-    pub(super) async fn end_of_waiting(&self, cx: &CancelCx) -> Vec<TaskEvent> {
+    /// Events that end a stopped task whose turn began in an earlier process.
+    pub(super) async fn end_of_earlier_process(&self, cx: &CancelCx) -> Vec<TaskEvent> {
         let state = TaskState::after_stop(cx.cause.kind);
         let logged = match timeout(READ_MAX, self.logged_turn(&cx.task)).await {
             Ok(Ok(logged)) => logged,

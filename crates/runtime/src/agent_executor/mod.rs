@@ -168,8 +168,8 @@ impl Canceler for AgentExecutor {
                     };
                     turn.stop(&cx).await
                 }
-                None if cx.task.status.state == TaskState::InputRequired => {
-                    inner.end_of_waiting(&cx).await
+                None if cx.is_interrupted || cx.task.status.state == TaskState::InputRequired => {
+                    inner.end_of_earlier_process(&cx).await
                 }
                 None => Vec::new(),
             };

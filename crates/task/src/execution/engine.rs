@@ -57,6 +57,8 @@ pub(crate) struct ExecutionEngine {
     /// The task whose execution this engine takes over from another worker. `None` if the engine takes no execution
     /// over, or after the receipt of a stop contains the other worker.
     pub(super) taken_over: Option<Arc<Task>>,
+    /// True if a crash has interrupted an earlier execution, and the executor has not started again.
+    pub(super) is_interrupted: bool,
     /// `None` if the manager has no observer, or before the execution is accepted.
     pub(super) observer: Option<Box<dyn ExecutionObserver>>,
     /// True if an executor could not be stopped.
@@ -76,6 +78,7 @@ impl ExecutionEngine {
             stream,
             side_scope,
             taken_over: None,
+            is_interrupted: false,
             observer: None,
             is_executor_left: false,
         }
@@ -271,6 +274,7 @@ impl ExecutionEngine {
         guard: &EngineGuard,
     ) -> Option<TaskParts> {
         let task = Arc::clone(self.stream.task()?);
+        self.is_interrupted = true;
         self.taken_over = task.worker.is_some().then(|| Arc::clone(&task));
         // The start record counts the take-over. The record must be stored before any code of the embedding program
         // runs, because this code may end the process. A node without a lease only ends the task, with one record: until

@@ -75,16 +75,22 @@ impl ExecutionEngine {
     }
 
     /// Ends an execution that was stopped before its executor started. If the task was at rest before, work of an
-    /// earlier execution may still wait, and the canceler must end this work. The execution ends even if the canceler
+    /// earlier execution may still wait, and the canceler must end this work. After a crash, the canceler names this work. The execution ends even if the canceler
     /// refuses.
     pub(super) async fn end_before_start(&mut self, parts: &TaskParts, guard: &EngineGuard) {
         let begun = Instant::now();
         let reason = if self.add_lost_worker() {
             "the task was stopped after the loss of its worker"
+        } else if self.is_interrupted {
+            "the task was stopped after a crash had interrupted it"
         } else {
             "the task was stopped before its start"
         };
-        let rested = self.stream.task().filter(|task| has_rested(task));
+        let is_interrupted = self.is_interrupted;
+        let rested = self
+            .stream
+            .task()
+            .filter(|task| is_interrupted || has_rested(task));
         let (task, cause) = (rested.map(Arc::clone), self.execution.scope.cause());
         let (Some(task), Some(cause)) = (task, cause) else {
             let event = LifecycleEvent::Failed(reason.into());
@@ -93,7 +99,6 @@ impl ExecutionEngine {
         let Some(receipt) = self.account(guard).await else {
             return;
         };
-        self.observe_stop();
         let events = if self.execution.has_lost_lease() {
             Ok(Vec::new())
         } else {
@@ -103,6 +108,11 @@ impl ExecutionEngine {
             tracing::warn!(%error, "a canceler refused; the task is stopped");
             Vec::new()
         });
+        if self.is_interrupted && events.is_empty() {
+            let event = LifecycleEvent::Failed(reason.into());
+            return self.end_without_executor(event, guard).await;
+        }
+        self.observe_stop();
         self.end_stopped(cause, events, receipt).await;
     }
 
@@ -153,6 +163,7 @@ impl ExecutionEngine {
         let (writer, mut queue) = EventWriter::new(self.host.options().event_queue_len_max);
         let canceler = Arc::clone(canceler);
         let receipts = self.execution.part_receipts.clone();
+        let is_interrupted = self.is_interrupted;
         let mut asked = self.user_code_within(max, "canceler", move |scope| async move {
             let cx = CancelCx {
                 task,
@@ -160,6 +171,7 @@ impl ExecutionEngine {
                 scope,
                 events: writer,
                 receipts,
+                is_interrupted,
             };
             canceler.cancel(cx).await
         });

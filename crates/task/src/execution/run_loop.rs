@@ -503,6 +503,7 @@ impl RunLoop<'_> {
                     scope,
                     events,
                     receipts,
+                    is_interrupted: false,
                 };
                 canceler.cancel(cx).await
             });

@@ -4,12 +4,17 @@ use std::sync::Arc;
 
 use allstop_core::{CauseKind, TaskId};
 use allstop_log::{Log, MemoryLog};
+use allstop_task::model::{MessagePart, MessageSender};
 use allstop_task::{
-    ExecutorReturn, TaskEvent, TaskManager, TaskOptions, TaskParts, TaskState, TaskStoreError,
+    CancelCx, Canceler, ExecutorError, ExecutorReturn, TaskEvent, TaskManager, TaskMessage,
+    TaskOptions, TaskParts, TaskState, TaskStoreError,
 };
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
 
 use crate::support::{
-    ScriptedExecutor, ended, endless, follow_up, manager_over, request, root, three_events, writes,
+    ScriptedExecutor, ended, endless, follow_up, manager_over, request, root, three_events, user,
+    writes,
 };
 
 /// Runs a future in a separate runtime. Then drops the runtime with all remaining work. The resulting log looks like
@@ -102,6 +107,61 @@ fn resumable_task_continues() {
         let task = manager.get(&interrupted).await.unwrap();
         assert_eq!(task.status.state, TaskState::Completed);
         assert_eq!((task.epoch, task.take_overs), (2, 1));
+    });
+}
+
+/// A canceler that knows the work of an interrupted execution.
+struct NamesWork;
+
+impl Canceler for NamesWork {
+    fn cancel(&self, cx: CancelCx) -> BoxFuture<'static, Result<(), ExecutorError>> {
+        let text = format!("interrupted: {}", cx.is_interrupted);
+        async move {
+            let message = TaskMessage::text("named", MessageSender::Agent, text);
+            let event = TaskEvent::status(TaskState::Canceled, message);
+            cx.events.write(event).await.expect("it is running");
+            Ok(())
+        }
+        .boxed()
+    }
+}
+
+/// Regression: the end claimed that the task was stopped before its start, although an earlier process had executed it.
+#[test]
+fn stop_of_an_interrupted_task_names_its_work() {
+    let log: Arc<dyn Log> = Arc::new(MemoryLog::new());
+    let ids = crash_after({
+        let log = Arc::clone(&log);
+        async move {
+            let executor = endless(false);
+            let parts = TaskParts::of(executor.clone());
+            let manager = manager_over(log, parts, TaskOptions::default()).await;
+            let mut ids = Vec::new();
+            for id in ["m1", "m2"] {
+                let mut accepted = manager.execute(request(id)).await.expect("it works");
+                executor.started().await;
+                for _ in 0..2 {
+                    let item = accepted.subscription.next().await;
+                    item.expect("it works").expect("it works");
+                }
+                ids.push(accepted.task_id);
+            }
+            ids
+        }
+    });
+    crash_after(async {
+        // One of the two tasks waits until the other one has ended.
+        let executor = endless(false).resumable();
+        let parts = TaskParts {
+            canceler: Some(Arc::new(NamesWork)),
+            ..TaskParts::of(executor.clone())
+        };
+        let manager = manager_over(log, parts, one_slot()).await;
+        executor.started().await;
+        let outcome = manager.cancel(&ids[1], user()).await.unwrap();
+        assert_eq!(outcome.task.status.state, TaskState::Canceled);
+        let message = outcome.task.status.message.as_ref().expect("a message");
+        assert_eq!(message.parts, [MessagePart::text("interrupted: true")]);
     });
 }
 

@@ -29,8 +29,9 @@ pub struct StoreCheckReport {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum StoreProblem {
-    /// The write-ahead log is damaged. The rest of the store was not checked, because SQLite would change the log.
-    Log(String),
+    /// The write-ahead log is damaged, or the file of the store was cut. The rest of the store was not checked, because
+    /// SQLite would change the files.
+    Unopened(String),
     /// The structure of the file is damaged.
     File(String),
     /// Records of this stream are damaged or missing.
@@ -49,7 +50,7 @@ pub enum StoreProblem {
 impl fmt::Display for StoreProblem {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Log(error) => f.write_str(error),
+            Self::Unopened(error) => f.write_str(error),
             Self::File(problem) => write!(f, "the file is damaged: {problem}"),
             Self::Stream {
                 stream,
@@ -68,8 +69,14 @@ pub(super) fn check(path: &Path, progress: Progress) -> Result<StoreCheckReport,
         problems: Vec::new(),
     };
     let store = match open_stores::open(path) {
-        Err(error) if error.kind() == LogErrorKind::DamagedLog => {
-            report.problems.push(StoreProblem::Log(error.to_string()));
+        Err(error)
+            if matches!(
+                error.kind(),
+                LogErrorKind::DamagedLog | LogErrorKind::Incomplete
+            ) =>
+        {
+            let problem = StoreProblem::Unopened(error.to_string());
+            report.problems.push(problem);
             return Ok(report);
         }
         opened => opened?,

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 pub use check::{Progress, StoreCheckReport, StoreProblem};
 pub use copy::CompactReport;
-pub use repair::{CutStream, RepairReport};
+pub use repair::{CutStream, EndOfCut, RepairReport};
 
 use super::classify::io_error;
 use super::thread;
@@ -74,7 +74,7 @@ impl StoreMaintenance {
     }
 
     /// Keeps a copy of the damaged files, and rewrites the store with all readable records. Each damaged stream is cut
-    /// before its first damaged record.
+    /// before its first damaged record, and `end` can add records to it.
     ///
     /// # Cancel safety
     /// If the future is dropped, the repair continues on its thread.
@@ -82,8 +82,9 @@ impl StoreMaintenance {
     /// # Errors
     /// Returns an error if another process uses the store, or the repair cannot be written. If the repair was
     /// interrupted, the store refuses to open until another repair has completed.
-    pub async fn repair(&self) -> Result<RepairReport, LogError> {
-        self.run("allstop-repair", repair::repair).await
+    pub async fn repair(&self, end: EndOfCut) -> Result<RepairReport, LogError> {
+        self.run("allstop-repair", move |path| repair::repair(path, end))
+            .await
     }
 
     async fn run<T: Send + 'static>(

@@ -25,11 +25,13 @@ use super::super::classify::{io_error, sqlite_error};
 use super::super::connection;
 use super::super::files::{REPAIR_MARK, beside};
 use super::super::lock_folder::LockFolder;
-use super::super::new_store::{TemporaryStoreFile, private};
+use super::super::new_store::{TemporaryStoreFile, image, private};
+use super::super::record_chain::checksum;
+use super::super::streams::INSERT;
 use super::super::write_back::write_back;
 use super::copy::in_use;
-use super::readable::{ReadableParts, RecordRow, streams, visit_rows};
-use crate::{LogError, StreamName, Version};
+use super::readable::{ReadablePart, ReadableParts, RecordRow, streams, visit_rows};
+use crate::{AppendIds, LogError, RecordBytes, StreamName, Version};
 
 const REPAIRED: &str = ".repaired";
 
@@ -61,7 +63,11 @@ pub struct CutStream {
     pub before: Option<Version>,
 }
 
-pub(super) fn repair(path: &Path) -> Result<RepairReport, LogError> {
+/// Returns the records that end a stream that was cut, from the records that are left. The stream's reader must learn that
+/// records are missing. Empty if the stream needs no end.
+pub type EndOfCut = Box<dyn FnMut(&StreamName, &[RecordBytes]) -> Vec<RecordBytes> + Send>;
+
+pub(super) fn repair(path: &Path, mut end: EndOfCut) -> Result<RepairReport, LogError> {
     let failed = |error| io_error(path, error);
     let mark = beside(path, REPAIR_MARK);
     let (damaged, is_first) = match fs::read_to_string(&mark) {
@@ -72,12 +78,14 @@ pub(super) fn repair(path: &Path) -> Result<RepairReport, LogError> {
         Err(error) => return Err(failed(error)),
     };
     let repaired = beside(path, REPAIRED);
-    let report = match prepare(path, &damaged, &repaired) {
+    let report = match prepare(path, &damaged, &repaired, &mut end) {
         Ok(report) => report,
         Err(error) => {
             // An earlier repair may have removed the write-ahead log. Otherwise the files are as before.
             if is_first {
-                let removed = remove_store(&repaired).and_then(|()| remove(&mark));
+                let removed = remove_store(&repaired)
+                    .and_then(|()| remove_store(&damaged))
+                    .and_then(|()| remove(&mark));
                 removed.map_err(failed)?;
             }
             return Err(error);
@@ -93,14 +101,28 @@ pub(super) fn repair(path: &Path) -> Result<RepairReport, LogError> {
 }
 
 /// Makes the copies and the new store. Does not change the damaged files.
-fn prepare(path: &Path, damaged: &Path, repaired: &Path) -> Result<RepairReport, LogError> {
+fn prepare(
+    path: &Path,
+    damaged: &Path,
+    repaired: &Path,
+    end: &mut EndOfCut,
+) -> Result<RepairReport, LogError> {
     let failed = |error| io_error(path, error);
     if LockFolder::beside(path).is_in_use().map_err(failed)? {
         return Err(in_use(path));
     }
     keep_copies(path, damaged).map_err(failed)?;
     remove_store(repaired).map_err(failed)?;
-    rewrite(damaged, repaired)
+    fill_empty(damaged).map_err(failed)?;
+    rewrite(damaged, repaired, end)
+}
+
+/// Makes an empty file an empty store, because SQLite would remove the log of an empty file.
+fn fill_empty(damaged: &Path) -> io::Result<()> {
+    if fs::metadata(damaged)?.len() > 0 {
+        return Ok(());
+    }
+    fs::write(damaged, image().map_err(io::Error::other)?)
 }
 
 /// Writes the mark, so that no process opens the store. Returns the path of the copy.
@@ -143,7 +165,7 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 /// Writes every readable record of the damaged store into a new store.
-fn rewrite(damaged: &Path, repaired: &Path) -> Result<RepairReport, LogError> {
+fn rewrite(damaged: &Path, repaired: &Path, end: &mut EndOfCut) -> Result<RepairReport, LogError> {
     let failed = |error| sqlite_error(damaged, error);
     let old = Connection::open_with_flags(damaged, OpenFlags::SQLITE_OPEN_READ_WRITE);
     let old = old.map_err(failed)?;
@@ -182,12 +204,18 @@ fn rewrite(damaged: &Path, repaired: &Path) -> Result<RepairReport, LogError> {
     };
     let mut cut = Vec::new();
     for (id, stream) in streams(&old).map_err(failed)? {
-        let part = parts.of(id);
+        let mut part = parts.of(id);
         let before = stream.end.map(|(version, _)| Version(version));
         if before != Some(Version(part.version)) {
+            let name = StreamName::new(stream.name.as_str());
+            let version = Version(part.version);
+            if part.version > 0 {
+                let added = append_end(&transaction, id, &mut part, &name, end);
+                records += added.map_err(failed_new)?;
+            }
             cut.push(CutStream {
-                stream: StreamName::new(stream.name.as_str()),
-                version: Version(part.version),
+                stream: name,
+                version,
                 before,
             });
         }
@@ -225,6 +253,39 @@ fn rewrite(damaged: &Path, repaired: &Path) -> Result<RepairReport, LogError> {
         cut,
         unreadable,
     })
+}
+
+/// Appends the end of a stream that was cut. Returns the number of its records.
+fn append_end(
+    new: &Connection,
+    id: i64,
+    part: &mut ReadablePart,
+    name: &StreamName,
+    end: &mut EndOfCut,
+) -> rusqlite::Result<u64> {
+    let mut rows = new.prepare_cached("SELECT body FROM records WHERE stream = ?1 ORDER BY id")?;
+    let kept = rows.query_map([id], |row| row.get::<_, Vec<u8>>(0))?;
+    let kept: Vec<RecordBytes> = kept
+        .map(|body| body.map(RecordBytes::from))
+        .collect::<Result<_, _>>()?;
+    let end = end(name, &kept);
+    let append_id = AppendIds::new().next_id().0.to_be_bytes();
+    let mut insert = new.prepare_cached(INSERT)?;
+    for body in &end {
+        let number = part.version + 1;
+        let checksum = checksum(id, number, &append_id, body);
+        let row = (
+            id,
+            number.cast_signed(),
+            part.last_record,
+            append_id,
+            checksum,
+            &body[..],
+        );
+        part.last_record = insert.insert(row)?;
+        part.version = number;
+    }
+    Ok(end.len() as u64)
 }
 
 /// Removes a store with its write-ahead log and its index, as far as they exist.
