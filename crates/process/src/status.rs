@@ -77,6 +77,9 @@ pub struct ProcessStatus {
     pub failed: Option<Arc<LaunchError>>,
     /// True if the keeper was killed. The driver then ends the remaining processes without the keeper.
     pub keeper_lost: bool,
+    /// True if the deadline of this process passed, for example because the process was paused. The keeper has then killed
+    /// the tree, perhaps before a stop.
+    pub expired: bool,
     /// Reason why the keeper's report is not sufficient. The proof of the end is then a search.
     pub searched: Option<SearchReason>,
     /// True after [`detach`](super::ProcessHandle::detach): the tree is no longer watched.
@@ -86,8 +89,11 @@ pub struct ProcessStatus {
 impl ProcessStatus {
     /// Strongest signal with which a stop ended the tree. `strongest` is the strongest signal that was requested;
     /// without a request, the result is `None`. If the keeper was killed, or if processes were found outside the tree,
-    /// the signal is SIGKILL.
+    /// the signal is SIGKILL. The signal is also SIGKILL after the deadline, with which the keeper kills the tree.
     pub fn ended_by(&self, strongest: Option<EndMethod>) -> Option<EndMethod> {
+        if self.expired {
+            return Some(EndMethod::Sigkill);
+        }
         match strongest {
             Some(_) if self.keeper_lost || self.searched == Some(SearchReason::Strays) => {
                 Some(EndMethod::Sigkill)
@@ -110,8 +116,11 @@ impl ProcessStatus {
 
     /// Note on the proof of the end, if this proof is weaker than the keeper's report.
     pub fn evidence_note(&self) -> Option<&'static str> {
+        let expired =
+            "its keeper killed it at the deadline of this process, perhaps before the stop";
         self.keeper_lost_note()
             .or(self.searched.map(SearchReason::note))
+            .or(self.expired.then_some(expired))
     }
 
     pub(crate) fn set_empty(&mut self, verified: EndProof) {

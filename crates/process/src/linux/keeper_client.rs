@@ -133,6 +133,7 @@ impl KeeperClient {
                 self.known
                     .set(members.map(|(pid, ticks)| identity(pid, ticks)).collect());
             }
+            KeeperReport::Expired => self.status.publish(|now| now.expired = true),
             KeeperReport::Entered => self.status.searched_for(SearchReason::Entered),
             KeeperReport::Empty => return NextStep::Empty,
             KeeperReport::Detached => {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::process::ProcessIdentity;
-use allstop_core::receipt::{Containment, EndProof};
+use allstop_core::receipt::{Containment, EndMethod, EndProof};
 use allstop_process::{ContainmentChoice, ExitInfo, Keepers, ProcessSpec, is_alive};
 use libtest_mimic::Trial;
 use rustix::process::Signal;
@@ -142,6 +142,16 @@ async fn tree_ends_at_a_deadline_that_is_not_postponed() {
     let verified = deaf.handle.wait_empty().await.expect("watched");
     assert_eq!(verified, EndProof::ProcessTreeEmpty);
     assert_nothing_runs(&token);
+    // A stop that comes too late claims no SIGTERM.
+    deaf.handle.ask();
+    let status = deaf.handle.status().borrow().clone();
+    let how = status.ended_by(deaf.handle.strongest_signal());
+    assert_eq!(how, Some(EndMethod::Sigkill));
+    assert!(
+        status
+            .evidence_note()
+            .is_some_and(|note| note.contains("deadline"))
+    );
     over(deaf).await;
 }
 

@@ -143,7 +143,8 @@ impl KeeperCall {
             (Some(deadline), None) => Some(deadline.left()),
             _ => None,
         };
-        if left.is_some_and(|left| left.is_zero()) {
+        if left.is_some_and(|left| left.is_zero()) && self.killing.is_none() {
+            send_report(owner, &KeeperReport::Expired);
             self.begin_killing();
         }
         if let Some(killing) = &mut self.killing {

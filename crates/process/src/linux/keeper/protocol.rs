@@ -28,6 +28,8 @@ pub(in crate::linux) enum KeeperReport {
     Members(Vec<(u32, u64)>),
     /// A process of the tree has entered another PID namespace.
     Entered,
+    /// The owner has not postponed its deadline, so the keeper kills the tree.
+    Expired,
     /// The keeper has no child left, and can serve another call.
     Empty,
     /// The tree is detached.
@@ -75,6 +77,7 @@ impl KeeperReport {
                 format!("members{}", words.collect::<String>())
             }
             Self::Entered => "entered".to_owned(),
+            Self::Expired => "expired".to_owned(),
             Self::Empty => "empty".to_owned(),
             Self::Detached => "detached".to_owned(),
             Self::NotDetached { errno } => format!("not-detached {errno}"),
@@ -103,6 +106,7 @@ impl KeeperReport {
                 Self::Members(pairs.collect::<Option<_>>()?)
             }
             ["entered"] => Self::Entered,
+            ["expired"] => Self::Expired,
             ["empty"] => Self::Empty,
             ["detached"] => Self::Detached,
             ["not-detached", errno] => Self::NotDetached {
@@ -160,6 +164,7 @@ mod tests {
             KeeperReport::Exited(ExitInfo::Signal(9)),
             KeeperReport::Exited(ExitInfo::Unknown),
             KeeperReport::Entered,
+            KeeperReport::Expired,
             KeeperReport::Empty,
             KeeperReport::Detached,
             KeeperReport::NotDetached { errno: 13 },
