@@ -19,7 +19,7 @@ use allstop_scope::{Scope, Stop, StopRequest};
 use allstop_tools::{CallJournal, CallLink, NotPromotable};
 use parking_lot::Mutex;
 
-use crate::ending_turn::{EndingTurn, InterruptReason};
+use crate::ending_turn::{EndingTurn, InterruptReason, UnwrittenEnding};
 use crate::outcome::TurnOutcome;
 
 /// Control of a run in progress, in addition to a stop of the whole run.
@@ -140,6 +140,11 @@ impl RunControls {
     /// Set before the ending of the turn is written.
     pub fn interrupted_turn(&self) -> Option<InterruptReason> {
         self.ending_turn.interrupted()
+    }
+
+    /// Ending of the running turn while the store has not confirmed it.
+    pub fn unwritten_ending(&self) -> Option<UnwrittenEnding> {
+        self.ending_turn.unwritten()
     }
 
     /// Outcome of the running turn or, if no turn runs, of the last turn. Set after the ending of the turn is written,

@@ -1,6 +1,7 @@
 //! State of a turn that is ending: the interrupt while the ending is written, and the outcome while the hooks run.
 //! While the hooks run, a stop no longer reaches the turn, so the hooks are stopped separately.
 
+use allstop_core::turn::LostTurn;
 use allstop_core::{Cause, StopReason};
 use allstop_scope::Scope;
 use parking_lot::Mutex;
@@ -20,6 +21,13 @@ pub struct InterruptReason {
     pub error: Option<TurnError>,
 }
 
+/// Ending of a turn that the store has not confirmed.
+#[derive(Debug, Clone)]
+pub struct UnwrittenEnding {
+    /// Calls that may have changed something, and that the conversation does not show without the ending.
+    pub lost: Option<LostTurn>,
+}
+
 /// Ending of the running turn or, if no turn runs, of the last turn.
 #[derive(Debug, Default)]
 pub(crate) struct EndingTurn {
@@ -31,6 +39,8 @@ pub(crate) struct EndingTurn {
 #[derive(Debug, Default)]
 struct EndingTurnState {
     interrupted: Option<InterruptReason>,
+    /// Set while the ending is written.
+    unwritten: Option<UnwrittenEnding>,
     /// Outcome of the turn, set after the ending is written.
     outcome: Option<TurnOutcome>,
     hooks: Option<Scope>,
@@ -53,9 +63,21 @@ impl EndingTurn {
         self.state.lock().interrupted.clone()
     }
 
+    /// Sets the ending before it is written.
+    pub(crate) fn set_unwritten(&self, lost: Option<LostTurn>) {
+        self.state.lock().unwritten = Some(UnwrittenEnding { lost });
+    }
+
+    pub(crate) fn unwritten(&self) -> Option<UnwrittenEnding> {
+        self.state.lock().unwritten.clone()
+    }
+
     /// Sets the outcome after the ending is written and before the hooks run.
     pub(crate) fn set_outcome(&self, outcome: &TurnOutcome) {
-        self.state.lock().outcome = Some(outcome.clone());
+        let mut state = self.state.lock();
+        state.unwritten = None;
+        state.outcome = Some(outcome.clone());
+        drop(state);
         self.ended.notify_waiters();
     }
 

@@ -39,7 +39,7 @@ mod user_code;
 pub use agent::{Agent, AgentBuilder};
 pub use background::{OrphanItems, SessionBackground};
 pub use controls::{RunControls, SteeredMessage};
-pub use ending_turn::InterruptReason;
+pub use ending_turn::{InterruptReason, UnwrittenEnding};
 pub use error::{TurnError, TurnErrorKind};
 pub use event::{AgentEvent, EventSink, UnfinishedCall};
 pub use guardrail::{Guardrail, GuardrailStage, GuardrailVerdict};

@@ -222,11 +222,14 @@ impl MessageOutcome {
             None => (reason, None),
         };
         let is_unknown = sent.state.conversation_now() == ConversationEffect::Unknown;
+        let unwritten = sent.state.controls.unwritten_ending();
         Self {
             turn: sent.state.turn.get().copied(),
             stop_reason: reason.unwrap_or(StopReason::Error),
             error: if cause.is_none() || is_unknown {
                 Some(TurnError::ending_unknown())
+            } else if unwritten.is_some() {
+                failed.or_else(|| Some(TurnError::stop_unconfirmed()))
             } else {
                 failed
             },
@@ -235,6 +238,7 @@ impl MessageOutcome {
             steps: sent.state.controls.steps(),
             receipt: stopping.map(SessionStop::account_now),
             is_ending_known: false,
+            lost: unwritten.and_then(|ending| ending.lost),
             ..Self::error_only(Some(sent.id.clone()))
         }
     }

@@ -205,3 +205,54 @@ fn run_that_its_store_fails_names_its_own_calls() {
         assert_eq!(lost["outcome"], "succeeded", "{policy}: {envelope:#}");
     }
 }
+
+/// The disk hangs when the ending is written. Regression: the envelope listed no call, and no one warned that the store
+/// does not contain the receipt.
+#[test]
+fn second_ctrl_c_during_the_write_of_the_ending_names_the_calls() {
+    for policy in ["rollback", "keep"] {
+        let place = Place::new();
+        let fault = Fault::new(&place, "");
+        let script = format!(
+            "replies: [{{calls: [{{tool: shell, arguments: {{command: '{PAYMENT}'}}}}]}}, \
+             {{calls: [{{tool: shell, arguments: {{command: touch second; sleep 600}}}}]}}]"
+        );
+        let run = place
+            .run_script(&script)
+            .args("--json --on-stop")
+            .arg(policy);
+        let mut running = fault.below(run.arg("pay")).start();
+        let second = place.work().join("second");
+        eventually("the second call", || second.exists().then_some(()));
+        fault.set("sync store.db hang");
+        running.signal(Signal::INT);
+        eventually("the write", || {
+            fault.seen().contains("sync hang").then_some(())
+        });
+        // Two signals within a tenth of a second count as one.
+        std::thread::sleep(Duration::from_millis(150));
+        let ended = running.end_by(Signal::INT);
+        assert_eq!(ended.code, 130, "{policy}: {ended:#?}");
+        let envelope = ended.envelope();
+        assert_eq!(envelope["error"]["kind"], "store", "{policy}: {envelope:#}");
+        let lost: Vec<_> = envelope["lost_calls"]
+            .as_array()
+            .into_iter()
+            .flatten()
+            .map(|call| (call["label"].as_str(), call["outcome"].as_str()))
+            .collect();
+        let hung = (Some("touch second; sleep 600"), Some("stopped"));
+        if policy == "rollback" {
+            assert_eq!(lost, [(Some(PAYMENT), Some("succeeded")), hung]);
+        } else {
+            // The completed step is durable.
+            assert_eq!(lost, [hung]);
+        }
+        assert!(
+            ended
+                .stderr
+                .contains("the store may not contain the receipt"),
+            "{ended:#?}"
+        );
+    }
+}

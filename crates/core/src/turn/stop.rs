@@ -409,17 +409,22 @@ impl StoppedTurn {
         }
     }
 
+    /// Calls that may have changed something, and that the conversation does not show if the records are not written.
+    pub fn lost_unless_written(&self) -> Option<LostTurn> {
+        lost_unless_written(
+            (self.state.number(), &self.input),
+            self.state.effects(),
+            &self.kept_in_log,
+            self.reason == StopReason::Guardrail,
+        )
+    }
+
     /// Corrects the effect and the receipt after a failed append. `is_certain` is true if the store refused the
     /// records. In this case the conversation does not contain the kept messages, unless recovery will keep them.
     /// Otherwise the store may have accepted the records, and the effect is unknown.
     pub fn not_written(&mut self, is_certain: bool) {
         self.conversation = Arc::clone(&self.base);
-        self.lost = lost_unless_written(
-            (self.state.number(), &self.input),
-            self.state.effects(),
-            &self.kept_in_log,
-            self.reason == StopReason::Guardrail,
-        );
+        self.lost = self.lost_unless_written();
         if self.effect == ConversationEffect::Unchanged && !self.may_keep {
             return;
         }

@@ -81,6 +81,8 @@ impl RunningTurn<'_> {
             is_ending_known: true,
             is_ending_written: true,
         };
+        let lost = commit.lost_unless_written();
+        cx.controls.ending_turn().set_unwritten(lost);
         match write(history, records, &scope).await {
             Ok(()) => {
                 outcome.conversation = commit.publish();
@@ -172,6 +174,8 @@ impl RunningTurn<'_> {
             self.draft.set_call_side_data(id, note);
         }
         let stopped = self.draft.stop(stop);
+        let lost = stopped.lost_unless_written();
+        self.cx.controls.ending_turn().set_unwritten(lost);
         for record in &stopped.records {
             // The receipt of the outermost turn may know more about the other calls.
             if let SessionRecord::CallFinished { id, outcome, .. } = record
