@@ -20,6 +20,8 @@ pub(crate) fn edit(
     path: &Path,
     change: impl FnOnce(&mut DocumentMut) -> Result<(), CliError>,
 ) -> Result<(), CliError> {
+    // Two commands at once must not lose each other's change. Without locks on the file system, the last change wins.
+    let _lock = lock(path);
     let text = match fs::read_to_string(path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
         read => read.with_context(|| format!("{} cannot be read", path.display()))?,
@@ -30,6 +32,22 @@ pub(crate) fn edit(
         .with_context(|| format!("{} cannot be changed", path.display()))?;
     change(&mut document)?;
     write(path, &document.to_string())
+}
+
+/// Locks the folder of the file, because another file replaces the file itself. The lock ends when the value is dropped.
+fn lock(path: &Path) -> io::Result<fs::File> {
+    let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    let folder = folder.unwrap_or(Path::new("."));
+    make_private(folder)?;
+    let folder = fs::File::open(folder)?;
+    folder.lock()?;
+    Ok(folder)
+}
+
+fn make_private(folder: &Path) -> io::Result<()> {
+    let mut builder = fs::DirBuilder::new();
+    builder.recursive(true).mode(0o700).create(folder)
 }
 
 /// Replaces a configuration file atomically: a reader sees either the old file or the new one.
@@ -43,11 +61,7 @@ pub(crate) fn write(path: &Path, text: &str) -> Result<(), CliError> {
     // replaced.
     let path: PathBuf = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let folder = path.parent().unwrap_or(Path::new("."));
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(folder)
-        .with_context(failed)?;
+    make_private(folder).with_context(failed)?;
     let mut name = path.file_name().unwrap_or_default().to_owned();
     name.push(format!(".{}.new", std::process::id()));
     let new = path.with_file_name(name);

@@ -13,6 +13,7 @@ mod command;
 pub mod config;
 mod envelope;
 mod error;
+mod link_target;
 mod prompt;
 mod session_removal;
 mod stream;
@@ -23,6 +24,7 @@ pub use command::{EVENT_BYTES_MAX, EVENT_VARIABLE};
 pub use config::{Config, ConfigError, PriceConfig};
 pub use envelope::{DetachedWork, Envelope, EnvelopeSchema};
 pub use error::{StartError, StartErrorKind};
+pub use link_target::link_target;
 pub use prompt::{ComposedPrompt, InstructionFile, ProjectInstructions, PromptTools};
 pub use session_removal::{RemoveSessionError, remove_session_with_output};
 pub use stream::{

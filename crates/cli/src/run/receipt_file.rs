@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use allstop_core::Receipt;
 use allstop_core::receipt::ItemKind;
+use allstop_runtime::link_target;
 use allstop_scope::{Scope, WorkSpec};
 use tempfile::NamedTempFile;
 
@@ -23,6 +24,8 @@ use crate::supervise::Supervisor;
 #[derive(Debug)]
 pub(super) struct ReceiptFile {
     path: PathBuf,
+    /// Permissions of the file that the receipt replaces.
+    permissions: Option<Permissions>,
     /// True after [`ReceiptFile::prepare`].
     is_prepared: bool,
 }
@@ -43,8 +46,11 @@ impl ReceiptFile {
     /// A file that is not prepared yet. If a stop ends the run before [`ReceiptFile::prepare`], the file is prepared
     /// when the receipt is written.
     pub(super) fn named(path: PathBuf) -> Self {
-        let is_prepared = false;
-        Self { path, is_prepared }
+        Self {
+            path,
+            permissions: None,
+            is_prepared: false,
+        }
     }
 
     /// Checks that the file can be written, and removes the receipt of an earlier run.
@@ -76,10 +82,7 @@ impl ReceiptFile {
             return Err(failed(&"it is the output of this run"));
         }
         // If the path is a symbolic link, the target of the link is replaced, and the link stays.
-        let file = match found {
-            Some(_) => fs::canonicalize(path).map_err(|error| unwritable(&error))?,
-            None => path.to_owned(),
-        };
+        let file = link_target(path);
         if found.is_some() && !may_be_removed(&file).map_err(|error| unwritable(&error))? {
             return Err(failed(&"the file is not a receipt, and would be deleted"));
         }
@@ -89,8 +92,21 @@ impl ReceiptFile {
         }
         Ok(Self {
             path: file,
+            permissions: found.map(|found| found.permissions()),
             is_prepared: true,
         })
+    }
+
+    fn write(self, receipt: &Receipt) -> io::Result<()> {
+        let mut file = temporary(&self.path)?;
+        let json = serde_json::to_string(receipt)?;
+        writeln!(file, "{json}")?;
+        if let Some(permissions) = self.permissions {
+            file.as_file().set_permissions(permissions)?;
+        }
+        file.as_file().sync_all()?;
+        file.persist(&self.path)?;
+        Ok(())
     }
 
     /// Writes the receipt, within the time until the exit. `is_stored` is true if the log of the session also contains
@@ -123,7 +139,9 @@ impl ReceiptFile {
             } else {
                 Self::prepare(&self.path)?
             };
-            write(&prepared.path, &receipt).map_err(|error| CliError::failure(error.to_string()))
+            prepared
+                .write(&receipt)
+                .map_err(|error| CliError::failure(error.to_string()))
         });
         let mut writing = writing.map_err(|refused| failed(&refused))?;
         let written = match supervisor.wait_to_exit(&mut writing, |_| {}).await {
@@ -138,15 +156,6 @@ impl ReceiptFile {
         let written = written.map_err(|lost| failed(&lost))?;
         written.map_err(|problem| failed(&problem.message))
     }
-}
-
-fn write(path: &Path, receipt: &Receipt) -> io::Result<()> {
-    let mut file = temporary(path)?;
-    let json = serde_json::to_string(receipt)?;
-    writeln!(file, "{json}")?;
-    file.as_file().sync_all()?;
-    file.persist(path)?;
-    Ok(())
 }
 
 /// Creates a temporary file in the folder of `path`. The temporary file either replaces the file at `path` or is

@@ -23,6 +23,7 @@ mod demo_cluster;
 mod doctor;
 mod endings;
 mod erase;
+mod fault_sweep;
 mod hostile_provider;
 mod init;
 mod instructions;

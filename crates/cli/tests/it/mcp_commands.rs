@@ -3,7 +3,7 @@
 use std::fs;
 
 use crate::support::mcp_server::shell_server;
-use crate::support::{Ended, Place, Signal};
+use crate::support::{Ended, FACT_MAX, Place, Signal};
 
 /// Tools of the server.
 const TOOLS: &str = r#"[{"name":"look","inputSchema":{"type":"object"}},{"name":"find","inputSchema":{"type":"object"}}]"#;
@@ -42,6 +42,24 @@ fn servers_are_added_and_removed_and_comments_stay() {
     assert_eq!(mcp(&place, "remove tickets").code, 2);
     assert!(!fs::read_to_string(&file).unwrap().contains("servers."));
     assert_eq!(mcp(&place, "add a__b -- x").code, 2);
+}
+
+/// Regression: of twelve changes at the same moment, three were in the file.
+#[test]
+fn changes_at_once_are_all_kept() {
+    let place = Place::new();
+    let all: Vec<String> = (0..12).map(|number| format!("server{number}")).collect();
+    let add = |name: &String| {
+        let add = place.allstop().args("mcp add").arg(name);
+        add.args("-- true").start()
+    };
+    let running: Vec<_> = all.iter().map(add).collect();
+    for adding in running {
+        adding.end(FACT_MAX).ok();
+    }
+    let listed = mcp(&place, "list").ok().stdout;
+    let missing: Vec<_> = all.iter().filter(|name| !listed.contains(*name)).collect();
+    assert_eq!(missing, Vec::<&String>::new(), "{listed}");
 }
 
 #[test]

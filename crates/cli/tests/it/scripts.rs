@@ -297,6 +297,30 @@ fn lost_receipt_is_reported() {
     assert_eq!(ended.envelope()["receipt"]["quiet"], true);
 }
 
+/// Regression: the receipt made a private file readable for all, and replaced a link whose target was missing.
+#[test]
+fn receipt_file_keeps_its_mode_and_its_link() {
+    let place = Place::new();
+    let (file, link) = (place.path("receipt.json"), place.path("link.json"));
+    std::os::unix::fs::symlink("receipt.json", &link).expect("a link");
+    for is_first in [true, false] {
+        let run = place.run_script(SLEEPS).arg("--receipt-file").arg(&link);
+        let running = run.arg("go").start();
+        wait_ready(&place);
+        assert_eq!(running.end_by(Signal::INT).code, 130);
+        assert!(link.is_symlink());
+        if is_first {
+            fs::set_permissions(&file, Permissions::from_mode(0o600)).expect("the receipt");
+            fs::remove_file(place.work().join("ready")).expect("the command has begun");
+        }
+    }
+    let mode = fs::metadata(&file)
+        .expect("the receipt")
+        .permissions()
+        .mode();
+    assert_eq!(mode & 0o777, 0o600);
+}
+
 /// Because of a mistyped name, `--receipt-file` may name another file, such as the script of the run. This file must
 /// not be deleted.
 #[test]

@@ -12,6 +12,7 @@ use allstop_scope::{RootOptions, Scope};
 use allstop_tools::Prompter;
 
 use crate::config::{Config, ModelConfig};
+use crate::link_target::link_target;
 
 /// Options of a system: all values that the binary reads from flags, files, environment and home folder.
 pub struct SystemOptions {
@@ -147,18 +148,9 @@ impl StoreChoice {
         let Self::Sqlite(path) = self else {
             return None;
         };
-        let path = target_of(path);
+        let path = link_target(path);
         let mut name = path.file_name()?.to_owned();
         name.push(end);
         Some(path.with_file_name(name))
     }
-}
-
-/// Follows symbolic links of the file itself. The target may be missing.
-fn target_of(path: &Path) -> PathBuf {
-    let Ok(target) = std::fs::read_link(path) else {
-        return path.to_owned();
-    };
-    let whole = path.canonicalize();
-    whole.unwrap_or_else(|_missing| path.with_file_name("").join(target))
 }

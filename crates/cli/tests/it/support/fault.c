@@ -5,12 +5,13 @@
  * and a call that hangs goes on when its rule is gone. FAULT_SEEN names a file that gets a line for each call that was
  * hit. A rule is
  *
- *   CALL PATH ACTION [skip=N] [chance=PERCENT] [when=FILE] [in=keeper]
+ *   CALL PATH ACTION [skip=N] [times=N] [chance=PERCENT] [when=FILE] [in=keeper]
  *
  * CALL     open, read, write, sync, rmdir, unlink, mkdir, rename, list, truncate, resolve or thread
  * PATH     a part of the path of the file, its end if it is followed by $, or * for any
  * ACTION   hang, a time such as 300ms, or the name of an error: EIO, ENOSPC, EACCES, EAGAIN
  * skip     so many calls that match go through first
+ * times    at most so many calls are hit after them
  * chance   of each call that matches; without it all are hit
  * when     nothing goes wrong before this file is there
  * in       the keeper of a shell is hit, and not the command
@@ -45,7 +46,7 @@ static atomic_int passed[RULES_MAX];
 static atomic_uint_fast64_t random_state;
 
 typedef struct {
-  int line, skip, chance, delay_ms, error;
+  int line, skip, times, chance, delay_ms, error;
   char call[16], path[256], action[16], when[512];
 } Rule;
 
@@ -102,6 +103,7 @@ static int parse(char *text, int line, Rule *rule) {
     else if (words == 1) snprintf(rule->path, sizeof rule->path, "%s", word);
     else if (words == 2) snprintf(rule->action, sizeof rule->action, "%s", word);
     else if (!strncmp(word, "skip=", 5)) rule->skip = atoi(word + 5);
+    else if (!strncmp(word, "times=", 6)) rule->times = atoi(word + 6);
     else if (!strncmp(word, "chance=", 7)) rule->chance = atoi(word + 7);
     else if (!strncmp(word, "when=", 5)) snprintf(rule->when, sizeof rule->when, "%s", word + 5);
     else if (!strcmp(word, "in=keeper")) in_keeper = 1;
@@ -171,7 +173,8 @@ static int meet(const char *call, const char *path, int fd) {
   Rule rule;
   while (!error && find(call, path, fd, from, &rule)) {
     from = rule.line + 1;
-    if (atomic_fetch_add(&passed[rule.line], 1) < rule.skip) continue;
+    int before = atomic_fetch_add(&passed[rule.line], 1);
+    if (before < rule.skip || (rule.times && before >= rule.skip + rule.times)) continue;
     if (rule.chance < 100 && below_hundred() >= (unsigned)rule.chance) continue;
     tell(&rule, path, fd);
     error = rule.error;
