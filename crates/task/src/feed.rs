@@ -43,6 +43,8 @@ struct FeedState {
     task: Option<Arc<Task>>,
     window: VecDeque<TaskUpdate>,
     live: LiveText,
+    /// True after the awaited execution was left to the next manager.
+    is_left: bool,
 }
 
 /// Records after a cursor.
@@ -51,6 +53,8 @@ pub(crate) enum FeedRead {
     Updates(Vec<TaskUpdate>),
     /// The window begins after the cursor. The subscriber must read the log up to this version.
     ReadLog,
+    /// There are no more records, and this manager starts no execution of the task.
+    Left,
 }
 
 impl TaskFeed {
@@ -80,6 +84,12 @@ impl TaskFeed {
         state.window.clear();
     }
 
+    /// Ends the subscriptions, after the records so far. The next manager starts the awaited execution.
+    pub(crate) fn leave(&self) {
+        self.state.lock().is_left = true;
+        self.grown.notify_waiters();
+    }
+
     /// Publishes durable records. `task` is the task after the last of these records.
     pub(crate) fn publish(&self, records: Vec<TaskUpdate>, task: &Arc<Task>) {
         let mut state = self.state.lock();
@@ -98,7 +108,7 @@ impl TaskFeed {
         self.grown.notify_waiters();
     }
 
-    /// Returns the records after `cursor`. Waits until there is at least one record.
+    /// Returns the records after `cursor`. Waits until there is at least one record, or until the subscriptions end.
     pub(crate) async fn read_after(&self, cursor: Version) -> FeedRead {
         loop {
             // Registered before the check: a record that is published after the check then wakes this reader.
@@ -113,7 +123,7 @@ impl TaskFeed {
     fn try_read_after(&self, cursor: Version) -> Option<FeedRead> {
         let state = self.state.lock();
         if state.version <= cursor {
-            return None;
+            return state.is_left.then_some(FeedRead::Left);
         }
         let first = state.window.front().map(|update| update.version);
         let Some(behind) = first.and_then(|first| cursor.next().0.checked_sub(first.0)) else {

@@ -100,7 +100,8 @@ impl TaskSubscription {
         self.cursor
     }
 
-    /// The next item; `None` after a record that ends an execution.
+    /// The next item; `None` after a record that ends an execution, or if the manager shuts down before the execution has
+    /// started and leaves it to the next manager.
     ///
     /// # Cancel safety
     /// Cancel safe: a dropped call skips no item.
@@ -118,6 +119,7 @@ impl TaskSubscription {
                 Some(feed) => match feed.read_after(self.cursor).await {
                     FeedRead::Updates(updates) => Ok(updates),
                     FeedRead::ReadLog => read_updates(log, id, self.cursor, READ_LEN_MAX).await,
+                    FeedRead::Left => return None,
                 },
             };
             match read {

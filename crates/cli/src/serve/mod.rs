@@ -303,6 +303,13 @@ fn summary(report: &ShutdownReport, others: &Receipt) -> String {
         "; the receipt lists the work of waiting tasks and in the background"
     } else {
         ""
+    let tasks = match report.kept_waiting {
+        0 => tasks,
+        1 => format!("{tasks}; 1 queued task stays in the store, and the next start runs it"),
+        count => {
+            format!("{tasks}; {count} queued tasks stay in the store, and the next start runs them")
+        }
+    };
     };
     match report.not_stored {
         0 => format!("{tasks}; {left}{others}"),
@@ -345,6 +352,7 @@ mod tests {
     }
 
     /// Regression: because of a full disk, the end of an execution was not stored. The execution was counted as
+            kept_waiting: 0,
     /// stopped, and as a task that left work running.
     #[test]
     fn execution_that_waits_for_the_store_is_not_left_running() {
@@ -373,6 +381,31 @@ mod tests {
     /// with work that still ran.
     #[test]
     fn work_of_waiting_tasks_and_in_the_background_is_mentioned() {
+    /// Regression: tasks that waited in the queue were stopped, and counted as stopped.
+    #[test]
+    fn queued_tasks_that_stay_are_named() {
+        let none = Receipt::of_stop(info(), StopFindings::default());
+        for (kept_waiting, expected) in [
+            (
+                1,
+                "1 queued task stays in the store, and the next start runs it",
+            ),
+            (
+                2,
+                "2 queued tasks stay in the store, and the next start runs them",
+            ),
+        ] {
+            let report = ShutdownReport {
+                kept_waiting,
+                ..report(Vec::new(), 0)
+            };
+            assert_eq!(
+                summary(&report, &none),
+                format!("no task was stopped; {expected}; nothing is left running")
+            );
+        }
+    }
+
         let findings = StopFindings {
             items: [running(ItemKind::ToolCall)].into(),
             ..StopFindings::default()
