@@ -199,7 +199,7 @@ impl AgentChoice {
                 asks,
                 background_max,
             } => {
-                let system = System::open_in(scope, *system).await?;
+                let system = System::open_beside(scope, store_scope, *system).await?;
                 sessions.take_clients(system.registry(), ClientQuestions::ClientOnly);
                 system.start_servers().await?;
                 warn_of_servers(&system);
