@@ -49,6 +49,10 @@ async fn shutdown_leaves_waiting_tasks_to_the_next_manager() {
     let running = start(&manager, &executor).await;
     let mut first = manager.execute(request("m2")).await.expect("accepted");
     let second = manager.execute(request("m3")).await.expect("accepted");
+    // A webhook subscribes to the task, and not to its execution. The subscription continues after the restart.
+    let whole = manager.subscribe(&second.task_id, None).await;
+    let mut whole = whole.expect("a task");
+    let _snapshot = whole.next().await;
     let report = manager.shutdown(SOON, "sigterm").await;
     assert_eq!((report.stopped(), report.kept_waiting), (1, 2));
     assert_eq!((report.receipts.len(), report.not_stored), (1, 0));
@@ -57,6 +61,8 @@ async fn shutdown_leaves_waiting_tasks_to_the_next_manager() {
     let snapshot = first.subscription.next().await;
     assert!(matches!(snapshot, Some(Ok(SubscriptionItem::Snapshot(..)))));
     assert!(first.subscription.next().await.is_none());
+    assert!(whole.next().now_or_never().is_none(), "the task has no end");
+    drop(whole);
     for id in [&first.task_id, &second.task_id] {
         let task = manager.get(id).await.expect("a task");
         assert_eq!(task.status.state, TaskState::Submitted);
