@@ -58,12 +58,14 @@ impl Overload {
 
     /// The error with this message.
     pub(crate) fn error(self, message: String) -> A2AError {
+        self.error_after(message, self.retry_after())
+    }
+
+    /// Like [`error`](Self::error), for a client that may try again after this number of seconds.
+    pub(crate) fn error_after(self, message: String, seconds: &str) -> A2AError {
         let metadata = HashMap::from([
             (CONDITION.to_owned(), self.word().to_owned()),
-            (
-                "retryAfterSeconds".to_owned(),
-                self.retry_after().to_owned(),
-            ),
+            ("retryAfterSeconds".to_owned(), seconds.to_owned()),
         ]);
         let info = TypedDetail::error_info(self.word(), PROTOCOL_DOMAIN, Some(metadata));
         A2AError::new(self.code(), message).with_details(vec![info])

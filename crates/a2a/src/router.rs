@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Instant, SystemTime};
 
-use a2a::AgentCard;
+use a2a::{AgentCard, JsonRpcId};
 use a2a_server::StaticAgentCard;
 use a2a_server::agent_card::agent_card_router;
 use a2a_server::jsonrpc::jsonrpc_router;
@@ -12,7 +12,7 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::http::header::{HOST, LAST_MODIFIED};
-use axum::http::{HeaderValue, Method, StatusCode};
+use axum::http::{HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::{Next, from_fn, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
 use httpdate::fmt_http_date;
@@ -76,10 +76,27 @@ pub(crate) fn add_authority(request: &mut Request) {
 
 fn refused(refusal: AccessRefusal) -> Response {
     let status = match refusal {
-        AccessRefusal::Unauthenticated => StatusCode::UNAUTHORIZED,
+        AccessRefusal::Unauthenticated(_) => StatusCode::UNAUTHORIZED,
         AccessRefusal::TooManyRequests { .. } => StatusCode::TOO_MANY_REQUESTS,
     };
     (status, [refusal.header()], refusal.to_string()).into_response()
+}
+
+/// Refuses an operation, in the form of its binding. The body of the request is not read, so an error of JSON-RPC has no
+/// id.
+fn refused_operation(is_jsonrpc: bool, refusal: AccessRefusal) -> Response {
+    let Some(error) = refusal.overload_error() else {
+        return refused(refusal);
+    };
+    let mut response = if is_jsonrpc {
+        jsonrpc::error_response(JsonRpcId::Null, &error)
+    } else {
+        rest::error_response(&error)
+    };
+    *response.status_mut() = StatusCode::TOO_MANY_REQUESTS;
+    let (name, value) = refusal.header();
+    response.headers_mut().insert(name, value);
+    response
 }
 
 /// Answers one operation. A single layer performs all steps, because each layer costs a request several allocations.
@@ -90,7 +107,7 @@ async fn operation(
 ) -> Response {
     add_authority(&mut request);
     if let Err(refusal) = access.admit(request.headers_mut(), Instant::now()) {
-        return refused(refusal);
+        return refused_operation(is_jsonrpc(request.uri()), refusal);
     }
     prove_connection(&request);
     let request = match limits::read_body(request).await {
@@ -103,13 +120,17 @@ async fn operation(
     built.hand_over(operate(&service, &access, request, next).await)
 }
 
+fn is_jsonrpc(uri: &Uri) -> bool {
+    uri.path() == "/"
+}
+
 async fn operate(
     service: &A2aService,
     access: &AccessControl,
     request: WholeRequest,
     next: Next,
 ) -> Response {
-    let is_jsonrpc = request.uri().path() == "/";
+    let is_jsonrpc = is_jsonrpc(request.uri());
     // The library checks the protocol version of JSON-RPC requests only (A2A 1.0, section 11.6).
     if !is_jsonrpc && let Err(error) = version::check(request.headers()) {
         return rest::error_response(&error);

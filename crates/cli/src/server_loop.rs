@@ -24,8 +24,8 @@ pub(crate) trait HostedServer {
     /// Lines for standard output. If port 0 was requested, only these lines contain the actual port.
     fn addresses(&self) -> Option<&str>;
 
-    /// Path of the store, if the store is a file.
-    fn store_file(&self) -> Option<PathBuf>;
+    /// File of the store, or the URLs of its NATS servers; `None` for another store.
+    fn store_name(&self) -> Option<PathBuf>;
 
     /// Shows a line to the operator.
     fn show_line(&self, line: &str);
@@ -83,7 +83,7 @@ pub(crate) async fn run_server<S: HostedServer>(
         let stdout = host.output.stdout();
         stdout.answer(addresses, OutputPriority::Required);
     }
-    sessions.set_store(server.store_file());
+    sessions.set_store(server.store_name());
     let remote = RemoteListener::listen(sessions, &host.sockets);
     if let Some(problem) = remote.problem() {
         server.show_line(&problem);

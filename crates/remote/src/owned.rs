@@ -33,7 +33,7 @@ pub struct OwnedSessions(Arc<OwnedInner>);
 struct OwnedInner {
     command: &'static str,
     folder: PathBuf,
-    /// File of the store.
+    /// File of the store, or the URLs of its NATS servers.
     store: Mutex<Option<PathBuf>>,
     started_at: Timestamp,
     /// Set before a server listens, and when a terminal has opened its session.
@@ -96,9 +96,9 @@ impl OwnedSessions {
         }))
     }
 
-    /// Sets the file of the sessions' store.
-    pub fn set_store(&self, file: Option<PathBuf>) {
-        *self.0.store.lock() = file;
+    /// Sets the file of the sessions' store, or the URLs of its NATS servers.
+    pub fn set_store(&self, store: Option<PathBuf>) {
+        *self.0.store.lock() = store;
     }
 
     /// Registers the session of the terminal. Returns the receiver of this session's remote stops.
@@ -198,6 +198,7 @@ impl OwnedSessions {
             store: inner.store.lock().clone(),
             started_at: inner.started_at,
             is_starting: inner.sessions.get().is_none(),
+            is_server: matches!(inner.sessions.get(), Some(SessionsOfProcess::Clients(_))),
             sessions: awake.map(|owned| owned.report()).collect(),
         }
     }

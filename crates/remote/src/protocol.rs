@@ -50,7 +50,8 @@ pub struct ProcessReport {
     pub command: String,
     /// Working directory of the process.
     pub folder: PathBuf,
-    /// File of the process's store, if the store is a file. The file may not exist yet if the process is starting.
+    /// File of the process's store, or the URLs of its NATS servers; `None` for another store. The file may not exist yet
+    /// if the process is starting.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub store: Option<PathBuf>,
     /// Start of the process.
@@ -58,6 +59,9 @@ pub struct ProcessReport {
     /// True if the process has not opened its session yet. Only a signal can stop it until then.
     #[serde(default)]
     pub is_starting: bool,
+    /// True if the process serves clients, also if no session is open now.
+    #[serde(default)]
+    pub is_server: bool,
     /// Open sessions of the process. Sleeping sessions are not included, because they have no work.
     pub sessions: Vec<OwnedSessionReport>,
 }

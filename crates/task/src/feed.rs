@@ -43,6 +43,8 @@ struct FeedState {
     task: Option<Arc<Task>>,
     window: VecDeque<TaskUpdate>,
     live: LiveText,
+    /// True after the awaited execution was left to the next manager.
+    is_left: bool,
 }
 
 /// Records after a cursor.
@@ -51,6 +53,8 @@ pub(crate) enum FeedRead {
     Updates(Vec<TaskUpdate>),
     /// The window begins after the cursor. The subscriber must read the log up to this version.
     ReadLog,
+    /// There are no more records, and this manager starts no execution of the task.
+    Left,
 }
 
 impl TaskFeed {
@@ -80,6 +84,12 @@ impl TaskFeed {
         state.window.clear();
     }
 
+    /// Ends the subscriptions to the awaited execution, after the records so far. The next manager starts this execution.
+    pub(crate) fn leave(&self) {
+        self.state.lock().is_left = true;
+        self.grown.notify_waiters();
+    }
+
     /// Publishes durable records. `task` is the task after the last of these records.
     pub(crate) fn publish(&self, records: Vec<TaskUpdate>, task: &Arc<Task>) {
         let mut state = self.state.lock();
@@ -98,22 +108,23 @@ impl TaskFeed {
         self.grown.notify_waiters();
     }
 
-    /// Returns the records after `cursor`. Waits until there is at least one record.
-    pub(crate) async fn read_after(&self, cursor: Version) -> FeedRead {
+    /// Returns the records after `cursor`. Waits until there is at least one record. A subscription to an execution
+    /// (`is_of_execution`) also waits until the execution is left to the next manager.
+    pub(crate) async fn read_after(&self, cursor: Version, is_of_execution: bool) -> FeedRead {
         loop {
             // Registered before the check: a record that is published after the check then wakes this reader.
             let grown = self.grown.notified();
-            if let Some(read) = self.try_read_after(cursor) {
+            if let Some(read) = self.try_read_after(cursor, is_of_execution) {
                 return read;
             }
             grown.await;
         }
     }
 
-    fn try_read_after(&self, cursor: Version) -> Option<FeedRead> {
+    fn try_read_after(&self, cursor: Version, is_of_execution: bool) -> Option<FeedRead> {
         let state = self.state.lock();
         if state.version <= cursor {
-            return None;
+            return (state.is_left && is_of_execution).then_some(FeedRead::Left);
         }
         let first = state.window.front().map(|update| update.version);
         let Some(behind) = first.and_then(|first| cursor.next().0.checked_sub(first.0)) else {

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use allstop_core::Cause;
+use allstop_core::{Cause, Receipt};
 
 use crate::model::{Task, TaskState};
 
@@ -22,6 +22,11 @@ pub trait TaskObserver: Send + Sync {
     fn message_ended(&self, state: TaskState) {
         let _ = state;
     }
+
+    /// Called when this process has stopped work that still ran after the end of its task. Such a stop has no execution.
+    fn left_work_stopped(&self, receipt: &Receipt) {
+        let _ = receipt;
+    }
 }
 
 /// Observes one execution. The engine drops the observer when the engine ends. If the engine has not called
@@ -39,6 +44,10 @@ pub trait ExecutionObserver: Send + Sync {
     fn stopping(&mut self, cause: &Cause) {
         let _ = cause;
     }
+
+    /// Called when the manager shuts down and the execution has not started. It has no end: the next manager of the store
+    /// starts it.
+    fn kept_waiting(&mut self) {}
 
     /// Called when the executor has ended or will not start, before the end of the execution is stored. The store may
     /// accept the end much later. Not called if the executor cannot be stopped.

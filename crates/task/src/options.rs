@@ -22,6 +22,10 @@ pub struct TaskOptions {
     pub running_per_owner_max: Option<usize>,
     /// Treatment of a request beyond a limit.
     pub when_full: WhenFull,
+    /// True if a drain or a shutdown starts and ends no execution that waits for a slot. Its task stays as it is in the
+    /// store, and the next manager of the store starts the execution. Only useful with a store that outlives the
+    /// process. In a cluster, the field has no effect.
+    pub keeps_queue: bool,
     /// Longest time between two events of an execution.
     pub inactivity_max: Option<Duration>,
     /// Longest duration of an execution.
@@ -85,6 +89,7 @@ impl Default for TaskOptions {
             when_full: WhenFull::Queue {
                 len_max: QUEUE_LEN_MAX,
             },
+            keeps_queue: false,
             inactivity_max: None,
             execution_max: None,
             user_code_max: Duration::from_secs(10),

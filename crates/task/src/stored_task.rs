@@ -48,6 +48,8 @@ pub(crate) async fn read_stored(
     }
 }
 
+/// Reads what can be read of a task. If the store refuses a read because of a damaged record, the records are read one by
+/// one up to that record. A second damage ends the reading, so that a damaged store needs only a few reads.
 async fn read_part(
     log: &dyn Log,
     id: &TaskId,
@@ -55,12 +57,22 @@ async fn read_part(
 ) -> Result<UnreadableTask, TaskStoreError> {
     let (mut task, mut before, mut version) = (None, Version(0), Version(0));
     let (mut is_before, mut later_messages) = (true, Vec::new());
+    let (mut limit, mut is_damaged) = (READ_LEN_MAX, false);
     loop {
-        let read = log.read(&stream_of(id), version.next(), READ_LEN_MAX).await;
+        let read = log.read(&stream_of(id), version.next(), limit).await;
         let read = match read.map_err(TaskStoreError::from) {
             Ok(read) => read,
-            Err(error) if error.is_unreadable() => break,
-            Err(error) => return Err(error),
+            Err(error) if !error.is_unreadable() => return Err(error),
+            Err(_damage) if is_damaged => break,
+            Err(_damage) if limit > 1 => {
+                limit = 1;
+                continue;
+            }
+            Err(_damage) => {
+                (is_before, is_damaged) = (false, true);
+                (version, limit) = (version.next(), READ_LEN_MAX);
+                continue;
+            }
         };
         let Some((last, _)) = read.last() else {
             break;

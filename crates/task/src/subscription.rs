@@ -27,6 +27,8 @@ pub struct TaskSubscription {
     snapshot: Option<Arc<Task>>,
     /// Number of the last record of the subscription, if no further execution is awaited.
     last: Option<Version>,
+    /// True if the subscription ends when the manager leaves the awaited execution to the next manager.
+    is_of_execution: bool,
     has_ended: bool,
 }
 
@@ -71,8 +73,15 @@ impl TaskSubscription {
             read: VecDeque::new(),
             snapshot: None,
             last,
+            is_of_execution: false,
             has_ended: false,
         }
+    }
+
+    /// Makes the subscription end if the manager shuts down before the awaited execution has started.
+    pub(crate) fn of_execution(mut self) -> Self {
+        self.is_of_execution = true;
+        self
     }
 
     /// Adds the source of the live text in a cluster.
@@ -100,7 +109,8 @@ impl TaskSubscription {
         self.cursor
     }
 
-    /// The next item; `None` after a record that ends an execution.
+    /// The next item; `None` after a record that ends an execution. A subscription to an execution also ends if the manager
+    /// shuts down before the execution has started, and leaves it to the next manager.
     ///
     /// # Cancel safety
     /// Cancel safe: a dropped call skips no item.
@@ -115,9 +125,10 @@ impl TaskSubscription {
             let (log, id) = (&*self.log, &self.task_id);
             let read = match &self.feed {
                 None => tail_updates(log, id, self.cursor, READ_LEN_MAX).await,
-                Some(feed) => match feed.read_after(self.cursor).await {
+                Some(feed) => match feed.read_after(self.cursor, self.is_of_execution).await {
                     FeedRead::Updates(updates) => Ok(updates),
                     FeedRead::ReadLog => read_updates(log, id, self.cursor, READ_LEN_MAX).await,
+                    FeedRead::Left => return None,
                 },
             };
             match read {

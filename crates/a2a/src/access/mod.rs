@@ -15,8 +15,11 @@ use std::num::NonZeroU32;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use a2a::A2AError;
 use axum::http::{HeaderMap, HeaderValue};
 use futures::future::BoxFuture;
+
+use crate::overload::Overload;
 
 pub use jwks::{JwksError, JwtKeySet};
 pub use jwks_file::JwksFile;
@@ -42,8 +45,8 @@ pub struct AccessControl {
 /// Reason why a request is not admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AccessRefusal {
-    /// The request has no valid credentials.
-    Unauthenticated,
+    /// The request has no valid credentials. The text describes for the client what is needed.
+    Unauthenticated(&'static str),
     /// The principal has sent too many requests.
     TooManyRequests { retry_after: Duration },
 }
@@ -67,8 +70,9 @@ impl AccessControl {
 
     /// Replaces the principal in the headers by the result of the authenticator, and counts the request.
     pub(crate) fn admit(&self, headers: &mut HeaderMap, now: Instant) -> Result<(), AccessRefusal> {
-        let principal = authenticate(&*self.authenticator, headers)
-            .map_err(|Unauthenticated| AccessRefusal::Unauthenticated)?;
+        let principal = authenticate(&*self.authenticator, headers).map_err(|Unauthenticated| {
+            AccessRefusal::Unauthenticated(self.authenticator.requirement())
+        })?;
         if let Some(limit) = &self.rate_limit {
             limit
                 .take(&principal, now)
@@ -89,23 +93,36 @@ impl AccessRefusal {
     /// Response header with the remedy: the required authentication, or the time to wait.
     pub(crate) fn header(self) -> (axum::http::HeaderName, HeaderValue) {
         match self {
-            Self::Unauthenticated => (axum::http::header::WWW_AUTHENTICATE, CHALLENGE),
+            Self::Unauthenticated(_) => (axum::http::header::WWW_AUTHENTICATE, CHALLENGE),
             Self::TooManyRequests { retry_after } => {
-                // The time is rounded up to whole seconds, so that a client that waits for this time is admitted.
-                let seconds = retry_after.as_secs() + u64::from(retry_after.subsec_nanos() > 0);
-                let value = HeaderValue::from(seconds.max(1));
+                let value = HeaderValue::from(whole_seconds(retry_after));
                 (axum::http::header::RETRY_AFTER, value)
+            }
+        }
+    }
+
+    /// The refusal as an error of the protocol, like that of a server that takes no more tasks. `None` for a client
+    /// without credentials, whose error has no code.
+    pub(crate) fn overload_error(self) -> Option<A2AError> {
+        match self {
+            Self::Unauthenticated(_) => None,
+            Self::TooManyRequests { retry_after } => {
+                let seconds = whole_seconds(retry_after).to_string();
+                Some(Overload::Full.error_after(self.to_string(), &seconds))
             }
         }
     }
 }
 
+/// The time rounded up to whole seconds, so that a client that waits for this time is admitted.
+fn whole_seconds(time: Duration) -> u64 {
+    (time.as_secs() + u64::from(time.subsec_nanos() > 0)).max(1)
+}
+
 impl fmt::Display for AccessRefusal {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Unauthenticated => {
-                "authentication is required (a server without tokens answers requests for localhost only)"
-            }
+            Self::Unauthenticated(requirement) => requirement,
             Self::TooManyRequests { .. } => "too many requests: wait for the time in Retry-After",
         })
     }

@@ -27,6 +27,11 @@ pub trait Authenticator: Send + Sync {
     /// Returns an error if the request has no valid credentials.
     fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, Unauthenticated>;
 
+    /// Describes, for the client, what a refused request needs.
+    fn requirement(&self) -> &'static str {
+        "authentication is required: send a valid bearer token"
+    }
+
     /// Resolves when the accepted credentials in these headers are revoked or expire. Open streams then end. The default
     /// never resolves, for credentials that stay valid.
     ///
@@ -92,6 +97,10 @@ impl Authenticator for NoAuthentication {
             return Ok(Principal::anonymous());
         }
         Err(Unauthenticated)
+    }
+
+    fn requirement(&self) -> &'static str {
+        "authentication is required (a server without tokens answers requests for localhost only)"
     }
 }
 

@@ -99,6 +99,11 @@ impl TokenFile {
         Ok(true)
     }
 
+    /// False if all tokens are revoked, because the file is missing or contains no token.
+    pub fn has_tokens(&self) -> bool {
+        !self.tokens.borrow().is_empty()
+    }
+
     /// Path of the file.
     pub fn path(&self) -> &Path {
         &self.path
@@ -288,9 +293,10 @@ mod tests {
         std::fs::remove_file(&path).unwrap();
         assert!(file.reload().is_err());
         assert!(!is_admitted(), "the file is gone");
+        assert!(!file.has_tokens());
         written(&line);
         assert!(file.reload().unwrap());
-        assert!(is_admitted());
+        assert!(is_admitted() && file.has_tokens());
         written("# nobody\n");
         assert!(matches!(file.reload(), Err(TokenFileError::Empty)));
         assert!(!is_admitted(), "the file is empty");

@@ -52,7 +52,7 @@ async fn admission(
     add_authority(&mut request);
     if let Err(refusal) = access.admit(request.headers_mut(), Instant::now()) {
         let status = match refusal {
-            AccessRefusal::Unauthenticated => Status::unauthenticated(refusal.to_string()),
+            AccessRefusal::Unauthenticated(_) => Status::unauthenticated(refusal.to_string()),
             AccessRefusal::TooManyRequests { .. } => {
                 Status::resource_exhausted(refusal.to_string())
             }

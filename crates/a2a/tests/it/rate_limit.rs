@@ -9,7 +9,7 @@ use axum::http::{Request, StatusCode};
 use serde_json::json;
 use tower::ServiceExt as _;
 
-use crate::support::{NamedUsers, get, grpc_request, router_with, rpc};
+use crate::support::{NamedUsers, answer, get, grpc_request, router_with, rpc};
 
 const GRPC_RESOURCE_EXHAUSTED: &str = "8";
 
@@ -32,6 +32,14 @@ async fn requests_beyond_the_limit_are_refused() {
         assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
         assert_eq!(refused.headers()["retry-after"], "1");
     }
+    let (_, body) = answer(&router, rpc("ListTasks", &json!({}))).await;
+    assert_eq!(body["jsonrpc"], "2.0", "{body}");
+    assert_eq!(body["error"]["code"], -32_050, "{body}");
+    let info = &body["error"]["data"][0];
+    assert_eq!(info["reason"], "RESOURCE_EXHAUSTED", "{body}");
+    assert_eq!(info["metadata"]["retryAfterSeconds"], "1", "{body}");
+    let (_, body) = answer(&router, get("/tasks")).await;
+    assert_eq!(body["error"]["status"], "RESOURCE_EXHAUSTED", "{body}");
     let refused = ask(grpc_request("ListTasks", &[])).await;
     assert_eq!(refused.headers()["grpc-status"], GRPC_RESOURCE_EXHAUSTED);
     assert_eq!(refused.headers()["retry-after"], "1");

@@ -14,7 +14,7 @@ Stopping:
   On SIGTERM or Ctrl-C, /readyz answers 503, the server accepts no messages, and every running task is stopped. Each \
 receipt is stored, and waiting clients receive the end of their task. With --drain the tasks first have that time to end by \
 themselves; a second signal stops them with the usual grace. The next signal uses force at once. The process exits at most \
-one second after both times.
+one second after both times. Tasks that wait in the queue stay in the store, and the next start runs them.
 
 Exit codes:
   1 error · 2 usage error · 130 Ctrl-C · 143 SIGTERM · 129 SIGHUP

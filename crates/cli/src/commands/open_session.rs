@@ -5,12 +5,14 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use allstop_core::SessionId;
+use allstop_nats::NatsOptions;
 
 use super::ps::failed;
 use super::sessions::session_by_number;
 use crate::args::StoreArgs;
 use crate::error::CliError;
 use crate::host::ProcessHost;
+use crate::serve::cluster::names_servers;
 use crate::short_id::{LAST, is_meant, short};
 use allstop_remote::{
     OwnedSessionReport, ProcessReport, RemoteError, RemoteProcess, SocketFolder, processes,
@@ -26,7 +28,7 @@ pub(super) struct OpenTarget {
     pub(super) is_busy: bool,
     /// True if a watching terminal may answer the permission questions of the session.
     pub(super) takes_answers: bool,
-    /// File of the process's store, if the store is a file.
+    /// File of the process's store, or the URLs of its NATS servers.
     pub(super) store: Option<PathBuf>,
     /// Milliseconds since the last record of the session.
     quiet_ms: u64,
@@ -40,12 +42,39 @@ pub(super) fn stops_in_store(named: &StoreArgs, store: Option<&Path>) -> bool {
     let Some(named) = &named.store else {
         return true;
     };
-    store.is_some_and(|store| file(store) == file(named))
+    store.is_some_and(|store| match (nats_servers(named), nats_servers(store)) {
+        // One common server is enough: a process may name only some servers of a cluster.
+        (Some(named), Some(used)) => named.iter().any(|server| used.contains(server)),
+        (None, None) => file(store) == file(named),
+        _ => false,
+    })
+}
+
+/// The addresses of the NATS servers that a store names, in a form that can be compared; `None` for a file.
+pub(super) fn nats_servers(store: &Path) -> Option<Vec<String>> {
+    let servers = store.to_str().filter(|store| names_servers(store))?;
+    let addresses = NatsOptions::new(servers).addresses().to_lowercase();
+    let address = |server: &str| {
+        let address = server.split_once("://").map_or(server, |(_, rest)| rest);
+        let address = address.trim_end_matches('/');
+        let address = address.replacen("localhost", "127.0.0.1", 1);
+        let has_port = address
+            .rsplit_once(':')
+            .is_some_and(|(_, port)| !port.ends_with(']'));
+        if has_port {
+            address
+        } else {
+            format!("{address}:4222")
+        }
+    };
+    Some(addresses.split(',').map(address).collect())
 }
 
 /// Store flags for commands on a session of a process with this store. The named store comes first.
 pub(super) fn used_store(named: &StoreArgs, store: Option<&Path>) -> StoreArgs {
-    let used = named.store.as_deref().or(store);
+    // The commands on a session need a file.
+    let file = store.filter(|store| nats_servers(store).is_none());
+    let used = named.store.as_deref().or(file);
     StoreArgs {
         store: used.map(Path::to_owned),
     }
@@ -229,5 +258,40 @@ pub(super) fn no_session(problems: &[RemoteError]) -> CliError {
         None => CliError::usage("no session is open").hint(
             "`allstop ps` lists work that was left running, `allstop sessions list` all sessions",
         ),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stop_covers_only_the_named_store() {
+        let covers = |named: Option<&str>, store: Option<&str>| {
+            let store_args = StoreArgs {
+                store: named.map(PathBuf::from),
+            };
+            stops_in_store(&store_args, store.map(Path::new))
+        };
+        assert!(covers(None, None) && covers(None, Some("/a.db")));
+        assert!(covers(Some("/a.db"), Some("/a.db")));
+        assert!(!covers(Some("/a.db"), Some("/b.db")) && !covers(Some("/a.db"), None));
+        let cluster = Some("nats://10.0.0.1:4222,nats://10.0.0.2:4222");
+        for named in [
+            "nats://10.0.0.2",
+            "tls://user:secret@10.0.0.1:4222/",
+            "NATS://10.0.0.9:1,10.0.0.2:4222",
+        ] {
+            assert!(covers(Some(named), cluster), "{named}");
+        }
+        for named in ["nats://10.0.0.3", "nats://10.0.0.1:5222", "/a.db"] {
+            assert!(!covers(Some(named), cluster), "{named}");
+        }
+        assert!(!covers(Some("nats://10.0.0.1"), Some("/a.db")));
+        assert!(covers(
+            Some("nats://localhost"),
+            Some("nats://127.0.0.1:4222")
+        ));
+        assert!(covers(Some("nats://[::1]"), Some("nats://[::1]:4222")));
     }
 }

@@ -76,6 +76,7 @@ pub(crate) async fn ps(args: &PsArgs, host: &ProcessHost) -> Result<u8, CliError
                 stdout.clear_screen();
             }
             let columns = stdout.columns();
+            let mut servers = describe_servers(&found, style);
             let mut text = describe(&found, style, columns);
             for problem in unreported.problems() {
                 text.push_line(&style.paint(TextRole::Warning, problem));
@@ -91,7 +92,8 @@ pub(crate) async fn ps(args: &PsArgs, host: &ProcessHost) -> Result<u8, CliError
                 };
                 text.push_line(&format_args!("no session is open{store}"));
             }
-            stdout.lines(text, OutputPriority::Last);
+            servers.push(&text);
+            stdout.lines(servers, OutputPriority::Last);
         }
         if !args.watch {
             break;
@@ -176,6 +178,25 @@ fn describe(
             }
             Err(error) => text.push_line(&style.paint(TextRole::Warning, error.to_string())),
         }
+    }
+    text
+}
+
+/// Describes the servers without an open session.
+fn describe_servers(
+    found: &[(RemoteProcess, Result<ProcessReport, RemoteError>)],
+    style: Style,
+) -> Styled {
+    let mut text = Styled::default();
+    let reports = found.iter().filter_map(|(_, report)| report.as_ref().ok());
+    for server in reports.filter(|report| report.is_server && report.sessions.is_empty()) {
+        let ProcessReport { command, pid, .. } = server;
+        let about = format!("{command} in process {pid}, {}", server.folder.display());
+        text.push_line(&styled![
+            style.paint(TextRole::Good, "ready"),
+            "  ",
+            style.paint(TextRole::Dim, Styled::from(about))
+        ]);
     }
     text
 }

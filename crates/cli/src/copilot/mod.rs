@@ -62,7 +62,7 @@ impl HostedServer for RunningCopilot {
         self.address.as_deref()
     }
 
-    fn store_file(&self) -> Option<PathBuf> {
+    fn store_name(&self) -> Option<PathBuf> {
         self.system.store_file()
     }
 

@@ -21,9 +21,31 @@ use crate::error::CliError;
 /// Interval between two checks of the files. So a new token is valid, and a removed token invalid, within a second.
 const RELOAD_INTERVAL: Duration = Duration::from_secs(1);
 
-/// Checks a file, and loads it if it has changed. After an error, the earlier content stays in use; the error text is
-/// the reason.
-type FileReloader = Box<dyn FnMut() -> Result<(), String> + Send>;
+/// Effect of an error, for most files.
+const CONTENT_KEPT: &str = "a changed file is invalid; its previous content stays in use";
+
+/// Effect of a missing or empty token file. A broken file later keeps this effect.
+const TOKENS_REVOKED: &str = "the token file gives no tokens: all its tokens are revoked";
+
+/// Checks a file, and loads it if it has changed.
+type FileReloader = Box<dyn FnMut() -> Result<(), FileFault> + Send>;
+
+/// Error of a changed file.
+#[derive(Clone, PartialEq)]
+struct FileFault {
+    reason: String,
+    effect: &'static str,
+}
+
+impl FileFault {
+    /// A fault after which the earlier content stays in use.
+    fn kept(error: &(dyn std::error::Error + 'static)) -> Self {
+        Self {
+            reason: error_chain(error),
+            effect: CONTENT_KEPT,
+        }
+    }
+}
 
 /// Authentication and TLS of the server.
 pub(super) struct ServerAccess {
@@ -63,7 +85,11 @@ impl ServerAccess {
             let shared = tokens.clone();
             reloaders.push(Box::new(move || match shared.reload() {
                 Ok(_) => Ok(()),
-                Err(error) => Err(error_chain(&error)),
+                Err(error) if shared.has_tokens() => Err(FileFault::kept(&error)),
+                Err(error) => Err(FileFault {
+                    reason: error_chain(&error),
+                    effect: TOKENS_REVOKED,
+                }),
             }));
             schemes.push(BearerScheme::Token);
             authenticators.push(Arc::new(tokens));
@@ -80,7 +106,7 @@ impl ServerAccess {
                 let jwt = JwtAuthenticator::new(keys, issuer, audience);
                 let shared = jwt.clone();
                 reloaders.push(Box::new(move || {
-                    let keys = file.reload().map_err(|error| error_chain(&error))?;
+                    let keys = file.reload().map_err(|error| FileFault::kept(&error))?;
                     if let Some(keys) = keys {
                         shared.replace_keys(keys);
                     }
@@ -100,7 +126,7 @@ impl ServerAccess {
                 let shared = tls.clone();
                 reloaders.push(Box::new(move || match shared.reload() {
                     Ok(_) => Ok(()),
-                    Err(error) => Err(error_chain(&error)),
+                    Err(error) => Err(FileFault::kept(&error)),
                 }));
                 Some(tls)
             }
@@ -172,17 +198,16 @@ fn watch(root: &Scope, mut reloaders: Vec<FileReloader>) -> Result<(), CliError>
     if reloaders.is_empty() {
         return Ok(());
     }
-    let mut faults: Vec<Option<String>> = vec![None; reloaders.len()];
+    let mut faults: Vec<Option<FileFault>> = vec![None; reloaders.len()];
     let spec = WorkSpec::new(ItemKind::Thread, "files of the access");
     let watching = root.spawn_blocking(spec, move |cx| {
         while cx.checkpoint("files of the access").is_ok() {
             for (reload_file, last) in reloaders.iter_mut().zip(&mut faults) {
                 let fault = reload_file().err();
-                if let Some(error) = fault.as_ref().filter(|_| fault != *last) {
-                    tracing::warn!(
-                        error,
-                        "a changed file is invalid; its previous content stays in use"
-                    );
+                if let Some(FileFault { reason, effect }) =
+                    fault.as_ref().filter(|_| fault != *last)
+                {
+                    tracing::warn!(error = reason, "{effect}");
                 }
                 *last = fault;
             }

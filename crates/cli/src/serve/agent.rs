@@ -135,17 +135,30 @@ impl AgentChoice {
         }
     }
 
+    fn store(&self) -> &StoreChoice {
+        match self {
+            Self::None { store, .. } | Self::Echo { store, .. } => store,
+            Self::Model { system, .. } => &system.store,
+        }
+    }
+
+    /// File of the store, or the URLs of its NATS servers; `None` for a store in memory.
+    pub(super) fn store_name(&self) -> Option<PathBuf> {
+        match self.store() {
+            StoreChoice::Sqlite(path) => Some(path.clone()),
+            StoreChoice::Memory => None,
+            StoreChoice::Nats(options) => Some(options.addresses().into()),
+        }
+    }
+
     /// Describes the agent and the store, in a line for the operator.
     pub(super) fn describe(&self) -> String {
-        let (agent, store) = match self {
-            Self::None { store, .. } => ("at workers", store),
-            Self::Echo { store, .. } => ("echo", store),
-            Self::Model { system, .. } => {
-                let model = system.config.model.name.as_deref();
-                (model.unwrap_or("model"), &system.store)
-            }
+        let agent = match self {
+            Self::None { .. } => "at workers",
+            Self::Echo { .. } => "echo",
+            Self::Model { system, .. } => system.config.model.name.as_deref().unwrap_or("model"),
         };
-        match store {
+        match self.store() {
             StoreChoice::Sqlite(path) => format!("agent {agent} · store {}", path.display()),
             StoreChoice::Memory => format!("agent {agent} · store in memory"),
             StoreChoice::Nats(options) => format!("agent {agent} · store {}", options.addresses()),
@@ -160,11 +173,11 @@ impl AgentChoice {
         store_scope: &Scope,
         sessions: &OwnedSessions,
     ) -> Result<OpenAgent, CliError> {
-        let choice = match &self {
-            Self::None { store, .. } | Self::Echo { store, .. } => store,
-            Self::Model { system, .. } => &system.store,
-        };
-        let spill_folder = ProcessHost::spill_folder(choice);
+        let spill_folder = ProcessHost::spill_folder(self.store());
+        if !matches!(self, Self::Model { .. }) {
+            // There is an agent without sessions, or none: other terminals see a server without sessions.
+            sessions.take_clients(&SessionRegistry::default(), ClientQuestions::ClientOnly);
+        }
         let conversations = |store: &SystemStore, registry| ContextConversations {
             log: Arc::clone(store.log()),
             registry,
@@ -199,7 +212,7 @@ impl AgentChoice {
                 asks,
                 background_max,
             } => {
-                let system = System::open_in(scope, *system).await?;
+                let system = System::open_beside(scope, store_scope, *system).await?;
                 sessions.take_clients(system.registry(), ClientQuestions::ClientOnly);
                 system.start_servers().await?;
                 warn_of_servers(&system);

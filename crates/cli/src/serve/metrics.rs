@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use allstop_core::Cause;
+use allstop_core::{Cause, Receipt};
 use allstop_task::{ExecutionObserver, Task, TaskState};
 use axum::Router;
 use axum::http::header::CONTENT_TYPE;
@@ -144,7 +144,7 @@ impl TaskMetrics {
         );
         all.register(
             "stops",
-            "Stops of executions of this process, by cause",
+            "Stops of executions and of left work of this process, by cause",
             self.stops.clone(),
         );
         all.register(
@@ -189,6 +189,26 @@ impl TaskMetrics {
         ended.get_or_create(&EndLabels { state }).inc();
     }
 
+    /// Counts a stop of work that still ran after the end of its task.
+    pub(super) fn left_work_stopped(&self, receipt: &Receipt) {
+        self.count_stop(receipt.cause());
+        self.count_receipt(receipt);
+    }
+
+    fn count_stop(&self, cause: &Cause) {
+        let cause = cause.kind.as_str().to_owned();
+        self.stops.get_or_create(&StopLabels { cause }).inc();
+    }
+
+    fn count_receipt(&self, receipt: &Receipt) {
+        let quiet = if receipt.quiet() { "true" } else { "false" };
+        let labels = ReceiptLabels { quiet };
+        self.receipts.get_or_create(&labels).inc();
+        if let Some(ms) = receipt.quiet_after_ms() {
+            self.times.quiet.observe(ms.as_f64() / 1e3);
+        }
+    }
+
     /// Counts an accepted execution: a run of a task, which first may have to wait.
     pub(super) fn accepted(&self) -> ExecutionMetrics {
         self.accepted.inc();
@@ -198,7 +218,7 @@ impl TaskMetrics {
             started: None,
             counted_by: Some(self.waiting.clone()),
             is_stop_counted: false,
-            is_stored: false,
+            is_settled: false,
         }
     }
 }
@@ -211,7 +231,8 @@ pub(super) struct ExecutionMetrics {
     /// The gauge that counts the execution now.
     counted_by: Option<Gauge>,
     is_stop_counted: bool,
-    is_stored: bool,
+    /// True if the end is stored, or if the execution has no end here because the next server starts it.
+    is_settled: bool,
 }
 
 impl ExecutionObserver for ExecutionMetrics {
@@ -224,12 +245,16 @@ impl ExecutionObserver for ExecutionMetrics {
         self.count_stop(cause);
     }
 
+    fn kept_waiting(&mut self) {
+        self.is_settled = true;
+    }
+
     fn finished(&mut self) {
         self.count_by(Some(self.metrics.ending.clone()));
     }
 
     fn ended(&mut self, task: &Task) {
-        self.is_stored = true;
+        self.is_settled = true;
         self.count_by(None);
         let metrics = &self.metrics;
         let state = task.status.state.to_string();
@@ -241,15 +266,7 @@ impl ExecutionObserver for ExecutionMetrics {
         if let Some(receipt) = &task.ending.receipt {
             // A stop of the session, for example by `allstop stop`, ends the task without a stop of its execution.
             self.count_stop(receipt.cause());
-            let metrics = &self.metrics;
-            let quiet = if receipt.quiet() { "true" } else { "false" };
-            metrics
-                .receipts
-                .get_or_create(&ReceiptLabels { quiet })
-                .inc();
-            if let Some(ms) = receipt.quiet_after_ms() {
-                metrics.times.quiet.observe(ms.as_f64() / 1e3);
-            }
+            self.metrics.count_receipt(receipt);
         }
     }
 }
@@ -258,9 +275,7 @@ impl ExecutionMetrics {
     /// Counts the first stop of the execution.
     fn count_stop(&mut self, cause: &Cause) {
         if !std::mem::replace(&mut self.is_stop_counted, true) {
-            let cause = cause.kind.as_str().to_owned();
-            let labels = StopLabels { cause };
-            self.metrics.stops.get_or_create(&labels).inc();
+            self.metrics.count_stop(cause);
         }
     }
 
@@ -278,7 +293,7 @@ impl ExecutionMetrics {
 impl Drop for ExecutionMetrics {
     fn drop(&mut self) {
         self.count_by(None);
-        if !self.is_stored {
+        if !self.is_settled {
             self.metrics.unconfirmed.inc();
         }
     }

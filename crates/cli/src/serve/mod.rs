@@ -107,7 +107,7 @@ async fn run(args: ServerArgs, host: &ProcessHost) -> Result<Exit, CliError> {
         None => "worker",
     };
     let opened = async |sessions: &OwnedSessions, supervisor: &mut Supervisor| {
-        let (server, agent) = open(args, sessions, host, supervisor).await?;
+        let (server, agent, store_name) = open(args, sessions, host, supervisor).await?;
         supervisor
             .control
             .set_drain(server.drain.unwrap_or_default());
@@ -115,6 +115,7 @@ async fn run(args: ServerArgs, host: &ProcessHost) -> Result<Exit, CliError> {
         let serving = HostedTasks {
             host,
             server,
+            store_name,
             connection,
             is_draining: false,
         };
@@ -124,13 +125,14 @@ async fn run(args: ServerArgs, host: &ProcessHost) -> Result<Exit, CliError> {
     run_server(command, host, opened).await
 }
 
-/// Reads flags and files, then starts the server. A signal can end each of these stages.
+/// Reads flags and files, then starts the server. Also returns a description of the agent for the operator, and the name
+/// of the store. A signal can end each of these stages.
 async fn open(
     args: ServerArgs,
     sessions: &OwnedSessions,
     host: &ProcessHost,
     supervisor: &mut Supervisor,
-) -> Result<(RunningServer, String), StartFailure> {
+) -> Result<(RunningServer, String, Option<PathBuf>), StartFailure> {
     let given = HostOptions::of(host);
     let (args, agent) = start::read(given.scopes.clone(), supervisor, move |_cx| {
         let secrets = args.secret_files();
@@ -139,7 +141,7 @@ async fn open(
     })
     .await?;
     supervisor.control.set_grace(agent.grace());
-    let mut description = agent.describe();
+    let (mut description, store_name) = (agent.describe(), agent.store_name());
     if let Some(limits) = retention::describe(&args.execution) {
         description.extend(["\n", &limits]);
     }
@@ -152,13 +154,15 @@ async fn open(
     let starting = open_server(root.clone(), args, agent, sessions.clone());
     let starting = start::begin(&root, "start of the server", starting);
     let server = stage.wait(starting, start::late_store).await?;
-    Ok((server.ok_or_stopped()??, description))
+    Ok((server.ok_or_stopped()??, description, store_name))
 }
 
 /// A server or worker in its main loop.
 struct HostedTasks<'a> {
     host: &'a ProcessHost,
     server: RunningServer,
+    /// File of the store, or the URLs of its NATS servers.
+    store_name: Option<PathBuf>,
     connection: StoreConnection,
     /// True if the line about the drain (see `DRAINING`) was shown.
     is_draining: bool,
@@ -181,8 +185,8 @@ impl HostedServer for HostedTasks<'_> {
         Some(&self.server.addresses)
     }
 
-    fn store_file(&self) -> Option<PathBuf> {
-        self.server.system.as_ref()?.store_file()
+    fn store_name(&self) -> Option<PathBuf> {
+        self.store_name.clone()
     }
 
     fn show_line(&self, line: &str) {
@@ -299,6 +303,13 @@ fn summary(report: &ShutdownReport, others: &Receipt) -> String {
         1 => "1 task left work running".to_owned(),
         count => format!("{count} tasks left work running"),
     };
+    let tasks = match report.kept_waiting {
+        0 => tasks,
+        1 => format!("{tasks}; 1 queued task stays in the store, and the next start runs it"),
+        count => {
+            format!("{tasks}; {count} queued tasks stay in the store, and the next start runs them")
+        }
+    };
     let others = if has_others {
         "; the receipt lists the work of waiting tasks and in the background"
     } else {
@@ -341,6 +352,7 @@ mod tests {
         ShutdownReport {
             receipts: receipts.into_iter().map(Arc::new).collect(),
             not_stored,
+            kept_waiting: 0,
         }
     }
 
@@ -367,6 +379,31 @@ mod tests {
             summary(&report(Vec::new(), 0), &none),
             "no task was stopped; nothing is left running"
         );
+    }
+
+    /// Regression: tasks that waited in the queue were stopped, and counted as stopped.
+    #[test]
+    fn queued_tasks_that_stay_are_named() {
+        let none = Receipt::of_stop(info(), StopFindings::default());
+        for (kept_waiting, expected) in [
+            (
+                1,
+                "1 queued task stays in the store, and the next start runs it",
+            ),
+            (
+                2,
+                "2 queued tasks stay in the store, and the next start runs them",
+            ),
+        ] {
+            let report = ShutdownReport {
+                kept_waiting,
+                ..report(Vec::new(), 0)
+            };
+            assert_eq!(
+                summary(&report, &none),
+                format!("no task was stopped; {expected}; nothing is left running")
+            );
+        }
     }
 
     /// Regression: the line was `no task was stopped; nothing is left running`, above a receipt with stopped work, or

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use allstop_core::Cause;
+use allstop_core::{Cause, Receipt};
 use allstop_task::{ExecutionObserver, Task, TaskObserver, TaskState};
 
 use super::metrics::{ExecutionMetrics, TaskMetrics};
@@ -29,6 +29,10 @@ impl TaskObserver for ServerObserver {
                 .as_ref()
                 .map(|traces| traces.accepted(task, trace)),
         })
+    }
+
+    fn left_work_stopped(&self, receipt: &Receipt) {
+        self.metrics.left_work_stopped(receipt);
     }
 
     fn message_ended(&self, state: TaskState) {
@@ -58,6 +62,10 @@ impl ExecutionObserver for ServedExecution {
         if let Some(span) = &mut self.span {
             span.stopping(cause);
         }
+    }
+
+    fn kept_waiting(&mut self) {
+        self.metrics.kept_waiting();
     }
 
     fn finished(&mut self) {

@@ -141,6 +141,8 @@ pub(super) async fn open_server(
             metrics: metrics.clone(),
             traces: traces.clone(),
         })),
+        // With a store in memory, a task that stays in the queue would be lost without an end.
+        keeps_queue: !store.log().files().is_empty(),
         ..task_limits(execution, concurrency)
     };
     let tasks = child("tasks").context("a scope for the tasks")?;

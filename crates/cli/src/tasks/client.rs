@@ -294,9 +294,27 @@ impl TaskServer {
             }
             innermost.to_string()
         };
-        let error = CliError::failure(format!("no answer from {}: {why}", self.address()));
-        RequestError::Connection(error.hint(
-            "start a server with `allstop serve --agent echo`, or name another one with --server URL",
-        ))
+        let failed = CliError::failure(format!("no answer from {}: {why}", self.address()));
+        // With any other error there is a server, or the address is wrong.
+        RequestError::Connection(if is_refused(error) {
+            failed.hint(
+                "start a server with `allstop serve --agent echo`, or name another one with --server URL",
+            )
+        } else {
+            failed
+        })
     }
+}
+
+/// True if no program listens at the address.
+fn is_refused(error: &reqwest::Error) -> bool {
+    let mut next: Option<&dyn std::error::Error> = Some(error);
+    while let Some(error) = next {
+        let io = error.downcast_ref::<std::io::Error>();
+        if io.is_some_and(|io| io.kind() == std::io::ErrorKind::ConnectionRefused) {
+            return true;
+        }
+        next = error.source();
+    }
+    false
 }

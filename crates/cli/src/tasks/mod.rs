@@ -25,7 +25,7 @@ use crate::short_id::short;
 use crate::supervise::Supervisor;
 use client::{RequestError, TaskServer};
 use find::{FoundTask, find, newest};
-use wire::TaskEndInfo;
+use wire::{ServerTask, TaskEndInfo};
 
 /// Exit code of `watch` if the task was stopped.
 const CANCELLED: u8 = 130;
@@ -163,12 +163,28 @@ async fn run(
             })?;
             if args.json {
                 printer.json(&receipt);
+            } else if let Some(end) = end_without_work(&found.task, &receipt) {
+                printer.lines(end);
             } else {
                 printer.receipt(&receipt);
             }
             Ok(0)
         }
     }
+}
+
+/// Describes a stop that would end a task of which nothing runs now. `None` for any other preview.
+fn end_without_work(task: &ServerTask, preview: &Receipt) -> Option<String> {
+    let has_work = !preview.items().is_empty() || preview.outcome().is_some();
+    if has_work || task.status.state.is_terminal() {
+        return None;
+    }
+    let id = &task.id;
+    Some(if task.status.state.is("submitted") {
+        format!("Would cancel task {id} before its start. Nothing of it runs.")
+    } else {
+        format!("Would end task {id}. Nothing of it runs now.")
+    })
 }
 
 async fn stop(

@@ -165,6 +165,26 @@ fn stop_at_the_front_end_ends_the_shell_of_a_worker() {
         let listed = cluster.workers("list").ok().stdout;
         listed.contains("1 of 16").then_some(())
     });
+    // Other terminals see the front end and the worker by the servers of their store.
+    let store = cluster.nats.url();
+    let in_store = |args: &str| {
+        let command = cluster.place.allstop().args(args);
+        command.env("ALLSTOP_STORE", &store).end()
+    };
+    let listed = in_store("ps");
+    assert_eq!(listed.code, 0, "{}", listed.stderr);
+    for part in ["ready  serve in process", "worker in process", "shell"] {
+        assert!(listed.stdout.contains(part), "{}", listed.stdout);
+    }
+    assert!(listed.stderr.contains("is not listed"), "{}", listed.stderr);
+    let preview = in_store("stop --all --preview");
+    assert_eq!(preview.code, 0, "{}", preview.stderr);
+    assert!(preview.stdout.contains("shell"), "{}", preview.stdout);
+    assert!(
+        preview.stderr.contains("is not searched"),
+        "{}",
+        preview.stderr
+    );
     let stop = cluster.place.allstop().args("tasks --server");
     let stop = stop.arg(format!("http://{}", cluster.front.address));
     let stopped = stop
@@ -179,7 +199,20 @@ fn stop_at_the_front_end_ends_the_shell_of_a_worker() {
         stopped.stdout
     );
     assert_eq!(cluster.state(&task), "TASK_STATE_CANCELED");
-    assert_eq!(worker.end_by(Signal::TERM).code, 143);
+    let ended = worker.end_by(Signal::TERM);
+    assert_eq!(ended.code, 143);
+    let said = "no task was stopped; nothing is left running\n";
+    assert!(ended.stderr.contains(said), "{}", ended.stderr);
+    assert!(!ended.stderr.contains("presence"), "{}", ended.stderr);
+    let waiting = cluster.send("later");
+    let preview = cluster.place.allstop().args("tasks --server");
+    let preview = preview.arg(format!("http://{}", cluster.front.address));
+    let preview = preview
+        .args("preview")
+        .arg(waiting["id"].as_str().expect("an id"))
+        .end();
+    let said = "before its start. Nothing of it runs.";
+    assert!(preview.ok().stdout.contains(said));
     let none = cluster.workers("list").ok().stdout;
     assert!(none.contains("no worker has a lease"), "{none}");
     assert_eq!(cluster.front.running.end_by(Signal::TERM).code, 143);
@@ -338,6 +371,10 @@ fn stop_at_a_lost_worker_is_recorded_and_shown() {
         // The front end waits up to 20 s for a worker that does not answer.
         tasks.args(command).arg(id).start().end(2 * FACT_MAX)
     };
+    // A preview asks for no stop.
+    let preview = tasks("preview").ok().stdout;
+    let said = "does not answer: it is not known what runs; a stop would ask again";
+    assert!(preview.contains(said), "{preview}");
     let stopped = tasks("stop");
     assert_eq!(stopped.code, 1, "{}", stopped.stderr);
     let said = "the stop request is recorded";

@@ -97,6 +97,26 @@ fn served_task_is_watched_and_stopped_from_a_terminal() {
     place.assert_nothing_runs();
 }
 
+/// Regression: `ps` listed the server as starting for ever, and `stop --all` failed.
+#[test]
+fn server_without_sessions_is_ready() {
+    let place = Place::new();
+    let server = Server::start_with(&place, "--agent echo");
+    let listed = allstop(&place, "ps").ok().stdout;
+    let ready = format!("ready  serve in process {}", server.running.pid());
+    assert!(listed.contains(&ready), "{listed}");
+    assert!(listed.contains("no session is open"), "{listed}");
+    let json: Value =
+        serde_json::from_str(&allstop(&place, "ps --json").ok().stdout).expect("JSON");
+    assert_eq!(
+        (&json["is_server"], &json["is_starting"]),
+        (&json!(true), &json!(false))
+    );
+    let stopped = allstop(&place, "stop --all").ok().stdout;
+    assert!(stopped.contains("nothing to stop"), "{stopped}");
+    assert_eq!(server.running.end_by(Signal::TERM).code, 143);
+}
+
 /// The task waits for the answer in the state `input required`. Only its client can answer, and not a terminal.
 #[test]
 fn question_of_a_task_stays_with_its_client() {
@@ -192,7 +212,8 @@ fn session_of_a_copilot_client_is_stopped_from_a_terminal() {
     assert_eq!(content, "Hello there.", "{answer}");
     client.request("session.destroy", &json!({"sessionId": "one"}));
     let listed = allstop(&place, "ps").ok().stdout;
-    assert!(!listed.contains("copilot"), "{listed}");
+    assert!(listed.contains("ready  copilot in process"), "{listed}");
+    assert!(listed.contains("no session is open"), "{listed}");
     assert_eq!(server.end_by(Signal::TERM).code, 143);
     place.assert_nothing_runs();
 }

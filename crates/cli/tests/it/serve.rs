@@ -229,7 +229,7 @@ fn token_file_decides_who_is_served() {
         .allstop()
         .args("serve --agent echo --listen 127.0.0.1:0 --store");
     let serve = serve.arg(place.store()).arg("--token-file").arg(&tokens);
-    let running = serve.start();
+    let running = serve.env("ALLSTOP_LOG", "warn").start();
     let address = running.line_of_stdout("listening on http://");
     let get = |path: &str, token: &str| {
         let head = format!("GET {path} HTTP/1.1\r\nauthorization: Bearer {token}\r\nx: ");
@@ -246,6 +246,11 @@ fn token_file_decides_who_is_served() {
     assert_eq!(required[0]["schemes"], json!({"token": {"list": []}}));
     assert_eq!(with("secret"), Some(200));
     assert_eq!(with("wrong"), Some(401));
+    let (_, said) = request(&address, "GET /tasks", "").expect("an answer");
+    assert!(
+        said.contains("send a valid bearer token") && !said.contains("localhost"),
+        "{said}"
+    );
     assert_eq!(get("/metrics", "secret"), Some(200));
     assert_eq!(get("/metrics", "wrong"), Some(401));
     assert_eq!(without("/metrics"), Some(401));
@@ -256,6 +261,8 @@ fn token_file_decides_who_is_served() {
     eventually("the old token is refused", || {
         (with("secret") == Some(401)).then_some(())
     });
+    std::fs::remove_file(&tokens).expect("a file");
+    running.wait_stderr("the token file gives no tokens: all its tokens are revoked");
     assert_eq!(running.end_by(Signal::TERM).code, 143);
     let broken = place.file("broken", "alice 12\n");
     let refused = place

@@ -213,6 +213,38 @@ fn drained_server_lets_running_tasks_end() {
     assert_eq!(server.running.end_by(Signal::TERM).code, 143);
 }
 
+/// A client that waits for a queued task is told that the task has not started.
+#[test]
+fn queued_task_waits_for_the_next_start_of_the_server() {
+    let place = Place::new();
+    let flags = "--yes --max-tasks 1 --queue 5";
+    let mut server = serve(&place, flags);
+    let running = send(&server, "m1", "sleep", None, true);
+    eventually("the command runs", || sleeps(&place).then_some(()));
+    let queued = send(&server, "m2", "hello", None, true);
+    let address = server.address.clone();
+    let told = std::thread::scope(|threads| {
+        let waiting = threads.spawn(|| crate::serve::send(&address, "m3"));
+        eventually("both wait", || (server.tasks().len() == 3).then_some(()));
+        server.running.signal(Signal::TERM);
+        waiting.join().expect("no panic").expect("an answer")["task"].take()
+    });
+    assert_eq!(told["status"]["state"], "TASK_STATE_SUBMITTED", "{told}");
+    let ended = server.running.end(FACT_MAX);
+    assert_eq!(ended.code, 143, "{}", ended.stderr);
+    let said = "1 task was stopped; 2 queued tasks stay in the store, and the next start runs them; \
+                nothing is left running";
+    assert!(ended.stderr.contains(said), "{}", ended.stderr);
+    server = serve(&place, flags);
+    assert_eq!(state_of(&server, id_of(&running)), "TASK_STATE_CANCELED");
+    for task in [&queued, &told] {
+        eventually("it has run", || {
+            (state_of(&server, id_of(task)) == "TASK_STATE_COMPLETED").then_some(())
+        });
+    }
+    assert_eq!(server.running.end_by(Signal::TERM).code, 143);
+}
+
 /// Two signals within a tenth of a second count as one.
 const OTHER_SIGNAL: Duration = Duration::from_millis(150);
 
@@ -379,6 +411,13 @@ fn work_that_outlives_its_task_is_stopped_through_the_task() {
     assert_eq!(report["receipt"]["quiet"], true);
     assert_eq!(report["task"]["status"]["state"], "TASK_STATE_COMPLETED");
     assert!(!sleeps(&place));
+    let (_, metrics) = server.request("GET /metrics", "").expect("an answer");
+    for counted in [
+        "allstop_stops_total{cause=\"user\"} 1\n",
+        "allstop_stop_receipts_total{quiet=\"true\"} 1\n",
+    ] {
+        assert!(metrics.contains(counted), "{metrics}");
+    }
     let again = tasks("stop");
     assert!(again.stderr.contains("nothing to stop"), "{again:?}");
     assert_eq!(server.running.end_by(Signal::TERM).code, 143);

@@ -255,6 +255,14 @@ fn wrong_server_is_named() {
     let refused = list("http://127.0.0.1:1");
     assert_eq!(refused.code, 1);
     assert!(refused.stderr.contains("no answer from http://127.0.0.1:1"));
+    let hint = "hint: start a server with";
+    assert!(refused.stderr.contains(hint), "{}", refused.stderr);
+    // There is a server, but without TLS.
+    let server = serve(&place);
+    let no_tls = list(&format!("https://{}", server.address));
+    assert_eq!(no_tls.code, 1);
+    assert!(!no_tls.stderr.contains(hint), "{}", no_tls.stderr);
+    assert_eq!(server.running.end_by(Signal::TERM).code, 143);
     for wrong in ["nowhere", "ftp://127.0.0.1", "http://user:pass@127.0.0.1"] {
         assert_eq!(list(wrong).code, 2, "{wrong}");
     }

@@ -124,6 +124,22 @@ impl System {
         Self::open_on(root, options, None).await
     }
 
+    /// Like [`System::open_in`], but the work of the store runs in another scope, so that a stop of all work of the
+    /// system neither ends nor lists it. The work ends when the store is closed.
+    ///
+    /// # Errors
+    /// Returns the errors of [`System::open`].
+    ///
+    /// # Cancel safety
+    /// Like [`System::open`].
+    pub async fn open_beside(
+        root: Scope,
+        store_scope: &Scope,
+        options: SystemOptions,
+    ) -> Result<Self, StartError> {
+        Self::open_all(root, options, None, store_scope).await
+    }
+
     /// Like [`System::open_in`], but with a store that is already open, for a caller that has read from it. `None`
     /// opens the store of the options.
     ///
@@ -136,6 +152,16 @@ impl System {
         root: Scope,
         options: SystemOptions,
         store: Option<SystemStore>,
+    ) -> Result<Self, StartError> {
+        let store_scope = root.clone();
+        Self::open_all(root, options, store, &store_scope).await
+    }
+
+    async fn open_all(
+        root: Scope,
+        options: SystemOptions,
+        store: Option<SystemStore>,
+        store_scope: &Scope,
     ) -> Result<Self, StartError> {
         // Checks flags and configuration before it accesses the store.
         let mut model = parts::open_model(&options)?;
@@ -152,7 +178,7 @@ impl System {
         let mcp = mcp_servers(&options)?;
         let store = match store {
             Some(store) => store,
-            None => SystemStore::open(&options.store, &root).await?,
+            None => SystemStore::open(&options.store, store_scope).await?,
         };
         let mut store_files = store.log().files();
         store_files.extend(options.store.history_file());

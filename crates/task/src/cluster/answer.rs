@@ -138,7 +138,7 @@ impl ManagerInner {
                 biased;
                 text = feed.read_live_after(records_until, cursor) => Some(text),
                 // The subscriber must first receive this record, and then asks again.
-                _record = feed.read_after(records_until) => None,
+                _record = feed.read_after(records_until, false) => None,
             }
         };
         timeout(max, text).await.ok().flatten()

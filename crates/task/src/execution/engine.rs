@@ -46,6 +46,9 @@ pub(crate) enum ExecutionJob {
     Cancel(Cause),
 }
 
+/// The execution has left the queue without a start, and waits in the store for the next manager.
+struct LeftInStore;
+
 /// Engine of one execution.
 pub(crate) struct ExecutionEngine {
     pub(super) host: Arc<dyn ExecutionHost>,
@@ -215,7 +218,9 @@ impl ExecutionEngine {
         if was_interrupted {
             return self.run_interrupted(slot, guard).await;
         }
-        let slot = self.wait_for_slot(slot, guard).await;
+        let Ok(slot) = self.wait_for_slot(slot, guard).await else {
+            return None;
+        };
         if !self.is_executing()
             && let Err(error) = self.store_start().await
         {
@@ -309,7 +314,9 @@ impl ExecutionEngine {
             })
             .await;
         if can_resume == Ok(true) {
-            let slot = self.wait_for_slot(slot, guard).await;
+            let Ok(slot) = self.wait_for_slot(slot, guard).await else {
+                return Some(parts);
+            };
             if self.taken_over.is_none()
                 && let Err(error) = self.store_start().await
             {
@@ -345,12 +352,34 @@ impl ExecutionEngine {
         true
     }
 
-    async fn wait_for_slot(&mut self, slot: SlotRequest, guard: &EngineGuard) -> Option<SlotGuard> {
-        match slot {
-            SlotRequest::Granted(slot) => Some(slot),
-            SlotRequest::Waiting(waiting) => self.wait(waiting.granted(), guard).await.flatten(),
-            SlotRequest::NotNeeded => None,
+    /// Waits for the slot. `Ok(None)` if the execution needs no slot, or if a stop came first.
+    ///
+    /// # Errors
+    /// If the manager has closed its queue: the execution stays in the store, and this engine must write nothing.
+    async fn wait_for_slot(
+        &mut self,
+        slot: SlotRequest,
+        guard: &EngineGuard,
+    ) -> Result<Option<SlotGuard>, LeftInStore> {
+        let waiting = match slot {
+            SlotRequest::Granted(slot) => return Ok(Some(slot)),
+            SlotRequest::NotNeeded => return Ok(None),
+            SlotRequest::Waiting(waiting) => waiting,
+        };
+        let slot = self.wait(waiting.granted(), guard).await.flatten();
+        // The stop of a shutdown may arrive together with the closing of the queue. A stop of the task itself counts.
+        let cause = self.execution.scope.cause();
+        let is_stopped = cause.is_some_and(|cause| cause.kind != CauseKind::Shutdown);
+        if slot.is_some() || is_stopped || !self.host.is_queue_closed() {
+            return Ok(slot);
         }
+        if let Some(observer) = &mut self.observer {
+            observer.kept_waiting();
+        }
+        self.host.keep_waiting(&self.stream);
+        self.execution.finish(ExecutionResult::KeptWaiting);
+        self.stream.feed().leave();
+        Err(LeftInStore)
     }
 
     /// Waits for a future, or until the execution is stopped. If another process asks the execution to look, reads the

@@ -35,6 +35,12 @@ pub(crate) trait ExecutionHost: Send + Sync {
     /// Releases the slot of an execution, so that the next execution of the queue can get it.
     fn release_slot(&self, owner: &Arc<str>);
 
+    /// True if executions that wait for a slot stay in the store from now on, for the next manager.
+    fn is_queue_closed(&self) -> bool;
+
+    /// Notes a task whose execution has left the queue and stays in the store.
+    fn keep_waiting(&self, stream: &TaskStream);
+
     /// False if this worker has lost its lease, which permits it to run tasks.
     fn may_start(&self, worker: Option<&WorkerId>) -> bool;
 

@@ -67,6 +67,9 @@ pub(crate) enum ExecutionResult {
     Ended(Arc<Task>),
     /// The execution never began: its first records were not accepted.
     NotStarted(ExecuteError),
+    /// The manager shuts down before the execution has started. The task stays as it is, and the next manager of the
+    /// store starts the execution.
+    KeptWaiting,
     /// The canceler of a task without an executor refused the stop.
     Refused(ExecutorError),
     /// The store has not confirmed the end. A later result may follow.

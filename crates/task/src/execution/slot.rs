@@ -53,7 +53,7 @@ impl WaitingSlot {
         Self { grant, host, owner }
     }
 
-    /// Waits until the slot is granted.
+    /// Waits until the slot is granted. `None` if the queue is closed.
     pub(crate) async fn granted(mut self) -> Option<SlotGuard> {
         let granted = (&mut self.grant).await;
         granted.ok().map(|()| self.guard())

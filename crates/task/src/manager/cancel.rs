@@ -168,6 +168,7 @@ pub(crate) async fn end_here(execution: &Execution) -> Result<Option<Arc<Task>>,
         ExecutionResult::Ended(task) if task.has_ended() => return Ok(Some(task)),
         ExecutionResult::Refused(error) => return Err(CancelError::Refused(error)),
         ExecutionResult::Ended(_)
+        | ExecutionResult::KeptWaiting
         | ExecutionResult::NotConfirmed(TaskStoreError::Fenced(_) | TaskStoreError::LeaseLost)
         | ExecutionResult::NotStarted(ExecuteError::Store(TaskStoreError::Fenced(_))) => {}
         ExecutionResult::NotConfirmed(error)

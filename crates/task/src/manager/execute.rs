@@ -90,7 +90,8 @@ impl TaskManager {
                             version,
                             task,
                             false,
-                        ),
+                        )
+                        .of_execution(),
                     });
                 }
             }

@@ -48,6 +48,14 @@ impl ExecutionHost for ManagerInner {
         self.table.lock().slots.release(owner);
     }
 
+    fn is_queue_closed(&self) -> bool {
+        self.keeps_queue() && self.table.lock().is_draining
+    }
+
+    fn keep_waiting(&self, stream: &TaskStream) {
+        self.table.lock().keep_waiting(stream.id());
+    }
+
     fn may_start(&self, worker: Option<&WorkerId>) -> bool {
         self.coordinator.may_start(worker)
     }

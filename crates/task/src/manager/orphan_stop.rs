@@ -25,7 +25,12 @@ impl ManagerInner {
         let stopped = AssertUnwindSafe(async move { canceler.stop_orphans(task, cause).await });
         let max = self.root.grace() + FORCE_MAX + self.options.ending_write_max;
         match timeout(max, stopped.catch_unwind()).await {
-            Ok(Ok(receipt)) => receipt,
+            Ok(Ok(receipt)) => {
+                if let (Some(observer), Some(receipt)) = (&self.options.observer, &receipt) {
+                    observer.left_work_stopped(receipt);
+                }
+                receipt
+            }
             Ok(Err(panic)) => {
                 user_code::report("canceler", self.options.on_panic.as_ref(), &*panic);
                 None

@@ -83,7 +83,8 @@ impl TaskManager {
         from: Option<Version>,
     ) -> Result<TaskSubscription, ReadTaskError> {
         let is_at_rest = |task: &Task| !(task.is_executing || task.awaits_execution);
-        self.subscription(id, from, is_at_rest).await
+        let subscription = self.subscription(id, from, is_at_rest).await?;
+        Ok(subscription.of_execution())
     }
 
     async fn subscription(

@@ -8,6 +8,7 @@ use allstop_core::{Cause, CauseKind, Receipt};
 use futures::future::join_all;
 use tokio::time::{Instant, timeout_at};
 
+use super::coordinator::Coordinator;
 use super::{ManagerInner, TaskManager};
 use crate::execution::{Execution, ExecutionResult};
 
@@ -19,6 +20,9 @@ pub struct ShutdownReport {
     pub receipts: Vec<Arc<Receipt>>,
     /// Number of executions whose end was not stored in time.
     pub not_stored: usize,
+    /// Number of tasks whose executions had not started. They wait in the store for the next manager
+    /// ([`keeps_queue`](crate::TaskOptions::keeps_queue)).
+    pub kept_waiting: usize,
 }
 
 impl ShutdownReport {
@@ -44,7 +48,7 @@ impl ShutdownReport {
 
 impl TaskManager {
     /// Accepts no more messages. Waits until no execution runs and no execution waits for a slot. Stops are still
-    /// accepted.
+    /// accepted. With [`keeps_queue`](crate::TaskOptions::keeps_queue), the waiting executions stay in the store.
     ///
     /// # Cancel safety
     /// Dropping the future does not end the drain.
@@ -64,7 +68,9 @@ impl TaskManager {
         self.drain().await;
     }
 
-    /// Accepts no more messages, and stops every execution with the cause `shutdown`. Then waits, for at most `within`,
+    /// Accepts no more messages, and stops every execution with the cause `shutdown`. With
+    /// [`keeps_queue`](crate::TaskOptions::keeps_queue), an execution that waits for a slot is not stopped: its task
+    /// stays as it is, and the subscriptions to its execution end. Then the call waits, for at most `within`,
     /// for the receipts and for the writes of the ends. In a cluster, the call also waits for unfinished requests of
     /// clients.
     ///
@@ -72,12 +78,8 @@ impl TaskManager {
     /// Dropping the future does not revoke the shutdown.
     pub async fn shutdown(&self, within: Duration, detail: &'static str) -> ShutdownReport {
         let until = Instant::now() + within;
-        let executions = {
-            let mut table = self.inner.table.lock();
-            table.is_closed = true;
-            table.executions()
-        };
-        self.inner.is_draining.send_replace(true);
+        self.inner.table.lock().is_closed = true;
+        let executions = self.inner.stop_taking();
         let cause = Cause::new(CauseKind::Shutdown).detail(detail);
         let stopping = executions.into_iter().map(|execution| {
             let stop = execution.stop(cause.clone());
@@ -85,24 +87,27 @@ impl TaskManager {
                 // After the end of an execution, its clean-up runs, and the store may still confirm a write whose
                 // outcome was unknown.
                 let _in_time = timeout_at(until, execution.released()).await;
-                let is_stored = matches!(
-                    execution.present_result(),
+                let is_stored = match execution.present_result() {
+                    Some(ExecutionResult::KeptWaiting) => return None,
                     Some(
                         ExecutionResult::Ended(_)
-                            | ExecutionResult::Refused(_)
-                            | ExecutionResult::NotStarted(_)
-                    )
-                );
+                        | ExecutionResult::Refused(_)
+                        | ExecutionResult::NotStarted(_),
+                    ) => true,
+                    Some(ExecutionResult::NotConfirmed(_)) | None => false,
+                };
                 let receipt = stop.try_receipt().unwrap_or_else(|| stop.account_now());
-                (receipt, is_stored)
+                Some((receipt, is_stored))
             }
         });
         // Collected first: every stop begins before the first wait.
         let stopping: Vec<_> = stopping.collect();
         let ended = join_all(stopping).await;
+        let ended: Vec<_> = ended.into_iter().flatten().collect();
         self.inner.coordinator.close(until).await;
         self.inner.is_shut_down.send_replace(true);
         ShutdownReport {
+            kept_waiting: self.inner.table.lock().kept_waiting(),
             not_stored: ended.iter().filter(|(_, is_stored)| !is_stored).count(),
             receipts: ended.into_iter().map(|(receipt, _)| receipt).collect(),
         }
@@ -110,10 +115,18 @@ impl TaskManager {
 }
 
 impl ManagerInner {
+    /// True if executions that wait for a slot stay in the store when this manager shuts down.
+    pub(super) fn keeps_queue(&self) -> bool {
+        self.options.keeps_queue && matches!(self.coordinator, Coordinator::Local { .. })
+    }
+
     /// Makes this process accept no more messages and tasks. Returns its executions.
     pub(crate) fn stop_taking(&self) -> Vec<Arc<Execution>> {
         let mut table = self.table.lock();
         table.is_draining = true;
+        if self.keeps_queue() {
+            table.slots.close_queue();
+        }
         let executions = table.executions();
         drop(table);
         self.is_draining.send_replace(true);

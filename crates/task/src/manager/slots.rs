@@ -113,6 +113,11 @@ impl ExecutionSlots {
         }
     }
 
+    /// Empties the queue. Each waiting request gets no slot.
+    pub(crate) fn close_queue(&mut self) {
+        self.waiting.clear();
+    }
+
     fn waiting_of(&self, owner: &Arc<str>) -> usize {
         let waiting = self.waiting.iter();
         let of_owner = waiting.filter(|waiting| waiting.owner == *owner);

@@ -7,6 +7,7 @@ use allstop_core::{ContextId, TaskId};
 use allstop_log::{AppendId, Log, MemoryLog, SqliteLog, StreamName, Version};
 use allstop_task::{
     ExecuteError, ListFilter, ReadTaskError, TaskManager, TaskOptions, TaskParts, TaskRequest,
+    TaskState,
 };
 
 use crate::retention::run;
@@ -60,6 +61,48 @@ async fn damaged_records_of_a_file_do_not_prevent_the_work_on_other_tasks() {
         assert!(page.expect("a page").total >= 2, "{change}");
         let streams = log.list("task/").await.expect("a list");
         assert!(streams.iter().any(|(name, _)| *name == stream_of(&damaged)));
+    }
+}
+
+/// The damage is in the body of one record. The list has the task as it was before this record, and also the messages
+/// after this record start no second task.
+#[tokio::test]
+async fn task_with_a_damaged_record_is_listed_as_it_was_before() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let path = folder.path().join("store.db");
+    let log: Arc<dyn Log> = Arc::new(SqliteLog::open(&path).await.expect("a store"));
+    let manager = open(&log).await;
+    let mut tasks = Vec::new();
+    for number in 1..=5 {
+        let id = run(&manager, request(&format!("m{number}"))).await;
+        tasks.push((number, id));
+    }
+    let (_, first) = tasks.first().expect("five tasks");
+    let last = manager.last_event(first).await.expect("a task").0;
+    assert_eq!(last, 5, "the records of a task");
+    drop((manager.shutdown(SOON, "restart").await, manager));
+    log.close().await;
+    drop(log);
+    for (number, id) in &tasks {
+        let sql =
+            "UPDATE records SET body = CAST(substr(body, 1, length(body) - 1) || x'7e' AS BLOB)";
+        damage(&path, &format!("{sql} WHERE number = {number}"), id);
+    }
+    let log: Arc<dyn Log> = Arc::new(SqliteLog::open(&path).await.expect("a store"));
+    let manager = open(&log).await;
+    assert_eq!(manager.unreadable_tasks().len(), tasks.len());
+    let page = manager.list(&ListFilter::default(), None, 10).await;
+    let page = page.expect("a page");
+    assert_eq!(page.total, tasks.len() - 1);
+    for (number, id) in &tasks {
+        assert_unreadable(&manager, id).await;
+        let listed = page.tasks.iter().find(|task| task.id == *id);
+        let state = match number {
+            1 => None,
+            2 | 3 => Some(TaskState::Submitted),
+            _ => Some(TaskState::Working),
+        };
+        assert_eq!(listed.map(|task| task.state), state, "record {number}");
     }
 }
 

@@ -9,6 +9,7 @@ mod damaged_store;
 mod execute;
 mod failures;
 mod hostile;
+mod kept_queue;
 mod limits;
 mod live_text;
 mod observe;

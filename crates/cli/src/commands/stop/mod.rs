@@ -14,7 +14,8 @@ use futures::future::join_all;
 
 use super::dying::dying_processes_gone;
 use super::open_session::{
-    ask_for_session, ask_processes, find_open_session, no_session, resolve_list_number, used_store,
+    ask_for_session, ask_processes, find_open_session, nats_servers, no_session,
+    resolve_list_number, used_store,
 };
 use super::sessions;
 use crate::args::StopArgs;
@@ -61,6 +62,13 @@ async fn stop_all(by: &str, args: &StopArgs, host: &ProcessHost) -> Result<StopR
     let (mut all, asked) = open::stop_all(stop, &args.store, &host.sockets).await?;
     // A stop of turns does not cover orphaned work, because this work belongs to no running turn.
     if args.extent == RemoteExtent::Turn {
+        return Ok(all);
+    }
+    if args.store.store.as_deref().and_then(nats_servers).is_some() {
+        all.notes.push(
+            "work that was left running is not searched: this search needs a store on this machine"
+                .to_owned(),
+        );
         return Ok(all);
     }
     let log = match sessions::open(&args.store, host).await {
@@ -195,6 +203,7 @@ fn print_results(args: &StopArgs, host: &ProcessHost, found: &StopResults) -> u8
     }
     if answers.is_empty() && problems.is_empty() && !args.shown.json {
         let said = match args.extent {
+            _ if !notes.is_empty() => "nothing to stop: no session is open",
             RemoteExtent::Turn => "nothing to stop: no session is open",
             _ => {
                 "nothing to stop: no session is open, and the store has no work that was left running"

@@ -167,6 +167,9 @@ fn outcome(item: &ReceiptItem, is_preview: bool) -> String {
         }
         ItemState::StillRunning { .. } if is_preview => "runs".to_owned(),
         ItemState::StillRunning { why } => format!("STILL RUNS: {}", labels::why(*why)),
+        ItemState::Unreachable { .. } if is_preview => {
+            "does not answer: it is not known what runs; a stop would ask again".to_owned()
+        }
         ItemState::Unreachable { why } => {
             format!("was asked to stop and MAY STILL RUN: {}", labels::why(*why))
         }

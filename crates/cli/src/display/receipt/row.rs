@@ -143,6 +143,7 @@ pub(super) fn sign(item: &ReceiptItem, is_preview: bool) -> (Symbol, TextRole) {
             why: NotStoppedReason::OutsideExtent,
         } => (Symbol::Running, TextRole::Warning),
         ItemState::StillRunning { .. } if is_preview => (Symbol::Running, TextRole::Warning),
+        ItemState::Unreachable { .. } if is_preview => (Symbol::Unknown, TextRole::Warning),
         ItemState::StillRunning { .. }
         | ItemState::Unreachable { .. }
         | ItemState::Refused { .. } => (Symbol::Bad, TextRole::Alarm),

@@ -10,7 +10,7 @@
 
 mod removal;
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::{Arc, Weak};
 
 use allstop_core::{ContextId, MessageId, TaskId, Timestamp};
@@ -37,6 +37,8 @@ pub(crate) struct TaskTable {
     contexts: HashMap<ContextId, ContextEntry>,
     /// Tasks with a record that cannot be read. Such a task has an entry only if its first record can be read.
     unreadable: HashMap<TaskId, TaskStoreError>,
+    /// Tasks whose executions have left the queue without a start, because the manager shuts down.
+    kept_waiting: HashSet<TaskId>,
     pub(crate) slots: ExecutionSlots,
     pub(crate) is_closed: bool,
     /// True after the manager stops accepting messages. Stops are still accepted.
@@ -100,6 +102,7 @@ impl TaskTable {
             by_message: HashMap::new(),
             contexts: HashMap::new(),
             unreadable: HashMap::new(),
+            kept_waiting: HashSet::new(),
             slots,
             is_closed: false,
             is_draining: false,
@@ -234,8 +237,20 @@ impl TaskTable {
         Ok(None)
     }
 
+    /// Notes that the execution of a task stays in the store, for the next manager.
+    pub(crate) fn keep_waiting(&mut self, id: &TaskId) {
+        self.kept_waiting.insert(id.clone());
+    }
+
+    /// Number of tasks whose executions wait in the store for the next manager.
+    pub(crate) fn kept_waiting(&self) -> usize {
+        self.kept_waiting.len()
+    }
+
     /// Enters an execution of a task at rest.
     pub(crate) fn enter(&mut self, id: &TaskId, execution: Arc<Execution>) {
+        // Only a stop enters such a task again, and the stop ends the task.
+        self.kept_waiting.remove(id);
         if let Some(entry) = self.tasks.get_mut(id) {
             entry.execution = Some(execution);
         }
