@@ -12,6 +12,9 @@ use crate::workspace;
 
 /// Runs the program and returns its exit code: 0, 1 or 2.
 pub(crate) fn run(args: &[String]) -> anyhow::Result<ExitCode> {
+    if args == ["--faults"] {
+        return every_fault();
+    }
     // The program is built with optimisation. The long form has hundreds of thousands of runs, so the longer build does
     // not matter.
     let status = workspace::cargo()
@@ -23,4 +26,20 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<ExitCode> {
         .context("cannot start cargo")?;
     let code = status.code().and_then(|code| u8::try_from(code).ok());
     Ok(code.map_or(ExitCode::FAILURE, ExitCode::from))
+}
+
+/// Runs the test of the store's system calls for each call, and not for a random sample.
+fn every_fault() -> anyhow::Result<ExitCode> {
+    let status = workspace::cargo()
+        .args(["test", "--package", "allstop-cli", "--test", "it", "--"])
+        .args(["fault_sweep::", "--nocapture"])
+        .env("ALLSTOP_TEST_FAULTS", "1")
+        .stdin(Stdio::null())
+        .status()
+        .context("cannot start cargo")?;
+    Ok(if status.success() {
+        ExitCode::SUCCESS
+    } else {
+        ExitCode::FAILURE
+    })
 }

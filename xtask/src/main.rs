@@ -44,6 +44,7 @@ Developer commands of this repository.
     cargo xtask parts            fetch what tests need from outside and print where it is
     cargo xtask explore ARGS...  stops an agent at every point of every scenario, in every way:
                                    cargo xtask explore --kill               kills processes too
+                                   cargo xtask explore --faults             makes each system call on the store fail
                                    cargo xtask explore --help               the rest
     cargo xtask bench [ARGS...]  the benchmarks, a verdict for each goal; ARGS are those of `cargo bench`:
                                    cargo xtask bench -p allstop-log         one crate
