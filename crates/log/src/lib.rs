@@ -47,6 +47,6 @@ pub use session::{
 };
 pub use sqlite::{
     CompactReport, CutStream, EndOfCut, Progress, RepairReport, SqliteLog, StoreCheckReport,
-    StoreMaintenance, StoreProblem,
+    StoreMaintenance, StoreProblem, open_for_reading,
 };
 pub use stream_writer::{StreamWriteError, StreamWriter};

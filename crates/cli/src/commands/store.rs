@@ -12,6 +12,7 @@ use allstop_core::error_chain;
 use allstop_log::{
     CutStream, ExchangeError, ExchangeReport, Log, LogError, LogErrorKind, Progress, RepairReport,
     SqliteLog, StoreCheckReport, StoreMaintenance, StoreProblem, StreamName, export, import,
+    open_for_reading,
 };
 use allstop_process::this_process;
 use allstop_runtime::{Config, StoreChoice};
@@ -84,7 +85,8 @@ pub(crate) async fn store(args: &StoreCommandArgs, host: &ProcessHost) -> Result
             Ok(0)
         }
         StoreAction::Export { to } => {
-            let log = open(&path).await?;
+            let log = open_for_reading(&path).await;
+            let log = log.map_err(|error| failed(&error))?;
             let report = export_to(&*log, to).await?;
             let text = exchanged("exported", &report);
             // Standard output may be the export.

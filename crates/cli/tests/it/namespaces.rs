@@ -1,5 +1,7 @@
 //! Processes in other PID namespaces, such as containers that share the home of their user.
 
+use std::fs;
+
 use serde_json::Value;
 
 use crate::support::{Ended, FACT_MAX, Place, Signal, eventually};
@@ -93,4 +95,42 @@ fn processes_of_two_namespaces_have_a_socket_each() {
     for run in both {
         assert_eq!(run.end(FACT_MAX).code, 130);
     }
+}
+
+/// Regression: on a read-only file system, no command could read a store.
+#[test]
+fn store_on_a_read_only_file_system_can_be_read() {
+    let place = Place::new();
+    let run = place.run_script(SCRIPT).arg("--json").arg("hello");
+    let id = run.end().ok().session();
+    let mount = "mkdir ro; mount -t tmpfs none ro; cp -a ../store.db* ro/; mount -o remount,ro ro; exec \"$0\" \"$@\"";
+    let on_mount = |args: &str| {
+        let command = place.allstop().args(args).args("--store ro/store.db");
+        let command = command.by_script(mount);
+        command.by("unshare --user --map-root-user --mount").end()
+    };
+    for args in [
+        "sessions list",
+        "store check",
+        "store export -",
+        "receipt last",
+    ] {
+        fs::remove_dir(place.work().join("ro")).ok();
+        let ended = on_mount(args);
+        let shows = match args {
+            "receipt last" => "has no receipt",
+            "store check" => "no problem found",
+            "sessions list" => "hello",
+            _ => &id,
+        };
+        let text = format!("{}{}", ended.stdout, ended.stderr);
+        assert!(text.contains(shows), "{args}: {ended:?}");
+    }
+    fs::remove_dir(place.work().join("ro")).ok();
+    let refused = on_mount(&format!("sessions rm {id}"));
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(
+        refused.stderr.contains("the store is not writable"),
+        "{refused:?}"
+    );
 }

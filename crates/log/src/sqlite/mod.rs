@@ -14,6 +14,7 @@ mod new_store;
 mod open_mark;
 mod open_stores;
 mod other_path;
+mod read_only;
 mod reader;
 mod record_chain;
 mod store;
@@ -27,4 +28,5 @@ pub use maintenance::{
     CompactReport, CutStream, EndOfCut, Progress, RepairReport, StoreCheckReport, StoreMaintenance,
     StoreProblem,
 };
+pub use read_only::open_for_reading;
 pub use store::SqliteLog;

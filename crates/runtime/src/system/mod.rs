@@ -36,7 +36,7 @@ pub use mcp::mcp_servers;
 pub use open::marker_prefix;
 pub(crate) use options::script_of;
 pub use options::{ModelChoice, StoreChoice, SystemOptions};
-pub use parts::{SystemStore, open_model, open_store};
+pub use parts::{SystemStore, open_model, open_store, open_store_for_reading};
 pub use sessions::{InterruptedTurn, OpenSession};
 pub use setup::{QuestionRecipient, SessionSetup, SessionTools, SystemPrompt};
 

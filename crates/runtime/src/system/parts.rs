@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use allstop_log::{Log, MemoryLog, SqliteLog};
+use allstop_log::{Log, MemoryLog, SqliteLog, open_for_reading};
 use allstop_model::{Model, ModelError, ProviderModel, ProviderOptions, ScriptedModel};
 use allstop_nats::NatsLog;
 use allstop_scope::Scope;
@@ -57,6 +57,26 @@ impl SystemStore {
 /// Dropping the future may leave an empty store.
 pub async fn open_store(choice: &StoreChoice, scope: &Scope) -> Result<SystemStore, StartError> {
     SystemStore::open(choice, scope).await
+}
+
+/// Like [`open_store`], for commands that only read. A store file on a read-only file system can be read, too.
+///
+/// # Errors
+/// Returns the errors of [`open_store`], except for a read-only file system.
+///
+/// # Cancel safety
+/// Like [`open_store`].
+pub async fn open_store_for_reading(
+    choice: &StoreChoice,
+    scope: &Scope,
+) -> Result<SystemStore, StartError> {
+    match choice {
+        StoreChoice::Sqlite(path) => Ok(SystemStore {
+            log: open_for_reading(path).await?,
+            nats: None,
+        }),
+        other => open_store(other, scope).await,
+    }
 }
 
 /// Creates the model of a configuration. Sends no request.

@@ -21,7 +21,7 @@ use std::time::SystemTime;
 use allstop_core::SessionId;
 use allstop_log::{Log, MemoryLog};
 use allstop_remote::{OwnedSessionReport, processes};
-use allstop_runtime::{Config, StoreChoice, open_store};
+use allstop_runtime::{Config, StoreChoice, open_store_for_reading};
 use allstop_scope::{RootOptions, Scope};
 use allstop_terminal::OutputPriority;
 
@@ -96,8 +96,8 @@ pub(crate) async fn session_by_number(
     Ok(Some(id))
 }
 
-/// Opens the store. Never creates a store: if the default
-/// store does not exist, returns an empty log.
+/// Opens the store. Never creates a store: if the default store does not exist, returns an empty log. On a read-only file
+/// system, the log refuses changes.
 ///
 /// # Errors
 /// If a named store does not exist, or if the configuration or the store cannot be read.
@@ -133,7 +133,7 @@ async fn open_with_files(
         };
     }
     let scope = Scope::root("store", RootOptions::current());
-    let store = open_store(&choice, &scope).await?;
+    let store = open_store_for_reading(&choice, &scope).await?;
     Ok((Arc::clone(store.log()), files))
 }
 

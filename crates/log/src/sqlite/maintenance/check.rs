@@ -4,7 +4,7 @@ use std::fmt;
 use std::path::Path;
 
 use super::super::classify::sqlite_error;
-use super::super::open_stores;
+use super::super::read_only::open_store_or_copy;
 use super::readable::{ReadableParts, streams, visit_rows};
 use crate::{LogError, LogErrorKind, StreamName, Version};
 
@@ -68,7 +68,7 @@ pub(super) fn check(path: &Path, progress: Progress) -> Result<StoreCheckReport,
         records: 0,
         problems: Vec::new(),
     };
-    let store = match open_stores::open(path) {
+    let (store, _copy) = match open_store_or_copy(path) {
         Err(error)
             if matches!(
                 error.kind(),

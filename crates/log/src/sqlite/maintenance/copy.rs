@@ -5,6 +5,7 @@ use std::io;
 use std::path::Path;
 
 use super::super::classify::{io_error, sqlite_error};
+use super::super::read_only::open_store_or_copy;
 use super::super::write_back::write_back;
 use super::super::{new_store, open_stores};
 use crate::{LogError, LogErrorKind};
@@ -27,7 +28,7 @@ pub(super) fn back_up(path: &Path, to: &Path) -> Result<u64, LogError> {
     if fs::symlink_metadata(to).is_ok() {
         return Err(failed(io::ErrorKind::AlreadyExists.into()));
     }
-    let store = open_stores::open(path)?;
+    let (store, _read) = open_store_or_copy(path)?;
     // The copy gets its name when it is complete and on the disk.
     let copy = new_store::TemporaryStoreFile::of(to).map_err(failed)?;
     let name = copy.path().to_string_lossy().into_owned();
