@@ -1,4 +1,4 @@
-//! The file behind a symbolic link.
+//! The target of a symbolic link.
 
 use std::path::{Path, PathBuf};
 

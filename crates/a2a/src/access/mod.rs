@@ -45,7 +45,7 @@ pub struct AccessControl {
 /// Reason why a request is not admitted.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AccessRefusal {
-    /// The request has no valid credentials. The text describes for the client what is needed.
+    /// The request has no valid credentials. The text names the required credentials for the client.
     Unauthenticated(&'static str),
     /// The principal has sent too many requests.
     TooManyRequests { retry_after: Duration },

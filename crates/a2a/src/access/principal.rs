@@ -27,7 +27,7 @@ pub trait Authenticator: Send + Sync {
     /// Returns an error if the request has no valid credentials.
     fn authenticate(&self, headers: &HeaderMap) -> Result<Principal, Unauthenticated>;
 
-    /// Describes, for the client, what a refused request needs.
+    /// Describes the credentials that a refused request needs, for the client.
     fn requirement(&self) -> &'static str {
         "authentication is required: send a valid bearer token"
     }

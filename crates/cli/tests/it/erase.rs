@@ -1,4 +1,4 @@
-//! `sessions rm` removes a session from every file, and says what stays.
+//! `sessions rm` removes a session from every file, and names the rest.
 
 use std::fs;
 use std::os::unix::fs::symlink;

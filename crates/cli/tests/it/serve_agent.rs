@@ -213,7 +213,7 @@ fn drained_server_lets_running_tasks_end() {
     assert_eq!(server.running.end_by(Signal::TERM).code, 143);
 }
 
-/// A client that waits for a queued task is told that the task has not started.
+/// A client that waits for a queued task learns that the task has not started.
 #[test]
 fn queued_task_waits_for_the_next_start_of_the_server() {
     let place = Place::new();

@@ -43,7 +43,7 @@ impl AgentExecutorInner {
         })
     }
 
-    /// Events that end a stopped task whose turn began in an earlier process.
+    /// Events that end a stopped task. Its turn began in an earlier process.
     pub(super) async fn end_of_earlier_process(&self, cx: &CancelCx) -> Vec<TaskEvent> {
         let state = TaskState::after_stop(cx.cause.kind);
         let logged = match timeout(READ_MAX, self.logged_turn(&cx.task)).await {
