@@ -9,7 +9,7 @@ use allstop_tools::{
 };
 
 use super::background_calls::BackgroundCalls;
-use super::sub_agent::conversation_before;
+use super::level::conversation_before;
 
 /// Support for sub-agents in the background.
 #[derive(Debug, Clone)]

@@ -24,3 +24,9 @@ pub(super) struct SubAgentLevel {
     /// itself.
     pub(super) conversation: Option<Arc<Conversation>>,
 }
+
+/// Conversation before the turn that waits for this call of the outermost agent.
+pub(super) fn conversation_before(call: &CallLink) -> Arc<Conversation> {
+    let journal = call.journal();
+    journal.map_or_else(Arc::default, |journal| journal.conversation())
+}

@@ -7,7 +7,7 @@ use allstop_core::{SessionId, StopReason};
 use allstop_scope::{Scope, WorkLost};
 use allstop_tools::{CallLink, ToolInvocation};
 
-use super::level::SubAgentLevel;
+use super::level::{SubAgentLevel, conversation_before};
 use super::limits::RunningGuard;
 use super::lines::line_of;
 use super::tool::AgentTool;
@@ -189,12 +189,6 @@ fn agent(
         tools.register(Arc::new(AgentTool::new(below, None)))?;
     }
     Ok(level.base.with(tools, settings))
-}
-
-/// Conversation before the turn that waits for this call of the outermost agent.
-pub(super) fn conversation_before(call: &CallLink) -> Arc<Conversation> {
-    let journal = call.journal();
-    journal.map_or_else(Arc::default, |journal| journal.conversation())
 }
 
 fn answer(outcome: Result<RunOutcome, WorkLost>) -> Result<String, String> {
