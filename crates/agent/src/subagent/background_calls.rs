@@ -44,7 +44,7 @@ impl CallJournal for BackgroundCalls {
     }
 
     fn end(&self, id: CallId, outcome: CallOutcome, _content: Arc<str>) {
-        self.effects.lock().finish(&id, outcome, None);
+        self.effects.lock().finish(&id, outcome, false, None);
     }
 
     fn conversation(&self) -> Arc<Conversation> {

@@ -18,7 +18,7 @@ use allstop_tools::mcp::{McpServers, McpStatusEvents};
 use super::view::RunView;
 use crate::args::BackgroundArgs;
 use crate::control::ControlEffect;
-use crate::display::{EventView as _, describe_lost};
+use crate::display::EventView as _;
 use crate::shell_command::SameFlags;
 use crate::supervise::Supervisor;
 use allstop_remote::{RemoteStop, TerminalSession};
@@ -100,9 +100,6 @@ impl RunTurns<'_, '_> {
             let outcome =
                 outcome.unwrap_or_else(|| self.session.outcome_now(&sent, self.stop.as_ref()));
             let completed = outcome.is_completed();
-            if let Some(lost) = &outcome.lost {
-                self.view.calls(|style| describe_lost(lost, false, style));
-            }
             run.messages.push(outcome);
             if !completed {
                 return run;
