@@ -133,19 +133,17 @@ impl CallLink {
     /// Journal for the calls of a sub-agent that runs in the call. `None` if the work of the call runs in the background.
     pub fn journal(&self) -> Option<Arc<dyn CallJournal>> {
         let inner = self.0.as_ref()?;
-        match inner.handed_over() {
-            Some(other) => other.journal(),
-            None => {
-                let journal = inner.observer.journal()?;
-                Some(match inner.journal_copy.get() {
-                    Some(copy) => Arc::new(CopiedJournal {
-                        journal,
-                        copy: Arc::clone(copy),
-                    }),
-                    None => journal,
-                })
-            }
+        if let Some(other) = inner.handed_over() {
+            return other.journal();
         }
+        let journal = inner.observer.journal()?;
+        Some(match inner.journal_copy.get() {
+            Some(copy) => Arc::new(CopiedJournal {
+                journal,
+                copy: Arc::clone(copy),
+            }),
+            None => journal,
+        })
     }
 
     /// Also reports the calls of a sub-agent to `copy`, until the handover to another link. A sub-agent that then moves to
