@@ -1,11 +1,14 @@
 //! The end of a run: background work is awaited, detached (left running on purpose) or stopped. Then the session and
 //! the store are closed. No step lasts beyond the time of the exit.
 
+use std::sync::Arc;
+
 use allstop_agent::TurnErrorKind;
 use allstop_core::turn::LostTurn;
 use allstop_core::{Cause, CauseKind, SessionId, StopReason};
 use allstop_runtime::{DetachedWork, Envelope, System};
 use allstop_session::{SessionStop, StopTarget};
+use allstop_tools::BackgroundWork;
 
 use super::turns::{PromptOutcomes, RunTurns, show};
 use crate::display::{describe_lost, is_worth_showing};
@@ -43,7 +46,7 @@ impl RunTurns<'_, '_> {
         // envelope.
         self.end_background(&mut envelope).await;
         for lost in run.messages.iter().filter_map(|turn| turn.lost.as_ref()) {
-            self.show_lost(lost.clone(), &mut envelope);
+            self.show_lost(lost.clone(), &run.works, &mut envelope);
         }
         if !run.is_cut {
             self.close(system, &mut envelope).await;
@@ -77,8 +80,13 @@ impl RunTurns<'_, '_> {
 
     /// Shows the calls of a turn that are not in the conversation. The end of background work is the outcome of the call
     /// that has started it.
-    fn show_lost(&self, mut lost: LostTurn, envelope: &mut Envelope) {
-        for work in self.session.background() {
+    fn show_lost(
+        &self,
+        mut lost: LostTurn,
+        works: &[Arc<BackgroundWork>],
+        envelope: &mut Envelope,
+    ) {
+        for work in works {
             if let Some(end) = work.end() {
                 lost.work_ended(&work.call_id, &end.state);
             }
