@@ -7,9 +7,8 @@ use serde::{Deserialize, Serialize};
 use crate::ids::{CallId, TurnNumber};
 use crate::message::{InvalidHistory, Message, ToolCall, check_history};
 use crate::receipt::ItemState;
-use crate::turn::effects::{
-    CallEffect, LostTurn, TurnEffects, fingerprint, limit_lost, named_in_note,
-};
+use crate::turn::effects::{CallEffect, LostTurn, TurnEffects, fingerprint, limit_lost};
+use crate::turn::lost_note::named_in_note;
 use crate::usage::Usage;
 
 /// Committed part of a session, shared in an `Arc`. Each commit creates a new `Conversation`.
