@@ -100,6 +100,12 @@ impl RunControls {
         self.enclosing.as_ref()?.calls.first()?.journal()
     }
 
+    /// True if this is the run of a sub-agent that has moved to the background.
+    pub(crate) fn has_moved(&self) -> bool {
+        let outermost = self.enclosing.as_ref().and_then(|one| one.calls.first());
+        outermost.is_some_and(CallLink::is_handed_over)
+    }
+
     /// In the run of a sub-agent: reports the end of a call to the journal.
     pub(crate) fn report_end(&self, id: &CallId, outcome: CallOutcome, content: &Arc<str>) {
         let Some(journal) = self.journal() else {

@@ -191,6 +191,14 @@ impl Envelope {
         }
     }
 
+    /// Replaces the calls of the last turn that the conversation does not show, because work that they had started in the
+    /// background has ended since.
+    pub fn set_lost(&mut self, lost: &LostTurn) {
+        if self.turn == Some(lost.turn) {
+            self.lost_calls = LostCall::of_turn(lost).collect();
+        }
+    }
+
     /// Adds turns whose calls the first turn of the run reported to the model. Adds nothing if that turn had no step.
     pub fn add_reported(&mut self, turns: &[LostTurn]) {
         if self.steps > 0 {

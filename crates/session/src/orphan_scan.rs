@@ -122,6 +122,11 @@ impl OrphanedWork {
         self.being_killed = self.alive && !self.detached && keeper_alive;
     }
 
+    /// Record of the end of this work if it is gone. The outcome is `unknown`.
+    pub fn lost(&self) -> SessionRecord {
+        end_of_lost(self.id.clone())
+    }
+
     /// Pid of the process to end in order to end the work: the keeper if it runs, or else the main process.
     pub fn stop_pid(&self) -> Option<u32> {
         Some(self.known().find(|known| is_alive(known))?.pid)
@@ -203,7 +208,15 @@ pub(crate) async fn record_lost_work(
     writer: &mut SessionWriter,
     lost: Vec<BackgroundId>,
 ) -> Result<(), SessionError> {
-    let ends = lost.into_iter().map(|id| SessionRecord::BackgroundEnded {
+    let ends: Vec<SessionRecord> = lost.into_iter().map(end_of_lost).collect();
+    if ends.is_empty() {
+        return Ok(());
+    }
+    writer.append(ends).await
+}
+
+fn end_of_lost(id: BackgroundId) -> SessionRecord {
+    SessionRecord::BackgroundEnded {
         id,
         state: ItemState::Unknown {
             how: EndMethod::Dropped,
@@ -212,12 +225,7 @@ pub(crate) async fn record_lost_work(
         exit_code: None,
         usage: None,
         answer: None,
-    });
-    let ends: Vec<SessionRecord> = ends.collect();
-    if ends.is_empty() {
-        return Ok(());
     }
-    writer.append(ends).await
 }
 
 /// Number of the next background id: ids are unique within a session.

@@ -27,6 +27,29 @@ pub trait CallJournal: Send + Sync {
     fn conversation(&self) -> Arc<Conversation>;
 }
 
+/// A journal, and a copy in memory.
+pub(crate) struct CopiedJournal {
+    pub(crate) journal: Arc<dyn CallJournal>,
+    pub(crate) copy: Arc<dyn CallJournal>,
+}
+
+impl CallJournal for CopiedJournal {
+    fn begin(&self, calls: Vec<StartedCall>) -> BoxFuture<'static, Result<(), JournalClosed>> {
+        // The copy is in memory, so it has the calls at once.
+        drop(self.copy.begin(calls.clone()));
+        self.journal.begin(calls)
+    }
+
+    fn end(&self, id: CallId, outcome: CallOutcome, content: Arc<str>) {
+        self.copy.end(id.clone(), outcome, Arc::clone(&content));
+        self.journal.end(id, outcome, content);
+    }
+
+    fn conversation(&self) -> Arc<Conversation> {
+        self.journal.conversation()
+    }
+}
+
 /// Error of [`CallJournal::begin`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the turn accepts no more records of calls")]

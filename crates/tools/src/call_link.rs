@@ -8,7 +8,7 @@ use allstop_core::{CallId, Usage};
 use parking_lot::Mutex;
 use tokio::sync::SetOnce;
 
-use crate::call_journal::CallJournal;
+use crate::call_journal::{CallJournal, CopiedJournal};
 use crate::call_progress::CallProgress;
 use crate::effect::FileChange;
 use crate::file_state::FileState;
@@ -40,6 +40,8 @@ struct CallLinkInner {
     metered: Mutex<MeteredUsage>,
     exit_code: OnceLock<i32>,
     change: OnceLock<Arc<FileChange>>,
+    /// Also gets the calls of a sub-agent that runs in the call.
+    journal_copy: OnceLock<Arc<dyn CallJournal>>,
     /// State of the file when the permission question showed it.
     shown: OnceLock<FileState>,
     /// True if the tool waits for a promotion to the background.
@@ -79,6 +81,7 @@ impl CallLink {
             metered: Mutex::default(),
             exit_code: OnceLock::new(),
             change: OnceLock::new(),
+            journal_copy: OnceLock::new(),
             shown: OnceLock::new(),
             is_promotable: AtomicBool::new(false),
             promoted: SetOnce::new(),
@@ -130,10 +133,32 @@ impl CallLink {
     /// Journal for the calls of a sub-agent that runs in the call. `None` if the work of the call runs in the background.
     pub fn journal(&self) -> Option<Arc<dyn CallJournal>> {
         let inner = self.0.as_ref()?;
-        match inner.handed_over() {
-            Some(other) => other.journal(),
-            None => inner.observer.journal(),
+        if let Some(other) = inner.handed_over() {
+            return other.journal();
         }
+        let journal = inner.observer.journal()?;
+        Some(match inner.journal_copy.get() {
+            Some(copy) => Arc::new(CopiedJournal {
+                journal,
+                copy: Arc::clone(copy),
+            }),
+            None => journal,
+        })
+    }
+
+    /// Also reports the calls of a sub-agent to `copy`, until the handover to another link. A sub-agent that then moves to
+    /// the background has all its calls there. Only the first copy is kept.
+    pub fn copy_journal_to(&self, copy: Arc<dyn CallJournal>) {
+        if let Some(inner) = &self.0 {
+            // Setting the copy fails if a copy was set before. That copy is kept.
+            drop(inner.journal_copy.set(copy));
+        }
+    }
+
+    /// True if the work of the call continues with another link.
+    pub fn is_handed_over(&self) -> bool {
+        let inner = self.0.as_ref();
+        inner.is_some_and(|inner| inner.handed_over().is_some())
     }
 
     /// Counts tokens that the call has used. The tokens count even if the call fails or is stopped.

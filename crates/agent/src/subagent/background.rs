@@ -21,20 +21,26 @@ pub struct SubAgentBackground {
 }
 
 impl SubAgentBackground {
-    /// Describes a sub-agent as background work.
-    pub(super) fn task_spec(&self, invocation: &ToolInvocation, name: String) -> TaskSpec {
+    /// Describes a sub-agent as background work. Also returns the list of its calls.
+    pub(super) fn task_spec(
+        &self,
+        invocation: &ToolInvocation,
+        name: String,
+    ) -> (TaskSpec, BackgroundCalls) {
         let calls = BackgroundCalls::new(conversation_before(&invocation.link));
         let link = CallLink::new(invocation.call_id.clone(), Arc::new(calls.clone()));
         let folder = Arc::clone(&self.output_folder);
-        TaskSpec {
+        let if_lost = calls.clone();
+        let spec = TaskSpec {
             call_id: invocation.call_id.clone(),
             call: invocation.scope.clone(),
             name: name.into(),
             attachment: Attachment::Attached,
             output: BoundedOutput::new(OutputLimits::default(), folder).into(),
             link,
-            answer_if_lost: Some(AnswerIfLost::new(move || calls.answer())),
-        }
+            answer_if_lost: Some(AnswerIfLost::new(move || if_lost.answer())),
+        };
+        (spec, calls)
     }
 }
 

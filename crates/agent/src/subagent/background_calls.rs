@@ -1,5 +1,5 @@
-//! Calls of a sub-agent in the background, in memory. They are the answer of a sub-agent that is stopped by force or that
-//! panics.
+//! Calls of a sub-agent in the background and of all sub-agents below it, in memory. They are a part of the answer of a
+//! sub-agent that ends without one.
 
 use std::sync::Arc;
 
@@ -27,10 +27,23 @@ impl BackgroundCalls {
         }
     }
 
-    /// The calls that may have changed something, for the model. `None` if there are none.
+    /// Answer of a sub-agent that cannot return one. `None` if no call may have changed something.
     pub(super) fn answer(&self) -> Option<String> {
-        let calls = self.effects.lock().of_sub_agent();
-        (!calls.is_empty()).then(|| format!("the agent ended without an answer\n{calls}"))
+        let is_empty = self.effects.lock().is_empty();
+        (!is_empty).then(|| self.after("the agent ended without an answer"))
+    }
+
+    /// The reason of a failure, and the calls that may have changed something, for the model.
+    pub(super) fn after(&self, reason: &str) -> String {
+        with_calls(reason, &self.effects.lock())
+    }
+}
+
+/// The reason of a failure, and the calls that may have changed something, for the model.
+pub(super) fn with_calls(reason: &str, effects: &TurnEffects) -> String {
+    match effects.of_sub_agent() {
+        calls if calls.is_empty() => reason.to_owned(),
+        calls => format!("{reason}\n{calls}"),
     }
 }
 
@@ -44,7 +57,7 @@ impl CallJournal for BackgroundCalls {
     }
 
     fn end(&self, id: CallId, outcome: CallOutcome, _content: Arc<str>) {
-        self.effects.lock().finish(&id, outcome, None);
+        self.effects.lock().finish(&id, outcome, false, None);
     }
 
     fn conversation(&self) -> Arc<Conversation> {

@@ -7,6 +7,8 @@
 //!    call or of its turn no longer covers the scope.
 //! 2. Usage before the move is metered with the call, and later usage is metered when the work ends.
 
+use std::sync::Arc;
+
 use allstop_scope::{Placement, ScopeOptions};
 use allstop_tools::{TaskCx, ToolInvocation, promote_task};
 use tokio::sync::oneshot;
@@ -31,7 +33,9 @@ pub(super) async fn run(
     };
     let scope = call.child(call.label(), options);
     let scope = scope.map_err(|refused| format!("the agent did not start: {refused}"))?;
-    let spec = place.task_spec(&invocation, name);
+    let (spec, background_calls) = place.task_spec(&invocation, name);
+    // A promoted sub-agent names also the calls that it made before.
+    link.copy_journal_to(Arc::new(background_calls.clone()));
     let background_link = spec.link.clone();
     let (output, call_link) = (spec.output.clone(), link.clone());
     let mut running = sub_agent.start(&scope, move |line| {
@@ -41,12 +45,17 @@ pub(super) async fn run(
     tokio::select! {
         // The answer has priority: after the end of the sub-agent no work remains to move.
         biased;
-        answer = running.answer() => return running.finish_with(answer, call).await,
+        answer = running.answer() => {
+            return running.finish_with(answer, call).await.map_err(String::from);
+        }
         () = link.promotion() => {}
     }
     let (hand_over, handed_over) = oneshot::channel::<RunningSubAgent>();
     let waiting = async move |cx: TaskCx| match handed_over.await {
-        Ok(running) => running.finish(&cx.scope).await,
+        Ok(running) => {
+            let ended = running.finish(&cx.scope).await;
+            ended.map_err(|failure| background_calls.after(&failure.reason))
+        }
         Err(_) => Err("its call was lost".to_owned()),
     };
     match promote_task(&*place.host, spec, &scope, waiting) {
@@ -58,6 +67,6 @@ pub(super) async fn run(
             Ok(runs_in_background(&work))
         }
         // A stop came first, or the host accepts no more work: the call continues as before.
-        Err(_) => running.finish(call).await,
+        Err(_) => running.finish(call).await.map_err(String::from),
     }
 }

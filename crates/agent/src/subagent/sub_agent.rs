@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 
-use allstop_core::turn::{Conversation, StopPolicy};
+use allstop_core::turn::{Conversation, StopPolicy, TurnEffects};
 use allstop_core::{SessionId, StopReason};
 use allstop_scope::{Scope, WorkLost};
 use allstop_tools::{CallLink, ToolInvocation};
 
+use super::background_calls::with_calls;
 use super::level::{SubAgentLevel, conversation_before};
 use super::limits::RunningGuard;
 use super::lines::line_of;
@@ -141,7 +142,7 @@ impl RunningSubAgent {
     ///
     /// # Cancel safety
     /// Cancel safe: dropping the future stops nothing.
-    pub(super) async fn answer(&mut self) -> Result<String, String> {
+    pub(super) async fn answer(&mut self) -> Result<String, SubAgentFailure> {
         answer(self.run.wait().await)
     }
 
@@ -149,7 +150,7 @@ impl RunningSubAgent {
     ///
     /// # Cancel safety
     /// Dropping the future stops the sub-agent.
-    pub(super) async fn finish(mut self, scope: &Scope) -> Result<String, String> {
+    pub(super) async fn finish(mut self, scope: &Scope) -> Result<String, SubAgentFailure> {
         let answer = self.answer().await;
         self.finish_with(answer, scope).await
     }
@@ -157,9 +158,9 @@ impl RunningSubAgent {
     /// Finishes with an answer that has already arrived.
     pub(super) async fn finish_with(
         self,
-        answer: Result<String, String>,
+        answer: Result<String, SubAgentFailure>,
         scope: &Scope,
-    ) -> Result<String, String> {
+    ) -> Result<String, SubAgentFailure> {
         drop(self.running);
         if answer.is_err() && scope.is_stopped() {
             scope.stopped_at(CHECKPOINT).await;
@@ -191,34 +192,57 @@ fn agent(
     Ok(level.base.with(tools, settings))
 }
 
-fn answer(outcome: Result<RunOutcome, WorkLost>) -> Result<String, String> {
+fn answer(outcome: Result<RunOutcome, WorkLost>) -> Result<String, SubAgentFailure> {
     let turn = match outcome {
         Ok(mut run) => run.turns.pop(),
-        Err(WorkLost::Panicked) => return Err("the agent panicked".to_owned()),
-        Err(WorkLost::Dropped | WorkLost::NoThread) => return Err("the agent was lost".to_owned()),
+        Err(WorkLost::Panicked) => return Err("the agent panicked".into()),
+        Err(WorkLost::Dropped | WorkLost::NoThread) => return Err("the agent was lost".into()),
     };
     match turn {
         Some(turn) if turn.stop_reason == StopReason::Completed => Ok(turn.output.to_string()),
-        Some(turn) => Err(failure_text(&turn)),
-        None => Err("the agent had no turn".to_owned()),
+        Some(turn) => Err(SubAgentFailure::of(turn)),
+        None => Err("the agent had no turn".into()),
     }
 }
 
-/// Message for a sub-agent without an answer. Names the calls that may have changed something. The agent above has no
-/// other source for them.
-fn failure_text(turn: &TurnOutcome) -> String {
-    let reason = match (&turn.error, &turn.cause) {
-        (Some(error), _) => format!(": {}", error.message),
-        (None, Some(cause)) => format!(": {cause}"),
-        (None, None) => String::new(),
-    };
-    let mut text = format!(
-        "the agent ended without an answer, {}{reason}",
-        turn.stop_reason
-    );
-    if let Some(lost) = &turn.lost {
-        text.push('\n');
-        text.push_str(&lost.effects.of_sub_agent());
+/// A sub-agent has ended without an answer.
+#[derive(Debug)]
+pub(super) struct SubAgentFailure {
+    pub(super) reason: String,
+    /// Calls of the sub-agent itself that may have changed something.
+    calls: TurnEffects,
+}
+
+impl SubAgentFailure {
+    fn of(turn: TurnOutcome) -> Self {
+        let reason = match (&turn.error, &turn.cause) {
+            (Some(error), _) => format!(": {}", error.message),
+            (None, Some(cause)) => format!(": {cause}"),
+            (None, None) => String::new(),
+        };
+        Self {
+            reason: format!(
+                "the agent ended without an answer, {}{reason}",
+                turn.stop_reason
+            ),
+            calls: turn.lost.map(|lost| lost.effects).unwrap_or_default(),
+        }
     }
-    text
+}
+
+impl From<&str> for SubAgentFailure {
+    fn from(reason: &str) -> Self {
+        Self {
+            reason: reason.to_owned(),
+            calls: TurnEffects::default(),
+        }
+    }
+}
+
+/// Result of the call for the agent above. It names the calls that may have changed something, because that agent has no
+/// other source for them.
+impl From<SubAgentFailure> for String {
+    fn from(failure: SubAgentFailure) -> Self {
+        with_calls(&failure.reason, &failure.calls)
+    }
 }

@@ -98,7 +98,8 @@ impl AgentTool {
         }
         let link = invocation.link;
         let running = sub_agent.start(&invocation.scope, move |line| link.output(line));
-        running.finish(&invocation.scope).await
+        let ended = running.finish(&invocation.scope).await;
+        ended.map_err(String::from)
     }
 
     fn in_background(
@@ -107,13 +108,14 @@ impl AgentTool {
         invocation: &ToolInvocation,
         prompt: String,
     ) -> Result<String, String> {
-        let spec = place.task_spec(invocation, one_line(&prompt));
+        let (spec, background_calls) = place.task_spec(invocation, one_line(&prompt));
         spec.output.open_file();
         let calls = vec![spec.link.clone()];
         let sub_agent = SubAgent::make(&self.level, invocation, prompt, calls)?;
         let task = async move |cx: TaskCx| {
             let running = sub_agent.start(&cx.scope, move |line| cx.output.push(line));
-            running.finish(&cx.scope).await
+            let ended = running.finish(&cx.scope).await;
+            ended.map_err(|failure| background_calls.after(&failure.reason))
         };
         let work = start_task(&*place.host, spec, task)
             .map_err(|refused| format!("the agent did not start: {refused}"))?;

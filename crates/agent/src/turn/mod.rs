@@ -257,17 +257,14 @@ impl RunningTurn<'_> {
     /// written is then determined with the ending. Records that were not written become pending again and are written
     /// with the ending, because the recorded events have happened.
     async fn flush(&mut self) -> Result<(), TurnInterrupt> {
-        if let Some(background) = self.cx.background {
-            let records = background.take_records(self.draft.state().number());
-            for record in &records {
-                if let SessionRecord::BackgroundStarted { id, name, .. } = record {
-                    let (id, name) = (id.clone(), Arc::clone(name));
-                    self.cx
-                        .events
-                        .send(|| AgentEvent::BackgroundStarted { id, name });
-                }
+        for record in self.take_background() {
+            if let SessionRecord::BackgroundStarted { id, name, .. } = &record {
+                let (id, name) = (id.clone(), Arc::clone(name));
+                self.cx
+                    .events
+                    .send(|| AgentEvent::BackgroundStarted { id, name });
             }
-            self.pending.extend(records);
+            self.pending.push(record);
         }
         if !self.history.is_logged() {
             self.pending.clear();
@@ -297,6 +294,16 @@ impl RunningTurn<'_> {
             return Err(TurnInterrupt::Stopped);
         }
         Err(TurnInterrupt::Failed(error.into()))
+    }
+
+    /// Takes the records of background work since the last append.
+    fn take_background(&mut self) -> Vec<SessionRecord> {
+        let Some(background) = self.cx.background else {
+            return Vec::new();
+        };
+        let records = background.take_records(self.draft.state().number());
+        self.draft.observe_background(&records);
+        records
     }
 
     fn hook_cx(&self, scope: &Scope) -> HookCx {

@@ -1,13 +1,17 @@
 //! The end of a run: background work is awaited, detached (left running on purpose) or stopped. Then the session and
 //! the store are closed. No step lasts beyond the time of the exit.
 
+use std::sync::Arc;
+
 use allstop_agent::TurnErrorKind;
+use allstop_core::turn::LostTurn;
 use allstop_core::{Cause, CauseKind, SessionId, StopReason};
 use allstop_runtime::{DetachedWork, Envelope, System};
 use allstop_session::{SessionStop, StopTarget};
+use allstop_tools::BackgroundWork;
 
 use super::turns::{PromptOutcomes, RunTurns, show};
-use crate::display::is_worth_showing;
+use crate::display::{describe_lost, is_worth_showing};
 use crate::shell_quote::quoted;
 use crate::shutdown;
 
@@ -41,6 +45,9 @@ impl RunTurns<'_, '_> {
         // If the exit time is already reached, this call does not wait. It only adds the remaining work to the
         // envelope.
         self.end_background(&mut envelope).await;
+        for lost in run.messages.iter().filter_map(|turn| turn.lost.as_ref()) {
+            self.show_lost(lost.clone(), &run.works, &mut envelope);
+        }
         if !run.is_cut {
             self.close(system, &mut envelope).await;
             // Hooks also run while the session is closed, and other terminals can stop these hooks.
@@ -69,6 +76,23 @@ impl RunTurns<'_, '_> {
             let _answered_or_late = self.supervisor.wait_to_exit(answered, |_| {}).await;
         }
         envelope
+    }
+
+    /// Shows the calls of a turn that are not in the conversation. The end of background work is the outcome of the call
+    /// that has started it.
+    fn show_lost(
+        &self,
+        mut lost: LostTurn,
+        works: &[Arc<BackgroundWork>],
+        envelope: &mut Envelope,
+    ) {
+        for work in works {
+            if let Some(end) = work.end() {
+                lost.work_ended(&work.call_id, &end.state);
+            }
+        }
+        envelope.set_lost(&lost);
+        self.view.calls(|style| describe_lost(&lost, false, style));
     }
 
     async fn end_background(&mut self, envelope: &mut Envelope) {

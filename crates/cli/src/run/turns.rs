@@ -13,12 +13,13 @@ use allstop_session::{
     SessionEventKind, SessionStop, StopTarget,
 };
 use allstop_terminal::JobControl;
+use allstop_tools::BackgroundWork;
 use allstop_tools::mcp::{McpServers, McpStatusEvents};
 
 use super::view::RunView;
 use crate::args::BackgroundArgs;
 use crate::control::ControlEffect;
-use crate::display::{EventView as _, describe_lost};
+use crate::display::EventView as _;
 use crate::shell_command::SameFlags;
 use crate::supervise::Supervisor;
 use allstop_remote::{RemoteStop, TerminalSession};
@@ -54,6 +55,8 @@ pub(super) struct RunTurns<'a, 'b> {
 pub(super) struct PromptOutcomes {
     /// Outcome of each sent message.
     pub(super) messages: Vec<Arc<MessageOutcome>>,
+    /// Background work at the end of the last turn. A session that a stop has closed does not list it any more.
+    pub(super) works: Vec<Arc<BackgroundWork>>,
     /// Failure to send a message.
     pub(super) error: Option<TurnError>,
     /// Reason of a stop that came between two turns.
@@ -97,12 +100,10 @@ impl RunTurns<'_, '_> {
             };
             let outcome = self.wait(sent.outcome(), |_| false).await;
             run.is_cut = outcome.is_none();
+            run.works = self.session.background();
             let outcome =
                 outcome.unwrap_or_else(|| self.session.outcome_now(&sent, self.stop.as_ref()));
             let completed = outcome.is_completed();
-            if let Some(lost) = &outcome.lost {
-                self.view.calls(|style| describe_lost(lost, false, style));
-            }
             run.messages.push(outcome);
             if !completed {
                 return run;

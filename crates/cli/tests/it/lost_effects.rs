@@ -114,13 +114,22 @@ fn killed_at(moment: Duration, policy: &str, turns: &str, round: u64) -> bool {
 #[test]
 fn payment_of_a_background_sub_agent_is_known_to_the_next_process() {
     let obstinate = "trap true TERM; touch paid; while true; do sleep 1; done";
-    // Regression: a sub-agent that was stopped by force had no answer, and the payment was forgotten.
-    for (ends_by_itself, hangs) in [
-        (true, "touch paid; sleep 600"),
-        (false, "touch paid; sleep 600"),
-        (false, obstinate),
+    let hangs = "touch paid; sleep 600";
+    // Regression: a sub-agent that was stopped by force had no answer, and the payment was forgotten. If it was stopped
+    // without force, its answer did not name the calls of the sub-agents below it.
+    for (ends_by_itself, hangs, payer) in [
+        (true, hangs, "shop"),
+        (true, hangs, "buy"),
+        (false, hangs, "shop"),
+        (false, hangs, "buy"),
+        (false, obstinate, "shop"),
     ] {
         let place = Place::new();
+        // The first sub-agent pays, or starts another one that pays.
+        let delegates = match payer {
+            "shop" => "",
+            _ => "{when: shop, replies: [{calls: [{tool: agent, arguments: {prompt: buy}}]}]},",
+        };
         let last = if ends_by_itself {
             "Done."
         } else {
@@ -130,7 +139,7 @@ fn payment_of_a_background_sub_agent_is_known_to_the_next_process() {
             "turns: [{{when: pay, replies: [{{calls: [{{tool: agent, arguments: {{prompt: shop, background: true}}}}]}}, \
              {{calls: [{{tool: shell, arguments: {{command: 'until test -e paid; do sleep 0.01; done'}}}}]}}, \
              {{text: {last}}}]}}, \
-             {{when: shop, replies: [{{calls: [{{tool: shell, arguments: {{command: '{PAYMENT}'}}}}]}}, \
+             {delegates} {{when: {payer}, replies: [{{calls: [{{tool: shell, arguments: {{command: '{PAYMENT}'}}}}]}}, \
              {{calls: [{{tool: shell, arguments: {{command: {hangs}}}}}]}}]}}]"
         );
         let running = place.run_script(&script).arg("pay").start();
@@ -151,8 +160,82 @@ fn payment_of_a_background_sub_agent_is_known_to_the_next_process() {
         let texts: Vec<String> = request.iter().map(history::text_of).collect();
         assert!(
             texts.iter().any(|text| text.contains(&line)),
-            "{ends_by_itself}, {hangs}: {texts:#?}"
+            "{ends_by_itself}, {hangs}, {payer}: {texts:#?}"
         );
+        let shown = place.sessions().args("show last").end().ok().stdout;
+        assert!(shown.contains(&line), "{shown}");
+    }
+}
+
+/// A command in the background pays and hangs. The next message repeats it.
+const PAYS_IN_BACKGROUND: &str = "turns: [{when: pay, replies: [PAYMENT_CALL, \
+    {calls: [{tool: shell, arguments: {command: 'until test -e paid; do sleep 0.01; done; touch both'}}]}, \
+    {text: Paid., stall: mid_stream}]}, {when: again, replies: [PAYMENT_CALL, {text: Done.}]}]";
+
+fn pays_in_background() -> String {
+    let pays = format!("{PAYMENT}; touch paid; sleep 600");
+    let call =
+        format!("{{calls: [{{tool: shell, arguments: {{command: '{pays}', background: true}}}}]}}");
+    PAYS_IN_BACKGROUND.replace("PAYMENT_CALL", &call)
+}
+
+/// Ends the process by this signal after the payment. Returns its envelope.
+fn paid_in_background(policy: &str, signal: Signal) -> (Place, serde_json::Value) {
+    let place = Place::new();
+    let run = place.run_script(&pays_in_background());
+    let run = run.args("--json --on-stop").arg(policy);
+    let mut running = run.arg("pay").start();
+    let both = place.work().join("both");
+    eventually("the payment", || both.exists().then_some(()));
+    let envelope = if signal == Signal::KILL {
+        running.signal(signal);
+        let _killed = running.end(FACT_MAX);
+        serde_json::Value::Null
+    } else {
+        running.end_by(signal).envelope()
+    };
+    eventually("its command is gone", || {
+        place.leftovers().is_empty().then_some(())
+    });
+    (place, envelope)
+}
+
+/// The next turn repeats the payment. Returns its envelope.
+fn pay_again(place: &Place) -> serde_json::Value {
+    let next = place.run_script(&pays_in_background());
+    let next = next.args("--json --continue again");
+    next.end().ok().envelope()
+}
+
+/// Regression: under `keep`, the call was repeated silently, because its result is in the conversation.
+#[test]
+fn background_command_that_a_crash_has_ended_is_not_repeated_silently() {
+    for policy in ["rollback", "keep"] {
+        let (place, _) = paid_in_background(policy, Signal::KILL);
+        let envelope = pay_again(&place);
+        let denials = envelope["denials"].as_array().map(Vec::len);
+        assert_eq!(denials, Some(1), "{policy}: {envelope:#}");
+        let ledger = std::fs::read_to_string(place.work().join("ledger"));
+        assert_eq!(ledger.expect("paid once"), "paid\n", "{policy}");
+    }
+}
+
+/// Regression: the outcome was unknown although the receipt proves the stop, and a repetition was denied.
+#[test]
+fn background_command_that_was_verifiably_stopped_has_a_known_outcome() {
+    for policy in ["rollback", "keep"] {
+        let (place, stopped) = paid_in_background(policy, Signal::INT);
+        if policy == "rollback" {
+            let lost = &stopped["lost_calls"][0];
+            assert_eq!(lost["outcome"], "stopped", "{stopped:#}");
+        }
+        let envelope = pay_again(&place);
+        let denials = &envelope["denials"];
+        assert_eq!(*denials, serde_json::json!([]), "{policy}: {envelope:#}");
+        if policy == "rollback" {
+            let reported = &envelope["reported_calls"][0];
+            assert_eq!(reported["outcome"], "stopped", "{envelope:#}");
+        }
     }
 }
 

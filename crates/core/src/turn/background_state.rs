@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use crate::ids::BackgroundId;
+use crate::ids::{BackgroundId, CallId, TurnNumber};
+use crate::receipt::ItemState;
 use crate::record::{Attachment, SessionRecord};
+use crate::turn::effects::CallEffect;
 use crate::turn::illegal_record::IllegalRecord;
 use crate::turn::session_state::SessionState;
 use crate::turn::summary::RecordedWork;
@@ -41,6 +43,7 @@ impl SessionState {
                     answer: None,
                     reported: false,
                 });
+                self.work_started(*turn, call_id);
             }
             SessionRecord::BackgroundDetached { id } => {
                 self.running(id)?.attachment = Attachment::Detached;
@@ -55,11 +58,36 @@ impl SessionState {
                 let work = self.running(id)?;
                 work.ended = Some((state.clone(), *exit_code));
                 work.answer.clone_from(answer);
+                let (turn, call_id) = (work.turn, work.call_id.clone());
+                self.work_ended(turn, &call_id, state);
                 self.metered += usage.unwrap_or_default();
             }
             _ => {}
         }
         Ok(())
+    }
+
+    /// The call that has started the work has no known outcome until the work ends.
+    fn work_started(&mut self, turn: TurnNumber, call: &CallId) {
+        match &mut self.open {
+            Some(open) if open.number() == turn => open.change_call(call, CallEffect::work_started),
+            _ if self.conversation.has_call(turn, call) => {
+                Arc::make_mut(&mut self.conversation).work_started(turn, call);
+            }
+            _ => {}
+        }
+    }
+
+    fn work_ended(&mut self, turn: TurnNumber, call: &CallId, state: &ItemState) {
+        match &mut self.open {
+            Some(open) if open.number() == turn => {
+                open.change_call(call, |call| call.work_ended(state));
+            }
+            _ if self.conversation.has_call(turn, call) => {
+                Arc::make_mut(&mut self.conversation).work_ended(turn, call, state);
+            }
+            _ => {}
+        }
     }
 
     fn running(&mut self, id: &BackgroundId) -> Result<&mut RecordedWork, IllegalRecord> {

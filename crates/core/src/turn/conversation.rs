@@ -4,9 +4,11 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-use crate::ids::TurnNumber;
+use crate::ids::{CallId, TurnNumber};
 use crate::message::{InvalidHistory, Message, ToolCall, check_history};
+use crate::receipt::ItemState;
 use crate::turn::effects::{CallEffect, LostTurn, TurnEffects, fingerprint, limit_lost};
+use crate::turn::lost_note::named_in_note;
 use crate::usage::Usage;
 
 /// Committed part of a session, shared in an `Arc`. Each commit creates a new `Conversation`.
@@ -129,11 +131,82 @@ impl Conversation {
         newest.filter(|before| before.is_uncertain())
     }
 
+    /// True if this turn has this call, and the call may have changed something.
+    pub(super) fn has_call(&self, turn: TurnNumber, id: &CallId) -> bool {
+        let is_in = |lost: &LostTurn| lost.turn == turn && lost.effects.has(id);
+        self.lost.iter().any(is_in)
+            || self.spans.iter().any(|span| {
+                let is_own = |undo: &EffectsOfUndo| span.turn == turn && undo.own.has(id);
+                let undo = span.undo.as_ref();
+                undo.is_some_and(|undo| is_own(undo) || undo.reported.iter().any(is_in))
+            })
+    }
+
+    /// Records that the work of a call runs in the background.
+    pub(super) fn work_started(&mut self, turn: TurnNumber, id: &CallId) {
+        self.change_call(turn, id, CallEffect::work_started);
+    }
+
+    /// Records the end of work that a call has started in the background. If the outcome of a sub-agent is unknown, the
+    /// next turn reports the calls that it had made before it moved to the background. Nothing else names them.
+    pub(super) fn work_ended(&mut self, turn: TurnNumber, id: &CallId, state: &ItemState) {
+        self.change_call(turn, id, |call| call.work_ended(state));
+        if !matches!(state, ItemState::Unknown { .. }) {
+            return;
+        }
+        let Some(span) = self.spans.iter_mut().find(|span| span.turn == turn) else {
+            return;
+        };
+        let Some(undo) = &mut span.undo else { return };
+        let calls = Arc::make_mut(undo).own.take_nested(id);
+        let start = span.start;
+        let effects = TurnEffects { calls, omitted: 0 };
+        let before = LostTurn::new(turn, &self.user_text(start), effects, false);
+        let Some(mut before) = before.map(|before| before.partly_kept(true)) else {
+            return;
+        };
+        let place = self.lost.partition_point(|lost| lost.turn < turn);
+        match self.lost.get_mut(place).filter(|lost| lost.turn == turn) {
+            Some(rest) => {
+                before.effects.calls.append(&mut rest.effects.calls);
+                rest.effects.calls = before.effects.calls;
+            }
+            None => self.lost.insert(place, before),
+        }
+        limit_lost(&mut self.lost);
+    }
+
+    fn change_call(&mut self, turn: TurnNumber, id: &CallId, change: impl Fn(&mut CallEffect)) {
+        let of_turn = |lost: &&mut LostTurn| lost.turn == turn;
+        for lost in self.lost.iter_mut().filter(of_turn) {
+            lost.change_call(id, &change);
+        }
+        for span in &mut self.spans {
+            let Some(undo) = &mut span.undo else { continue };
+            let has_lost = undo.reported.iter().any(|lost| lost.turn == turn);
+            if span.turn != turn && !has_lost {
+                continue;
+            }
+            let undo = Arc::make_mut(undo);
+            if span.turn == turn {
+                undo.own.change_call(id, &change);
+            }
+            for lost in undo.reported.iter_mut().filter(of_turn) {
+                lost.change_call(id, &change);
+            }
+        }
+    }
+
     /// Lost turns, oldest first: those that a turn of this conversation has reported to the model, and those that the
     /// next turn reports.
     pub fn all_lost(&self) -> impl Iterator<Item = &LostTurn> {
         let spans = self.spans.iter().filter_map(|span| span.undo.as_ref());
         spans.flat_map(|undo| &undo.reported).chain(&self.lost)
+    }
+
+    /// Lost turns, with the calls that the next turn names to the model. The other calls are only counted.
+    pub fn reported_by_next_turn(&self) -> Vec<LostTurn> {
+        named_in_note(&self.lost)
     }
 
     /// Calls of this turn that the next turn reports to the model. `None` unless this turn is the last lost turn.

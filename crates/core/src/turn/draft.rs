@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use crate::cause::Cause;
 use crate::decision::{CommitDecision, CommitVerdict};
-use crate::ids::{CallId, MessageId};
+use crate::ids::{BackgroundId, CallId, MessageId};
 use crate::message::{Message, ToolCall};
 use crate::record::{CallOutcome, SessionRecord, StartedCall};
 use crate::time::Timestamp;
 use crate::turn::budget::Reservation;
 use crate::turn::conversation::Conversation;
-use crate::turn::effects::{CallEffect, note_about};
+use crate::turn::effects::CallEffect;
 use crate::turn::limits::{StartRefusal, TurnLimits};
+use crate::turn::lost_note::note_about;
 use crate::turn::model_call::RunningModel;
 use crate::turn::request_names::for_request;
 use crate::turn::state::{IllegalEvent, TurnEvent, TurnState};
@@ -45,6 +46,8 @@ pub struct Draft {
     /// Additional data about running tool calls.
     pub(super) call_side_data: Vec<(CallId, CallSideData)>,
     pub(super) running_model: Option<RunningModel>,
+    /// Background work that calls of this turn have started.
+    works: Vec<(BackgroundId, CallId)>,
     /// For the turn of a sub-agent: path of the calls that contain it. Set at a stop.
     pub(super) path: Option<Arc<str>>,
     pub(super) limits: TurnLimits,
@@ -106,6 +109,7 @@ impl Draft {
             answered_usage: Usage::default(),
             call_side_data: Vec::new(),
             running_model: None,
+            works: Vec::new(),
             path: None,
             limits: limits.clone(),
         })
@@ -175,6 +179,27 @@ impl Draft {
     pub(super) fn messages_in_log(&self) -> &[Arc<Message>] {
         let confirmed = self.messages.get(..self.messages_confirmed);
         confirmed.unwrap_or_default()
+    }
+
+    /// Takes over the starts and ends of background work from records that are appended during the turn. The end of work
+    /// is the end of the call that has started it.
+    pub fn observe_background(&mut self, records: &[SessionRecord]) {
+        for record in records {
+            match record {
+                SessionRecord::BackgroundStarted {
+                    id, turn, call_id, ..
+                } if *turn == self.state.number() => {
+                    self.state.change_call(call_id, CallEffect::work_started);
+                    self.works.push((id.clone(), call_id.clone()));
+                }
+                SessionRecord::BackgroundEnded { id, state, .. } => {
+                    if let Some((_, call)) = self.works.iter().find(|(work, _)| work == id) {
+                        self.state.change_call(call, |call| call.work_ended(state));
+                    }
+                }
+                _ => {}
+            }
+        }
     }
 
     /// The call with an uncertain outcome, in an earlier turn, that this call would repeat.

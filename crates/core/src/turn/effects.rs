@@ -11,8 +11,8 @@ use serde_json::Value;
 use crate::call_label::call_label;
 use crate::ids::{CallId, TurnNumber};
 use crate::message::{Arguments, Effect, Message};
+use crate::receipt::ItemState;
 use crate::record::{CallOutcome, StartedCall, StartedCallKind};
-use crate::terminal_text::{escape, is_unsafe};
 use crate::turn::summary::{INPUT_EXCERPT_CHARS, excerpt};
 
 /// Maximum number of calls that are kept for each turn. Of more calls, those with an unknown outcome and the last ones
@@ -25,9 +25,6 @@ const LOST_TURNS_MAX: usize = 32;
 
 /// Maximum length of a kept result, in characters.
 const RESULT_CHARS_MAX: usize = 300;
-
-/// Maximum length of a note, in bytes: about two thousand tokens.
-const NOTE_BYTES_MAX: usize = 8 * 1024;
 
 /// A tool call that may have changed something outside the conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -46,10 +43,13 @@ pub struct CallEffect {
     /// Beginning of the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub result: Option<Arc<str>>,
-    /// True if the call has only started a command in the background. The result of the call does not tell whether the
-    /// command has completed.
+    /// True if the work of the call has moved to the background or was started there, and its end is not known. The
+    /// result of the call does not tell whether the work has completed.
     #[serde(default, skip_serializing_if = "is_false")]
     pub in_background: bool,
+    /// True if the command of the call has exited, so that only its leftover processes can run in the background.
+    #[serde(default, skip_serializing_if = "is_false")]
+    has_exited: bool,
     /// Fingerprint of the tool and the arguments, which identifies a repetition of the call.
     #[serde(default)]
     fingerprint: u64,
@@ -86,6 +86,23 @@ impl CallEffect {
             None | Some(CallOutcome::Unknown) => true,
             Some(CallOutcome::Succeeded) => self.in_background,
             Some(_) => false,
+        }
+    }
+
+    /// Records that the work of the call runs in the background.
+    pub(super) fn work_started(&mut self) {
+        self.in_background = !self.has_exited;
+    }
+
+    /// Records the end of the work in the background, which is the end of the call.
+    pub(super) fn work_ended(&mut self, state: &ItemState) {
+        if self.in_background {
+            self.in_background = false;
+            self.outcome = Some(match state {
+                ItemState::Finished { .. } => CallOutcome::Succeeded,
+                ItemState::Stopped { .. } => CallOutcome::Stopped,
+                _ => CallOutcome::Unknown,
+            });
         }
     }
 
@@ -165,12 +182,20 @@ impl TurnEffects {
             outcome: None,
             result: None,
             in_background: starts_in_background(arguments),
+            has_exited: false,
             fingerprint: fingerprint(&call.name, arguments),
         });
     }
 
-    /// Records the end of a call. A denied call did not run, so it is removed.
-    pub fn finish(&mut self, id: &CallId, outcome: CallOutcome, result: Option<&Arc<str>>) {
+    /// Records the end of a call. A denied call did not run, so it is removed. `has_exited` is true if the command of the
+    /// call has exited.
+    pub fn finish(
+        &mut self,
+        id: &CallId,
+        outcome: CallOutcome,
+        has_exited: bool,
+        result: Option<&Arc<str>>,
+    ) {
         let Some(at) = self.calls.iter().rposition(|call| call.id == *id) else {
             return;
         };
@@ -179,13 +204,34 @@ impl TurnEffects {
             return;
         }
         let call = &mut self.calls[at];
-        call.outcome = Some(outcome);
         call.result = result.cloned();
+        if has_exited {
+            call.has_exited = true;
+            call.in_background = false;
+        }
+        // If the work of the call has already ended in the background, that end is the outcome.
+        if has_exited || call.outcome.is_none() {
+            call.outcome = Some(outcome);
+        }
     }
 
     /// True if the call with this id may have changed something.
     pub(super) fn has(&self, id: &CallId) -> bool {
         self.calls.iter().any(|call| call.id == *id)
+    }
+
+    /// Changes the call with this id, if it may have changed something.
+    pub(super) fn change_call(&mut self, id: &CallId, change: impl FnOnce(&mut CallEffect)) {
+        if let Some(call) = self.calls.iter_mut().rfind(|call| call.id == *id) {
+            change(call);
+        }
+    }
+
+    /// Removes the calls of the sub-agent that this call has started, and returns them.
+    pub(super) fn take_nested(&mut self, outer: &CallId) -> Vec<CallEffect> {
+        self.calls
+            .extract_if(.., |call| call.id.is_within(outer))
+            .collect()
     }
 
     /// True if no call may have changed something.
@@ -247,7 +293,8 @@ fn is_false(value: &bool) -> bool {
 }
 
 /// Hash (FNV-1a) of a tool's name and arguments. The order of the fields of an object does not matter, and neither does a
-/// field with the value null, because a model may write a missing argument as null.
+/// field with the value null or false, because a model may write a missing argument so. An older version counted false,
+/// so a repetition of a call in its sessions may not be found.
 pub(super) fn fingerprint(name: &str, arguments: &Arguments) -> u64 {
     let mut hash = Fnv(0xcbf2_9ce4_8422_2325);
     hash.add(name.as_bytes());
@@ -274,7 +321,7 @@ impl Fnv {
                 self.add(b"{");
                 let mut fields: Vec<_> = fields
                     .iter()
-                    .filter(|(_, value)| !value.is_null())
+                    .filter(|(_, value)| !value.is_null() && **value != Value::Bool(false))
                     .collect();
                 fields.sort_unstable_by_key(|(name, _)| *name);
                 for (name, value) in fields {
@@ -317,9 +364,7 @@ impl LostTurn {
             return None;
         }
         for call in &mut effects.calls {
-            if call.is_outcome_unknown() {
-                call.outcome = Some(CallOutcome::Unknown);
-            }
+            end_unknown(call);
             if is_refused {
                 call.result = None;
             }
@@ -337,11 +382,31 @@ impl LostTurn {
         })
     }
 
+    /// Records the end of work that one of the calls has started in the background.
+    pub fn work_ended(&mut self, call: &CallId, state: &ItemState) {
+        self.change_call(call, |call| call.work_ended(state));
+    }
+
+    /// Changes one of the calls.
+    pub(super) fn change_call(&mut self, id: &CallId, change: impl FnOnce(&mut CallEffect)) {
+        self.effects.change_call(id, |call| {
+            change(call);
+            end_unknown(call);
+        });
+    }
+
     /// Sets [`is_partly_kept`](Self::is_partly_kept).
     #[must_use]
     pub(super) fn partly_kept(mut self, is_partly_kept: bool) -> Self {
         self.is_partly_kept = is_partly_kept;
         self
+    }
+}
+
+/// The turn of a lost call has ended, so an end that is not known now is an unknown outcome.
+fn end_unknown(call: &mut CallEffect) {
+    if call.is_outcome_unknown() {
+        call.outcome = Some(CallOutcome::Unknown);
     }
 }
 
@@ -370,69 +435,4 @@ pub(super) fn limit_lost(lost: &mut Vec<LostTurn>) {
         let effects = &mut lost[0].effects;
         effects.omitted += removed.effects.omitted + removed.effects.calls.len() as u32;
     }
-}
-
-/// The note to the model about these turns. `None` if there are none. If the note would be too long, the oldest calls
-/// are only counted.
-pub(super) fn note_about(lost: &[LostTurn]) -> Option<Arc<Message>> {
-    if lost.is_empty() {
-        return None;
-    }
-    let mut parts = Vec::new();
-    let (mut bytes, mut omitted) = (0, 0);
-    for turn in lost.iter().rev() {
-        let input = match &*turn.input {
-            "" => String::new(),
-            input => format!(" Its message began with: {}", one_line(input)),
-        };
-        let header = format!("Turn {}.{input}\n", turn.turn);
-        let mut lines = Vec::new();
-        omitted += turn.effects.omitted;
-        for call in turn.effects.calls.iter().rev() {
-            let line = line_about(call, turn.input.is_empty());
-            let header_bytes = if lines.is_empty() { header.len() } else { 0 };
-            let more = header_bytes + line.len();
-            if bytes + more > NOTE_BYTES_MAX {
-                omitted += 1;
-            } else {
-                bytes += more;
-                lines.push(line);
-            }
-        }
-        if !lines.is_empty() {
-            lines.push(header);
-            lines.reverse();
-            parts.push(lines.join(""));
-        }
-    }
-    parts.reverse();
-    let mut text = "Note of Allstop, not of the user: the calls below are not in this conversation, because their turns were \
-                    stopped, refused, undone or cut off by a crash. The calls may have changed something. Do not repeat \
-                    a completed call without being asked to.\n"
-        .to_owned();
-    text.push_str(parts.join("").trim_end());
-    if omitted > 0 {
-        let _never_fails = write!(text, "\n{omitted} earlier calls are not listed.");
-    }
-    Some(Arc::new(Message::Note { text: text.into() }))
-}
-
-/// `is_refused` is true if a guardrail refused the turn: its texts must not reach the model.
-fn line_about(call: &CallEffect, is_refused: bool) -> String {
-    let without_label = CallEffect {
-        label: call.label.clone().filter(|_| !is_refused),
-        ..call.clone()
-    };
-    let mut line = format!("- {without_label}.");
-    let result = call.result.as_deref().unwrap_or_default().trim();
-    if !result.is_empty() {
-        let _never_fails = write!(line, " Its result began with: {}", one_line(result));
-    }
-    line.push('\n');
-    line
-}
-
-/// Escapes line ends and other control characters, so that a text cannot look like a line of the note.
-fn one_line(text: &str) -> String {
-    escape(text, is_unsafe).into_owned()
 }

@@ -27,6 +27,7 @@ mod effects;
 mod illegal_record;
 mod limits;
 mod loop_detector;
+mod lost_note;
 mod model_call;
 mod nested_call;
 mod recovery;

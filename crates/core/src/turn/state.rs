@@ -20,7 +20,7 @@ use std::sync::Arc;
 use crate::ids::{CallId, TurnNumber};
 use crate::record::{CallOutcome, SessionRecord, StartedCall, StartedCallKind};
 use crate::stop_reason::StopReason;
-use crate::turn::effects::TurnEffects;
+use crate::turn::effects::{CallEffect, TurnEffects};
 use crate::turn::started_calls::StartedCalls;
 use crate::usage::Usage;
 
@@ -37,6 +37,8 @@ pub enum TurnEvent<'a> {
         outcome: CallOutcome,
         /// Usage of the call.
         usage: Option<Usage>,
+        /// True if the command of the call has exited.
+        has_exited: bool,
         /// Beginning of the result.
         result: Option<&'a Arc<str>>,
     },
@@ -58,6 +60,7 @@ impl<'a> TurnEvent<'a> {
                 id,
                 outcome,
                 usage,
+                exit_code,
                 result,
                 ..
             } => (
@@ -66,6 +69,7 @@ impl<'a> TurnEvent<'a> {
                     id,
                     outcome: *outcome,
                     usage: *usage,
+                    has_exited: exit_code.is_some(),
                     result: result.as_ref(),
                 },
             ),
@@ -183,10 +187,11 @@ impl TurnState {
                 id,
                 outcome,
                 usage,
+                has_exited,
                 result,
             } => {
                 self.finish_call(id, outcome, usage)?;
-                self.effects.finish(id, outcome, result);
+                self.effects.finish(id, outcome, has_exited, result);
                 Ok(())
             }
             TurnEvent::Steered => {
@@ -319,6 +324,11 @@ impl TurnState {
     /// Calls that may have changed something outside the conversation.
     pub fn effects(&self) -> &TurnEffects {
         &self.effects
+    }
+
+    /// Changes the effect of a call, if the call may have changed something.
+    pub(super) fn change_call(&mut self, id: &CallId, change: impl FnOnce(&mut CallEffect)) {
+        self.effects.change_call(id, change);
     }
 
     /// True if a call with this id has started in this turn.

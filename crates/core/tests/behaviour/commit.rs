@@ -209,6 +209,7 @@ fn ended_turn_refuses_every_event() {
         id: &"a".into(),
         outcome: CallOutcome::Succeeded,
         usage: Some(usage(1, 1)),
+        has_exited: false,
         result: None,
     };
     for event in [

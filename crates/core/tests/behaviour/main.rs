@@ -3,6 +3,7 @@
 //! `README.md` in this folder lists the test for every behaviour of the specification. The test may be in another
 //! crate.
 
+mod background_effects;
 mod bad_arguments;
 mod batches;
 mod budget;

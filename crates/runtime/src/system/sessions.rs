@@ -7,7 +7,7 @@ use std::sync::Arc;
 use allstop_agent::TurnError;
 use allstop_core::receipt::ItemKind;
 use allstop_core::turn::{LostTurn, SessionState, TurnEffects};
-use allstop_core::{SessionId, SessionSettings};
+use allstop_core::{SessionId, SessionSettings, Timestamp};
 use allstop_log::read_session_end;
 use allstop_scope::WorkSpec;
 use allstop_session::orphan_scan::settled_work;
@@ -31,7 +31,7 @@ pub struct OpenSession {
     pub session: Session,
     /// Turn that an earlier process left unfinished.
     pub interrupted: Option<InterruptedTurn>,
-    /// Turns with calls that the conversation does not show. The first turn reports them to the model.
+    /// Turns with calls that the conversation does not show. The first turn names these calls to the model.
     pub unreported: Vec<LostTurn>,
     /// Background work of earlier processes without a recorded end.
     pub found: Vec<OrphanedWork>,
@@ -59,6 +59,21 @@ fn interrupted(before: &SessionState) -> Option<InterruptedTurn> {
         is_kept: before.keeps_open_turn(),
         effects: lost.map(|lost| lost.effects).unwrap_or_default(),
     })
+}
+
+/// Calls that the first turn reports to the model: those after the records that the open session writes about its earlier
+/// processes.
+fn unreported(mut state: SessionState, found: &[OrphanedWork]) -> Vec<LostTurn> {
+    let gone = found.iter().filter(|work| !work.alive);
+    let mut records = state.recovery_records(Timestamp::from_unix_ms(0));
+    records.extend(gone.map(OrphanedWork::lost));
+    for record in &records {
+        if let Err(illegal) = state.apply(record) {
+            // Never happens, because the open session writes the same records.
+            tracing::warn!(%illegal, "the reported calls may be incomplete");
+        }
+    }
+    state.conversation().reported_by_next_turn()
 }
 
 impl System {
@@ -110,20 +125,12 @@ impl System {
         let prompt = self.compose_prompt(&setup).await?;
         let instructions = prompt.instructions.clone();
         let session = self.sessions(setup, prompt).resume(id).await?;
+        let found = settled_work(&before, self.scope()).await;
         Ok(OpenSession {
             session,
             interrupted: interrupted(&before).filter(|_| owner.is_none()),
-            unreported: {
-                let open = before.lost_calls_of_open_turn();
-                before
-                    .conversation()
-                    .lost
-                    .iter()
-                    .cloned()
-                    .chain(open)
-                    .collect()
-            },
-            found: settled_work(&before, self.scope()).await,
+            unreported: unreported(before, &found),
+            found,
             instructions,
         })
     }

@@ -27,7 +27,7 @@ impl RunningTurn<'_> {
             biased;
             written = journal.begin(starts) => {
                 // The sub-agent may have moved to the background meanwhile, where its calls have no records.
-                if written.is_ok() || self.cx.controls.journal().is_none() {
+                if written.is_ok() || self.cx.controls.has_moved() {
                     return Ok(());
                 }
                 self.work.stopped().await;

@@ -32,6 +32,8 @@ impl RunningTurn<'_> {
     /// Commits the turn, unless a stop is first.
     pub(super) async fn commit(mut self, output: Arc<str>) -> TurnOutcome {
         self.work.stopped_if_overdue().await;
+        let of_background = self.take_background();
+        self.pending.extend(of_background);
         let at = self.now();
         let commit = match self.draft.commit(at) {
             Ok(commit) => commit,
@@ -58,9 +60,6 @@ impl RunningTurn<'_> {
             commit.metered(),
         );
         let mut records = self.pending;
-        if let Some(background) = cx.background {
-            records.extend(background.take_records(turn));
-        }
         // If the store refuses the commit, it refuses the whole append. Then these records are appended again, with the
         // ending of the stopped turn.
         let before = records.clone();
@@ -173,6 +172,8 @@ impl RunningTurn<'_> {
         for (id, note) in self.cx.controls.call_notes() {
             self.draft.set_call_side_data(id, note);
         }
+        let of_background = self.take_background();
+        self.pending.extend(of_background);
         let stopped = self.draft.stop(stop);
         let lost = stopped.lost_unless_written();
         self.cx.controls.ending_turn().set_unwritten(lost);
@@ -185,11 +186,7 @@ impl RunningTurn<'_> {
             }
         }
         let (cx, history, scope) = (self.cx, self.history, self.scope);
-        let mut records = self.pending;
-        if let Some(background) = cx.background {
-            records.extend(background.take_records(stopped.state.number()));
-        }
-        let mut ended = write_stopped(history, &scope, records, stopped).await;
+        let mut ended = write_stopped(history, &scope, self.pending, stopped).await;
         give_back_unwritten(cx, history);
         ended.denials = self.denials;
         ended.error = error.or(ended.error);

@@ -7,7 +7,7 @@ use allstop_core::describe_call;
 use allstop_core::record::Attachment;
 use allstop_log::{Log, read_session};
 use allstop_remote::OwnedSessionReport;
-use allstop_terminal::{Styled, Symbol, TextRole, styled};
+use allstop_terminal::{Style, Styled, Symbol, TextRole, styled};
 use allstop_tools::removed_output;
 
 use super::error::SessionsError;
@@ -139,10 +139,7 @@ fn lines_of_call(call: &RecordedCall<'_>, view: View) -> Styled {
     let label = describe_call(call.name, call.arguments);
     let id = style.paint(TextRole::Dim, format_args!("({})", call.id));
     text.push_line(&styled!["  ", symbol, " ", label, " ", id]);
-    let bar = style.paint(TextRole::Dim, style.pick("│", "|"));
-    for line in call.result.unwrap_or_default().lines() {
-        text.push_line(&styled!["    ", bar, " ", line]);
-    }
+    push_quoted(&mut text, "    ", call.result.unwrap_or_default(), style);
     text
 }
 
@@ -266,5 +263,14 @@ fn describe_work(work: &Work<'_>, view: View) -> Styled {
         let line = style.paint(TextRole::Dim, format_args!("output: {output}{removed}"));
         text.push_line(&styled!["      ", line]);
     }
+    push_quoted(&mut text, "      ", work.answer.unwrap_or_default(), style);
     text
+}
+
+/// Appends a text of several lines, with a bar at its left.
+fn push_quoted(text: &mut Styled, indent: &str, quoted: &str, style: Style) {
+    let bar = style.paint(TextRole::Dim, style.pick("│", "|"));
+    for line in quoted.lines() {
+        text.push_line(&styled![indent, bar, " ", line]);
+    }
 }

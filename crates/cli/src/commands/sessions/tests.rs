@@ -196,7 +196,7 @@ fn background(id: &str, turn: u32, process: Option<ProcessIdentity>) -> SessionR
     SessionRecord::BackgroundStarted {
         id: id.into(),
         turn: TurnNumber(turn),
-        call_id: CallId::from("call_1"),
+        call_id: CallId::from(id.replace("bg", "call")),
         name: "npm run dev".into(),
         kind: allstop_core::record::BackgroundKind::Shell,
         attachment: Attachment::Attached,

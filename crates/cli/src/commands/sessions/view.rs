@@ -127,6 +127,9 @@ pub(super) struct Work<'a> {
     /// End of the work, according to the log.
     pub(super) ended: Option<&'a ItemState>,
     pub(super) exit_code: Option<i32>,
+    /// End of a sub-agent's answer, or the reason of its failure with its calls.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) answer: Option<&'a str>,
 }
 
 impl<'a> SessionReport<'a> {
@@ -279,6 +282,7 @@ impl<'a> Work<'a> {
             output: work.output.as_deref(),
             ended: work.ended.as_ref().map(|(state, _)| state),
             exit_code: work.ended.as_ref().and_then(|(_, code)| *code),
+            answer: work.answer.as_deref(),
         }
     }
 }

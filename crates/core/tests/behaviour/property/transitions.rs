@@ -32,7 +32,7 @@ proptest! {
             let outcome = if what == 2 { CallOutcome::Succeeded } else { CallOutcome::Unknown };
             let event = match what {
                 0 | 1 => TurnEvent::CallStarted(&call),
-                2 | 3 => TurnEvent::CallFinished { id: &id, outcome, usage: Some(usage(1, 0)), result: None, },
+                2 | 3 => TurnEvent::CallFinished { id: &id, outcome, usage: Some(usage(1, 0)), has_exited: false, result: None, },
                 4 => TurnEvent::Committed,
                 _ => TurnEvent::Stopped(reason),
             };

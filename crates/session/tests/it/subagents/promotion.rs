@@ -160,6 +160,13 @@ async fn turn_stop_spares_a_promoted_agent_and_full_stop_ends_it() {
     );
     let (starts, ends) = background_records(&fixture).await;
     assert_eq!((starts.len(), ends.len()), (1, 1), "{ends:?}");
+    let SessionRecord::BackgroundEnded { answer, .. } = &ends[0] else {
+        panic!("an end");
+    };
+    // Regression: the answer did not name the calls before the promotion.
+    let answer = answer.as_deref().unwrap_or_default();
+    assert!(answer.starts_with("the agent ended without"), "{answer}");
+    assert!(answer.contains("\n- agent `look up`: "), "{answer}");
     fixture.close().await;
 }
 
