@@ -86,6 +86,14 @@ impl ToolError {
         }
     }
 
+    /// Creates the error of a call whose work a stop has refused to start.
+    pub fn not_started(message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            outcome: CallOutcome::Stopped,
+        }
+    }
+
     /// Creates the error of a call whose end is unknown. Such a call may have done its work, completely or in part.
     pub fn outcome_unknown(message: impl Into<String>) -> Self {
         Self {

@@ -13,6 +13,7 @@ use allstop_core::{Cause, CauseKind, Effect, Extent, Message, StopReason};
 use allstop_model::{Pause, Reply};
 use allstop_scope::StopRequest;
 use allstop_testkit::ToolFn;
+use allstop_tools::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
 use futures::future::BoxFuture;
 use serde_json::json;
 use tokio::time::Instant;
@@ -145,6 +146,50 @@ async fn stop_names_each_tool_whether_it_listens_or_not() {
     assert_eq!(&*unknown[0].name, "two");
     assert!(scope.is_quiet());
     check_requests(&model);
+}
+
+/// A tool whose work a stop refuses to start.
+#[derive(Debug)]
+struct Refused(ToolFn);
+
+impl Tool for Refused {
+    fn spec(&self) -> &ToolSpec {
+        self.0.spec()
+    }
+
+    fn call(&self, call: ToolInvocation) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+        Box::pin(async move {
+            self.0.call(call.clone()).await?;
+            call.scope.stopped().await;
+            Err(ToolError::not_started("not started: stopped"))
+        })
+    }
+}
+
+/// Regression: the receipt claimed that the call had ended by itself, as if it had done its work.
+#[tokio::test(start_paused = true)]
+async fn call_that_a_stop_refused_to_start_did_not_end_by_itself() {
+    let (tx, mut rx) = tokio::sync::mpsc::unbounded_channel();
+    let model = model(vec![Reply::text("").call("pay", json!({}))]);
+    let pay = ToolFn::new("pay", move |_| {
+        tx.send(()).expect("a receiver");
+        std::future::ready(String::new())
+    });
+    let mut registry = tools(vec![]);
+    registry.register(Arc::new(Refused(pay))).expect("one tool");
+    let agent = agent(&model).tools(registry).build();
+    let request = RunRequest::new(history().await, "go");
+    let run = agent.start(&root(), request, EventSink::none());
+    rx.recv().await.expect("the call");
+    let _stop = run.stop(user());
+    let (turn, _history) = ended(run.finish().await.unwrap());
+    let receipt = turn.receipt.unwrap();
+    let [item] = receipt.items() else {
+        panic!("{receipt:#?}")
+    };
+    assert_eq!(item.state.as_str(), "stopped", "{receipt:#?}");
+    let json = serde_json::to_value(item).unwrap();
+    assert_eq!(json["observed_at"], "before_its_start");
 }
 
 fn soon_done(_: allstop_tools::ToolInvocation) -> futures::future::BoxFuture<'static, String> {

@@ -272,7 +272,8 @@ async fn greet(view: &ChatView, opened: &Opened, is_resumed: bool) {
         Err(error) => view.error(&error.to_string(), None),
     }
     if let Some(turn) = &talked.interrupted {
-        view.note(&format!("{}: › {}", describe_interrupted(turn), turn.input));
+        view.note(&format!("› {}", turn.input));
+        view.note(describe_interrupted(turn));
         view.effects(&turn.effects);
     }
     for found in &talked.found {

@@ -70,6 +70,11 @@ pub(crate) async fn store(args: &StoreCommandArgs, host: &ProcessHost) -> Result
                 .hint("stop the process and repeat the command; `allstop ps` lists the processes of your user"))
         }
         StoreAction::Repair => {
+            let checked = maintenance(&path)?.check(progress(host)).await;
+            if checked.is_ok_and(|report| report.problems.is_empty()) {
+                show(host, "no problem found: the store stays as it is");
+                return Ok(0);
+            }
             let now = SystemTime::now().into();
             let end = move |stream: &StreamName, kept: &[_]| {
                 end_of_cut_task(stream, kept, this_process(), now)

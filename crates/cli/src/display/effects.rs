@@ -4,8 +4,8 @@ use allstop_core::record::CallOutcome;
 use allstop_core::turn::{CallEffect, LostTurn, TurnEffects};
 use allstop_terminal::{Style, Styled, Symbol, TextRole, styled};
 
-/// Describes the calls of a turn that are not in the conversation, and the part of the turn that is. `is_reported` is true if a later turn has sent them to
-/// the model.
+/// Describes the calls of a turn that are not in the conversation, and the part of the turn that is. `is_reported` is
+/// true if a later turn has sent them to the model.
 pub(crate) fn describe_lost(lost: &LostTurn, is_reported: bool, style: Style) -> Styled {
     let mut text = Styled::default();
     let model = if is_reported {

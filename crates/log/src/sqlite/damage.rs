@@ -25,6 +25,7 @@ use std::time::Duration;
 use super::classify::io_error;
 use super::connection::APPLICATION_ID;
 use super::files::beside;
+use super::lock_folder::LockFolder;
 use crate::{LogError, LogErrorKind};
 
 /// First bytes of the file of a store (SQLite, "Database File Format", 1.3).
@@ -58,7 +59,8 @@ enum Damage {
     },
     /// This page is neither in the file of the store nor in the log.
     Cut { page: u32 },
-    /// The file of the store is empty. SQLite would also empty the log.
+    /// The file of the store is empty, but the store was in use before. SQLite would take it for a new store, and would
+    /// also empty the log.
     Empty { frames: u64 },
 }
 
@@ -93,7 +95,7 @@ pub(super) fn check(store: &Path) -> Result<(), LogError> {
         }
         Damage::Empty { frames } => {
             let (store, log) = (store.display(), log.display());
-            let place = format!("{store} is empty, but {log} has {frames} pages of it");
+            let place = format!("{store} is empty; pages of it in {log}: {frames}");
             LogError::new(LogErrorKind::Incomplete, place)
         }
     })
@@ -119,9 +121,11 @@ fn find(store: &Path, log: &Path) -> io::Result<Option<Damage>> {
 /// empty file for a new store.
 fn find_cut(store: &Path, frames: &LogFrames) -> io::Result<Option<Damage>> {
     let file = File::open(store)?;
-    if file.metadata()?.len() == 0 && frames.readable > 0 {
+    if file.metadata()?.len() == 0 {
         let frames = frames.readable;
-        return Ok(Some(Damage::Empty { frames }));
+        // The first process that opens a store creates the folder of its locks.
+        let was_used = frames > 0 || LockFolder::beside(store).path().exists();
+        return Ok(was_used.then_some(Damage::Empty { frames }));
     }
     let mut header = [0; STORE_HEADER_LEN];
     let has_header = file.read_exact_at(&mut header, 0).is_ok();

@@ -161,6 +161,37 @@ async fn empty_file_with_a_log_is_reported_and_repaired() {
     }
 }
 
+/// Regression: SQLite took the empty file for a new store, and every command reported a store without sessions.
+#[tokio::test]
+async fn empty_file_of_a_used_store_is_reported() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = filled(&folder).await;
+    fs::write(&path, "").unwrap();
+    let error = SqliteLog::open(&path).await.unwrap_err();
+    assert_eq!(error.kind(), LogErrorKind::Incomplete);
+    assert_eq!(fs::metadata(&path).unwrap().len(), 0);
+    assert_eq!(repair(&path).await.records, 0);
+    SqliteLog::open(&path).await.unwrap().close().await;
+    // A user may create the file of a new store.
+    let new = folder.path().join("new.db");
+    fs::write(&new, "").unwrap();
+    SqliteLog::open(&new).await.unwrap().close().await;
+}
+
+/// Regression: SQLite refuses to read a file that was cut, and the repair gave up.
+#[tokio::test]
+async fn cut_store_keeps_the_readable_records() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = filled(&folder).await;
+    let file = fs::File::options().write(true).open(&path).unwrap();
+    let len = file.metadata().unwrap().len();
+    file.set_len(len - 4_096).unwrap();
+    assert!(!check(&path).await.problems.is_empty());
+    let report = repair(&path).await;
+    assert!((1..3 * LEN).contains(&report.records), "{report:?}");
+    assert_eq!(check(&path).await.problems, []);
+}
+
 #[tokio::test]
 async fn stream_that_was_cut_gets_an_end() {
     let folder = tempfile::tempdir().unwrap();

@@ -36,7 +36,10 @@ pub(super) async fn run(inner: Arc<AgentExecutorInner>, cx: ExecutionCx) -> Exec
     let turn = tokio::select! {
         biased;
         // A turn that already waits for an answer is stopped by the canceler (in the parent module), not here.
-        () = cx.scope.stopped() => None,
+        () = cx.scope.stopped() => {
+            inner.end_resumed(&cx).await;
+            None
+        }
         turn = inner.begin_or_continue(&cx) => turn?,
     };
     let Some(turn) = turn else {
@@ -75,6 +78,17 @@ impl AgentExecutorInner {
         let max = self.options.background_max;
         let turn = TaskTurn::new(session, events, sent, max);
         Ok(Some(turn))
+    }
+
+    /// Ends an execution that was stopped before it has continued the turn of an earlier process.
+    async fn end_resumed(&self, cx: &ExecutionCx) {
+        let Some(cause) = cx.scope.cause().filter(|_| cx.is_resumed) else {
+            return;
+        };
+        for event in self.end_of_earlier_process(&cx.task, &cause).await {
+            // If this write fails, the task manager ends the task.
+            let _ended = cx.events.write(event).await;
+        }
     }
 
     /// Returns true if a crash came before the turn of the task. Completes the task if its turn was committed.

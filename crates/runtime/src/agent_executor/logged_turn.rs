@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use allstop_core::Cause;
 use allstop_core::turn::LostTurn;
 use allstop_log::LoggedAnswer;
-use allstop_task::{CancelCx, ExecutorError, Task, TaskEvent, TaskState};
+use allstop_task::{ExecutorError, Task, TaskEvent, TaskState};
 use tokio::time::timeout;
 
 use super::AgentExecutorInner;
@@ -44,9 +45,13 @@ impl AgentExecutorInner {
     }
 
     /// Events that end a stopped task. Its turn began in an earlier process.
-    pub(super) async fn end_of_earlier_process(&self, cx: &CancelCx) -> Vec<TaskEvent> {
-        let state = TaskState::after_stop(cx.cause.kind);
-        let logged = match timeout(READ_MAX, self.logged_turn(&cx.task)).await {
+    pub(super) async fn end_of_earlier_process(
+        &self,
+        task: &Task,
+        cause: &Cause,
+    ) -> Vec<TaskEvent> {
+        let state = TaskState::after_stop(cause.kind);
+        let logged = match timeout(READ_MAX, self.logged_turn(task)).await {
             Ok(Ok(logged)) => logged,
             Ok(Err(error)) => {
                 tracing::warn!(%error, "the calls of a stopped task cannot be read");
@@ -58,7 +63,7 @@ impl AgentExecutorInner {
             }
         };
         match logged {
-            LoggedTurn::Committed(answer) => events_of_answer(&cx.task, &answer),
+            LoggedTurn::Committed(answer) => events_of_answer(task, &answer),
             LoggedTurn::NotCommitted(Some(lost)) => {
                 vec![TaskEvent::status(state, agent_message(lost.to_string()))]
             }

@@ -169,7 +169,7 @@ impl Canceler for AgentExecutor {
                     turn.stop(&cx).await
                 }
                 None if cx.is_interrupted || cx.task.status.state == TaskState::InputRequired => {
-                    inner.end_of_earlier_process(&cx).await
+                    inner.end_of_earlier_process(&cx.task, &cx.cause).await
                 }
                 None => Vec::new(),
             };

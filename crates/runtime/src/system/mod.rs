@@ -154,7 +154,8 @@ impl System {
         store: Option<SystemStore>,
     ) -> Result<Self, StartError> {
         let store_scope = root.clone();
-        Self::open_all(root, options, store, &store_scope).await
+        // The future is boxed, because it is large.
+        Box::pin(Self::open_all(root, options, store, &store_scope)).await
     }
 
     async fn open_all(

@@ -147,7 +147,7 @@ impl<T: FileTool> Tool for FileToolAdapter<T> {
                 .spawn_blocking(spec, move |cx| {
                     arguments.run(&workspace, &StopCheck(cx), shown)
                 })
-                .map_err(|refused| ToolError::new(refused.to_string()))?;
+                .map_err(|refused| ToolError::not_started(refused.to_string()))?;
             let answer = thread
                 .await
                 .map_err(|lost| ToolError::new(lost.to_string()))??;

@@ -18,7 +18,7 @@ use std::time::Duration;
 use allstop_core::record::Attachment;
 use allstop_core::{Effect, error_chain};
 use allstop_process::{ContainmentChoice, ProcessSpec};
-use allstop_scope::Scope;
+use allstop_scope::{Scope, SpawnProcessError};
 use futures::future::BoxFuture;
 use schemars::JsonSchema;
 use serde::Deserialize;
@@ -125,7 +125,10 @@ impl ShellTool {
         };
         RunningCommand::start(scope, command_name(command), spec)
             .await
-            .map_err(|error| ToolError::new(error_chain(&error)))
+            .map_err(|error| match &error {
+                SpawnProcessError::NotStarted(_) => ToolError::not_started(error_chain(&error)),
+                SpawnProcessError::Launch(_) => ToolError::new(error_chain(&error)),
+            })
     }
 
     async fn background(

@@ -34,6 +34,9 @@ pub(super) enum ToolCallEnd {
     TurnStopped(Option<Result<ToolOutput, ToolError>>),
 }
 
+/// Checkpoint of a call whose work a stop has refused to start.
+const BEFORE_ITS_START: &str = "before_its_start";
+
 /// Starts a call in its scope. `None` if a stop of the turn came first. If a stop of this call alone came first, the
 /// future returns the receipt of that stop as the call's end.
 pub(super) fn start(
@@ -60,8 +63,20 @@ pub(super) fn start(
     }
     let span = tracing::info_span!("tool_call", call = %call.id, tool = %call.name);
     let spec = WorkSpec::new(ItemKind::ToolCall, Arc::clone(&call.name)).effect(tool.spec().effect);
+    let call_scope = scope.clone();
     let running = scope.spawn(spec, |_| {
-        async move { tool.call(invocation).await }.instrument(span)
+        let called = async move {
+            let answer = tool.call(invocation).await;
+            if let Err(error) = &answer
+                && error.outcome == CallOutcome::Stopped
+                && call_scope.is_stopped()
+            {
+                // The call has seen the stop. It did not end by itself.
+                call_scope.stopped_at(BEFORE_ITS_START).await;
+            }
+            answer
+        };
+        called.instrument(span)
     });
     if running.is_err() && turn.is_stopped() {
         return None;

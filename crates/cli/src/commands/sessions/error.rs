@@ -128,6 +128,11 @@ impl SessionsError {
                 Some(format!("stop it first: `{stop}`"))
             }
             Self::Session(SessionError::Damaged(error)) => error.hint().map(str::to_owned),
+            Self::Session(SessionError::InUse { id, .. })
+                if id.as_str().starts_with("context-") =>
+            {
+                Some("`serve` closes it a minute after its last task: try again then".to_owned())
+            }
             Self::Session(SessionError::InUse { id, .. }) => {
                 let stop = flags.command(&format!("stop {id} --extent session"));
                 Some(format!("stop and close it first: `{stop}`"))

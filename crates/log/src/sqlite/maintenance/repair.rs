@@ -114,7 +114,7 @@ fn prepare(
     keep_copies(path, damaged).map_err(failed)?;
     remove_store(repaired).map_err(failed)?;
     fill_empty(damaged).map_err(failed)?;
-    rewrite(damaged, repaired, end)
+    rewrite(path, damaged, repaired, end)
 }
 
 /// Makes an empty file an empty store, because SQLite would remove the log of an empty file.
@@ -165,10 +165,18 @@ fn copy(from: &Path, to: &Path) -> io::Result<()> {
 }
 
 /// Writes every readable record of the damaged store into a new store.
-fn rewrite(damaged: &Path, repaired: &Path, end: &mut EndOfCut) -> Result<RepairReport, LogError> {
-    let failed = |error| sqlite_error(damaged, error);
+fn rewrite(
+    path: &Path,
+    damaged: &Path,
+    repaired: &Path,
+    end: &mut EndOfCut,
+) -> Result<RepairReport, LogError> {
+    let failed = |error| sqlite_error(path, error);
     let old = Connection::open_with_flags(damaged, OpenFlags::SQLITE_OPEN_READ_WRITE);
     let old = old.map_err(failed)?;
+    // Without this setting, SQLite reads nothing of a file that was cut.
+    old.pragma_update(None, "writable_schema", true)
+        .map_err(failed)?;
     // The copies stay as they are.
     old.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)
         .map_err(failed)?;

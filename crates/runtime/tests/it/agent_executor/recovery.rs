@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use allstop_core::TaskId;
+use allstop_core::{Cause, CauseKind, TaskId};
 use allstop_model::Reply;
 use allstop_runtime::AgentExecutorOptions;
 use allstop_task::{Processor, ProcessorDecision, Task, TaskEvent, TaskParts, TaskState};
@@ -170,6 +170,41 @@ fn cancel_of_a_question_of_an_earlier_process_names_the_completed_calls() {
         let text = status_text(&outcome.task);
         assert!(text.contains("work: completed"), "{text}");
     });
+}
+
+/// A cancel meets the next process at each step of its start. Regression: the end claimed that nothing had run.
+#[test]
+fn cancel_during_the_start_of_the_next_process_names_the_calls() {
+    for steps in 0..60 {
+        let logs = Logs::new();
+        let id = crash_after(async {
+            let work = WorkTool::new();
+            let tool = work.clone();
+            let agents = TestAgents::new(vec![Reply::text("").call("work", json!({}))]);
+            let agents = agents.tools(move |_| vec![tool.tool()]);
+            let options = AgentExecutorOptions::default();
+            let tasks = AgentTasks::over(&logs, agents, options, |parts| parts).await;
+            let started = tasks.start("m1", "Work").await;
+            work.started().await;
+            started.task_id
+        });
+        crash_after(async {
+            let tasks = next_life(&logs).await;
+            for _ in 0..steps {
+                tokio::task::yield_now().await;
+            }
+            // The task may have ended first.
+            drop(soon(tasks.manager.cancel(&id, Cause::new(CauseKind::User))).await);
+            let task = ended(&tasks, &id).await;
+            let message = task.status.message.is_some().then(|| status_text(&task));
+            let texts = [message, task.ending.error.as_deref()];
+            let named = texts
+                .iter()
+                .flatten()
+                .any(|text| text.contains("work: outcome unknown"));
+            assert!(named, "{steps} steps: {:?} {texts:?}", task.status.state);
+        });
+    }
 }
 
 #[test]
