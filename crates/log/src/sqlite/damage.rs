@@ -123,7 +123,7 @@ fn find_cut(store: &Path, frames: &LogFrames) -> io::Result<Option<Damage>> {
     let file = File::open(store)?;
     if file.metadata()?.len() == 0 {
         let frames = frames.readable;
-        // The first process that opens a store creates the folder of its locks.
+        // The folder of the locks exists as soon as a process has had a session open.
         let was_used = frames > 0 || LockFolder::beside(store).path().exists();
         return Ok(was_used.then_some(Damage::Empty { frames }));
     }
