@@ -29,7 +29,7 @@ pub use event::{CALLS_MAX, ModelEvent};
 pub use limits::{TokenLimits, stream_within};
 pub use probe::{ConnectionProbe, ConnectionState};
 pub use provider::{AnswerLimits, ProviderModel, ProviderOptions};
-pub use record::RecordingModel;
+pub use record::{RECORDING_BEGINNING, RecordingModel};
 pub use redact::SecretRedactor;
 pub use request::{ModelRequest, ToolDeclaration};
 pub use retry::RetryPolicy;

@@ -25,6 +25,9 @@ use crate::scripted::file::{
 use crate::{Model, ModelError, ModelEvent, ModelEvents, ModelRequest, ModelStream};
 use allstop_core::HumanDuration;
 
+/// First words of every recording.
+pub const RECORDING_BEGINNING: &str = "# Recorded";
+
 /// Shortest pause that is recorded. If pieces follow each other faster, they are merged, because a script counts in
 /// milliseconds.
 const SAME_PIECE: Duration = Duration::from_millis(1);
@@ -75,7 +78,7 @@ impl RecordingModel {
         let mut temporary = tempfile::NamedTempFile::new_in(folder)?;
         writeln!(
             temporary,
-            "# Recorded from {}.",
+            "{RECORDING_BEGINNING} from {}.",
             self.inner.name().escape_debug()
         )?;
         temporary.write_all(script.as_bytes())?;

@@ -53,7 +53,13 @@ pub(crate) async fn store(args: &StoreCommandArgs, host: &ProcessHost) -> Result
             let bytes = written.map_err(|error| failed(&error))?;
             let size = byte_size(bytes);
             show(host, format!("wrote {} ({size})", to.display()));
-            Ok(0)
+            let checked = maintenance(&to)?.check(progress(host)).await;
+            let report = checked.map_err(|error| failed(&error))?;
+            if !report.problems.is_empty() {
+                host.note("the store has damage, and so has its back-up:");
+                show_check(&report, false, &flags, host);
+            }
+            Ok(u8::from(!report.problems.is_empty()))
         }
         StoreAction::Compact => {
             let compacted = maintenance(&path)?.compact().await;

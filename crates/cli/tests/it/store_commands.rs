@@ -77,6 +77,11 @@ fn damaged_session_fails_alone_and_is_repaired() {
         shown.stderr
     );
 
+    let copy = place.path("copy.db");
+    let copied = on_store(&place, &format!("store backup {}", copy.display()));
+    assert_eq!(copied.code, 1, "{copied:?}");
+    assert!(copied.stdout.contains(&broken), "{copied:?}");
+
     let checked = on_store(&place, "store check --json");
     assert_eq!(checked.code, 1);
     let report: Value = serde_json::from_str(&checked.stdout).expect("JSON");

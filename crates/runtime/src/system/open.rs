@@ -1,11 +1,13 @@
 //! Creation of rules, folders and agents from the configuration.
 
 use std::fs::DirBuilder;
+use std::io::Read as _;
 use std::os::unix::fs::DirBuilderExt as _;
 use std::path::Path;
 use std::sync::Arc;
 
 use allstop_agent::{Agent, SubAgentBackground, SubAgents};
+use allstop_model::RECORDING_BEGINNING;
 use allstop_scope::NotStarted;
 use allstop_session::AgentRequest;
 use allstop_tools::permission::ModeSwitch;
@@ -72,15 +74,36 @@ fn check_tool(
 pub(super) fn check_folders(options: &SystemOptions) -> Result<(), StartError> {
     workspace(&options.folder, &options.config)?;
     // The path of the recording is checked here, before the first model call costs money.
-    let recording = options.record.as_deref();
-    match recording.filter(|file| file.is_dir() || !folder_of(file).is_dir()) {
-        None => Ok(()),
-        Some(file) => Err(StartError::new(
-            StartErrorKind::Folder,
-            format!("the recording {} cannot be written", file.display()),
-        )
-        .hint("name a file in a folder that exists")),
+    let Some(file) = options.record.as_deref() else {
+        return Ok(());
+    };
+    let refused = |why: &str, hint: &'static str| {
+        let message = format!("the recording {} {why}", file.display());
+        Err(StartError::new(StartErrorKind::Folder, message).hint(hint))
+    };
+    if file.is_dir() || !folder_of(file).is_dir() {
+        return refused("cannot be written", "name a file in a folder that exists");
     }
+    if has_foreign_content(file) {
+        return refused(
+            "would replace a file that is no recording",
+            "name another file",
+        );
+    }
+    Ok(())
+}
+
+/// True if the file exists, and neither is empty nor begins like a recording.
+fn has_foreign_content(file: &Path) -> bool {
+    if !file.is_file() {
+        return false;
+    }
+    let mut beginning = Vec::new();
+    let read = std::fs::File::open(file).and_then(|file| {
+        let mut part = file.take(RECORDING_BEGINNING.len() as u64);
+        part.read_to_end(&mut beginning)
+    });
+    read.is_ok() && !beginning.is_empty() && beginning != RECORDING_BEGINNING.as_bytes()
 }
 
 fn folder_of(file: &Path) -> &Path {

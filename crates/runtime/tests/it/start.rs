@@ -122,6 +122,19 @@ async fn folders() {
         let said = refused(options, StartErrorKind::Folder).await;
         assert!(said.starts_with("the recording"), "{said}");
     }
+    // Regression: a recording replaced a script that a person had written.
+    let written = place.file("mine.yaml");
+    std::fs::write(&written, "# My script.\nreplies: []\n").unwrap();
+    options = place.options("", Some(script()));
+    options.record = Some(written.clone());
+    let said = refused(options, StartErrorKind::Folder).await;
+    assert!(said.contains("no recording"), "{said}");
+    std::fs::write(&written, "# Recorded from script::x.\nreplies: []\n").unwrap();
+    options = place.options("", Some(script()));
+    options.record = Some(written);
+    System::open(options)
+        .await
+        .expect("it replaces a recording");
     options = place.options("", Some(script()));
     options.folder = place.file("nowhere");
     assert!(
