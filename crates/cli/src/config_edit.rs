@@ -1,16 +1,22 @@
 //! Edits the user's configuration file. An edit keeps the comments and the order of the file. An edit with an invalid
 //! result is never written.
 
-use std::fs;
+use std::fs::{self, TryLockError};
 use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
 use std::path::{Path, PathBuf};
+use std::thread::park_timeout;
+use std::time::{Duration, Instant};
 
 use allstop_runtime::Config;
 use anyhow::Context as _;
 use toml_edit::DocumentMut;
 
 use crate::error::CliError;
+
+/// Maximum wait for the change of another command. A change takes milliseconds.
+const LOCK_WAIT_MAX: Duration = Duration::from_secs(2);
+const LOCK_PAUSE: Duration = Duration::from_millis(10);
 
 /// Edits a configuration file, and creates it if it does not exist.
 ///
@@ -41,8 +47,17 @@ fn lock(path: &Path) -> io::Result<fs::File> {
     let folder = folder.unwrap_or(Path::new("."));
     make_private(folder)?;
     let folder = fs::File::open(folder)?;
-    folder.lock()?;
-    Ok(folder)
+    let started = Instant::now();
+    loop {
+        match folder.try_lock() {
+            Ok(()) => return Ok(folder),
+            // The wait is limited, because a user may hold this lock for longer.
+            Err(TryLockError::WouldBlock) if started.elapsed() < LOCK_WAIT_MAX => {
+                park_timeout(LOCK_PAUSE);
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
 }
 
 fn make_private(folder: &Path) -> io::Result<()> {

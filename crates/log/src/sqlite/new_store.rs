@@ -5,13 +5,16 @@
 //! faster, the link fails. The final name becomes durable with the first commit, because SQLite syncs the folder when
 //! it creates the write-ahead log.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, OpenOptions, TryLockError};
 use std::io::{self, Write as _};
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
+use std::thread::park_timeout;
+use std::time::{Duration, Instant};
 
 use rusqlite::Connection;
 
+use super::busy::BUSY_PAUSE;
 use super::connection;
 use super::files::{FileId, beside};
 
@@ -19,6 +22,9 @@ use super::files::{FileId, beside};
 /// value for a write-ahead log, which an in-memory database does not set.
 const FORMAT_VERSIONS_AT: std::ops::Range<usize> = 18..20;
 const WITH_WRITE_AHEAD_LOG: u8 = 2;
+
+/// Maximum wait for the lock of the folder. Another process creates a store in milliseconds.
+const FOLDER_WAIT_MAX: Duration = Duration::from_secs(1);
 
 /// Part of the names of temporary files.
 const NEW: &str = ".new-";
@@ -32,9 +38,7 @@ pub(super) fn make(path: &Path) {
         return;
     }
     // Another process must not create the store while its earlier log is removed.
-    let folder = path.parent().filter(|folder| *folder != Path::new(""));
-    let folder = fs::File::open(folder.unwrap_or(Path::new(".")));
-    let locked = folder.and_then(|folder| folder.lock().map(|()| folder));
+    let locked = lock_folder(path);
     if exists() {
         return;
     }
@@ -50,6 +54,23 @@ pub(super) fn make(path: &Path) {
         // Only the user may read the file, because the store will contain conversations. SQLite's other files get the
         // same mode.
         drop(private(path));
+    }
+}
+
+/// Locks the folder of the store. The wait is limited, because a user may hold this lock for longer (`flock FOLDER allstop
+/// …`).
+fn lock_folder(path: &Path) -> io::Result<fs::File> {
+    let folder = path.parent().filter(|folder| *folder != Path::new(""));
+    let folder = fs::File::open(folder.unwrap_or(Path::new(".")))?;
+    let started = Instant::now();
+    loop {
+        match folder.try_lock() {
+            Ok(()) => return Ok(folder),
+            Err(TryLockError::WouldBlock) if started.elapsed() < FOLDER_WAIT_MAX => {
+                park_timeout(BUSY_PAUSE);
+            }
+            Err(error) => return Err(error.into()),
+        }
     }
 }
 

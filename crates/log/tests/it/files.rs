@@ -382,6 +382,15 @@ async fn unfinished_store_of_a_killed_process_is_removed() {
     assert!(!left.exists());
 }
 
+/// A user may hold a lock on the folder, for example `flock FOLDER allstop …`.
+#[tokio::test]
+async fn lock_on_the_folder_does_not_keep_a_new_store_from_opening() {
+    let folder = tempfile::tempdir().unwrap();
+    let locked = fs::File::open(folder.path()).unwrap();
+    locked.lock().unwrap();
+    filled_with(&folder.path().join("store.db"), 2).await;
+}
+
 /// Another user must not be able to replace a lock by a link to a file of the owner.
 #[tokio::test]
 async fn lock_folder_is_private_and_follows_no_link() {

@@ -142,7 +142,7 @@ async fn tree_ends_at_a_deadline_that_is_not_postponed() {
     let verified = deaf.handle.wait_empty().await.expect("watched");
     assert_eq!(verified, EndProof::ProcessTreeEmpty);
     assert_nothing_runs(&token);
-    // A stop that comes too late claims no SIGTERM.
+    // The end is not the effect of a later stop.
     deaf.handle.ask();
     let status = deaf.handle.status().borrow().clone();
     let how = status.ended_by(deaf.handle.strongest_signal());

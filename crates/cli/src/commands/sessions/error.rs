@@ -6,7 +6,6 @@ use std::path::PathBuf;
 use allstop_core::counted::counted;
 use allstop_core::error_chain;
 use allstop_log::{LogError, SessionError};
-
 use allstop_runtime::RemoveSessionError;
 
 use crate::error::CliError;

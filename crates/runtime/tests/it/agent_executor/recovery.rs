@@ -54,6 +54,22 @@ async fn ended(tasks: &AgentTasks, id: &TaskId) -> Arc<Task> {
     tasks.task(id).await
 }
 
+/// Runs a task until its call runs. Then the process ends.
+fn crash_during_a_call(logs: &Logs) -> TaskId {
+    crash_after(async {
+        let work = WorkTool::new();
+        let tool = work.clone();
+        let agents = TestAgents::new(vec![Reply::text("").call("work", json!({}))]);
+        let agents = agents.tools(move |_| vec![tool.tool()]);
+        let options = AgentExecutorOptions::default();
+        let tasks = AgentTasks::over(logs, agents, options, |parts| parts).await;
+        let started = tasks.start("m1", "Work").await;
+        work.started().await;
+        until_state(&tasks, &started.task_id, TaskState::Working).await;
+        started.task_id
+    })
+}
+
 #[test]
 fn committed_turn_completes_its_task_after_a_crash() {
     let logs = Logs::new();
@@ -83,18 +99,7 @@ fn committed_turn_completes_its_task_after_a_crash() {
 #[test]
 fn uncommitted_turn_fails_its_task_after_a_crash() {
     let logs = Logs::new();
-    let id = crash_after(async {
-        let work = WorkTool::new();
-        let tool = work.clone();
-        let agents = TestAgents::new(vec![Reply::text("").call("work", json!({}))]);
-        let agents = agents.tools(move |_| vec![tool.tool()]);
-        let options = AgentExecutorOptions::default();
-        let tasks = AgentTasks::over(&logs, agents, options, |parts| parts).await;
-        let started = tasks.start("m1", "Work").await;
-        work.started().await;
-        until_state(&tasks, &started.task_id, TaskState::Working).await;
-        started.task_id
-    });
+    let id = crash_during_a_call(&logs);
     crash_after(async {
         let tasks = next_life(&logs).await;
         let task = ended(&tasks, &id).await;
@@ -177,17 +182,7 @@ fn cancel_of_a_question_of_an_earlier_process_names_the_completed_calls() {
 fn cancel_during_the_start_of_the_next_process_names_the_calls() {
     for steps in 0..60 {
         let logs = Logs::new();
-        let id = crash_after(async {
-            let work = WorkTool::new();
-            let tool = work.clone();
-            let agents = TestAgents::new(vec![Reply::text("").call("work", json!({}))]);
-            let agents = agents.tools(move |_| vec![tool.tool()]);
-            let options = AgentExecutorOptions::default();
-            let tasks = AgentTasks::over(&logs, agents, options, |parts| parts).await;
-            let started = tasks.start("m1", "Work").await;
-            work.started().await;
-            started.task_id
-        });
+        let id = crash_during_a_call(&logs);
         crash_after(async {
             let tasks = next_life(&logs).await;
             for _ in 0..steps {
