@@ -35,6 +35,7 @@ macro_rules! log_conformance {
             reads_are_bounded_and_go_on,
             a_stream_among_others_is_read_in_parts,
             streams_are_listed_by_prefix,
+            streams_are_listed_by_their_last_append,
             a_tail_waits_for_the_next_record,
             a_lock_is_held_by_one,
             a_deleted_stream_begins_again,
@@ -330,6 +331,34 @@ pub async fn streams_are_listed_by_prefix(log: &dyn Log) {
     );
     assert_eq!(log.list("").await.expect("the log can be listed").len(), 8);
     assert_eq!(log.list("x").await.expect("the log can be listed"), []);
+}
+
+/// The last append decides the order, not the creation of the stream. An append that writes nothing does not count.
+pub async fn streams_are_listed_by_their_last_append(log: &dyn Log) {
+    let newest_first = async || {
+        let listed = log.list_newest_first("b/").await;
+        let listed = listed.expect("the log can be listed");
+        listed
+            .into_iter()
+            .map(|(name, Version(version))| (name.to_string(), version))
+            .collect::<Vec<_>>()
+    };
+    for name in ["b/2", "a/1", "b/1", "b/3"] {
+        append(log, name, 0, 1, ["x"]).await;
+    }
+    let listed = [("b/3", 1), ("b/1", 1), ("b/2", 1)];
+    assert_eq!(
+        newest_first().await,
+        listed.map(|(name, version)| (name.to_owned(), version))
+    );
+    append(log, "b/2", 1, 2, ["y", "z"]).await;
+    append(log, "b/3", 0, 1, ["x"]).await;
+    append(log, "b/1", 1, 3, []).await;
+    let listed = [("b/2", 3), ("b/3", 1), ("b/1", 1)];
+    assert_eq!(
+        newest_first().await,
+        listed.map(|(name, version)| (name.to_owned(), version))
+    );
 }
 
 /// A tail is a read that can wait: it returns existing records immediately, and otherwise waits for the next records.

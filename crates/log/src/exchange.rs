@@ -3,11 +3,14 @@
 //! ```text
 //! {"schema":"allstop.store/1"}
 //! {"stream":"session/01J…","number":1,"record":{…}}
+//! {"records":1}
 //! ```
 //!
-//! The lines of a stream follow each other, in the order of the records. A record has exactly the bytes of the store.
+//! The lines of a stream follow each other, in the order of the records. A record has exactly the bytes of the store. The
+//! stream with the newest record comes last, so that an import into an empty store keeps this order. The last line shows
+//! that no line after it is missing.
 
-use std::io;
+use std::{fmt, io};
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -33,6 +36,14 @@ pub enum ExchangeError {
     /// The file cannot be read or written.
     #[error("the file cannot be read or written")]
     File(#[from] io::Error),
+    /// The stream was removed while it was exported.
+    #[error("{0} was removed during the export: export again")]
+    Removed(StreamName),
+    /// The last lines of the text are missing.
+    #[error(
+        "the end of the export is missing: the complete lines were imported, and the last session or task may be cut"
+    )]
+    Incomplete,
     /// The text is not an export.
     #[error("line {line} is not a record of an export")]
     Line {
@@ -62,6 +73,12 @@ struct Header<'a> {
     schema: &'a str,
 }
 
+/// The last line.
+#[derive(Serialize, Deserialize)]
+struct End {
+    records: u64,
+}
+
 #[derive(Serialize, Deserialize)]
 struct Line<'a> {
     stream: &'a str,
@@ -83,36 +100,47 @@ pub async fn export(
 ) -> Result<ExchangeReport, ExchangeError> {
     write(&text_of(&Header { schema: SCHEMA })?)?;
     let mut report = ExchangeReport::default();
-    for (stream, _) in log.list("").await? {
-        // All records are read before the first one is written, so that no stream is cut.
-        let mut next = Version(1);
-        let mut lines = Vec::new();
-        let problem = loop {
-            let records = match log.read(&stream, next, BATCH).await {
-                Ok(records) => records,
-                Err(error) => break Some(error.to_string()),
-            };
-            let Some((last, _)) = records.last() else {
-                break None;
-            };
-            next = last.next();
-            let mut batch = records.iter().map(|(at, body)| line_of(&stream, *at, body));
-            match batch.try_for_each(|line| line.map(|line| lines.push(line))) {
-                Ok(()) => {}
-                Err(error) => break Some(error.to_string()),
+    for (stream, version) in log.list_newest_first("").await?.into_iter().rev() {
+        // The first pass only finds unreadable records, so that no stream is cut, and no stream is held in memory.
+        match visit(log, &stream, version, &mut |_| Ok(())).await {
+            Ok(_) => {}
+            Err(error) => {
+                report.left_out.push((stream, error.to_string()));
+                continue;
             }
-        };
-        if let Some(problem) = problem {
-            report.left_out.push((stream, problem));
-            continue;
         }
-        for line in &lines {
-            write(line)?;
+        let written = visit(log, &stream, version, write).await?;
+        if written < version.0 {
+            return Err(ExchangeError::Removed(stream));
         }
         report.streams += 1;
-        report.records += lines.len() as u64;
+        report.records += written;
     }
+    let records = report.records;
+    write(&text_of(&End { records })?)?;
     Ok(report)
+}
+
+/// Calls `line` with the line of each record up to number `version`. Returns the number of records.
+async fn visit(
+    log: &dyn Log,
+    stream: &StreamName,
+    version: Version,
+    line: &mut (dyn FnMut(&str) -> io::Result<()> + Send),
+) -> Result<u64, ExchangeError> {
+    let mut last = Version(0);
+    while last < version {
+        let left = usize::try_from(version.0 - last.0).unwrap_or(BATCH);
+        let records = log.read(stream, last.next(), BATCH.min(left)).await?;
+        if records.is_empty() {
+            break;
+        }
+        for (at, body) in records {
+            line(&line_of(stream, at, &body)?)?;
+            last = at;
+        }
+    }
+    Ok(last.0)
 }
 
 fn line_of(stream: &StreamName, at: Version, body: &RecordBytes) -> Result<String, ExchangeError> {
@@ -130,6 +158,36 @@ fn text_of(line: &impl Serialize) -> Result<String, ExchangeError> {
     Ok(text)
 }
 
+/// The lines of an export whose first line was checked.
+pub struct ExportLines<'a> {
+    lines: &'a mut (dyn Iterator<Item = io::Result<String>> + Send),
+}
+
+impl<'a> ExportLines<'a> {
+    /// Reads the first line. So a text that is not an export is refused before a store is created for it.
+    ///
+    /// # Errors
+    /// If the first line cannot be read, or is not that of an export.
+    pub fn new(
+        lines: &'a mut (dyn Iterator<Item = io::Result<String>> + Send),
+    ) -> Result<Self, ExchangeError> {
+        let wrong = |source| ExchangeError::Line { line: 1, source };
+        let first = lines.next().transpose()?.unwrap_or_default();
+        let header: Header<'_> = serde_json::from_str(&first).map_err(|e| wrong(Some(e)))?;
+        if header.schema == SCHEMA {
+            Ok(Self { lines })
+        } else {
+            Err(wrong(None))
+        }
+    }
+}
+
+impl fmt::Debug for ExportLines<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ExportLines").finish_non_exhaustive()
+    }
+}
+
 /// Appends the records of an export to a log. A stream that exists with other records, or that a process has in use, is
 /// left out. An import that was interrupted can be repeated.
 ///
@@ -137,28 +195,32 @@ fn text_of(line: &impl Serialize) -> Result<String, ExchangeError> {
 /// If the future is dropped, a part of the records is imported.
 ///
 /// # Errors
-/// If the text is not an export or the store fails. A part of the records may be imported.
+/// If the text is not an export, its end is missing, or the store fails. A part of the records may be imported.
 pub async fn import(
     log: &dyn Log,
-    lines: &mut (dyn Iterator<Item = io::Result<String>> + Send),
+    export: ExportLines<'_>,
 ) -> Result<ExchangeReport, ExchangeError> {
     let mut report = ExchangeReport::default();
     let mut ids = AppendIds::new();
     let mut stream: Option<ImportedStream> = None;
-    for (number, line) in (1_u64..).zip(lines) {
+    let mut is_ended = false;
+    for (number, line) in (2_u64..).zip(export.lines) {
         let line = line?;
         let wrong = |source| ExchangeError::Line {
             line: number,
             source,
         };
-        if number == 1 {
-            let header: Header<'_> = serde_json::from_str(&line).map_err(|e| wrong(Some(e)))?;
-            if header.schema != SCHEMA {
-                return Err(wrong(None));
-            }
-            continue;
+        if is_ended {
+            return Err(wrong(None));
         }
-        let parsed: Line<'_> = serde_json::from_str(&line).map_err(|e| wrong(Some(e)))?;
+        let parsed: Line<'_> = match serde_json::from_str(&line) {
+            Ok(parsed) => parsed,
+            Err(_) if serde_json::from_str::<End>(&line).is_ok() => {
+                is_ended = true;
+                continue;
+            }
+            Err(error) => return Err(wrong(Some(error))),
+        };
         if stream
             .as_ref()
             .is_none_or(|open| open.name.as_str() != parsed.stream)
@@ -177,7 +239,11 @@ pub async fn import(
     if let Some(ended) = stream {
         ended.end(log, &mut ids, &mut report).await?;
     }
-    Ok(report)
+    if is_ended {
+        Ok(report)
+    } else {
+        Err(ExchangeError::Incomplete)
+    }
 }
 
 /// A stream during its import.

@@ -35,15 +35,16 @@ mod sqlite;
 mod stream_writer;
 
 pub use error::{AppendError, LogError, LogErrorKind};
-pub use exchange::{ExchangeError, ExchangeReport, export, import};
+pub use exchange::{ExchangeError, ExchangeReport, ExportLines, export, import};
 pub use future::LogFuture;
 pub use lock::{LockAttempt, StreamLock};
 pub use log::{Log, READ_BYTES_MIN, TAIL_POLL_MS};
 pub use memory::MemoryLog;
 pub use names::{AppendId, AppendIds, RecordBytes, StreamName, Version};
 pub use session::{
-    LoggedAnswer, RecordObserver, SessionError, SessionRemoval, SessionSummary, SessionWriter,
-    begin_removal, committed_answer, list_sessions, read_session, read_session_end, remove_session,
+    ListedSession, LoggedAnswer, RecordObserver, SessionError, SessionRemoval, SessionSummary,
+    SessionWriter, begin_removal, committed_answer, list_sessions, newest_sessions, read_session,
+    read_session_end, remove_session,
 };
 pub use sqlite::{
     CompactReport, CutStream, EndOfCut, Progress, RepairReport, SqliteLog, StoreCheckReport,

@@ -58,6 +58,13 @@ pub trait Log: Send + Sync + fmt::Debug {
     /// the version of each stream.
     fn list(&self, prefix: &str) -> LogFuture<Result<Vec<(StreamName, Version)>, LogError>>;
 
+    /// Lists like [`Log::list`], but sorted by the last append to each stream, the newest first. The store counts its
+    /// appends, so a change of the clock does not change the order.
+    fn list_newest_first(
+        &self,
+        prefix: &str,
+    ) -> LogFuture<Result<Vec<(StreamName, Version)>, LogError>>;
+
     /// Takes the stream's lock if the lock is free. The lock is advisory: it decides who may run recovery and who owns
     /// a session. The lock does not prevent another writer from appending; only the parameter `expected` of each append
     /// does that.

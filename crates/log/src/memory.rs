@@ -1,5 +1,6 @@
 //! The log in memory.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Weak};
 
@@ -26,12 +27,16 @@ struct MemoryStreams {
     /// Sorted by name, so that lists are sorted.
     streams: BTreeMap<StreamName, MemoryStream>,
     locked: BTreeSet<StreamName>,
+    /// Number of appends to all streams.
+    appends: u64,
 }
 
 #[derive(Debug, Default)]
 struct MemoryStream {
     /// Record `n` is at index `n - 1`. Each record has the id of its append.
     records: Vec<(AppendId, RecordBytes)>,
+    /// Number of the last append, counted over all streams.
+    last_append: u64,
     /// Notifies the waiting tails (reads that wait for new records), which hold this value. If no tail waits, an append
     /// has no extra cost, and an empty stream can be removed.
     grown: Weak<Notify>,
@@ -54,6 +59,7 @@ impl MemoryStream {
         expected: Version,
         id: AppendId,
         records: Vec<RecordBytes>,
+        appends: &mut u64,
     ) -> Result<Version, AppendError> {
         let actual = self.version();
         if expected != actual {
@@ -69,6 +75,10 @@ impl MemoryStream {
                 0 => Err(AppendError::Conflict { actual }),
                 count => Ok(Version(expected.0 + count as u64)),
             };
+        }
+        if !records.is_empty() {
+            *appends += 1;
+            self.last_append = *appends;
         }
         self.records
             .extend(records.into_iter().map(|record| (id, record)));
@@ -90,6 +100,21 @@ impl MemoryStream {
 }
 
 impl MemoryStreams {
+    /// Streams that have records, sorted by name.
+    fn listed<'a>(
+        &'a self,
+        prefix: &'a str,
+    ) -> impl Iterator<Item = (&'a StreamName, &'a MemoryStream)> {
+        self.streams
+            .range(StreamName::new(prefix)..)
+            .take_while(move |(name, _)| name.as_str().starts_with(prefix))
+            .filter(|(_, stream)| !stream.records.is_empty())
+    }
+
+    fn entry((name, stream): (&StreamName, &MemoryStream)) -> (StreamName, Version) {
+        (name.clone(), stream.version())
+    }
+
     fn delete(&mut self, name: &StreamName) {
         if let Some(stream) = self.streams.get_mut(name) {
             // Tails that wait continue to wait, because the stream may get records again.
@@ -110,13 +135,15 @@ impl Log for MemoryLog {
         records: Vec<RecordBytes>,
     ) -> LogFuture<Result<Version, AppendError>> {
         let mut shared = self.shared.lock();
-        let answer = match shared.streams.get_mut(stream) {
-            Some(known) => known.append(expected, id, records),
-            None => shared
-                .streams
+        let MemoryStreams {
+            streams, appends, ..
+        } = &mut *shared;
+        let answer = match streams.get_mut(stream) {
+            Some(known) => known.append(expected, id, records, appends),
+            None => streams
                 .entry(stream.clone())
                 .or_default()
-                .append(expected, id, records),
+                .append(expected, id, records, appends),
         };
         LogFuture::ready(answer)
     }
@@ -164,13 +191,18 @@ impl Log for MemoryLog {
 
     fn list(&self, prefix: &str) -> LogFuture<Result<Vec<(StreamName, Version)>, LogError>> {
         let shared = self.shared.lock();
-        let found = shared
-            .streams
-            .range(StreamName::new(prefix)..)
-            .take_while(|(name, _)| name.as_str().starts_with(prefix))
-            .filter(|(_, stream)| !stream.records.is_empty())
-            .map(|(name, stream)| (name.clone(), stream.version()))
-            .collect();
+        let found = shared.listed(prefix).map(MemoryStreams::entry).collect();
+        LogFuture::ready(Ok(found))
+    }
+
+    fn list_newest_first(
+        &self,
+        prefix: &str,
+    ) -> LogFuture<Result<Vec<(StreamName, Version)>, LogError>> {
+        let shared = self.shared.lock();
+        let mut found: Vec<_> = shared.listed(prefix).collect();
+        found.sort_unstable_by_key(|(_, stream)| Reverse(stream.last_append));
+        let found = found.into_iter().map(MemoryStreams::entry).collect();
         LogFuture::ready(Ok(found))
     }
 

@@ -311,6 +311,13 @@ impl Log for FaultyLog {
         self.forward(self.inner.list(prefix))
     }
 
+    fn list_newest_first(
+        &self,
+        prefix: &str,
+    ) -> LogFuture<Result<Vec<(StreamName, Version)>, LogError>> {
+        self.forward(self.inner.list_newest_first(prefix))
+    }
+
     fn try_lock(&self, stream: &StreamName) -> LogFuture<Result<LockAttempt, LogError>> {
         self.forward(self.inner.try_lock(stream))
     }

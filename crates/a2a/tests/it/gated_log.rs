@@ -124,6 +124,13 @@ impl Log for GatedLog {
         self.inner.list(prefix)
     }
 
+    fn list_newest_first(
+        &self,
+        prefix: &str,
+    ) -> LogFuture<Result<Vec<(StreamName, Version)>, LogError>> {
+        self.inner.list_newest_first(prefix)
+    }
+
     fn try_lock(&self, stream: &StreamName) -> LogFuture<Result<LockAttempt, LogError>> {
         self.inner.try_lock(stream)
     }

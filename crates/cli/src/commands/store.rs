@@ -10,9 +10,9 @@ use std::time::{Duration, Instant, SystemTime};
 use allstop_core::counted::{byte_size, counted, grouped};
 use allstop_core::error_chain;
 use allstop_log::{
-    CutStream, ExchangeError, ExchangeReport, Log, LogError, LogErrorKind, Progress, RepairReport,
-    SqliteLog, StoreCheckReport, StoreMaintenance, StoreProblem, StreamName, export, import,
-    open_for_reading,
+    CutStream, ExchangeError, ExchangeReport, ExportLines, Log, LogError, LogErrorKind, Progress,
+    RepairReport, SqliteLog, StoreCheckReport, StoreMaintenance, StoreProblem, StreamName, export,
+    import, open_for_reading,
 };
 use allstop_process::this_process;
 use allstop_runtime::{Config, StoreChoice};
@@ -38,8 +38,8 @@ pub(crate) async fn store(args: &StoreCommandArgs, host: &ProcessHost) -> Result
     let flags = SameFlags::of_store(&args.store);
     match &args.action {
         StoreAction::Check { json } => {
-            let check = maintenance(&path)?.check(progress(host)).await;
-            let report = check.map_err(|error| failed(&error))?;
+            let check = maintenance(&path)?.check(check_progress(host)).await;
+            let report = check.map_err(|error| store_problem(&error))?;
             show_check(&report, *json, &flags, host);
             Ok(u8::from(!report.problems.is_empty()))
         }
@@ -50,11 +50,11 @@ pub(crate) async fn store(args: &StoreCommandArgs, host: &ProcessHost) -> Result
                 return Err(CliError::failure(message).hint("name a new file"));
             }
             let written = maintenance(&path)?.back_up(&to).await;
-            let bytes = written.map_err(|error| failed(&error))?;
+            let bytes = written.map_err(|error| store_problem(&error))?;
             let size = byte_size(bytes);
             show(host, format!("wrote {} ({size})", to.display()));
-            let checked = maintenance(&to)?.check(progress(host)).await;
-            let report = checked.map_err(|error| failed(&error))?;
+            let checked = maintenance(&to)?.check(check_progress(host)).await;
+            let report = checked.map_err(|error| store_problem(&error))?;
             if !report.problems.is_empty() {
                 host.note("the store has damage, and so has its back-up:");
                 show_check(&report, false, &flags, host);
@@ -63,7 +63,7 @@ pub(crate) async fn store(args: &StoreCommandArgs, host: &ProcessHost) -> Result
         }
         StoreAction::Compact => {
             let compacted = maintenance(&path)?.compact().await;
-            let report = compacted.map_err(|error| failed(&error))?;
+            let report = compacted.map_err(|error| store_problem(&error))?;
             let (before, after) = (byte_size(report.before), byte_size(report.after));
             show(
                 host,
@@ -76,7 +76,7 @@ pub(crate) async fn store(args: &StoreCommandArgs, host: &ProcessHost) -> Result
                 .hint("stop the process and repeat the command; `allstop ps` lists the processes of your user"))
         }
         StoreAction::Repair => {
-            let checked = maintenance(&path)?.check(progress(host)).await;
+            let checked = maintenance(&path)?.check(check_progress(host)).await;
             if checked.is_ok_and(|report| report.problems.is_empty()) {
                 show(host, "no problem found: the store stays as it is");
                 return Ok(0);
@@ -90,14 +90,14 @@ pub(crate) async fn store(args: &StoreCommandArgs, host: &ProcessHost) -> Result
                 LogErrorKind::Busy => CliError::failure(error_chain(&error)).hint(
                     "a repair needs the store alone: end the processes that `allstop ps` lists, then repeat the command",
                 ),
-                _ => failed(&error),
+                _ => store_problem(&error),
             })?;
             show_repair(&report, host);
             Ok(0)
         }
         StoreAction::Export { to } => {
             let log = open_for_reading(&path).await;
-            let log = log.map_err(|error| failed(&error))?;
+            let log = log.map_err(|error| store_problem(&error))?;
             let report = export_to(&*log, to).await?;
             let text = exchanged("exported", &report);
             // Standard output may be the export.
@@ -105,8 +105,7 @@ pub(crate) async fn store(args: &StoreCommandArgs, host: &ProcessHost) -> Result
             Ok(name_left_out(&report, host))
         }
         StoreAction::Import { from } => {
-            let log = open(&path).await?;
-            let report = import_from(&*log, from).await?;
+            let report = import_from(&path, from).await?;
             show(host, exchanged("imported", &report));
             Ok(name_left_out(&report, host))
         }
@@ -126,15 +125,16 @@ fn path_of(args: &StoreArgs, host: &ProcessHost) -> Result<PathBuf, CliError> {
 }
 
 fn maintenance(path: &Path) -> Result<StoreMaintenance, CliError> {
-    StoreMaintenance::of(path).map_err(|error| failed(&error))
+    StoreMaintenance::of(path).map_err(|error| store_problem(&error))
 }
 
 async fn open(path: &Path) -> Result<Arc<dyn Log>, CliError> {
     let log = SqliteLog::open(path).await;
-    Ok(Arc::new(log.map_err(|error| failed(&error))?))
+    Ok(Arc::new(log.map_err(|error| store_problem(&error))?))
 }
 
-fn failed(error: &LogError) -> CliError {
+/// The error of a store, with its remedy.
+pub(super) fn store_problem(error: &LogError) -> CliError {
     let problem = CliError::failure(error_chain(error));
     match error.hint() {
         Some(hint) => problem.hint(hint),
@@ -144,12 +144,13 @@ fn failed(error: &LogError) -> CliError {
 
 fn exchange_failed(path: &Path, error: &ExchangeError) -> CliError {
     match error {
-        ExchangeError::Log(error) => failed(error),
+        ExchangeError::Log(error) => store_problem(error),
         error => CliError::failure(format!("{}: {}", path.display(), error_chain(error))),
     }
 }
 
-fn progress(host: &ProcessHost) -> Progress {
+/// Shows the progress of a long check at a terminal.
+pub(super) fn check_progress(host: &ProcessHost) -> Progress {
     let stderr = host.output.stderr().clone();
     let style = host.terminal.style(stderr.is_terminal());
     let mut last = Instant::now();
@@ -186,11 +187,7 @@ fn show_check(report: &StoreCheckReport, json: bool, flags: &SameFlags, host: &P
     for problem in &problems {
         show(host, problem.clone());
     }
-    let read = format!(
-        "{} with {}",
-        counted(report.streams, "session or task", "sessions and tasks"),
-        counted(report.records, "record", "records"),
-    );
+    let read = report.to_string();
     if problems.is_empty() {
         show(host, format!("{read}: no problem found"));
     } else {
@@ -275,7 +272,7 @@ async fn export_to(log: &dyn Log, to: &Path) -> Result<ExchangeReport, CliError>
     Ok(report)
 }
 
-async fn import_from(log: &dyn Log, from: &Path) -> Result<ExchangeReport, CliError> {
+async fn import_from(store: &Path, from: &Path) -> Result<ExchangeReport, CliError> {
     let failed = |error: &ExchangeError| exchange_failed(from, error);
     let file: Box<dyn BufRead + Send> = if from.as_os_str() == STDIN {
         Box::new(BufReader::new(io::stdin()))
@@ -283,6 +280,9 @@ async fn import_from(log: &dyn Log, from: &Path) -> Result<ExchangeReport, CliEr
         let file = File::open(from).map_err(|error| failed(&error.into()))?;
         Box::new(BufReader::new(file))
     };
-    let report = import(log, &mut file.lines()).await;
+    let mut lines = file.lines();
+    let export = ExportLines::new(&mut lines).map_err(|error| failed(&error))?;
+    let log = open(store).await?;
+    let report = import(&*log, export).await;
     report.map_err(|error| failed(&error))
 }

@@ -50,7 +50,7 @@ fn working_parts_are_good_and_nothing_is_left() {
     assert!(
         row(&report, "store")["message"]
             .to_string()
-            .contains("opens")
+            .contains("no damage")
     );
 }
 

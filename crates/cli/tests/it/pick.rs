@@ -88,7 +88,7 @@ fn keys_after_the_choice_reach_the_chat() {
 fn typed_words_and_numbers_choose() {
     let place = Place::new();
     let [older, newer] = sessions(&place);
-    for (typed, id) in [("PARSER", &older), ("1", &newer), (&newer[20..], &newer)] {
+    for (typed, id) in [("1", &newer), (&newer[20..], &newer), ("PARSER", &older)] {
         let user = at(&place, "chat --resume", (80, 24));
         user.waits_for("› 1 ")
             .presses(typed)

@@ -77,6 +77,15 @@ fn damaged_session_fails_alone_and_is_repaired() {
         shown.stderr
     );
 
+    let doctor = place.allstop().args("doctor --store").arg(place.store());
+    let doctor = doctor.end();
+    assert_eq!(doctor.code, 1, "{doctor:?}");
+    let found = format!("is damaged: session/{broken}: ");
+    assert!(
+        doctor.stdout.contains(&found) && doctor.stdout.contains("store repair"),
+        "{doctor:?}"
+    );
+
     let copy = place.path("copy.db");
     let copied = on_store(&place, &format!("store backup {}", copy.display()));
     assert_eq!(copied.code, 1, "{copied:?}");

@@ -7,7 +7,7 @@ use allstop_core::{Cause, CauseKind, SessionId};
 use allstop_host::finish_work;
 use allstop_jsonrpc::RpcError;
 use allstop_log::session::{decode, stream_of};
-use allstop_log::{Log, LogError, SessionSummary, Version, list_sessions};
+use allstop_log::{ListedSession, Log, LogError, SessionSummary, Version, newest_sessions};
 use allstop_session::{ReserveResult, Session};
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -114,27 +114,21 @@ pub(super) fn look(
     let is_list = method == "session.list";
     Ok(large(async move {
         let log = server.system().log();
-        let sessions = list_sessions(&**log)
-            .await
-            .map_err(|error| failed(&error))?;
-        let mut sessions: Vec<_> = sessions
-            .into_iter()
-            .filter(|session| !session.id.as_str().contains('/'))
-            .collect();
-        sessions.sort_by_key(|session| std::cmp::Reverse(session.active_at));
+        let sessions = newest_sessions(&**log).await;
+        let sessions = sessions.map_err(|error| failed(&error))?.into_iter();
+        let mut sessions = sessions.filter(|session| !session.id.as_str().contains('/'));
         if is_list {
-            let mut infos = Vec::with_capacity(sessions.len());
-            for session in &sessions {
+            let mut infos = Vec::new();
+            for session in sessions {
                 infos.push(info_of(log, session).await?);
             }
             return Ok(json!({ "sessions": infos }));
         }
         let Some(wanted) = wanted else {
-            let last = sessions.first().map(|session| &session.id);
+            let last = sessions.next().map(|session| session.id);
             return Ok(json!({ "sessionId": last }));
         };
-        let found = sessions.iter().find(|session| session.id == wanted);
-        let info = match found {
+        let info = match sessions.find(|session| session.id == wanted) {
             Some(session) => Some(info_of(log, session).await?),
             None => None,
         };
@@ -142,7 +136,9 @@ pub(super) fn look(
     }))
 }
 
-async fn info_of(log: &Arc<dyn Log>, session: &SessionSummary) -> MethodResult {
+async fn info_of(log: &Arc<dyn Log>, listed: ListedSession) -> MethodResult {
+    let session = SessionSummary::read(&**log, listed).await;
+    let session = session.map_err(|error| failed(&error))?;
     let first = read_records(log, &session.id, 2).await;
     let first = first.map_err(|error| failed(&error))?;
     let mut info = json!({

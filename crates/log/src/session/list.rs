@@ -35,9 +35,34 @@ pub struct SessionSummary {
     pub problem: Option<SessionError>,
 }
 
-/// Lists the sessions of a log, sorted by id. For each session, reads only the end: at most back to the start of the
-/// last turn. If this turn is open, reads at most back to the ending of the previous turn. If the end is unreadable,
-/// the entry contains the error.
+/// A session that [`newest_sessions`] found.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ListedSession {
+    /// Id of the session.
+    pub id: SessionId,
+    /// Number of the last record of the session.
+    pub version: Version,
+}
+
+/// Lists the sessions of a log without reading them. The session with the newest record comes first. The order does not
+/// depend on a clock.
+///
+/// **Cancel safety**: if the future is dropped, nothing changes.
+///
+/// # Errors
+/// Returns an error if the store fails.
+pub async fn newest_sessions(log: &dyn Log) -> Result<Vec<ListedSession>, LogError> {
+    let listed = log.list_newest_first(STREAM_PREFIX).await?.into_iter();
+    let session = |(stream, version)| {
+        Some(ListedSession {
+            id: session_of(&stream)?,
+            version,
+        })
+    };
+    Ok(listed.filter_map(session).collect())
+}
+
+/// Reads [`SessionSummary`] for each session of a log, in the order of [`newest_sessions`].
 ///
 /// **Cancel safety**: if the future is dropped, nothing changes.
 ///
@@ -45,15 +70,26 @@ pub struct SessionSummary {
 /// Returns an error if the store fails.
 pub async fn list_sessions(log: &dyn Log) -> Result<Vec<SessionSummary>, LogError> {
     let mut sessions = Vec::new();
-    for (stream, version) in log.list(STREAM_PREFIX).await? {
-        let Some(id) = session_of(&stream) else {
-            continue;
-        };
-        let owner = log.lock_owner(&stream).await?;
-        let mut summary = SessionSummary {
-            id,
-            version,
-            owner,
+    for listed in newest_sessions(log).await? {
+        sessions.push(SessionSummary::read(log, listed).await?);
+    }
+    Ok(sessions)
+}
+
+impl SessionSummary {
+    /// Reads only the end of the session: at most back to the start of the last turn. If this turn is open, reads at
+    /// most back to the ending of the previous turn. If the end is unreadable, the summary contains the error.
+    ///
+    /// **Cancel safety**: if the future is dropped, nothing changes.
+    ///
+    /// # Errors
+    /// Returns an error if the store fails.
+    pub async fn read(log: &dyn Log, listed: ListedSession) -> Result<Self, LogError> {
+        let stream = stream_of(&listed.id);
+        let mut summary = Self {
+            owner: log.lock_owner(&stream).await?,
+            id: listed.id,
+            version: listed.version,
             active_at: None,
             turns: 0,
             last_stop_reason: None,
@@ -65,12 +101,9 @@ pub async fn list_sessions(log: &dyn Log) -> Result<Vec<SessionSummary>, LogErro
             Err(SessionError::Log(error)) => return Err(error),
             Err(problem) => summary.problem = Some(problem),
         }
-        sessions.push(summary);
+        Ok(summary)
     }
-    Ok(sessions)
-}
 
-impl SessionSummary {
     /// Sets the fields that depend on the last start or end of a turn. The number of the last turn is also the count of
     /// turns.
     async fn read_end(&mut self, log: &dyn Log, stream: &StreamName) -> Result<(), SessionError> {

@@ -14,8 +14,8 @@ pub use codec::{RecordDecodeError, decode, encode};
 pub use committed_answer::{LoggedAnswer, committed_answer};
 pub use error::SessionError;
 pub use list::{
-    SessionRemoval, SessionSummary, begin_removal, list_sessions, read_session, read_session_end,
-    remove_session,
+    ListedSession, SessionRemoval, SessionSummary, begin_removal, list_sessions, newest_sessions,
+    read_session, read_session_end, remove_session,
 };
 pub use writer::{RecordObserver, SessionWriter};
 

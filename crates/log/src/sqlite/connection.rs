@@ -30,13 +30,16 @@ use crate::{LogError, LogErrorKind};
 /// refused.
 pub(super) const APPLICATION_ID: i32 = 0x416c_5374;
 /// Version of the tables. A store with a newer version is refused.
-const SCHEMA: i32 = 2;
-/// Version of the tables without checksums.
-const WITHOUT_CHECKSUMS: i32 = 1;
-/// Changes a store without checksums into a store of the present version. Its records stay as they are.
-const UPGRADE: &str = "
+const SCHEMA: i32 = 3;
+/// Changes a store of version 1, which has no checksums. Its records stay as they are.
+const UPGRADE_1: &str = "
     ALTER TABLE records ADD COLUMN checksum INTEGER;
-    PRAGMA user_version = 2;
+    PRAGMA user_version = 3;
+";
+/// Changes a store of version 2, whose checksums were slower. Its records stay, and have no checksum.
+const UPGRADE_2: &str = "
+    UPDATE records SET checksum = NULL;
+    PRAGMA user_version = 3;
 ";
 /// Pause before a damaged store or record is read again.
 pub(super) const DAMAGE_PAUSE: Duration = Duration::from_millis(20);
@@ -126,7 +129,7 @@ fn try_open(path: &Path) -> Result<OpenStore, LogError> {
         // Another process may have created or changed the tables since the first check.
         match find_tables(&make, path)? {
             FoundTables::Present => {}
-            FoundTables::WithoutChecksums => make.execute_batch(UPGRADE).map_err(failed)?,
+            FoundTables::Earlier { upgrade } => make.execute_batch(upgrade).map_err(failed)?,
             FoundTables::None => make_tables(&make).map_err(failed)?,
         }
         make.commit().map_err(failed)?;
@@ -166,8 +169,8 @@ pub(super) fn make_tables(connection: &Connection) -> rusqlite::Result<()> {
 enum FoundTables {
     /// The file is empty.
     None,
-    /// The tables of an earlier version.
-    WithoutChecksums,
+    /// The tables of an earlier version, and the statements that change them.
+    Earlier { upgrade: &'static str },
     /// The tables of the present version.
     Present,
 }
@@ -185,7 +188,8 @@ fn find_tables(connection: &Connection, path: &Path) -> Result<FoundTables, LogE
     let refused = |kind| Err(LogError::new(kind, path.display().to_string()));
     match found.map_err(|error| sqlite_error(path, error))? {
         (APPLICATION_ID, SCHEMA, _) => Ok(FoundTables::Present),
-        (APPLICATION_ID, WITHOUT_CHECKSUMS, _) => Ok(FoundTables::WithoutChecksums),
+        (APPLICATION_ID, 1, _) => Ok(FoundTables::Earlier { upgrade: UPGRADE_1 }),
+        (APPLICATION_ID, 2, _) => Ok(FoundTables::Earlier { upgrade: UPGRADE_2 }),
         (APPLICATION_ID, newer, _) if newer > SCHEMA => refused(LogErrorKind::NewerVersion),
         (0, 0, 0) => Ok(FoundTables::None),
         _ => refused(LogErrorKind::Corrupt),

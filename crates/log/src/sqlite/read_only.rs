@@ -155,6 +155,13 @@ impl Log for CopiedLog {
         self.log.list(prefix)
     }
 
+    fn list_newest_first(
+        &self,
+        prefix: &str,
+    ) -> LogFuture<Result<Vec<(StreamName, Version)>, LogError>> {
+        self.log.list_newest_first(prefix)
+    }
+
     fn try_lock(&self, _stream: &StreamName) -> LogFuture<Result<LockAttempt, LogError>> {
         self.refused()
     }

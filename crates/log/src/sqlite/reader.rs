@@ -1,6 +1,7 @@
 //! The thread that reads records, takes locks and releases locks. The thread never waits for a writer, neither in this
 //! process nor in another process.
 
+use std::cmp::Reverse;
 use std::path::Path;
 use std::sync::Arc;
 use std::thread::park_timeout;
@@ -138,13 +139,29 @@ impl StoreReader {
     }
 
     pub(super) fn list(&mut self, prefix: &str) -> Result<Vec<(StreamName, Version)>, LogError> {
-        self.try_list(prefix)
+        let listed = self.listed(prefix)?.into_iter();
+        Ok(listed.map(|(_, name, version)| (name, version)).collect())
+    }
+
+    pub(super) fn list_newest_first(
+        &mut self,
+        prefix: &str,
+    ) -> Result<Vec<(StreamName, Version)>, LogError> {
+        let mut listed = self.listed(prefix)?;
+        listed.sort_unstable_by_key(|(last_record, ..)| Reverse(*last_record));
+        let listed = listed.into_iter();
+        Ok(listed.map(|(_, name, version)| (name, version)).collect())
+    }
+
+    fn listed(&mut self, prefix: &str) -> Result<Vec<(i64, StreamName, Version)>, LogError> {
+        self.try_listed(prefix)
             .map_err(|error| sqlite_error(&self.path, error))
     }
 
-    fn try_list(&mut self, prefix: &str) -> rusqlite::Result<Vec<(StreamName, Version)>> {
+    /// The row of each stream's last record, and the stream. Sorted by name.
+    fn try_listed(&mut self, prefix: &str) -> rusqlite::Result<Vec<(i64, StreamName, Version)>> {
         let mut found = self.connection.prepare_cached(
-            "SELECT name, version FROM streams WHERE name >= ?1 AND version > 0 ORDER BY name",
+            "SELECT name, version, last_record FROM streams WHERE name >= ?1 AND version > 0 ORDER BY name",
         )?;
         let mut rows = found.query([prefix])?;
         let mut streams = Vec::new();
@@ -153,10 +170,8 @@ impl StoreReader {
             if !name.starts_with(prefix) {
                 break;
             }
-            streams.push((
-                StreamName::new(name),
-                Version(row.get::<_, i64>(1)?.cast_unsigned()),
-            ));
+            let version = Version(row.get::<_, i64>(1)?.cast_unsigned());
+            streams.push((row.get(2)?, StreamName::new(name), version));
         }
         Ok(streams)
     }

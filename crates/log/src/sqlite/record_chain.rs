@@ -6,7 +6,9 @@
 //!
 //! Each row has a checksum, which is compared when the body is read. So a changed bit is an error, and not a wrong record.
 
+use rusqlite::types::ValueRef;
 use rusqlite::{Connection, ErrorCode, Row};
+use twox_hash::XxHash3_64;
 
 use crate::{RecordBytes, Version};
 
@@ -48,13 +50,10 @@ impl From<rusqlite::Error> for ChainError {
 }
 
 /// Checksum of a record. The append and the position are included, so that the row of another record is noticed.
-pub(super) fn checksum(stream: i64, number: u64, append_id: &[u8], body: &[u8]) -> u32 {
-    let mut hasher = crc32fast::Hasher::new();
-    hasher.update(&stream.to_be_bytes());
-    hasher.update(&number.to_be_bytes());
-    hasher.update(append_id);
-    hasher.update(body);
-    hasher.finalize()
+pub(super) fn checksum(stream: i64, number: u64, append_id: &[u8], body: &[u8]) -> i64 {
+    let position = stream.cast_unsigned().rotate_left(32) ^ number;
+    let place = XxHash3_64::oneshot_with_seed(position, append_id);
+    XxHash3_64::oneshot_with_seed(place, body).cast_signed()
 }
 
 /// Rows of consecutive records of a stream, in the order of the records.
@@ -99,7 +98,7 @@ impl RecordChain {
                 };
                 match found.get::<_, i64>(0)? {
                     id if id > row => steps += 1,
-                    id if id == row && is_record(found, end.id, number)? => {
+                    id if id == row => {
                         rows.push(row);
                         row = found.get(3)?;
                         steps = 0;
@@ -111,6 +110,8 @@ impl RecordChain {
                             } else {
                                 bodies = None;
                             }
+                        } else if !is_record(found, end.id, number)? {
+                            return Err(ChainError::Damaged(Version(number)));
                         }
                     }
                     _ => return Err(ChainError::Damaged(Version(number))),
@@ -184,7 +185,7 @@ impl RecordChain {
                 };
                 match found.get::<_, i64>(0)? {
                     id if id < *row => steps += 1,
-                    id if id == *row && is_record(found, self.stream, number)? => {
+                    id if id == *row => {
                         let body = body_of(found, self.stream, number)?;
                         bytes += body.len();
                         if bytes > bytes_max && !records.is_empty() {
@@ -207,15 +208,22 @@ fn is_record(found: &Row<'_>, stream: i64, number: u64) -> rusqlite::Result<bool
     Ok(found.get::<_, i64>(1)? == stream && found.get::<_, i64>(2)?.cast_unsigned() == number)
 }
 
-/// Body of a record, compared with its checksum. A record of an earlier version has no checksum.
+/// Body of the record with this number in this stream. The checksum also proves the number and the stream, so they are
+/// only compared in a row without a checksum. Such a row was written by an earlier version.
 fn body_of<'a>(found: &'a Row<'_>, stream: i64, number: u64) -> Result<&'a [u8], ChainError> {
     let damaged = |_| ChainError::Damaged(Version(number));
     let body = found.get_ref(6)?.as_blob().map_err(damaged)?;
-    let append_id = found.get_ref(4)?.as_blob().map_err(damaged)?;
-    match found.get::<_, Option<i64>>(5)? {
-        Some(expected) if expected != i64::from(checksum(stream, number, append_id, body)) => {
-            Err(ChainError::Damaged(Version(number)))
+    let is_intact = match found.get_ref(5)? {
+        ValueRef::Null => is_record(found, stream, number)?,
+        ValueRef::Integer(expected) => {
+            let append_id = found.get_ref(4)?.as_blob().map_err(damaged)?;
+            expected == checksum(stream, number, append_id, body)
         }
-        _ => Ok(body),
+        _ => false,
+    };
+    if is_intact {
+        Ok(body)
+    } else {
+        Err(ChainError::Damaged(Version(number)))
     }
 }

@@ -232,6 +232,14 @@ impl Log for SqliteLog {
         LogFuture::waiting(self.ask(move |reader| reader.list(&prefix)))
     }
 
+    fn list_newest_first(
+        &self,
+        prefix: &str,
+    ) -> LogFuture<Result<Vec<(StreamName, Version)>, LogError>> {
+        let prefix = prefix.to_owned();
+        LogFuture::waiting(self.ask(move |reader| reader.list_newest_first(&prefix)))
+    }
+
     fn try_lock(&self, stream: &StreamName) -> LogFuture<Result<LockAttempt, LogError>> {
         let (stream, reads) = (stream.clone(), self.reads.clone());
         LogFuture::waiting(self.ask(move |reader| {

@@ -92,7 +92,7 @@ async fn list_names_the_damaged_session() {
     let log = SqliteLog::open(&path).await.unwrap();
     let sessions = list_sessions(&log).await.unwrap();
     let ids: Vec<_> = sessions.iter().map(|session| session.id.as_str()).collect();
-    assert_eq!(ids, ["a", "b", "c"]);
+    assert_eq!(ids, ["c", "b", "a"]);
     let problem = sessions[1].problem.as_ref().expect("a problem");
     assert!(matches!(problem, SessionError::Damaged(_)), "{problem}");
     remove_session(&log, &sessions[1].id).await.unwrap();
@@ -139,22 +139,29 @@ async fn damaged_stream_can_be_deleted() {
 }
 
 #[tokio::test]
-async fn store_without_checksums_is_read_and_continued() {
+async fn store_of_an_earlier_version_is_read_and_continued() {
+    continues("", "").await;
+    continues("checksum INTEGER,", "7,").await;
+}
+
+/// `column` and `value` are the checksum in a record of the earlier version.
+async fn continues(column: &str, value: &str) {
+    let version = if column.is_empty() { 1 } else { 2 };
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
     let earlier = rusqlite::Connection::open(&path).unwrap();
     earlier
-        .execute_batch(
+        .execute_batch(&format!(
             "CREATE TABLE streams (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE, version INTEGER NOT NULL,
                  last_record INTEGER NOT NULL) STRICT;
              CREATE TABLE records (id INTEGER PRIMARY KEY, stream INTEGER NOT NULL, number INTEGER NOT NULL,
-                 previous INTEGER NOT NULL, append_id BLOB NOT NULL, body BLOB NOT NULL) STRICT;
+                 previous INTEGER NOT NULL, append_id BLOB NOT NULL, {column} body BLOB NOT NULL) STRICT;
              INSERT INTO streams VALUES (1, 's', 2, 2);
-             INSERT INTO records VALUES (1, 1, 1, 0, zeroblob(16), CAST('one' AS BLOB)),
-                 (2, 1, 2, 1, zeroblob(16), CAST('two' AS BLOB));
+             INSERT INTO records VALUES (1, 1, 1, 0, zeroblob(16), {value} CAST('one' AS BLOB)),
+                 (2, 1, 2, 1, zeroblob(16), {value} CAST('two' AS BLOB));
              PRAGMA application_id = 0x416c5374;
-             PRAGMA user_version = 1;",
-        )
+             PRAGMA user_version = {version};",
+        ))
         .unwrap();
     drop(earlier);
     let (one, two) = tokio::join!(SqliteLog::open(&path), SqliteLog::open(&path));

@@ -3,8 +3,8 @@
 use std::io;
 
 use allstop_log::{
-    AppendId, ExchangeError, ExchangeReport, LockAttempt, Log, MemoryLog, SqliteLog, StreamName,
-    Version, export, import,
+    AppendId, ExchangeError, ExchangeReport, ExportLines, LockAttempt, Log, MemoryLog, SqliteLog,
+    StreamName, Version, export, import,
 };
 
 use crate::damage::{DAMAGES, change};
@@ -43,7 +43,7 @@ async fn exported(log: &dyn Log) -> (String, ExchangeReport) {
 
 async fn imported(log: &dyn Log, text: &str) -> Result<ExchangeReport, ExchangeError> {
     let mut lines = text.lines().map(|line| Ok(line.to_owned()));
-    import(log, &mut lines).await
+    import(log, ExportLines::new(&mut lines)?).await
 }
 
 #[tokio::test]
@@ -56,13 +56,10 @@ async fn export_and_import_keep_every_byte() {
     let copy = SqliteLog::open(folder.path().join("store.db"))
         .await
         .unwrap();
-    // The first import is interrupted in the middle of a stream.
+    // The export is cut in the middle of a stream.
     let half: Vec<_> = text.lines().take(400).collect();
-    let half = half.join(
-        "
-",
-    );
-    imported(&copy, &half).await.unwrap();
+    let cut = imported(&copy, &half.join("\n")).await;
+    assert!(matches!(cut, Err(ExchangeError::Incomplete)), "{cut:?}");
     let report = imported(&copy, &text).await.unwrap();
     assert_eq!(
         (report.streams, report.records, report.left_out),
@@ -126,12 +123,15 @@ async fn damaged_stream_is_left_out_of_an_export() {
 #[tokio::test]
 async fn text_that_is_no_export_is_refused_with_its_line() {
     let header = "{\"schema\":\"allstop.store/1\"}";
+    let end = "{\"records\":0}";
     let gap = "{\"stream\":\"s\",\"number\":2,\"record\":{}}";
     for (text, wrong) in [
         ("hello".to_owned(), 1),
         ("{\"schema\":\"allstop.store/2\"}".to_owned(), 1),
         (format!("{header}\n{{}}"), 2),
         (format!("{header}\n{gap}"), 2),
+        (format!("{header}\n{end}\n{end}"), 3),
+        (String::new(), 1),
     ] {
         let refused = imported(&MemoryLog::new(), &text).await;
         let Err(ExchangeError::Line { line, .. }) = refused else {

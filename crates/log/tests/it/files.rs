@@ -175,7 +175,7 @@ async fn a_newer_store_is_refused() {
     let path = folder.path().join("store.db");
     SqliteLog::open(&path).await.unwrap().close().await;
     let newer = rusqlite::Connection::open(&path).unwrap();
-    newer.pragma_update(None, "user_version", 3).unwrap();
+    newer.pragma_update(None, "user_version", 4).unwrap();
     drop(newer);
     fails(&path, LogErrorKind::NewerVersion).await;
 }

@@ -291,12 +291,12 @@ async fn sessions_are_listed_read_and_removed_without_opening() {
 
     let listed = list_sessions(&*log).await.unwrap();
     let ids: Vec<_> = listed.iter().map(|s| s.id.as_str()).collect();
-    assert_eq!(ids, ["a", "b", "c"]);
-    assert!(listed[0].owner.is_none() && listed[0].turns == 0 && listed[0].problem.is_none());
-    assert!(listed[1].owner.is_some() && listed[1].turns == 2 && listed[1].turn_open);
-    assert_eq!(listed[1].last_stop_reason, Some(StopReason::Completed));
+    assert_eq!(ids, ["c", "a", "b"]);
+    assert!(listed[1].owner.is_none() && listed[1].turns == 0 && listed[1].problem.is_none());
+    assert!(listed[2].owner.is_some() && listed[2].turns == 2 && listed[2].turn_open);
+    assert_eq!(listed[2].last_stop_reason, Some(StopReason::Completed));
     assert!(matches!(
-        listed[2].problem,
+        listed[0].problem,
         Some(SessionError::Unreadable {
             version: Version(1),
             ..

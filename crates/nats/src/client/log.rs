@@ -100,6 +100,14 @@ impl Log for NatsLog {
         LogFuture::waiting(async move { store.list(&prefix).await })
     }
 
+    fn list_newest_first(
+        &self,
+        prefix: &str,
+    ) -> LogFuture<Result<Vec<(StreamName, Version)>, LogError>> {
+        let (store, prefix) = (Arc::clone(&self.store), prefix.to_owned());
+        LogFuture::waiting(async move { store.list_newest_first(&prefix).await })
+    }
+
     fn try_lock(&self, stream: &StreamName) -> LogFuture<Result<LockAttempt, LogError>> {
         let (presence, stream) = (self.presence.clone(), stream.clone());
         LogFuture::waiting(async move {

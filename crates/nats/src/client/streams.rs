@@ -1,5 +1,7 @@
 //! Lists and deletes whole streams.
 
+use std::cmp::Reverse;
+
 use allstop_log::{LogError, LogErrorKind, StreamName, Version};
 use async_nats::jetstream::message::PublishMessage;
 use async_nats::jetstream::stream::Stream;
@@ -57,18 +59,34 @@ impl NatsStore {
 
     /// Implements [`Log::list`](allstop_log::Log::list).
     pub(crate) async fn list(&self, prefix: &str) -> Result<Vec<(StreamName, Version)>, LogError> {
+        let mut listed = self.listed(prefix).await?;
+        listed.sort_unstable_by(|(_, one), (_, other)| one.cmp(other));
+        Ok(listed.into_iter().map(|(_, stream)| stream).collect())
+    }
+
+    /// Implements [`Log::list_newest_first`](allstop_log::Log::list_newest_first).
+    pub(crate) async fn list_newest_first(
+        &self,
+        prefix: &str,
+    ) -> Result<Vec<(StreamName, Version)>, LogError> {
+        let mut listed = self.listed(prefix).await?;
+        listed.sort_unstable_by_key(|(sequence, _)| Reverse(*sequence));
+        Ok(listed.into_iter().map(|(_, stream)| stream).collect())
+    }
+
+    /// The sequence number of each stream's last message, and the stream.
+    async fn listed(&self, prefix: &str) -> Result<Vec<(u64, (StreamName, Version))>, LogError> {
         let names = self.names(&self.records, &self.log_root(), prefix).await?;
         let listed = stream::iter(names)
             .map(|name| async move {
                 let end = self.end(&name).await?;
                 // A deleted stream has no append, so it is not listed.
-                Ok::<_, LogError>(end.append.map(|last| (name, last.head.last())))
+                let sequence = end.position.sequence;
+                Ok::<_, LogError>(end.append.map(|last| (sequence, (name, last.head.last()))))
             })
             .buffer_unordered(LIST_QUESTIONS_MAX)
             .try_filter_map(|found| async move { Ok(found) });
-        let mut listed: Vec<_> = listed.try_collect().await?;
-        listed.sort_unstable();
-        Ok(listed)
+        listed.try_collect().await
     }
 
     /// Deletes a stream. The mark of the deletion stays.

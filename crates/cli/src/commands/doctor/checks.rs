@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use allstop_core::counted::counted;
 use allstop_core::{Cause, CauseKind, Extent, Message, error_chain};
+use allstop_log::StoreMaintenance;
 use allstop_model::ModelRequest;
 use allstop_process::ProcessSpec;
 use allstop_runtime::{Config, StoreChoice, SystemOptions, open_model, open_store};
@@ -20,9 +21,11 @@ use tokio::time::timeout;
 use super::row::DoctorRow;
 use crate::args::StoreArgs;
 use crate::commands::mcp::McpTrials;
+use crate::commands::store::{check_progress, store_problem};
 use crate::display::milliseconds;
 use crate::error::CliError;
 use crate::host::{ProcessHost, variable};
+use crate::shell_command::SameFlags;
 use crate::shell_quote::quoted;
 
 /// Minimum free space for a long session, in bytes.
@@ -76,7 +79,7 @@ pub(super) async fn model(options: &SystemOptions, online: bool) -> Vec<DoctorRo
     rows
 }
 
-/// Checks that the store opens, is writable and has enough free space.
+/// Checks that the store opens, is writable, is not damaged and has enough free space.
 pub(super) async fn store(
     args: &StoreArgs,
     configured: Option<PathBuf>,
@@ -105,7 +108,7 @@ pub(super) async fn store(
         rows.push(match open_store(&choice, &scope).await {
             Ok(store) => {
                 store.log().close().await;
-                DoctorRow::good(NAME, format!("{shown} opens"))
+                damage(path, args, host).await
             }
             Err(error) => DoctorRow::of_problem(NAME, &CliError::from(error)),
         });
@@ -127,6 +130,41 @@ pub(super) async fn store(
         ));
     }
     rows
+}
+
+/// Reads the whole store.
+async fn damage(path: &Path, args: &StoreArgs, host: &ProcessHost) -> DoctorRow {
+    const NAME: &str = "store";
+    let checked = match StoreMaintenance::of(path) {
+        Ok(store) => store.check(check_progress(host)).await,
+        Err(error) => Err(error),
+    };
+    let report = match checked {
+        Ok(report) => report,
+        Err(error) => return DoctorRow::of_problem(NAME, &store_problem(&error)),
+    };
+    let shown = path.display();
+    let Some(first) = report.problems.first() else {
+        let read = report.to_string();
+        return DoctorRow::good(NAME, format!("{shown} has {read}, no damage"));
+    };
+    let more = match report.problems.len() - 1 {
+        0 => String::new(),
+        more => format!(
+            " (and {})",
+            counted(more as u64, "more problem", "more problems")
+        ),
+    };
+    let flags = SameFlags::of_store(args);
+    DoctorRow::bad(
+        NAME,
+        format!("{shown} is damaged: {first}{more}"),
+        &format!(
+            "see all problems: {}; {} keeps the damaged files and continues with the readable records",
+            flags.command("store check"),
+            flags.command("store repair")
+        ),
+    )
 }
 
 /// Creates and removes a file, because only this test shows reliably if a folder is writable.

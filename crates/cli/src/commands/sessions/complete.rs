@@ -1,8 +1,8 @@
 //! Sessions for shell completion: one line per session, the newest first.
 
 use allstop_core::terminal_text::{escape, is_unsafe};
+use allstop_log::newest_sessions;
 
-use super::find::newest_first;
 use super::list_row::SessionRow;
 use super::open;
 use crate::args::StoreArgs;
@@ -27,16 +27,17 @@ pub(crate) async fn session_completions(
 ) -> Result<String, CliError> {
     let log = open(store, host).await?;
     let failed = |error: &dyn std::fmt::Display| CliError::failure(error.to_string());
-    let sessions = newest_first(&*log).await.map_err(|error| failed(&error))?;
+    let sessions = newest_sessions(&*log).await;
+    let sessions = sessions.map_err(|error| failed(&error))?;
     let mut lines = String::new();
-    for session in sessions.iter().take(SESSIONS_MAX) {
+    for session in sessions.into_iter().take(SESSIONS_MAX) {
         let row = SessionRow::read(&*log, 0, session).await;
         // A damaged session must not hide the other sessions.
         let Ok(row) = row else { continue };
         let prompt = row.first_prompt.as_deref().unwrap_or_default();
         let prompt = prompt.split_whitespace().collect::<Vec<_>>().join(" ");
         let prompt: String = prompt.chars().take(PROMPT_LETTERS_MAX).collect();
-        lines.extend([row.handle, "\t", &*escape(&prompt, is_unsafe), "\n"]);
+        lines.extend([&*row.handle, "\t", &*escape(&prompt, is_unsafe), "\n"]);
     }
     Ok(lines)
 }

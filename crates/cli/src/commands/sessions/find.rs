@@ -1,8 +1,7 @@
 //! Search for the session that a user names.
 
 use allstop_core::SessionId;
-use allstop_log::session::{STREAM_PREFIX, session_of};
-use allstop_log::{Log, LogError, SessionSummary, list_sessions};
+use allstop_log::{Log, newest_sessions};
 
 use super::error::SessionsError;
 use crate::error::CliError;
@@ -15,21 +14,8 @@ const NEAR_MAX: usize = 3;
 /// hour have a third of their letters in common.
 const NEAR_MIN: f64 = 0.8;
 
-/// Ids of all sessions.
-async fn ids(log: &dyn Log) -> Result<Vec<SessionId>, LogError> {
-    let streams = log.list(STREAM_PREFIX).await?;
-    Ok(streams.iter().filter_map(|(s, _)| session_of(s)).collect())
-}
-
 /// Maximum digits of a number in the list of sessions. A longer number counts as a part of an id.
 const NUMBER_DIGITS_MAX: usize = 4;
-
-/// Sessions, the most recently active one first. Their numbers in the list count from 1 in this order.
-pub(super) async fn newest_first(log: &dyn Log) -> Result<Vec<SessionSummary>, LogError> {
-    let mut sessions = list_sessions(log).await?;
-    sessions.sort_by(|a, b| (b.active_at, &b.id).cmp(&(a.active_at, &a.id)));
-    Ok(sessions)
-}
 
 /// Parses a number in the list of sessions: up to four digits, and the first digit is not 0. `None` if `given` is not
 /// such a number.
@@ -43,26 +29,24 @@ pub(super) fn list_number(given: &str) -> Option<usize> {
 }
 
 /// Finds the session with this id or this number in the list, or the only session whose id contains `given`. [`LAST`]
-/// selects the most recently active session.
+/// selects the session with the newest record.
 pub(super) async fn find(log: &dyn Log, given: &str) -> Result<SessionId, SessionsError> {
-    let mut ids = ids(log).await?;
+    let listed = newest_sessions(log).await?.into_iter();
+    // Their numbers in `sessions list` count from 1 in this order.
+    let mut ids: Vec<_> = listed.map(|session| session.id).collect();
     if let Some(at) = ids.iter().position(|id| id.as_str() == given) {
         return Ok(ids.swap_remove(at));
     }
     if given == LAST {
-        let newest = newest_first(log).await?.into_iter().next();
-        return newest.map(|session| session.id).ok_or(SessionsError::None);
+        return ids.into_iter().next().ok_or(SessionsError::None);
     }
     if let Some(number) = list_number(given) {
-        let sessions = newest_first(log).await?;
-        let count = sessions.len();
+        let count = ids.len();
         if count == 0 {
             return Err(SessionsError::None);
         }
-        let named = sessions.into_iter().nth(number - 1);
-        return named
-            .map(|session| session.id)
-            .ok_or(SessionsError::NoNumber { number, count });
+        let named = ids.into_iter().nth(number - 1);
+        return named.ok_or(SessionsError::NoNumber { number, count });
     }
     let mut matches: Vec<&SessionId> = ids
         .iter()

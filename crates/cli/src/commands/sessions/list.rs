@@ -2,12 +2,11 @@
 
 use std::num::NonZeroU32;
 
-use allstop_log::Log;
+use allstop_log::{Log, newest_sessions};
 use allstop_terminal::{Styled, TextRole, styled};
 use serde::Serialize;
 
 use super::error::SessionsError;
-use super::find::newest_first;
 use super::list_row::SessionRow;
 use super::view::json;
 use super::{Printed, View};
@@ -33,9 +32,9 @@ pub(super) fn limit(as_json: bool, all: bool, asked: Option<NonZeroU32>) -> Opti
 }
 
 #[derive(Serialize)]
-struct SessionTable<'a> {
+struct SessionTable {
     schema: &'static str,
-    sessions: Vec<SessionRow<'a>>,
+    sessions: Vec<SessionRow>,
 }
 
 pub(super) async fn list(
@@ -44,10 +43,11 @@ pub(super) async fn list(
     as_json: bool,
     limit: Option<usize>,
 ) -> Result<Printed, SessionsError> {
-    let sessions = newest_first(log).await?;
-    let shown = limit.unwrap_or(sessions.len()).min(sessions.len());
+    let sessions = newest_sessions(log).await?;
+    let all = sessions.len();
+    let shown = limit.unwrap_or(all).min(all);
     let mut rows = Vec::with_capacity(shown);
-    for (place, session) in sessions.iter().take(shown).enumerate() {
+    for (place, session) in sessions.into_iter().take(shown).enumerate() {
         rows.push(SessionRow::read(log, place + 1, session).await?);
     }
     if as_json {
@@ -63,7 +63,7 @@ pub(super) async fn list(
     for row in &rows {
         text.push(&describe(row, view));
     }
-    let older = sessions.len() - shown;
+    let older = all - shown;
     if older > 0 {
         let said = format!("{older} older; --all shows them");
         text.push_line(&view.style.paint(TextRole::Dim, said));
@@ -72,12 +72,12 @@ pub(super) async fn list(
 }
 
 /// Formats a session: its facts, packed into lines, then the first prompt and the states on separate lines.
-fn describe(row: &SessionRow<'_>, view: View) -> Styled {
+fn describe(row: &SessionRow, view: View) -> Styled {
     let style = view.style;
     let columns = view.width.max(COLUMNS_MIN) - NUMBER_COLUMNS;
     let mark = style.pick("…", "~");
     let separator = style.pick(" · ", " - ");
-    let mut lines = vec![style.paint(TextRole::Strong, row.handle)];
+    let mut lines = vec![style.paint(TextRole::Strong, &*row.handle)];
     for fact in row.facts(view.now) {
         let fact = Styled::text(&fact);
         let last = lines.pop().unwrap_or_default();

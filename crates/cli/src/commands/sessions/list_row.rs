@@ -7,7 +7,9 @@ use allstop_core::process::ProcessIdentity;
 use allstop_core::record::SessionRecord;
 use allstop_core::{SessionId, StopReason, Timestamp, error_chain};
 use allstop_log::session::{decode, stream_of};
-use allstop_log::{Log, LogError, SessionError, SessionSummary, Version, read_session_end};
+use allstop_log::{
+    ListedSession, Log, LogError, SessionError, SessionSummary, Version, read_session_end,
+};
 use allstop_runtime::scan_orphans;
 use allstop_terminal::TextRole;
 use serde::Serialize;
@@ -22,12 +24,12 @@ const FIRST_RECORDS: usize = 8;
 
 /// A session of the list, as `--json` prints it. Every key is always present.
 #[derive(Debug, Serialize)]
-pub(super) struct SessionRow<'a> {
-    pub(super) session_id: &'a SessionId,
-    /// Number in the list, from 1. The most recently active session has number 1.
+pub(super) struct SessionRow {
+    pub(super) session_id: SessionId,
+    /// Number in the list, from 1. The session with the newest record has number 1.
     pub(super) number: usize,
     /// End of the id: a short form that also identifies the session.
-    pub(super) handle: &'a str,
+    pub(super) handle: String,
     /// Number of the session's last record.
     version: u64,
     turns: Option<usize>,
@@ -35,7 +37,7 @@ pub(super) struct SessionRow<'a> {
     turn_open: Option<bool>,
     active_at: Option<Timestamp>,
     /// Process that has the session open.
-    owner: Option<&'a ProcessIdentity>,
+    owner: Option<ProcessIdentity>,
     pub(super) first_prompt: Option<Arc<str>>,
     /// Working folder of the last opening.
     folder: Option<Arc<str>>,
@@ -47,28 +49,28 @@ pub(super) struct SessionRow<'a> {
     problem: Option<String>,
 }
 
-impl<'a> SessionRow<'a> {
-    /// Completes the summary of a session with data from its records. Reads the first records of the session, and all
-    /// records from the last compaction (summary of older turns) on.
+impl SessionRow {
+    /// Reads the first records of the session, and all records from the last compaction (summary of older turns) on.
     ///
     /// # Errors
     /// If the store fails. The row of an unreadable session contains the problem instead.
     pub(super) async fn read(
         log: &dyn Log,
         number: usize,
-        summary: &'a SessionSummary,
+        listed: ListedSession,
     ) -> Result<Self, LogError> {
+        let summary = SessionSummary::read(log, listed).await?;
         let readable = summary.problem.is_none();
         let mut row = Self {
-            session_id: &summary.id,
             number,
-            handle: short(summary.id.as_str()),
+            handle: short(summary.id.as_str()).to_owned(),
+            session_id: summary.id,
             version: summary.version.0,
             turns: readable.then_some(summary.turns),
             last_stop_reason: summary.last_stop_reason,
             turn_open: readable.then_some(summary.turn_open),
             active_at: summary.active_at,
-            owner: summary.owner.as_ref(),
+            owner: summary.owner,
             first_prompt: None,
             folder: None,
             model: None,
@@ -87,13 +89,13 @@ impl<'a> SessionRow<'a> {
     }
 
     async fn read_details(&mut self, log: &dyn Log) -> Result<(), SessionError> {
-        let stream = stream_of(self.session_id);
+        let stream = stream_of(&self.session_id);
         let first = log.read(&stream, Version(1), FIRST_RECORDS).await?;
         self.first_prompt = first.iter().find_map(|(_, bytes)| match decode(bytes) {
             Ok(Some(SessionRecord::TurnStarted { input, .. })) => Some(input),
             _ => None,
         });
-        let (state, _) = read_session_end(log, self.session_id).await?;
+        let (state, _) = read_session_end(log, &self.session_id).await?;
         self.folder = state.folder().cloned();
         if let Some(settings) = state.settings() {
             self.folder = Some(Arc::clone(&settings.folder));
@@ -135,7 +137,7 @@ impl<'a> SessionRow<'a> {
             return vec![(TextRole::Bad, problem.clone())];
         }
         let mut said = Vec::new();
-        match (self.owner, self.turn_open == Some(true)) {
+        match (&self.owner, self.turn_open == Some(true)) {
             (Some(owner), true) => {
                 said.push((
                     TextRole::Good,

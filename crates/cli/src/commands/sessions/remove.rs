@@ -7,7 +7,9 @@ use allstop_core::counted::counted;
 use allstop_core::record::SessionRecord;
 use allstop_core::{SessionId, Timestamp, error_chain};
 use allstop_log::session::{decode, stream_of};
-use allstop_log::{Log, LogErrorKind, SessionError, SessionSummary, Version, read_session};
+use allstop_log::{
+    Log, LogErrorKind, SessionError, SessionSummary, Version, newest_sessions, read_session,
+};
 use allstop_runtime::remove_session_with_output;
 use allstop_scope::Scope;
 use allstop_terminal::{HistoryErasure, styled};
@@ -15,7 +17,7 @@ use futures::stream::{self, StreamExt as _};
 
 use super::Printed;
 use super::error::SessionsError;
-use super::find::{find, newest_first};
+use super::find::find;
 use super::view::Work;
 use crate::args::PruneLimits;
 use crate::shell_command::SameFlags;
@@ -69,18 +71,20 @@ pub(super) async fn prune(
     now: Timestamp,
     print: &mut (dyn FnMut(Printed) + Send),
 ) -> Result<(), SessionsError> {
-    let sessions = newest_first(log).await?;
+    let sessions = newest_sessions(log).await?;
+    let all = sessions.len();
     let mut ids = Vec::new();
-    for session in sessions.iter().skip(limits.keep.unwrap_or(0)) {
-        if limits
-            .older_than
-            .is_some_and(|min| !is_older(session, min.0, now))
-        {
-            continue;
+    for session in sessions.into_iter().skip(limits.keep.unwrap_or(0)) {
+        let id = session.id.clone();
+        if let Some(min) = limits.older_than {
+            let summary = SessionSummary::read(log, session).await?;
+            if !is_older(&summary, min.0, now) {
+                continue;
+            }
         }
-        match check(log, &session.id, |work| !work.is_gone()).await {
-            Ok(()) => ids.push(session.id.clone()),
-            Err(error) if error.keeps_session() => print(kept(&session.id, &error, Some(flags))),
+        match check(log, &id, |work| !work.is_gone()).await {
+            Ok(()) => ids.push(id),
+            Err(error) if error.keeps_session() => print(kept(&id, &error, Some(flags))),
             Err(error) => return Err(error),
         }
     }
@@ -101,10 +105,7 @@ pub(super) async fn prune(
         };
         remove_all(log, files, ids, &mut each).await?;
     }
-    let (removed, all) = (
-        counted(removed as u64, "session", "sessions"),
-        sessions.len(),
-    );
+    let removed = counted(removed as u64, "session", "sessions");
     let said = if dry_run {
         format!("{removed} of {all} would be removed")
     } else {

@@ -17,17 +17,19 @@ pub(super) fn decode(bytes: &[u8]) -> Option<SessionRecord> {
     let rest = bytes.strip_prefix(super::PREFIX)?;
     let tag = rest.strip_prefix(b"\"type\":\"")?;
     let tag = tag.split(|byte| *byte == b'"').next()?;
+    // One check of the whole record is faster than one check of each string.
+    let text = str::from_utf8(bytes).ok()?;
     match tag {
-        b"call_started" => read::<CallStarted>(bytes),
-        b"call_finished" => read::<CallFinished>(bytes),
-        b"turn_started" => read::<TurnStarted>(bytes),
-        b"turn_committed" => read::<TurnCommitted>(bytes),
+        b"call_started" => read::<CallStarted>(text),
+        b"call_finished" => read::<CallFinished>(text),
+        b"turn_started" => read::<TurnStarted>(text),
+        b"turn_committed" => read::<TurnCommitted>(text),
         _ => None,
     }
 }
 
-fn read<'a, T: Deserialize<'a> + Into<SessionRecord>>(bytes: &'a [u8]) -> Option<SessionRecord> {
-    serde_json::from_slice::<T>(bytes).ok().map(T::into)
+fn read<'a, T: Deserialize<'a> + Into<SessionRecord>>(text: &'a str) -> Option<SessionRecord> {
+    serde_json::from_str::<T>(text).ok().map(T::into)
 }
 
 /// Defines a struct with the fields of one variant.

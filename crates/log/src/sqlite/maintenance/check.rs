@@ -3,6 +3,8 @@
 use std::fmt;
 use std::path::Path;
 
+use allstop_core::counted::counted;
+
 use super::super::classify::sqlite_error;
 use super::super::read_only::open_store_or_copy;
 use super::readable::{ReadableParts, streams, visit_rows};
@@ -23,6 +25,15 @@ pub struct StoreCheckReport {
     pub records: u64,
     /// The problems. Empty if the store is whole.
     pub problems: Vec<StoreProblem>,
+}
+
+/// What was readable.
+impl fmt::Display for StoreCheckReport {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let streams = counted(self.streams, "session or task", "sessions and tasks");
+        let records = counted(self.records, "record", "records");
+        write!(f, "{streams} with {records}")
+    }
 }
 
 /// A problem of a store.

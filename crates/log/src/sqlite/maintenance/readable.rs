@@ -37,8 +37,7 @@ impl RecordRow {
 
     fn is_intact(&self) -> bool {
         let found = checksum(self.stream, self.number, &self.append_id, &self.body);
-        self.checksum
-            .is_none_or(|expected| expected == i64::from(found))
+        self.checksum.is_none_or(|expected| expected == found)
     }
 }
 

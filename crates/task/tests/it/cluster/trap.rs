@@ -151,6 +151,13 @@ impl Log for TrapLog {
         self.log.list(prefix)
     }
 
+    fn list_newest_first(
+        &self,
+        prefix: &str,
+    ) -> LogFuture<Result<Vec<(StreamName, Version)>, LogError>> {
+        self.log.list_newest_first(prefix)
+    }
+
     fn try_lock(&self, stream: &StreamName) -> LogFuture<Result<LockAttempt, LogError>> {
         self.log.try_lock(stream)
     }

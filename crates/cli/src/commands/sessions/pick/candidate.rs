@@ -1,9 +1,8 @@
 //! Session that the user can choose.
 
 use allstop_core::{SessionId, Timestamp};
-use allstop_log::{Log, LogError};
+use allstop_log::{Log, LogError, newest_sessions};
 
-use super::super::find::newest_first;
 use super::super::list_row::SessionRow;
 
 /// Maximum number of offered sessions, the newest in the store. The limit bounds the reading: each session is read from
@@ -28,16 +27,16 @@ impl SessionCandidate {
     /// # Errors
     /// If the store fails. The facts of an unreadable session contain the problem instead.
     pub(crate) async fn read_all(log: &dyn Log, now: Timestamp) -> Result<Vec<Self>, LogError> {
-        let sessions = newest_first(log).await?;
+        let sessions = newest_sessions(log).await?.into_iter();
         let mut candidates = Vec::new();
-        for (place, session) in sessions.iter().take(CANDIDATES_MAX).enumerate() {
+        for (place, session) in sessions.enumerate().take(CANDIDATES_MAX) {
             let row = SessionRow::read(log, place + 1, session).await?;
             let prompt = row.first_prompt.as_deref().unwrap_or_default();
             let mut facts = row.facts(now);
-            facts.insert(0, row.handle.to_owned());
+            facts.insert(0, row.handle.clone());
             facts.extend(row.state().into_iter().map(|(_, said)| said));
             candidates.push(Self {
-                id: session.id.clone(),
+                id: row.session_id.clone(),
                 number: row.number,
                 prompt: prompt.split_whitespace().collect::<Vec<_>>().join(" "),
                 facts,
