@@ -55,6 +55,15 @@ impl EndSignal {
         }
         .by("cli")
     }
+
+    /// Exit code of a command that this signal ended.
+    pub(crate) fn exit_code(self) -> u8 {
+        match self {
+            Self::Interrupt => 130,
+            Self::Terminate => 143,
+            Self::HangUp => 129,
+        }
+    }
 }
 
 /// Signals within this time count as one, because `timeout` and a closing terminal send a signal to the process and

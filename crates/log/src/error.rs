@@ -61,6 +61,8 @@ pub enum LogErrorKind {
     Replaced,
     /// A newer version of Allstop wrote the store.
     NewerVersion,
+    /// A stop ended the operation, which has changed nothing.
+    Stopped,
     /// The store was closed, or its thread has ended.
     Closed,
     /// The servers of the store do not answer, or have no leader.
@@ -86,6 +88,7 @@ impl fmt::Display for LogErrorKind {
                 "a file of the store was moved, removed or replaced while it was open"
             }
             Self::NewerVersion => "the store was written by a newer version of Allstop",
+            Self::Stopped => "the operation was stopped",
             Self::Closed => "the store is closed",
             Self::Unreachable => "the servers of the store cannot be reached",
             Self::Io => "the store failed",
@@ -145,6 +148,7 @@ impl LogError {
                 "restore the store and the files next to it, or use another store; nothing more was written",
             ),
             LogErrorKind::NewerVersion => Some("use the newer version, or use another store"),
+            LogErrorKind::Stopped => Some("run the command again"),
             LogErrorKind::Closed => Some("open the store again"),
             LogErrorKind::Unreachable => Some(
                 "check that the servers run and that most of them can reach each other; then try again",

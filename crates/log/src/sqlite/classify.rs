@@ -65,6 +65,7 @@ pub(super) fn sqlite_error(path: &Path, error: rusqlite::Error) -> LogError {
         Some(ErrorCode::ReadOnly | ErrorCode::PermissionDenied) => LogErrorKind::ReadOnly,
         Some(ErrorCode::DiskFull) => LogErrorKind::Full,
         Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt) => LogErrorKind::Corrupt,
+        Some(ErrorCode::OperationInterrupted) => LogErrorKind::Stopped,
         Some(ErrorCode::CannotOpen) => why_it_cannot_be_opened(path),
         // SQLite returns this code if the disk is full when the index of the write-ahead log must grow.
         _ if extended_code(&error) == Some(rusqlite::ffi::SQLITE_IOERR_SHMSIZE) => {
@@ -78,6 +79,11 @@ pub(super) fn sqlite_error(path: &Path, error: rusqlite::Error) -> LogError {
         return found;
     }
     found.caused_by(error)
+}
+
+/// True if a stop ended the statement.
+pub(super) fn is_stopped(error: &rusqlite::Error) -> bool {
+    error.sqlite_error_code() == Some(ErrorCode::OperationInterrupted)
 }
 
 fn extended_code(error: &rusqlite::Error) -> Option<std::ffi::c_int> {

@@ -25,8 +25,8 @@ mod write_back;
 mod writer;
 
 pub use maintenance::{
-    CompactReport, CutStream, EndOfCut, Progress, RepairReport, StoreCheckReport, StoreMaintenance,
-    StoreProblem,
+    CompactReport, CutStream, EndOfCut, MaintenanceStop, Progress, RepairReport, StoreCheckReport,
+    StoreMaintenance, StoreProblem,
 };
 pub use read_only::open_for_reading;
 pub use store::SqliteLog;

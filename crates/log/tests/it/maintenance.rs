@@ -7,8 +7,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use allstop_log::{
-    AppendId, LockAttempt, Log, LogErrorKind, RecordBytes, RepairReport, SqliteLog,
-    StoreCheckReport, StoreMaintenance, StoreProblem, StreamName, Version,
+    AppendId, LockAttempt, Log, LogErrorKind, MaintenanceStop, RecordBytes, RepairReport,
+    SqliteLog, StoreCheckReport, StoreMaintenance, StoreProblem, StreamName, Version,
 };
 use tempfile::TempDir;
 
@@ -351,4 +351,58 @@ async fn compaction_frees_space_while_the_store_is_open() {
     assert_eq!(read(&log, "session/a").await.unwrap().len() as u64, LEN + 1);
     log.close().await;
     assert_eq!(check(&path).await.problems, []);
+}
+
+/// Regression: the search for readable rows counted up to this number.
+#[tokio::test]
+async fn impossible_number_of_the_last_row_is_damage() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = filled(&folder).await;
+    change(
+        &path,
+        "UPDATE streams SET last_record = 1 << 60 WHERE name = 'session/b'",
+    );
+    let [StoreProblem::Stream { stream, .. }] = &check(&path).await.problems[..] else {
+        panic!("one damaged stream");
+    };
+    assert_eq!(stream.as_str(), "session/b");
+    let repaired = repair(&path).await;
+    assert_eq!(repaired.records, 3 * LEN);
+    assert_eq!(check(&path).await.problems, []);
+}
+
+#[tokio::test]
+async fn stopped_operation_changes_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let log = SqliteLog::open(&path).await.unwrap();
+    let stream = StreamName::new("session/a");
+    let records = vec![RecordBytes::from("{}"); 20_000];
+    let append = log.append(&stream, Version(0), AppendId(1), records);
+    append.await.unwrap();
+    log.write_back().await.unwrap();
+    log.close().await;
+    change(
+        &path,
+        "UPDATE records SET body = zeroblob(9) WHERE number = 19000",
+    );
+    let before = fs::read(&path).unwrap();
+    let stop = MaintenanceStop::default();
+    stop.stop();
+    let store = StoreMaintenance::of(&path).unwrap().stopped_by(&stop);
+    let copy = folder.path().join("copy.db");
+    let stopped = [
+        store.check(Box::new(|_, _| {})).await.map(drop),
+        store.back_up(&copy).await.map(drop),
+        store.compact().await.map(drop),
+        store.repair(Box::new(|_, _| Vec::new())).await.map(drop),
+    ];
+    for answer in stopped {
+        assert_eq!(answer.unwrap_err().kind(), LogErrorKind::Stopped);
+    }
+    for part in ["copy", "new-", "repair", "damaged"] {
+        assert_eq!(files(&folder, part), [PathBuf::new(); 0], "{part}");
+    }
+    assert!(fs::read(&path).unwrap() == before, "the store is unchanged");
+    assert_eq!(check(&path).await.problems.len(), 1);
 }

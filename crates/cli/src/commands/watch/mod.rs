@@ -50,8 +50,7 @@ pub(crate) async fn watch(args: &WatchArgs, host: &ProcessHost) -> Result<u8, Cl
                 view.detached(&target.session);
                 return Ok(match signal {
                     EndSignal::Interrupt => 0,
-                    EndSignal::Terminate => 143,
-                    EndSignal::HangUp => 129,
+                    signal => signal.exit_code(),
                 });
             }
             change = job.next() => match change {

@@ -5,9 +5,10 @@ use std::path::Path;
 
 use allstop_core::counted::counted;
 
-use super::super::classify::sqlite_error;
+use super::super::classify::{is_stopped, sqlite_error};
 use super::super::read_only::open_store_or_copy;
 use super::readable::{ReadableParts, streams, visit_rows};
+use super::stop::MaintenanceStop;
 use crate::{LogError, LogErrorKind, StreamName, Version};
 
 /// Maximum number of problems in the structure of the file that are reported.
@@ -73,7 +74,11 @@ impl fmt::Display for StoreProblem {
     }
 }
 
-pub(super) fn check(path: &Path, progress: Progress) -> Result<StoreCheckReport, LogError> {
+pub(super) fn check(
+    path: &Path,
+    stop: &MaintenanceStop,
+    progress: Progress,
+) -> Result<StoreCheckReport, LogError> {
     let mut report = StoreCheckReport {
         streams: 0,
         records: 0,
@@ -95,6 +100,7 @@ pub(super) fn check(path: &Path, progress: Progress) -> Result<StoreCheckReport,
     let failed = |error| sqlite_error(path, error);
     // All reads see the same state of the store.
     let mut connection = store.connection;
+    stop.watch(&mut connection).map_err(failed)?;
     let view = connection.transaction().map_err(failed)?;
     let limit = FILE_PROBLEMS_MAX;
     let mut structure = view
@@ -102,9 +108,16 @@ pub(super) fn check(path: &Path, progress: Progress) -> Result<StoreCheckReport,
         .map_err(failed)?;
     match structure.query_map([], |row| row.get::<_, String>(0)) {
         Ok(lines) => {
-            let lines = lines.map_while(Result::ok).filter(|line| line != "ok");
-            report.problems.extend(lines.map(StoreProblem::File));
+            for line in lines {
+                match line {
+                    Ok(line) if line == "ok" => {}
+                    Ok(line) => report.problems.push(StoreProblem::File(line)),
+                    Err(error) if is_stopped(&error) => return Err(failed(error)),
+                    Err(_) => break,
+                }
+            }
         }
+        Err(error) if is_stopped(&error) => return Err(failed(error)),
         Err(error) => report.problems.push(StoreProblem::File(error.to_string())),
     }
     let mut parts = ReadableParts::default();

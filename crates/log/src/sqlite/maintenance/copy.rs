@@ -8,6 +8,7 @@ use super::super::classify::{io_error, sqlite_error};
 use super::super::read_only::open_store_or_copy;
 use super::super::write_back::write_back;
 use super::super::{new_store, open_stores};
+use super::stop::MaintenanceStop;
 use crate::{LogError, LogErrorKind};
 
 /// Result of a compaction.
@@ -23,12 +24,14 @@ pub struct CompactReport {
 }
 
 /// Returns the length of the copy in bytes.
-pub(super) fn back_up(path: &Path, to: &Path) -> Result<u64, LogError> {
+pub(super) fn back_up(path: &Path, stop: &MaintenanceStop, to: &Path) -> Result<u64, LogError> {
     let failed = |error| io_error(to, error);
     if fs::symlink_metadata(to).is_ok() {
         return Err(failed(io::ErrorKind::AlreadyExists.into()));
     }
-    let (store, _read) = open_store_or_copy(path)?;
+    let (mut store, _read) = open_store_or_copy(path)?;
+    let watched = stop.watch(&mut store.connection);
+    watched.map_err(|error| sqlite_error(path, error))?;
     // The copy gets its name when it is complete and on the disk.
     let copy = new_store::TemporaryStoreFile::of(to).map_err(failed)?;
     let name = copy.path().to_string_lossy().into_owned();
@@ -41,13 +44,14 @@ pub(super) fn back_up(path: &Path, to: &Path) -> Result<u64, LogError> {
     Ok(len)
 }
 
-pub(super) fn compact(path: &Path) -> Result<CompactReport, LogError> {
+pub(super) fn compact(path: &Path, stop: &MaintenanceStop) -> Result<CompactReport, LogError> {
     let mut store = open_stores::open(path)?;
     let failed = |error| sqlite_error(path, error);
     let len = || {
         let found = fs::metadata(path).map_err(|error| io_error(path, error))?;
         Ok::<_, LogError>(found.len())
     };
+    stop.watch(&mut store.connection).map_err(failed)?;
     write_back(&mut store.connection).map_err(failed)?;
     let before = len()?;
     store.connection.execute_batch("VACUUM").map_err(failed)?;

@@ -5,6 +5,7 @@ mod check;
 mod copy;
 mod readable;
 mod repair;
+mod stop;
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,6 +15,7 @@ use tokio::sync::oneshot;
 pub use check::{Progress, StoreCheckReport, StoreProblem};
 pub use copy::CompactReport;
 pub use repair::{CutStream, EndOfCut, RepairReport};
+pub use stop::MaintenanceStop;
 
 use super::classify::io_error;
 use super::thread;
@@ -23,6 +25,7 @@ use crate::{LogError, LogErrorKind};
 #[derive(Debug, Clone)]
 pub struct StoreMaintenance {
     path: Arc<Path>,
+    stop: MaintenanceStop,
 }
 
 impl StoreMaintenance {
@@ -33,7 +36,17 @@ impl StoreMaintenance {
     pub fn of(path: impl AsRef<Path>) -> Result<Self, LogError> {
         let path = path.as_ref();
         let path = path.canonicalize().map_err(|error| io_error(path, error))?;
-        Ok(Self { path: path.into() })
+        Ok(Self {
+            path: path.into(),
+            stop: MaintenanceStop::default(),
+        })
+    }
+
+    /// Lets `stop` stop the operations of this value.
+    #[must_use]
+    pub fn stopped_by(self, stop: &MaintenanceStop) -> Self {
+        let stop = stop.clone();
+        Self { stop, ..self }
     }
 
     /// Reads the whole store, and returns the problems. Changes nothing.
@@ -44,8 +57,10 @@ impl StoreMaintenance {
     /// # Errors
     /// Returns an error if the file cannot be opened, or is not a store.
     pub async fn check(&self, progress: Progress) -> Result<StoreCheckReport, LogError> {
-        self.run("allstop-check", move |path| check::check(path, progress))
-            .await
+        self.run("allstop-check", move |path, stop| {
+            check::check(path, stop, progress)
+        })
+        .await
     }
 
     /// Writes a copy of the store to this path, while other processes use the store. The copy contains all records that
@@ -58,8 +73,10 @@ impl StoreMaintenance {
     /// Returns an error if a file exists at this path, or the copy cannot be written. No part of a copy stays.
     pub async fn back_up(&self, to: &Path) -> Result<u64, LogError> {
         let to = to.to_owned();
-        self.run("allstop-backup", move |path| copy::back_up(path, &to))
-            .await
+        self.run("allstop-backup", move |path, stop| {
+            copy::back_up(path, stop, &to)
+        })
+        .await
     }
 
     /// Rewrites the store without the space and the text of removed records.
@@ -83,19 +100,21 @@ impl StoreMaintenance {
     /// Returns an error if another process uses the store, or the repair cannot be written. If the repair was
     /// interrupted, the store refuses to open until another repair has completed.
     pub async fn repair(&self, end: EndOfCut) -> Result<RepairReport, LogError> {
-        self.run("allstop-repair", move |path| repair::repair(path, end))
-            .await
+        self.run("allstop-repair", move |path, stop| {
+            repair::repair(path, stop, end)
+        })
+        .await
     }
 
     async fn run<T: Send + 'static>(
         &self,
         name: &str,
-        job: impl FnOnce(&Path) -> Result<T, LogError> + Send + 'static,
+        job: impl FnOnce(&Path, &MaintenanceStop) -> Result<T, LogError> + Send + 'static,
     ) -> Result<T, LogError> {
         let (reply, answer) = oneshot::channel();
-        let path = Arc::clone(&self.path);
+        let (path, stop) = (Arc::clone(&self.path), self.stop.clone());
         // If the caller no longer waits, the answer is dropped.
-        thread::start(name, move || drop(reply.send(job(&path))))
+        thread::start(name, move || drop(reply.send(job(&path, &stop))))
             .map_err(|error| io_error(&self.path, error))?;
         let closed = |_| LogError::new(LogErrorKind::Closed, self.path.display().to_string());
         answer.await.unwrap_or_else(|ended| Err(closed(ended)))

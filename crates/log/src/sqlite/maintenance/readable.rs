@@ -4,10 +4,15 @@ use std::collections::HashMap;
 
 use rusqlite::{Connection, OptionalExtension as _, Row};
 
+use super::super::classify::is_stopped;
 use super::super::record_chain::checksum;
 
 /// Number of rows between two reports of progress.
 const ROWS_PER_REPORT: u64 = 1_000;
+
+/// Maximum number of ids that are tried after a damaged page. The search takes seconds, and passes over the ids of
+/// millions of deleted records.
+const UNREADABLE_IDS_MAX: usize = 10_000_000;
 
 /// A row of the table of records.
 pub(super) struct RecordRow {
@@ -86,15 +91,15 @@ pub(super) struct StreamRow {
     pub(super) end: Option<(u64, i64)>,
 }
 
-/// Calls `visit` with every readable row, in the order of the ids. Returns the number of unreadable rows. If a page
-/// cannot be read, the rows around it are read one by one.
+/// Calls `visit` with every readable row, in the order of the ids. If a page cannot be read, the rows around it are read
+/// one by one.
 pub(super) fn visit_rows(
     connection: &Connection,
     mut visit: impl FnMut(RecordRow) -> rusqlite::Result<()>,
     mut progress: impl FnMut(u64, u64),
-) -> rusqlite::Result<u64> {
+) -> rusqlite::Result<()> {
     let last = last_row(connection)?;
-    let (mut next, mut unreadable) = (1, 0);
+    let mut next = 1;
     let sql = format!("SELECT {COLUMNS} FROM records WHERE id >= ?1 ORDER BY id");
     let mut scan = connection.prepare(&sql)?;
     let mut report = |id: i64| {
@@ -106,59 +111,51 @@ pub(super) fn visit_rows(
     while next <= last {
         let mut rows = scan.query([next])?;
         // A damaged page ends the scan with an error. A damaged row has columns of another type.
-        while let Ok(Some(row)) = rows.next() {
-            let Ok(row) = RecordRow::of(row) else { break };
+        while let Some(row) = unless_damaged(rows.next())?.flatten() {
+            let Some(row) = unless_damaged(RecordRow::of(row))? else {
+                break;
+            };
             next = row.id + 1;
             report(row.id);
             visit(row)?;
         }
-        if next > last {
-            break;
-        }
         drop(rows);
-        let (skipped, readable) = first_readable(connection, next, last)?;
-        unreadable += skipped;
-        match readable {
+        match first_readable(connection, next, last)? {
             Some(id) => next = id,
             None => break,
         }
     }
-    Ok(unreadable)
+    Ok(())
 }
 
-/// Searches the next readable row, one id after the other. Also returns the number of the rows that exist and cannot be
-/// read.
-fn first_readable(
-    connection: &Connection,
-    from: i64,
-    last: i64,
-) -> rusqlite::Result<(u64, Option<i64>)> {
+/// Searches the next readable row, one id after the other.
+fn first_readable(connection: &Connection, from: i64, last: i64) -> rusqlite::Result<Option<i64>> {
     let sql = format!("SELECT {COLUMNS} FROM records WHERE id = ?1");
     let mut by_id = connection.prepare(&sql)?;
-    let mut unreadable = 0;
-    for id in from..=last {
-        match by_id.query_row([id], RecordRow::of).optional() {
-            Ok(Some(_)) => return Ok((unreadable, Some(id))),
-            Ok(None) => {}
-            Err(_) => unreadable += 1,
+    for id in (from..=last).take(UNREADABLE_IDS_MAX) {
+        let found = by_id.query_row([id], RecordRow::of).optional();
+        if unless_damaged(found)?.flatten().is_some() {
+            return Ok(Some(id));
         }
     }
-    Ok((unreadable, None))
+    Ok(None)
 }
 
-/// Largest id of a row. A damaged page may hide the last rows, so the table of streams is read, too.
+/// `None` for an error that damage can cause.
+fn unless_damaged<T>(read: rusqlite::Result<T>) -> rusqlite::Result<Option<T>> {
+    match read {
+        Ok(read) => Ok(Some(read)),
+        Err(error) if is_stopped(&error) => Err(error),
+        Err(_) => Ok(None),
+    }
+}
+
+/// Largest id of a row. If the last page of the table cannot be read, the table of streams names the last row.
 fn last_row(connection: &Connection) -> rusqlite::Result<i64> {
     let max = |sql: &str| connection.query_row(sql, [], |row| row.get::<_, Option<i64>>(0));
-    let by_records = max("SELECT max(id) FROM records");
-    let by_streams = max("SELECT max(last_record) FROM streams");
-    match (by_records, by_streams) {
-        (Err(error), Err(_)) => Err(error),
-        (records, streams) => Ok(records
-            .ok()
-            .flatten()
-            .max(streams.ok().flatten())
-            .unwrap_or(0)),
-    }
+    let by_records = unless_damaged(max("SELECT max(id) FROM records"))?;
+    let last = by_records.map_or_else(|| max("SELECT max(last_record) FROM streams"), Ok)?;
+    Ok(last.unwrap_or(0))
 }
 
 /// Streams by their ids. If pages of the table cannot be read, the names are from the index of the names.

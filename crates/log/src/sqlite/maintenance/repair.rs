@@ -31,6 +31,7 @@ use super::super::streams::INSERT;
 use super::super::write_back::write_back;
 use super::copy::in_use;
 use super::readable::{ReadablePart, ReadableParts, RecordRow, streams, visit_rows};
+use super::stop::MaintenanceStop;
 use crate::{AppendIds, LogError, RecordBytes, StreamName, Version};
 
 const REPAIRED: &str = ".repaired";
@@ -48,8 +49,6 @@ pub struct RepairReport {
     pub records: u64,
     /// Streams that lost records.
     pub cut: Vec<CutStream>,
-    /// Number of rows that could not be read. Some of them may have been removed records.
-    pub unreadable: u64,
 }
 
 /// A stream that lost its last records in a repair.
@@ -67,7 +66,11 @@ pub struct CutStream {
 /// records are missing. Empty if the stream needs no end.
 pub type EndOfCut = Box<dyn FnMut(&StreamName, &[RecordBytes]) -> Vec<RecordBytes> + Send>;
 
-pub(super) fn repair(path: &Path, mut end: EndOfCut) -> Result<RepairReport, LogError> {
+pub(super) fn repair(
+    path: &Path,
+    stop: &MaintenanceStop,
+    mut end: EndOfCut,
+) -> Result<RepairReport, LogError> {
     let failed = |error| io_error(path, error);
     let mark = beside(path, REPAIR_MARK);
     let (damaged, is_first) = match fs::read_to_string(&mark) {
@@ -78,7 +81,7 @@ pub(super) fn repair(path: &Path, mut end: EndOfCut) -> Result<RepairReport, Log
         Err(error) => return Err(failed(error)),
     };
     let repaired = beside(path, REPAIRED);
-    let report = match prepare(path, &damaged, &repaired, &mut end) {
+    let report = match prepare(path, &damaged, &repaired, stop, &mut end) {
         Ok(report) => report,
         Err(error) => {
             // An earlier repair may have removed the write-ahead log. Otherwise the files are as before.
@@ -105,6 +108,7 @@ fn prepare(
     path: &Path,
     damaged: &Path,
     repaired: &Path,
+    stop: &MaintenanceStop,
     end: &mut EndOfCut,
 ) -> Result<RepairReport, LogError> {
     let failed = |error| io_error(path, error);
@@ -114,7 +118,7 @@ fn prepare(
     keep_copies(path, damaged).map_err(failed)?;
     remove_store(repaired).map_err(failed)?;
     fill_empty(damaged).map_err(failed)?;
-    rewrite(path, damaged, repaired, end)
+    rewrite(path, damaged, repaired, stop, end)
 }
 
 /// Makes an empty file an empty store, because SQLite would remove the log of an empty file.
@@ -169,11 +173,13 @@ fn rewrite(
     path: &Path,
     damaged: &Path,
     repaired: &Path,
+    stop: &MaintenanceStop,
     end: &mut EndOfCut,
 ) -> Result<RepairReport, LogError> {
     let failed = |error| sqlite_error(path, error);
     let old = Connection::open_with_flags(damaged, OpenFlags::SQLITE_OPEN_READ_WRITE);
-    let old = old.map_err(failed)?;
+    let mut old = old.map_err(failed)?;
+    stop.watch(&mut old).map_err(failed)?;
     // Without this setting, SQLite reads nothing of a file that was cut.
     old.pragma_update(None, "writable_schema", true)
         .map_err(failed)?;
@@ -186,7 +192,7 @@ fn rewrite(
     let transaction = new.transaction().map_err(failed_new)?;
     let mut parts = ReadableParts::default();
     let mut records = 0;
-    let unreadable = {
+    {
         let mut insert = transaction
             .prepare(
                 "INSERT INTO records (id, stream, number, previous, append_id, checksum, body) \
@@ -208,8 +214,8 @@ fn rewrite(
             }
             Ok(())
         };
-        visit_rows(&old, visit, |_, _| {}).map_err(failed)?
-    };
+        visit_rows(&old, visit, |_, _| {}).map_err(failed)?;
+    }
     let mut cut = Vec::new();
     for (id, stream) in streams(&old).map_err(failed)? {
         let mut part = parts.of(id);
@@ -259,7 +265,6 @@ fn rewrite(
         damaged: damaged.to_owned(),
         records,
         cut,
-        unreadable,
     })
 }
 

@@ -1,18 +1,16 @@
 //! `allstop store`: checks, copies, compacts, repairs, exports and imports the store in a file.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufRead, BufReader, BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt as _;
+mod exchange;
+
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::pin::pin;
 use std::time::{Duration, Instant, SystemTime};
 
 use allstop_core::counted::{byte_size, counted, grouped};
 use allstop_core::error_chain;
 use allstop_log::{
-    CutStream, ExchangeError, ExchangeReport, ExportLines, Log, LogError, LogErrorKind, Progress,
-    RepairReport, SqliteLog, StoreCheckReport, StoreMaintenance, StoreProblem, StreamName, export,
-    import, open_for_reading,
+    CutStream, LogError, LogErrorKind, MaintenanceStop, Progress, RepairReport, StoreCheckReport,
+    StoreMaintenance, StoreProblem, StreamName, open_for_reading,
 };
 use allstop_process::this_process;
 use allstop_runtime::{Config, StoreChoice};
@@ -25,20 +23,80 @@ use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::shell_command::SameFlags;
 use crate::start::project;
+use exchange::{exchanged, export_to, import_from, name_left_out};
 
 /// Time between two lines about the progress of a check.
 const PROGRESS_PAUSE: Duration = Duration::from_secs(2);
 
-/// Runs the command and returns its exit code.
+/// Runs the command and returns its exit code. The first signal stops the command, which undoes its changes. The second
+/// signal ends the process.
 ///
 /// # Cancel safety
 /// A check, a back-up, a compaction or a repair that has begun continues on its thread.
 pub(crate) async fn store(args: &StoreCommandArgs, host: &ProcessHost) -> Result<u8, CliError> {
     let path = path_of(&args.store, host)?;
+    let stop = MaintenanceStop::default();
+    let mut work = pin!(on_store(args, &path, &stop, host));
+    if may_block(&args.action) {
+        return work.await;
+    }
+    let mut signals = host.signals()?;
+    let signal = tokio::select! {
+        done = &mut work => return done,
+        signal = signals.next() => signal,
+    };
+    stop.stop();
+    tokio::select! {
+        done = &mut work => {
+            // The work may have been complete before the stop.
+            if done.is_err() {
+                host.note(what_stays(&args.action));
+            }
+            Ok(done.unwrap_or(signal.exit_code()))
+        }
+        signal = signals.next() => {
+            host.note("ended at once: temporary files may stay");
+            Ok(signal.exit_code())
+        }
+    }
+}
+
+/// True if the command can wait for a pipe for ever. A signal then ends the process at once.
+fn may_block(action: &StoreAction) -> bool {
+    match action {
+        StoreAction::Import { .. } => true,
+        StoreAction::Export { to } => to.as_os_str() == STDIN,
+        _ => false,
+    }
+}
+
+/// Text for a command that was stopped.
+fn what_stays(action: &StoreAction) -> &'static str {
+    match action {
+        StoreAction::Check { .. } | StoreAction::Import { .. } => "stopped",
+        StoreAction::Backup { to } if to.exists() => {
+            "stopped: the back-up is complete, and was not checked"
+        }
+        StoreAction::Backup { .. } | StoreAction::Export { .. } => "stopped: nothing was written",
+        StoreAction::Compact => "stopped: the store stays as it was",
+        StoreAction::Repair => "stopped: the damaged files stay as they were",
+    }
+}
+
+async fn on_store(
+    args: &StoreCommandArgs,
+    path: &Path,
+    stop: &MaintenanceStop,
+    host: &ProcessHost,
+) -> Result<u8, CliError> {
     let flags = SameFlags::of_store(&args.store);
+    let open = |path: &Path| {
+        let store = StoreMaintenance::of(path).map_err(|error| store_problem(&error))?;
+        Ok::<_, CliError>(store.stopped_by(stop))
+    };
     match &args.action {
         StoreAction::Check { json } => {
-            let check = maintenance(&path)?.check(check_progress(host)).await;
+            let check = open(path)?.check(check_progress(host)).await;
             let report = check.map_err(|error| store_problem(&error))?;
             show_check(&report, *json, &flags, host);
             Ok(u8::from(!report.problems.is_empty()))
@@ -49,11 +107,11 @@ pub(crate) async fn store(args: &StoreCommandArgs, host: &ProcessHost) -> Result
                 let message = format!("{} exists", to.display());
                 return Err(CliError::failure(message).hint("name a new file"));
             }
-            let written = maintenance(&path)?.back_up(&to).await;
+            let written = open(path)?.back_up(&to).await;
             let bytes = written.map_err(|error| store_problem(&error))?;
             let size = byte_size(bytes);
             show(host, format!("wrote {} ({size})", to.display()));
-            let checked = maintenance(&to)?.check(check_progress(host)).await;
+            let checked = open(&to)?.check(check_progress(host)).await;
             let report = checked.map_err(|error| store_problem(&error))?;
             if !report.problems.is_empty() {
                 host.note("the store has damage, and so has its back-up:");
@@ -62,7 +120,7 @@ pub(crate) async fn store(args: &StoreCommandArgs, host: &ProcessHost) -> Result
             Ok(u8::from(!report.problems.is_empty()))
         }
         StoreAction::Compact => {
-            let compacted = maintenance(&path)?.compact().await;
+            let compacted = open(path)?.compact().await;
             let report = compacted.map_err(|error| store_problem(&error))?;
             let (before, after) = (byte_size(report.before), byte_size(report.after));
             show(
@@ -76,16 +134,21 @@ pub(crate) async fn store(args: &StoreCommandArgs, host: &ProcessHost) -> Result
                 .hint("stop the process and repeat the command; `allstop ps` lists the processes of your user"))
         }
         StoreAction::Repair => {
-            let checked = maintenance(&path)?.check(check_progress(host)).await;
-            if checked.is_ok_and(|report| report.problems.is_empty()) {
-                show(host, "no problem found: the store stays as it is");
-                return Ok(0);
+            match open(path)?.check(check_progress(host)).await {
+                Ok(report) if report.problems.is_empty() => {
+                    show(host, "no problem found: the store stays as it is");
+                    return Ok(0);
+                }
+                Err(error) if error.kind() == LogErrorKind::Stopped => {
+                    return Err(store_problem(&error));
+                }
+                _ => {}
             }
             let now = SystemTime::now().into();
             let end = move |stream: &StreamName, kept: &[_]| {
                 end_of_cut_task(stream, kept, this_process(), now)
             };
-            let repaired = maintenance(&path)?.repair(Box::new(end)).await;
+            let repaired = open(path)?.repair(Box::new(end)).await;
             let report = repaired.map_err(|error| match error.kind() {
                 LogErrorKind::Busy => CliError::failure(error_chain(&error)).hint(
                     "a repair needs the store alone: end the processes that `allstop ps` lists, then repeat the command",
@@ -96,16 +159,16 @@ pub(crate) async fn store(args: &StoreCommandArgs, host: &ProcessHost) -> Result
             Ok(0)
         }
         StoreAction::Export { to } => {
-            let log = open_for_reading(&path).await;
+            let log = open_for_reading(path).await;
             let log = log.map_err(|error| store_problem(&error))?;
-            let report = export_to(&*log, to).await?;
+            let report = export_to(&*log, to, stop).await?;
             let text = exchanged("exported", &report);
             // Standard output may be the export.
             host.note(&text);
             Ok(name_left_out(&report, host))
         }
         StoreAction::Import { from } => {
-            let report = import_from(&path, from).await?;
+            let report = import_from(path, from).await?;
             show(host, exchanged("imported", &report));
             Ok(name_left_out(&report, host))
         }
@@ -124,28 +187,12 @@ fn path_of(args: &StoreArgs, host: &ProcessHost) -> Result<PathBuf, CliError> {
     }
 }
 
-fn maintenance(path: &Path) -> Result<StoreMaintenance, CliError> {
-    StoreMaintenance::of(path).map_err(|error| store_problem(&error))
-}
-
-async fn open(path: &Path) -> Result<Arc<dyn Log>, CliError> {
-    let log = SqliteLog::open(path).await;
-    Ok(Arc::new(log.map_err(|error| store_problem(&error))?))
-}
-
 /// The error of a store, with its remedy.
 pub(super) fn store_problem(error: &LogError) -> CliError {
     let problem = CliError::failure(error_chain(error));
     match error.hint() {
         Some(hint) => problem.hint(hint),
         None => problem,
-    }
-}
-
-fn exchange_failed(path: &Path, error: &ExchangeError) -> CliError {
-    match error {
-        ExchangeError::Log(error) => store_problem(error),
-        error => CliError::failure(format!("{}: {}", path.display(), error_chain(error))),
     }
 }
 
@@ -233,56 +280,4 @@ fn show_repair(report: &RepairReport, host: &ProcessHost) {
 /// Name of a session or task for people.
 fn short_name(stream: &StreamName) -> String {
     stream.as_str().replacen('/', " ", 1)
-}
-
-fn exchanged(verb: &str, report: &ExchangeReport) -> String {
-    let streams = counted(report.streams, "session or task", "sessions and tasks");
-    let records = counted(report.records, "record", "records");
-    match report.present {
-        0 => format!("{verb} {streams}, {records}"),
-        present => format!(
-            "{verb} {streams}, {records}; {} already there",
-            grouped(present)
-        ),
-    }
-}
-
-/// Names the streams that were left out. Returns the exit code.
-fn name_left_out(report: &ExchangeReport, host: &ProcessHost) -> u8 {
-    for (stream, why) in &report.left_out {
-        host.note(&format!("left out {}: {why}", short_name(stream)));
-    }
-    u8::from(!report.left_out.is_empty())
-}
-
-async fn export_to(log: &dyn Log, to: &Path) -> Result<ExchangeReport, CliError> {
-    let failed = |error: &ExchangeError| exchange_failed(to, error);
-    let mut file: Box<dyn Write + Send> = if to.as_os_str() == STDIN {
-        Box::new(io::stdout())
-    } else {
-        let mut options = OpenOptions::new();
-        let file = options.write(true).create_new(true).mode(0o600).open(to);
-        Box::new(file.map_err(|error| failed(&error.into()))?)
-    };
-    let mut buffered = BufWriter::new(&mut file);
-    let mut write = |line: &str| buffered.write_all(line.as_bytes());
-    let report = export(log, &mut write).await;
-    let report = report.map_err(|error| failed(&error))?;
-    buffered.flush().map_err(|error| failed(&error.into()))?;
-    Ok(report)
-}
-
-async fn import_from(store: &Path, from: &Path) -> Result<ExchangeReport, CliError> {
-    let failed = |error: &ExchangeError| exchange_failed(from, error);
-    let file: Box<dyn BufRead + Send> = if from.as_os_str() == STDIN {
-        Box::new(BufReader::new(io::stdin()))
-    } else {
-        let file = File::open(from).map_err(|error| failed(&error.into()))?;
-        Box::new(BufReader::new(file))
-    };
-    let mut lines = file.lines();
-    let export = ExportLines::new(&mut lines).map_err(|error| failed(&error))?;
-    let log = open(store).await?;
-    let report = import(&*log, export).await;
-    report.map_err(|error| failed(&error))
 }
