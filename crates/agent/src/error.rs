@@ -117,9 +117,7 @@ impl From<ModelError> for TurnError {
 impl From<SessionError> for TurnError {
     fn from(error: SessionError) -> Self {
         let hint = match &error {
-            SessionError::Log(error) | SessionError::Damaged(error) => {
-                error.hint().map(str::to_owned)
-            }
+            SessionError::Log(error) | SessionError::Damaged(error) => error.hint(),
             _ => None,
         };
         Self {

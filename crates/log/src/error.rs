@@ -2,6 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
+use std::path::Path;
 use std::sync::Arc;
 
 use crate::Version;
@@ -29,6 +30,8 @@ pub enum AppendError {
 pub struct LogError {
     kind: LogErrorKind,
     place: Arc<str>,
+    /// Path of the store in a file.
+    store: Option<Arc<Path>>,
     #[source]
     source: Option<Arc<dyn Error + Send + Sync>>,
 }
@@ -102,6 +105,7 @@ impl LogError {
         Self {
             kind,
             place: place.into(),
+            store: None,
             source: None,
         }
     }
@@ -113,47 +117,70 @@ impl LogError {
         self
     }
 
+    /// Names the store in a file, for the commands in the hint.
+    pub(crate) fn in_store(mut self, path: &Path) -> Self {
+        self.store = Some(path.into());
+        self
+    }
+
     /// The kind of error.
     pub fn kind(&self) -> LogErrorKind {
         self.kind
     }
 
     /// A remedy for the user, in one line.
-    pub fn hint(&self) -> Option<&'static str> {
-        match self.kind {
-            LogErrorKind::NotFound => Some("create the folder first, or use another store"),
-            LogErrorKind::Busy => Some("try again, or check which process has the file open"),
-            LogErrorKind::ReadOnly => Some(
-                "give yourself write permission on the file and its folder, or use another store",
-            ),
-            LogErrorKind::Full => {
-                Some("free some space on the device; every confirmed record is still there")
+    pub fn hint(&self) -> Option<String> {
+        let hint = self.kind.hint();
+        let store = self.store.as_ref().map(|path| path.to_string_lossy());
+        Some(match store {
+            Some(store) if !store.contains(char::is_whitespace) && !store.contains('\'') => {
+                hint.replace("{store}", &format!(" --store {store}"))
             }
-            LogErrorKind::Corrupt => Some(
-                "use another store; if this file was a store, check the device, then run `allstop store check`",
-            ),
-            LogErrorKind::Incomplete | LogErrorKind::DamagedLog => Some(
-                "restore the store from a back-up, or run `allstop store repair`, which keeps the damaged files and \
-                 continues with the readable records",
-            ),
-            LogErrorKind::DamagedStream => Some(
-                "other sessions may be readable; `allstop store repair` keeps the damaged files and cuts this session \
-                 before the damage; `allstop sessions rm` removes it",
-            ),
-            LogErrorKind::OtherPath => Some(
-                "use one path for all processes, and remove hard links to the file; a symbolic link is safe",
-            ),
-            LogErrorKind::RepairUnfinished => Some("run `allstop store repair` again"),
-            LogErrorKind::Replaced => Some(
-                "restore the store and the files next to it, or use another store; nothing more was written",
-            ),
-            LogErrorKind::NewerVersion => Some("use the newer version, or use another store"),
-            LogErrorKind::Stopped => Some("run the command again"),
-            LogErrorKind::Closed => Some("open the store again"),
-            LogErrorKind::Unreachable => Some(
-                "check that the servers run and that most of them can reach each other; then try again",
-            ),
-            LogErrorKind::Io => Some("check the device, or use another store"),
+            Some(store) => {
+                let store = store.replace('\'', "'\\''");
+                hint.replace("{store}", &format!(" --store '{store}'"))
+            }
+            None => hint.replace("{store}", ""),
+        })
+    }
+}
+
+impl LogErrorKind {
+    /// Text of the hint. `{store}` stands for the flag that names the store.
+    fn hint(self) -> &'static str {
+        match self {
+            Self::NotFound => "create the folder first, or use another store",
+            Self::Busy => "try again, or check which process has the file open",
+            Self::ReadOnly => {
+                "give yourself write permission on the file and its folder, or use another store"
+            }
+            Self::Full => "free some space on the device; every confirmed record is still there",
+            Self::Corrupt => {
+                "use another store; if this file was a store, restore a back-up, or run `allstop store repair{store}`, which keeps \
+                 the damaged files and continues with the readable records"
+            }
+            Self::Incomplete | Self::DamagedLog => {
+                "restore the store from a back-up, or run `allstop store repair{store}`, which keeps the damaged files and \
+                 continues with the readable records"
+            }
+            Self::DamagedStream => {
+                "other sessions may be readable; `allstop store repair{store}` keeps the damaged files and cuts this session \
+                 before the damage; `allstop sessions rm ID{store}` removes it"
+            }
+            Self::OtherPath => {
+                "use one path for all processes, and remove hard links to the file; a symbolic link is safe"
+            }
+            Self::RepairUnfinished => "run `allstop store repair{store}` again",
+            Self::Replaced => {
+                "restore the store and the files next to it, or use another store; nothing more was written"
+            }
+            Self::NewerVersion => "use the newer version, or use another store",
+            Self::Stopped => "run the command again",
+            Self::Closed => "open the store again",
+            Self::Unreachable => {
+                "check that the servers run and that most of them can reach each other; then try again"
+            }
+            Self::Io => "check the device, or use another store",
         }
     }
 }

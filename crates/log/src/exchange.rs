@@ -215,10 +215,15 @@ pub async fn import(
         }
         let parsed: Line<'_> = match serde_json::from_str(&line) {
             Ok(parsed) => parsed,
-            Err(_) if serde_json::from_str::<End>(&line).is_ok() => {
+            Err(_)
+                if serde_json::from_str::<End>(&line)
+                    .is_ok_and(|end| end.records == number - 2) =>
+            {
                 is_ended = true;
                 continue;
             }
+            // The rest of the stream and of the text is missing.
+            Err(error) if error.is_eof() => break,
             Err(error) => return Err(wrong(Some(error))),
         };
         if stream

@@ -47,7 +47,7 @@ pub use session::{
     read_session_end, remove_session,
 };
 pub use sqlite::{
-    CompactReport, CutStream, EndOfCut, MaintenanceStop, Progress, RepairReport, SqliteLog,
-    StoreCheckReport, StoreMaintenance, StoreProblem, open_for_reading,
+    BackupReport, CompactReport, CutStream, EndOfCut, MaintenanceStop, Progress, RepairReport,
+    SqliteLog, StoreCheckReport, StoreMaintenance, StoreProblem, open_for_reading,
 };
 pub use stream_writer::{StreamWriteError, StreamWriter};

@@ -147,7 +147,7 @@ impl From<LogError> for StartError {
         Self {
             kind: StartErrorKind::Store,
             message: error_chain(&error),
-            hint: error.hint().map(str::to_owned),
+            hint: error.hint(),
         }
     }
 }

@@ -8,6 +8,8 @@ use allstop_core::receipt::ItemKind;
 use allstop_log::{Log, SessionError, begin_removal};
 use allstop_scope::{NotStarted, Scope, WorkSpec};
 
+use crate::system::output_folder;
+
 /// Reason why a session was not removed.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
@@ -56,7 +58,7 @@ pub(crate) async fn remove_output(
     scope: &Scope,
     id: &SessionId,
 ) -> Result<(), RemoveSessionError> {
-    let path = outputs.join(id.as_str());
+    let path = output_folder(outputs, id);
     let folder = path.clone();
     let spec = WorkSpec::new(ItemKind::Thread, "removing long output");
     let removed = scope
@@ -64,10 +66,19 @@ pub(crate) async fn remove_output(
         .await;
     let removed = removed.unwrap_or_else(|lost| Err(io::Error::other(lost)));
     match removed {
-        Err(source) if source.kind() != io::ErrorKind::NotFound => {
+        Ok(()) => Ok(()),
+        // A folder whose name is too long was never created.
+        Err(source)
+            if matches!(
+                source.kind(),
+                io::ErrorKind::NotFound | io::ErrorKind::InvalidFilename
+            ) =>
+        {
+            Ok(())
+        }
+        Err(source) => {
             let id = id.clone();
             Err(RemoveSessionError::Output { id, path, source })
         }
-        _ => Ok(()),
     }
 }

@@ -1,8 +1,8 @@
 //! Removes lines from the file of the typed lines.
 
 use std::collections::{HashMap, HashSet};
-use std::io;
 use std::path::{Path, PathBuf};
+use std::{fs, io};
 
 use rustyline::history::{FileHistory, History as _, SearchDirection};
 
@@ -70,7 +70,12 @@ impl HistoryErasure {
                 kept.add(&line).map_err(io::Error::other)?;
             }
         }
-        kept.save(&self.path).map_err(io::Error::other)
+        // A process that is killed meanwhile leaves the old file or the new one.
+        let mut new = self.path.clone().into_os_string();
+        new.push(".new");
+        let new = PathBuf::from(new);
+        kept.save(&new).map_err(io::Error::other)?;
+        fs::rename(new, &self.path)
     }
 }
 

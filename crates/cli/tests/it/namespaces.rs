@@ -134,3 +134,20 @@ fn store_on_a_read_only_file_system_can_be_read() {
         "{refused:?}"
     );
 }
+
+/// Regression: records that were written through one path were lost when the other path was used.
+#[test]
+fn store_through_a_mount_of_only_its_file_is_refused() {
+    let place = Place::new();
+    place.run_script(SCRIPT).arg("hello").end().ok();
+    let mount =
+        "mkdir m; touch m/store.db; mount --bind ../store.db m/store.db; exec \"$0\" \"$@\"";
+    let listed = place.allstop().args("sessions list --store m/store.db");
+    let listed = listed.by_script(mount);
+    let refused = listed.by("unshare --user --map-root-user --mount").end();
+    assert_eq!(refused.code, 1, "{refused:?}");
+    assert!(
+        refused.stderr.contains("a mount of only this file"),
+        "{refused:?}"
+    );
+}

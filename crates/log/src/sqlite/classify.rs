@@ -48,7 +48,7 @@ impl StoreError {
                     .map(|number| format!("record {number} of "))
                     .unwrap_or_default();
                 let place = format!("{record}{stream} in {}", path.display());
-                let found = LogError::new(LogErrorKind::DamagedStream, place);
+                let found = LogError::new(LogErrorKind::DamagedStream, place).in_store(path);
                 match error {
                     Some(error) => found.caused_by(error),
                     None => found,
@@ -73,7 +73,7 @@ pub(super) fn sqlite_error(path: &Path, error: rusqlite::Error) -> LogError {
         }
         _ => LogErrorKind::Io,
     };
-    let found = LogError::new(kind, path.display().to_string());
+    let found = LogError::new(kind, path.display().to_string()).in_store(path);
     // The kind that was found above is more precise than SQLite's error. SQLite's error also repeats the path twice.
     if error.sqlite_error_code() == Some(ErrorCode::CannotOpen) && kind != LogErrorKind::Io {
         return found;
@@ -102,7 +102,9 @@ pub(super) fn io_error(path: &Path, error: io::Error) -> LogError {
         }
         _ => LogErrorKind::Io,
     };
-    LogError::new(kind, path.display().to_string()).caused_by(error)
+    LogError::new(kind, path.display().to_string())
+        .in_store(path)
+        .caused_by(error)
 }
 
 /// Finds the reason, because SQLite does not report it. This function never opens the file. If it did, closing the file

@@ -102,7 +102,7 @@ fn try_open(path: &Path) -> Result<OpenStore, LogError> {
     let failed = |error| sqlite_error(path, error);
     if is_repair_unfinished(path) {
         let place = path.display().to_string();
-        return Err(LogError::new(LogErrorKind::RepairUnfinished, place));
+        return Err(LogError::new(LogErrorKind::RepairUnfinished, place).in_store(path));
     }
     new_store::make(path);
     let before = FileId::at(path).ok();
@@ -185,7 +185,7 @@ fn find_tables(connection: &Connection, path: &Path) -> Result<FoundTables, LogE
             number("SELECT count(*) FROM sqlite_schema")?,
         ))
     })();
-    let refused = |kind| Err(LogError::new(kind, path.display().to_string()));
+    let refused = |kind| Err(LogError::new(kind, path.display().to_string()).in_store(path));
     match found.map_err(|error| sqlite_error(path, error))? {
         (APPLICATION_ID, SCHEMA, _) => Ok(FoundTables::Present),
         (APPLICATION_ID, 1, _) => Ok(FoundTables::Earlier { upgrade: UPGRADE_1 }),

@@ -83,7 +83,7 @@ pub(super) fn check(store: &Path) -> Result<(), LogError> {
             return Ok(());
         }
     }
-    Err(match damage {
+    let error = match damage {
         Damage::Log { frame, commits, .. } => {
             let log = log.display();
             let place = format!("frame {frame} of {log}, commits lost: at least {commits}");
@@ -98,7 +98,8 @@ pub(super) fn check(store: &Path) -> Result<(), LogError> {
             let place = format!("{store} is empty; pages of it in {log}: {frames}");
             LogError::new(LogErrorKind::Incomplete, place)
         }
-    })
+    };
+    Err(error.in_store(&store))
 }
 
 fn find(store: &Path, log: &Path) -> io::Result<Option<Damage>> {
@@ -121,7 +122,8 @@ fn find(store: &Path, log: &Path) -> io::Result<Option<Damage>> {
 /// empty file for a new store.
 fn find_cut(store: &Path, frames: &LogFrames) -> io::Result<Option<Damage>> {
     let file = File::open(store)?;
-    if file.metadata()?.len() == 0 {
+    // SQLite also takes a file with one byte for an empty file.
+    if file.metadata()?.len() <= 1 {
         let frames = frames.readable;
         // The folder of the locks exists as soon as a process has had a session open.
         let was_used = frames > 0 || LockFolder::beside(store).path().exists();
@@ -227,7 +229,7 @@ impl LogFrames {
             _ => PAGE_LEN,
         };
         let mut frame = vec![0; FRAME_HEADER_LEN + page_len];
-        let (mut number, mut uncommitted) = (0, Vec::new());
+        let (mut number, mut commits, mut uncommitted) = (0, 0, Vec::new());
         while read_whole(&mut file, &mut frame)? {
             number += 1;
             let expected = sum.add(&frame[..8], to_u32);
@@ -244,6 +246,7 @@ impl LogFrames {
                 None if is_intact => {
                     uncommitted.push(u32::from_be_bytes(part(&frame, 0)));
                     if is_commit {
+                        commits += 1;
                         counted.readable = number;
                         counted.store_pages = store_pages;
                         counted.pages.extend(uncommitted.drain(..));
@@ -254,6 +257,14 @@ impl LogFrames {
             }
             // After a wrong frame, the next frame is compared with the checksum that the wrong frame has.
             sum = Checksum::at(&frame, 16);
+        }
+        if !counted.is_header_intact {
+            // SQLite reads no frame of this log.
+            counted.commits_after += commits;
+            counted.first_wrong = Some(1);
+            counted.readable = 0;
+            counted.store_pages = 0;
+            counted.pages.clear();
         }
         Ok(counted)
     }

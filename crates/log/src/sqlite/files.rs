@@ -178,6 +178,12 @@ pub(super) fn paths(store: &Path) -> Vec<PathBuf> {
     paths
 }
 
+/// End of the name of the write-ahead log.
+pub(super) const LOG: &str = "-wal";
+
+/// End of the name of the index of the write-ahead log.
+pub(super) const INDEX: &str = "-shm";
+
 /// Path of a file that SQLite writes next to the store.
 pub(super) fn beside(store: &Path, end: &str) -> PathBuf {
     let mut name = OsString::from(store);

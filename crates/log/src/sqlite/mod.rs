@@ -17,6 +17,7 @@ mod other_path;
 mod read_only;
 mod reader;
 mod record_chain;
+mod restored;
 mod store;
 mod stream_notifier;
 mod streams;
@@ -25,8 +26,8 @@ mod write_back;
 mod writer;
 
 pub use maintenance::{
-    CompactReport, CutStream, EndOfCut, MaintenanceStop, Progress, RepairReport, StoreCheckReport,
-    StoreMaintenance, StoreProblem,
+    BackupReport, CompactReport, CutStream, EndOfCut, MaintenanceStop, Progress, RepairReport,
+    StoreCheckReport, StoreMaintenance, StoreProblem,
 };
 pub use read_only::open_for_reading;
 pub use store::SqliteLog;

@@ -16,7 +16,7 @@ use rusqlite::Connection;
 
 use super::busy::BUSY_PAUSE;
 use super::connection;
-use super::files::{FileId, beside};
+use super::files::{FileId, INDEX, LOG, beside};
 
 /// Position of the read version and the write version in the file header (SQLite file format, 1.3.3). Both get the
 /// value for a write-ahead log, which an in-memory database does not set.
@@ -59,7 +59,7 @@ pub(super) fn make(path: &Path) {
 
 /// Locks the folder of the store. The wait is limited, because a user may hold this lock for longer (`flock FOLDER allstop
 /// …`).
-fn lock_folder(path: &Path) -> io::Result<fs::File> {
+pub(super) fn lock_folder(path: &Path) -> io::Result<fs::File> {
     let folder = path.parent().filter(|folder| *folder != Path::new(""));
     let folder = fs::File::open(folder.unwrap_or(Path::new(".")))?;
     let started = Instant::now();
@@ -168,7 +168,9 @@ impl TemporaryStoreFile {
 
 impl Drop for TemporaryStoreFile {
     fn drop(&mut self) {
-        // The file may have been removed.
-        drop(fs::remove_file(&self.0));
+        // Some of the files do not exist, and the first one may have been removed.
+        for end in ["", "-journal", LOG, INDEX] {
+            drop(fs::remove_file(beside(&self.0, end)));
+        }
     }
 }

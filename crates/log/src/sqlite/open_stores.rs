@@ -10,7 +10,7 @@ use super::classify::io_error;
 use super::connection::{self, OpenStore};
 use super::files::FileId;
 use super::open_mark::OpenMark;
-use super::{damage, new_store, other_path};
+use super::{damage, new_store, other_path, restored};
 use crate::LogError;
 
 /// Opens the store. Creates the store if it is missing. If this process has the store not open yet, first checks that no
@@ -28,6 +28,7 @@ pub(super) fn open(path: &Path) -> Result<OpenStore, LogError> {
     let opening = mark.lock();
     if mark.is_only_one() {
         other_path::check(path)?;
+        restored::adopt(path)?;
         damage::check(path)?;
     }
     let store = connection::open(path)?;

@@ -50,6 +50,9 @@ pub(super) fn check(store: &Path) -> Result<(), LogError> {
             return refused("a hard link");
         }
     }
+    if is_mount(&store) {
+        return refused("a mount of only this file: mount its folder instead");
+    }
     for _ in 0..CHECKS {
         if !is_used_through_other_path(&store).map_err(failed)? {
             return Ok(());
@@ -57,6 +60,24 @@ pub(super) fn check(store: &Path) -> Result<(), LogError> {
         park_timeout(PAUSE);
     }
     refused("another process uses it through another path")
+}
+
+/// True if the file itself is a mount point: it has another path, with other files next to it.
+#[cfg(target_os = "linux")]
+fn is_mount(store: &Path) -> bool {
+    use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
+    let mount = |path: &Path| {
+        let found = statx(CWD, path, AtFlags::empty(), StatxFlags::MNT_ID).ok()?;
+        let is_known = found.stx_mask & StatxFlags::MNT_ID.bits() != 0;
+        is_known.then_some(found.stx_mnt_id)
+    };
+    let folder = store.parent().and_then(mount);
+    folder.is_some() && folder != mount(store)
+}
+
+#[cfg(not(target_os = "linux"))]
+fn is_mount(_store: &Path) -> bool {
+    false
 }
 
 fn is_used_through_other_path(store: &Path) -> io::Result<bool> {

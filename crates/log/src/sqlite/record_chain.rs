@@ -23,6 +23,18 @@ pub(super) struct StreamEnd {
     pub(super) version: Version,
     /// Row of the stream's last record; 0 if the stream is empty.
     pub(super) last_record: i64,
+    pub(super) name: NameHash,
+}
+
+/// Hash of a stream's name, for the checksums. The id of a stream is not enough: in a file that was mixed from two stores,
+/// one id can stand for two streams.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct NameHash(u64);
+
+impl NameHash {
+    pub(super) fn of(name: &str) -> Self {
+        Self(XxHash3_64::oneshot(name.as_bytes()))
+    }
 }
 
 /// Error of a search or a read.
@@ -50,9 +62,8 @@ impl From<rusqlite::Error> for ChainError {
 }
 
 /// Checksum of a record. The append and the position are included, so that the row of another record is noticed.
-pub(super) fn checksum(stream: i64, number: u64, append_id: &[u8], body: &[u8]) -> i64 {
-    let position = stream.cast_unsigned().rotate_left(32) ^ number;
-    let place = XxHash3_64::oneshot_with_seed(position, append_id);
+pub(super) fn checksum(stream: NameHash, number: u64, append_id: &[u8], body: &[u8]) -> i64 {
+    let place = XxHash3_64::oneshot_with_seed(stream.0.wrapping_add(number), append_id);
     XxHash3_64::oneshot_with_seed(place, body).cast_signed()
 }
 
@@ -60,6 +71,7 @@ pub(super) fn checksum(stream: i64, number: u64, append_id: &[u8], body: &[u8]) 
 #[derive(Debug)]
 pub(super) struct RecordChain {
     stream: i64,
+    name: NameHash,
     first: Version,
     rows: Vec<i64>,
     /// Bodies of the records, the last record first. `None` if the bodies do not all fit into the requested size.
@@ -103,7 +115,7 @@ impl RecordChain {
                         row = found.get(3)?;
                         steps = 0;
                         if let Some(read) = &mut bodies {
-                            let body = body_of(found, end.id, number)?;
+                            let body = body_of(found, (end.id, end.name), number)?;
                             bytes += body.len();
                             if bytes <= bytes_max {
                                 read.push(RecordBytes::copy_from_slice(body));
@@ -121,6 +133,7 @@ impl RecordChain {
         rows.reverse();
         Ok(Self {
             stream: end.id,
+            name: end.name,
             first: Version(first),
             rows,
             bodies,
@@ -129,7 +142,7 @@ impl RecordChain {
 
     /// True if a new search from this end back to this record would find the same rows.
     pub(super) fn reaches(&self, end: StreamEnd, from: Version) -> bool {
-        self.stream == end.id
+        (self.stream, self.name) == (end.id, end.name)
             && self.first.0 + self.rows.len() as u64 == end.version.0 + 1
             && self.rows.last() == Some(&end.last_record)
             && self.first <= from
@@ -186,7 +199,7 @@ impl RecordChain {
                 match found.get::<_, i64>(0)? {
                     id if id < *row => steps += 1,
                     id if id == *row => {
-                        let body = body_of(found, self.stream, number)?;
+                        let body = body_of(found, (self.stream, self.name), number)?;
                         bytes += body.len();
                         if bytes > bytes_max && !records.is_empty() {
                             return Ok(records);
@@ -210,14 +223,18 @@ fn is_record(found: &Row<'_>, stream: i64, number: u64) -> rusqlite::Result<bool
 
 /// Body of the record with this number in this stream. The checksum also proves the number and the stream, so they are
 /// only compared in a row without a checksum. Such a row was written by an earlier version.
-fn body_of<'a>(found: &'a Row<'_>, stream: i64, number: u64) -> Result<&'a [u8], ChainError> {
+fn body_of<'a>(
+    found: &'a Row<'_>,
+    (stream, name): (i64, NameHash),
+    number: u64,
+) -> Result<&'a [u8], ChainError> {
     let damaged = |_| ChainError::Damaged(Version(number));
     let body = found.get_ref(6)?.as_blob().map_err(damaged)?;
     let is_intact = match found.get_ref(5)? {
         ValueRef::Null => is_record(found, stream, number)?,
         ValueRef::Integer(expected) => {
             let append_id = found.get_ref(4)?.as_blob().map_err(damaged)?;
-            expected == checksum(stream, number, append_id, body)
+            expected == checksum(name, number, append_id, body)
         }
         _ => false,
     };

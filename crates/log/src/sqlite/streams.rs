@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use rusqlite::{Connection, OptionalExtension, Statement, TransactionBehavior};
 
 use super::classify::StoreError;
-use super::record_chain::{ChainError, RecordChain, StreamEnd, checksum};
+use super::record_chain::{ChainError, NameHash, RecordChain, StreamEnd, checksum};
 use super::writer::QueuedAppend;
 use crate::{AppendError, StreamName, Version};
 
@@ -88,7 +88,7 @@ impl StreamCache {
                 number.0.cast_signed(),
                 end.last_record,
                 id,
-                checksum(end.id, number.0, &id, record),
+                checksum(end.name, number.0, &id, record),
                 &record[..],
             );
             end.last_record = insert.insert(row)?;
@@ -163,6 +163,7 @@ pub(super) fn find(
                 id: row.get(0)?,
                 version: Version(row.get::<_, i64>(1)?.cast_unsigned()),
                 last_record: row.get(2)?,
+                name: NameHash::of(stream.as_str()),
             })
         })
         .optional()
@@ -176,6 +177,7 @@ fn create(connection: &Connection, stream: &StreamName) -> rusqlite::Result<Stre
         id,
         version: Version(0),
         last_record: 0,
+        name: NameHash::of(stream.as_str()),
     })
 }
 

@@ -203,7 +203,8 @@ async fn log_damage_is_found(keeps_index: bool, damage: impl Fn(&mut Vec<u8>, us
     let beside = |end: &str| folder.path().join(format!("store.db{end}"));
     let [whole, main, index] = ["-wal", "", "-shm"].map(|end| std::fs::read(beside(end)).unwrap());
     let mut found = 0;
-    let positions: Vec<_> = (0..whole.len()).step_by(7_001).collect();
+    // With the checksum of the header.
+    let positions: Vec<_> = (0..whole.len()).step_by(7_001).chain([24, 31]).collect();
     for at in &positions {
         let mut changed = whole.clone();
         damage(&mut changed, *at);

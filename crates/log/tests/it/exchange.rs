@@ -60,6 +60,8 @@ async fn export_and_import_keep_every_byte() {
     let half: Vec<_> = text.lines().take(400).collect();
     let cut = imported(&copy, &half.join("\n")).await;
     assert!(matches!(cut, Err(ExchangeError::Incomplete)), "{cut:?}");
+    let cut = imported(&copy, &text[..text.len() / 2]).await;
+    assert!(matches!(cut, Err(ExchangeError::Incomplete)), "{cut:?}");
     let report = imported(&copy, &text).await.unwrap();
     assert_eq!(
         (report.streams, report.records, report.left_out),
@@ -131,6 +133,7 @@ async fn text_that_is_no_export_is_refused_with_its_line() {
         (format!("{header}\n{{}}"), 2),
         (format!("{header}\n{gap}"), 2),
         (format!("{header}\n{end}\n{end}"), 3),
+        (format!("{header}\n{{\"records\":3}}"), 2),
         (String::new(), 1),
     ] {
         let refused = imported(&MemoryLog::new(), &text).await;

@@ -285,8 +285,11 @@ async fn back_up_is_complete_and_private_while_others_append() {
             append.await.unwrap();
         }
     };
-    let (backed_up, ()) = tokio::join!(store.back_up(&to), appends);
-    assert_eq!(backed_up.unwrap(), fs::metadata(&to).unwrap().len());
+    let (backed_up, ()) = tokio::join!(store.back_up(&to, Box::new(|_, _| {})), appends);
+    let report = backed_up.unwrap();
+    assert_eq!(report.len, fs::metadata(&to).unwrap().len());
+    assert_eq!(report.check.problems, []);
+    assert_eq!(files(&folder, "copy"), [to.as_path()]);
     let mode = fs::metadata(&to).unwrap().permissions().mode();
     assert_eq!(mode & 0o777, 0o600);
     assert_eq!(check(&to).await.problems, []);
@@ -294,7 +297,8 @@ async fn back_up_is_complete_and_private_while_others_append() {
     assert!(read(&copy, "session/a").await.unwrap().len() as u64 > LEN);
     copy.close().await;
     // A file that exists is never overwritten.
-    store.back_up(&to).await.unwrap_err();
+    let again = store.back_up(&to, Box::new(|_, _| {})).await;
+    again.unwrap_err();
     assert_eq!(files(&folder, ".new-"), Vec::<PathBuf>::new());
     log.close().await;
 }
@@ -393,7 +397,7 @@ async fn stopped_operation_changes_nothing() {
     let copy = folder.path().join("copy.db");
     let stopped = [
         store.check(Box::new(|_, _| {})).await.map(drop),
-        store.back_up(&copy).await.map(drop),
+        store.back_up(&copy, Box::new(|_, _| {})).await.map(drop),
         store.compact().await.map(drop),
         store.repair(Box::new(|_, _| Vec::new())).await.map(drop),
     ];
@@ -401,8 +405,129 @@ async fn stopped_operation_changes_nothing() {
         assert_eq!(answer.unwrap_err().kind(), LogErrorKind::Stopped);
     }
     for part in ["copy", "new-", "repair", "damaged"] {
-        assert_eq!(files(&folder, part), [PathBuf::new(); 0], "{part}");
+        assert!(files(&folder, part).is_empty(), "{part}");
     }
     assert!(fs::read(&path).unwrap() == before, "the store is unchanged");
     assert_eq!(check(&path).await.problems.len(), 1);
+}
+
+/// Regression: the next repair mixed the restored back-up with the log of the damaged store.
+#[tokio::test]
+async fn back_up_that_is_restored_after_an_interrupted_repair_stays_whole() {
+    for has_copy in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = filled(&folder).await;
+        let store = StoreMaintenance::of(&path).unwrap();
+        let copy = folder.path().join("back-up.db");
+        store.back_up(&copy, Box::new(|_, _| {})).await.unwrap();
+        // An interrupted repair has left its mark and its copies, with a log of another time.
+        let hash = format!("store.db.damaged-1\n{:016x}", 7);
+        fs::write(folder.path().join("store.db.repair"), hash).unwrap();
+        fs::write(folder.path().join("store.db.damaged-1-wal"), vec![1; 9_000]).unwrap();
+        if has_copy {
+            fs::write(folder.path().join("store.db.damaged-1"), vec![1; 8_192]).unwrap();
+        }
+        for end in ["-wal", "-shm"] {
+            drop(fs::remove_file(
+                folder.path().join(format!("store.db{end}")),
+            ));
+        }
+        fs::copy(&copy, &path).unwrap();
+        let repaired = repair(&path).await;
+        assert_eq!((repaired.records, repaired.cut), (3 * LEN, Vec::new()));
+        assert_eq!(check(&path).await.problems, []);
+        assert_eq!(files(&folder, "repair"), Vec::<PathBuf>::new());
+    }
+}
+
+#[tokio::test]
+async fn damaged_first_page_is_repaired() {
+    // The header, the first page of the schema, and the text of the schema.
+    for at in [0, 16, 18, 21, 47, 100, 103, 3_700, 4_000] {
+        let folder = tempfile::tempdir().unwrap();
+        let path = filled(&folder).await;
+        let log = SqliteLog::open(&path).await.unwrap();
+        log.write_back().await.unwrap();
+        log.close().await;
+        let mut bytes = fs::read(&path).unwrap();
+        bytes[at] ^= 0x40;
+        fs::write(&path, bytes).unwrap();
+        assert_eq!(repair(&path).await.records, 3 * LEN, "{at}");
+        assert_eq!(check(&path).await.problems, []);
+    }
+}
+
+/// Regression: the copy looked damaged, because SQLite read the log of another store as a part of it.
+#[tokio::test]
+async fn back_up_next_to_the_log_of_a_removed_store_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = filled(&folder).await;
+    let left = folder.path().join("copy.db-wal");
+    fs::write(&left, "of a removed file").unwrap();
+    let store = StoreMaintenance::of(&path).unwrap();
+    let to = folder.path().join("copy.db");
+    let refused = store.back_up(&to, Box::new(|_, _| {})).await.unwrap_err();
+    assert!(refused.to_string().contains("copy.db-wal"), "{refused}");
+    assert_eq!(files(&folder, "copy"), [left]);
+}
+
+/// Regression: SQLite applied the log of the replaced store to the back-up, so sessions had the records of others.
+#[tokio::test]
+async fn back_up_that_is_copied_over_a_store_replaces_it() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = filled(&folder).await;
+    let store = StoreMaintenance::of(&path).unwrap();
+    let copy = folder.path().join("back-up.db");
+    store.back_up(&copy, Box::new(|_, _| {})).await.unwrap();
+    for name in ["session/x", "session/y", "session/z"] {
+        let log = SqliteLog::open(&path).await.unwrap();
+        let stream = StreamName::new(name);
+        let records = vec![RecordBytes::from("later"); 30];
+        let append = log.append(&stream, Version(0), AppendId(1), records);
+        append.await.unwrap();
+        log.close().await;
+    }
+    assert!(
+        fs::metadata(folder.path().join("store.db-wal"))
+            .unwrap()
+            .len()
+            > 0
+    );
+    fs::copy(&copy, &path).unwrap();
+    fs::write(folder.path().join("store.db.repair"), "store.db.damaged-1").unwrap();
+    let (one, two) = tokio::join!(SqliteLog::open(&path), SqliteLog::open(&path));
+    let (one, two) = (one.unwrap(), two.unwrap());
+    let listed = one.list("").await.unwrap();
+    let names: Vec<_> = listed.iter().map(|(name, _)| name.as_str()).collect();
+    assert_eq!(names, ["session/a", "session/b", "session/c"]);
+    for name in names {
+        assert_eq!(read(&two, name).await.unwrap().len() as u64, LEN);
+    }
+    one.close().await;
+    two.close().await;
+    assert_eq!(check(&path).await.problems, []);
+}
+
+/// A stream whose name was replaced, as in a mix of two stores, does not show the records of another stream.
+#[tokio::test]
+async fn records_of_another_stream_are_damage() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = filled(&folder).await;
+    change(&path, "UPDATE streams SET name = 'session/x' WHERE id = 2");
+    let log = SqliteLog::open(&path).await.unwrap();
+    let error = read(&log, "session/x").await.unwrap_err();
+    assert_eq!(error.kind(), LogErrorKind::DamagedStream);
+    log.close().await;
+    assert_eq!(check(&path).await.problems.len(), 1);
+}
+
+#[tokio::test]
+async fn store_of_one_byte_is_refused_like_an_empty_one() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    filled_with(&path, 20).await;
+    fs::write(&path, "S").unwrap();
+    let error = SqliteLog::open(&path).await.unwrap_err();
+    assert_eq!(error.kind(), LogErrorKind::Incomplete);
+    assert_eq!(repair(&path).await.records, 20);
 }

@@ -18,7 +18,7 @@ use allstop_session::{
 use futures::future::BoxFuture;
 
 use super::setup::SessionSetup;
-use super::spill::SpillFolder;
+use super::spill::{SpillFolder, output_folder};
 use super::{OrphanedWork, System, SystemParts, open};
 use crate::agent_executor::{AgentExecutor, AgentExecutorOptions};
 use crate::error::StartError;
@@ -268,7 +268,7 @@ fn make_agent(
     request: &AgentRequest,
     prompt: &ComposedPrompt,
 ) -> Result<SessionAgent, TurnError> {
-    let folder = parts.spill_folder.join(request.session.as_str());
+    let folder = output_folder(&parts.spill_folder, &request.session);
     let spill = SpillFolder::make(folder, Arc::clone(&parts.cleanup));
     let agent = open::agent(parts, setup, request, prompt, &spill)?;
     Ok(SessionAgent {

@@ -126,7 +126,6 @@ impl SessionsError {
                 let stop = flags.command(&format!("stop {id}"));
                 Some(format!("stop it first: `{stop}`"))
             }
-            Self::Session(SessionError::Damaged(error)) => error.hint().map(str::to_owned),
             Self::Session(SessionError::InUse { id, .. })
                 if id.as_str().starts_with("context-") =>
             {
@@ -141,9 +140,8 @@ impl SessionsError {
                 "make the folder writable, and repeat the command; the session stays until then"
                     .to_owned(),
             ),
-            Self::Session(SessionError::Log(error)) | Self::Log(error) => {
-                error.hint().map(str::to_owned)
-            }
+            Self::Session(SessionError::Log(error) | SessionError::Damaged(error))
+            | Self::Log(error) => error.hint(),
             Self::Session(_) | Self::History { .. } | Self::Remove(_) => None,
         }
     }

@@ -74,9 +74,6 @@ fn may_block(action: &StoreAction) -> bool {
 fn what_stays(action: &StoreAction) -> &'static str {
     match action {
         StoreAction::Check { .. } | StoreAction::Import { .. } => "stopped",
-        StoreAction::Backup { to } if to.exists() => {
-            "stopped: the back-up is complete, and was not checked"
-        }
         StoreAction::Backup { .. } | StoreAction::Export { .. } => "stopped: nothing was written",
         StoreAction::Compact => "stopped: the store stays as it was",
         StoreAction::Repair => "stopped: the damaged files stay as they were",
@@ -103,21 +100,21 @@ async fn on_store(
         }
         StoreAction::Backup { to } => {
             let to = std::path::absolute(to).unwrap_or_else(|_| to.clone());
-            if to.symlink_metadata().is_ok() {
-                let message = format!("{} exists", to.display());
-                return Err(CliError::failure(message).hint("name a new file"));
+            for end in ["", "-wal", "-shm", "-journal"] {
+                let mut name = to.clone().into_os_string();
+                name.push(end);
+                refuse_existing(Path::new(&name))?;
             }
-            let written = open(path)?.back_up(&to).await;
-            let bytes = written.map_err(|error| store_problem(&error))?;
-            let size = byte_size(bytes);
+            let written = open(path)?.back_up(&to, check_progress(host)).await;
+            let report = written.map_err(|error| store_problem(&error))?;
+            let size = byte_size(report.len);
             show(host, format!("wrote {} ({size})", to.display()));
-            let checked = open(&to)?.check(check_progress(host)).await;
-            let report = checked.map_err(|error| store_problem(&error))?;
-            if !report.problems.is_empty() {
+            let is_whole = report.check.problems.is_empty();
+            if !is_whole {
                 host.note("the store has damage, and so has its back-up:");
-                show_check(&report, false, &flags, host);
+                show_check(&report.check, false, &flags, host);
             }
-            Ok(u8::from(!report.problems.is_empty()))
+            Ok(u8::from(!is_whole))
         }
         StoreAction::Compact => {
             let compacted = open(path)?.compact().await;
@@ -139,10 +136,14 @@ async fn on_store(
                     show(host, "no problem found: the store stays as it is");
                     return Ok(0);
                 }
-                Err(error) if error.kind() == LogErrorKind::Stopped => {
-                    return Err(store_problem(&error));
-                }
-                _ => {}
+                // These can be repaired.
+                Ok(_) => {}
+                Err(error)
+                    if matches!(
+                        error.kind(),
+                        LogErrorKind::Corrupt | LogErrorKind::RepairUnfinished
+                    ) => {}
+                Err(error) => return Err(store_problem(&error)),
             }
             let now = SystemTime::now().into();
             let end = move |stream: &StreamName, kept: &[_]| {
@@ -159,6 +160,9 @@ async fn on_store(
             Ok(0)
         }
         StoreAction::Export { to } => {
+            refuse_existing(to)?;
+            // A store that does not exist is not created.
+            open(path)?;
             let log = open_for_reading(path).await;
             let log = log.map_err(|error| store_problem(&error))?;
             let report = export_to(&*log, to, stop).await?;
@@ -185,6 +189,14 @@ fn path_of(args: &StoreArgs, host: &ProcessHost) -> Result<PathBuf, CliError> {
             Err(CliError::usage("this command needs a store in a file"))
         }
     }
+}
+
+fn refuse_existing(path: &Path) -> Result<(), CliError> {
+    if path.symlink_metadata().is_err() {
+        return Ok(());
+    }
+    let message = format!("{} exists", path.display());
+    Err(CliError::failure(message).hint("name a new file, or remove this one"))
 }
 
 /// The error of a store, with its remedy.

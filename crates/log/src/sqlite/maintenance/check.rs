@@ -68,6 +68,13 @@ impl fmt::Display for StoreProblem {
                 stream,
                 readable,
                 version,
+            } if readable == version => {
+                write!(f, "{stream}: the position of the last record is wrong")
+            }
+            Self::Stream {
+                stream,
+                readable,
+                version,
             } => write!(f, "{stream}: {readable} of {version} records are readable"),
             Self::UnknownRecords(count) => write!(f, "records without a session or task: {count}"),
         }
@@ -111,7 +118,10 @@ pub(super) fn check(
             for line in lines {
                 match line {
                     Ok(line) if line == "ok" => {}
-                    Ok(line) => report.problems.push(StoreProblem::File(line)),
+                    Ok(line) => {
+                        let line = line.replace('\n', "; ");
+                        report.problems.push(StoreProblem::File(line));
+                    }
                     Err(error) if is_stopped(&error) => return Err(failed(error)),
                     Err(_) => break,
                 }
@@ -120,14 +130,14 @@ pub(super) fn check(
         Err(error) if is_stopped(&error) => return Err(failed(error)),
         Err(error) => report.problems.push(StoreProblem::File(error.to_string())),
     }
-    let mut parts = ReadableParts::default();
+    let known = streams(&view).map_err(failed)?;
+    let mut parts = ReadableParts::new(&known);
     let mut records = 0;
     let visit = |row| {
         records += u64::from(parts.add(&row));
         Ok(())
     };
     visit_rows(&view, visit, progress).map_err(failed)?;
-    let known = streams(&view).map_err(failed)?;
     report.records = records;
     report.streams = known.len() as u64;
     let mut damaged: Vec<_> = known

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use tokio::sync::oneshot;
 
 pub use check::{Progress, StoreCheckReport, StoreProblem};
-pub use copy::CompactReport;
+pub use copy::{BackupReport, CompactReport};
 pub use repair::{CutStream, EndOfCut, RepairReport};
 pub use stop::MaintenanceStop;
 
@@ -64,17 +64,17 @@ impl StoreMaintenance {
     }
 
     /// Writes a copy of the store to this path, while other processes use the store. The copy contains all records that
-    /// were confirmed before the call, and no removed text.
+    /// were confirmed before the call, and no removed text. Then checks the copy.
     ///
     /// # Cancel safety
     /// If the future is dropped, the copy is still completed.
     ///
     /// # Errors
     /// Returns an error if a file exists at this path, or the copy cannot be written. No part of a copy stays.
-    pub async fn back_up(&self, to: &Path) -> Result<u64, LogError> {
+    pub async fn back_up(&self, to: &Path, progress: Progress) -> Result<BackupReport, LogError> {
         let to = to.to_owned();
         self.run("allstop-backup", move |path, stop| {
-            copy::back_up(path, stop, &to)
+            copy::back_up(path, stop, &to, progress)
         })
         .await
     }

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use rusqlite::{Connection, OptionalExtension as _, Row};
 
 use super::super::classify::is_stopped;
-use super::super::record_chain::checksum;
+use super::super::record_chain::{NameHash, checksum};
 
 /// Number of rows between two reports of progress.
 const ROWS_PER_REPORT: u64 = 1_000;
@@ -40,8 +40,8 @@ impl RecordRow {
         })
     }
 
-    fn is_intact(&self) -> bool {
-        let found = checksum(self.stream, self.number, &self.append_id, &self.body);
+    fn is_intact(&self, stream: NameHash) -> bool {
+        let found = checksum(stream, self.number, &self.append_id, &self.body);
         self.checksum.is_none_or(|expected| expected == found)
     }
 }
@@ -57,15 +57,26 @@ pub(super) struct ReadablePart {
 }
 
 /// Readable parts of all streams. The rows must be added in the order of their ids.
-#[derive(Debug, Default)]
-pub(super) struct ReadableParts(HashMap<i64, ReadablePart>);
+#[derive(Debug)]
+pub(super) struct ReadableParts<'a> {
+    parts: HashMap<i64, ReadablePart>,
+    streams: &'a HashMap<i64, StreamRow>,
+}
 
-impl ReadableParts {
+impl<'a> ReadableParts<'a> {
+    pub(super) fn new(streams: &'a HashMap<i64, StreamRow>) -> Self {
+        let parts = HashMap::new();
+        Self { parts, streams }
+    }
+
     /// Adds a row. Returns true if the row belongs to the readable part of its stream.
     pub(super) fn add(&mut self, row: &RecordRow) -> bool {
-        let part = self.0.entry(row.stream).or_default();
+        let part = self.parts.entry(row.stream).or_default();
         let follows = row.number == part.version + 1 && row.previous == part.last_record;
-        if part.is_cut || !follows || !row.is_intact() {
+        // Records of an unknown stream are not used.
+        let stream = self.streams.get(&row.stream);
+        let is_intact = stream.is_none_or(|stream| row.is_intact(stream.name_hash));
+        if part.is_cut || !follows || !is_intact {
             part.is_cut = true;
             return false;
         }
@@ -75,11 +86,11 @@ impl ReadableParts {
     }
 
     pub(super) fn of(&self, stream: i64) -> ReadablePart {
-        self.0.get(&stream).copied().unwrap_or_default()
+        self.parts.get(&stream).copied().unwrap_or_default()
     }
 
     pub(super) fn streams(&self) -> impl Iterator<Item = i64> {
-        self.0.keys().copied()
+        self.parts.keys().copied()
     }
 }
 
@@ -87,6 +98,7 @@ impl ReadableParts {
 #[derive(Debug, Clone)]
 pub(super) struct StreamRow {
     pub(super) name: String,
+    pub(super) name_hash: NameHash,
     /// `None` if only the index of the names is readable.
     pub(super) end: Option<(u64, i64)>,
 }
@@ -165,8 +177,10 @@ pub(super) fn streams(connection: &Connection) -> rusqlite::Result<HashMap<i64, 
         let mut found = connection.prepare(sql)?;
         let mut rows = found.query([])?;
         while let Some(row) = rows.next()? {
+            let name: String = row.get(1)?;
             let stream = StreamRow {
-                name: row.get(1)?,
+                name_hash: NameHash::of(&name),
+                name,
                 end: if has_end {
                     Some((row.get::<_, i64>(2)?.cast_unsigned(), row.get(3)?))
                 } else {

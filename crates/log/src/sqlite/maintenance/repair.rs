@@ -1,7 +1,7 @@
 //! Repair of a damaged store.
 //!
 //! ```text
-//! store.db.repair          marks a repair that is not complete; its text is the name of the copies
+//! store.db.repair          marks a repair that is not complete: the name of the copies, and a hash of the damaged file
 //! store.db.damaged-TIME    copies of the damaged files, which stay
 //! store.db.repaired        the new store, until it replaces the old one
 //! ```
@@ -12,21 +12,23 @@
 //! 4. The write-ahead log and its index are removed, and the new store replaces the old one.
 //! 5. The mark is removed.
 //!
-//! If the repair is interrupted, the next repair uses the same copies.
+//! If the repair is interrupted, the next repair uses the same copies, unless the file of the store is another one.
 
 use std::fs::{self, File};
-use std::io::{self, Write as _};
+use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::FileExt as _;
 use std::path::{Path, PathBuf};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
+use twox_hash::XxHash3_64;
 
 use super::super::classify::{io_error, sqlite_error};
-use super::super::connection;
-use super::super::files::{REPAIR_MARK, beside};
+use super::super::connection::{self, APPLICATION_ID};
+use super::super::files::{INDEX, LOG, REPAIR_MARK, beside};
 use super::super::lock_folder::LockFolder;
 use super::super::new_store::{TemporaryStoreFile, image, private};
-use super::super::record_chain::checksum;
+use super::super::record_chain::{NameHash, checksum};
 use super::super::streams::INSERT;
 use super::super::write_back::write_back;
 use super::copy::in_use;
@@ -36,9 +38,24 @@ use crate::{AppendIds, LogError, RecordBytes, StreamName, Version};
 
 const REPAIRED: &str = ".repaired";
 
-/// Files that SQLite writes next to the store, as the ends of their names. Only the log contains records.
-const LOG: &str = "-wal";
-const INDEX: &str = "-shm";
+/// Length of a page of a store, in bytes.
+const PAGE_LEN: u64 = 4_096;
+
+/// First bytes of each store: the format of the file, the length of a page, the use of a write-ahead log, and constants
+/// (SQLite, "Database File Format", 1.3).
+const HEADER_START: &[u8] = b"SQLite format 3\0\x10\x00\x02\x02\x00\x40\x20\x20";
+
+/// Position of the id of the program in the header.
+const APPLICATION_ID_AT: usize = 68;
+
+/// Position of the number of pages in the header.
+const PAGES_AT: u64 = 28;
+
+/// Length of the header up to the end of this id.
+const HEADER_LEN: usize = 72;
+
+/// Number of bytes that are hashed together.
+const HASHED_PART_LEN: u64 = 1 << 20;
 
 /// Result of a repair.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -73,12 +90,18 @@ pub(super) fn repair(
 ) -> Result<RepairReport, LogError> {
     let failed = |error| io_error(path, error);
     let mark = beside(path, REPAIR_MARK);
-    let (damaged, is_first) = match fs::read_to_string(&mark) {
-        Ok(name) => (path.with_file_name(name), false),
-        Err(error) if error.kind() == io::ErrorKind::NotFound => {
-            (begin(path, &mark).map_err(failed)?, true)
-        }
+    let present = FileHash::of(path).map_err(failed)?;
+    let unfinished = match fs::read_to_string(&mark) {
+        Ok(text) => RepairMark::read(path, &text),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => None,
         Err(error) => return Err(failed(error)),
+    };
+    // If the file is another one, the user has restored a back-up since, or the repair was complete except for its mark.
+    let unfinished = unfinished.filter(|found| found.original.is_none_or(|it| it == present));
+    let is_first = unfinished.is_none();
+    let damaged = match unfinished {
+        Some(unfinished) => unfinished.damaged,
+        None => begin(path, &mark, present).map_err(failed)?,
     };
     let repaired = beside(path, REPAIRED);
     let report = match prepare(path, &damaged, &repaired, stop, &mut end) {
@@ -117,26 +140,93 @@ fn prepare(
     }
     keep_copies(path, damaged).map_err(failed)?;
     remove_store(repaired).map_err(failed)?;
-    fill_empty(damaged).map_err(failed)?;
+    mend_header(damaged).map_err(failed)?;
     rewrite(path, damaged, repaired, stop, end)
 }
 
-/// Makes an empty file an empty store, because SQLite would remove the log of an empty file.
-fn fill_empty(damaged: &Path) -> io::Result<()> {
-    if fs::metadata(damaged)?.len() > 0 {
+/// Makes the copy a file that SQLite opens: it would remove the log of an empty file, and refuses a damaged header.
+fn mend_header(damaged: &Path) -> io::Result<()> {
+    let mut file = File::options().read(true).write(true).open(damaged)?;
+    let len = file.metadata()?.len();
+    // SQLite also takes a file with one byte for an empty file.
+    if len <= 1 {
+        return fs::write(damaged, image().map_err(io::Error::other)?);
+    }
+    let mut header = [0; HEADER_LEN];
+    if len % PAGE_LEN != 0 || file.read_exact(&mut header).is_err() {
         return Ok(());
     }
-    fs::write(damaged, image().map_err(io::Error::other)?)
+    // The file of another program is not changed.
+    if header.get(APPLICATION_ID_AT..) != Some(&APPLICATION_ID.to_be_bytes()) {
+        return Ok(());
+    }
+    file.write_all_at(HEADER_START, 0)?;
+    if has_tables(damaged) {
+        return Ok(());
+    }
+    // The first page of each store has the same tables, so it is replaced as a whole.
+    let image = image().map_err(io::Error::other)?;
+    let first = image.get(..PAGE_LEN as usize).unwrap_or_default();
+    file.write_all_at(first, 0)?;
+    let pages = u32::try_from(len / PAGE_LEN).unwrap_or(u32::MAX);
+    file.write_all_at(&pages.to_be_bytes(), PAGES_AT)
+}
+
+/// True if SQLite finds the tables of a store in this file.
+fn has_tables(damaged: &Path) -> bool {
+    let open = || {
+        let copy = Connection::open(damaged)?;
+        copy.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+        copy.prepare("SELECT 1 FROM records, streams").map(drop)
+    };
+    open().is_ok()
+}
+
+/// Hash of a file, to recognise it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct FileHash(u64);
+
+impl FileHash {
+    fn of(path: &Path) -> io::Result<Self> {
+        let mut file = File::open(path)?;
+        let (mut hash, mut part) = (0, Vec::new());
+        loop {
+            part.clear();
+            (&mut file).take(HASHED_PART_LEN).read_to_end(&mut part)?;
+            if part.is_empty() {
+                return Ok(Self(hash));
+            }
+            hash = XxHash3_64::oneshot_with_seed(hash, &part);
+        }
+    }
+}
+
+/// Content of the mark of a repair: the name of the copy, and the hash of the damaged file on a second line.
+struct RepairMark {
+    damaged: PathBuf,
+    /// `None` in the mark of an earlier version.
+    original: Option<FileHash>,
+}
+
+impl RepairMark {
+    fn read(path: &Path, text: &str) -> Option<Self> {
+        let mut lines = text.lines();
+        let damaged = path.with_file_name(lines.next()?);
+        let hash = lines.next().map(|hash| u64::from_str_radix(hash, 16));
+        let original = hash.transpose().ok()?.map(FileHash);
+        Some(Self { damaged, original })
+    }
 }
 
 /// Writes the mark, so that no process opens the store. Returns the path of the copy.
-fn begin(path: &Path, mark: &Path) -> io::Result<PathBuf> {
+fn begin(path: &Path, mark: &Path, original: FileHash) -> io::Result<PathBuf> {
     let damaged = beside(path, &format!(".damaged-{}", ulid::Ulid::generate()));
     let name = damaged.file_name().unwrap_or_default();
     // The mark gets its name when it is complete: a mark without the name of the copies would be useless.
     let complete = TemporaryStoreFile::of(mark)?;
     let mut file = File::options().write(true).open(complete.path())?;
     file.write_all(name.as_encoded_bytes())?;
+    write!(file, "\n{:016x}", original.0)?;
     file.sync_all()?;
     fs::rename(complete.path(), mark)?;
     sync_folder(path)?;
@@ -149,6 +239,8 @@ fn keep_copies(path: &Path, damaged: &Path) -> io::Result<()> {
     if fs::symlink_metadata(damaged).is_ok() {
         return Ok(());
     }
+    // The log that an earlier repair has copied may belong to another file.
+    remove_store(damaged)?;
     for end in [LOG, ""] {
         copy(&beside(path, end), &beside(damaged, end))?;
     }
@@ -190,7 +282,8 @@ fn rewrite(
     let mut new = connection::open(repaired)?.connection;
     let failed_new = |error| sqlite_error(repaired, error);
     let transaction = new.transaction().map_err(failed_new)?;
-    let mut parts = ReadableParts::default();
+    let known = streams(&old).map_err(failed)?;
+    let mut parts = ReadableParts::new(&known);
     let mut records = 0;
     {
         let mut insert = transaction
@@ -217,7 +310,8 @@ fn rewrite(
         visit_rows(&old, visit, |_, _| {}).map_err(failed)?;
     }
     let mut cut = Vec::new();
-    for (id, stream) in streams(&old).map_err(failed)? {
+    for (id, stream) in &known {
+        let id = *id;
         let mut part = parts.of(id);
         let before = stream.end.map(|(version, _)| Version(version));
         if before != Some(Version(part.version)) {
@@ -239,7 +333,7 @@ fn rewrite(
                     "INSERT INTO streams (id, name, version, last_record) VALUES (?1, ?2, ?3, ?4)",
                     (
                         id,
-                        stream.name,
+                        &stream.name,
                         part.version.cast_signed(),
                         part.last_record,
                     ),
@@ -282,11 +376,12 @@ fn append_end(
         .map(|body| body.map(RecordBytes::from))
         .collect::<Result<_, _>>()?;
     let end = end(name, &kept);
+    let name_hash = NameHash::of(name.as_str());
     let append_id = AppendIds::new().next_id().0.to_be_bytes();
     let mut insert = new.prepare_cached(INSERT)?;
     for body in &end {
         let number = part.version + 1;
-        let checksum = checksum(id, number, &append_id, body);
+        let checksum = checksum(name_hash, number, &append_id, body);
         let row = (
             id,
             number.cast_signed(),
