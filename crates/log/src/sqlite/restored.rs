@@ -1,7 +1,7 @@
 //! A back-up that was copied over the store, next to the write-ahead log of the store before it.
 //!
-//! SQLite would apply the log to the back-up, and mix the two stores. A back-up has a mark: its header says that it has
-//! no write-ahead log. No file of a store in use says so, from its creation on.
+//! SQLite would apply the log to the back-up, and mix the two stores. A back-up has a mark: the format version in its
+//! header is that of a file without a write-ahead log. The file of a store in use never has this version.
 
 use std::fs::{self, File};
 use std::io;

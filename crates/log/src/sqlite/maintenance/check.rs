@@ -28,7 +28,7 @@ pub struct StoreCheckReport {
     pub problems: Vec<StoreProblem>,
 }
 
-/// What was readable.
+/// The readable part of the store.
 impl fmt::Display for StoreCheckReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let streams = counted(self.streams, "session or task", "sessions and tasks");
