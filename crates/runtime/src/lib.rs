@@ -14,6 +14,7 @@ pub mod config;
 mod envelope;
 mod error;
 mod link_target;
+mod output_folder;
 mod prompt;
 mod session_removal;
 mod stream;

@@ -8,7 +8,7 @@ use allstop_core::receipt::ItemKind;
 use allstop_log::{Log, SessionError, begin_removal};
 use allstop_scope::{NotStarted, Scope, WorkSpec};
 
-use crate::system::output_folder;
+use crate::output_folder::output_folder;
 
 /// Reason why a session was not removed.
 #[derive(Debug, thiserror::Error)]

@@ -39,7 +39,6 @@ pub use options::{ModelChoice, StoreChoice, SystemOptions};
 pub use parts::{SystemStore, open_model, open_store, open_store_for_reading};
 pub use sessions::{InterruptedTurn, OpenSession};
 pub use setup::{QuestionRecipient, SessionSetup, SessionTools, SystemPrompt};
-pub(crate) use spill::output_folder;
 
 use crate::config::Config;
 use crate::error::StartError;

@@ -18,10 +18,11 @@ use allstop_session::{
 use futures::future::BoxFuture;
 
 use super::setup::SessionSetup;
-use super::spill::{SpillFolder, output_folder};
+use super::spill::SpillFolder;
 use super::{OrphanedWork, System, SystemParts, open};
 use crate::agent_executor::{AgentExecutor, AgentExecutorOptions};
 use crate::error::StartError;
+use crate::output_folder::output_folder;
 use crate::prompt::{ComposedPrompt, ProjectInstructions};
 
 /// An open session, with the unfinished work of an earlier process.
