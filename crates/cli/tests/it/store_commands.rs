@@ -203,6 +203,8 @@ fn back_up_and_export_have_every_session() {
     }
     let again = on_store(&place, &format!("store backup {}", copy.display()));
     assert_eq!(again.code, 1, "a file that exists stays: {again:?}");
+    // A file with this name is not the output.
+    fs::write(place.work().join("-"), "").expect("the folder is there");
     let piped = on_store(&place, "store export -").ok().stdout;
     assert_eq!(piped, fs::read_to_string(text).expect("the export"));
 }

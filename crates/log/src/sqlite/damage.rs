@@ -39,6 +39,8 @@ const FRAME_HEADER_LEN: usize = 24;
 /// Length of one of the two equal headers of the index.
 const INDEX_HEADER_LEN: usize = 48;
 const PAGE_LEN_MAX: usize = 65_536;
+/// Number of bytes that are read at once. Each start reads the whole log.
+const READ_LEN: usize = 256 << 10;
 /// Length of a page of a store.
 const PAGE_LEN: usize = 4_096;
 
@@ -209,16 +211,20 @@ struct LogFrames {
 impl LogFrames {
     /// Counts the frames of a log.
     fn count(file: File) -> io::Result<Self> {
-        let mut file = BufReader::new(file);
+        let mut file = BufReader::with_capacity(READ_LEN, file);
         let mut header = [0; HEADER_LEN];
         if !read_whole(&mut file, &mut header)? {
             return Ok(Self::default());
         }
-        let to_u32: fn([u8; 4]) -> u32 = match header[3] & 1 {
-            0 => u32::from_le_bytes,
-            _ => u32::from_be_bytes,
+        let is_big_endian = header[3] & 1 == 1;
+        let add = |sum: Checksum, bytes: &[u8]| {
+            if is_big_endian {
+                sum.add(bytes, u32::from_be_bytes)
+            } else {
+                sum.add(bytes, u32::from_le_bytes)
+            }
         };
-        let mut sum = Checksum::default().add(&header[..24], to_u32);
+        let mut sum = add(Checksum::default(), &header[..24]);
         let mut counted = Self {
             is_header_intact: header[..3] == MAGIC && sum.is_at(&header, 24),
             salts: part(&header, 16),
@@ -232,8 +238,8 @@ impl LogFrames {
         let (mut number, mut commits, mut uncommitted) = (0, 0, Vec::new());
         while read_whole(&mut file, &mut frame)? {
             number += 1;
-            let expected = sum.add(&frame[..8], to_u32);
-            let expected = expected.add(&frame[FRAME_HEADER_LEN..], to_u32);
+            let expected = add(sum, &frame[..8]);
+            let expected = add(expected, &frame[FRAME_HEADER_LEN..]);
             let is_of_log = frame[8..16] == counted.salts;
             // Without the header, a frame is compared with the frame before it.
             if !counted.is_header_intact {
@@ -289,7 +295,7 @@ impl LogFrames {
 struct Checksum(u32, u32);
 
 impl Checksum {
-    fn add(self, bytes: &[u8], to_u32: fn([u8; 4]) -> u32) -> Self {
+    fn add(self, bytes: &[u8], to_u32: impl Fn([u8; 4]) -> u32) -> Self {
         let Self(mut one, mut two) = self;
         for pair in bytes.chunks_exact(8) {
             one = one.wrapping_add(to_u32(part(pair, 0))).wrapping_add(two);

@@ -160,7 +160,9 @@ async fn on_store(
             Ok(0)
         }
         StoreAction::Export { to } => {
-            refuse_existing(to)?;
+            if to.as_os_str() != STDIN {
+                refuse_existing(to)?;
+            }
             // A store that does not exist is not created.
             open(path)?;
             let log = open_for_reading(path).await;
