@@ -44,10 +44,9 @@ const UPGRADE_2: &str = "
 /// Pause before a damaged store or record is read again.
 pub(super) const DAMAGE_PAUSE: Duration = Duration::from_millis(20);
 
-/// Number of pages in the write-ahead log that cause a checkpoint. The pages have two megabytes, and the next start
-/// reads them in less than a millisecond. These pages come from about two hundred commits, so a checkpoint adds only
-/// about two percent of syncs.
-const WAL_PAGES_MAX: u32 = 512;
+/// Number of pages in the write-ahead log that cause a checkpoint: one megabyte. Each start reads these pages twice, to
+/// check and to index them. They come from about a hundred commits, so a checkpoint adds about one percent of syncs.
+const WAL_PAGES_MAX: u32 = 256;
 
 const TABLES: &str = "
     CREATE TABLE streams (

@@ -38,7 +38,7 @@ const READ_QUEUE_LEN_MAX: usize = 1_024;
 ///   waiting appends, so 64 writers together are much faster than one writer.
 /// * If another process writes, an append waits for up to five seconds. Then it fails with [`LogErrorKind::Busy`].
 /// * Locks are files in `<store>.locks/`.
-/// * The last appends are in `<store>-wal` until this file has two megabytes, the store is idle for ten seconds, or the
+/// * The last appends are in `<store>-wal` until this file has one megabyte, the store is idle for ten seconds, or the
 ///   oldest of these appends is a minute old. [`Log::write_back`] writes them into the file of the store at once;
 ///   [`SqliteLog::close`] does not. So if you copy or move the store, copy or move this file too.
 /// * The file has a format version. A file with a newer version is refused.
