@@ -261,13 +261,14 @@ async fn keep_claims_only_what_the_store_confirmed() {
     }
 }
 
-/// Requests a turn in a scope that is already stopped. The stop policy is `keep`.
+/// Requests a turn in a scope that is already stopped, because a newer message supersedes it. The stop policy is `keep`.
 async fn refused_at_entry(history: RunHistory) -> TurnOutcome {
     let scope = root();
     let above = scope
         .child("session", ScopeOptions::default())
         .expect("open");
-    let _stop = above.stop(StopRequest::new(allstop_core::Extent::Session, user()));
+    let cause = Cause::new(CauseKind::Superseded);
+    let _stop = above.stop(StopRequest::new(allstop_core::Extent::Session, cause));
     let agent = agent(&model(vec![]))
         .settings(keeping(StopPolicy::Keep))
         .build();

@@ -35,6 +35,8 @@ pub struct Draft {
     pub(super) messages: Vec<Arc<Message>>,
     /// Beginning of the user's message.
     pub(super) input: Arc<str>,
+    /// Number of messages at the end of `messages` that no request to the model has contained.
+    pub(super) messages_unseen: usize,
     /// Number of messages that [`Draft::keep_messages`] has returned.
     messages_kept: usize,
     /// Number of these messages that the log verifiably has.
@@ -94,11 +96,11 @@ impl Draft {
                 _ => refusal,
             });
         }
+        let note = note_about(&base.lost).into_iter();
+        let messages: Vec<_> = note.chain(start.messages()).collect();
         Ok(Self {
-            messages: note_about(&base.lost)
-                .into_iter()
-                .chain(start.messages())
-                .collect(),
+            messages_unseen: messages.len(),
+            messages,
             base,
             decision,
             state: TurnState::new(start.turn),
@@ -146,6 +148,7 @@ impl Draft {
             at,
         })?;
         self.messages.push(Arc::new(Message::User { text }));
+        self.messages_unseen += 1;
         Ok(record)
     }
 

@@ -90,6 +90,7 @@ impl Draft {
             kind,
         };
         let record = self.start_call(call, at)?;
+        self.messages_unseen = 0;
         self.running_model = Some(RunningModel {
             usage_so_far: Usage::default(),
             reservation,

@@ -30,7 +30,7 @@ pub enum StopPolicy {
     #[default]
     Rollback,
     /// The user's message, the completed steps and a marker of the stop are committed together. The marker contains the
-    /// beginning of a cut answer.
+    /// beginning of a cut answer. A message that no model call has seen is not kept, unless a newer message supersedes it.
     Keep,
 }
 
@@ -144,7 +144,8 @@ impl Draft {
     /// Open calls end together with the turn. If the receipt has an item with the id of an open call, and the item is
     /// stopped, the outcome of the call is `stopped`. Otherwise the outcome is `unknown`. If a guardrail caused the
     /// stop, no messages are kept, because the model must not receive the refused text with the next message. After the
-    /// cause `lease_lost`, and after a failure before the first answer, no messages are kept either.
+    /// cause `lease_lost`, and after a failure before the first answer, no messages are kept either. A message that no
+    /// model call has seen is kept only if a newer message supersedes it.
     pub fn stop(mut self, stop: TurnStop) -> StoppedTurn {
         let (cause, reason) = self.decide_stop(stop.cause, stop.reason);
         self.path = stop.path;
@@ -222,6 +223,12 @@ impl Draft {
         partial: &PartialStep,
     ) -> Vec<Arc<Message>> {
         let mut kept = std::mem::take(&mut self.messages);
+        if !keeps_unseen(cause) {
+            kept.truncate(kept.len().saturating_sub(self.messages_unseen));
+            if kept.is_empty() {
+                return kept;
+            }
+        }
         if let Some(step) = self.step.take() {
             step.into_messages(&mut kept, |call| {
                 let content = self
@@ -286,11 +293,17 @@ impl Draft {
     }
 }
 
+/// True if a stop with this cause keeps a message that no model call has seen. A user who stops such a message takes it
+/// back. A user who sends a newer message wants an answer to both.
+fn keeps_unseen(cause: &Cause) -> bool {
+    cause.kind == CauseKind::Superseded
+}
+
 impl StartRefusal {
     /// Ends a turn that was refused before it began. The records are the start and the ending of the turn.
     ///
-    /// If the turn was refused because of a stop, the policy `keep` keeps the user's message. If the turn was refused
-    /// because of a limit, no message is kept.
+    /// No model call has seen the message, so no message is kept, with one exception: under the policy `keep`, a message
+    /// that a newer message has superseded.
     pub fn stop(
         &self,
         start: &TurnStart,
@@ -301,7 +314,9 @@ impl StartRefusal {
         let cause = self.cause();
         let forbidden = matches!(cause.kind, CauseKind::Guardrail | CauseKind::LeaseLost);
         let kept = match self {
-            Self::Stopped(_) if policy == StopPolicy::Keep && !forbidden => {
+            Self::Stopped(cause)
+                if policy == StopPolicy::Keep && !forbidden && keeps_unseen(cause) =>
+            {
                 // The note about lost calls comes first, as in a turn that begins.
                 let note = note_about(&base.lost);
                 let messages = note.into_iter().chain(start.messages());

@@ -10,6 +10,7 @@ use allstop_core::turn::{
     DraftError, IllegalEvent, NextAction, StopPolicy, StoppedTurn, TurnLimits, TurnStop,
 };
 use allstop_core::{CallId, Extent, FinishReason, Message, Receipt, StopReason};
+use allstop_core::{Cause, CauseKind};
 use serde_json::json;
 use std::time::Duration;
 
@@ -356,11 +357,48 @@ fn a_guardrails_stop_keeps_nothing() {
 #[test]
 fn stop_before_the_first_answer_keeps_the_users_message() {
     let mut session = keep();
-    let draft = session.begin("go");
+    let mut draft = session.begin("go");
+    let step = draft.begin_step(&model(), 10, at()).expect("it begins");
+    session.log.push(step.record);
     session.stop(draft, user());
     let marker = "marker: The turn was stopped here (user (ctrl-c)).";
     assert_eq!(texts(&session), ["user: go", marker]);
     check_history(session.conversation.messages.iter().map(AsRef::as_ref)).expect("valid");
+}
+
+/// Regression: a message that a user had taken back before any model call was in the next request.
+#[test]
+fn a_stop_keeps_no_message_that_no_model_call_has_seen() {
+    let mut session = keep();
+    let draft = session.begin("taken back");
+    session.stop(draft, user());
+    assert!(session.conversation.messages.is_empty());
+
+    let mut draft = session.begin("go");
+    session.answer(&mut draft, "first answer", usage(1, 1));
+    for text in ["one more", "another"] {
+        let steered = draft.steer(text.into(), text.into(), at());
+        session.log.push(steered.expect("it continues"));
+    }
+    session.stop(draft, user());
+    let marker = "marker: The turn was stopped here (user (ctrl-c)).";
+    let kept = texts(&session);
+    assert_eq!(kept.first().map(String::as_str), Some("user: go"));
+    assert_eq!(kept.last().map(String::as_str), Some(marker));
+    assert!(
+        !kept.iter().any(|text| text.contains("one more")),
+        "{kept:?}"
+    );
+    assert!(
+        !kept.iter().any(|text| text.contains("another")),
+        "{kept:?}"
+    );
+
+    // A newer message does not take back the older one.
+    let draft = session.begin("older");
+    session.stop(draft, Cause::new(CauseKind::Superseded));
+    let kept = texts(&session);
+    assert!(kept.contains(&"user: older".to_owned()), "{kept:?}");
 }
 
 #[test]

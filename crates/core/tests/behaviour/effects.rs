@@ -357,12 +357,12 @@ fn note_names_calls_with_an_unknown_outcome_first() {
     assert_eq!(calls.len() + named[0].effects.omitted as usize, 61);
 }
 
-/// Under `keep`, the message of a turn that was stopped before its start stays in the conversation. The model must learn
-/// the lost calls there, because they are reported only once.
+/// Under `keep`, the message of a turn that was superseded before its start stays in the conversation. The model must
+/// learn the lost calls there, because they are reported only once.
 #[test]
-fn turn_that_is_stopped_before_its_start_keeps_the_note() {
+fn turn_that_is_superseded_before_its_start_keeps_the_note() {
     let session = rolled_back();
-    let stopped = StartRefusal::Stopped(user()).stop(
+    let stopped = StartRefusal::Stopped(Cause::new(CauseKind::Superseded)).stop(
         &session.start("next"),
         StopPolicy::Keep,
         None,

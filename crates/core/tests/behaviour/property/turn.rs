@@ -164,6 +164,7 @@ fn stop_turn(
         stop = stop.receipt(account_of(&draft, cause));
     }
     let metered = draft.state().metered().total_tokens();
+    let was_seen = draft.state().steps() > 0;
     let mut stopped = draft.stop(stop);
     if let Some(first) = first {
         assert_eq!(stopped.cause, first, "the first cause wins");
@@ -183,7 +184,9 @@ fn stop_turn(
     match stopped.cause.kind {
         CauseKind::LeaseLost => recover(session),
         CauseKind::Guardrail => {}
-        _ => return policy == StopPolicy::Keep,
+        CauseKind::Superseded => return policy == StopPolicy::Keep,
+        _ if was_seen => return policy == StopPolicy::Keep,
+        _ => {}
     }
     assert_eq!(shown(&stopped.conversation), shown(&stopped.base));
     false
