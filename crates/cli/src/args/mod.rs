@@ -228,7 +228,7 @@ impl SessionChoiceArgs {
 /// Flags that `chat` and `sessions resume` share.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ChatWith {
-    /// Policy for a message sent while a turn runs [default: interrupt]
+    /// Policy for a message sent while a turn runs [default: steer, or the last choice]
     #[arg(long, value_name = "POLICY", value_parser = policies())]
     pub(crate) policy: Option<FollowUp>,
     #[command(flatten)]

@@ -165,7 +165,7 @@ impl ChatLoop<'_> {
         let input_line = self.state.input_line();
         if self.mode != InputMode::Lines {
             view.input_line(input_line);
-            return view.status(self.status.line());
+            return view.status(self.status.line(self.chat.session.policy()));
         }
         let waits = self.state.waits_for_a_line();
         view.input_line(input_line.filter(|_| waits).map(|line| InputLine {

@@ -26,6 +26,7 @@ use allstop_core::turn::StopPolicy;
 use allstop_runtime::config::ProjectFile;
 use allstop_runtime::{Config, Envelope, QuestionRecipient};
 use allstop_scope::{GRACE_DEFAULT, Scope, WorkSpec};
+use allstop_session::FollowUp;
 use allstop_terminal::{InputHistory, InputReader, TerminalDevice};
 use allstop_tools::PermissionAnswer;
 use allstop_tools::permission::FixedAnswer;
@@ -105,6 +106,12 @@ pub(crate) async fn chat(args: ChatArgs, host: &ProcessHost) -> Result<Exit, Cli
         view,
         mode,
         keeps_background: args.with.keep_background,
+        config_file: args
+            .with
+            .model
+            .config
+            .clone()
+            .or_else(ProcessHost::config_path),
         flags: SameFlags::of_chat(&args.with, &args.store),
     };
     chat.remote
@@ -155,7 +162,9 @@ fn config(
     };
     with.permissions.set_mode(&mut config);
     config.deadlines.grace = with.grace.or(config.deadlines.grace);
-    config.session.follow_up = with.policy.or(config.session.follow_up);
+    // A message that is sent during a turn must not end the work of the turn without a word.
+    let follow_up = with.policy.or(config.session.follow_up);
+    config.session.follow_up = follow_up.or(Some(FollowUp::Steer));
     if let Some(steps) = with.max_steps {
         config.limits.max_steps = steps.get();
     }

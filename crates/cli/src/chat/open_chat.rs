@@ -1,5 +1,6 @@
 //! An open chat, and its input.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use allstop_core::Receipt;
@@ -27,6 +28,8 @@ pub(super) struct OpenChat<'a> {
     pub(super) view: ChatView,
     pub(super) mode: ModeSwitch,
     pub(super) keeps_background: bool,
+    /// Configuration file that keeps the user's choices; `None` if the home folder is unknown.
+    pub(super) config_file: Option<PathBuf>,
     /// Flags of the command that resumes the session.
     pub(super) flags: SameFlags,
     /// Flags of commands on the session's store.

@@ -49,6 +49,8 @@ pub(super) struct ChatState {
     work_shown_at: Option<Instant>,
     waits: bool,
     control: Control,
+    /// True if the chat ends after the outcome of the last message.
+    leaves_when_idle: bool,
     leaving: bool,
 }
 
@@ -64,6 +66,7 @@ impl ChatState {
             work_shown_at: None,
             waits: false,
             control,
+            leaves_when_idle: false,
             leaving: false,
         }
     }
@@ -94,23 +97,31 @@ impl ChatState {
             }
             ChatEvent::InputEnded => return self.signal(EndSignal::HangUp, now),
             ChatEvent::Signal(signal) => return self.signal(signal, now),
-            ChatEvent::Taken { message, steers } => return self.messages.taken(message, steers),
+            ChatEvent::Accepted { message, steers } => self.messages.accepted(message, steers),
+            ChatEvent::Taken(message) => return self.messages.taken(message),
             ChatEvent::Refused { message, why } => return self.refused(message, &why),
             ChatEvent::Began(message) => return self.messages.began(message),
             ChatEvent::Outcome(message) => {
                 self.ended_at = Some(now);
-                return self.messages.outcome(message);
+                let mut effects = self.messages.outcome(message);
+                effects.extend(self.leave_if_idle());
+                return effects;
             }
             ChatEvent::Names(names) => return self.typing.complete(&names),
             ChatEvent::TurnEnded(message) => {
                 self.ended_at = Some(now);
                 self.messages.turn_ended(message);
+                return self.leave_if_idle();
             }
             ChatEvent::StopEnded => {
                 self.ended_at = Some(now);
                 self.stops = self.stops.saturating_sub(1);
             }
             ChatEvent::Waits(waits) => self.waits = waits,
+            // The turn has ended, but the end of its answer is not on the screen yet.
+            ChatEvent::MayLeave if self.messages.is_busy() && !self.leaves_when_idle => {
+                self.leaves_when_idle = true;
+            }
             ChatEvent::MayLeave => return self.leave(None),
             ChatEvent::RunningWorkShown => self.work_shown_at = Some(now),
             ChatEvent::Asked(question) => self.typing.asked(question),
@@ -257,6 +268,13 @@ impl ChatState {
             return self.leave(None);
         }
         vec![ChatEffect::AskToLeave]
+    }
+
+    fn leave_if_idle(&mut self) -> Vec<ChatEffect> {
+        if self.leaves_when_idle && !self.messages.is_busy() {
+            return self.leave(None);
+        }
+        Vec::new()
     }
 
     fn leave(&mut self, cause: Option<Cause>) -> Vec<ChatEffect> {

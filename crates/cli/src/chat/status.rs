@@ -5,6 +5,7 @@ use std::time::Instant;
 use allstop_core::record::{SessionRecord, StartedCallKind};
 use allstop_core::{CallId, Usage};
 use allstop_runtime::{PriceConfig, System};
+use allstop_session::FollowUp;
 use allstop_terminal::{StatusItem, StatusLine, Style, Styled};
 use allstop_tools::permission::{ModeSwitch, PermissionMode};
 
@@ -109,9 +110,9 @@ impl ChatStatus {
         }
     }
 
-    /// Builds the status line. If the line is too long, it omits items in this order: the folder, the cost, the share
-    /// of the context window, the tokens.
-    pub(super) fn line(&self) -> StatusLine {
+    /// Builds the status line. While a turn runs, the line names the effects of Enter and Escape. If the line is too
+    /// long, it omits items in this order: the folder, the cost, the share of the context window, the tokens, the model.
+    pub(super) fn line(&self, follow_up: FollowUp) -> StatusLine {
         let item = |rank: u8, text: String| StatusItem {
             text: Styled::text(&text),
             rank,
@@ -120,10 +121,11 @@ impl ChatStatus {
         let answers = self
             .answers
             .map_or(String::new(), |flag| format!(" {flag}"));
-        let mut items = vec![
-            item(0, format!("{}{answers} (Shift-Tab)", self.mode.get())),
-            item(2, self.model.clone()),
-        ];
+        let mut items = vec![item(0, format!("{}{answers} (Shift-Tab)", self.mode.get()))];
+        if self.turn_since.is_some() {
+            items.push(item(1, keys_of_a_turn(follow_up).to_owned()));
+        }
+        items.push(item(2, self.model.clone()));
         if self.usage.total_tokens() > 0 {
             let sign = if self.usage.estimated { "~" } else { "" };
             let (input, output) = (self.usage.input_tokens, self.usage.output_tokens);
@@ -148,6 +150,17 @@ impl ChatStatus {
             items,
             style: self.style,
         }
+    }
+}
+
+/// Effects of the keys Enter and Escape while a turn runs.
+fn keys_of_a_turn(follow_up: FollowUp) -> &'static str {
+    match follow_up {
+        FollowUp::Steer => "Enter adds to the turn, Esc stops it",
+        FollowUp::Enqueue => "Enter sends after the turn, Esc stops it",
+        FollowUp::Interrupt => "Enter stops the turn and sends, Esc stops it",
+        FollowUp::Replace => "Enter discards the turn and sends, Esc stops it",
+        FollowUp::Reject => "Esc stops the turn",
     }
 }
 
@@ -190,7 +203,7 @@ mod tests {
     #[test]
     fn facts_are_shown_and_the_mode_stays_where_there_is_no_room() {
         let status = status();
-        let shown = |columns| status.line().shown(columns);
+        let shown = |columns| status.line(FollowUp::Steer).shown(columns);
         assert_eq!(
             shown(120),
             "ask (Shift-Tab) · gpt-5-mini · 123 k in, 1000 out · 25 % of the context · $0.25 · ~/work"
@@ -200,6 +213,17 @@ mod tests {
         assert!(shown(38).starts_with("accept-edits"));
     }
 
+    #[test]
+    fn keys_are_named_while_a_turn_runs() {
+        let status = ChatStatus {
+            turn_since: Some(Instant::now()),
+            ..status()
+        };
+        let shown = |policy| status.line(policy).shown(64);
+        assert!(shown(FollowUp::Steer).contains("· Enter adds to the turn, Esc stops it"));
+        assert!(shown(FollowUp::Interrupt).contains("· Enter stops the turn and sends, Esc stops"));
+    }
+
     /// Regression: the status claimed that the other calls ask the user. In fact, the flag answered every question.
     #[test]
     fn a_flag_that_answers_all_questions_is_named() {
@@ -207,7 +231,8 @@ mod tests {
             answers: Some("--yes"),
             ..status()
         };
-        assert!(status.line().shown(80).starts_with("ask --yes (Shift-Tab)"));
+        let shown = status.line(FollowUp::Steer).shown(80);
+        assert!(shown.starts_with("ask --yes (Shift-Tab)"), "{shown}");
         let said = status.describe_mode();
         assert!(said.ends_with("also run, because of --yes"), "{said}");
         status.switch(Some(PermissionMode::Plan));
@@ -223,7 +248,7 @@ mod tests {
             ..status()
         };
         assert_eq!(
-            status.line().shown(80),
+            status.line(FollowUp::Steer).shown(80),
             "ask (Shift-Tab) · gpt-5-mini · ~/work"
         );
     }

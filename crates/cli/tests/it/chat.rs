@@ -96,7 +96,7 @@ fn escape_stops_the_turn_and_the_last_session_goes_on() {
 #[test]
 fn follow_up_replaces_the_turn_under_interrupt() {
     let place = Place::new();
-    let user = ChatUser::start_chat(&place, "");
+    let user = ChatUser::start_chat(&place, "--policy interrupt");
     user.types("hang").waits_for("This sentence");
     user.types("short")
         .waits_for("A short answer.")

@@ -45,7 +45,7 @@ fn start_chat<'a>(place: &'a Place, size: (u16, u16), args: &str) -> ChatUser<'a
 fn command_in_an_answer_stands_between_whole_words() {
     for size in [(100, 30), (60, 20), (38, 60)] {
         let place = Place::new();
-        let user = start_chat(&place, size, "");
+        let user = start_chat(&place, size, "--policy interrupt");
         user.types("slow").waits_for("two par").types("/policy");
         user.waits_for("policy interrupt").waits_for("The end.");
         user.presses(CTRL_D);
@@ -150,7 +150,8 @@ fn signals_end_the_reports_of_the_terminal() {
 fn terminal_without_a_cursor_gets_no_sequence() {
     let place = Place::new();
     let terminal = Terminal::new();
-    let chat = place.allstop().args("chat --store").arg(place.store());
+    let chat = place.allstop().args("chat --policy interrupt --store");
+    let chat = chat.arg(place.store());
     let chat = chat.arg("--model").arg(place.script(&script()));
     let chat = chat.env("TERM", "dumb").env("LANG", "C.UTF-8");
     let chat = chat.on_screen(terminal.line()).start();

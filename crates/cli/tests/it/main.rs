@@ -13,6 +13,7 @@ mod bad_input;
 mod call_outputs;
 mod chat;
 mod chat_display;
+mod chat_messages;
 mod chat_sizes;
 mod cluster;
 mod completions;

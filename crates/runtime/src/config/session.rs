@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
 pub struct SessionConfig {
-    /// Effect of a message that is sent while a turn runs; `interrupt` by default.
+    /// Effect of a message that is sent while a turn runs. The default is `steer` in a chat, and `interrupt` in a server.
     pub follow_up: Option<FollowUp>,
     /// Report of ended background work to the model: `note` (the default) reports with the next message, `wake`
     /// immediately in a new turn.

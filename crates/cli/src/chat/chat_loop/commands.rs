@@ -5,7 +5,8 @@ use std::sync::Arc;
 use allstop_core::receipt::{ItemKind, ReceiptItem};
 use allstop_core::{CallId, Cause, CauseKind};
 use allstop_runtime::OrphanedWork;
-use allstop_session::{Session, StopTarget};
+use allstop_scope::{Scope, WorkSpec};
+use allstop_session::{FollowUp, Session, StopTarget};
 use allstop_tools::BackgroundWork;
 use futures::FutureExt as _;
 use futures::future::{AbortHandle, Abortable};
@@ -17,7 +18,9 @@ use crate::chat::command::{BackgroundCommand, ChatCommand, HELP, TypedTarget};
 use crate::chat::complete::CompletionNames;
 use crate::chat::state::ChatEvent;
 use crate::chat::transcript;
+use crate::config_edit;
 use crate::display::{found_in_chat, plain, waits_for};
+use crate::host::ProcessHost;
 
 /// Maximum messages that `/history` shows. Users do not scroll through more messages.
 const HISTORY_MESSAGES: usize = 200;
@@ -85,7 +88,7 @@ impl ChatLoop<'_> {
             ChatCommand::Policy(None) => view.note(&format!("policy {}", session.policy())),
             ChatCommand::Policy(Some(policy)) => {
                 session.set_policy(policy);
-                view.note(&format!("policy {policy} from the next message on"));
+                self.remember_policy(policy);
             }
             ChatCommand::Mode(to) => {
                 if to.is_some() {
@@ -133,6 +136,33 @@ impl ChatLoop<'_> {
             // The module `state` handles this command itself.
             ChatCommand::Quit => {}
         }
+    }
+
+    /// Saves the policy in the configuration of the user, so that the next chat has it too.
+    fn remember_policy(&self, policy: FollowUp) {
+        let said = format!("policy {policy} from the next message on");
+        let Some(file) = self.chat.config_file.clone() else {
+            return self.chat.view.note(&said);
+        };
+        let place = ProcessHost::below_home(&file.to_string_lossy());
+        let scope = Scope::root("configuration", self.chat.host.scopes());
+        let spec = WorkSpec::new(ItemKind::Thread, "saving the policy");
+        let saving = scope.spawn_blocking(spec, move |_| {
+            config_edit::edit(&file, |document| {
+                document["session"]["follow_up"] = toml_edit::value(policy.as_str());
+                Ok(())
+            })
+        });
+        self.print_when_ready(async move |_| {
+            let saved = match saving {
+                Ok(saving) => saving.await.map_err(|lost| lost.to_string()),
+                Err(not_started) => Err(not_started.to_string()),
+            };
+            match saved.and_then(|saved| saved.map_err(|error| error.message)) {
+                Ok(()) => format!("{said} · saved in {place}"),
+                Err(why) => format!("{said} · not saved for the next chat: {why}"),
+            }
+        });
     }
 
     /// Prints the text when the future has produced it.

@@ -35,7 +35,7 @@ impl ChatLoop<'_> {
                 let steers = sent.admission == Admission::Steers;
                 let outcome = async move { FinishedWork::Outcome(message, sent.outcome().await) };
                 self.pending.push(outcome.boxed());
-                ChatEvent::Taken { message, steers }
+                ChatEvent::Accepted { message, steers }
             }
             Err(error) => ChatEvent::Refused {
                 message,

@@ -104,8 +104,14 @@ impl ChatLoop<'_> {
 
     fn recorded(&mut self, record: &SessionRecord, number: Option<MessageNumber>) {
         self.status.record(record, Instant::now());
-        if let SessionRecord::TurnStarted { .. } = record {
-            self.began(number);
+        match record {
+            SessionRecord::TurnStarted { .. } => self.began(number),
+            SessionRecord::MessageSteered { message, .. } => {
+                if let Some(number) = self.numbers.get(message) {
+                    self.apply(ChatEvent::Taken(*number));
+                }
+            }
+            _ => {}
         }
         if let Some(said) = recorded::describe(record, number.is_some()) {
             self.note(&said);

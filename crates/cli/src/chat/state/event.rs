@@ -21,12 +21,14 @@ pub(in crate::chat) enum ChatEvent {
     /// A signal arrived.
     Signal(EndSignal),
     /// The session accepted a message.
-    Taken {
+    Accepted {
         /// The message.
         message: MessageNumber,
-        /// True if the message was added to the running turn (steering), so it gets no separate turn.
+        /// True if the running turn takes the message after its current step (steering).
         steers: bool,
     },
+    /// The running turn has taken a message.
+    Taken(MessageNumber),
     /// The session refused a message.
     Refused {
         /// The message.
@@ -70,7 +72,7 @@ pub(in crate::chat) enum ChatEffect {
     Send(MessageNumber, String),
     /// Show a message whose answer follows.
     ShowMessage(String),
-    /// Show a message that was added to the running turn.
+    /// Show a message that the running turn has taken.
     ShowSteered(String),
     /// Show a message that ended without a turn.
     ShowUnanswered(String),

@@ -16,7 +16,17 @@ struct ShownTurn {
 struct UnansweredMessage {
     number: MessageNumber,
     text: String,
+    /// True if the running turn takes the message after its current step.
+    steers: bool,
     shown: bool,
+}
+
+/// Message that no model has read yet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct WaitingMessage<'a> {
+    pub(super) text: &'a str,
+    /// True if the running turn takes the message after its current step.
+    pub(super) steers: bool,
 }
 
 /// Messages that have no outcome yet, and the running turn.
@@ -38,10 +48,13 @@ impl ChatMessages {
         self.turn.is_some() || !self.open.is_empty()
     }
 
-    /// Texts of the messages whose turns have not begun.
-    pub(super) fn waiting(&self) -> impl Iterator<Item = &str> {
+    /// Messages whose turns have not begun, and that the running turn has not taken.
+    pub(super) fn waiting(&self) -> impl Iterator<Item = WaitingMessage<'_>> {
         let waiting = self.open.iter().filter(|open| !open.shown);
-        waiting.map(|open| &*open.text)
+        waiting.map(|open| WaitingMessage {
+            text: &open.text,
+            steers: open.steers,
+        })
     }
 
     /// Adds a new message, and returns the effect that sends it.
@@ -50,14 +63,22 @@ impl ChatMessages {
         self.open.push_back(UnansweredMessage {
             number: self.last,
             text: text.clone(),
+            steers: false,
             shown: false,
         });
         ChatEffect::Send(self.last, text)
     }
 
-    pub(super) fn taken(&mut self, message: MessageNumber, steers: bool) -> Vec<ChatEffect> {
+    pub(super) fn accepted(&mut self, message: MessageNumber, steers: bool) {
+        if let Some(open) = self.find(message) {
+            open.steers = steers;
+        }
+    }
+
+    /// Handles a message that the running turn has taken: the next request to the model contains it.
+    pub(super) fn taken(&mut self, message: MessageNumber) -> Vec<ChatEffect> {
         match self.find(message) {
-            Some(open) if steers && !open.shown => {
+            Some(open) if !open.shown => {
                 open.shown = true;
                 vec![ChatEffect::ShowSteered(open.text.clone())]
             }

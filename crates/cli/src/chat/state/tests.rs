@@ -54,12 +54,23 @@ impl TestChat {
     fn runs(&mut self, number: MessageNumber) {
         let text = format!("message {number}");
         assert_eq!(self.sends(&text), [ChatEffect::Send(number, text.clone())]);
-        self.handles(ChatEvent::Taken {
+        self.handles(ChatEvent::Accepted {
             message: number,
             steers: false,
         });
         let shown = self.handles(ChatEvent::Began(Some(number)));
         assert_eq!(shown, [ChatEffect::ShowMessage(text)]);
+    }
+
+    /// Sends a message that the session hands to the running turn.
+    fn steers(&mut self, number: MessageNumber, text: &str) {
+        let sent = ChatEffect::Send(number, text.to_owned());
+        assert_eq!(self.sends(text), [sent]);
+        let accepted = ChatEvent::Accepted {
+            message: number,
+            steers: true,
+        };
+        assert_eq!(self.handles(accepted), []);
     }
 
     fn asked(&mut self, number: u64) {
@@ -253,6 +264,23 @@ fn superseded_answer_is_hidden_after_the_next_begins() {
     assert!(chat.state.shows(Some(2)));
 }
 
+/// Regression: the turn had ended, and the chat was left before it had shown the end of the answer.
+#[test]
+fn leaving_after_the_turn_first_shows_its_outcome() {
+    let mut chat = TestChat::new();
+    chat.runs(1);
+    assert_eq!(chat.handles(ChatEvent::MayLeave), []);
+    assert_eq!(
+        chat.handles(ChatEvent::Outcome(1)),
+        [ChatEffect::Leave(None)]
+    );
+    // Without an outcome, a second press leaves.
+    let mut chat = TestChat::new();
+    chat.runs(1);
+    assert_eq!(chat.handles(ChatEvent::MayLeave), []);
+    assert_eq!(chat.handles(ChatEvent::MayLeave), [ChatEffect::Leave(None)]);
+}
+
 /// A user who presses a key to stop the turn does not want the next turn to begin.
 #[test]
 fn stop_by_a_key_takes_waiting_messages_back() {
@@ -297,24 +325,37 @@ fn superseded_message_is_shown_without_an_answer() {
 }
 
 #[test]
-fn a_steered_message_is_shown_at_once_and_only_once() {
+fn a_steered_message_waits_until_the_turn_takes_it_and_is_shown_once() {
     let mut chat = TestChat::new();
     chat.runs(1);
-    chat.sends("more");
-    let taken = ChatEvent::Taken {
-        message: 2,
-        steers: true,
-    };
+    chat.steers(2, "more");
+    let above = &chat.state.input_line().unwrap().above;
+    assert_eq!(above, &[Styled::from("  after this step: more")]);
     assert_eq!(
-        chat.handles(taken),
+        chat.handles(ChatEvent::Taken(2)),
         [ChatEffect::ShowSteered("more".to_owned())]
     );
+    assert!(chat.state.input_line().unwrap().above.is_empty());
     assert!(
         chat.state.shows(Some(1)),
         "the turn is still the first one's"
     );
     assert_eq!(chat.handles(ChatEvent::Outcome(2)), []);
     assert!(chat.state.shows(Some(1)));
+}
+
+/// A stop takes back a steered message, unless the turn has taken it.
+#[test]
+fn stop_by_a_key_takes_back_the_messages_that_the_turn_has_not_taken() {
+    let mut chat = TestChat::new();
+    chat.runs(1);
+    chat.steers(2, "taken");
+    chat.handles(ChatEvent::Taken(2));
+    chat.steers(3, "not taken");
+    let effects = chat.handles(ChatEvent::Key(Key::Escape));
+    assert!(matches!(&effects[..], [ChatEffect::Withdraw(numbers, _), ..] if numbers == &[3]));
+    assert_eq!(chat.line(), "> not taken");
+    assert_eq!(chat.handles(ChatEvent::Outcome(3)), []);
 }
 
 #[test]

@@ -11,6 +11,7 @@ use allstop_tools::PermissionAnswer;
 use super::super::command::TypedLine;
 use super::super::complete::{Completed, CompletionNames, complete};
 use super::event::ChatEffect;
+use super::messages::WaitingMessage;
 use crate::questions::permission_of;
 
 /// Result of a key.
@@ -55,7 +56,10 @@ impl TypedInput {
         }
     }
 
-    pub(super) fn input_line<'a>(&self, waiting: impl Iterator<Item = &'a str>) -> InputLine {
+    pub(super) fn input_line<'a>(
+        &self,
+        waiting: impl Iterator<Item = WaitingMessage<'a>>,
+    ) -> InputLine {
         let mut line = match (self.questions.input_line(self.style), &self.search) {
             (Some(reply), _) => reply,
             (None, Some(search)) => {
@@ -72,8 +76,14 @@ impl TypedInput {
                 self.line(sign, self.editor.text(), self.editor.cursor())
             }
         };
-        let waiting =
-            waiting.map(|text| self.style.paint(TextRole::Dim, styled!["  waits: ", text]));
+        let waiting = waiting.map(|message| {
+            let when = if message.steers {
+                "  after this step: "
+            } else {
+                "  waits: "
+            };
+            self.style.paint(TextRole::Dim, styled![when, message.text])
+        });
         let of_question = std::mem::take(&mut line.above);
         line.above = waiting.chain(of_question).collect();
         line
