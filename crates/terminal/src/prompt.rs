@@ -106,7 +106,7 @@ impl QuestionPrompt {
 
     /// Opens a question that has been shown.
     pub fn open(&mut self, question: TerminalQuestion) {
-        self.questions.open(question);
+        self.questions.open(question, Instant::now());
         self.show();
     }
 
@@ -144,9 +144,21 @@ impl QuestionPrompt {
                 }
             }
             self.reader.take();
-            match self.reader.next().await {
-                Some(keys) => self.keys.extend(keys),
-                None => self.is_gone = true,
+            // The question may have become answerable while nobody waited here.
+            self.show();
+            let opens_at = self.questions.opens_at(now);
+            let opens = async {
+                match opens_at {
+                    Some(at) => tokio::time::sleep_until(at.into()).await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                keys = self.reader.next() => match keys {
+                    Some(keys) => self.keys.extend(keys),
+                    None => self.is_gone = true,
+                },
+                () = opens => {}
             }
         }
     }
@@ -160,7 +172,8 @@ impl QuestionPrompt {
                 return Some(PromptReply::Answer(number, answer));
             }
             QuestionReply::ShowMore(number) => return Some(PromptReply::ShowMore(number)),
-            QuestionReply::Pending => {}
+            // Nothing else is typed here.
+            QuestionReply::TooEarly(_) | QuestionReply::Pending => {}
             QuestionReply::Other(_) => {
                 let said = "answer y, a, n or n REASON; v shows more; Ctrl-C stops the turn";
                 let said = self.queue.fitted(said.into());
@@ -173,10 +186,11 @@ impl QuestionPrompt {
 
     /// Draws the input line with the reply, or gives the terminal back if no question is open.
     pub fn show(&self) {
-        let mut input_line = self.questions.input_line(self.style);
+        let mut input_line = self.questions.input_line(self.style, Instant::now());
         if let Some(input_line) = &mut input_line {
             input_line.is_echoed = self.mode == InputMode::Lines;
-        } else {
+        }
+        if self.questions.is_empty() {
             self.reader.release();
         }
         self.queue.show_input_line(input_line);

@@ -47,6 +47,14 @@ impl TestTerminal {
     }
 }
 
+/// Waits until the screen shows this text. The question accepts an answer as soon as its prompt is on the screen.
+async fn shows(screen: &mut TestScreen, prompt: &mut QuestionPrompt, text: &str) {
+    tokio::select! {
+        answer = prompt.next() => panic!("no answer yet: {answer:?}"),
+        () = screen.shows(text) => {}
+    }
+}
+
 #[tokio::test]
 async fn each_answer_is_understood() {
     for name in ["xterm", "dumb"] {
@@ -59,7 +67,7 @@ async fn each_answer_is_understood() {
         ] {
             let mut terminal = terminal_named(name);
             terminal.asks(1, "shell: rm -rf x");
-            terminal.screen.wait_for("[n]o");
+            shows(&mut terminal.screen, &mut terminal.prompt, "[n]o").await;
             terminal.screen.type_keys(typed);
             assert_eq!(
                 terminal.prompt.next().await,
@@ -74,18 +82,16 @@ async fn each_answer_is_understood() {
 async fn a_question_reads_like_this() {
     let mut terminal = terminal();
     terminal.asks(1, "shell: rm x");
-    terminal.screen.wait_for("[n]o");
+    shows(&mut terminal.screen, &mut terminal.prompt, "[n]o").await;
     terminal.screen.type_keys("maybe\ry\r");
     let answer = PromptReply::Answer(1, QuestionAnswer::Yes);
     assert_eq!(terminal.prompt.next().await, answer);
     let queue = terminal.output.stderr();
     queue.lines("  yes, once", OutputPriority::Required);
     terminal.asks(2, "shell: rm y");
+    shows(&mut terminal.screen, &mut terminal.prompt, "[n]o").await;
     terminal.screen.type_keys("ye");
-    tokio::select! {
-        answer = terminal.prompt.next() => panic!("no answer yet: {answer:?}"),
-        () = terminal.screen.shows("> ye") => {}
-    }
+    shows(&mut terminal.screen, &mut terminal.prompt, "> ye").await;
     insta::assert_snapshot!(terminal.screen.contents());
 }
 
@@ -93,12 +99,9 @@ async fn a_question_reads_like_this() {
 async fn a_withdrawn_question_leaves_the_terminal_to_the_shell() {
     let mut terminal = terminal();
     terminal.asks(1, "shell: rm x");
-    terminal.screen.wait_for("[n]o");
+    shows(&mut terminal.screen, &mut terminal.prompt, "[n]o").await;
     terminal.screen.type_keys("ye");
-    tokio::select! {
-        answer = terminal.prompt.next() => panic!("no answer yet: {answer:?}"),
-        () = terminal.screen.shows("> ye") => {}
-    }
+    shows(&mut terminal.screen, &mut terminal.prompt, "> ye").await;
     terminal.prompt.close(1);
     terminal
         .screen
@@ -116,7 +119,7 @@ async fn text_typed_before_the_question_is_no_answer() {
         terminal.screen.type_keys("y\n");
         terminal.screen.wait_for("y");
         terminal.asks(1, "shell: rm x");
-        terminal.screen.wait_for("[n]o");
+        shows(&mut terminal.screen, &mut terminal.prompt, "[n]o").await;
         terminal.screen.type_keys("n\n");
         assert_eq!(
             terminal.prompt.next().await,
@@ -132,13 +135,13 @@ async fn questions_are_answered_one_after_another() {
         for number in 1..=3 {
             terminal.asks(number, "shell: rm x");
         }
-        terminal.screen.wait_for("call_1: [y]es");
+        shows(&mut terminal.screen, &mut terminal.prompt, "call_1: [y]es").await;
         terminal.prompt.close(1);
-        terminal.screen.wait_for("call_2: [y]es");
+        shows(&mut terminal.screen, &mut terminal.prompt, "call_2: [y]es").await;
         terminal.screen.type_keys("a\n");
         let answer = terminal.prompt.next().await;
         assert_eq!(answer, PromptReply::Answer(2, QuestionAnswer::Always));
-        terminal.screen.wait_for("call_3: [y]es");
+        shows(&mut terminal.screen, &mut terminal.prompt, "call_3: [y]es").await;
         terminal.screen.type_keys("\u{4}");
         assert_eq!(
             terminal.prompt.next().await,
@@ -151,11 +154,11 @@ async fn questions_are_answered_one_after_another() {
 async fn other_output_stands_above_the_reply() {
     let mut terminal = terminal();
     terminal.asks(1, "shell: rm x");
-    terminal.screen.wait_for("[n]o");
+    shows(&mut terminal.screen, &mut terminal.prompt, "[n]o").await;
     let queue = terminal.output.stderr();
     queue.lines("another call has ended", OutputPriority::Required);
     terminal.screen.wait_for("another call has ended");
-    terminal.screen.wait_for("[n]o");
+    shows(&mut terminal.screen, &mut terminal.prompt, "[n]o").await;
     let screen = terminal.screen.contents();
     let lines: Vec<_> = screen.lines().collect();
     assert!(lines[1] == "another call has ended", "{screen}");
@@ -177,7 +180,7 @@ async fn a_terminal_that_hangs_up_is_a_no() {
         };
         terminal.asks(1, "shell: rm x");
         terminal.asks(2, "shell: rm y");
-        screen.wait_for("[n]o");
+        shows(&mut screen, &mut terminal.prompt, "[n]o").await;
         drop(screen);
         assert_eq!(
             terminal.prompt.next().await,
@@ -194,7 +197,7 @@ async fn a_terminal_that_hangs_up_is_a_no() {
 async fn a_suspended_question_goes_on_where_it_was() {
     let mut terminal = terminal();
     terminal.asks(1, "shell: rm x");
-    terminal.screen.wait_for("[n]o");
+    shows(&mut terminal.screen, &mut terminal.prompt, "[n]o").await;
     terminal.prompt.suspend();
     terminal.screen.type_keys("ls\n");
     assert_eq!(terminal.screen.unread(), "ls\n");
@@ -202,4 +205,16 @@ async fn a_suspended_question_goes_on_where_it_was() {
     terminal.screen.type_keys("y\r");
     let answer = tokio::time::timeout(LONG, terminal.prompt.next()).await;
     assert_eq!(answer.unwrap(), PromptReply::Answer(1, QuestionAnswer::Yes));
+}
+
+/// Regression: a person who was typing when the question appeared answered it.
+#[tokio::test]
+async fn keys_without_a_pause_after_the_question_are_no_answer() {
+    let mut terminal = terminal();
+    terminal.asks(1, "shell: rm x");
+    terminal.screen.type_keys("y\r");
+    shows(&mut terminal.screen, &mut terminal.prompt, "[n]o").await;
+    terminal.screen.type_keys("n\r");
+    let no = QuestionAnswer::No(String::new());
+    assert_eq!(terminal.prompt.next().await, PromptReply::Answer(1, no));
 }

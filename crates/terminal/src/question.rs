@@ -1,7 +1,8 @@
 //! Permission questions at the terminal: the open questions, the effect of each key, and the current reply. No I/O.
 //!
 //! Invariants:
-//! 1. A key press never answers a closed question, nor a question that opened after the key press.
+//! 1. A key press never answers a closed question, nor a question that opened after the key press. A question accepts an
+//!    answer only after a quiet moment: a person who is typing when the question appears has not read it.
 //! 2. An answer that a person sends just after the question has closed is held back. If the person can also type
 //!    messages, the answer is not sent as a message at once.
 
@@ -16,6 +17,10 @@ use super::text::{Style, Styled, TextRole, styled};
 /// A reply within this time after a question closes is held back. A person who was about to answer notices within this
 /// time that the question is gone. If the reply were sent as a message, the message might stop the turn.
 const LATE_ANSWER: Duration = Duration::from_secs(2);
+
+/// A question accepts an answer only after no key was pressed for this time. People who type without a pause press a key
+/// every 0.1 to 0.5 seconds.
+const QUIET: Duration = Duration::from_millis(700);
 
 /// Answer of a person to a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -44,6 +49,8 @@ pub struct TerminalQuestion {
 /// Result of a pressed key while a question is open.
 #[derive(Debug, PartialEq)]
 pub enum QuestionReply {
+    /// The key came too early to be part of an answer. It belongs to the text that the person was typing.
+    TooEarly(Key),
     /// No answer yet.
     Pending,
     /// The question with this number has its answer.
@@ -58,7 +65,9 @@ pub enum QuestionReply {
 #[derive(Debug, Default)]
 pub struct QuestionQueue {
     reply: LineEditor,
-    open: VecDeque<TerminalQuestion>,
+    open: VecDeque<OpenQuestion>,
+    /// Time of the last key that came too early to be part of an answer.
+    early_key_at: Option<Instant>,
     /// True if several questions were open at the same time. Until no question is open, the prompt then names the call
     /// of the question.
     names_call: bool,
@@ -66,10 +75,20 @@ pub struct QuestionQueue {
     closed_at: Option<Instant>,
 }
 
+/// A question, and the time when it was shown.
+#[derive(Debug)]
+struct OpenQuestion {
+    question: TerminalQuestion,
+    shown_at: Instant,
+}
+
 impl QuestionQueue {
-    /// Opens a question.
-    pub fn open(&mut self, question: TerminalQuestion) {
-        self.open.push_back(question);
+    /// Opens a question that has been shown.
+    pub fn open(&mut self, question: TerminalQuestion, now: Instant) {
+        self.open.push_back(OpenQuestion {
+            question,
+            shown_at: now,
+        });
         self.names_call |= self.open.len() > 1;
         if self.open.len() == 1 {
             self.reply.replace("");
@@ -79,8 +98,8 @@ impl QuestionQueue {
     /// Closes a question that was answered or withdrawn.
     pub fn close(&mut self, number: u64, now: Instant) {
         self.closed_at = Some(now);
-        let shown = self.open.front().map(|question| question.number);
-        self.open.retain(|question| question.number != number);
+        let shown = self.open.front().map(|open| open.question.number);
+        self.open.retain(|open| open.question.number != number);
         self.names_call &= !self.open.is_empty();
         if shown == Some(number) {
             // Text that was typed for the closed question does not answer the next question.
@@ -91,9 +110,27 @@ impl QuestionQueue {
     /// Records that more of a question was shown.
     pub fn shown_more(&mut self, number: u64, rows_left: usize) {
         let mut open = self.open.iter_mut();
-        if let Some(question) = open.find(|question| question.number == number) {
-            question.rows_left = rows_left;
+        if let Some(open) = open.find(|open| open.question.number == number) {
+            open.question.rows_left = rows_left;
         }
+    }
+
+    /// Time from which the first open question accepts an answer, if no key is pressed before. `None` if no question is
+    /// open.
+    fn answerable_at(&self) -> Option<Instant> {
+        let shown_at = self.open.front()?.shown_at;
+        let quiet_since = self.early_key_at.map_or(shown_at, |at| at.max(shown_at));
+        Some(quiet_since + QUIET)
+    }
+
+    /// True if a question is open and accepts an answer.
+    pub fn is_answerable(&self, now: Instant) -> bool {
+        self.answerable_at().is_some_and(|at| at <= now)
+    }
+
+    /// Time at which [`QuestionQueue::is_answerable`] becomes true, if it is false now and a question is open.
+    pub fn opens_at(&self, now: Instant) -> Option<Instant> {
+        self.answerable_at().filter(|at| now < *at)
     }
 
     /// True if no question is open.
@@ -109,7 +146,11 @@ impl QuestionQueue {
     /// Handles a key; `None` if no question is open. An empty line is not an answer, because Enter is easily pressed by
     /// accident.
     pub fn press(&mut self, key: Key, now: Instant) -> Option<QuestionReply> {
-        let number = self.open.front()?.number;
+        let number = self.open.front()?.question.number;
+        if !self.is_answerable(now) {
+            self.early_key_at = Some(now);
+            return Some(QuestionReply::TooEarly(key));
+        }
         // A reply has one line, so Ctrl-J ends it too.
         let key = if key == Key::NewLine { Key::Enter } else { key };
         let answer = match self.reply.press(key) {
@@ -128,7 +169,7 @@ impl QuestionQueue {
 
     /// Denies the first open question, because no person can answer any more. Returns the number of the question.
     pub(super) fn deny(&mut self, now: Instant) -> Option<u64> {
-        let number = self.open.front()?.number;
+        let number = self.open.front()?.question.number;
         self.close(number, now);
         Some(number)
     }
@@ -144,9 +185,10 @@ impl QuestionQueue {
         holds
     }
 
-    /// The input line for the reply; `None` if no question is open.
-    pub fn input_line(&self, style: Style) -> Option<InputLine> {
-        let question = self.open.front()?;
+    /// The input line for the reply; `None` if no question accepts an answer.
+    pub fn input_line(&self, style: Style, now: Instant) -> Option<InputLine> {
+        let open = self.open.front().filter(|_| self.is_answerable(now))?;
+        let question = &open.question;
         let call = if self.names_call {
             format!("{}: ", question.call)
         } else {

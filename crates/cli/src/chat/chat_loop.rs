@@ -19,7 +19,7 @@ use futures::future::{AbortHandle, BoxFuture};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 
 use super::call_outputs::CallOutputs;
-use super::state::{ChatEffect, ChatEvent, ChatState, MessageNumber};
+use super::state::{ChatEffect, ChatEvent, ChatState, MessageNumber, TypedInput};
 use super::status::ChatStatus;
 use super::{ChatInput, OpenChat, leave};
 use crate::error::CliError;
@@ -60,7 +60,8 @@ pub(super) async fn run(
     };
     reader.take();
     let mut job = job_control()?;
-    let state = ChatState::new(history, chat.view.style, control);
+    let input = TypedInput::new(history, chat.view.style, mode == InputMode::Lines);
+    let state = ChatState::new(input, control);
     let questions =
         SessionQuestions::new(chat.view.queue().clone(), chat.view.style, mode.rest_hint());
     let mut chat_loop = ChatLoop {
@@ -162,12 +163,13 @@ impl ChatLoop<'_> {
     /// draws only a prompt sign, while it waits for a line.
     fn show_input(&mut self) {
         let view = &self.chat.view;
-        let input_line = self.state.input_line();
+        let now = Instant::now();
+        let input_line = self.state.input_line(now);
         if self.mode != InputMode::Lines {
             view.input_line(input_line);
             return view.status(self.status.line(self.chat.session.policy()));
         }
-        let waits = self.state.waits_for_a_line();
+        let waits = self.state.waits_for_a_line(now);
         view.input_line(input_line.filter(|_| waits).map(|line| InputLine {
             above: Vec::new(),
             text: String::new(),
@@ -181,6 +183,13 @@ impl ChatLoop<'_> {
 
     /// Waits for the next event, and handles it.
     async fn next(&mut self, job: &mut JobControl) {
+        let changes_at = self.state.changes_at(Instant::now());
+        let changes = async {
+            match changes_at {
+                Some(at) => tokio::time::sleep_until(at.into()).await,
+                None => std::future::pending().await,
+            }
+        };
         tokio::select! {
             biased;
             signal = self.signals.next() => self.apply(ChatEvent::Signal(signal)),
@@ -192,6 +201,8 @@ impl ChatLoop<'_> {
             Ok(Some(event)) = self.chat.events.next() => self.session_event(event),
             asked = self.chat.remote.next_stop() => self.stopped_from_elsewhere(asked),
             change = self.chat.news.next() => self.note(&change.to_string()),
+            // The loop redraws the input line.
+            () = changes => {}
             Some(done) = self.pending.next() => {
                 // Session events that occurred before this result are shown first. If one of these events begins a
                 // turn, `began` handles the held result.
@@ -260,7 +271,7 @@ impl ChatLoop<'_> {
                 self.chat.view.queue().end_echoed_line();
                 self.echoed = self
                     .state
-                    .waits_for_a_line()
+                    .waits_for_a_line(Instant::now())
                     .then(|| self.state.typed_line());
                 self.apply(ChatEvent::Key(Key::Enter));
             }

@@ -21,13 +21,14 @@ mod typing;
 use std::time::{Duration, Instant};
 
 use allstop_core::{Cause, CauseKind};
-use allstop_terminal::{InputHistory, InputLine, Key, Style};
+use allstop_terminal::{InputLine, Key};
 
 use super::command::{ChatCommand, TypedLine};
 use crate::control::{Control, ControlEffect, EndSignal, ONE_SIGNAL};
 pub(super) use event::{ChatEffect, ChatEvent, MessageNumber};
 use messages::ChatMessages;
-use typing::{InputResult, TypedInput};
+use typing::InputResult;
+pub(super) use typing::TypedInput;
 
 /// Ctrl-C does not leave the chat within this time after a turn or a stop has ended, or after a stop was forced. A user
 /// who pressed Ctrl-C to stop or to force needs this time to see that the turn is over.
@@ -56,9 +57,9 @@ pub(super) struct ChatState {
 
 impl ChatState {
     /// Creates the state of a new chat.
-    pub(super) fn new(history: InputHistory, style: Style, control: Control) -> Self {
+    pub(super) fn new(typing: TypedInput, control: Control) -> Self {
         Self {
-            typing: TypedInput::new(history, style),
+            typing,
             messages: ChatMessages::default(),
             stops: 0,
             stopped_at: None,
@@ -124,7 +125,7 @@ impl ChatState {
             }
             ChatEvent::MayLeave => return self.leave(None),
             ChatEvent::RunningWorkShown => self.work_shown_at = Some(now),
-            ChatEvent::Asked(question) => self.typing.asked(question),
+            ChatEvent::Asked(question) => self.typing.asked(question, now),
             ChatEvent::ShownMore { number, rows_left } => {
                 self.typing.shown_more(number, rows_left);
             }
@@ -151,13 +152,18 @@ impl ChatState {
     }
 
     /// Input line; `None` while the chat is leaving.
-    pub(super) fn input_line(&self) -> Option<InputLine> {
-        (!self.leaving).then(|| self.typing.input_line(self.messages.waiting()))
+    pub(super) fn input_line(&self, now: Instant) -> Option<InputLine> {
+        (!self.leaving).then(|| self.typing.input_line(self.messages.waiting(), now))
+    }
+
+    /// Time at which the input line changes although no event arrives.
+    pub(super) fn changes_at(&self, now: Instant) -> Option<Instant> {
+        self.typing.changes_at(now)
     }
 
     /// True if a terminal in line mode should ask for a line now.
-    pub(super) fn waits_for_a_line(&self) -> bool {
-        !self.messages.is_busy() || self.typing.is_asking()
+    pub(super) fn waits_for_a_line(&self, now: Instant) -> bool {
+        !self.messages.is_busy() || self.typing.is_asking(now)
     }
 
     /// Text that is typed so far.

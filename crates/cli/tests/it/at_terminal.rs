@@ -36,7 +36,7 @@ fn a_question_is_answered_by_a_line() {
         let terminal = Terminal::new();
         let running = sit_down(&place, &terminal, TWICE, "");
         for (count, line) in keys.iter().enumerate() {
-            terminal.wait_times("? Allow", count + 1);
+            terminal.wait_times("[y]es", count + 1);
             terminal.type_keys(line);
         }
         running.end(FACT_MAX).ok();

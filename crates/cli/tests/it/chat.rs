@@ -303,7 +303,7 @@ fn a_question_says_which_sub_agent_asks() {
     let user = ChatUser::start_chat(&place, "");
     user.types("delegate")
         .waits_for("asked by agent")
-        .types("y");
+        .answers("y");
     user.waits_for("Done by another.").presses(CTRL_D);
     let (_, screen) = user.leaves_chat();
     let asked = [
@@ -334,7 +334,7 @@ fn of_two_questions_at_once_each_names_its_call() {
     user.types("two others").waits_for("touch the file (call_");
     user.waits_for("touch it too (call_")
         .waits_for(": [y]es, once");
-    user.types("y").waits_for("yes, once (call_").types("y");
+    user.types("y").waits_for("yes, once (call_").answers("y");
     user.waits_for("Done by both.").presses(CTRL_D);
     let (_, screen) = user.leaves_chat();
     let question = "? Allow shell: echo x > touched (call_";

@@ -60,7 +60,7 @@ fn shift_tab_and_the_command_change_the_mode_of_a_chat() {
     assert!(place.work().join("notes").exists());
     assert_eq!(user.screen().matches("? Allow").count(), 1);
     user.presses(SHIFT_TAB).waits_for("plan (Shift-Tab)");
-    user.types("n not now").waits_for("no: not now");
+    user.answers("n not now").waits_for("no: not now");
     user.waits_for("Done.").types("/mode ask");
     user.waits_for("mode ask: ").types("/mode x");
     user.waits_for("use plan, ask or accept-edits");
@@ -77,7 +77,9 @@ fn switch_to_plan_counts_for_an_open_question() {
     let chat = place.allstop().arg("chat").arg("--model");
     let user = ChatUser::with_model(&place, chat.arg(place.script(CHANGES)), Terminal::new());
     user.types("go").waits_for("? Allow write notes");
-    user.types("/mode plan").waits_for("mode plan: ").types("y");
+    user.types("/mode plan")
+        .waits_for("mode plan: ")
+        .answers("y");
     user.waits_for("Done.").presses(CTRL_D);
     drop(user.leaves_chat());
     assert!(!place.work().join("notes").exists());
@@ -104,13 +106,13 @@ replies:
     let user = ChatUser::with_model(&place, chat.arg(place.script(script)), Terminal::new());
     user.types("go").waits_for("? Allow write saved");
     std::fs::write(file("saved"), "saved meanwhile\n").expect("it is saved");
-    user.types("y").waits_for("no longer what the user saw");
+    user.answers("y").waits_for("no longer what the user saw");
     user.waits_for("? Allow edit link");
     std::fs::remove_file(file("link")).expect("the link");
     std::os::unix::fs::symlink("two", file("link")).expect("a link");
-    user.types("y").waits_for("? Allow write missing");
+    user.answers("y").waits_for("? Allow write missing");
     std::fs::write(file("missing"), "made meanwhile\n").expect("a file");
-    user.types("y").waits_for("Done.").presses(CTRL_D);
+    user.answers("y").waits_for("Done.").presses(CTRL_D);
     let (_, screen) = user.leaves_chat();
     let content = |name: &str| std::fs::read_to_string(file(name)).expect("text");
     assert_eq!(content("saved"), "saved meanwhile\n", "{screen}");
@@ -135,7 +137,7 @@ fn bell_rings_only_without_focus() {
         .types("go")
         .waits_for("? Allow shell");
     eventually("a bell", || (bells() == 1).then_some(()));
-    user.presses(FOCUS_GAINED).types("y").waits_for("Done.");
+    user.presses(FOCUS_GAINED).answers("y").waits_for("Done.");
     user.types("more").waits_for("Done again.").presses(CTRL_D);
     assert_eq!(bells(), 1);
     let (_, screen) = user.leaves_chat();

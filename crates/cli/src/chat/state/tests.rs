@@ -1,12 +1,14 @@
 //! Tests of the chat's decisions, without a runtime and without a terminal.
 
-use allstop_terminal::{Key, Styled, TerminalQuestion};
+use allstop_terminal::{InputHistory, Key, Style, Styled, TerminalQuestion};
 use allstop_tools::PermissionAnswer;
 
 use super::*;
 use crate::chat::command::TypedTarget;
 use crate::chat::complete::CompletionNames;
 
+/// Time after which a question accepts an answer, if no key is pressed.
+const QUESTION_IS_READ: Duration = Duration::from_secs(1);
 const GRACE: Duration = Duration::from_secs(2);
 
 struct TestChat {
@@ -18,8 +20,7 @@ impl TestChat {
     fn new() -> Self {
         Self {
             state: ChatState::new(
-                InputHistory::in_memory(),
-                Style::default(),
+                TypedInput::new(InputHistory::in_memory(), Style::default(), false),
                 Control::new(GRACE),
             ),
             now: Instant::now(),
@@ -80,10 +81,11 @@ impl TestChat {
             always: "shell: ls".to_owned(),
             rows_left: 0,
         }));
+        self.now += QUESTION_IS_READ;
     }
 
     fn line(&self) -> String {
-        let entry = self.state.input_line().expect("it is typed into");
+        let entry = self.state.input_line(self.now).expect("it is typed into");
         entry.prefix.shown().to_owned() + &entry.text
     }
 }
@@ -166,7 +168,7 @@ fn ctrl_c_at_the_prompt_clears_the_line_and_then_leaves() {
     let left = chat.later().ctrl_c();
     assert_eq!(left, [ChatEffect::AskToLeave]);
     chat.handles(ChatEvent::MayLeave);
-    assert!(chat.state.input_line().is_none());
+    assert!(chat.state.input_line(chat.now).is_none());
 }
 
 #[test]
@@ -232,13 +234,13 @@ fn a_message_waits_above_the_line_until_its_turn_begins() {
     let mut chat = TestChat::new();
     chat.runs(1);
     assert_eq!(chat.sends("next"), [ChatEffect::Send(2, "next".to_owned())]);
-    let entry = chat.state.input_line().unwrap();
+    let entry = chat.state.input_line(chat.now).unwrap();
     assert_eq!(entry.above, [Styled::from("  waits: next")]);
     assert!(chat.state.shows(Some(1)) && !chat.state.shows(Some(2)));
     chat.handles(ChatEvent::Outcome(1));
     let shown = chat.handles(ChatEvent::Began(Some(2)));
     assert_eq!(shown, [ChatEffect::ShowMessage("next".to_owned())]);
-    assert!(chat.state.input_line().unwrap().above.is_empty());
+    assert!(chat.state.input_line(chat.now).unwrap().above.is_empty());
 }
 
 #[test]
@@ -279,6 +281,42 @@ fn leaving_after_the_turn_first_shows_its_outcome() {
     chat.runs(1);
     assert_eq!(chat.handles(ChatEvent::MayLeave), []);
     assert_eq!(chat.handles(ChatEvent::MayLeave), [ChatEffect::Leave(None)]);
+}
+
+/// Regression: the end of a message that was being typed when a question appeared answered the question: `please do y`
+/// and Enter allowed the call.
+#[test]
+fn a_message_that_is_being_typed_is_no_answer() {
+    for word in ["y", "a", "n"] {
+        let mut chat = TestChat::new();
+        chat.runs(1);
+        chat.types("please do ");
+        chat.asked(1);
+        chat.now -= QUESTION_IS_READ;
+        chat.types(word);
+        assert_eq!(chat.handles(ChatEvent::Key(Key::Enter)), []);
+        assert!(
+            chat.line().ends_with(&format!("> please do {word}")),
+            "{}",
+            chat.line()
+        );
+        // After a quiet moment, the question can be answered, and the message is still there.
+        chat.now += QUESTION_IS_READ;
+        let said = chat.sends("not that");
+        assert!(
+            matches!(&said[..], [ChatEffect::Note(said)] if said.contains("back in your message"))
+        );
+        let above = chat.state.input_line(chat.now).unwrap().above;
+        let draft = format!("  your message: please do {word} not that");
+        assert_eq!(above, [Styled::from(draft.as_str())]);
+        let answer = ChatEffect::Answer(1, PermissionAnswer::AllowOnce);
+        assert_eq!(chat.sends("y"), [answer]);
+        chat.handles(ChatEvent::QuestionOver(1));
+        assert!(
+            chat.line()
+                .ends_with(&format!("> please do {word} not that"))
+        );
+    }
 }
 
 /// A user who presses a key to stop the turn does not want the next turn to begin.
@@ -329,13 +367,13 @@ fn a_steered_message_waits_until_the_turn_takes_it_and_is_shown_once() {
     let mut chat = TestChat::new();
     chat.runs(1);
     chat.steers(2, "more");
-    let above = &chat.state.input_line().unwrap().above;
+    let above = &chat.state.input_line(chat.now).unwrap().above;
     assert_eq!(above, &[Styled::from("  after this step: more")]);
     assert_eq!(
         chat.handles(ChatEvent::Taken(2)),
         [ChatEffect::ShowSteered("more".to_owned())]
     );
-    assert!(chat.state.input_line().unwrap().above.is_empty());
+    assert!(chat.state.input_line(chat.now).unwrap().above.is_empty());
     assert!(
         chat.state.shows(Some(1)),
         "the turn is still the first one's"

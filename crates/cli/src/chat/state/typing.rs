@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use allstop_terminal::{
     EditResult, HistorySearch, InputHistory, InputLine, Key, LineEditor, QuestionQueue,
-    QuestionReply, SearchStep, Style, TerminalQuestion, TextRole, styled,
+    QuestionReply, SearchStep, Style, Styled, TerminalQuestion, TextRole, styled,
 };
 use allstop_tools::PermissionAnswer;
 
@@ -35,7 +35,7 @@ pub(super) enum InputResult {
 
 /// Text that the user types, and the open questions.
 #[derive(Debug)]
-pub(super) struct TypedInput {
+pub(in crate::chat) struct TypedInput {
     editor: LineEditor,
     history: InputHistory,
     search: Option<HistorySearch>,
@@ -43,25 +43,32 @@ pub(super) struct TypedInput {
     /// unchanged.
     questions: QuestionQueue,
     style: Style,
+    /// True if the terminal itself shows typed lines and lets the user edit them. Such a line cannot return to the user.
+    is_line_mode: bool,
 }
 
 impl TypedInput {
-    pub(super) fn new(history: InputHistory, style: Style) -> Self {
+    pub(in crate::chat) fn new(history: InputHistory, style: Style, is_line_mode: bool) -> Self {
         Self {
             editor: LineEditor::default(),
             history,
             search: None,
             questions: QuestionQueue::default(),
             style,
+            is_line_mode,
         }
     }
 
     pub(super) fn input_line<'a>(
         &self,
         waiting: impl Iterator<Item = WaitingMessage<'a>>,
+        now: Instant,
     ) -> InputLine {
-        let mut line = match (self.questions.input_line(self.style), &self.search) {
-            (Some(reply), _) => reply,
+        let mut line = match (self.questions.input_line(self.style, now), &self.search) {
+            (Some(mut reply), _) => {
+                reply.above.splice(..0, self.draft());
+                reply
+            }
             (None, Some(search)) => {
                 let sign = self.style.pick("›", ">");
                 let (text, cursor) = search.shown();
@@ -86,7 +93,23 @@ impl TypedInput {
         });
         let of_question = std::mem::take(&mut line.above);
         line.above = waiting.chain(of_question).collect();
+        if self.questions.opens_at(now).is_some() {
+            let said = "  a question is open: pause for a moment, then answer it";
+            line.above.push(self.style.paint(TextRole::Warning, said));
+        }
         line
+    }
+
+    /// The message that was being typed when the question appeared, as a line above the reply.
+    fn draft(&self) -> Option<Styled> {
+        let line = self.editor.text().lines().next()?;
+        let said = styled!["  your message: ", line];
+        Some(self.style.paint(TextRole::Dim, said))
+    }
+
+    /// Time at which the input line changes although no key is pressed.
+    pub(super) fn changes_at(&self, now: Instant) -> Option<Instant> {
+        self.questions.opens_at(now)
     }
 
     fn line(&self, prefix: &str, text: &str, cursor: usize) -> InputLine {
@@ -100,8 +123,8 @@ impl TypedInput {
         }
     }
 
-    pub(super) fn asked(&mut self, question: TerminalQuestion) {
-        self.questions.open(question);
+    pub(super) fn asked(&mut self, question: TerminalQuestion, now: Instant) {
+        self.questions.open(question, now);
     }
 
     pub(super) fn shown_more(&mut self, number: u64, rows_left: usize) {
@@ -127,8 +150,9 @@ impl TypedInput {
         self.editor.replace(&lines.join("\n"));
     }
 
-    pub(super) fn is_asking(&self) -> bool {
-        !self.questions.is_empty()
+    /// True if a question is open and accepts an answer.
+    pub(super) fn is_asking(&self, now: Instant) -> bool {
+        self.questions.is_answerable(now)
     }
 
     pub(super) fn text(&self) -> &str {
@@ -148,22 +172,23 @@ impl TypedInput {
         if key == Key::Complete {
             return InputResult::Complete;
         }
-        if !self.questions.is_empty() {
-            return match self.questions.press(key, now) {
-                Some(QuestionReply::Answered(number, answer)) => {
-                    InputResult::Answer(number, permission_of(&answer))
+        let key = match self.questions.press(key.clone(), now) {
+            None => key,
+            // The person was typing a message when the question appeared. The message is not sent before the person has
+            // seen the question. A command works at any time.
+            Some(QuestionReply::TooEarly(Key::Enter | Key::EndOfInput))
+                if !self.editor.text().starts_with('/') =>
+            {
+                if !self.is_line_mode {
+                    return InputResult::Nothing;
                 }
-                Some(QuestionReply::ShowMore(number)) => InputResult::ShowMore(number),
-                Some(QuestionReply::Other(line)) if line.trim().starts_with('/') => {
-                    self.submitted(line)
-                }
-                Some(QuestionReply::Other(_)) => InputResult::Note(
-                    "answer y, a, n or n REASON; v shows more; Ctrl-C stops the turn, and commands work here too"
-                        .to_owned(),
-                ),
-                Some(QuestionReply::Pending) | None => InputResult::Nothing,
-            };
-        }
+                self.editor.replace("");
+                let said = "a question came first: answer it, then type the line again";
+                return InputResult::Note(said.to_owned());
+            }
+            Some(QuestionReply::TooEarly(key)) => key,
+            Some(reply) => return self.replied(reply),
+        };
         if let Some(search) = &mut self.search {
             match search.press(&key, &self.history) {
                 SearchStep::Continues => return InputResult::Nothing,
@@ -196,6 +221,38 @@ impl TypedInput {
                     .to_owned(),
             ),
         }
+    }
+
+    fn replied(&mut self, reply: QuestionReply) -> InputResult {
+        match reply {
+            QuestionReply::Answered(number, answer) => {
+                InputResult::Answer(number, permission_of(&answer))
+            }
+            QuestionReply::ShowMore(number) => InputResult::ShowMore(number),
+            QuestionReply::Other(line) if line.trim().starts_with('/') => self.submitted(line),
+            QuestionReply::Other(line) => {
+                let mut said =
+                    "answer y, a, n or n REASON; v shows more; Ctrl-C stops the turn".to_owned();
+                if !self.is_line_mode {
+                    self.put_after(&line);
+                    said.push_str("; the text is back in your message");
+                }
+                InputResult::Note(said)
+            }
+            QuestionReply::TooEarly(_) | QuestionReply::Pending => InputResult::Nothing,
+        }
+    }
+
+    /// Adds text to the message that is being typed.
+    fn put_after(&mut self, text: &str) {
+        let typed = self.editor.text();
+        let space = if typed.is_empty() || typed.ends_with(char::is_whitespace) {
+            ""
+        } else {
+            " "
+        };
+        let whole = format!("{typed}{space}{text}");
+        self.editor.replace(&whole);
     }
 
     fn show_past(

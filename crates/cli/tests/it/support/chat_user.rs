@@ -114,6 +114,12 @@ impl<'a> ChatUser<'a> {
         self.presses(line).presses("\r")
     }
 
+    /// Answers the open permission question, as soon as the chat accepts an answer.
+    #[track_caller]
+    pub(crate) fn answers(&self, reply: &str) -> &Self {
+        self.waits_for("[y]es, once").types(reply)
+    }
+
     pub(crate) fn presses(&self, keys: &str) -> &Self {
         self.terminal.type_keys(keys);
         self

@@ -18,7 +18,7 @@ fn a_question_is_answered_once_and_the_draft_comes_back() {
         chat.sends("y"),
         [ChatEffect::Answer(1, PermissionAnswer::AllowOnce)]
     );
-    assert_eq!(chat.line(), "> yes, and");
+    assert_eq!(chat.line(), "> yes, and sure");
 }
 
 #[test]
