@@ -42,12 +42,7 @@ pub(super) fn sentence(receipt: &Receipt) -> String {
     }
     let stopped = stopped_by(receipt.cause());
     if !receipt.quiet() {
-        let all = receipt.items().iter().filter(|item| !is_outside(item));
-        let left = receipt.items().iter().filter(|item| is_left(item)).count();
-        return format!(
-            "{target} {stopped}, but {left} of {} did not stop.",
-            all.count()
-        );
+        return format!("{target} {stopped}, but {}.", left(receipt.items()));
     }
     let after = receipt.quiet_after_ms();
     let after = after.map_or(String::new(), |ms| {
@@ -60,6 +55,32 @@ pub(super) fn sentence(receipt: &Receipt) -> String {
         None => format!("{stopped}{after}"),
     };
     format!("{target} {said}. {}", verdict(receipt.items()))
+}
+
+/// Counts the work that a stop did not end, in the words of its items: `2 of 5 still run, 1 may still run`.
+fn left(items: &[ReceiptItem]) -> String {
+    let all = items.iter().filter(|item| !is_outside(item)).count();
+    let count = |is_it: fn(&ItemState) -> bool| {
+        let left = items.iter().filter(|item| is_left(item));
+        left.filter(|item| is_it(&item.state)).count()
+    };
+    let still = count(|state| matches!(state, ItemState::StillRunning { .. }));
+    let may = count(|state| matches!(state, ItemState::Unreachable { .. }));
+    let refused = count(|state| matches!(state, ItemState::Refused { .. }));
+    let runs = if still == 1 { "still runs" } else { "still run" };
+    let parts = [
+        (still, runs),
+        (may, "may still run"),
+        (refused, "refused to stop"),
+    ];
+    let parts = parts.into_iter().filter(|(count, _)| *count > 0);
+    let mut parts: Vec<String> = parts
+        .map(|(count, what)| format!("{count} {what}"))
+        .collect();
+    if let Some(first) = parts.first_mut() {
+        *first = first.replacen(' ', &format!(" of {all} "), 1);
+    }
+    parts.join(", ")
 }
 
 fn verdict(items: &[ReceiptItem]) -> String {
