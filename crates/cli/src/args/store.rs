@@ -10,8 +10,7 @@ pub(super) const STORE_HELP: &str = "Examples:\n  \
     allstop store check                       # read everything, name each problem\n  \
     allstop store backup ~/store-copy.db      # a complete copy, while others use the store\n  \
     allstop store repair                      # after damage: keeps the damaged files\n  \
-    allstop store export sessions.jsonl       # all sessions and tasks as JSON lines\n\n\
-    docs/store.md describes the files of a store, moves, and full disks.";
+    allstop store export sessions.jsonl       # all sessions and tasks as JSON lines";
 
 #[derive(Debug, Args)]
 pub(crate) struct StoreCommandArgs {

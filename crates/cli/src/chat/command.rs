@@ -31,9 +31,6 @@ Keys:
   Ctrl-C or Ctrl-D on an empty line leaves the chat. If work runs, the key lists that work first,
   and a second press stops it. With --keep-background, background work keeps running";
 
-/// Minimum similarity between an unknown command and a suggested command; 1 is equality.
-const NEAR_MIN: f64 = 0.6;
-
 /// Meaning of a typed line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum TypedLine {
@@ -188,12 +185,15 @@ impl BackgroundCommand {
     }
 }
 
+/// Error for an unknown command. Suggests a command only if the name is its beginning, or differs in few letters.
 fn unknown(name: &str) -> String {
-    let likeness = |known: &&str| strsim::jaro_winkler(name, known);
-    let near = NAMES
-        .into_iter()
-        .filter(|known| likeness(known) >= NEAR_MIN)
-        .max_by(|a, b| likeness(a).total_cmp(&likeness(b)));
+    let letters_max = (name.chars().count() / 3).max(1);
+    let distance = |known: &str| match known.starts_with(name) {
+        true if name.chars().count() > 1 => 0,
+        _ => strsim::damerau_levenshtein(name, known),
+    };
+    let near = NAMES.into_iter().min_by_key(|known| distance(known));
+    let near = near.filter(|known| distance(known) <= letters_max);
     let meant = near.map_or(String::new(), |near| format!(" · did you mean /{near}?"));
     format!(
         "unknown command /{name}{meant} · /help lists all commands · //{name} sends it as a message"
@@ -260,7 +260,10 @@ mod tests {
     fn errors_suggest_the_intended_command() {
         assert!(wrong("/stpo").contains("did you mean /stop?"));
         assert!(wrong("/bakground").contains("did you mean /background?"));
-        assert!(!wrong("/xyz").contains("did you mean"));
+        assert!(wrong("/hist").contains("did you mean /history?"));
+        for other in ["/xyz", "/nosuch", "/x"] {
+            assert!(!wrong(other).contains("did you mean"), "{other}");
+        }
         assert!(wrong("/undo 3").contains("/help"));
         assert!(wrong("/policy foo").contains("reject, enqueue, interrupt, replace or steer"));
     }

@@ -40,7 +40,7 @@ pub(super) fn text(source: &ModelSource, mode: PermissionMode) -> String {
             .or_insert_with(toml_edit::table);
         permissions["mode"] = value(mode.as_str());
     }
-    format!("# Every key: docs/configuration.md. Checked by: allstop doctor\n{document}")
+    format!("# Every key: allstop schema config. Checked by: allstop doctor\n{document}")
 }
 
 #[cfg(test)]

@@ -30,7 +30,7 @@ pub(crate) async fn init(args: &InitArgs, host: &ProcessHost) -> Result<Exit, Cl
         path.ok_or_else(|| CliError::usage("HOME is not set").hint("name a file: --config FILE"))?;
     let Some(prompt) = LinePrompt::of_process(&host.output, &host.terminal) else {
         let hint = format!(
-            "write {} yourself, for example:\n[model]\nname = \"gpt-5-mini\"\ndocs/configuration.md has every key, and `allstop doctor` checks it",
+            "write {} yourself, for example:\n[model]\nname = \"gpt-5-mini\"\n`allstop schema config` describes every key, and `allstop doctor` checks the file",
             path.display()
         );
         return Err(CliError::usage("no terminal for questions").hint(hint));

@@ -67,7 +67,11 @@ fn left(items: &[ReceiptItem]) -> String {
     let still = count(|state| matches!(state, ItemState::StillRunning { .. }));
     let may = count(|state| matches!(state, ItemState::Unreachable { .. }));
     let refused = count(|state| matches!(state, ItemState::Refused { .. }));
-    let runs = if still == 1 { "still runs" } else { "still run" };
+    let runs = if still == 1 {
+        "still runs"
+    } else {
+        "still run"
+    };
     let parts = [
         (still, runs),
         (may, "may still run"),

@@ -73,3 +73,35 @@ fn python_example_prints_its_text() {
 fn javascript_example_prints_its_text() {
     check(Client::JavaScript, "js", "hello from JavaScript");
 }
+
+/// Regression: the examples named a fixed message id, so their second run was a repetition of the first.
+#[test]
+fn each_run_of_a_curl_example_sends_a_new_message() {
+    let document = repository().join("docs/serve.md");
+    let document = std::fs::read_to_string(document).expect("the document");
+    let start = |line: &&str| line.starts_with("curl ") && line.contains("/message:send");
+    let mut examples = 0;
+    for (at, _) in document.lines().enumerate().filter(|(_, line)| start(line)) {
+        let lines: Vec<_> = document
+            .lines()
+            .skip(at)
+            .take_while(|line| *line != "```")
+            .collect();
+        // The shell prints the body of the request, instead of sending it.
+        let printed = "curl() { for last; do :; done; printf '%s\\n' \"$last\"; }; task=t";
+        let script = format!("{printed}\n{}", lines.join("\n"));
+        let run = || {
+            let output = Command::new("sh").arg("-c").arg(&script).output();
+            let body = output.expect("a shell").stdout;
+            let body: serde_json::Value = serde_json::from_slice(&body).expect("JSON");
+            body["message"]["messageId"].as_str().map(str::to_owned)
+        };
+        let (first, second) = (run(), run());
+        assert!(
+            first.is_some() && first != second,
+            "{script}: {first:?}, {second:?}"
+        );
+        examples += 1;
+    }
+    assert!(examples >= 2, "{examples}");
+}
