@@ -44,6 +44,59 @@ fn unknown_mode_is_named_with_the_known_ones() {
     assert!(ended.stderr.contains("accept-edits"), "{ended:#?}");
 }
 
+/// In the mode `plan`, commands that only read run, also in a sub-agent. All others are denied.
+#[test]
+fn commands_that_only_read_run_in_the_mode_plan() {
+    let script = "
+turns:
+  - when: look there
+    replies:
+      - calls: [{tool: shell, arguments: {command: 'ls -a | head -50'}}]
+      - {text: Looked.}
+  - when: go
+    replies:
+      - calls:
+          - {tool: shell, arguments: {command: 'cat notes'}}
+          - {tool: shell, arguments: {command: 'cat notes > copy'}}
+          - {tool: agent, arguments: {prompt: look there}}
+      - {text: Done.}
+replies: []
+";
+    let place = Place::new();
+    std::fs::write(place.work().join("notes"), "a note\n").expect("a file");
+    let run = place
+        .allstop()
+        .args("run --mode plan --stream-json --store");
+    let run = run
+        .arg(place.store())
+        .arg("--model")
+        .arg(place.script(script));
+    let ended = run.arg("go").end().ok();
+    let finished: Vec<_> = ended
+        .lines()
+        .into_iter()
+        .filter(|line| line["event"] == "tool_finished")
+        .map(|line| {
+            (
+                line["name"].clone(),
+                line["outcome"].clone(),
+                line["content"].clone(),
+            )
+        })
+        .collect();
+    let has = |text: &str| {
+        finished.iter().any(|(_, _, content)| {
+            content
+                .as_str()
+                .is_some_and(|content| content.contains(text))
+        })
+    };
+    assert!(has("a note"), "{finished:#?}");
+    assert!(has("the mode is `plan`"), "{finished:#?}");
+    assert!(has("Looked."), "{finished:#?}");
+    assert!(!place.work().join("copy").exists());
+}
+
 /// The key Shift-Tab and the command `/mode` change the mode from the next call on. The status line shows the effective
 /// mode.
 #[test]

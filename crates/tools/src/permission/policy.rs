@@ -36,8 +36,8 @@ pub enum PermissionDecision {
 
 /// Rules that determine which calls run, which calls never run, and which calls need the answer of a person.
 ///
-/// `deny` wins over `ask`, and `ask` over `allow`. Without a matching rule, read-only calls run, and calls of
-/// `background` and `agent` run. All other calls need the answer of a person; the calls that a started agent makes are
+/// `deny` wins over `ask`, and `ask` over `allow`. Without a matching rule, read-only calls, commands that only read, and
+/// calls of `background` and `agent` run. All other calls need the answer of a person; the calls that a started agent makes are
 /// decided separately. The file tools themselves refuse paths outside the working directory. A [`PermissionMode`]
 /// changes the decision for calls without a matching rule.
 ///
@@ -90,7 +90,9 @@ impl PermissionPolicy {
                 PrefixMatch::No => {}
             }
         }
-        let harmless = spec.effect == Effect::ReadOnly || ALLOWED_BY_DEFAULT.contains(&call.tool);
+        let harmless = spec.effect == Effect::ReadOnly
+            || ALLOWED_BY_DEFAULT.contains(&call.tool)
+            || call.command.as_ref().is_some_and(ParsedCommand::only_reads);
         let ends_work = call.tool == names::BACKGROUND
             && invocation.arguments.get("action").and_then(Value::as_str) == Some("stop");
         if mode == PermissionMode::Plan && (!harmless || ends_work) {

@@ -271,7 +271,7 @@ async fn session_approval_does_not_override_deny() {
         PermissionPolicy::parse(&[], &[], &["shell:rm"]).unwrap(),
     ));
     let spec = spec("shell", Effect::Irreversible);
-    let call = invocation("shell", json!({"command": "ls"}));
+    let call = invocation("shell", json!({"command": "make"}));
     let PermissionDecision::Ask(question) = permissive.decide(&spec, &call) else {
         panic!("not asked")
     };

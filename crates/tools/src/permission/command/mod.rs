@@ -12,6 +12,7 @@ mod launchers;
 mod matching;
 mod parsed;
 mod parser;
+mod reads_only;
 mod sed;
 
 pub(super) use parsed::{ParsedCommand, PrefixMatch};
@@ -47,6 +48,18 @@ impl ParsedCommand {
                         .all(|(want, word)| !word.expands && *want == word.text)
             })
         })
+    }
+
+    /// True if every simple command only reads below the working directory.
+    pub(super) fn only_reads(&self) -> bool {
+        let Self::Parsed {
+            commands,
+            is_plain: true,
+        } = self
+        else {
+            return false;
+        };
+        commands.iter().all(|words| reads_only::only_reads(words))
     }
 
     /// Strongest match of any simple command with the prefix.
