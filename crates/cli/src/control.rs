@@ -8,7 +8,8 @@
 //! 2. From the first cause on, there is exactly one time at which the process exits. This time is computed once. Every
 //!    wait during the shutdown is limited to the time that is left until the exit, and later events can only make the
 //!    exit earlier.
-//! 3. A signal during the drain of a server ends the drain: the rest of the work is stopped with the usual grace. The
+//! 3. The signal of Ctrl-\\ begins a stop and forces it at once, as two signals would.
+//! 4. A signal during the drain of a server ends the drain: the rest of the work is stopped with the usual grace. The
 //!    signal after it uses force.
 
 use std::time::{Duration, Instant};
@@ -44,6 +45,16 @@ pub(crate) enum EndSignal {
     Terminate,
     /// SIGHUP: the terminal was closed.
     HangUp,
+    /// SIGQUIT: Ctrl-\\.
+    Quit,
+    /// SIGABRT from another process.
+    Abort,
+    /// SIGALRM.
+    Alarm,
+    /// SIGUSR1.
+    User1,
+    /// SIGUSR2.
+    User2,
 }
 
 impl EndSignal {
@@ -52,16 +63,26 @@ impl EndSignal {
             Self::Interrupt => Cause::new(CauseKind::User).detail("ctrl-c"),
             Self::Terminate => Cause::new(CauseKind::Shutdown).detail("sigterm"),
             Self::HangUp => Cause::new(CauseKind::Shutdown).detail("sighup"),
+            Self::Quit => Cause::new(CauseKind::Shutdown).detail("sigquit"),
+            Self::Abort => Cause::new(CauseKind::Shutdown).detail("sigabrt"),
+            Self::Alarm => Cause::new(CauseKind::Shutdown).detail("sigalrm"),
+            Self::User1 => Cause::new(CauseKind::Shutdown).detail("sigusr1"),
+            Self::User2 => Cause::new(CauseKind::Shutdown).detail("sigusr2"),
         }
         .by("cli")
     }
 
-    /// Exit code of a command that this signal ended.
+    /// Exit code of a command that this signal ended: 128 and the number of the signal.
     pub(crate) fn exit_code(self) -> u8 {
         match self {
-            Self::Interrupt => 130,
-            Self::Terminate => 143,
             Self::HangUp => 129,
+            Self::Interrupt => 130,
+            Self::Quit => 131,
+            Self::Abort => 134,
+            Self::User1 => 138,
+            Self::User2 => 140,
+            Self::Alarm => 142,
+            Self::Terminate => 143,
         }
     }
 }
@@ -98,6 +119,8 @@ pub(crate) struct Control {
     exit_at: Option<Instant>,
     /// Time of the first signal that asked for force.
     forced_at: Option<Instant>,
+    /// Force that follows the stop which a signal has begun.
+    force_follows: Option<Cause>,
 }
 
 /// Deadline of the whole run.
@@ -120,6 +143,7 @@ impl Control {
             last_signal_at: None,
             exit_at: None,
             forced_at: None,
+            force_follows: None,
         }
     }
 
@@ -166,6 +190,9 @@ impl Control {
         if last.is_some_and(|at| now < at + ONE_SIGNAL) {
             return ControlEffect::Nothing;
         }
+        if signal == EndSignal::Quit {
+            self.force_follows = Some(signal.cause());
+        }
         if self.is_draining {
             self.last_signal_at = Some(now);
             self.end_drain(now);
@@ -175,13 +202,24 @@ impl Control {
             // The process is already ending. If this is the first signal, the usual time for force and the receipt
             // remains.
             let limit = if last.is_some() { AT_ONCE } else { STOP_MAX };
-            self.exit_by(now.checked_add(limit));
-            self.forced_at.get_or_insert(now);
-            return ControlEffect::Force(signal.cause());
+            return self.force(signal.cause(), limit, now);
         }
         self.signalled = Some(signal);
         self.last_signal_at = Some(now);
         self.stop(signal.cause(), now)
+    }
+
+    /// Returns the force that follows a stop at once, if a signal has asked for it.
+    pub(crate) fn follow_up(&mut self, now: Instant) -> Option<ControlEffect> {
+        let cause = self.force_follows.take()?;
+        Some(self.force(cause, AT_ONCE, now))
+    }
+
+    fn force(&mut self, cause: Cause, limit: Duration, now: Instant) -> ControlEffect {
+        self.force_follows = None;
+        self.exit_by(now.checked_add(limit));
+        self.forced_at.get_or_insert(now);
+        ControlEffect::Force(cause)
     }
 
     /// Begins a stop that no signal has requested, such as the stop at the deadline. An earlier cause stays the first
@@ -263,10 +301,10 @@ impl Control {
         reason.unwrap_or(StopReason::Cancelled)
     }
 
-    /// Exit code for this reason. SIGHUP has the same stop reason as SIGTERM, but a different exit code.
+    /// Exit code for this reason. The signals that end the process have one stop reason, but different exit codes.
     pub(crate) fn exit_code(&self, reason: StopReason) -> u8 {
         match (self.signalled, reason) {
-            (Some(EndSignal::HangUp), StopReason::Shutdown) => 129,
+            (Some(signal), StopReason::Shutdown) => signal.exit_code(),
             (_, reason) => reason.exit_code(),
         }
     }
@@ -313,6 +351,19 @@ mod tests {
         assert_eq!(control.next_moment(), Some(later + AT_ONCE));
         assert_eq!(control.on_clock(later), ControlEffect::Nothing);
         assert_eq!(control.on_clock(later + AT_ONCE), ControlEffect::Exit);
+    }
+
+    #[test]
+    fn ctrl_backslash_stops_and_forces_at_once() {
+        let mut control = Control::new(GRACE);
+        let now = Instant::now();
+        let stop = control.signal(EndSignal::Quit, now);
+        assert_eq!(stop, ControlEffect::Stop(EndSignal::Quit.cause()));
+        let force = ControlEffect::Force(EndSignal::Quit.cause());
+        assert_eq!(control.follow_up(now), Some(force));
+        assert_eq!(control.follow_up(now), None);
+        assert_eq!(control.next_moment(), Some(now + AT_ONCE));
+        assert_eq!(control.exit_code(control.stop_reason()), 131);
     }
 
     #[test]

@@ -1,9 +1,11 @@
-//! Stream of the signals that ask the process to end (SIGINT, SIGTERM, SIGHUP), and the signal settings that this
-//! process inherits from its parent.
+//! Stream of the signals that end a process by default, and the signal settings that this process inherits from its parent.
+//!
+//! If such a signal had its default action, it would leave the terminal in the mode of the chat, and no receipt.
 
 use std::fs;
 
 use anyhow::Context as _;
+use futures::stream::{FuturesUnordered, StreamExt as _};
 use nix::sys::signal::{SigSet, Signal};
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -47,13 +49,28 @@ pub(crate) struct EndSignals {
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
     hang_up: Option<tokio::signal::unix::Signal>,
+    others: Vec<(EndSignal, tokio::signal::unix::Signal)>,
 }
+
+/// The other signals that end a process by default, and that people or programs send.
+const OTHERS: [(EndSignal, Signal); 5] = [
+    (EndSignal::Quit, Signal::SIGQUIT),
+    (EndSignal::Abort, Signal::SIGABRT),
+    (EndSignal::Alarm, Signal::SIGALRM),
+    (EndSignal::User1, Signal::SIGUSR1),
+    (EndSignal::User2, Signal::SIGUSR2),
+];
 
 impl EndSignals {
     /// Installs the handlers, except for signals that the parent process ignores.
     pub(crate) fn install(inherited: InheritedSignals) -> anyhow::Result<Self> {
         let of = |kind| signal(kind).context("cannot listen for signals");
+        let mut others = Vec::with_capacity(OTHERS.len());
+        for (end, number) in OTHERS {
+            others.push((end, of(SignalKind::from_raw(number as i32))?));
+        }
         Ok(Self {
+            others,
             interrupt: of(SignalKind::interrupt())?,
             terminate: of(SignalKind::terminate())?,
             hang_up: if inherited.hang_up_is_ignored {
@@ -75,10 +92,17 @@ impl EndSignals {
                 None => None,
             }
         };
+        let mut others: FuturesUnordered<_> = self
+            .others
+            .iter_mut()
+            .map(async |(end, signal)| signal.recv().await.map(|()| *end))
+            .collect();
+        let other = async { others.next().await.flatten() };
         tokio::select! {
             Some(()) = self.interrupt.recv() => EndSignal::Interrupt,
             Some(()) = self.terminate.recv() => EndSignal::Terminate,
             Some(()) = hang_up => EndSignal::HangUp,
+            Some(end) = other => end,
             // The streams of the signals end only when the runtime shuts down.
             else => std::future::pending().await,
         }

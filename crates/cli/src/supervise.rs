@@ -23,6 +23,9 @@ impl Supervisor {
     /// Cancel safe.
     pub(crate) async fn next(&mut self) -> ControlEffect {
         loop {
+            if let Some(force) = self.control.follow_up(Instant::now()) {
+                return force;
+            }
             let moment = self.control.next_moment();
             let effect = tokio::select! {
                 biased;

@@ -53,6 +53,23 @@ fn a_second_ctrl_c_forces() {
     assert_eq!(ended.code, 0, "{screen}");
 }
 
+/// Regression: Ctrl-\ ended the chat without a receipt and left the terminal in the mode of the chat.
+#[test]
+fn ctrl_backslash_quits_at_once_with_a_receipt() {
+    let place = Place::new();
+    let user = ChatUser::start_chat(&place, "--yes --grace 60s");
+    user.types("stubborn");
+    let begun = within(FACT_MAX, || {
+        place.work().join("begun").exists().then_some(())
+    });
+    assert!(begun.is_some(), "{}", user.screen());
+    user.presses("\x1c")
+        .waits_for("stopped by SIGQUIT")
+        .waits_for("stopped by SIGKILL");
+    let (ended, screen) = user.leaves_chat();
+    assert_eq!(ended.code, 131, "{screen}");
+}
+
 /// The turn is over, but its hook still runs. The preview of a stop lists the hook. At the end of the chat, the hook is
 /// stopped, and the receipt lists it.
 #[test]

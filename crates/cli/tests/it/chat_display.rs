@@ -129,7 +129,14 @@ fn watcher_sees_the_words_before_the_stop() {
 /// shell would read them as typed input.
 #[test]
 fn signals_end_the_reports_of_the_terminal() {
-    for (signal, code) in [(Signal::TERM, 143), (Signal::HUP, 129)] {
+    for (signal, code) in [
+        (Signal::TERM, 143),
+        (Signal::HUP, 129),
+        (Signal::QUIT, 131),
+        (Signal::ABORT, 134),
+        (Signal::ALARM, 142),
+        (Signal::USR1, 138),
+    ] {
         let place = Place::new();
         let user = start_chat(&place, (80, 24), "");
         user.types("hang").waits_for("were said");

@@ -184,8 +184,9 @@ pub(crate) fn stopped_by(cause: &Cause) -> String {
         CauseKind::Guardrail => format!("stopped by a guardrail{in_brackets}"),
         CauseKind::Parent => because("its parent was stopped"),
         CauseKind::Shutdown => match detail {
-            Some("sigterm") => "stopped by SIGTERM".to_owned(),
-            Some("sighup") => "stopped by SIGHUP".to_owned(),
+            Some(signal) if signal.starts_with("sig") => {
+                format!("stopped by {}", signal.to_uppercase())
+            }
             _ => because("the process ends"),
         },
         CauseKind::LeaseLost => because("another process took it over"),
