@@ -13,7 +13,7 @@ pub enum Key {
     Paste(String),
     /// Enter, which sends the text.
     Enter,
-    /// Alt-Enter or Ctrl-J, which adds a line.
+    /// Alt-Enter, Shift-Enter or Ctrl-J, which adds a line.
     NewLine,
     /// Backspace.
     Backspace,
@@ -74,8 +74,8 @@ impl Key {
 }
 
 /// Time within which the parts of one sequence arrive, even over a slow connection. After that time, an Escape counts
-/// as a separate key.
-pub(super) const SEQUENCE_MAX: Duration = Duration::from_millis(100);
+/// as a separate key. Escape stops a turn, so an arrow key that arrives in two pieces must not count as Escape.
+pub(super) const SEQUENCE_MAX: Duration = Duration::from_millis(300);
 
 /// Parses keys. A sequence may arrive in pieces, but without a pause between them.
 #[derive(Default)]
@@ -93,6 +93,9 @@ struct ParserState {
     escaped: bool,
     /// True if a sequence has begun and not ended.
     in_sequence: bool,
+    /// True if the sequence SS3 has begun: the next byte is its last. Terminals in the application mode send it for
+    /// arrow keys.
+    in_ss3: bool,
 }
 
 impl std::fmt::Debug for KeyParser {
@@ -143,12 +146,22 @@ impl KeyParser {
         self.parser = Parser::default();
         self.state.escaped = false;
         self.state.in_sequence = false;
+        self.state.in_ss3 = false;
     }
 }
 
 impl Perform for ParserState {
     fn print(&mut self, c: char) {
         self.in_sequence = false;
+        if std::mem::take(&mut self.in_ss3) {
+            let key = if c == 'M' {
+                Some(Key::Enter)
+            } else {
+                move_of(c)
+            };
+            self.keys.extend(key);
+            return;
+        }
         match &mut self.paste {
             Some(paste) => paste.push(c),
             None if c == '\x7f' => self.keys.push(Key::Backspace),
@@ -204,22 +217,39 @@ impl Perform for ParserState {
             _ if self.paste.is_some() => return,
             _ => {}
         }
+        // Keys in the forms CSI u (the keyboard protocol of kitty) and `modifyOtherKeys` of xterm.
+        let pressed = match (action, first) {
+            ('u', _) => Some((first, second)),
+            ('~', 27) => params.next().map(|code| (code, second)),
+            _ => None,
+        };
+        if let Some((code, modifiers)) = pressed {
+            self.keys.extend(match (code, modifiers) {
+                (13, 0 | 1) => Some(Key::Enter),
+                (13, _) => Some(Key::NewLine),
+                (27, _) => Some(Key::Escape),
+                (127, _) => Some(Key::Backspace),
+                (9, 2) => Some(Key::NextMode),
+                (9, _) => Some(Key::Complete),
+                _ => None,
+            });
+            return;
+        }
         // Ctrl or Alt with an arrow.
         let is_word = matches!(second, 3 | 5);
         self.keys.push(match (action, first) {
-            ('A', _) => Key::Up,
-            ('B', _) => Key::Down,
             ('C', _) if is_word => Key::WordRight,
             ('D', _) if is_word => Key::WordLeft,
-            ('C', _) => Key::Right,
-            ('D', _) => Key::Left,
-            ('H', _) | ('~', 1 | 7) => Key::Home,
-            ('F', _) | ('~', 4 | 8) => Key::End,
+            ('~', 1 | 7) => Key::Home,
+            ('~', 4 | 8) => Key::End,
             ('~', 3) => Key::Delete,
             ('Z', _) => Key::NextMode,
             ('I', _) => Key::FocusGained,
             ('O', _) => Key::FocusLost,
-            _ => return,
+            _ => match move_of(action) {
+                Some(key) => key,
+                None => return,
+            },
         });
     }
 
@@ -237,12 +267,30 @@ impl Perform for ParserState {
             return;
         }
         self.keys.push(match byte {
+            b'O' => {
+                self.in_sequence = true;
+                self.in_ss3 = true;
+                return;
+            }
             b'b' => Key::WordLeft,
             b'f' => Key::WordRight,
             b'd' => Key::KillWord,
             _ => return,
         });
     }
+}
+
+/// Key that moves the cursor, by the last letter of its sequence.
+fn move_of(letter: char) -> Option<Key> {
+    Some(match letter {
+        'A' => Key::Up,
+        'B' => Key::Down,
+        'C' => Key::Right,
+        'D' => Key::Left,
+        'H' => Key::Home,
+        'F' => Key::End,
+        _ => return None,
+    })
 }
 
 #[cfg(test)]
@@ -281,6 +329,29 @@ mod tests {
         let mut keys = KeyParser::default();
         let one_by_one: Vec<Key> = bytes.iter().flat_map(|byte| keys.read(&[*byte])).collect();
         assert_eq!(one_by_one, whole);
+    }
+
+    #[test]
+    fn keys_of_other_modes_of_a_terminal_are_recognised() {
+        let read = |bytes: &[u8]| {
+            let mut keys = KeyParser::default();
+            let read = keys.read(bytes);
+            assert!(!keys.is_in_sequence(), "{bytes:?}");
+            read
+        };
+        // The application mode.
+        assert_eq!(read(b"\x1bOAa"), [Key::Up, Key::Letter('a')]);
+        assert_eq!(
+            read(b"\x1bOH\x1bOF\x1bOM"),
+            [Key::Home, Key::End, Key::Enter]
+        );
+        assert_eq!(read(b"\x1bOPa"), [Key::Letter('a')]);
+        // Shift-Enter, Ctrl-Enter, and Enter.
+        assert_eq!(
+            read(b"\x1b[13;2u\x1b[27;5;13~\x1b[13u"),
+            [Key::NewLine, Key::NewLine, Key::Enter]
+        );
+        assert_eq!(read(b"\x1b[27u\x1b[9;2u"), [Key::Escape, Key::NextMode]);
     }
 
     #[test]

@@ -314,6 +314,7 @@ impl ChatLoop<'_> {
             | ChatEffect::RunCommand(_)
             | ChatEffect::Answer(..)
             | ChatEffect::ShowMore(_)
+            | ChatEffect::Redraw
             | ChatEffect::NextMode
             | ChatEffect::AskToLeave => self.chat.view.live.interrupt(),
             _ => {}
@@ -354,6 +355,7 @@ impl ChatLoop<'_> {
                 let rows_left = self.questions.show_more(number);
                 return Some(ChatEvent::ShownMore { number, rows_left });
             }
+            ChatEffect::Redraw => view.queue().clear_screen(),
             ChatEffect::NextMode => {
                 self.status.switch(None);
                 view.note(&self.status.describe_mode());

@@ -23,10 +23,11 @@ Commands:
   /quit               leave the chat; lists running work first, and a second /quit stops that work
   //…                 a message that begins with a slash
 Keys:
-  Enter sends · Alt-Enter or Ctrl-J: a new line · Up, Down: earlier input
+  Enter sends · Alt-Enter, Ctrl-J or \\ and Enter: a new line · Up, Down: earlier input
   Ctrl-R searches earlier input, and again an older entry; Escape ends the search
-  Tab completes a command
+  Tab completes a command · Ctrl-L clears the screen
   Shift-Tab: the next mode
+  Escape stops the turn. Ctrl-Z suspends. Ctrl-\\ quits at once.
   Ctrl-C stops the turn, and a second Ctrl-C uses force; at the prompt Ctrl-C clears the line.
   Ctrl-C or Ctrl-D on an empty line leaves the chat. If work runs, the key lists that work first,
   and a second press stops it. With --keep-background, background work keeps running";

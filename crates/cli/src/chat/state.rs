@@ -92,6 +92,7 @@ impl ChatState {
                 return self.escape(now);
             }
             ChatEvent::Key(Key::NextMode) => return vec![ChatEffect::NextMode],
+            ChatEvent::Key(Key::Redraw) => return vec![ChatEffect::Redraw],
             ChatEvent::Key(key) => {
                 let typed = self.typing.key(key, now);
                 return self.typed(typed, now);

@@ -94,6 +94,8 @@ pub(in crate::chat) enum ChatEffect {
     Answer(u64, PermissionAnswer),
     /// Show more of a question.
     ShowMore(u64),
+    /// Clear the screen and draw the input line and the status again.
+    Redraw,
     /// Switch to the next permission mode.
     NextMode,
     /// Leave the chat, or list the running work that the end of the chat would stop.

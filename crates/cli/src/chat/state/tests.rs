@@ -188,6 +188,16 @@ fn ctrl_c_gives_up_a_wait_before_it_leaves() {
 }
 
 #[test]
+fn backslash_and_enter_begin_a_new_line() {
+    let mut chat = TestChat::new();
+    assert_eq!(chat.sends("first\\"), []);
+    assert_eq!(
+        chat.sends("second"),
+        [ChatEffect::Send(1, "first\nsecond".to_owned())]
+    );
+}
+
+#[test]
 fn ctrl_d_leaves_only_an_empty_line() {
     let mut chat = TestChat::new();
     chat.types("x");

@@ -202,6 +202,7 @@ impl TypedInput {
                 }
             }
         }
+        let key = self.continued(key);
         match self.editor.press(key) {
             EditResult::Edited => InputResult::Nothing,
             EditResult::Submitted(text) if self.questions.holds_back(&text, now) => {
@@ -221,6 +222,16 @@ impl TypedInput {
                     .to_owned(),
             ),
         }
+    }
+
+    /// A backslash at the end of the text, then Enter: a new line takes the place of the backslash.
+    fn continued(&mut self, key: Key) -> Key {
+        let (text, cursor) = (self.editor.text(), self.editor.cursor());
+        if key != Key::Enter || cursor < text.len() || !text.ends_with('\\') {
+            return key;
+        }
+        self.editor.press(Key::Backspace);
+        Key::NewLine
     }
 
     fn replied(&mut self, reply: QuestionReply) -> InputResult {
