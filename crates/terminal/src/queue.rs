@@ -223,7 +223,7 @@ impl OutputQueue {
     }
 
     /// Hides the live region below the text until [`OutputQueue::show_region`].
-    pub(super) fn hide_region(&self) {
+    pub fn hide_region(&self) {
         self.set_visibility(RegionVisibility::Hidden);
     }
 

@@ -248,6 +248,11 @@ impl InputReader {
         }
     }
 
+    /// True if this process holds the terminal. False while it is in the background.
+    pub fn is_taken(&self) -> bool {
+        self.shared.state.lock().hold == TerminalHold::Taken
+    }
+
     /// Takes the terminal again if it was held when this process was suspended.
     pub fn resume(&self) {
         let mut state = self.shared.state.lock();

@@ -6,7 +6,7 @@ mod session_events;
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use allstop_core::{CallId, Cause, MessageId};
 use allstop_session::{SessionStop, StopTarget};
@@ -85,10 +85,12 @@ pub(super) async fn run(
         held: None,
         wait: None,
         left: None,
+        is_away: false,
         has_focus: true,
         mode,
         echoed: None,
     };
+    chat_loop.come_back();
     if let Some(first) = first {
         let effects = chat_loop.state.first_message(&first, Instant::now());
         chat_loop.carry_out_all(effects);
@@ -112,6 +114,10 @@ pub(super) async fn run(
     let supervisor = Supervisor::new(signals, state.into_control());
     Ok(leave::leave(chat, supervisor, cause, 0).await)
 }
+
+/// Interval between two checks whether a chat in the background is in the foreground again. `fg` sends no signal to a
+/// process that runs.
+const FOREGROUND_POLL: Duration = Duration::from_millis(100);
 
 /// Request to leave the chat.
 struct LeaveRequest {
@@ -152,6 +158,8 @@ struct ChatLoop<'a> {
     has_focus: bool,
     /// Request to leave the chat, if any.
     left: Option<LeaveRequest>,
+    /// True while the chat runs in the background of its shell.
+    is_away: bool,
     mode: InputMode,
     /// Last line that the terminal echoed in line mode while no turn ran. Because of the echo, the line is already
     /// visible above its answer, so the chat does not print it again.
@@ -190,6 +198,14 @@ impl ChatLoop<'_> {
                 None => std::future::pending().await,
             }
         };
+        let is_away = self.is_away;
+        let look = async {
+            if is_away {
+                tokio::time::sleep(FOREGROUND_POLL).await;
+            } else {
+                std::future::pending().await
+            }
+        };
         tokio::select! {
             biased;
             signal = self.signals.next() => self.apply(ChatEvent::Signal(signal)),
@@ -203,6 +219,7 @@ impl ChatLoop<'_> {
             change = self.chat.news.next() => self.note(&change.to_string()),
             // The loop redraws the input line.
             () = changes => {}
+            () = look => self.come_back(),
             Some(done) = self.pending.next() => {
                 // Session events that occurred before this result are shown first. If one of these events begins a
                 // turn, `began` handles the held result.
@@ -246,7 +263,19 @@ impl ChatLoop<'_> {
         ChatEvent::RunningWorkShown
     }
 
-    fn job_changed(&self, change: JobChange) {
+    /// Takes the terminal if the chat is in the foreground. Otherwise draws no input line over the line of the shell.
+    fn come_back(&mut self) {
+        self.reader.resume();
+        let queue = self.chat.view.queue();
+        self.is_away = !self.reader.is_taken();
+        if self.is_away {
+            queue.hide_region();
+        } else {
+            queue.show_region();
+        }
+    }
+
+    fn job_changed(&mut self, change: JobChange) {
         let view = &self.chat.view;
         let queue = view.queue();
         match change {
@@ -254,10 +283,7 @@ impl ChatLoop<'_> {
                 let give_back = || self.reader.suspend();
                 suspend_session(&self.chat.session, Some((queue, view.style)), give_back);
             }
-            JobChange::Resumed => {
-                self.reader.resume();
-                queue.show_region();
-            }
+            JobChange::Resumed => self.come_back(),
             // The loop redraws the input line.
             JobChange::Resized => {}
         }

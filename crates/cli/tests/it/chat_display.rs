@@ -4,6 +4,7 @@ use rustix::termios::{LocalModes, tcgetattr};
 
 use crate::support::chat_user::{CTRL_C, CTRL_D, ChatUser, assert_in_order};
 use crate::support::terminal::Terminal;
+use crate::support::wait::within;
 use crate::support::{FACT_MAX, Place, Signal, eventually};
 
 /// Turns with an answer that pauses in the middle of a word, with background work, and with a long permission question.
@@ -178,4 +179,17 @@ fn terminal_without_a_cursor_gets_no_sequence() {
     let shown = terminal.all_shown();
     assert!(!shown.contains('\x1b'), "{shown:?}");
     assert_eq!(shown.matches("› ask").count(), 1, "{shown}");
+}
+
+#[test]
+fn ctrl_l_clears_the_screen_and_keeps_the_typed_line() {
+    let place = Place::new();
+    let user = ChatUser::start_chat(&place, "");
+    user.types("short").waits_for("A short answer.");
+    user.presses("half\x0c").waits_for("› half");
+    let is_clear = || !user.screen().contains("A short answer.");
+    let cleared = within(FACT_MAX, || is_clear().then_some(()));
+    assert!(cleared.is_some(), "{}", user.screen());
+    user.waits_for("› half").presses("\x15").presses(CTRL_D);
+    drop(user.leaves_chat());
 }

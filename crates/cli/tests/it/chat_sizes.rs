@@ -115,6 +115,33 @@ fn ctrl_z_names_what_runs_on_and_fg_brings_the_chat_back() {
     }
 }
 
+/// Regression: `fg` sends no signal to a process that `bg` has resumed, so the chat did not take the terminal again. In the
+/// background it drew its input line over the line of the shell.
+#[test]
+fn chat_in_the_background_draws_nothing_and_comes_back_with_fg() {
+    let shell =
+        "set -m; \"$0\" \"$@\"; bg; echo it is the shell; read line; echo the shell read $line; fg";
+    let place = Place::new();
+    let chat = place.allstop().args("chat --yes").by_script(shell);
+    let user = ChatUser::at_terminal(&place, chat, Terminal::new());
+    user.presses("half").waits_for("› half").presses("\x1a");
+    user.waits_for("it is the shell");
+    let before = user.terminal.shown().len();
+    user.presses("to the shell\n")
+        .waits_for("the shell read to the shell");
+    let shown = user.terminal.shown();
+    let (between, _) = shown[before..]
+        .split_once("the shell read to the shell")
+        .expect("it was read");
+    assert!(!between.contains("half"), "{between:?}");
+    user.waits_for("› half")
+        .presses("\x15")
+        .types("short")
+        .waits_for("A short answer.")
+        .presses(CTRL_D);
+    drop(user.leaves_chat());
+}
+
 #[test]
 fn ctrl_z_in_a_run_names_what_runs_on() {
     let place = Place::new();
