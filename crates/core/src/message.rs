@@ -131,6 +131,41 @@ pub struct ToolResult {
     pub is_error: bool,
 }
 
+/// Beginning of the result of a call that did not run, because it was denied.
+pub const DENIED: &str = "the call did not run: ";
+/// Beginnings of the results of calls that a stop has ended.
+const STOPPED: [&str; 3] = [
+    "Stopped",
+    "Not run: the turn was stopped",
+    "The turn was stopped",
+];
+
+/// End of a call, as its result tells the model.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum ResultEnding {
+    /// The call has a result.
+    Completed,
+    /// The call has an error result.
+    Failed,
+    /// The call did not run, because it was denied.
+    Denied,
+    /// A stop ended the call.
+    Stopped,
+}
+
+impl ToolResult {
+    /// End of the call. The conversation has only the text for the model, so the text decides.
+    pub fn ending(&self) -> ResultEnding {
+        let starts = |with: &str| self.content.starts_with(with);
+        match self.is_error {
+            false => ResultEnding::Completed,
+            true if starts(DENIED) => ResultEnding::Denied,
+            true if STOPPED.into_iter().any(starts) => ResultEnding::Stopped,
+            true => ResultEnding::Failed,
+        }
+    }
+}
+
 /// One message of a conversation.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[serde(tag = "role", rename_all = "snake_case")]

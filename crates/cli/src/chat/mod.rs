@@ -14,7 +14,6 @@ mod open_chat;
 mod piped;
 mod state;
 mod status;
-mod transcript;
 mod view;
 
 use std::io::IsTerminal as _;
@@ -272,11 +271,7 @@ async fn greet(view: &ChatView, opened: &Opened, is_resumed: bool) {
     }
     match talked.session.history().await {
         Ok(conversation) => {
-            let (messages, letters) = (transcript::RESUMED_MESSAGES, transcript::RESUMED_LETTERS);
-            let shown = transcript::render(&conversation, messages, letters);
-            if !shown.is_empty() {
-                view.note(&shown);
-            }
+            view.transcript(&conversation, talked.session.id());
         }
         Err(error) => view.error(&error.to_string(), None),
     }

@@ -1,7 +1,7 @@
 //! View of a chat above the input line.
 
-use allstop_core::turn::TurnEffects;
-use allstop_core::{Receipt, StopReason};
+use allstop_core::turn::{Conversation, TurnEffects};
+use allstop_core::{Receipt, SessionId, StopReason};
 use allstop_session::MessageOutcome;
 use allstop_terminal::{
     InputLine, OutputPriority, OutputQueue, StatusLine, Style, Styled, TextRole, styled,
@@ -9,9 +9,13 @@ use allstop_terminal::{
 
 use crate::display::{
     LiveOptions, LiveView, RECEIPT_WIDTH_DEFAULT, denial, describe_effects, describe_lost,
-    describe_stop_reason, is_worth_showing, render_receipt, stopped_by,
+    describe_stop_reason, is_worth_showing, render_receipt, stopped_by, transcript,
 };
 use crate::host::ProcessHost;
+use crate::short_id::short;
+
+/// Maximum number of messages and calls of a conversation that are shown at once. Users do not scroll through more.
+const ENTRIES_MAX: usize = 200;
 
 /// View of a chat.
 #[derive(Debug)]
@@ -144,6 +148,18 @@ impl ChatView {
             let line = styled![denied, " ", denial(&entry.tool, &entry.reason)];
             self.lines(self.queue.fitted(line));
         }
+    }
+
+    /// Shows the end of a conversation, answers as Markdown.
+    pub(super) fn transcript(&self, conversation: &Conversation, id: &SessionId) {
+        let entries = transcript::entries(conversation);
+        let shown = &entries[entries.len().saturating_sub(ENTRIES_MAX)..];
+        let left_out = entries.len() - shown.len();
+        if left_out > 0 {
+            let all = format!("allstop sessions show {}", short(id.as_str()));
+            self.note(&format!("… {left_out} earlier parts · all: {all}"));
+        }
+        transcript::show(shown, &self.queue, self.style);
     }
 
     /// Shows the receipt of a stop.

@@ -14,6 +14,7 @@ mod live;
 mod project_file;
 mod receipt;
 pub(crate) mod recorded;
+pub(crate) mod transcript;
 mod watch;
 
 pub(crate) use change::{change_counts, change_role};

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::task::Poll;
 
-use allstop_core::message::Arguments;
+use allstop_core::message::{Arguments, DENIED};
 use allstop_core::receipt::ItemKind;
 use allstop_core::record::CallOutcome;
 use allstop_core::{CallId, Effect, FinishReason, ToolCall, call_label};
@@ -444,7 +444,7 @@ impl RunningTurn<'_> {
     fn deny(&mut self, call: &ToolCall, reason: String) -> Result<(), TurnInterrupt> {
         let at = self.now();
         self.scope_of(&call.id)?.close();
-        let content: Arc<str> = format!("the call did not run: {reason}").into();
+        let content: Arc<str> = format!("{DENIED}{reason}").into();
         let records = self.draft.deny_call(&call.id, Arc::clone(&content), at)?;
         self.pending.extend(records);
         self.send_not_run(call, CallOutcome::Denied, content);

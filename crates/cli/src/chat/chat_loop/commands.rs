@@ -17,15 +17,9 @@ use crate::chat::call_outputs::{CallOutput, recorded_output};
 use crate::chat::command::{BackgroundCommand, ChatCommand, HELP, TypedTarget};
 use crate::chat::complete::CompletionNames;
 use crate::chat::state::ChatEvent;
-use crate::chat::transcript;
 use crate::config_edit;
 use crate::display::{found_in_chat, plain, waits_for};
 use crate::host::ProcessHost;
-
-/// Maximum messages that `/history` shows. Users do not scroll through more messages.
-const HISTORY_MESSAGES: usize = 200;
-/// Maximum letters of each of these messages.
-const HISTORY_LETTERS: usize = 2_000;
 
 /// Formats the output of a call below its label. `running` lists the work of the session that has not ended.
 fn describe_output(call: &CallOutput, running: &[ReceiptItem]) -> String {
@@ -120,18 +114,9 @@ impl ChatLoop<'_> {
                 });
             }
             ChatCommand::History => {
-                self.print_when_ready(async |session| match session.history().await {
-                    Ok(conversation) => {
-                        let shown =
-                            transcript::render(&conversation, HISTORY_MESSAGES, HISTORY_LETTERS);
-                        if shown.is_empty() {
-                            "the conversation is empty".to_owned()
-                        } else {
-                            shown
-                        }
-                    }
-                    Err(error) => format!("the history cannot be read: {error}"),
-                });
+                let session = session.clone();
+                let reading = async move { FinishedWork::History(session.history().await) };
+                self.pending.push(reading.boxed());
             }
             // The module `state` handles this command itself.
             ChatCommand::Quit => {}

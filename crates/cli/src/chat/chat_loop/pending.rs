@@ -3,7 +3,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use allstop_core::turn::Conversation;
 use allstop_core::{Cause, Extent, Receipt};
+use allstop_log::SessionError;
 use allstop_session::{Admission, MessageOutcome, SendError, SessionStop, StopTarget};
 use futures::FutureExt as _;
 
@@ -20,6 +22,8 @@ const ASKED_STOPS_MAX: usize = 16;
 pub(super) enum FinishedWork {
     Outcome(MessageNumber, Arc<MessageOutcome>),
     Stopped(Arc<Receipt>),
+    /// The conversation, to be shown.
+    History(Result<Arc<Conversation>, SessionError>),
     /// A text to show. If `was_wait` is true, the text also ends the wait for background work.
     Said {
         text: String,
@@ -116,6 +120,17 @@ impl ChatLoop<'_> {
                     // The session accepts no more messages.
                     self.left = Some(LeaveRequest { cause: None });
                 }
+            }
+            FinishedWork::History(Ok(conversation)) => {
+                self.chat.view.live.interrupt();
+                let id = self.chat.session.id().clone();
+                if conversation.messages.is_empty() {
+                    self.chat.view.note("the conversation is empty");
+                }
+                self.chat.view.transcript(&conversation, &id);
+            }
+            FinishedWork::History(Err(error)) => {
+                self.note(&format!("the history cannot be read: {error}"));
             }
             FinishedWork::Said { text, was_wait } => {
                 self.chat.view.live.interrupt();

@@ -296,7 +296,7 @@ replies: [{{reasoning: {0}, text: {0}}}, {{error: {{status: 400, message: {0}}}}
     terminal.type_keys(&format!("\u{12}{paste}\u{7}\u{15}"));
     says("hang", "touch begun");
     says("/preview all", "Would stop");
-    says("/history", "[shell");
+    says("/history", "shell: ");
     chat.signal(Signal::TERM);
     drop(chat.end(FACT_MAX));
     check("a chat", &terminal.all_shown());

@@ -1,0 +1,217 @@
+//! A conversation for people: for `/history`, a resumed chat, `sessions show` and `sessions export`.
+
+use std::fmt::Write as _;
+
+use allstop_core::describe_call;
+use allstop_core::message::{Message, ResultEnding};
+use allstop_core::turn::Conversation;
+use allstop_terminal::{
+    AnswerFormat, AnswerStream, OutputPriority, OutputQueue, Style, Styled, Symbol, TextRole,
+    styled,
+};
+
+/// One part of a conversation.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum TranscriptEntry<'a> {
+    /// A message of the user.
+    User(&'a str),
+    /// Text of the model.
+    Answer(&'a str),
+    /// A tool call. `ending` is `None` if the conversation has no result.
+    Call {
+        label: String,
+        ending: Option<ResultEnding>,
+    },
+    /// A summary that replaces earlier turns.
+    Summary(&'a str),
+    /// A note of Allstop to the model.
+    Note(&'a str),
+    /// The turn was stopped here.
+    Stopped,
+}
+
+/// The parts of a conversation, in their order.
+pub(crate) fn entries(conversation: &Conversation) -> Vec<TranscriptEntry<'_>> {
+    let messages = &conversation.messages;
+    let mut entries = Vec::new();
+    for (at, message) in messages.iter().enumerate() {
+        match &**message {
+            Message::User { text } => entries.push(TranscriptEntry::User(text)),
+            Message::Assistant { text, tool_calls } => {
+                if !text.trim().is_empty() {
+                    entries.push(TranscriptEntry::Answer(text));
+                }
+                entries.extend(tool_calls.iter().map(|call| {
+                    // The results of a step follow directly after its answer.
+                    let results = messages[at + 1..]
+                        .iter()
+                        .map_while(|message| match &**message {
+                            Message::Tool(result) => Some(result),
+                            _ => None,
+                        });
+                    let result = results.into_iter().find(|result| result.call_id == call.id);
+                    TranscriptEntry::Call {
+                        label: describe_call(&call.name, &call.arguments).replace('\n', " "),
+                        ending: result.map(|result| result.ending()),
+                    }
+                }));
+            }
+            Message::Summary { text } => entries.push(TranscriptEntry::Summary(text)),
+            Message::StopMarker { .. } => entries.push(TranscriptEntry::Stopped),
+            Message::Note { text } => entries.push(TranscriptEntry::Note(text)),
+            Message::Tool(_) => {}
+        }
+    }
+    entries
+}
+
+/// Shows the parts on a terminal, answers as Markdown.
+pub(crate) fn show(entries: &[TranscriptEntry<'_>], queue: &OutputQueue, style: Style) {
+    let lines = |lines: Styled| queue.lines(lines, OutputPriority::Required);
+    for entry in entries {
+        match entry {
+            TranscriptEntry::Answer(text) if queue.is_terminal() => {
+                let mut stream = AnswerStream::new(style, AnswerFormat::Markdown);
+                let mut parts = stream.push(text);
+                parts.extend(stream.finish());
+                queue.flow(parts, None);
+            }
+            entry => drop(lines(line_of(entry, style))),
+        }
+    }
+}
+
+fn line_of(entry: &TranscriptEntry<'_>, style: Style) -> Styled {
+    let dim = |text: String| style.paint(TextRole::Dim, text);
+    match entry {
+        TranscriptEntry::User(text) => {
+            let sign = style.pick("›", ">");
+            style.paint(
+                TextRole::Strong,
+                styled![sign, " ", Styled::text(text).hanging(2)],
+            )
+        }
+        TranscriptEntry::Answer(text) => Styled::text(text),
+        TranscriptEntry::Call { label, ending } => {
+            let (symbol, role, said) = end_of_call(*ending);
+            let symbol = style.paint(role, style.symbol(symbol));
+            let said = style.paint(TextRole::Dim, said);
+            styled![symbol, " ", label, "  ", said]
+        }
+        TranscriptEntry::Summary(text) => dim(format!("[summary of earlier turns] {text}")),
+        TranscriptEntry::Note(text) => dim(format!("[note to the model] {text}")),
+        TranscriptEntry::Stopped => dim("[the turn was stopped here]".to_owned()),
+    }
+}
+
+fn end_of_call(ending: Option<ResultEnding>) -> (Symbol, TextRole, &'static str) {
+    match ending {
+        Some(ResultEnding::Completed) => (Symbol::Good, TextRole::Good, ""),
+        Some(ResultEnding::Failed) => (Symbol::Bad, TextRole::Bad, "failed"),
+        Some(ResultEnding::Denied) => (Symbol::Denied, TextRole::Warning, "denied"),
+        Some(ResultEnding::Stopped) => (Symbol::Stopped, TextRole::Warning, "stopped"),
+        None => (Symbol::Unknown, TextRole::Warning, "no result"),
+    }
+}
+
+/// The conversation as Markdown.
+pub(crate) fn markdown(entries: &[TranscriptEntry<'_>]) -> String {
+    let mut text = String::new();
+    let mut is_in_list = false;
+    for entry in entries {
+        let is_item = matches!(entry, TranscriptEntry::Call { .. });
+        if !text.is_empty() && !(is_item && is_in_list) {
+            text.push('\n');
+        }
+        is_in_list = is_item;
+        // Writing to a string cannot fail.
+        let _ = match entry {
+            TranscriptEntry::User(said) => writeln!(text, "## User\n\n{}", said.trim_end()),
+            TranscriptEntry::Answer(said) => writeln!(text, "## Agent\n\n{}", said.trim_end()),
+            TranscriptEntry::Call { label, ending } => {
+                let ended = match end_of_call(*ending).2 {
+                    "" => "completed",
+                    said => said,
+                };
+                let ticks = "`".repeat(longest_ticks(label) + 1);
+                writeln!(text, "- {ticks}{label}{ticks}: {ended}")
+            }
+            TranscriptEntry::Summary(said) => {
+                writeln!(text, "## Summary of earlier turns\n\n{}", said.trim_end())
+            }
+            TranscriptEntry::Note(said) => {
+                writeln!(
+                    text,
+                    "> Note to the model: {}",
+                    said.trim_end().replace('\n', "\n> ")
+                )
+            }
+            TranscriptEntry::Stopped => writeln!(text, "> The turn was stopped here."),
+        };
+    }
+    text
+}
+
+/// Length of the longest run of backticks. Inline code needs more of them around it.
+fn longest_ticks(text: &str) -> usize {
+    let runs = text.split(|letter| letter != '`').map(str::len);
+    runs.max().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use allstop_core::ToolCall;
+    use allstop_core::message::{Arguments, ToolResult};
+    use std::sync::Arc;
+
+    use super::*;
+
+    fn conversation() -> Conversation {
+        let call = |id: &str, command: &str| ToolCall {
+            id: id.into(),
+            name: "shell".into(),
+            arguments: Arguments::from(serde_json::json!({ "command": command })),
+        };
+        let result = |id: &str, content: &str, is_error: bool| {
+            Message::Tool(ToolResult {
+                call_id: id.into(),
+                content: content.into(),
+                is_error,
+            })
+        };
+        let messages = vec![
+            Message::user("go"),
+            Message::Assistant {
+                text: "Let me see.".into(),
+                tool_calls: vec![
+                    call("a", "ls"),
+                    call("b", "rm `x`"),
+                    call("c", "sleep 9"),
+                    call("d", "false"),
+                ],
+            },
+            result("a", "x", false),
+            result("b", "the call did not run: permission was denied", true),
+            result(
+                "c",
+                "Stopped by SIGTERM before it had a result (user).",
+                true,
+            ),
+            result("d", "no such file", true),
+            Message::Assistant {
+                text: "# Done\n\nIt is **x**.".into(),
+                tool_calls: Vec::new(),
+            },
+        ];
+        Conversation {
+            messages: messages.into_iter().map(Arc::new).collect(),
+            ..Conversation::default()
+        }
+    }
+
+    #[test]
+    fn markdown_marks_denied_stopped_and_failed_calls() {
+        let conversation = conversation();
+        insta::assert_snapshot!(markdown(&entries(&conversation)));
+    }
+}
