@@ -50,6 +50,8 @@ pub enum TurnErrorKind {
     Panicked,
     /// The store failed: the turn is not in the log, or its presence there is unknown.
     Store,
+    /// Another process has the session open. The same command can succeed later.
+    Busy,
     /// The operating system has no more threads or descriptors: nothing ran.
     System,
     /// A hook denied or panicked at a point other than the request or the start of a tool call.

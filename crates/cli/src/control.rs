@@ -33,6 +33,9 @@ const LAST_FORCE: Duration = Duration::from_millis(300);
 /// Time between the request to end the remaining work and the force of this work.
 const LAST_ASK: Duration = Duration::from_millis(300);
 
+/// Exit code of a run that was stopped because no program reads its output: 128 and the number of SIGPIPE.
+const UNREAD: u8 = 141;
+
 /// Time for output after the exit time is reached.
 pub(crate) const OUTPUT_WAIT_LAST: Duration = Duration::from_millis(30);
 
@@ -301,9 +304,14 @@ impl Control {
         reason.unwrap_or(StopReason::Cancelled)
     }
 
-    /// Exit code for this reason. The signals that end the process have one stop reason, but different exit codes.
+    /// Exit code for this reason. The signals that end the process have one stop reason, but different exit codes. A run
+    /// whose reader is gone has the code of a command that SIGPIPE killed.
     pub(crate) fn exit_code(&self, reason: StopReason) -> u8 {
+        let is_unread = self
+            .cause()
+            .is_some_and(|cause| cause.kind == CauseKind::Disconnect);
         match (self.signalled, reason) {
+            (_, StopReason::Cancelled) if is_unread => UNREAD,
             (Some(signal), StopReason::Shutdown) => signal.exit_code(),
             (_, reason) => reason.exit_code(),
         }
@@ -415,6 +423,16 @@ mod tests {
             assert_eq!(control.exit_code(control.stop_reason()), code);
         }
         assert_eq!(Control::new(GRACE).exit_code(StopReason::Timeout), 124);
+    }
+
+    #[test]
+    fn a_stop_without_a_reader_has_the_code_of_sigpipe() {
+        let mut control = Control::new(GRACE);
+        let now = Instant::now();
+        control.stop(Cause::new(CauseKind::Disconnect), now);
+        assert_eq!(control.exit_code(control.stop_reason()), 141);
+        control.signal(EndSignal::Interrupt, now + ONE_SIGNAL);
+        assert_eq!(control.exit_code(control.stop_reason()), 141);
     }
 
     #[test]

@@ -84,6 +84,7 @@ fn lost_output(stdout: FlushResult, host: &ProcessHost) -> Option<CliError> {
         None => "standard output".to_owned(),
     };
     let message = match stdout {
+        _ if host.is_result_lost => return Some(ProcessHost::lost_stdout()),
         FlushResult::Closed(ErrorKind::BrokenPipe) => return None,
         FlushResult::Closed(kind) => format!("{name} cannot be written: {kind}"),
         FlushResult::Blocked => {

@@ -18,11 +18,13 @@ use allstop_terminal::{Environment, OutputPriority, OutputStreams, Styled, TextR
 use anyhow::Context as _;
 use tokio::runtime::{Builder, Runtime};
 
-use crate::args::StoreArgs;
+use crate::args::{CliCommand, StoreArgs};
+use crate::closed_output::stdout_was_closed;
 use crate::descriptors;
 use crate::error::CliError;
 use crate::output_file::redirect_stdout;
 use crate::project_trust::TrustStore;
+use crate::resources;
 use crate::serve::cluster::names_servers;
 use crate::signals::{EndSignals, InheritedSignals};
 
@@ -45,6 +47,10 @@ pub(crate) struct ProcessHost {
     pub(crate) output: OutputStreams,
     /// File that replaces standard output because of `--output`.
     pub(crate) output_file: Option<PathBuf>,
+    /// True if only errors and questions go to standard error.
+    pub(crate) is_quiet: bool,
+    /// True if the command prints a result, but standard output was closed at the start.
+    pub(crate) is_result_lost: bool,
     /// Terminal settings from the environment.
     pub(crate) terminal: Environment,
     /// The working directory.
@@ -102,6 +108,8 @@ impl ProcessHost {
             signals,
             output,
             output_file: output_file.map(Path::to_owned),
+            is_quiet: false,
+            is_result_lost: false,
             terminal: Environment::read(variable),
             folder,
             sockets: SocketFolder::of_user(variable("XDG_RUNTIME_DIR").map(PathBuf::from)),
@@ -113,6 +121,36 @@ impl ProcessHost {
             work: runtime(cores.max(WORK_THREADS_MIN), "allstop-pool")?,
             keepers,
         })
+    }
+
+    /// Checks that this command can do its work here, before it does anything.
+    ///
+    /// # Errors
+    /// If a part of the system is missing, or the result would be lost.
+    pub(crate) fn check(mut self, command: &CliCommand) -> Result<Self, CliError> {
+        if command.runs_agents() {
+            resources::check_proc()?;
+        }
+        let lacks_stdout = self.output_file.is_none() && stdout_was_closed();
+        if lacks_stdout && command.wants_envelope() {
+            return Err(Self::lost_stdout());
+        }
+        self.is_result_lost = lacks_stdout && command.prints_result();
+        Ok(self)
+    }
+
+    /// Error for a closed standard output.
+    pub(crate) fn lost_stdout() -> CliError {
+        CliError::failure("standard output is closed, so the result is lost").hint(
+            "redirect it to a file (> FILE, or --output FILE of `run`), or discard it (> /dev/null)",
+        )
+    }
+
+    /// Sets whether only errors and questions go to standard error.
+    #[must_use]
+    pub(crate) fn quiet(mut self, is_quiet: bool) -> Self {
+        self.is_quiet = is_quiet;
+        self
     }
 
     /// Installs handlers for the signals that end runs.
@@ -245,8 +283,11 @@ impl ProcessHost {
         beside.unwrap_or_else(|| std::env::temp_dir().join("allstop-output"))
     }
 
-    /// Prints a note to standard error.
+    /// Prints a note to standard error, except under `--quiet`.
     pub(crate) fn note(&self, text: &str) {
+        if self.is_quiet {
+            return;
+        }
         let stderr = self.output.stderr();
         let style = self.terminal.style(stderr.is_terminal());
         let text = style.paint(TextRole::Dim, Styled::text(text));
@@ -260,6 +301,21 @@ impl ProcessHost {
         let text = style.failure(&problem.message, problem.hint.as_deref());
         stderr.lines(text, OutputPriority::Required);
     }
+}
+
+/// Changes the working directory to the folder of `-C`.
+///
+/// # Errors
+/// If the folder cannot be used.
+pub(crate) fn change_folder(folder: Option<&Path>) -> Result<(), CliError> {
+    let Some(folder) = folder else {
+        return Ok(());
+    };
+    std::env::set_current_dir(folder).map_err(|error| {
+        let folder = folder.display();
+        CliError::usage(format!("cannot change to the folder `{folder}`: {error}"))
+            .hint("name an existing folder: -C DIR")
+    })
 }
 
 /// Names of the environment variables with this prefix.

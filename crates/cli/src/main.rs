@@ -10,6 +10,7 @@
 
 mod args;
 mod chat;
+mod closed_output;
 mod commands;
 mod config_edit;
 mod control;
@@ -72,11 +73,18 @@ fn main() -> ExitCode {
     let wants_envelope = cli.command.wants_envelope();
     let exhausted = move || start_error::print_start_error(&resources::exhausted(), wants_envelope);
     start_error::exit_when_this_thread_panics(Some(Box::new(exhausted)));
-    let host = match resources::check()
+    let host = match host::change_folder(cli.folder.as_deref())
+        .and_then(|()| resources::check())
         .and_then(|()| ProcessHost::of_process(signals, cli.command.output_file()))
+        .and_then(|host| host.check(&cli.command))
     {
-        Ok(host) => host,
+        Ok(host) => host.quiet(cli.command.is_quiet()),
         Err(problem) => {
+            // The receipt of an earlier run must not look like the receipt of this run.
+            cli.command
+                .receipt_file()
+                .into_iter()
+                .for_each(run::discard_receipt);
             return ExitCode::from(start_error::print_start_error(&problem, wants_envelope));
         }
     };

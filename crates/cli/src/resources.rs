@@ -40,6 +40,21 @@ pub(crate) fn check() -> Result<(), CliError> {
     })
 }
 
+/// Checks that `/proc` shows the processes of this process's PID namespace.
+///
+/// # Errors
+/// If it does not. Allstop starts commands through `/proc/self/exe`, and finds their processes in `/proc`, so no call of
+/// a command could run or be stopped.
+pub(crate) fn check_proc() -> Result<(), CliError> {
+    if !cfg!(target_os = "linux") || std::fs::read_link("/proc/self/exe").is_ok() {
+        return Ok(());
+    }
+    Err(
+        CliError::failure("/proc is not mounted: without it, no command can be started or stopped")
+            .hint("mount it: mount -t proc proc /proc; or start the container with /proc"),
+    )
+}
+
 fn take_files() -> io::Result<()> {
     let stdin = io::stdin();
     let copies = (0..FILES_MIN).map(|_| rustix::io::fcntl_dupfd_cloexec(&stdin, 0));

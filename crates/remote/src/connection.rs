@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use allstop_core::SessionId;
 use allstop_core::receipt::NothingToStop;
-use allstop_core::{Cause, CauseKind, SessionId};
 use allstop_host::Place;
 use allstop_jsonrpc::{
     FrameDecoder, FrameLimits, IncomingMessage, IncomingRequest, IncomingRequests, QueuedAnswer,
@@ -263,6 +263,7 @@ impl RemoteConnection {
             Ok(owned) => owned,
             Err(error) => return responder.respond(Err::<(), _>(error)),
         };
+        let cause = params.cause();
         let target = match (params.call, params.extent) {
             (Some(call), _) => {
                 let works = owned.session.background();
@@ -286,7 +287,6 @@ impl RemoteConnection {
                 stop_reason: None,
             }));
         }
-        let cause = Cause::new(CauseKind::User).by(params.by);
         let accepting = owned.accepting.lock();
         let stop = owned.session.stop(&target, cause);
         let stop_id = stop.request().stop_id.clone();

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use allstop_core::ids::QuestionId;
 use allstop_core::receipt::ReceiptItem;
-use allstop_core::{CallId, Receipt, SessionId, StopId, StopReason, Timestamp, TurnNumber, Usage};
+use allstop_core::{
+    CallId, Cause, CauseKind, Receipt, SessionId, StopId, StopReason, Timestamp, TurnNumber, Usage,
+};
 use allstop_jsonrpc::RpcError;
 use serde::{Deserialize, Serialize};
 
@@ -149,6 +151,20 @@ pub struct RemoteStopParams {
     pub preview: bool,
     /// Name of the requesting program, for the receipt.
     pub by: String,
+    /// Reason of the user, for the receipt. A process of an older version ignores the reason.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+impl RemoteStopParams {
+    /// Cause of the stop: a user with this reason.
+    pub(crate) fn cause(&self) -> Cause {
+        let mut cause = Cause::new(CauseKind::User).by(self.by.clone());
+        if let Some(reason) = &self.reason {
+            cause = cause.detail(reason.clone());
+        }
+        cause
+    }
 }
 
 /// Parameters of [`ACCEPTED`].

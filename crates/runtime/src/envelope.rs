@@ -84,6 +84,49 @@ impl LostCall {
     }
 }
 
+/// Result of one turn of a run. Every key is always present, with `null` if unused.
+#[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
+pub struct TurnResult {
+    /// Number of the turn in the session; `null` if the turn did not start.
+    pub turn: Option<TurnNumber>,
+    /// Reason for the end of the turn.
+    pub stop_reason: StopReason,
+    /// Cause of the stop reason; `null` if the turn was committed.
+    pub cause: Option<Cause>,
+    /// Answer; empty unless the turn was committed.
+    #[schemars(with = "String")]
+    pub output: Arc<str>,
+    /// Model's reason for the end of the answer; `null` unless the turn completed.
+    pub finish: Option<FinishReason>,
+    /// Number of steps.
+    pub steps: u32,
+    /// Usage of the turn.
+    pub usage: Usage,
+    /// Denied calls of the turn.
+    pub denials: Vec<Denial>,
+    /// Receipt of the stop of the turn; `null` if there was nothing to stop.
+    pub receipt: Option<Arc<Receipt>>,
+    /// Error of the turn; `null` if the turn did not fail.
+    pub error: Option<TurnError>,
+}
+
+impl TurnResult {
+    fn of(outcome: &MessageOutcome) -> Self {
+        Self {
+            turn: outcome.turn,
+            stop_reason: outcome.stop_reason,
+            cause: outcome.cause.clone(),
+            output: Arc::clone(&outcome.output),
+            finish: outcome.finish,
+            steps: outcome.steps,
+            usage: outcome.usage,
+            denials: outcome.denials.clone(),
+            receipt: outcome.receipt.clone(),
+            error: outcome.error.clone(),
+        }
+    }
+}
+
 /// Result of a run. Every key is always present, with `null` if unused.
 #[derive(Debug, Clone, PartialEq, Serialize, JsonSchema)]
 #[schemars(title = "Allstop run")]
@@ -111,6 +154,8 @@ pub struct Envelope {
     pub steps: u32,
     /// Total usage of the run.
     pub usage: Usage,
+    /// The turns of the run in their order: one for each prompt that was sent. The last one has the `output` of the run.
+    pub turns: Vec<TurnResult>,
     /// Denied calls of all turns of the run.
     pub denials: Vec<Denial>,
     /// Calls of the last turn that may have changed something although the conversation does not show them, because the
@@ -146,6 +191,7 @@ impl Envelope {
             usage: turns
                 .iter()
                 .fold(Usage::default(), |sum, turn| sum + turn.usage),
+            turns: turns.iter().map(|turn| TurnResult::of(turn)).collect(),
             lost_calls: last.lost.iter().flat_map(LostCall::of_turn).collect(),
             denials: turns
                 .iter()
@@ -180,6 +226,7 @@ impl Envelope {
             finish: None,
             steps: 0,
             usage: Usage::default(),
+            turns: Vec::new(),
             denials: Vec::new(),
             lost_calls: Vec::new(),
             reported_calls: Vec::new(),
@@ -218,6 +265,13 @@ impl Envelope {
         }
         self.receipts
             .retain(|other| other.stop_id() != receipt.stop_id());
+        let is_of_turn = |turn: &&mut TurnResult| {
+            let own = turn.receipt.as_ref();
+            own.is_some_and(|own| own.stop_id() == receipt.stop_id())
+        };
+        for turn in self.turns.iter_mut().filter(is_of_turn) {
+            turn.receipt = Some(Arc::clone(&receipt));
+        }
         let before = |other: &Arc<Receipt>| other.request().order() <= receipt.request().order();
         let place = self.receipts.partition_point(before);
         self.receipts.insert(place, receipt);

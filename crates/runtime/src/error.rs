@@ -101,9 +101,8 @@ impl From<StartError> for TurnError {
             | StartErrorKind::Folder => TurnErrorKind::Invalid,
             StartErrorKind::UnknownSession => TurnErrorKind::NotFound,
             StartErrorKind::Script => TurnErrorKind::Script,
-            StartErrorKind::SessionInUse
-            | StartErrorKind::SessionExists
-            | StartErrorKind::Store => TurnErrorKind::Store,
+            StartErrorKind::SessionInUse => TurnErrorKind::Busy,
+            StartErrorKind::SessionExists | StartErrorKind::Store => TurnErrorKind::Store,
             StartErrorKind::Stopped | StartErrorKind::Bug => TurnErrorKind::Bug,
         };
         Self {

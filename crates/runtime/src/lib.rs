@@ -23,7 +23,7 @@ mod system;
 pub use agent_executor::{AgentExecutor, AgentExecutorOptions, ContextConversations};
 pub use command::{EVENT_BYTES_MAX, EVENT_VARIABLE};
 pub use config::{Config, ConfigError, PriceConfig};
-pub use envelope::{DetachedWork, Envelope, EnvelopeSchema};
+pub use envelope::{DetachedWork, Envelope, EnvelopeSchema, TurnResult};
 pub use error::{StartError, StartErrorKind};
 pub use link_target::link_target;
 pub use prompt::{ComposedPrompt, InstructionFile, ProjectInstructions, PromptTools};

@@ -1,16 +1,19 @@
 //! Parser of the command line; it runs before the output threads exist.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::Write as _;
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use allstop_terminal::escape;
 use clap::builder::Styles;
 use clap::error::ErrorKind;
-use clap::{CommandFactory as _, Parser as _};
+use clap::{CommandFactory as _, FromArgMatches as _};
 
-use super::Cli;
+use super::{Cli, variables};
+use crate::host::variable;
+use crate::run::discard_receipt;
 use crate::shell_quote::quoted;
 use crate::start_error::write_stderr;
 
@@ -24,9 +27,15 @@ const USAGE: u8 = 2;
 /// The exit code of a usage error, of the help or of the version.
 pub(crate) fn parse() -> Result<Cli, ExitCode> {
     let args = arguments(std::env::args_os().collect());
-    Cli::try_parse_from(&args).map_err(|error| {
+    let command = variables::only_effective(Cli::command(), &args);
+    let parsed = command.clone().try_get_matches_from(&args);
+    let parsed = parsed.and_then(|matches| {
+        let cli = Cli::from_arg_matches(&matches);
+        cli.map_err(|error| error.format(&mut command.clone()))
+    });
+    parsed.map_err(|error| {
         // Render the message again without styles. Control characters in the result come from the user's arguments.
-        let command = Cli::command().styles(Styles::plain());
+        let command = command.styles(Styles::plain());
         let again = command.try_get_matches_from(&args);
         let plain = again.err().map(|error| error.render().ansi().to_string());
         let safe = plain.as_deref().map(escape::text);
@@ -39,6 +48,11 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
                 drop(write!(std::io::stdout(), "{safe}"));
             }
             _ => drop(error.print()),
+        }
+        if error.use_stderr()
+            && let Some(path) = receipt_file(&args)
+        {
+            discard_receipt(&path);
         }
         if let Some(hint) = hint(error.kind(), &args) {
             write_stderr(&format!("\nhint: {}\n", escape::text(&hint)));
@@ -54,13 +68,45 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
 /// subcommand would be sent to a model.
 fn arguments(mut args: Vec<OsString>) -> Vec<OsString> {
     let is_of_sdk = args.iter().any(|arg| arg == "--headless");
-    let first = args.get(1).map(|first| first.as_bytes());
+    let at = command_at(&args);
+    let first = args.get(at).map(|first| first.as_bytes());
     if is_of_sdk && first.is_some_and(|first| first != b"copilot") {
-        args.insert(1, "copilot".into());
+        args.insert(at, "copilot".into());
     } else if first.is_some_and(is_prompt) {
-        args.insert(1, "run".into());
+        args.insert(at, "run".into());
     }
     args
+}
+
+/// Index of the first argument after the program and `-C DIR`.
+fn command_at(args: &[OsString]) -> usize {
+    match args.get(1).map(|first| first.as_bytes()) {
+        Some(b"-C") => 3,
+        Some(first) if first.starts_with(b"-C") => 2,
+        _ => 1,
+    }
+}
+
+/// Path of `--receipt-file` on a command line that the parser refuses, or in its variable.
+fn receipt_file(args: &[OsString]) -> Option<PathBuf> {
+    args.get(command_at(args))
+        .filter(|command| *command == "run")?;
+    let mut words = args.iter().skip(1).map(|arg| arg.as_bytes());
+    let (mut file, mut folder): (Option<&[u8]>, Option<&[u8]>) = (None, None);
+    while let Some(word) = words.next().filter(|word| *word != b"--") {
+        match word {
+            b"--receipt-file" => file = words.next(),
+            b"-C" => folder = words.next(),
+            _ => {
+                file = word.strip_prefix(b"--receipt-file=").or(file);
+                folder = word.strip_prefix(b"-C").or(folder);
+            }
+        }
+    }
+    let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
+    let file = file.map(path);
+    let file = file.or_else(|| variable("ALLSTOP_RECEIPT_FILE").map(PathBuf::from))?;
+    Some(folder.map(path).unwrap_or_default().join(file))
 }
 
 fn is_prompt(argument: &[u8]) -> bool {
@@ -78,7 +124,7 @@ fn missing_feature(command: &str) -> Option<&'static str> {
 
 /// Hint for a command line whose first argument is not a subcommand.
 fn hint(kind: ErrorKind, args: &[OsString]) -> Option<String> {
-    let (_, given) = args.split_first()?;
+    let given = args.get(command_at(args)..)?;
     let given: Vec<_> = given.iter().map(|word| word.to_string_lossy()).collect();
     let first = given.first()?;
     match kind {
@@ -107,6 +153,8 @@ fn hint(kind: ErrorKind, args: &[OsString]) -> Option<String> {
 
 #[cfg(test)]
 mod tests {
+    use clap::Parser as _;
+
     use super::*;
 
     fn words(line: &[&str]) -> Vec<OsString> {
@@ -137,6 +185,21 @@ mod tests {
     }
 
     #[test]
+    fn receipt_file_of_a_wrong_command_line_is_found() {
+        let path = |line: &[&str]| receipt_file(&words(line));
+        for line in [
+            &["run", "--nonsense", "--receipt-file", "r"][..],
+            &["run", "--receipt-file=r", "--nonsense"],
+        ] {
+            assert_eq!(path(line), Some("r".into()), "{line:?}");
+        }
+        let below = path(&["-C", "sub", "run", "--receipt-file", "r"]);
+        assert_eq!(below, Some("sub/r".into()));
+        assert_eq!(path(&["run", "--", "--receipt-file", "r"]), None);
+        assert_eq!(path(&["run", "--receipt-file"]), None);
+    }
+
+    #[test]
     fn first_argument_of_several_words_is_a_prompt() {
         for (given, read) in [
             (&["fix it"][..], &["run", "fix it"][..]),
@@ -146,6 +209,9 @@ mod tests {
             (&["run", "fix it"], &["run", "fix it"]),
             (&["-x y"], &["-x y"]),
             (&["--headless", "a b"], &["copilot", "--headless", "a b"]),
+            (&["-C", "a b", "fix it"], &["-C", "a b", "run", "fix it"]),
+            (&["-Csub", "fix it"], &["-Csub", "run", "fix it"]),
+            (&["-C", "sub", "ps"], &["-C", "sub", "ps"]),
             (&[], &[]),
         ] {
             assert_eq!(arguments(words(given)), words(read), "{given:?}");

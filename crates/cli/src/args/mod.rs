@@ -16,6 +16,7 @@ mod serve;
 mod serve_access;
 mod store;
 mod tasks;
+mod variables;
 #[cfg(feature = "nats")]
 mod worker;
 
@@ -54,6 +55,9 @@ pub(crate) use worker::{WorkerArgs, WorkersAction, WorkersArgs};
 #[derive(Debug, Parser)]
 #[command(name = "allstop", version, max_term_width = 100)]
 pub(crate) struct Cli {
+    /// Change to this folder first; relative paths in other flags then start there
+    #[arg(short = 'C', value_name = "DIR", global = true)]
+    pub(crate) folder: Option<PathBuf>,
     #[command(subcommand)]
     pub(crate) command: CliCommand,
 }
@@ -61,7 +65,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum CliCommand {
     /// Run a prompt and exit; `allstop "…"` does the same
-    #[command(after_help = RUN_HELP)]
+    #[command(after_help = RUN_HELP, mut_args(variables::attach))]
     Run(Box<RunArgs>),
     /// Chat with an agent in the terminal: stop it, interrupt it, keep work running
     #[command(after_help = CHAT_HELP)]
@@ -137,6 +141,38 @@ impl CliCommand {
         }
     }
 
+    /// File for the receipt of a run.
+    pub(crate) fn receipt_file(&self) -> Option<&Path> {
+        match self {
+            Self::Run(args) => args.files.receipt_file.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// True if the command runs agents, whose tools start other programs.
+    pub(crate) fn runs_agents(&self) -> bool {
+        match self {
+            Self::Run(_) | Self::Chat(_) | Self::Serve(_) | Self::Demo(_) => true,
+            #[cfg(feature = "nats")]
+            Self::Worker(_) => true,
+            #[cfg(feature = "copilot")]
+            Self::Copilot(_) => true,
+            Self::Sessions(args) => matches!(args.command, SessionsAction::Resume(_)),
+            _ => false,
+        }
+    }
+
+    /// True if the command prints a result on standard output; false if it serves clients or a user at the terminal.
+    pub(crate) fn prints_result(&self) -> bool {
+        let is_run = matches!(self, Self::Run(_));
+        is_run || !(self.runs_agents() || matches!(self, Self::Init(_)))
+    }
+
+    /// True if only errors and questions go to standard error.
+    pub(crate) fn is_quiet(&self) -> bool {
+        matches!(self, Self::Run(args) if args.files.quiet)
+    }
+
     /// True if the caller expects an envelope: a JSON object with the result, which is also printed after a failure.
     pub(crate) fn wants_envelope(&self) -> bool {
         match self {
@@ -154,7 +190,7 @@ The process exits at most one second after the grace period.
 
 Exit codes:
   0 completed · 1 error · 2 usage error · 3 step limit · 4 turn limit · 5 budget · 6 guardrail · 7 loop · \
-124 timeout · 130 cancelled · 143 SIGTERM · 129 SIGHUP
+8 denied calls, with --fail-on-denied · 124 timeout · 130 cancelled · 141 the reader of --stream-json is gone · 143 SIGTERM · 129 SIGHUP
 
 Examples:
   allstop \"What does this repository do?\"
@@ -304,6 +340,9 @@ pub(crate) struct RunArgs {
     pub(crate) limits: LimitArgs,
     #[command(flatten)]
     pub(crate) permissions: PermissionArgs,
+    /// Exit with code 8 if the run completes although calls were denied
+    #[arg(long, help_heading = "Permissions")]
+    pub(crate) fail_on_denied: bool,
     #[command(flatten)]
     pub(crate) background: BackgroundArgs,
     #[command(flatten)]
@@ -388,6 +427,9 @@ impl ModelArgs {
 pub(crate) struct SessionArgs {
     #[command(flatten)]
     pub(crate) choice: SessionChoiceArgs,
+    /// Wait up to this time while another process has the session open [default: 0s]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) wait_session: Option<HumanDuration>,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
 }
@@ -431,7 +473,7 @@ fn at_least_one<T: FromStr>(text: &str) -> Result<T, String> {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
 pub(crate) struct LimitArgs {
-    /// Time limit of the whole run: 500ms, 2s, 5m, 8h
+    /// Time limit of the whole run: 500ms, 1.5s, 1m30s, 8h
     #[arg(long, value_name = "TIME", allow_hyphen_values = true, value_parser = deadline)]
     pub(crate) timeout: Option<HumanDuration>,
     /// Time that a stop waits before it uses force [default: 2s]
@@ -479,6 +521,9 @@ pub(crate) struct OutputArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputFileArgs {
+    /// Print only errors, and questions to a user at the terminal, on standard error
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
     /// Write standard output to this file
     #[arg(long, value_name = "FILE")]
     pub(crate) output: Option<PathBuf>,

@@ -4,6 +4,7 @@ use clap::Args;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 
 use super::StoreArgs;
+use allstop_core::{Cause, CauseKind};
 use allstop_remote::RemoteExtent;
 
 pub(super) const PS_HELP: &str = "\
@@ -30,6 +31,7 @@ Examples:
   allstop ps
   allstop stop last
   allstop stop EGE6SJCE --extent session
+  allstop stop last --reason \"wrong branch\"
   allstop stop --all --now ";
 
 pub(super) const WATCH_HELP: &str = "\
@@ -90,6 +92,9 @@ pub(crate) struct StopArgs {
     /// Stop one call of the running turn, or one background item, by its id in `ps`
     #[arg(long, value_name = "CALL", conflicts_with_all = ["extent", "all"])]
     pub(crate) call: Option<String>,
+    /// Reason, for the receipt
+    #[arg(long, value_name = "TEXT")]
+    pub(crate) reason: Option<String>,
     /// Use force at once, without grace
     #[arg(long)]
     pub(crate) now: bool,
@@ -100,6 +105,17 @@ pub(crate) struct StopArgs {
     pub(crate) shown: ReceiptFormatArgs,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
+}
+
+impl StopArgs {
+    /// Cause of the stop, for the receipt. `by` names this process.
+    pub(crate) fn cause(&self, by: &str) -> Cause {
+        let cause = Cause::new(CauseKind::User).by(by.to_owned());
+        match &self.reason {
+            Some(reason) => cause.detail(reason.clone()),
+            None => cause,
+        }
+    }
 }
 
 /// Names and aliases of the extents: the parts of a session that a stop can cover. Receipts and requests contain the

@@ -7,6 +7,7 @@ mod no_terminal_prompter;
 mod questions;
 mod receipt_file;
 mod stdin;
+mod stream_reader;
 mod turns;
 mod view;
 
@@ -36,8 +37,13 @@ use allstop_remote::TerminalSession;
 use no_terminal_prompter::NoTerminalPrompter;
 use questions::RunQuestions;
 use receipt_file::ReceiptFile;
+pub(crate) use receipt_file::discard_receipt;
+use stream_reader::StreamReader;
 use turns::RunTurns;
 use view::RunView;
+
+/// Exit code of a completed run with denied calls, under `--fail-on-denied`.
+const DENIED: u8 = 8;
 
 /// Runs the command.
 pub(crate) async fn run(args: RunArgs, host: &ProcessHost) -> Result<Exit, CliError> {
@@ -49,6 +55,7 @@ pub(crate) async fn run(args: RunArgs, host: &ProcessHost) -> Result<Exit, CliEr
     let mut supervisor = Supervisor::new(signals, control);
     let no_terminal = NoTerminalPrompter::default();
     let mut view = RunView::new(host, &args, no_terminal.clone());
+    let fails_on_denied = args.fail_on_denied;
 
     let envelope = match drive(args, host, no_terminal, &mut supervisor, &mut view).await {
         Ok(envelope) => envelope,
@@ -56,6 +63,7 @@ pub(crate) async fn run(args: RunArgs, host: &ProcessHost) -> Result<Exit, CliEr
         Err(StartFailure::Usage(problem)) => return Err(problem),
     };
     let mut code = match envelope.stop_reason {
+        StopReason::Completed if fails_on_denied && !envelope.denials.is_empty() => DENIED,
         // The last turn was committed. A stop that came after the commit found no work, so it does not change the exit
         // code.
         StopReason::Completed => envelope.exit_code,
@@ -91,10 +99,16 @@ async fn drive(
         view.receipt_file = Some(file);
     }
     let background = args.background;
+    let streams = args.output.stream_json;
     let (model_args, store_args) = (args.model.clone(), args.session.store.clone());
     let named = args.session.choice.named();
-    let session = named
-        .map(|name| NamedSession::new(name, "run --session", &args.model, &args.session.store));
+    let wait = args
+        .session
+        .wait_session
+        .map_or(Duration::ZERO, Duration::from);
+    let session = named.map(|name| {
+        NamedSession::new(name, "run --session", &args.model, &args.session.store).waiting(wait)
+    });
     let prompter = prompter(&args.permissions, no_terminal);
     let prompt = if args.permissions.answer().is_some() {
         None
@@ -151,6 +165,7 @@ async fn drive(
         view,
         supervisor,
         stop: None,
+        reader: StreamReader::new(streams),
         other_stops: Vec::new(),
         owner_idle: true,
         unreported: &open.unreported,

@@ -42,6 +42,24 @@ fn may_be_removed(path: &Path) -> io::Result<bool> {
     Ok(beginning.is_empty() || beginning.contains("\"allstop.receipt/"))
 }
 
+/// Removes the receipt of an earlier run because this run ends before it begins. A script would otherwise read the old
+/// receipt as the receipt of this run. A file with any other content stays.
+pub(crate) fn discard_receipt(path: &Path) {
+    let is_file = fs::metadata(path).is_ok_and(|found| found.is_file());
+    let file = link_target(path);
+    if is_file && may_be_removed(&file).unwrap_or(false) {
+        discard(&file);
+    }
+}
+
+/// Removes the file, or empties it if its folder is not writable.
+fn discard(file: &Path) {
+    if fs::remove_file(file).is_err() {
+        // The run fails in any case, and its error is more useful than the error of this attempt.
+        drop(fs::File::create(file));
+    }
+}
+
 impl ReceiptFile {
     /// A file that is not prepared yet. If a stop ends the run before [`ReceiptFile::prepare`], the file is prepared
     /// when the receipt is written.
@@ -86,7 +104,12 @@ impl ReceiptFile {
         if found.is_some() && !may_be_removed(&file).map_err(|error| unwritable(&error))? {
             return Err(failed(&"the file is not a receipt, and would be deleted"));
         }
-        temporary(&file).map_err(|error| unwritable(&error.kind().into()))?;
+        if let Err(error) = temporary(&file) {
+            if found.is_some() {
+                discard(&file);
+            }
+            return Err(unwritable(&error.kind().into()));
+        }
         if found.is_some() {
             fs::remove_file(&file).map_err(|error| unwritable(&error))?;
         }

@@ -16,6 +16,7 @@ use allstop_terminal::JobControl;
 use allstop_tools::BackgroundWork;
 use allstop_tools::mcp::{McpServers, McpStatusEvents};
 
+use super::stream_reader::StreamReader;
 use super::view::RunView;
 use crate::args::BackgroundArgs;
 use crate::control::ControlEffect;
@@ -40,6 +41,8 @@ pub(super) struct RunTurns<'a, 'b> {
     pub(super) remote: TerminalSession,
     /// The stop that ends the run. A signal, a deadline or another terminal has begun this stop.
     pub(super) stop: Option<SessionStop>,
+    /// Reader of the events on standard output.
+    pub(super) reader: StreamReader,
     /// Further stops from other terminals: stops of single calls, and stops that do not end the run because `stop`
     /// already does.
     pub(super) other_stops: Vec<SessionStop>,
@@ -160,6 +163,12 @@ impl RunTurns<'_, '_> {
                     return None;
                 },
                 reply = self.view.next_reply() => self.view.reply(reply),
+                () = self.reader.gone() => {
+                    self.stop_without_reader();
+                    if is_over(self) {
+                        return None;
+                    }
+                }
                 // Events are shown before the result of the wait is handled. Otherwise the last events would be shown
                 // after the caller's output.
                 Some(event) = self.events.next() => self.show(&event),
@@ -244,6 +253,18 @@ impl RunTurns<'_, '_> {
         self.supervisor.control.stop(cause, Instant::now());
         self.end_with_stop();
         self.stop = Some(asked.stop);
+    }
+
+    /// Stops the run because no program reads its events any more. An earlier stop keeps its cause.
+    fn stop_without_reader(&mut self) {
+        if self.supervisor.control.cause().is_some() {
+            return;
+        }
+        let cause = Cause::new(CauseKind::Disconnect)
+            .detail("the reader of standard output is gone")
+            .by("cli");
+        self.supervisor.control.stop(cause.clone(), Instant::now());
+        self.begin_stop(cause);
     }
 
     /// Shows the stop that ends the run, and lets the MCP servers end with their calls.

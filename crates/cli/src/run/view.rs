@@ -29,6 +29,8 @@ pub(super) struct RunView<'a> {
     host: &'a ProcessHost,
     /// False if the output is JSON.
     for_people: bool,
+    /// True if a denied call makes the run fail.
+    fails_on_denied: bool,
     /// Flags for the command that continues the session.
     flags: SameFlags,
     live: Option<LiveView>,
@@ -46,10 +48,11 @@ pub(super) struct RunView<'a> {
 impl<'a> RunView<'a> {
     pub(super) fn new(host: &'a ProcessHost, args: &RunArgs, prompter: NoTerminalPrompter) -> Self {
         let flags = SameFlags::of_remembered(&args.model, &args.session.store);
+        let fails_on_denied = args.fail_on_denied;
         let args = &args.output;
         let for_people = !args.json && !args.stream_json;
         // If the output is JSON, the live view is also shown, but only at a terminal.
-        let is_watched = for_people || host.output.stderr().is_terminal();
+        let is_watched = for_people || (host.output.stderr().is_terminal() && !host.is_quiet);
         let options = LiveOptions {
             environment: host.terminal.clone(),
             answers: for_people,
@@ -58,12 +61,16 @@ impl<'a> RunView<'a> {
         Self {
             host,
             for_people,
+            fails_on_denied,
             flags,
             prompter,
             receipt_file: None,
             is_receipt_stored: true,
             questions: None,
-            live: is_watched.then(|| LiveView::new(&host.output, &options)),
+            live: is_watched.then(|| match LiveView::new(&host.output, &options) {
+                live if host.is_quiet => live.quiet(),
+                live => live,
+            }),
             stream: args.stream_json.then(|| JsonStream::new(stdout.clone())),
         }
     }
@@ -105,6 +112,9 @@ impl<'a> RunView<'a> {
 
     /// Prints calls that may have changed something, also beside the JSON for a program.
     pub(super) fn warn_calls(&self, describe: impl FnOnce(Style) -> Styled) {
+        if self.host.is_quiet {
+            return;
+        }
         let stderr = self.host.output.stderr();
         let style = self.host.terminal.style(stderr.is_terminal());
         stderr.lines(describe(style), OutputPriority::Required);
@@ -117,8 +127,12 @@ impl<'a> RunView<'a> {
         }
     }
 
-    /// Prints a line that no reader must miss, such as a line about work that outlives this process.
+    /// Prints a line that no reader must miss, such as a line about work that outlives this process. `--quiet` omits it
+    /// too: the envelope contains the fact.
     pub(super) fn warn(&self, text: &str) {
+        if self.host.is_quiet {
+            return;
+        }
         let stderr = self.host.output.stderr();
         let style = self.host.terminal.style(stderr.is_terminal());
         stderr.lines(style.paint(TextRole::Dim, text), OutputPriority::Required);
@@ -192,13 +206,17 @@ impl<'a> RunView<'a> {
 
     fn end_for_people(&self, envelope: &Envelope) {
         let stderr = self.host.output.stderr();
+        let is_quiet = self.host.is_quiet;
         let style = self.host.terminal.style(stderr.is_terminal());
         let mut text = Styled::default();
         if let Some(error) = &envelope.error {
             text.push(&style.failure(&error.to_string(), error.hint.as_deref()));
         }
         let mut receipts: Vec<_> = envelope.receipts.iter().collect();
-        receipts.retain(|receipt| is_worth_showing(receipt));
+        // Under `--quiet`, only receipts that a user must see: work still runs, or nothing else may have the receipt.
+        receipts.retain(|receipt| {
+            is_worth_showing(receipt) && !(is_quiet && receipt.quiet() && self.is_receipt_stored)
+        });
         let is_reported = envelope.error.is_some() || !receipts.is_empty();
         if envelope.stop_reason != StopReason::Completed && !is_reported {
             let reason = describe_stop_reason(envelope.stop_reason);
@@ -209,11 +227,12 @@ impl<'a> RunView<'a> {
             let detail = detail.map_or_else(String::new, |detail| format!(": {detail}"));
             text.push_line(&style.paint(TextRole::Warning, format!("{reason}{detail}")));
         }
-        for entry in &envelope.denials {
+        let shows_denials = !is_quiet || self.fails_on_denied;
+        for entry in envelope.denials.iter().filter(|_| shows_denials) {
             let denied = style.paint(TextRole::Warning, "denied:");
             text.push_line(&styled![denied, " ", denial(&entry.tool, &entry.reason)]);
         }
-        if self.prompter.was_asked() {
+        if self.prompter.was_asked() && shows_denials {
             let hint = style.paint(TextRole::Dim, "hint:");
             let said = " no terminal for questions: pass --yes, or allow calls by rules in the configuration";
             text.push_line(&styled![hint, said]);
@@ -223,13 +242,16 @@ impl<'a> RunView<'a> {
             text.push(&render_receipt(receipt, style, width));
         }
         let id = envelope.session_id.as_ref();
-        if let Some(id) = id.filter(|_| stderr.is_terminal()) {
+        if let Some(id) = id.filter(|_| stderr.is_terminal() && !is_quiet) {
             let resume = format!("sessions resume {}", short(id.as_str()));
             let resume = self.flags.command(&resume);
             let line = format!("session {id} · to continue: {resume}");
             text.push_line(&style.paint(TextRole::Dim, line));
         }
-        stderr.lines(text, OutputPriority::Last);
+        // An empty text would print an empty line, and cron sends a message with it.
+        if !text.is_empty() {
+            stderr.lines(text, OutputPriority::Last);
+        }
     }
 }
 

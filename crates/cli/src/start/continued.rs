@@ -7,6 +7,7 @@
 
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use allstop_core::{SessionId, SessionSettings};
 use allstop_log::read_session_end;
@@ -36,6 +37,8 @@ pub(crate) struct NamedSession {
     flags: SameFlags,
     /// Flags that commands on the same store need in another folder.
     flags_elsewhere: SameFlags,
+    /// Time to wait for another process to release the session.
+    wait: Duration,
 }
 
 impl NamedSession {
@@ -46,7 +49,20 @@ impl NamedSession {
             command: format!("{command} {}", quoted(name)),
             flags: SameFlags::of_store(store),
             flags_elsewhere: SameFlags::of_store_elsewhere(model, store),
+            wait: Duration::ZERO,
         }
+    }
+
+    /// Sets the time to wait for another process to release the session.
+    #[must_use]
+    pub(crate) fn waiting(mut self, wait: Duration) -> Self {
+        self.wait = wait;
+        self
+    }
+
+    /// Time to wait for another process to release the session.
+    pub(super) fn wait(&self) -> Duration {
+        self.wait
     }
 }
 

@@ -11,7 +11,7 @@ mod stage;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use allstop_agent::{TurnError, TurnErrorKind};
 use allstop_core::SessionId;
@@ -29,6 +29,10 @@ use crate::supervise::Supervisor;
 pub(crate) use continued::{ContinuedWords, NamedSession};
 pub(crate) use reporter::StartReporter;
 pub(crate) use stage::{StartFailure, StartStage, begin};
+
+/// Interval between two attempts to open a session that another process has open. Another process releases a session
+/// without a notification.
+const RELEASE_LOOK: Duration = Duration::from_millis(50);
 
 /// Reads the input of a start on a separate thread. The read may hang: a file may be a pipe without a writer, or the
 /// disk may hang.
@@ -90,6 +94,7 @@ pub(crate) async fn open(
         reporter,
         sockets,
     } = opening;
+    let wait = session.as_ref().map_or(Duration::ZERO, NamedSession::wait);
     let configured_mode = options.config.permissions.mode;
     let root = options.root();
     // The socket exists from here on, so that other terminals can find a process whose start takes long.
@@ -120,9 +125,16 @@ pub(crate) async fn open(
         mode: Some(mode.clone()),
         ..SessionSetup::default()
     };
-    let opening = open_session(Arc::clone(&system), id, setup, sockets);
+    let opening = open_session(Arc::clone(&system), id, setup, wait, sockets);
     let opening = begin(&root, "opening the session", opening);
-    let open = stage.wait(opening, late_store).await?.ok_or_stopped()??;
+    let late = || {
+        if wait.is_zero() {
+            late_store()
+        } else {
+            late_session()
+        }
+    };
+    let open = stage.wait(opening, late).await?.ok_or_stopped()??;
     Ok(Opened {
         system,
         listener,
@@ -140,21 +152,30 @@ fn store_file(store: &StoreChoice) -> Option<PathBuf> {
     }
 }
 
+/// Opens the session. If another process has the session open, waits for its release, for at most `wait`.
 async fn open_session(
     system: Arc<System>,
     id: Option<SessionId>,
     setup: SessionSetup,
+    wait: Duration,
     sockets: SocketFolder,
 ) -> Result<OpenSession, StartFailure> {
-    Ok(match id {
-        Some(id) => match system.resume_session(id.clone(), setup).await {
+    let Some(id) = id else {
+        return Ok(system.new_session(None, setup).await?);
+    };
+    // A time beyond the range of the clock has no end. The run's deadline and a signal still end the wait.
+    let until = Instant::now().checked_add(wait);
+    loop {
+        match system.resume_session(id.clone(), setup.clone()).await {
             Err(error) if error.kind == StartErrorKind::SessionInUse => {
-                return Err(in_use::with_remedy(error, &id, &sockets).await.into());
+                if until.is_some_and(|until| Instant::now() >= until) {
+                    return Err(in_use::with_remedy(error, &id, &sockets).await.into());
+                }
             }
-            opened => opened?,
-        },
-        None => system.new_session(None, setup).await?,
-    })
+            opened => return Ok(opened?),
+        }
+        tokio::time::sleep(RELEASE_LOOK).await;
+    }
 }
 
 /// Hint that the MCP servers are being started; `None` if no server is configured.
@@ -179,6 +200,14 @@ pub(crate) fn late_store() -> TurnError {
         kind: TurnErrorKind::Store,
         message: "the run's deadline passed before the store was open".to_owned(),
         hint: Some("another process may hold the store, or its disk may hang".to_owned()),
+    }
+}
+
+fn late_session() -> TurnError {
+    TurnError {
+        kind: TurnErrorKind::Busy,
+        message: "the run's deadline passed while another process had the session open".to_owned(),
+        hint: Some("`allstop ps` names the process".to_owned()),
     }
 }
 

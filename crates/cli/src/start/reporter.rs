@@ -9,17 +9,25 @@ use crate::host::ProcessHost;
 pub(crate) struct StartReporter {
     stderr: OutputQueue,
     style: Style,
+    is_quiet: bool,
 }
 
 impl StartReporter {
     pub(crate) fn new(host: &ProcessHost) -> Self {
         let stderr = host.output.stderr().clone();
         let style = host.terminal.style(stderr.is_terminal());
-        Self { stderr, style }
+        Self {
+            stderr,
+            style,
+            is_quiet: host.is_quiet,
+        }
     }
 
-    /// Prints a line.
+    /// Prints a line, except under `--quiet`.
     pub(crate) fn note(&self, text: &str) {
+        if self.is_quiet {
+            return;
+        }
         self.stderr.lines(
             self.style.paint(TextRole::Dim, text),
             OutputPriority::Required,

@@ -48,6 +48,8 @@ mod remote_left;
 mod remote_servers;
 mod remote_socket;
 mod resume;
+mod run_failures;
+mod run_flags;
 mod scripts;
 mod serve;
 mod serve_access;

@@ -80,7 +80,7 @@ fn errors_have_line_and_column() {
         ),
         (
             "# ä\n\n[deadlines]\nrun = \"-5s\"",
-            "allstop.toml:4:7: the duration \"-5s\" is negative; write 500ms, 2s, 5m, 8h or 30d",
+            "allstop.toml:4:7: the duration \"-5s\" is negative; write 500ms, 1.5s, 5m, 1h30m or 30d",
         ),
         (
             "[deadlines]\nrun = \"5\"",

@@ -56,6 +56,46 @@ async fn completed_run_of_two_turns() {
         "output_tokens": 15,
         "estimated": false
       },
+      "turns": [
+        {
+          "turn": 1,
+          "stop_reason": "completed",
+          "cause": null,
+          "output": "One.",
+          "finish": "done",
+          "steps": 2,
+          "usage": {
+            "input_tokens": 30,
+            "output_tokens": 10,
+            "estimated": false
+          },
+          "denials": [
+            {
+              "call_id": "call_1_1",
+              "tool": "write",
+              "reason": "denied by the permission rule `write`"
+            }
+          ],
+          "receipt": null,
+          "error": null
+        },
+        {
+          "turn": 2,
+          "stop_reason": "completed",
+          "cause": null,
+          "output": "Two.",
+          "finish": "done",
+          "steps": 1,
+          "usage": {
+            "input_tokens": 30,
+            "output_tokens": 5,
+            "estimated": false
+          },
+          "denials": [],
+          "receipt": null,
+          "error": null
+        }
+      ],
       "denials": [
         {
           "call_id": "call_1_1",
@@ -101,6 +141,8 @@ async fn stopped_run() {
     assert!(envelope.cancel_observed);
     assert_eq!(envelope.receipts, Vec::from_iter(envelope.receipt.clone()));
     let mut shown = envelope.clone();
+    let turn = shown.turns.remove(0);
+    assert_eq!(turn.receipt, envelope.receipt);
     shown.receipts.clear();
     assert_snapshot!(without_chance(&shown), @r#"
     {
@@ -122,6 +164,7 @@ async fn stopped_run() {
         "output_tokens": 2,
         "estimated": true
       },
+      "turns": [],
       "denials": [],
       "lost_calls": [],
       "reported_calls": [],
@@ -200,6 +243,7 @@ fn run_that_did_not_start() {
         "output_tokens": 0,
         "estimated": false
       },
+      "turns": [],
       "denials": [],
       "lost_calls": [],
       "reported_calls": [],

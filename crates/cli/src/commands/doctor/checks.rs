@@ -25,6 +25,7 @@ use crate::commands::store::{check_progress, store_problem};
 use crate::display::milliseconds;
 use crate::error::CliError;
 use crate::host::{ProcessHost, variable};
+use crate::resources;
 use crate::shell_command::SameFlags;
 use crate::shell_quote::quoted;
 
@@ -179,6 +180,9 @@ fn write_probe(folder: &Path) -> std::io::Result<()> {
 pub(super) async fn containment(host: &ProcessHost) -> DoctorRow {
     const NAME: &str = "stopping";
     let bad = |message: String, hint: &str| DoctorRow::bad(NAME, message, hint);
+    if let Err(problem) = resources::check_proc() {
+        return DoctorRow::of_problem(NAME, &problem);
+    }
     let scopes = host.scopes();
     let spec = ProcessSpec {
         program: "/bin/sh".into(),

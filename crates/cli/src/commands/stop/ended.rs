@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use allstop_core::receipt::{NothingToStop, StopInfo};
 use allstop_core::turn::SessionState;
-use allstop_core::{Cause, CauseKind, Extent, Receipt, SessionId, StopId};
+use allstop_core::{Extent, Receipt, SessionId, StopId};
 use allstop_log::{Log, read_session};
 use allstop_runtime::scan_orphans;
 use allstop_scope::{Scope, StopRequest};
@@ -195,7 +195,6 @@ fn info(
         }
         (None, RemoteExtent::Session) => (Extent::Session, format!("session/{id}")),
     };
-    let cause = Cause::new(CauseKind::User).by(by.to_owned());
-    let request = StopRequest::new(extent, cause).target(target);
+    let request = StopRequest::new(extent, args.cause(by)).target(target);
     Scope::root("stop", host.scopes()).stop_info(&request)
 }

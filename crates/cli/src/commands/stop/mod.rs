@@ -52,6 +52,7 @@ fn params(session_id: &SessionId, by: &str, args: &StopArgs) -> RemoteStopParams
         now: args.now,
         preview: args.preview,
         by: by.to_owned(),
+        reason: args.reason.clone(),
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use allstop_agent::Agent;
-use allstop_core::{Cause, CauseKind, SessionId};
+use allstop_core::SessionId;
 use allstop_log::{Log, SessionError};
 use allstop_model::ScriptedModel;
 use allstop_scope::{RootOptions, Scope};
@@ -94,8 +94,7 @@ impl OrphanedSessions {
             let receipt = if args.preview {
                 session.preview(target)
             } else {
-                let cause = Cause::new(CauseKind::User).by(by.to_owned());
-                let stop = session.stop(target, cause);
+                let stop = session.stop(target, args.cause(by));
                 if args.now {
                     stop.force();
                 }

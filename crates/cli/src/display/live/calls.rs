@@ -25,12 +25,22 @@ const ERROR_COLUMNS: usize = 120;
 /// recognise the call. If less space is left, the other text moves below the label.
 const LABEL_COLUMNS_MIN: usize = 16;
 
+/// Form in which calls are shown.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CallForm {
+    /// No lines, because of `--quiet`.
+    Hidden,
+    /// A line at the start and a line at the end of each call.
+    Lines,
+    /// A live line, which the terminal redraws, and a line at the end of each call.
+    Live,
+}
+
 #[derive(Debug)]
 pub(super) struct CallLines {
     queue: OutputQueue,
     style: Style,
-    /// True if the terminal can redraw rows, so running calls have live lines.
-    moves: bool,
+    form: CallForm,
     model: Option<ModelLine>,
     known: Vec<CallLine>,
     /// Time at which the current stop of the turn begins to use force (kills processes); `None` if no stop runs.
@@ -146,15 +156,25 @@ fn left_words(state: &ItemState) -> (Symbol, TextRole, Cow<'static, str>) {
 }
 
 impl CallLines {
-    pub(super) fn new(queue: OutputQueue, style: Style, moves: bool) -> Self {
+    pub(super) fn new(queue: OutputQueue, style: Style, form: CallForm) -> Self {
         Self {
             queue,
             style,
-            moves,
+            form,
             model: None,
             known: Vec::new(),
             force_at: None,
         }
+    }
+
+    /// True if no calls are shown.
+    pub(super) fn is_hidden(&self) -> bool {
+        self.form == CallForm::Hidden
+    }
+
+    /// Shows no calls.
+    pub(super) fn hide(&mut self) {
+        self.form = CallForm::Hidden;
     }
 
     /// Shows that a stop has begun. At the time `force_at`, the stop begins to use force. `None` means that the stop
@@ -244,12 +264,12 @@ impl CallLines {
                 .push(CallLine::new(id, label.clone(), Some(since)));
             label
         };
-        if self.moves {
+        if self.form == CallForm::Live {
             self.show();
         } else {
             let sign = self.style.pick("→", ">");
             let line = styled![sign, " ", self.fit(&label, 2)];
-            self.queue.lines(line, OutputPriority::Required);
+            self.print(line);
         }
     }
 
@@ -289,7 +309,7 @@ impl CallLines {
             let columns = self.queue.columns().unwrap_or(COLUMNS_DEFAULT);
             lines.push(&change_lines(change, self.style, columns));
         }
-        self.queue.lines(lines, OutputPriority::Required);
+        self.print(lines);
         self.show();
     }
 
@@ -332,9 +352,16 @@ impl CallLines {
         label.cut(room, self.style.pick("…", "..."))
     }
 
+    /// Prints permanent lines.
+    fn print(&self, lines: Styled) {
+        if self.form != CallForm::Hidden {
+            self.queue.lines(lines, OutputPriority::Required);
+        }
+    }
+
     /// Redraws the live lines.
     fn show(&self) {
-        if !self.moves {
+        if self.form != CallForm::Live {
             return;
         }
         let style = self.style;

@@ -20,7 +20,7 @@ use allstop_terminal::{
 };
 use allstop_tools::{EffectPreview, PermissionQuestion};
 
-use self::calls::{CallEnd, CallLines};
+use self::calls::{CallEnd, CallForm, CallLines};
 use self::text::{Rest, StepText};
 
 use super::labels;
@@ -62,7 +62,11 @@ impl LiveView {
         let (stdout, stderr) = (output.stdout().clone(), output.stderr().clone());
         let environment = &options.environment;
         let err_style = environment.style(stderr.is_terminal());
-        let moves = stderr.is_terminal() && environment.has_cursor();
+        let form = if stderr.is_terminal() && environment.has_cursor() {
+            CallForm::Live
+        } else {
+            CallForm::Lines
+        };
         let out_style = environment.style(stdout.is_terminal());
         let draws = stdout.is_terminal() && environment.has_cursor();
         stdout.set_narrowing(environment.narrowing());
@@ -80,11 +84,18 @@ impl LiveView {
             in_line: false,
             text: StepText::default(),
             held: None,
-            calls: CallLines::new(stderr.clone(), err_style, moves),
+            calls: CallLines::new(stderr.clone(), err_style, form),
             err_style,
             stdout,
             stderr,
         }
+    }
+
+    /// Prints only answers, and no line on standard error.
+    #[must_use]
+    pub(crate) fn quiet(mut self) -> Self {
+        self.calls.hide();
+        self
     }
 
     /// Ends the view after the run. `answer` is the whole answer of the last turn, from which the missing text is
@@ -222,6 +233,9 @@ impl LiveView {
     }
 
     fn note(&self, role: TextRole, symbol: Symbol, said: &str) {
+        if self.calls.is_hidden() {
+            return;
+        }
         let said = styled![self.err_style.symbol(symbol), " ", said];
         let said = self.stderr.fitted(said);
         self.stderr
@@ -230,6 +244,9 @@ impl LiveView {
 
     /// Prints a note that is cut to one row.
     fn row(&self, role: TextRole, symbol: Symbol, said: &str) {
+        if self.calls.is_hidden() {
+            return;
+        }
         let mut said = styled![self.err_style.symbol(symbol), " ", said];
         if let Some(columns) = self.stderr.columns() {
             let mark = self.err_style.pick("…", "...");
