@@ -136,7 +136,7 @@ mod tests {
             document["nonsense"] = toml_edit::value(1);
             Ok(())
         };
-        assert_eq!(edit(&file, nonsense).unwrap_err().code, 2);
+        assert_eq!(edit(&file, nonsense).unwrap_err().code(), 2);
         assert!(!file.exists());
         edit(&file, |_| Ok(())).unwrap();
         assert_eq!(fs::metadata(&file).unwrap().mode() & 0o777, 0o600);

@@ -1,12 +1,14 @@
-//! Failure of a command: one line, an optional hint, and the exit code.
+//! Failure of a command: one line, an optional hint, and the kind, which decides the exit code.
 
 use std::io;
 use std::path::Path;
 
 use allstop_agent::{TurnError, TurnErrorKind};
 use allstop_core::StopReason;
-use allstop_runtime::{ConfigError, Envelope, StartError};
+use allstop_runtime::{ConfigError, Envelope, StartError, StartErrorKind};
+use serde::Serialize;
 
+use crate::json_document::DocumentSchema;
 use crate::shell_quote::quoted;
 
 /// Failure of a command.
@@ -16,8 +18,59 @@ pub(crate) struct CliError {
     pub(crate) message: String,
     /// The remedy; may have several lines.
     pub(crate) hint: Option<String>,
-    /// 2 for a usage error, 1 for a failure.
-    pub(crate) code: u8,
+    /// Kind of the failure.
+    pub(crate) kind: CliErrorKind,
+}
+
+/// Kinds of failure, for scripts. Each kind has one exit code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum CliErrorKind {
+    /// Flags, files or the configuration are wrong. Nothing was done.
+    Usage,
+    /// Nothing has the given id or name.
+    NotFound,
+    /// Another process uses the session or the store. The same command can succeed later.
+    Busy,
+    /// Any other failure.
+    Failed,
+}
+
+impl CliErrorKind {
+    /// The exit code of the command.
+    pub(crate) fn exit_code(self) -> u8 {
+        match self {
+            Self::Usage | Self::NotFound => 2,
+            Self::Busy | Self::Failed => 1,
+        }
+    }
+}
+
+/// Form of the JSON that a command prints after a failure.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum ErrorForm {
+    /// No JSON: people read the output.
+    Text,
+    /// The object of [`DocumentSchema::Error`].
+    Document,
+    /// The envelope of a run: the JSON object with its result. A usage error has no envelope, but the object of
+    /// [`DocumentSchema::Error`].
+    Envelope,
+}
+
+/// Keys of the object of [`DocumentSchema::Error`].
+#[derive(Debug, Serialize)]
+pub(crate) struct ErrorKeys<'a> {
+    error: ErrorReport<'a>,
+    exit_code: u8,
+}
+
+/// A failure in JSON.
+#[derive(Debug, Serialize)]
+pub(crate) struct ErrorReport<'a> {
+    kind: CliErrorKind,
+    message: &'a str,
+    hint: Option<&'a str>,
 }
 
 impl CliError {
@@ -26,8 +79,25 @@ impl CliError {
         Self {
             message: message.into(),
             hint: None,
-            code: 2,
+            kind: CliErrorKind::Usage,
         }
+    }
+
+    /// Error for an id or a name that nothing has.
+    pub(crate) fn not_found(message: impl Into<String>) -> Self {
+        Self::usage(message).kind(CliErrorKind::NotFound)
+    }
+
+    /// Sets the kind.
+    #[must_use]
+    pub(crate) fn kind(mut self, kind: CliErrorKind) -> Self {
+        self.kind = kind;
+        self
+    }
+
+    /// The exit code of the command.
+    pub(crate) fn code(&self) -> u8 {
+        self.kind.exit_code()
     }
 
     /// Error for a feature that this binary was built without.
@@ -42,10 +112,7 @@ impl CliError {
 
     /// Error for a failure at run time.
     pub(crate) fn failure(message: impl Into<String>) -> Self {
-        Self {
-            code: 1,
-            ..Self::usage(message)
-        }
+        Self::usage(message).kind(CliErrorKind::Failed)
     }
 
     /// Adds the remedy.
@@ -86,14 +153,37 @@ impl CliError {
         .hint(hint)
     }
 
-    /// Envelope (the JSON object that `run --json` prints) of a run that failed to start because of this error. Usage
-    /// errors have no envelope.
-    pub(crate) fn envelope(&self) -> Option<String> {
-        if self.code == 2 {
-            return None;
+    /// The failure as JSON in this form; `None` for [`ErrorForm::Text`].
+    pub(crate) fn json(&self, form: ErrorForm) -> Option<String> {
+        match form {
+            ErrorForm::Text => None,
+            ErrorForm::Envelope if self.code() != 2 => self.envelope(),
+            ErrorForm::Document | ErrorForm::Envelope => {
+                let keys = ErrorKeys {
+                    error: self.report(),
+                    exit_code: self.code(),
+                };
+                Some(DocumentSchema::Error.line(&keys))
+            }
         }
+    }
+
+    /// The failure as a part of a JSON object.
+    pub(crate) fn report(&self) -> ErrorReport<'_> {
+        ErrorReport {
+            kind: self.kind,
+            message: &self.message,
+            hint: self.hint.as_deref(),
+        }
+    }
+
+    /// Envelope of a run that failed to start because of this error.
+    fn envelope(&self) -> Option<String> {
         let error = TurnError {
-            kind: TurnErrorKind::System,
+            kind: match self.kind {
+                CliErrorKind::Busy => TurnErrorKind::Busy,
+                _ => TurnErrorKind::System,
+            },
             message: self.message.clone(),
             hint: self.hint.clone(),
         };
@@ -105,7 +195,12 @@ impl CliError {
 impl From<StartError> for CliError {
     fn from(error: StartError) -> Self {
         Self {
-            code: error.kind.exit_code(),
+            kind: match error.kind {
+                StartErrorKind::UnknownSession => CliErrorKind::NotFound,
+                StartErrorKind::SessionInUse => CliErrorKind::Busy,
+                kind if kind.is_usage() => CliErrorKind::Usage,
+                _ => CliErrorKind::Failed,
+            },
             message: error.message,
             hint: error.hint,
         }

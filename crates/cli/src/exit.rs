@@ -38,7 +38,7 @@ impl From<u8> for Exit {
 
 impl From<CliError> for Exit {
     fn from(error: CliError) -> Self {
-        Self::from(error.code)
+        Self::from(error.code())
     }
 }
 
@@ -53,7 +53,7 @@ impl Exit {
         };
         host.print_problem(&lost);
         output.flush_stderr(LAST_LINE_WAIT_MAX);
-        self.code.max(lost.code)
+        self.code.max(lost.code())
     }
 }
 

@@ -21,7 +21,7 @@ use tokio::runtime::{Builder, Runtime};
 use crate::args::{CliCommand, StoreArgs};
 use crate::closed_output::stdout_was_closed;
 use crate::descriptors;
-use crate::error::CliError;
+use crate::error::{CliError, ErrorForm};
 use crate::output_file::redirect_stdout;
 use crate::project_trust::TrustStore;
 use crate::resources;
@@ -132,7 +132,7 @@ impl ProcessHost {
             resources::check_proc()?;
         }
         let lacks_stdout = self.output_file.is_none() && stdout_was_closed();
-        if lacks_stdout && command.wants_envelope() {
+        if lacks_stdout && command.error_form() == ErrorForm::Envelope {
             return Err(Self::lost_stdout());
         }
         self.is_result_lost = lacks_stdout && command.prints_result();

@@ -22,6 +22,7 @@ mod display;
 mod error;
 mod exit;
 mod host;
+mod json_document;
 mod logging;
 mod output_file;
 mod project_trust;
@@ -45,9 +46,9 @@ use std::process::ExitCode;
 use std::sync::Arc;
 
 use allstop_terminal::OutputPriority;
-use clap::CommandFactory as _;
 
 use args::{Cli, CliCommand, SessionsAction};
+use commands::schema::SchemaName;
 use error::CliError;
 use exit::Exit;
 use host::{KEEPER_COMMAND, ProcessHost};
@@ -70,8 +71,8 @@ fn main() -> ExitCode {
         Ok(cli) => cli,
         Err(code) => return code,
     };
-    let wants_envelope = cli.command.wants_envelope();
-    let exhausted = move || start_error::print_start_error(&resources::exhausted(), wants_envelope);
+    let form = cli.command.error_form();
+    let exhausted = move || start_error::print_start_error(&resources::exhausted(), form);
     start_error::exit_when_this_thread_panics(Some(Box::new(exhausted)));
     let host = match host::change_folder(cli.folder.as_deref())
         .and_then(|()| resources::check())
@@ -85,7 +86,7 @@ fn main() -> ExitCode {
                 .receipt_file()
                 .into_iter()
                 .for_each(run::discard_receipt);
-            return ExitCode::from(start_error::print_start_error(&problem, wants_envelope));
+            return ExitCode::from(start_error::print_start_error(&problem, form));
         }
     };
     start_error::exit_when_this_thread_panics(None);
@@ -93,8 +94,8 @@ fn main() -> ExitCode {
     let exit = match dispatch(cli, &host) {
         Ok(exit) => exit,
         Err(problem) => {
-            if let Some(envelope) = problem.envelope().filter(|_| wants_envelope) {
-                host.output.stdout().json(&envelope, OutputPriority::Last);
+            if let Some(json) = problem.json(form) {
+                host.output.stdout().json(&json, OutputPriority::Last);
             }
             host.print_problem(&problem);
             problem.into()
@@ -172,16 +173,17 @@ fn dispatch(cli: Cli, host: &ProcessHost) -> Result<Exit, CliError> {
         CliCommand::Init(args) => host.block_on(commands::init::init(&args, host)),
         CliCommand::Mcp(args) => host.block_on(commands::mcp::mcp(&args, host)),
         CliCommand::Schema(args) => {
-            let schema = args.name.text();
-            host.output
-                .stdout()
-                .answer(schema, OutputPriority::Required);
+            let stdout = host.output.stdout();
+            match args.name {
+                Some(name) => stdout.answer(name.text(), OutputPriority::Required),
+                None => stdout.lines(SchemaName::list(), OutputPriority::Required),
+            };
             Ok(Exit::from(0))
         }
         CliCommand::Man(args) => commands::man::man(&args, host).map(Exit::from),
         CliCommand::Completions(args) => {
             let text = match args.shell {
-                Some(shell) => commands::completions::completions(shell, &mut Cli::command()),
+                Some(shell) => commands::completions::completions(shell, &mut args::command()),
                 None => {
                     host.block_on(commands::sessions::session_completions(&args.store, host))?
                 }

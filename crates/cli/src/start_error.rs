@@ -7,21 +7,26 @@ use std::panic::PanicHookInfo;
 
 use allstop_terminal::{escape, restore_held_terminal};
 
-use crate::error::CliError;
+use crate::error::{CliError, ErrorForm};
 
 /// Exit code of a panic, as defined by Rust.
 const PANICKED: u8 = 101;
 
 /// Prints the error of a start that failed before the output threads existed. Returns the exit code.
-pub(crate) fn print_start_error(problem: &CliError, wants_envelope: bool) -> u8 {
-    if let Some(envelope) = problem.envelope().filter(|_| wants_envelope) {
-        drop(writeln!(std::io::stdout(), "{}", escape::json(&envelope)));
+pub(crate) fn print_start_error(problem: &CliError, form: ErrorForm) -> u8 {
+    if let Some(json) = problem.json(form) {
+        print_json(&json);
     }
     let hint = problem.hint.as_ref();
     let hint = hint.map_or(String::new(), |hint| format!("hint: {hint}\n"));
     let said = format!("error: {}\n{hint}", problem.message);
     write_stderr(&escape::text(&said));
-    problem.code
+    problem.code()
+}
+
+/// Prints a line of JSON to standard output, if it is open.
+pub(crate) fn print_json(json: &str) {
+    drop(writeln!(std::io::stdout(), "{}", escape::json(json)));
 }
 
 /// Makes the process exit when the calling thread panics. The caller must be the main thread. The panic calls `instead`

@@ -9,16 +9,22 @@ use std::process::ExitCode;
 use allstop_terminal::escape;
 use clap::builder::Styles;
 use clap::error::ErrorKind;
-use clap::{CommandFactory as _, FromArgMatches as _};
+use clap::{Command, CommandFactory as _, FromArgMatches as _};
 
-use super::{Cli, variables};
+use super::{Cli, help_end, variables};
+use crate::error::{CliError, ErrorForm};
 use crate::host::variable;
 use crate::run::discard_receipt;
 use crate::shell_quote::quoted;
-use crate::start_error::write_stderr;
+use crate::start_error::{print_json, write_stderr};
 
 /// Exit code of wrong usage.
 const USAGE: u8 = 2;
+
+/// The command with its subcommands, and with the complete help of each.
+pub(crate) fn command() -> Command {
+    help_end::complete(Cli::command())
+}
 
 /// Parses the command line. For the help, the version and usage errors, prints the text itself and returns an exit
 /// code.
@@ -27,7 +33,7 @@ const USAGE: u8 = 2;
 /// The exit code of a usage error, of the help or of the version.
 pub(crate) fn parse() -> Result<Cli, ExitCode> {
     let args = arguments(std::env::args_os().collect());
-    let command = variables::only_effective(Cli::command(), &args);
+    let command = variables::only_effective(command(), &args);
     let parsed = command.clone().try_get_matches_from(&args);
     let parsed = parsed.and_then(|matches| {
         let cli = Cli::from_arg_matches(&matches);
@@ -54,7 +60,17 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
         {
             discard_receipt(&path);
         }
-        if let Some(hint) = hint(error.kind(), &args) {
+        let hint = hint(error.kind(), &args);
+        if error.use_stderr() && wants_json(&args) {
+            let message = usage_message(plain.as_deref().unwrap_or_default());
+            let mut problem = CliError::usage(message);
+            problem.hint.clone_from(&hint);
+            problem
+                .json(ErrorForm::Document)
+                .iter()
+                .for_each(|json| print_json(json));
+        }
+        if let Some(hint) = hint {
             write_stderr(&format!("\nhint: {}\n", escape::text(&hint)));
         }
         ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(USAGE))
@@ -85,6 +101,23 @@ fn command_at(args: &[OsString]) -> usize {
         Some(first) if first.starts_with(b"-C") => 2,
         _ => 1,
     }
+}
+
+/// True if a command line that the parser refuses asks for JSON.
+fn wants_json(args: &[OsString]) -> bool {
+    let mut flags = args.iter().take_while(|arg| *arg != "--");
+    let is_given = flags.any(|arg| arg == "--json" || arg == "--stream-json");
+    let is_run = args
+        .get(command_at(args))
+        .is_some_and(|command| command == "run");
+    is_given || (is_run && variables::wants_json())
+}
+
+/// The message of a usage error: the text before the empty line, as one line, without `error: `.
+fn usage_message(rendered: &str) -> String {
+    let (message, _) = rendered.split_once("\n\n").unwrap_or((rendered, ""));
+    let words = message.split_whitespace().collect::<Vec<_>>().join(" ");
+    words.strip_prefix("error: ").unwrap_or(&words).to_owned()
 }
 
 /// Path of `--receipt-file` on a command line that the parser refuses, or in its variable.

@@ -7,6 +7,7 @@ mod copilot;
 mod demo;
 mod doctor;
 mod execution;
+mod help_end;
 mod init;
 mod mcp;
 mod permission;
@@ -30,9 +31,10 @@ use allstop_session::FollowUp;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
+use crate::error::ErrorForm;
 use crate::short_id::LAST;
 
-pub(crate) use command_line::parse;
+pub(crate) use command_line::{command, parse};
 pub(crate) use config::{ConfigAction, ConfigArgs, ConfigShowArgs};
 #[cfg(feature = "copilot")]
 pub(crate) use copilot::CopilotArgs;
@@ -124,7 +126,7 @@ pub(crate) enum CliCommand {
     Doctor(Box<DoctorArgs>),
     /// List, add, remove and test MCP servers
     Mcp(McpArgs),
-    /// Print the JSON Schema of receipts, envelopes, events, scripts or the configuration
+    /// Print the JSON Schema of the output of a command, of scripts or of the configuration
     Schema(SchemaArgs),
     /// Print a manual page: allstop man run | man -l -
     Man(ManArgs),
@@ -173,11 +175,33 @@ impl CliCommand {
         matches!(self, Self::Run(args) if args.files.quiet)
     }
 
-    /// True if the caller expects an envelope: a JSON object with the result, which is also printed after a failure.
-    pub(crate) fn wants_envelope(&self) -> bool {
-        match self {
-            Self::Run(args) => args.output.json || args.output.stream_json,
+    /// Form of the JSON that the caller expects after a failure.
+    pub(crate) fn error_form(&self) -> ErrorForm {
+        let wants_json = match self {
+            Self::Run(args) if args.output.json || args.output.stream_json => {
+                return ErrorForm::Envelope;
+            }
+            Self::Chat(args) => args.with.json || args.with.stream_json,
+            Self::Ps(args) => args.json,
+            Self::Stop(args) => args.shown.json,
+            Self::Watch(args) => args.json,
+            Self::Receipt(args) => args.shown.json,
+            #[cfg(feature = "nats")]
+            Self::Workers(args) => args.json,
+            Self::Tasks(args) => args.command.wants_json(),
+            Self::Demo(args) => args.json,
+            Self::Sessions(args) => match &args.command {
+                SessionsAction::Look(command) => command.wants_json(),
+                SessionsAction::Resume(args) => args.with.json || args.with.stream_json,
+            },
+            Self::Store(args) => matches!(args.action, StoreAction::Check { json: true }),
+            Self::Doctor(args) => args.json,
             _ => false,
+        };
+        if wants_json {
+            ErrorForm::Document
+        } else {
+            ErrorForm::Text
         }
     }
 }
@@ -594,6 +618,16 @@ pub(crate) enum SessionsCommand {
     },
 }
 
+impl SessionsCommand {
+    /// True if the command prints JSON.
+    pub(crate) fn wants_json(&self) -> bool {
+        matches!(
+            self,
+            Self::List { json: true, .. } | Self::Show { json: true, .. }
+        )
+    }
+}
+
 /// The sessions that stay.
 #[derive(Debug, Args)]
 #[group(required = true, multiple = true)]
@@ -658,7 +692,7 @@ pub(crate) struct ManArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct SchemaArgs {
-    /// The schema
+    /// The schema; without a name, all names are listed
     #[arg(value_enum)]
-    pub(crate) name: crate::commands::schema::SchemaName,
+    pub(crate) name: Option<crate::commands::schema::SchemaName>,
 }

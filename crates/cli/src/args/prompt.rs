@@ -81,7 +81,7 @@ mod tests {
     fn prompts_that_may_be_several_are_refused() {
         for line in [&["fix it", "and test it"][..], &["explain", "-"]] {
             let problem = turns(line).unwrap_err();
-            assert_eq!(problem.code, 2);
+            assert_eq!(problem.code(), 2);
             assert!(problem.hint.unwrap().contains("--then"), "{line:?}");
         }
     }

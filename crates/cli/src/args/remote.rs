@@ -25,7 +25,7 @@ session's own terminal, and both terminals show the receipt. An id or --all also
 --keep-background left running.
 
 Exit codes:
-  0 no work is left running · 1 work is left running, or a process does not answer · 2 usage error
+  0 no work is left running · 1 work is left running, or a process does not answer · 2 usage error, or not found
 
 Examples:
   allstop ps
@@ -41,7 +41,8 @@ without a terminal denies its questions at once, also while a watcher is connect
 answer its questions. Ctrl-C stops watching; the session keeps running.
 
 Exit codes:
-  0 the session was closed, or Ctrl-C · 1 the session's process has ended or does not answer · 2 usage error
+  0 the session was closed, or Ctrl-C · 1 the session's process has ended or does not answer · 2 usage error, or \
+not found
 
 Examples:
   allstop watch last
@@ -66,11 +67,11 @@ pub(crate) struct WatchArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct PsArgs {
-    /// Print JSON: one line for each process, and for each session with work that was left running
+    /// Print one JSON object; with --watch one object per second
     #[arg(long)]
     pub(crate) json: bool,
     /// Refresh the list every second
-    #[arg(long, conflicts_with = "json")]
+    #[arg(long)]
     pub(crate) watch: bool,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
@@ -157,7 +158,7 @@ fn extents() -> impl TypedValueParser<Value = RemoteExtent> {
 /// Output format of receipts.
 #[derive(Debug, Args)]
 pub(crate) struct ReceiptFormatArgs {
-    /// Print JSON: one line for each receipt
+    /// Print one JSON object
     #[arg(long)]
     pub(crate) json: bool,
     /// Show every detail

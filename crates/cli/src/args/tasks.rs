@@ -74,6 +74,19 @@ pub(crate) enum TasksCommand {
     Preview(TaskArgs),
 }
 
+impl TasksCommand {
+    /// True if the command prints JSON.
+    pub(crate) fn wants_json(&self) -> bool {
+        match self {
+            Self::List { json, .. } => *json,
+            Self::Show(task)
+            | Self::Watch(task)
+            | Self::Preview(task)
+            | Self::Stop { task, .. } => task.json,
+        }
+    }
+}
+
 #[derive(Debug, Args)]
 pub(crate) struct TaskArgs {
     /// The id or a part of it

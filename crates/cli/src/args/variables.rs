@@ -83,6 +83,15 @@ fn switch(value: &str) -> Result<bool, String> {
     }
 }
 
+/// True if a variable asks for JSON.
+pub(super) fn wants_json() -> bool {
+    let is_on = |name| {
+        let value = variable(name).and_then(|value| value.into_string().ok());
+        value.is_some_and(|value| switch(&value) == Ok(true))
+    };
+    is_on("ALLSTOP_JSON") || is_on("ALLSTOP_STREAM_JSON")
+}
+
 /// Removes the variables that have no effect on this command line: empty variables, switches that are off, and variables
 /// that a flag of the command line excludes.
 pub(super) fn only_effective(command: Command, args: &[OsString]) -> Command {

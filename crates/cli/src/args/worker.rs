@@ -52,7 +52,7 @@ pub(crate) struct WorkersArgs {
     pub(crate) store: StoreArgs,
     #[command(flatten)]
     pub(crate) servers: NatsArgs,
-    /// Print one JSON object per line
+    /// Print one JSON object
     #[arg(long, global = true)]
     pub(crate) json: bool,
 }

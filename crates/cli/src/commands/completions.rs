@@ -83,10 +83,9 @@ fn zsh(script: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use clap::CommandFactory as _;
 
     use super::*;
-    use crate::args::Cli;
+    use crate::args::command;
 
     #[test]
     fn every_shell_has_a_script_with_the_subcommands() {
@@ -97,7 +96,7 @@ mod tests {
             Shell::Elvish,
             Shell::PowerShell,
         ] {
-            let script = completions(shell, &mut Cli::command());
+            let script = completions(shell, &mut command());
             assert!(script.contains("sessions"), "{shell}");
         }
     }
@@ -106,7 +105,7 @@ mod tests {
     /// fails.
     #[test]
     fn zsh_asks_for_sessions_at_each_argument_that_is_one() {
-        let script = completions(Shell::Zsh, &mut Cli::command());
+        let script = completions(Shell::Zsh, &mut command());
         assert!(script.starts_with("#compdef allstop\n\n_allstop_sessions() {"));
         // The commands with such an argument: run, chat; stop, watch, receipt; show, rm, resume.
         assert_eq!(script.matches(":_allstop_sessions'").count(), 9);

@@ -5,10 +5,10 @@ use std::path::Path;
 use allstop_core::error_chain;
 use allstop_terminal::OutputPriority;
 use anyhow::Context as _;
-use clap::{Command, CommandFactory as _};
+use clap::Command;
 use clap_mangen::Man;
 
-use crate::args::{Cli, ManArgs};
+use crate::args::{ManArgs, command};
 use crate::error::CliError;
 use crate::host::ProcessHost;
 
@@ -25,7 +25,7 @@ pub(crate) fn man(args: &ManArgs, host: &ProcessHost) -> Result<u8, CliError> {
 
 /// Writes the page of every command into a folder.
 fn write_all(folder: &Path) -> Result<(), CliError> {
-    let written = clap_mangen::generate_to(Cli::command(), folder);
+    let written = clap_mangen::generate_to(command(), folder);
     written.map_err(|error| {
         let message = format!(
             "{} cannot be written: {}",
@@ -38,18 +38,18 @@ fn write_all(folder: &Path) -> Result<(), CliError> {
 
 /// Returns the manual page of the command with this name.
 fn page(words: &[String]) -> Result<String, CliError> {
-    let mut root = Cli::command();
+    let mut root = command();
     // This call sets the full name of each command.
     root.build();
-    let mut command: &Command = &root;
+    let mut named: &Command = &root;
     for word in words {
-        command = command.find_subcommand(word).ok_or_else(|| {
+        named = named.find_subcommand(word).ok_or_else(|| {
             let message = format!("command `{}` not found", words.join(" "));
-            CliError::usage(message).hint("`allstop --help` lists all commands")
+            CliError::not_found(message).hint("`allstop --help` lists all commands")
         })?;
     }
     let mut page = Vec::new();
-    let rendered = Man::new(command.clone()).render(&mut page);
+    let rendered = Man::new(named.clone()).render(&mut page);
     rendered.context("the page cannot be made")?;
     Ok(String::from_utf8_lossy(&page).into_owned())
 }
@@ -75,7 +75,7 @@ mod tests {
                 .unwrap()
                 .contains(".TH allstop-mcp-add 1")
         );
-        assert_eq!(of_words(&["nope"]).unwrap_err().code, 2);
+        assert_eq!(of_words(&["nope"]).unwrap_err().code(), 2);
     }
 
     #[test]
@@ -85,6 +85,6 @@ mod tests {
         for name in ["allstop.1", "allstop-run.1", "allstop-sessions-show.1"] {
             assert!(place.path().join(name).exists(), "{name}");
         }
-        assert_eq!(write_all(&place.path().join("none")).unwrap_err().code, 1);
+        assert_eq!(write_all(&place.path().join("none")).unwrap_err().code(), 1);
     }
 }

@@ -255,7 +255,7 @@ pub(super) fn find_open_session(
 pub(super) fn no_session(problems: &[RemoteError]) -> CliError {
     match problems.first() {
         Some(problem) => CliError::failure(problem.to_string()),
-        None => CliError::usage("no session is open").hint(
+        None => CliError::not_found("no session is open").hint(
             "`allstop ps` lists work that was left running, `allstop sessions list` all sessions",
         ),
     }

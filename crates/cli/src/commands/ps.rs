@@ -63,14 +63,12 @@ pub(crate) async fn ps(args: &PsArgs, host: &ProcessHost) -> Result<u8, CliError
             unreported = unreported_sessions(&**log, &open_in(&found), &asked).await?;
         }
         if args.json {
-            for (_, report) in &found {
+            for (_, report) in found.iter().filter(|_| !args.watch) {
                 if let Err(error) = report {
                     host.print_problem(&CliError::failure(error.to_string()));
                 }
             }
-            for line in json::lines(&found, &unreported) {
-                stdout.json(&line, OutputPriority::Last);
-            }
+            stdout.json(&json::line(&found, &unreported), OutputPriority::Last);
         } else {
             if args.watch && stdout.is_terminal() {
                 stdout.clear_screen();

@@ -11,6 +11,7 @@ use crate::args::ReceiptArgs;
 use crate::display::{RECEIPT_WIDTH_DEFAULT, describe_lost, render_full_receipt, render_receipt};
 use crate::error::CliError;
 use crate::host::ProcessHost;
+use crate::json_document::print_receipt;
 use crate::shell_command::SameFlags;
 
 /// Runs the command and returns its exit code.
@@ -40,8 +41,7 @@ pub(crate) async fn receipt(args: &ReceiptArgs, host: &ProcessHost) -> Result<u8
     };
     let stdout = host.output.stdout();
     if args.shown.json {
-        let json = serde_json::to_string(receipt).unwrap_or_default();
-        stdout.json(&json, OutputPriority::Last);
+        print_receipt(receipt, stdout);
         return Ok(0);
     }
     let style = host.terminal.style(stdout.is_terminal());

@@ -15,11 +15,13 @@ use allstop_task::{
 use allstop_terminal::{OutputPriority, Style, Styled, TextRole, TextTable};
 use anyhow::Context as _;
 use serde::Serialize;
+use serde_json::json;
 
 use crate::args::{WorkersAction, WorkersArgs};
 use crate::display::age;
 use crate::error::CliError;
 use crate::host::ProcessHost;
+use crate::json_document::DocumentSchema;
 use crate::serve::cluster::nats_options;
 use crate::serve::echo::EchoAgent;
 use crate::shell_command::SameFlags;
@@ -44,10 +46,11 @@ pub(crate) async fn workers(args: &WorkersArgs, host: &ProcessHost) -> Result<u8
                     worker,
                     state: state_of(worker, now),
                 });
-                json_lines(&listed.collect::<Vec<_>>())?
-            } else {
-                workers_table(&workers, style, now)
+                let keys = json!({"workers": listed.collect::<Vec<_>>()});
+                DocumentSchema::Workers.print(&keys, stdout);
+                return Ok(0);
             }
+            workers_table(&workers, style, now)
         }
         WorkersAction::Dead => {
             let letters = cluster
@@ -55,19 +58,40 @@ pub(crate) async fn workers(args: &WorkersArgs, host: &ProcessHost) -> Result<u8
                 .await
                 .map_err(|error| failed(&error))?;
             if args.json {
-                json_lines(&letters)?
-            } else {
-                letters_table(&letters, style, now)
+                DocumentSchema::DeadLetters.print(&json!({"dead_letters": letters}), stdout);
+                return Ok(0);
             }
+            letters_table(&letters, style, now)
         }
-        WorkersAction::Drain { id } => drain(&cluster, id, &flags).await?,
-        WorkersAction::Redrive { id } => redrive(&cluster, id, &flags).await?,
+        WorkersAction::Drain { id } => {
+            let worker = drain(&cluster, id, &flags).await?;
+            if args.json {
+                let keys = json!({"worker": worker.id, "running": worker.running});
+                DocumentSchema::WorkerDrain.print(&keys, stdout);
+                return Ok(0);
+            }
+            let end = match worker.running {
+                0 => "exits now".to_owned(),
+                1 => "exits after its running task".to_owned(),
+                count => format!("exits after its {count} running tasks"),
+            };
+            Styled::from(format!("{} accepts no new tasks; {end}", worker.name))
+        }
+        WorkersAction::Redrive { id } => {
+            let again = redrive(&cluster, id, &flags).await?;
+            if args.json {
+                DocumentSchema::Redrive.print(&json!({"task": again}), stdout);
+                return Ok(0);
+            }
+            Styled::from(format!("started again as task {again}"))
+        }
     };
     stdout.lines(text, OutputPriority::Last);
     Ok(0)
 }
 
-async fn drain(cluster: &TaskManager, id: &str, flags: &SameFlags) -> Result<Styled, CliError> {
+/// Drains a worker, and returns its state before.
+async fn drain(cluster: &TaskManager, id: &str, flags: &SameFlags) -> Result<WorkerInfo, CliError> {
     let workers = cluster.workers().await.map_err(|error| failed(&error))?;
     let worker = find_by_id(&workers, id, "worker", "list", flags, |worker| {
         worker.id.as_str()
@@ -80,18 +104,11 @@ async fn drain(cluster: &TaskManager, id: &str, flags: &SameFlags) -> Result<Sty
             ),
         );
     }
-    let behind = match worker.running {
-        0 => "exits now".to_owned(),
-        1 => "exits after its running task".to_owned(),
-        count => format!("exits after its {count} running tasks"),
-    };
-    Ok(Styled::from(format!(
-        "{} accepts no new tasks; {behind}",
-        worker.name
-    )))
+    Ok(worker.clone())
 }
 
-async fn redrive(cluster: &TaskManager, id: &str, flags: &SameFlags) -> Result<Styled, CliError> {
+/// Starts a new task for a dead letter, and returns its id.
+async fn redrive(cluster: &TaskManager, id: &str, flags: &SameFlags) -> Result<String, CliError> {
     let letters = cluster.dead_letters().await;
     let letters = letters.map_err(|error| failed(&error))?;
     let letter = find_by_id(&letters, id, "dead letter", "dead", flags, |letter| {
@@ -99,7 +116,7 @@ async fn redrive(cluster: &TaskManager, id: &str, flags: &SameFlags) -> Result<S
     })?;
     let again = cluster.retry_dead_letter(&letter.task).await;
     let again = again.map_err(|error| CliError::failure(error_chain(&error)))?;
-    Ok(Styled::from(format!("started again as task {again}")))
+    Ok(again.to_string())
 }
 
 /// Finds the only item whose id contains `id`.
@@ -116,7 +133,7 @@ fn find_by_id<'a, T>(
         (Some(one), None) => Ok(one),
         (None, _) => {
             let list = flags.command(&format!("workers {listed_by}"));
-            Err(CliError::usage(format!("{kind} `{id}` not found"))
+            Err(CliError::not_found(format!("{kind} `{id}` not found"))
                 .hint(format!("`{list}` lists all {kind}s")))
         }
         (Some(_), Some(_)) => {
@@ -144,12 +161,6 @@ async fn open(args: &WorkersArgs) -> Result<TaskManager, CliError> {
     let (log, parts): (Arc<dyn Log>, _) = (Arc::new(log), Arc::new(TaskParts::of(EchoAgent)));
     let manager = TaskManager::join(log, node, scope, parts, TaskOptions::default());
     Ok(manager.context("a scope for the cluster")?)
-}
-
-fn json_lines<T: Serialize>(values: &[T]) -> Result<Styled, CliError> {
-    let lines = values.iter().map(serde_json::to_string);
-    let lines: Vec<_> = lines.collect::<Result<_, _>>().context("JSON")?;
-    Ok(Styled::from(lines.join("\n")))
 }
 
 /// A worker in the JSON list.

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::proof::{DemoProof, ProcessCounts};
 use crate::display::{RECEIPT_WIDTH_DEFAULT, render_receipt};
 use crate::host::ProcessHost;
+use crate::json_document::DocumentSchema;
 
 /// Width of printed sentences if the output is not a terminal.
 const TEXT_WIDTH_DEFAULT: usize = 80;
@@ -137,7 +138,6 @@ impl<'a> DemoReport<'a> {
     pub(super) fn end(&mut self, ok: bool) {
         if self.json {
             let mut object = json!({
-                "schema": "allstop.demo/1",
                 "ok": ok,
                 "receipt": self.receipt,
                 "proofs": self.proofs,
@@ -145,7 +145,7 @@ impl<'a> DemoReport<'a> {
             if let Value::Object(object) = &mut object {
                 object.append(&mut self.fields);
             }
-            self.queue.json(&object.to_string(), OutputPriority::Last);
+            DocumentSchema::Demo.print(&object, self.queue);
             return;
         }
         if ok {

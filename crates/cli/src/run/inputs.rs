@@ -136,7 +136,7 @@ mod tests {
             ),
         ] {
             let problem = prompt_text(bytes).unwrap_err();
-            assert_eq!((problem.message.as_str(), problem.code), (expected, 2));
+            assert_eq!((problem.message.as_str(), problem.code()), (expected, 2));
             assert!(problem.hint.is_some());
         }
         assert_eq!(&*prompt_text(b"hello".to_vec()).unwrap(), "hello");

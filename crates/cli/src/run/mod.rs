@@ -74,7 +74,7 @@ pub(crate) async fn run(args: RunArgs, host: &ProcessHost) -> Result<Exit, CliEr
         let saved = file.save(receipt, is_stored, host, &mut supervisor).await;
         if let Err(problem) = saved {
             host.print_problem(&problem);
-            code = code.max(problem.code);
+            code = code.max(problem.code());
         }
     }
     let control = &supervisor.control;

@@ -9,7 +9,7 @@ use allstop_runtime::{Envelope, StartError};
 use allstop_scope::{NotStarted, Scope, StopRequest, WorkCx, WorkHandle, WorkLost, WorkSpec};
 
 use crate::control::ControlEffect;
-use crate::error::CliError;
+use crate::error::{CliError, CliErrorKind};
 use crate::supervise::Supervisor;
 
 /// Failure of a start.
@@ -22,9 +22,13 @@ pub(crate) enum StartFailure {
 
 impl StartFailure {
     fn of(problem: CliError, kind: TurnErrorKind) -> Self {
-        if problem.code == 2 {
+        if problem.code() == 2 {
             return Self::Usage(problem);
         }
+        let kind = match problem.kind {
+            CliErrorKind::Busy => TurnErrorKind::Busy,
+            _ => kind,
+        };
         let CliError { message, hint, .. } = problem;
         Self::failed(TurnError {
             kind,

@@ -44,14 +44,14 @@ pub(super) async fn find(server: &TaskServer, given: &str) -> Result<FoundTask, 
     let meant: Vec<&str> = ids.into_iter().filter(|id| is_meant(id, given)).collect();
     match meant.as_slice() {
         [id] => FoundTask::of(server.task(id).await?),
-        [] => Err(CliError::failure(format!("task `{given}` not found"))
+        [] => Err(CliError::not_found(format!("task `{given}` not found"))
             .hint("`allstop tasks list` lists the tasks of this server and user")),
         many => {
             let named = many.iter().take(NAMED_MAX).map(|id| short(id));
             let named = named.collect::<Vec<_>>().join(", ");
             let count = many.len();
             Err(
-                CliError::failure(format!("`{given}` matches {count} tasks: {named}"))
+                CliError::usage(format!("`{given}` matches {count} tasks: {named}"))
                     .hint("choose one of these ids, or type more of the id"),
             )
         }

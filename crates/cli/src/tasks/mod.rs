@@ -20,6 +20,7 @@ use crate::display::{RECEIPT_WIDTH_DEFAULT, render_receipt};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::{ProcessHost, variable};
+use crate::json_document::{DocumentSchema, print_receipt};
 use crate::shell_quote::quoted;
 use crate::short_id::short;
 use crate::supervise::Supervisor;
@@ -91,10 +92,8 @@ impl<'a> TaskPrinter<'a> {
         stdout.lines(lines, OutputPriority::Last);
     }
 
-    fn json(&self, value: &impl serde::Serialize) {
-        // Serialisation cannot fail, because the values of the protocol have string keys.
-        let text = serde_json::to_string(value).unwrap_or_default();
-        self.host.output.stdout().json(&text, OutputPriority::Last);
+    fn json(&self, schema: DocumentSchema, keys: &impl serde::Serialize) {
+        schema.print(keys, self.host.output.stdout());
     }
 
     fn note(&self, line: &str) {
@@ -125,7 +124,7 @@ async fn run(
             let (tasks, has_more) = newest(server, &filter, limit.get()).await?;
             if *json {
                 let tasks: Vec<_> = tasks.iter().map(|found| &found.json).collect();
-                printer.json(&json!({"schema": "allstop.tasks/1", "tasks": tasks}));
+                printer.json(DocumentSchema::Tasks, &json!({"tasks": tasks}));
                 return Ok(0);
             }
             let now = SystemTime::now().into();
@@ -141,7 +140,7 @@ async fn run(
         TasksCommand::Show(args) => {
             let found = find(server, &args.id).await?;
             if args.json {
-                printer.json(&found.json);
+                printer.json(DocumentSchema::Task, &found.json);
             } else {
                 printer.lines(view::show(&found.task, printer.style, printer.width));
             }
@@ -162,7 +161,7 @@ async fn run(
                 RequestError::Connection(error) => error,
             })?;
             if args.json {
-                printer.json(&receipt);
+                print_receipt(&receipt, printer.host.output.stdout());
             } else if let Some(end) = end_without_work(&found.task, &receipt) {
                 printer.lines(end);
             } else {
@@ -229,7 +228,8 @@ async fn stop(
     let has_ended = stopped.task.status.state.is_terminal();
     let pending = stopped.task.pending_stop();
     if as_json {
-        printer.json(&json!({"task": stopped.json, "receipt": receipt}));
+        let keys = json!({"task": stopped.json, "receipt": receipt});
+        printer.json(DocumentSchema::TaskStop, &keys);
     }
     match (receipt, pending) {
         (Some(receipt), _) => {

@@ -7,6 +7,7 @@ use allstop_core::error_chain;
 use allstop_terminal::{Styled, styled};
 use futures::StreamExt as _;
 use reqwest::{Response, StatusCode};
+use serde_json::{Value, json};
 use sse_stream::{Sse, SseStream};
 
 use super::artifact_chunks::ArtifactChunks;
@@ -15,6 +16,7 @@ use super::find::{FoundTask, find};
 use super::wire::{ServerEvent, ServerTaskState, TaskEndInfo};
 use super::{CANCELLED, TaskPrinter, view};
 use crate::error::CliError;
+use crate::json_document::DocumentSchema;
 use crate::shell_quote::quoted;
 
 /// First and maximum pause before a reconnect.
@@ -223,8 +225,9 @@ impl TaskWatch<'_> {
                 error: CliError::failure(format!("the server sent an unknown event: {error}")),
             })?;
         if self.as_json {
-            let stdout = self.printer.host.output.stdout();
-            stdout.json(data, allstop_terminal::OutputPriority::Last);
+            // The event is parsed again as the server sent it, so it keeps keys that this client does not know.
+            let event: Value = serde_json::from_str(data).unwrap_or_default();
+            self.printer.json(DocumentSchema::TaskEvent, &event);
         }
         self.last_event = event.id.clone().or(self.last_event.take());
         self.show(parsed);
@@ -278,7 +281,8 @@ impl TaskWatch<'_> {
 
     fn show_ended(&self, found: &FoundTask) {
         if self.as_json {
-            self.printer.json(&found.json);
+            let event = json!({"task": found.json});
+            self.printer.json(DocumentSchema::TaskEvent, &event);
         } else {
             let (style, width) = (self.printer.style, self.printer.width);
             self.printer.lines(view::show(&found.task, style, width));

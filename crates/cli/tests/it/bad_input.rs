@@ -11,7 +11,7 @@ use allstop_testkit::openai_server::{OpenAiServer, ServerAnswer};
 use allstop_testkit::own_loopback::free_addresses;
 
 use crate::support::fault::Fault;
-use crate::support::{Allstop, Place};
+use crate::support::{Allstop, Place, schema};
 
 /// Script of a model that answers with one word.
 const SCRIPT: &str = "replies: [{text: Hello.}]";
@@ -51,7 +51,10 @@ fn check<'a>(
     assert_eq!(for_programs.code, ended.code, "{name}: {for_programs:#?}");
     match ended.code {
         2 => {
-            assert_eq!(for_programs.stdout, "", "{name}");
+            let error: serde_json::Value =
+                serde_json::from_str(&for_programs.stdout).expect("an error object");
+            schema::assert_valid("error", &error);
+            assert_eq!(error["exit_code"], 2, "{name}");
             assert_eq!(
                 for_programs.stderr.replace("--json ", ""),
                 ended.stderr,

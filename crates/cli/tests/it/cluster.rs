@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::serve::Server;
 use crate::support::mcp_server::shell_server;
-use crate::support::{Ended, FACT_MAX, Place, Running, Signal, eventually};
+use crate::support::{Ended, FACT_MAX, Place, Running, Signal, eventually, schema};
 
 /// Lease of the workers in these tests: a worker that cannot renew its lease for this time stops its tasks. It is
 /// short, but long enough for the default grace.
@@ -60,6 +60,14 @@ impl Cluster {
     fn deaf_worker_with(&self, lease: &str) -> Running {
         let agent = format!("--yes --model {}", self.place.script(DEAF));
         self.worker_with(lease, &agent)
+    }
+
+    /// The workers that have a lease.
+    fn listed(&self) -> Vec<Value> {
+        let listed = self.workers("list --json").ok().stdout;
+        let listed: Value = serde_json::from_str(&listed).expect("one object");
+        schema::assert_valid("workers", &listed);
+        listed["workers"].as_array().expect("a list").clone()
     }
 
     fn workers(&self, args: &str) -> Ended {
@@ -313,8 +321,7 @@ fn shell_of_a_paused_worker_is_gone_before_its_lease_is() {
     first.signal(Signal::CONT);
     // The resumed worker gets a new lease, and does not change its earlier tasks.
     eventually("the worker is back", || {
-        let listed = cluster.workers("list --json").ok().stdout;
-        (listed.lines().count() == 2).then_some(())
+        (cluster.listed().len() == 2).then_some(())
     });
     assert_eq!(cluster.state(&task), before);
     let ended = first.end_by(Signal::TERM);
@@ -419,8 +426,7 @@ fn waiting_task_is_previewed_at_its_worker_and_not_proved_gone_with_it() {
     let lost = previewed();
     assert_eq!(lost["items"][0]["state"], "unreachable", "{lost}");
     eventually("the lease of the lost worker ends", || {
-        let listed = cluster.workers("list --json").ok().stdout;
-        (listed.lines().count() == 1).then_some(())
+        (cluster.listed().len() == 1).then_some(())
     });
     let (status, body) = cluster
         .front
@@ -482,7 +488,8 @@ fn list_of_workers_shows_a_lost_worker_without_other_processes() {
     let state = || {
         let listed = cluster_args("workers list --json").end().ok().stdout;
         let listed: Value = serde_json::from_str(listed.trim()).unwrap_or_default();
-        listed["state"].as_str().unwrap_or_default().to_owned()
+        let state = &listed["workers"][0]["state"];
+        state.as_str().unwrap_or_default().to_owned()
     };
     eventually("the lease", || (state() == "working").then_some(()));
     let mut worker = worker;
@@ -569,10 +576,15 @@ fn front_end_counts_messages_and_a_worker_counts_executions() {
 fn drained_worker_ends_by_itself() {
     let cluster = Cluster::new();
     let worker = cluster.worker("--drain 3s --agent echo");
-    let listed = cluster.workers("list --json").ok().stdout;
-    let listed: Value = serde_json::from_str(&listed).expect("one worker");
-    let id = listed["id"].as_str().expect("an id");
-    cluster.workers(&format!("drain {}", &id[20..])).ok();
+    let listed = cluster.listed();
+    let id = listed[0]["id"].as_str().expect("an id");
+    let dead = cluster.workers("dead --json").ok().stdout;
+    let dead = serde_json::from_str(&dead).expect("one object");
+    schema::assert_valid("dead-letters", &dead);
+    let drained = cluster.workers(&format!("drain {} --json", &id[20..])).ok();
+    let drained: Value = serde_json::from_str(&drained.stdout).expect("one object");
+    schema::assert_valid("worker-drain", &drained);
+    assert_eq!(drained["worker"], id);
     let ended = worker.end(FACT_MAX);
     assert_eq!(ended.code, 0, "{}", ended.stderr);
     assert!(

@@ -54,7 +54,8 @@ fn left_work_of_another_namespace_is_unreachable() {
         let stopped = on_store(&place, &format!("stop {which} --json"));
         assert_eq!(stopped.code, 1, "{stopped:?}");
         let stopped: Value = serde_json::from_str(&stopped.stdout).expect("one line of JSON");
-        let receipt = &stopped["receipt"];
+        let stop = stopped["stops"].get(0).unwrap_or(&stopped);
+        let receipt = &stop["receipt"];
         assert_eq!(receipt["quiet"], false, "{receipt:#}");
         assert_eq!(receipt["items"][0]["state"], "unreachable", "{receipt:#}");
     }
@@ -91,7 +92,9 @@ fn processes_of_two_namespaces_have_a_socket_each() {
         (listed.matches("run in process 1,").count() == 2).then_some(())
     });
     let stopped = place.allstop().args("stop --all --json").end().ok().stdout;
-    assert_eq!(stopped.lines().count(), 2, "{stopped}");
+    let stopped: serde_json::Value = serde_json::from_str(&stopped).expect("one object");
+    let stops = stopped["stops"].as_array().expect("stops");
+    assert_eq!(stops.len(), 2, "{stopped:#}");
     for run in both {
         assert_eq!(run.end(FACT_MAX).code, 130);
     }

@@ -113,7 +113,11 @@ fn stop_at_some_moment(
     StopReports {
         envelope: run.envelope(),
         file: file.map_or(Value::Null, |text| json(&text)),
-        log: json(&on_store(place, "receipt last --json").stdout),
+        // A session without a receipt has an error object instead.
+        log: match on_store(place, "receipt last --json") {
+            printed if printed.code == 0 => json(&printed.stdout),
+            _ => Value::Null,
+        },
         answer: json(&stop.stdout),
         run,
         stop,

@@ -115,6 +115,13 @@ pub(crate) fn request(place: &Place, method: &str, params: &Value) -> String {
     exchange(&socket, method, params).expect("an answer")
 }
 
+/// The stops in the object of `stop --all --json`.
+fn stops(text: &str) -> Vec<Value> {
+    let [all] = lines(text).try_into().expect("one object");
+    let stops: &Value = &all["stops"];
+    stops.as_array().expect("stops").clone()
+}
+
 pub(crate) fn lines(text: &str) -> Vec<Value> {
     let lines = text.lines();
     lines
@@ -169,7 +176,7 @@ fn stop_of_all_has_one_receipt_in_both_terminals() {
     let preview = stop(&place, "--all --preview").ok().stdout;
     assert!(preview.contains("Would stop"), "{preview}");
     let stopped = stop(&place, "--all --json").ok();
-    let [line] = lines(&stopped.stdout).try_into().expect("one session");
+    let [line] = stops(&stopped.stdout).try_into().expect("one session");
     let receipt = &line["receipt"];
     assert_eq!(receipt["quiet"], true, "{receipt:#}");
     let by = receipt["cause"]["by"].as_str().expect("who asked");
@@ -222,7 +229,7 @@ fn stop_of_all_covers_an_idle_session() {
         (reports[0]["sessions"][0]["is_busy"] == false).then_some(())
     });
     let stopped = stop(&place, "--all --json").ok();
-    let [line] = lines(&stopped.stdout).try_into().expect("one session");
+    let [line] = stops(&stopped.stdout).try_into().expect("one session");
     let items = line["receipt"]["items"].as_array().expect("items");
     let work = items.iter().find(|item| item["kind"] == "background");
     let work = work.unwrap_or_else(|| panic!("no work in {line:#}"));
@@ -250,12 +257,13 @@ fn stop_that_leaves_something_running_is_a_failure() {
     eventually("the call of the server", || waits.exists().then_some(()));
     eventually("two turns", || {
         let reports = lines(&command(&place, "ps --json").ok().stdout);
-        let mut sessions = reports.iter().map(|report| &report["sessions"][0]);
-        (reports.len() == 2 && sessions.all(|session| session["is_busy"] == true)).then_some(())
+        let sessions = reports[0]["sessions"].as_array().expect("sessions");
+        let mut busy = sessions.iter();
+        (sessions.len() == 2 && busy.all(|session| session["is_busy"] == true)).then_some(())
     });
     stop(&place, "--all --preview").ok();
     let stopped = stop(&place, "--all --json");
-    let receipts = lines(&stopped.stdout);
+    let receipts = stops(&stopped.stdout);
     let mut quiet: Vec<_> = receipts
         .iter()
         .map(|line| line["receipt"]["quiet"] == true)
@@ -313,7 +321,7 @@ fn session_is_closed_and_one_call_is_stopped() {
         stopped.stdout
     );
     let unknown = stop(&place, &format!("{id} --call no_such_call"));
-    assert_eq!(unknown.code, 1, "{unknown:?}");
+    assert_eq!(unknown.code, 2, "{unknown:?}");
     assert!(
         unknown.stdout.contains("call no_such_call not found"),
         "{}",
@@ -364,7 +372,7 @@ fn detached_work_of_a_killed_run_is_stopped() {
     let shown = stop(&place, &format!("{id} --preview")).ok().stdout;
     assert!(shown.contains("echo up; sleep 600"), "{shown}");
     let stopped = stop(&place, "--all --json").ok();
-    let [line] = lines(&stopped.stdout).try_into().expect("one session");
+    let [line] = stops(&stopped.stdout).try_into().expect("one session");
     assert_eq!(line["receipt"]["items"][0]["state"], "stopped", "{line:#}");
     assert_eq!(line["receipt"]["quiet"], true, "{line:#}");
     place.assert_nothing_runs();
@@ -425,7 +433,7 @@ fn last_is_the_session_that_is_active() {
     assert_eq!(none.code, 2, "{none:?}");
     assert!(none.stderr.contains("allstop stop last"), "{none:?}");
     let reports = lines(&command(&place, "ps --json").ok().stdout);
-    let mut sessions = reports.iter().map(|report| &report["sessions"][0]);
+    let mut sessions = reports[0]["sessions"].as_array().expect("sessions").iter();
     let busy = sessions.find(|session| session["is_busy"] == true);
     let busy = busy.expect("a busy session")["session_id"].as_str();
     let id = busy.expect("an id");

@@ -27,7 +27,9 @@ fn on_store(place: &Place, args: &str) -> Ended {
 
 fn receipt(ended: &Ended) -> Value {
     let line: Value = serde_json::from_str(ended.stdout.trim()).expect("one line of JSON");
-    line["receipt"].clone()
+    // A stop of all sessions has a list of stops.
+    let stop = line["stops"].get(0).unwrap_or(&line);
+    stop["receipt"].clone()
 }
 
 /// Creates a session with orphaned work of an earlier run. Returns the id of the session.
@@ -250,25 +252,28 @@ fn ps_as_json_lists_suspended_processes_and_left_work() {
     let listed = on_store(&place, "ps --json");
     silent.signal(Signal::CONT);
     assert_eq!(listed.code, 1, "{listed:?}");
-    let lines = listed.stdout.lines();
-    let lines: Vec<Value> = lines
-        .map(|line| serde_json::from_str(line).expect("JSON"))
-        .collect();
-    assert_eq!(lines.len(), 3, "{lines:#?}");
-    let of = |pid: i32| lines.iter().find(|line| line["pid"] == pid);
-    let open_line = of(open.pid()).expect("the open process");
-    assert_eq!(open_line["sessions"].as_array().map(Vec::len), Some(1));
-    let silent_line = of(silent.pid()).expect("the suspended process");
-    let problem = silent_line["problem"].as_str().expect("text");
+    let report: Value = serde_json::from_str(listed.stdout.trim()).expect("one object");
+    let of = |pid: i32| {
+        let mut processes = report["processes"].as_array().expect("a list").iter();
+        processes.find(|process| process["pid"] == pid)
+    };
+    assert_eq!(
+        of(open.pid()).expect("the open process")["problem"],
+        Value::Null
+    );
+    let sessions = report["sessions"].as_array().expect("a list");
+    assert_eq!(sessions.len(), 1, "{report:#}");
+    assert_eq!(sessions[0]["pid"], open.pid(), "{report:#}");
+    let silent_process = of(silent.pid()).expect("the suspended process");
+    let problem = silent_process["problem"].as_str().expect("text");
     assert!(problem.contains("does not answer"), "{problem}");
-    let left_line = lines.iter().find(|line| line["session_id"] == *left);
-    let left_line = left_line.expect("the session with left work");
-    assert_eq!(left_line["left_work"][0]["id"], "bg_1", "{left_line}");
-    assert_eq!(left_line["left_work"][0]["detached"], true, "{left_line}");
-    assert!(left_line["left_work"][0]["pid"].is_u64(), "{left_line}");
-    for line in [silent_line, left_line] {
-        assert_eq!(line["sessions"].as_array().map(Vec::len), Some(0), "{line}");
-    }
+    assert_eq!(report["problems"][0], problem, "{report:#}");
+    let left_session = &report["left_sessions"][0];
+    assert_eq!(left_session["session_id"], *left, "{report:#}");
+    let work = &left_session["left_work"][0];
+    assert_eq!(work["id"], "bg_1", "{report:#}");
+    assert_eq!(work["detached"], true, "{report:#}");
+    assert!(work["pid"].is_u64(), "{report:#}");
     for running in [silent, open] {
         assert_eq!(running.end_by(Signal::INT).code, 130);
     }

@@ -108,6 +108,7 @@ fn server_without_sessions_is_ready() {
     assert!(listed.contains("no session is open"), "{listed}");
     let json: Value =
         serde_json::from_str(&allstop(&place, "ps --json").ok().stdout).expect("JSON");
+    let json = &json["processes"][0];
     assert_eq!(
         (&json["is_server"], &json["is_starting"]),
         (&json!(true), &json!(false))

@@ -162,7 +162,9 @@ fn unwritable_output_fails_before_the_run() {
     ] {
         let run = place.run_script(HELLO).args("--json --output").arg(path);
         let ended = run.arg("hello").unprivileged().end();
-        assert_eq!((ended.code, &*ended.stdout), (2, ""), "{ended:#?}");
+        assert_eq!(ended.code, 2, "{ended:#?}");
+        let error: Value = serde_json::from_str(&ended.stdout).expect("an error object");
+        assert_valid("error", &error);
         assert!(ended.stderr.contains(hint), "{ended:#?}");
     }
     assert!(!place.store().exists(), "a session was begun");

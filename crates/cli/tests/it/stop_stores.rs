@@ -23,19 +23,12 @@ fn begin(place: &Place, store: &str, script: &str, args: &str) -> Running {
     let running = run.start();
     eventually("its session is open", || {
         let listed = place.allstop().args("ps --json").end().ok().stdout;
-        let lines = listed
-            .lines()
-            .filter_map(|line| serde_json::from_str(line).ok());
+        let report: Value = serde_json::from_str(&listed).expect("one object");
         let pid = running.pid();
-        let mut reports = lines.filter(|report: &Value| report["pid"] == pid);
-        let has_work = |report: Value| {
-            let work = report["sessions"][0]["work"].as_array();
-            work.is_some_and(|work| !work.is_empty())
-        };
-        reports
-            .next()
-            .filter(|report| has_work(report.clone()))
-            .map(drop)
+        let mut sessions = report["sessions"].as_array().expect("a list").iter();
+        let session = sessions.find(|session| session["pid"] == pid)?;
+        let work = session["work"].as_array().expect("a list");
+        (!work.is_empty()).then_some(())
     });
     running
 }
@@ -64,7 +57,7 @@ fn stop_of_all_does_not_need_the_store() {
     let envelope = running.end(FACT_MAX).envelope();
     assert_eq!(
         envelope["receipt"],
-        json(&stopped)["receipt"],
+        json(&stopped)["stops"][0]["receipt"],
         "{envelope:#}"
     );
     assert_eq!(envelope["stop_reason"], "cancelled");

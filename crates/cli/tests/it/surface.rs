@@ -6,27 +6,20 @@ use serde_json::Value;
 
 use crate::support::place::repository;
 use crate::support::terminal::Terminal;
-use crate::support::{FACT_MAX, Place, schema};
+use crate::support::{FACT_MAX, Place, schema, subcommands};
 
+/// Each `--help` has an example and the exit codes.
 #[test]
 fn each_command_explains_itself() {
     let place = Place::new();
-    for command in [
-        "",
-        "run",
-        "demo",
-        "sessions",
-        "sessions list",
-        "sessions show",
-        "sessions rm",
-        "completions",
-    ] {
+    let all = subcommands::all(&place);
+    assert!(all.len() > 40, "{all:?}");
+    for command in all.iter().map(String::as_str).chain([""]) {
         for flag in ["--help", "-h"] {
             let ended = place.allstop().args(command).arg(flag).end().ok();
-            assert!(
-                ended.stdout.contains("Usage: allstop"),
-                "{command}: {ended:#?}"
-            );
+            for part in ["Usage: allstop", "Exit codes:", "Examples:"] {
+                assert!(ended.stdout.contains(part), "{command}: {part}: {ended:#?}");
+            }
             assert_eq!(ended.stderr, "", "{command}");
             assert!(!ended.stdout.contains("__keeper"), "{command}: {ended:#?}");
         }

@@ -81,7 +81,7 @@ fn task_is_listed_watched_and_shown() {
     let json: Value = serde_json::from_str(&json).expect("JSON");
     assert_eq!(json["tasks"][0]["id"], id);
     let missing = client.end("show nothing");
-    assert_eq!(missing.code, 1);
+    assert_eq!(missing.code, 2);
     assert!(missing.stderr.contains("task `nothing` not found"));
     assert_eq!(server.running.end_by(Signal::TERM).code, 143);
 }
@@ -173,7 +173,7 @@ fn watch_continues_after_a_server_restart() {
     let id = client.send("m1", "stall");
     let id = id.as_str().expect("an id").to_owned();
     let watching = client.start(&format!("watch {id} --json"));
-    watching.line_of_stdout("{\"task\"");
+    watching.line_of_stdout("\"schema\":\"allstop.task-event/1\",\"task\"");
     server.running.end_by(Signal::KILL);
     let flags = format!("--model {} --listen {address}", place.script(SCRIPT));
     let serve = place.allstop().args("serve --store").arg(place.store());
@@ -188,7 +188,10 @@ fn watch_continues_after_a_server_restart() {
     );
     let last = watched.stdout.lines().last().expect("a line");
     assert!(last.contains("TASK_STATE_FAILED"), "{}", watched.stdout);
-    let snapshots = watched.stdout.matches("{\"task\"").count();
+    let snapshots = watched
+        .stdout
+        .matches("\"schema\":\"allstop.task-event/1\",\"task\"")
+        .count();
     assert_eq!(
         snapshots, 1,
         "it went on behind the last event: {}",
@@ -209,7 +212,7 @@ fn watch_gives_up_when_the_server_has_gone() {
     let id = client.send("m1", "stall");
     let id = id.as_str().expect("an id").to_owned();
     let watching = client.start(&format!("watch {id} --json"));
-    watching.line_of_stdout("{\"task\"");
+    watching.line_of_stdout("\"schema\":\"allstop.task-event/1\",\"task\"");
     let address = server.address.clone();
     server.running.end_by(Signal::KILL);
     watching.wait_stderr("the server does not answer; trying again for 30 s");
@@ -232,7 +235,7 @@ fn ctrl_c_leaves_a_watch_and_stops_nothing() {
     let id = client.send("m1", "stall");
     let id = id.as_str().expect("an id");
     let watching = client.start(&format!("watch {id} --json"));
-    watching.line_of_stdout("{\"task\"");
+    watching.line_of_stdout("\"schema\":\"allstop.task-event/1\",\"task\"");
     let left = watching.end_by(Signal::INT);
     assert_eq!(left.code, 130);
     assert!(

@@ -26,13 +26,18 @@ impl Millis {
     /// Converts the time since one stop request to the time since another stop request, which came `by_ms` milliseconds
     /// earlier. A negative result becomes 0.
     pub(super) fn shifted(self, by_ms: f64) -> Self {
-        Self((self.0 + by_ms).max(0.0))
+        Self::rounded((self.0 + by_ms).max(0.0))
+    }
+
+    /// Rounds to one decimal place. A sum needs it too: 1.2 - 1.0 is 0.19999999999999996.
+    fn rounded(ms: f64) -> Self {
+        Self((ms * 10.0).round() / 10.0)
     }
 }
 
 impl From<Duration> for Millis {
     fn from(duration: Duration) -> Self {
-        Self((duration.as_secs_f64() * 10_000.0).round() / 10.0)
+        Self::rounded(duration.as_secs_f64() * 1_000.0)
     }
 }
 
@@ -229,5 +234,18 @@ impl ReceiptItem {
             tokens_received_after_stop: None,
             note: None,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: receipts contained `0.19999999999999996`.
+    #[test]
+    fn a_shifted_time_has_one_decimal_place() {
+        let time = Millis::from(Duration::from_micros(1_200));
+        assert_eq!(serde_json::to_string(&time.shifted(-1.0)).unwrap(), "0.2");
+        assert_eq!(serde_json::to_string(&time.shifted(-2.0)).unwrap(), "0.0");
     }
 }

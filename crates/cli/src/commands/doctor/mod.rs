@@ -17,6 +17,7 @@ use serde::Serialize;
 use crate::args::DoctorArgs;
 use crate::error::CliError;
 use crate::host::ProcessHost;
+use crate::json_document::DocumentSchema;
 use crate::start::options::{HostOptions, choose_default, config_of, system};
 use crate::start::{StartReporter, project};
 use row::{CheckState, DoctorRow};
@@ -24,7 +25,6 @@ use row::{CheckState, DoctorRow};
 /// Results of all checks, as `--json` prints them.
 #[derive(Debug, Serialize)]
 struct DoctorReport<'a> {
-    schema: &'static str,
     /// True if no check found a problem that prevents a run.
     ok: bool,
     checks: &'a [DoctorRow],
@@ -45,13 +45,8 @@ pub(crate) async fn doctor(args: &DoctorArgs, host: &ProcessHost) -> Result<u8, 
     let ok = rows.iter().all(|row| row.state != CheckState::Bad);
     let stdout = host.output.stdout();
     if args.json {
-        let report = DoctorReport {
-            schema: "allstop.doctor/1",
-            ok,
-            checks: &rows,
-        };
-        let json = serde_json::to_string(&report).unwrap_or_default();
-        stdout.json(&json, OutputPriority::Required);
+        let report = DoctorReport { ok, checks: &rows };
+        DocumentSchema::Doctor.print(&report, stdout);
     } else {
         let style = host.terminal.style(stdout.is_terminal());
         // The last column stays free, because some terminals wrap the line as soon as the last column is written.

@@ -130,7 +130,7 @@ fn print_note(host: &ProcessHost, said: &str) {
 }
 
 fn unknown(name: &str) -> CliError {
-    CliError::usage(format!("MCP server `{name}` not found"))
+    CliError::not_found(format!("MCP server `{name}` not found"))
         .hint("`allstop mcp list` lists all servers; those of a project are in its .allstop.toml")
 }
 

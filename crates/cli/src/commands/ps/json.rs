@@ -1,33 +1,56 @@
-//! The lines of `allstop ps --json`. Every line has `sessions`, so a script can read the open sessions of all lines.
+//! The object of `allstop ps --json`. With `--watch`, each look is one object.
 
 use std::sync::Arc;
 
 use allstop_core::SessionId;
+use allstop_core::Timestamp;
 use allstop_core::ids::BackgroundId;
-use allstop_remote::{ProcessReport, RemoteError, RemoteProcess};
+use allstop_remote::{OwnedSessionReport, ProcessReport, RemoteError, RemoteProcess};
 use allstop_runtime::OrphanedWork;
 use serde::Serialize;
 
 use crate::commands::unreported_sessions::{LeftSession, UnreportedSessions};
+use crate::json_document::DocumentSchema;
 
-/// A list without elements: a line that is not about a process with open sessions.
-type NoSessions = [(); 0];
-
-/// A process that did not report its sessions, such as a suspended one.
+/// Keys of the object.
 #[derive(Serialize)]
-struct SilentProcess {
-    pid: u32,
-    problem: String,
-    sessions: NoSessions,
+struct PsKeys<'a> {
+    /// Open sessions of all processes.
+    sessions: Vec<SessionKeys<'a>>,
+    /// Processes of this user, also those without an open session.
+    processes: Vec<ProcessKeys<'a>>,
+    /// Sessions that no process has open, with work that was left running.
+    left_sessions: Vec<LeftKeys<'a>>,
+    /// Processes and sessions whose work may run, but is not listed.
+    problems: Vec<String>,
 }
 
-/// A session that no process has open, with work that was left running.
+/// An open session and its process.
 #[derive(Serialize)]
-struct LeftLine<'a> {
+struct SessionKeys<'a> {
+    pid: u32,
+    #[serde(flatten)]
+    session: &'a OwnedSessionReport,
+}
+
+/// A process. A process that does not answer has a problem, and only its pid is known.
+#[derive(Serialize)]
+struct ProcessKeys<'a> {
+    pid: u32,
+    command: Option<&'a str>,
+    folder: Option<&'a std::path::Path>,
+    store: Option<&'a std::path::Path>,
+    started_at: Option<Timestamp>,
+    is_starting: bool,
+    is_server: bool,
+    problem: Option<String>,
+}
+
+#[derive(Serialize)]
+struct LeftKeys<'a> {
     session_id: &'a SessionId,
     folder: Option<&'a str>,
     left_work: Vec<LeftWork<'a>>,
-    sessions: NoSessions,
 }
 
 #[derive(Serialize)]
@@ -42,43 +65,60 @@ struct LeftWork<'a> {
     out_of_view: bool,
 }
 
-/// A session of the store whose work may run, but is not listed.
-#[derive(Serialize)]
-struct ProblemLine {
-    problem: String,
-    sessions: NoSessions,
-}
-
-/// Returns the lines for the asked processes and for the rest of the store.
-pub(super) fn lines(
+/// Returns the object for the asked processes and for the rest of the store.
+pub(super) fn line(
     found: &[(RemoteProcess, Result<ProcessReport, RemoteError>)],
     unreported: &UnreportedSessions,
-) -> Vec<String> {
-    let processes = found.iter().map(|(process, report)| match report {
-        Ok(report) => line(report),
-        Err(error) => line(&SilentProcess {
-            pid: process.number.pid,
-            problem: error.to_string(),
-            sessions: [],
-        }),
+) -> String {
+    let reports = found.iter().filter_map(|(_, report)| report.as_ref().ok());
+    let sessions = reports.flat_map(|process| {
+        let pid = process.pid;
+        let sessions = process.sessions.iter();
+        sessions.map(move |session| SessionKeys { pid, session })
     });
-    let left = unreported.left.iter().map(left_line);
-    let problems = unreported.problems().into_iter().map(|problem| {
-        line(&ProblemLine {
-            problem,
-            sessions: [],
-        })
-    });
-    processes.chain(left).chain(problems).collect()
+    let silent = found.iter().filter_map(|(_, report)| report.as_ref().err());
+    let silent = silent.map(ToString::to_string);
+    DocumentSchema::Ps.line(&PsKeys {
+        sessions: sessions.collect(),
+        processes: found.iter().map(process_keys).collect(),
+        left_sessions: unreported.left.iter().map(left_keys).collect(),
+        problems: silent.chain(unreported.problems()).collect(),
+    })
 }
 
-fn left_line(left: &LeftSession) -> String {
-    line(&LeftLine {
+fn process_keys(
+    (process, report): &(RemoteProcess, Result<ProcessReport, RemoteError>),
+) -> ProcessKeys<'_> {
+    match report {
+        Ok(report) => ProcessKeys {
+            pid: report.pid,
+            command: Some(&report.command),
+            folder: Some(&report.folder),
+            store: report.store.as_deref(),
+            started_at: Some(report.started_at),
+            is_starting: report.is_starting,
+            is_server: report.is_server,
+            problem: None,
+        },
+        Err(error) => ProcessKeys {
+            pid: process.number.pid,
+            command: None,
+            folder: None,
+            store: None,
+            started_at: None,
+            is_starting: false,
+            is_server: false,
+            problem: Some(error.to_string()),
+        },
+    }
+}
+
+fn left_keys(left: &LeftSession) -> LeftKeys<'_> {
+    LeftKeys {
         session_id: &left.id,
         folder: left.folder.as_deref(),
         left_work: left.work.iter().map(LeftWork::of).collect(),
-        sessions: [],
-    })
+    }
 }
 
 impl<'a> LeftWork<'a> {
@@ -91,9 +131,4 @@ impl<'a> LeftWork<'a> {
             out_of_view: work.is_out_of_view(),
         }
     }
-}
-
-fn line(value: &impl Serialize) -> String {
-    // These types always have a form in JSON.
-    serde_json::to_string(value).unwrap_or_default()
 }

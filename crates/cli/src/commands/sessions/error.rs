@@ -8,7 +8,7 @@ use allstop_core::error_chain;
 use allstop_log::{LogError, SessionError};
 use allstop_runtime::RemoveSessionError;
 
-use crate::error::CliError;
+use crate::error::{CliError, CliErrorKind};
 use crate::shell_command::SameFlags;
 
 /// Failure of a command on sessions.
@@ -153,8 +153,13 @@ impl SessionsError {
     pub(super) fn into_problem(self, flags: &SameFlags) -> CliError {
         let message = error_chain(&self);
         let problem = match &self {
-            Self::NotFound { .. } | Self::NoNumber { .. } | Self::Ambiguous { .. } | Self::None => {
-                CliError::usage(message)
+            Self::NotFound { .. }
+            | Self::NoNumber { .. }
+            | Self::None
+            | Self::Session(SessionError::NotFound(_)) => CliError::not_found(message),
+            Self::Ambiguous { .. } => CliError::usage(message),
+            Self::StillRuns { .. } | Self::Session(SessionError::InUse { .. }) => {
+                CliError::failure(message).kind(CliErrorKind::Busy)
             }
             _ => CliError::failure(message),
         };

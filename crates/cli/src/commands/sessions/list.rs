@@ -8,8 +8,8 @@ use serde::Serialize;
 
 use super::error::SessionsError;
 use super::list_row::SessionRow;
-use super::view::json;
 use super::{Printed, View};
+use crate::json_document::DocumentSchema;
 
 /// Default number of sessions: about one screen. A longer list is slow, because the command reads each session from its
 /// last compaction (summary of older turns) on.
@@ -33,7 +33,6 @@ pub(super) fn limit(as_json: bool, all: bool, asked: Option<NonZeroU32>) -> Opti
 
 #[derive(Serialize)]
 struct SessionTable {
-    schema: &'static str,
     sessions: Vec<SessionRow>,
 }
 
@@ -51,10 +50,8 @@ pub(super) async fn list(
         rows.push(SessionRow::read(log, place + 1, session).await?);
     }
     if as_json {
-        return Ok(Printed::Json(json(&SessionTable {
-            schema: "allstop.sessions/1",
-            sessions: rows,
-        })));
+        let table = SessionTable { sessions: rows };
+        return Ok(Printed::Json(DocumentSchema::Sessions.line(&table)));
     }
     if rows.is_empty() {
         return Ok(Printed::Text("no sessions".into()));

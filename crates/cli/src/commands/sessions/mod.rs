@@ -126,7 +126,7 @@ async fn open_with_files(
         return match &args.store {
             Some(given) => {
                 let message = format!("store `{}` not found", given.display());
-                Err(CliError::usage(message)
+                Err(CliError::not_found(message)
                     .hint("name the store of the run: --store FILE, or the environment variable ALLSTOP_STORE"))
             }
             None => Ok((Arc::new(MemoryLog::new()), files)),

@@ -12,12 +12,13 @@ use allstop_tools::removed_output;
 
 use super::error::SessionsError;
 use super::find::find;
-use super::view::{RecordedCall, SessionReport, TurnReport, UnknownCall, Work, json};
+use super::view::{RecordedCall, SessionReport, TurnReport, UnknownCall, Work};
 use super::{Printed, View};
 use crate::display::{
     age, describe_effects_so_far, describe_lost, describe_stop_reason, plain, render_full_receipt,
     to_stop, waits_for, work_line,
 };
+use crate::json_document::DocumentSchema;
 use crate::shell_command::SameFlags;
 
 /// Format of the report.
@@ -41,7 +42,7 @@ pub(super) async fn show(
     let work = open.map_or(&[][..], |open| &open.work);
     let session = SessionReport::of(&id, &state, owner.as_ref(), work, format.with_receipts);
     Ok(if format.as_json {
-        Printed::Json(json(&session))
+        Printed::Json(DocumentSchema::Session.line(&session))
     } else {
         Printed::Text(describe(&session, view, flags))
     })

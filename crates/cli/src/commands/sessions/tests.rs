@@ -36,7 +36,12 @@ fn view() -> View {
 async fn run(log: &MemoryLog, command: SessionsCommand) -> Result<String, SessionsError> {
     let mut out = String::new();
     let mut print = |printed| match printed {
-        Printed::Json(text) => out += &text,
+        Printed::Json(text) => {
+            // The snapshots show the object in several lines.
+            let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+            out += &serde_json::to_string_pretty(&value).unwrap();
+            out.push('\n');
+        }
         Printed::Text(mut text) => {
             if !text.shown().ends_with('\n') {
                 text.push_line("");
@@ -347,13 +352,13 @@ async fn an_id_that_is_not_there_names_those_that_look_like_it() {
     let unknown = problem("01JABCDEG").await;
     assert_eq!(unknown.message, "session `01JABCDEG` not found");
     assert_eq!(unknown.hint.as_deref(), Some("did you mean `01JABCDEF`?"));
-    assert_eq!(unknown.code, 2);
+    assert_eq!(unknown.code(), 2);
     let ambiguous = problem("01JABC").await;
     let said = "`01JABC` matches 2 sessions: 01JABCDEF, 01JABCXYZ";
-    assert_eq!((ambiguous.message.as_str(), ambiguous.code), (said, 2));
+    assert_eq!((ambiguous.message.as_str(), ambiguous.code()), (said, 2));
     for id in ["", "zzzz", "session/02", "\u{1b}"] {
         let problem = problem(id).await;
-        assert_eq!(problem.code, 2, "{id}");
+        assert_eq!(problem.code(), 2, "{id}");
         assert!(problem.hint.unwrap().contains("sessions list"), "{id}");
     }
 }
@@ -523,7 +528,7 @@ async fn a_session_in_use_is_not_removed() {
         .await
         .unwrap_err()
         .into_problem(&SameFlags::default());
-    assert_eq!(problem.code, 1);
+    assert_eq!(problem.code(), 1);
     assert!(
         problem.message.starts_with("the session `s` is in use"),
         "{problem:?}"

@@ -20,7 +20,6 @@ use serde::Serialize;
 /// A session, as `sessions show --json` prints it. Every key is always present.
 #[derive(Serialize)]
 pub(super) struct SessionReport<'a> {
-    pub(super) schema: &'static str,
     #[serde(rename = "session_id")]
     pub(super) id: &'a SessionId,
     pub(super) opened_at: Option<Timestamp>,
@@ -143,7 +142,6 @@ impl<'a> SessionReport<'a> {
         let settings = state.settings();
         let folder = settings.map(|settings| &settings.folder).or(state.folder());
         Self {
-            schema: "allstop.session/1",
             id,
             opened_at: state.opened_at(),
             folder: folder.map(AsRef::as_ref),
@@ -299,10 +297,4 @@ impl Work<'_> {
         let is_agent = self.kind == BackgroundKind::Agent;
         self.ended.is_some() || is_agent || self.alive == Some(false)
     }
-}
-
-/// Formats a value as indented JSON with an end of line.
-pub(super) fn json(value: &impl Serialize) -> String {
-    let text = serde_json::to_string_pretty(value);
-    text.expect("strings, numbers and lists are all that is in it") + "\n"
 }

@@ -20,7 +20,7 @@ use super::open_session::{
 use super::sessions;
 use crate::args::StopArgs;
 use crate::display::{RECEIPT_WIDTH_DEFAULT, render_full_receipt, render_receipt};
-use crate::error::CliError;
+use crate::error::{CliError, CliErrorKind};
 use crate::host::ProcessHost;
 use crate::short_id::{LAST, short};
 use allstop_remote::{RemoteExtent, RemoteStopParams};
@@ -41,6 +41,13 @@ pub(crate) async fn stop(args: &StopArgs, host: &ProcessHost) -> Result<u8, CliE
             return Err(CliError::usage("no session is named").hint(hint));
         }
     };
+    if args.shown.json {
+        let Some(line) = answers.json(args.all) else {
+            let problem = answers.problems.into_iter().next();
+            return Err(problem.unwrap_or_else(|| no_session(&[])));
+        };
+        host.output.stdout().json(&line, OutputPriority::Last);
+    }
     Ok(print_results(args, host, &answers))
 }
 
@@ -186,9 +193,7 @@ fn print_results(args: &StopArgs, host: &ProcessHost, found: &StopResults) -> u8
     let width = stdout.columns().unwrap_or(RECEIPT_WIDTH_DEFAULT);
     for answer in answers {
         if args.shown.json {
-            let line = serde_json::to_string(answer).unwrap_or_default();
-            stdout.json(&line, OutputPriority::Last);
-            continue;
+            break;
         }
         let mut text = Styled::default();
         if args.all || args.preview {
@@ -221,10 +226,16 @@ fn print_results(args: &StopArgs, host: &ProcessHost, found: &StopResults) -> u8
     for note in notes {
         host.note(note);
     }
-    let is_failure = |answer: &SessionStopLine| match answer.receipt.outcome() {
-        Some(NothingToStop::NotFound | NothingToStop::Ending) => true,
-        Some(NothingToStop::AlreadyEnded) => false,
-        None => !answer.receipt.quiet() && !args.preview,
+    let code = |answer: &SessionStopLine| match answer.receipt.outcome() {
+        Some(NothingToStop::NotFound) => CliErrorKind::NotFound.exit_code(),
+        Some(NothingToStop::Ending) => 1,
+        Some(NothingToStop::AlreadyEnded) => 0,
+        None => u8::from(!answer.receipt.quiet() && !args.preview),
     };
-    u8::from(!problems.is_empty() || answers.iter().any(is_failure))
+    let of_problems = problems.iter().map(CliError::code);
+    let codes = of_problems.chain(answers.iter().map(code));
+    // Work that is left running is the worst result, so its code has precedence over the code of a missing id.
+    let codes: Vec<_> = codes.collect();
+    let worst = codes.contains(&1).then_some(1);
+    worst.or(codes.into_iter().max()).unwrap_or(0)
 }

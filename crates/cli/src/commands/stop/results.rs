@@ -6,13 +6,13 @@ use allstop_remote::StopResult;
 use serde::Serialize;
 
 use crate::args::StoreArgs;
-use crate::error::CliError;
+use crate::error::{CliError, ErrorReport};
+use crate::json_document::DocumentSchema;
 use crate::shell_command::SameFlags;
 
-/// Result of the stop of one session, as `--json` prints it.
+/// Result of the stop of one session, as a part of the JSON object.
 #[derive(Debug, Serialize)]
 pub(super) struct SessionStopLine {
-    pub(super) schema: &'static str,
     pub(super) session_id: SessionId,
     /// Stop reason of the last turn, if the session ended before the stop.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -35,7 +35,6 @@ impl SessionStopLine {
     /// The answer of a process.
     pub(super) fn answered(session_id: SessionId, answer: StopResult) -> Self {
         Self {
-            schema: "allstop.stop/1",
             session_id,
             stop_reason: answer.stop_reason,
             receipt: answer.receipt,
@@ -47,6 +46,21 @@ impl SessionStopLine {
         self.receipt.outcome().is_none()
             && self.receipt.conversation() == ConversationEffect::Unknown
     }
+}
+
+/// Keys of the object of `stop ID --json`.
+#[derive(Serialize)]
+struct StopKeys<'a> {
+    #[serde(flatten)]
+    stop: &'a SessionStopLine,
+    problems: Vec<ErrorReport<'a>>,
+}
+
+/// Keys of the object of `stop --all --json`.
+#[derive(Serialize)]
+struct StopAllKeys<'a> {
+    stops: &'a [SessionStopLine],
+    problems: Vec<ErrorReport<'a>>,
 }
 
 /// Results of the stopped sessions, and the work that could not be stopped.
@@ -77,6 +91,23 @@ impl StopResults {
             ));
         }
         self.answers.push(answer);
+    }
+
+    /// The results as a JSON object. `None` if the session that the command names has no result: its problem is then the
+    /// failure of the command.
+    pub(super) fn json(&self, is_all: bool) -> Option<String> {
+        let problems = || self.problems.iter().map(CliError::report).collect();
+        if is_all {
+            return Some(DocumentSchema::StopAll.line(&StopAllKeys {
+                stops: &self.answers,
+                problems: problems(),
+            }));
+        }
+        let stop = self.answers.first()?;
+        Some(DocumentSchema::Stop.line(&StopKeys {
+            stop,
+            problems: problems(),
+        }))
     }
 
     /// Adds a failure without a remedy.

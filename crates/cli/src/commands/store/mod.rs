@@ -19,8 +19,9 @@ use allstop_terminal::{OutputPriority, Styled, TextRole, styled};
 use serde_json::json;
 
 use crate::args::{STDIN, StoreAction, StoreArgs, StoreCommandArgs};
-use crate::error::CliError;
+use crate::error::{CliError, CliErrorKind};
 use crate::host::ProcessHost;
+use crate::json_document::DocumentSchema;
 use crate::shell_command::SameFlags;
 use crate::start::project;
 use exchange::{exchanged, export_to, import_from, name_left_out};
@@ -203,7 +204,11 @@ fn refuse_existing(path: &Path) -> Result<(), CliError> {
 
 /// The error of a store, with its remedy.
 pub(super) fn store_problem(error: &LogError) -> CliError {
-    let problem = CliError::failure(error_chain(error));
+    let kind = match error.kind() {
+        LogErrorKind::Busy => CliErrorKind::Busy,
+        _ => CliErrorKind::Failed,
+    };
+    let problem = CliError::failure(error_chain(error)).kind(kind);
     match error.hint() {
         Some(hint) => problem.hint(hint),
         None => problem,
@@ -235,14 +240,11 @@ fn show_check(report: &StoreCheckReport, json: bool, flags: &SameFlags, host: &P
     let problems: Vec<_> = report.problems.iter().map(ToString::to_string).collect();
     if json {
         let result = json!({
-            "schema": "allstop.store-check/1",
             "streams": report.streams,
             "records": report.records,
             "problems": problems,
         });
-        host.output
-            .stdout()
-            .json(&result.to_string(), OutputPriority::Last);
+        DocumentSchema::StoreCheck.print(&result, host.output.stdout());
         return;
     }
     for problem in &problems {

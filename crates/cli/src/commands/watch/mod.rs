@@ -34,7 +34,7 @@ pub(crate) async fn watch(args: &WatchArgs, host: &ProcessHost) -> Result<u8, Cl
             return Err(no_session(&problems));
         }
         let message = format!("no process has the session `{}` open", args.id);
-        return Err(CliError::usage(message)
+        return Err(CliError::not_found(message)
             .hint("`allstop ps` lists open sessions, `allstop sessions list` all sessions"));
     };
     let attached = target.process.watch(&target.session).await;

@@ -114,7 +114,7 @@ fn all_streams_are_closed() {
     assert!(place.work().join("seen").exists(), "{ended:#?}");
     let shown = place.sessions().args("list --json").end().ok();
     assert!(
-        shown.stdout.contains("\"last_stop_reason\": \"completed\""),
+        shown.stdout.contains("\"last_stop_reason\":\"completed\""),
         "{shown:#?}"
     );
     // The file of the store must not get the descriptor number of a closed stream: then output would be written into
@@ -159,7 +159,7 @@ fn a_signal_ends_the_wait_for_a_reader() {
         eventually("the answer is in the log", || {
             let list = place.sessions().args("list --json").end();
             list.stdout
-                .contains("\"last_stop_reason\": \"completed\"")
+                .contains("\"last_stop_reason\":\"completed\"")
                 .then_some(())
         });
         assert!(!running.ends_within(Duration::from_millis(300)));

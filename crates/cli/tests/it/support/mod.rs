@@ -14,6 +14,7 @@ pub(crate) mod processes;
 pub(crate) mod random;
 pub(crate) mod running;
 pub(crate) mod schema;
+pub(crate) mod subcommands;
 pub(crate) mod terminal;
 pub(crate) mod wait;
 
