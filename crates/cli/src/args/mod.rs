@@ -49,6 +49,7 @@ pub(crate) use remote::{PsArgs, ReceiptArgs, StopArgs, WatchArgs};
 pub(crate) use serve::{EndpointArgs, ServeArgs};
 pub(crate) use store::{StoreAction, StoreCommandArgs};
 pub(crate) use tasks::{SERVER_DEFAULT, TasksArgs, TasksCommand};
+pub(crate) use variables::run_variables;
 #[cfg(feature = "nats")]
 pub(crate) use worker::{WorkerArgs, WorkersAction, WorkersArgs};
 

@@ -51,6 +51,11 @@ const EXCLUSIVE: [[&str; 2]; 4] = [
 const ON: [&str; 4] = ["1", "true", "yes", "on"];
 const OFF: [&str; 4] = ["0", "false", "no", "off"];
 
+/// Names of the variables that set flags of one run. Commands of the model do not inherit them.
+pub(crate) fn run_variables() -> impl Iterator<Item = &'static str> {
+    VARIABLES.into_iter().map(|(_, name)| name)
+}
+
 /// Adds the variable of a flag of `run`.
 pub(super) fn attach(arg: Arg) -> Arg {
     let Some(name) = variable_of(&arg) else {
@@ -178,6 +183,6 @@ mod tests {
     fn a_switch_is_on_or_off() {
         assert_eq!(switch("Yes"), Ok(true));
         assert_eq!(switch("0"), Ok(false));
-        assert!(switch("ture").unwrap_err().contains("expected 1, true"));
+        assert!(switch("maybe").unwrap_err().contains("expected 1, true"));
     }
 }

@@ -1,5 +1,6 @@
 //! Converts flags and files to the options of a system.
 
+use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -8,7 +9,7 @@ use allstop_runtime::{Config, StoreChoice, SystemOptions};
 use allstop_scope::RootOptions;
 use allstop_tools::Prompter;
 
-use crate::args::ModelArgs;
+use crate::args::{ModelArgs, run_variables};
 use crate::error::CliError;
 use crate::host::{ProcessHost, variable};
 use crate::start::StartReporter;
@@ -174,7 +175,9 @@ pub(crate) fn system(
     let with_keys: Vec<&str> = of_servers
         .chain(config.model.api_key_env.as_deref())
         .collect();
-    let hidden_variables = ProcessHost::secret_variables(&with_keys);
+    let mut hidden_variables = ProcessHost::secret_variables(&with_keys);
+    // A run within a command would otherwise write to the files of this run, and allow its own calls.
+    hidden_variables.extend(run_variables().map(OsString::from));
     // Without a data folder, no answers of the user about projects are stored.
     let trust = ProcessHost::project_trust().ok();
     SystemOptions {

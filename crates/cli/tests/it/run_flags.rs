@@ -184,7 +184,7 @@ fn variables_set_the_flags_of_a_run() {
     assert!(stream.end().ok().lines().len() > 1);
     let off = run().env("ALLSTOP_JSON", "0").env("ALLSTOP_TIMEOUT", "");
     assert_eq!(off.arg("hello").end().ok().stdout, "Hello.\n");
-    let wrong = run().env("ALLSTOP_QUIET", "ture").arg("hello").end();
+    let wrong = run().env("ALLSTOP_QUIET", "maybe").arg("hello").end();
     assert_eq!(wrong.code, 2, "{wrong:#?}");
     assert!(wrong.stderr.contains("expected 1, true"), "{wrong:#?}");
 
@@ -200,6 +200,13 @@ fn variables_set_the_flags_of_a_run() {
         place.work().join("made").exists(),
         "the flag has precedence"
     );
+
+    // A run within a command of the model must not get the flags of this run.
+    let shows = "replies: [{calls: [{tool: shell, arguments: {command: 'echo [$ALLSTOP_YES] > seen'}}]}, {text: Well.}]";
+    let run = unasked(&place, shows).env("ALLSTOP_YES", "1").arg("hello");
+    run.end().ok();
+    let seen = fs::read_to_string(place.work().join("seen")).expect("the call ran");
+    assert_eq!(seen, "[]\n");
 
     let help = place.allstop().args("run --help").end().ok();
     for name in ["ALLSTOP_TIMEOUT", "ALLSTOP_RECEIPT_FILE", "ALLSTOP_YES"] {

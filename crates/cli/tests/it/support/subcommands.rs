@@ -22,8 +22,8 @@ pub(crate) fn all(place: &Place) -> Vec<String> {
         let (_, commands) = help.split_once("\nCommands:\n").unwrap_or_default();
         let commands = commands.lines().take_while(|line| !line.is_empty());
         // A line with more indentation continues a description.
-        let named = commands.filter_map(|line| line.strip_prefix("  "));
-        let names = named.filter_map(|line| line.split(' ').next());
+        let rows = commands.filter_map(|line| line.strip_prefix("  "));
+        let names = rows.filter_map(|line| line.split(' ').next());
         for name in names.filter(|name| !name.is_empty() && *name != "help") {
             let words = format!("{words} {name}").trim().to_owned();
             found.push(words.clone());
