@@ -33,8 +33,8 @@ const LAST_FORCE: Duration = Duration::from_millis(300);
 /// Time between the request to end the remaining work and the force of this work.
 const LAST_ASK: Duration = Duration::from_millis(300);
 
-/// Exit code of a run that was stopped because no program reads its output: 128 and the number of SIGPIPE.
-const UNREAD: u8 = 141;
+/// Exit code of a command that ends because no program reads its stream: 128 and the number of SIGPIPE.
+pub(crate) const UNREAD: u8 = 141;
 
 /// Time for output after the exit time is reached.
 pub(crate) const OUTPUT_WAIT_LAST: Duration = Duration::from_millis(30);

@@ -38,6 +38,7 @@ mod shutdown;
 mod signals;
 mod start;
 mod start_error;
+mod stream_reader;
 mod supervise;
 mod suspend;
 mod tasks;

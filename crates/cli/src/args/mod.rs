@@ -1,6 +1,7 @@
 //! The command line.
 
 mod command_line;
+mod command_traits;
 mod config;
 #[cfg(feature = "copilot")]
 mod copilot;
@@ -22,7 +23,7 @@ mod variables;
 mod worker;
 
 use std::num::{NonZeroU32, NonZeroU64};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::str::FromStr;
 
 use allstop_core::HumanDuration;
@@ -31,7 +32,6 @@ use allstop_session::FollowUp;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::error::ErrorForm;
 use crate::short_id::LAST;
 
 pub(crate) use command_line::{command, parse};
@@ -133,78 +133,6 @@ pub(crate) enum CliCommand {
     Man(ManArgs),
     /// Print a shell completion script
     Completions(CompletionsArgs),
-}
-
-impl CliCommand {
-    /// File that replaces standard output.
-    pub(crate) fn output_file(&self) -> Option<&Path> {
-        match self {
-            Self::Run(args) => args.files.output.as_deref(),
-            _ => None,
-        }
-    }
-
-    /// File for the receipt of a run.
-    pub(crate) fn receipt_file(&self) -> Option<&Path> {
-        match self {
-            Self::Run(args) => args.files.receipt_file.as_deref(),
-            _ => None,
-        }
-    }
-
-    /// True if the command runs agents, whose tools start other programs.
-    pub(crate) fn runs_agents(&self) -> bool {
-        match self {
-            Self::Run(_) | Self::Chat(_) | Self::Serve(_) | Self::Demo(_) => true,
-            #[cfg(feature = "nats")]
-            Self::Worker(_) => true,
-            #[cfg(feature = "copilot")]
-            Self::Copilot(_) => true,
-            Self::Sessions(args) => matches!(args.command, SessionsAction::Resume(_)),
-            _ => false,
-        }
-    }
-
-    /// True if the command prints a result on standard output; false if it serves clients or a user at the terminal.
-    pub(crate) fn prints_result(&self) -> bool {
-        let is_run = matches!(self, Self::Run(_));
-        is_run || !(self.runs_agents() || matches!(self, Self::Init(_)))
-    }
-
-    /// True if only errors and questions go to standard error.
-    pub(crate) fn is_quiet(&self) -> bool {
-        matches!(self, Self::Run(args) if args.files.quiet)
-    }
-
-    /// Form of the JSON that the caller expects after a failure.
-    pub(crate) fn error_form(&self) -> ErrorForm {
-        let wants_json = match self {
-            Self::Run(args) if args.output.json || args.output.stream_json => {
-                return ErrorForm::Envelope;
-            }
-            Self::Chat(args) => args.with.json || args.with.stream_json,
-            Self::Ps(args) => args.json,
-            Self::Stop(args) => args.shown.json,
-            Self::Watch(args) => args.json,
-            Self::Receipt(args) => args.shown.json,
-            #[cfg(feature = "nats")]
-            Self::Workers(args) => args.json,
-            Self::Tasks(args) => args.command.wants_json(),
-            Self::Demo(args) => args.json,
-            Self::Sessions(args) => match &args.command {
-                SessionsAction::Look(command) => command.wants_json(),
-                SessionsAction::Resume(args) => args.with.json || args.with.stream_json,
-            },
-            Self::Store(args) => matches!(args.action, StoreAction::Check { json: true }),
-            Self::Doctor(args) => args.json,
-            _ => false,
-        };
-        if wants_json {
-            ErrorForm::Document
-        } else {
-            ErrorForm::Text
-        }
-    }
 }
 
 const RUN_HELP: &str = "\

@@ -146,7 +146,7 @@ fn flags_given(command: Command, args: &[OsString]) -> Vec<String> {
     flags
 }
 
-/// Removes the variables of the flags of `run` for which `is_removed` is true.
+/// Removes the variables of flags of `run` if `is_removed` is true.
 fn edit(command: Command, is_removed: impl Fn(&Arg, &'static str) -> bool) -> Command {
     command.mut_subcommand(RUN, |run| {
         run.mut_args(|arg| match variable_of(&arg) {

@@ -14,11 +14,13 @@ use super::open_session::stops_in_store;
 use super::sessions;
 use super::unreported_sessions::{LeftSession, UnreportedSessions, unreported_sessions};
 use crate::args::PsArgs;
+use crate::control::UNREAD;
 use crate::display::{to_stop, waits_for, work_line};
 use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::shell_command::SameFlags;
 use crate::short_id::short;
+use crate::stream_reader::StreamReader;
 use allstop_remote::{
     OwnedSessionReport, ProcessReport, RemoteError, RemoteProcess, RunningTurnReport, WorkReport,
     processes,
@@ -48,6 +50,7 @@ pub(crate) async fn ps(args: &PsArgs, host: &ProcessHost) -> Result<u8, CliError
     let log = store(args, host).await;
     let mut unreported = UnreportedSessions::default();
     let mut is_silent = false;
+    let mut reader = StreamReader::new(args.watch);
     for look in 0_u64.. {
         let mut found = processes(&host.sockets)
             .await
@@ -96,7 +99,10 @@ pub(crate) async fn ps(args: &PsArgs, host: &ProcessHost) -> Result<u8, CliError
         if !args.watch {
             break;
         }
-        tokio::time::sleep(LOOK_AGAIN).await;
+        tokio::select! {
+            () = tokio::time::sleep(LOOK_AGAIN) => {}
+            () = reader.gone() => return Ok(UNREAD),
+        }
     }
     Ok(u8::from(is_silent || !unreported.unreadable.is_empty()))
 }

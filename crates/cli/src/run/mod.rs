@@ -7,7 +7,6 @@ mod no_terminal_prompter;
 mod questions;
 mod receipt_file;
 mod stdin;
-mod stream_reader;
 mod turns;
 mod view;
 
@@ -31,6 +30,7 @@ use crate::exit::Exit;
 use crate::host::ProcessHost;
 use crate::shell_command::SameFlags;
 use crate::start::{self, NamedSession, Opened, Opening, StartFailure};
+use crate::stream_reader::StreamReader;
 use crate::supervise::Supervisor;
 use crate::suspend::job_control;
 use allstop_remote::TerminalSession;
@@ -38,7 +38,6 @@ use no_terminal_prompter::NoTerminalPrompter;
 use questions::RunQuestions;
 use receipt_file::ReceiptFile;
 pub(crate) use receipt_file::discard_receipt;
-use stream_reader::StreamReader;
 use turns::RunTurns;
 use view::RunView;
 

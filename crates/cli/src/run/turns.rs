@@ -16,12 +16,12 @@ use allstop_terminal::JobControl;
 use allstop_tools::BackgroundWork;
 use allstop_tools::mcp::{McpServers, McpStatusEvents};
 
-use super::stream_reader::StreamReader;
 use super::view::RunView;
 use crate::args::BackgroundArgs;
 use crate::control::ControlEffect;
 use crate::display::EventView as _;
 use crate::shell_command::SameFlags;
+use crate::stream_reader::StreamReader;
 use crate::supervise::Supervisor;
 use allstop_remote::{RemoteStop, TerminalSession};
 

@@ -15,7 +15,7 @@ use allstop_terminal::{OutputPriority, Style};
 use serde_json::json;
 
 use crate::args::{SERVER_DEFAULT, TasksArgs, TasksCommand};
-use crate::control::{Control, ControlEffect};
+use crate::control::{Control, ControlEffect, UNREAD};
 use crate::display::{RECEIPT_WIDTH_DEFAULT, render_receipt};
 use crate::error::CliError;
 use crate::exit::Exit;
@@ -23,6 +23,7 @@ use crate::host::{ProcessHost, variable};
 use crate::json_document::{DocumentSchema, print_receipt};
 use crate::shell_quote::quoted;
 use crate::short_id::short;
+use crate::stream_reader::StreamReader;
 use crate::supervise::Supervisor;
 use client::{RequestError, TaskServer};
 use find::{FoundTask, find, newest};
@@ -44,6 +45,8 @@ pub(crate) async fn tasks(args: TasksArgs, host: &ProcessHost) -> Result<Exit, C
         TasksCommand::Watch(task) => Some(task.id.clone()),
         _ => None,
     };
+    let streams = matches!(&args.command, TasksCommand::Watch(task) if task.json);
+    let mut reader = StreamReader::new(streams);
     let printer = TaskPrinter::new(host);
     let command = run(&args.command, &server, &printer);
     tokio::select! {
@@ -58,6 +61,7 @@ pub(crate) async fn tasks(args: TasksArgs, host: &ProcessHost) -> Result<Exit, C
             let control = &supervisor.control;
             Ok(Exit::from(control.exit_code(control.stop_reason())))
         }
+        () = reader.gone() => Ok(Exit::from(UNREAD)),
         done = command => done.map(Exit::from),
     }
 }

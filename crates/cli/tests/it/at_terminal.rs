@@ -44,6 +44,21 @@ fn a_question_is_answered_by_a_line() {
     }
 }
 
+/// `--quiet` hides calls and notes, but a user can still answer.
+#[test]
+fn quiet_run_shows_only_the_question() {
+    let place = Place::new();
+    let terminal = Terminal::new();
+    let running = sit_down(&place, &terminal, TWICE, "--quiet");
+    terminal.wait("? Allow");
+    terminal.type_keys("a\n");
+    running.end(FACT_MAX).ok();
+    assert_eq!(runs(&place), 2, "{}", terminal.shown());
+    let shown = terminal.all_shown();
+    assert!(!shown.contains("to continue:"), "{shown}");
+    assert!(!shown.contains("step 1"), "{shown}");
+}
+
 #[test]
 fn always_is_asked_once_and_nonsense_is_asked_again() {
     let place = Place::new();

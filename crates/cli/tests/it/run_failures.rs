@@ -113,6 +113,25 @@ fn missing_proc_is_named() {
     assert!(message.contains(said), "{report:#}");
 }
 
+/// The stream of `ps --watch` ends with its reader. The session continues.
+#[test]
+fn a_watch_without_a_reader_ends() {
+    let place = Place::new();
+    let running = place.run_script(SLEEPS).arg("hello").start();
+    let ready = place.work().join("ready");
+    eventually("the call", || ready.exists().then_some(()));
+    for args in ["ps --watch --json", "watch last --json"] {
+        let (mut reader, writer) = std::io::pipe().expect("a pipe");
+        let watch = place.allstop().args(args);
+        let watching = watch.stdout(std::process::Stdio::from(writer)).start();
+        let mut first = [0; 1];
+        reader.read_exact(&mut first).expect("an object");
+        drop(reader);
+        assert_eq!(watching.end(FACT_MAX).code, 141, "{args}");
+    }
+    assert_eq!(running.end_by(crate::support::Signal::INT).code, 130);
+}
+
 /// Regression: without a reader the run continued until its deadline.
 #[test]
 fn a_stream_without_a_reader_stops_the_run() {

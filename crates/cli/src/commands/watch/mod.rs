@@ -8,11 +8,12 @@ use super::open_session::{
     AskedProcesses, ask_processes, find_open_session, no_session, resolve_list_number,
 };
 use crate::args::WatchArgs;
-use crate::control::EndSignal;
+use crate::control::{EndSignal, UNREAD};
 use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::questions::permission_of;
 use crate::short_id::LAST;
+use crate::stream_reader::StreamReader;
 use crate::suspend::{job_control, suspend_watch};
 use allstop_remote::{AnswerParams, RemoteError};
 use view::WatchView;
@@ -42,6 +43,7 @@ pub(crate) async fn watch(args: &WatchArgs, host: &ProcessHost) -> Result<u8, Cl
     let mut view = WatchView::new(args, &target, host);
     view.begin(&target);
     let mut job = job_control()?;
+    let mut reader = StreamReader::new(args.json);
     let by = format!("allstop watch in process {}", std::process::id());
     loop {
         tokio::select! {
@@ -58,6 +60,7 @@ pub(crate) async fn watch(args: &WatchArgs, host: &ProcessHost) -> Result<u8, Cl
                 JobChange::Resumed => view.resumed(),
                 JobChange::Resized => view.redraw(),
             },
+            () = reader.gone() => return Ok(UNREAD),
             reply = view.next_reply() => {
                 let (number, answer) = match reply {
                     PromptReply::Answer(number, answer) => (number, permission_of(&answer)),

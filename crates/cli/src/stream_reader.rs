@@ -1,4 +1,5 @@
-//! The program that reads the events of `--stream-json`. If it ends, no program sees the rest of the run, so the run stops.
+//! The program that reads a stream of JSON lines, such as the events of `run --stream-json`. If it ends, no program reads
+//! the rest, so the command ends, too.
 
 use std::os::fd::AsFd;
 use std::time::Duration;
@@ -7,19 +8,19 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use crate::control::ONE_SIGNAL;
 
-/// Interval between two checks of the pipe. A run without events writes nothing, so no write fails.
+/// Interval between two checks of the pipe. A command without events writes nothing, so no write fails.
 const READER_LOOK: Duration = Duration::from_millis(100);
 
 /// The reader of standard output.
 #[derive(Debug)]
-pub(super) struct StreamReader {
-    /// False if standard output receives no events, and after the reader has gone.
+pub(crate) struct StreamReader {
+    /// False if standard output receives no stream, and after the reader has gone.
     is_watched: bool,
 }
 
 impl StreamReader {
-    /// A reader of events if `streams` is true. Otherwise the run has no reader that must stay.
-    pub(super) fn new(streams: bool) -> Self {
+    /// A reader of a stream if `streams` is true. Otherwise the command has no reader that must stay.
+    pub(crate) fn new(streams: bool) -> Self {
         Self {
             is_watched: streams,
         }
@@ -30,7 +31,7 @@ impl StreamReader {
     ///
     /// # Cancel safety
     /// Cancel safe: the next call checks again.
-    pub(super) async fn gone(&mut self) {
+    pub(crate) async fn gone(&mut self) {
         while self.is_watched {
             tokio::time::sleep(READER_LOOK).await;
             if is_closed(std::io::stdout()) {
