@@ -13,7 +13,8 @@ pub(crate) const STDIN: &str = "-";
 /// Prompts of a run.
 #[derive(Debug, Args)]
 pub(crate) struct PromptArgs {
-    /// Task for the agent, with or without quotes; `-` reads it from standard input
+    /// Task for the agent, with or without quotes; `-` reads it from standard input. Other piped input
+    /// becomes part of the first prompt: `cat file | allstop run "explain this"`
     #[arg(required = true, value_name = "PROMPT")]
     words: Vec<OsString>,
     /// Prompt of another turn, which follows the previous turn; repeatable

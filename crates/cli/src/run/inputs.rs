@@ -1,9 +1,11 @@
 //! Input of a run, read before any work starts: the configuration, in which flags override the files, and the prompts.
 
+use std::io::IsTerminal as _;
 use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
+use allstop_core::counted::counted;
 use allstop_runtime::config::ProjectFile;
 use allstop_runtime::{Config, SystemOptions};
 use allstop_scope::{GRACE_DEFAULT, WorkCx};
@@ -15,7 +17,7 @@ use crate::args::{RunArgs, STDIN};
 use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::start::options::{HostOptions, config_of, config_with_model, system};
-use crate::start::{self, StartFailure};
+use crate::start::{self, StartFailure, StartReporter};
 use crate::supervise::Supervisor;
 
 /// Maximum bytes of a prompt. No model accepts a longer prompt, so a longer input is a mistake, such as a log file or
@@ -41,7 +43,7 @@ pub(super) async fn read(
     let given = HostOptions::of(host);
     start::read(given.scopes.clone(), supervisor, move |cx| {
         let mut config = config(&args, &given, project.as_deref())?;
-        let prompts = prompts(&args, cx).map_err(StartFailure::input)?;
+        let prompts = prompts(&args, cx, &given.reporter).map_err(StartFailure::input)?;
         let timeout = config.deadlines.run.take().map(Duration::from);
         let grace = config.deadlines.grace.map_or(GRACE_DEFAULT, Duration::from);
         // A run has exactly one turn per prompt. So the end of background work begins no further turn.
@@ -59,18 +61,50 @@ pub(super) async fn read(
     .await
 }
 
-/// Reads the prompts, as text.
-fn prompts(args: &RunArgs, cx: &WorkCx) -> Result<Vec<Arc<str>>, CliError> {
+/// Reads the prompts, as text. Piped input that no prompt names with `-` becomes part of the first prompt.
+fn prompts(
+    args: &RunArgs,
+    cx: &WorkCx,
+    reporter: &StartReporter,
+) -> Result<Vec<Arc<str>>, CliError> {
+    let waits = || {
+        reporter.note(
+            "waiting for the end of standard input, which becomes part of the prompt · `</dev/null` gives none",
+        );
+    };
+    let read_stdin = || read_stdin(PROMPT_BYTES_MAX as u64 + 1, cx, &waits);
+    let turns = args.prompts.turns()?;
+    let is_read_by_name = turns.iter().any(|prompt| prompt == STDIN);
     let mut prompts = Vec::new();
-    for prompt in args.prompts.turns()? {
+    for prompt in turns {
         let bytes = if prompt == STDIN {
-            read_stdin(PROMPT_BYTES_MAX as u64 + 1, cx)?
+            read_stdin()?
         } else {
             std::os::unix::ffi::OsStringExt::into_vec(prompt)
         };
         prompts.push(prompt_text(bytes)?);
     }
+    if !is_read_by_name && !std::io::stdin().is_terminal() {
+        let piped = read_stdin()?;
+        if let Some(first) = prompts
+            .first_mut()
+            .filter(|_| !piped.trim_ascii().is_empty())
+        {
+            reporter.note(&format!(
+                "standard input is part of the prompt: {}",
+                counted(piped.len() as u64, "byte", "bytes")
+            ));
+            let piped = prompt_text(piped)?;
+            *first = with_piped(first, &piped);
+        }
+    }
     Ok(prompts)
+}
+
+/// The prompt, and below it the piped input. The tags tell the model where the input begins and ends.
+fn with_piped(prompt: &str, piped: &str) -> Arc<str> {
+    let piped = piped.strip_suffix('\n').unwrap_or(piped);
+    format!("{prompt}\n\n<stdin>\n{piped}\n</stdin>").into()
 }
 
 fn prompt_text(bytes: Vec<u8>) -> Result<Arc<str>, CliError> {

@@ -115,6 +115,9 @@ async fn drive(
         QuestionPrompt::of_process(&host.output, &host.terminal)
     };
     let project = start::project::choose(&args.model, host, supervisor).await?;
+    // The deadline also covers the wait for standard input.
+    let timeout = args.limits.timeout.map(Duration::from);
+    supervisor.control.set_timeout(host.started, timeout);
     let inputs = inputs::read(args, host, project, prompter, supervisor).await?;
     let control = &mut supervisor.control;
     control.set_grace(inputs.grace);

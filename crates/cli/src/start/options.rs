@@ -22,7 +22,8 @@ fn how_to_get_a_model(command: &str) -> String {
         "\
 with a key: OPENAI_API_KEY=… allstop {command}{prompt} (or another provider's: ANTHROPIC_API_KEY, GEMINI_API_KEY …; --model chooses the model)
 with a local server: allstop {command} --base-url http://127.0.0.1:8080/v1 --model NAME{prompt} (llama.cpp, Ollama, vLLM)
-with a script: allstop {command} --model script:FILE{prompt} (docs/scripted-model.md)"
+to choose a model and save it: allstop init
+without a model, to look around: allstop {command} --model script:demo{prompt}"
     )
 }
 

@@ -41,6 +41,7 @@ mod open_files;
 mod output_budget;
 mod permission_wait;
 mod pick;
+mod piped_input;
 mod progress;
 mod project_config;
 mod random_stops;
