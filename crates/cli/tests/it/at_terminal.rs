@@ -50,7 +50,7 @@ fn quiet_run_shows_only_the_question() {
     let place = Place::new();
     let terminal = Terminal::new();
     let running = sit_down(&place, &terminal, TWICE, "--quiet");
-    terminal.wait("? Allow");
+    terminal.wait("[y]es");
     terminal.type_keys("a\n");
     running.end(FACT_MAX).ok();
     assert_eq!(runs(&place), 2, "{}", terminal.shown());
