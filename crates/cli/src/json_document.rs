@@ -25,6 +25,8 @@ pub(crate) enum DocumentSchema {
     Sessions,
     /// `sessions show`.
     Session,
+    /// `sessions export`.
+    Transcript,
     /// `doctor`.
     Doctor,
     /// `demo`.
@@ -52,13 +54,14 @@ pub(crate) enum DocumentSchema {
 impl DocumentSchema {
     /// All schemas.
     #[cfg(test)]
-    pub(crate) const ALL: [Self; 17] = [
+    pub(crate) const ALL: [Self; 18] = [
         Self::Error,
         Self::Ps,
         Self::Stop,
         Self::StopAll,
         Self::Sessions,
         Self::Session,
+        Self::Transcript,
         Self::Doctor,
         Self::Demo,
         Self::StoreCheck,
@@ -81,6 +84,7 @@ impl DocumentSchema {
             Self::StopAll => "allstop.stop-all/1",
             Self::Sessions => "allstop.sessions/1",
             Self::Session => "allstop.session/1",
+            Self::Transcript => "allstop.transcript/1",
             Self::Doctor => "allstop.doctor/1",
             Self::Demo => "allstop.demo/1",
             Self::StoreCheck => "allstop.store-check/1",

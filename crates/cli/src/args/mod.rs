@@ -516,7 +516,7 @@ pub(crate) enum SessionsCommand {
         #[arg(long, conflicts_with = "limit")]
         all: bool,
     },
-    /// Show a session: its turns with their ends, and the work that still runs
+    /// Show a session: its turns with their ends, its conversation, and the work that still runs
     Show {
         /// The id or a part of it, `last`, or the number in the list
         id: String,
@@ -526,6 +526,18 @@ pub(crate) enum SessionsCommand {
         /// Also show the receipts and the results of calls
         #[arg(long)]
         full: bool,
+    },
+    /// Print the conversation of a session as Markdown, or as JSON
+    #[command(after_help = "Examples:\n  \
+        allstop sessions export last > conversation.md\n  \
+        allstop sessions export 2 --json                   # one object, see `allstop schema transcript`\n\n\
+        Exit codes: 0 printed; 1 the session or the store cannot be read; 2 usage error")]
+    Export {
+        /// The id or a part of it, `last`, or the number in the list
+        id: String,
+        /// Print JSON
+        #[arg(long)]
+        json: bool,
     },
     /// Remove sessions that no process has open and whose background work has ended
     #[command(visible_alias = "remove")]
@@ -552,7 +564,9 @@ impl SessionsCommand {
     pub(crate) fn wants_json(&self) -> bool {
         matches!(
             self,
-            Self::List { json: true, .. } | Self::Show { json: true, .. }
+            Self::List { json: true, .. }
+                | Self::Show { json: true, .. }
+                | Self::Export { json: true, .. }
         )
     }
 }

@@ -107,7 +107,8 @@ mod tests {
     fn zsh_asks_for_sessions_at_each_argument_that_is_one() {
         let script = completions(Shell::Zsh, &mut command());
         assert!(script.starts_with("#compdef allstop\n\n_allstop_sessions() {"));
-        // The commands with such an argument: run, chat; stop, watch, receipt; show, rm, resume.
-        assert_eq!(script.matches(":_allstop_sessions'").count(), 9);
+        // The commands with such an argument: run, chat; stop, watch, receipt; show, export, rm,
+        // resume.
+        assert_eq!(script.matches(":_allstop_sessions'").count(), 10);
     }
 }

@@ -30,6 +30,8 @@ pub(crate) enum SchemaName {
     Sessions,
     /// The object that `sessions show --json` prints
     Session,
+    /// The object that `sessions export --json` prints
+    Transcript,
     /// The object that `doctor --json` prints
     Doctor,
     /// The object that `demo --json` prints
@@ -85,6 +87,7 @@ impl SchemaName {
             Self::StopAll => include_str!("../../../../schemas/stop-all.schema.json"),
             Self::Sessions => include_str!("../../../../schemas/sessions.schema.json"),
             Self::Session => include_str!("../../../../schemas/session.schema.json"),
+            Self::Transcript => include_str!("../../../../schemas/transcript.schema.json"),
             Self::Doctor => include_str!("../../../../schemas/doctor.schema.json"),
             Self::Demo => include_str!("../../../../schemas/demo.schema.json"),
             Self::StoreCheck => include_str!("../../../../schemas/store-check.schema.json"),

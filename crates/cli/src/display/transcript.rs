@@ -81,6 +81,15 @@ pub(crate) fn show(entries: &[TranscriptEntry<'_>], queue: &OutputQueue, style: 
     }
 }
 
+/// The parts as text: answers as Markdown.
+pub(crate) fn lines(entries: &[TranscriptEntry<'_>], style: Style) -> Styled {
+    let mut text = Styled::default();
+    for entry in entries {
+        text.push_line(&line_of(entry, style));
+    }
+    text
+}
+
 fn line_of(entry: &TranscriptEntry<'_>, style: Style) -> Styled {
     let dim = |text: String| style.paint(TextRole::Dim, text);
     match entry {

@@ -131,6 +131,7 @@ fn each_command_prints_objects_of_a_published_schema() {
     rule.one("run", "hello", 0, "envelope");
     rule.one("sessions list", "", 0, "sessions");
     rule.one("sessions show", "last --full", 0, "session");
+    rule.one("sessions export", "last", 0, "transcript");
     rule.one("store check", "", 0, "store-check");
     rule.one("doctor", "", 0, "doctor");
     rule.one("stop", "--all", 0, "stop-all");

@@ -6,6 +6,7 @@
 
 mod complete;
 mod error;
+mod export;
 mod find;
 mod list;
 mod list_row;
@@ -174,6 +175,7 @@ async fn on_log(
             };
             show::show((log, open), view, flags, id, format).await?
         }
+        SessionsCommand::Export { id, json } => export::export(log, id, *json).await?,
         SessionsCommand::Rm { ids } => return remove::remove(log, files, ids, print).await,
         SessionsCommand::Prune { limits, dry_run } => {
             return remove::prune((log, files), (limits, *dry_run), flags, view.now, print).await;

@@ -14,6 +14,7 @@ use super::error::SessionsError;
 use super::find::find;
 use super::view::{RecordedCall, SessionReport, TurnReport, UnknownCall, Work};
 use super::{Printed, View};
+use crate::display::transcript::{self, TranscriptEntry};
 use crate::display::{
     age, describe_effects_so_far, describe_lost, describe_stop_reason, plain, render_full_receipt,
     to_stop, waits_for, work_line,
@@ -44,11 +45,17 @@ pub(super) async fn show(
     Ok(if format.as_json {
         Printed::Json(DocumentSchema::Session.line(&session))
     } else {
-        Printed::Text(describe(&session, view, flags))
+        let conversation = transcript::entries(state.conversation());
+        Printed::Text(describe(&session, &conversation, view, flags))
     })
 }
 
-fn describe(session: &SessionReport<'_>, view: View, flags: &SameFlags) -> Styled {
+fn describe(
+    session: &SessionReport<'_>,
+    conversation: &[TranscriptEntry<'_>],
+    view: View,
+    flags: &SameFlags,
+) -> Styled {
     let style = view.style;
     let mut text = Styled::default();
     let title = style.paint(TextRole::Strong, "session");
@@ -101,6 +108,12 @@ fn describe(session: &SessionReport<'_>, view: View, flags: &SameFlags) -> Style
                 waits_for(reason)
             ]);
         }
+    }
+    // The conversation may be long, so work that needs attention comes after it.
+    if !conversation.is_empty() {
+        text.push_line("");
+        text.push_line(&style.paint(TextRole::Strong, "conversation"));
+        text.push(&transcript::lines(conversation, style));
     }
     if !session.calls.is_empty() {
         text.push_line("");
