@@ -64,7 +64,10 @@ fn job_is_twenty_lines() {
 #[test]
 fn job_of_a_completed_run() {
     let place = place_with(link);
-    let ended = run(&place, "replies: [{text: \"Hello <&> there.\"}]", |job| job).ok();
+    // A runner may leave standard input open. The job must not wait for its end.
+    let (stdin, _open) = std::io::pipe().expect("a pipe");
+    let script = "replies: [{text: \"Hello <&> there.\"}]";
+    let ended = run(&place, script, |job| job.stdin(stdin)).ok();
     assert_eq!((&*ended.stdout, &*ended.stderr), ("", ""));
     let transcript = file(&place, "run.jsonl");
     assert!(transcript.lines().count() > 2, "{transcript}");
