@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 use std::io;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use super::device::TerminalDevice;
 use super::keys::Key;
@@ -14,6 +14,9 @@ use super::queue::OutputQueue;
 use super::queue_state::OutputPriority;
 use super::reader::{InputMode, InputReader};
 use super::text::{Environment, Style, TextRole};
+
+/// Interval between two checks whether this process is in the foreground again.
+const FOREGROUND_POLL: Duration = Duration::from_millis(100);
 
 /// A person's reply to the question with this number.
 #[derive(Debug, PartialEq)]
@@ -146,9 +149,14 @@ impl QuestionPrompt {
             self.reader.take();
             // The question may have become answerable while nobody waited here.
             self.show();
-            let opens_at = self.questions.opens_at(now);
-            let opens = async {
-                match opens_at {
+            let look_at = if self.reader.is_taken() {
+                self.questions.opens_at(now)
+            } else {
+                // `fg` sends no signal to a process that runs.
+                Some(now + FOREGROUND_POLL)
+            };
+            let look = async {
+                match look_at {
                     Some(at) => tokio::time::sleep_until(at.into()).await,
                     None => std::future::pending().await,
                 }
@@ -158,7 +166,7 @@ impl QuestionPrompt {
                     Some(keys) => self.keys.extend(keys),
                     None => self.is_gone = true,
                 },
-                () = opens => {}
+                () = look => self.reader.resume(),
             }
         }
     }
@@ -187,6 +195,8 @@ impl QuestionPrompt {
     /// Draws the input line with the reply, or gives the terminal back if no question is open.
     pub fn show(&self) {
         let mut input_line = self.questions.input_line(self.style, Instant::now());
+        // In the background, the prompt would be drawn over the line of the shell.
+        input_line = input_line.filter(|_| self.reader.is_taken());
         if let Some(input_line) = &mut input_line {
             input_line.is_echoed = self.mode == InputMode::Lines;
         }

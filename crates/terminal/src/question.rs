@@ -65,7 +65,7 @@ pub enum QuestionReply {
 #[derive(Debug, Default)]
 pub struct QuestionQueue {
     reply: LineEditor,
-    open: VecDeque<OpenQuestion>,
+    open: VecDeque<WaitingQuestion>,
     /// Time of the last key that came too early to be part of an answer.
     early_key_at: Option<Instant>,
     /// True if several questions were open at the same time. Until no question is open, the prompt then names the call
@@ -77,7 +77,7 @@ pub struct QuestionQueue {
 
 /// A question, and the time when it was shown.
 #[derive(Debug)]
-struct OpenQuestion {
+struct WaitingQuestion {
     question: TerminalQuestion,
     shown_at: Instant,
 }
@@ -85,7 +85,7 @@ struct OpenQuestion {
 impl QuestionQueue {
     /// Opens a question that has been shown.
     pub fn open(&mut self, question: TerminalQuestion, now: Instant) {
-        self.open.push_back(OpenQuestion {
+        self.open.push_back(WaitingQuestion {
             question,
             shown_at: now,
         });

@@ -227,7 +227,10 @@ impl InputReader {
     pub(super) fn take_afresh(&mut self) {
         let mut state = self.shared.state.lock();
         self.hold(&mut state);
-        self.shared.device.forget_typed();
+        if state.hold == TerminalHold::Taken {
+            // In the background, this call would suspend the process (SIGTTOU).
+            self.shared.device.forget_typed();
+        }
         state.typed_ahead = 0;
         state.hold_number += 1;
         self.hold_number = state.hold_number;

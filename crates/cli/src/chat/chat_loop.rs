@@ -203,7 +203,7 @@ impl ChatLoop<'_> {
             if is_away {
                 tokio::time::sleep(FOREGROUND_POLL).await;
             } else {
-                std::future::pending().await
+                std::future::pending::<()>().await;
             }
         };
         tokio::select! {

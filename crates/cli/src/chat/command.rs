@@ -189,9 +189,13 @@ impl BackgroundCommand {
 /// Error for an unknown command. Suggests a command only if the name is its beginning, or differs in few letters.
 fn unknown(name: &str) -> String {
     let letters_max = (name.chars().count() / 3).max(1);
-    let distance = |known: &str| match known.starts_with(name) {
-        true if name.chars().count() > 1 => 0,
-        _ => strsim::damerau_levenshtein(name, known),
+    let is_beginning = |known: &str| known.starts_with(name) && name.chars().count() > 1;
+    let distance = |known: &str| {
+        if is_beginning(known) {
+            0
+        } else {
+            strsim::damerau_levenshtein(name, known)
+        }
     };
     let near = NAMES.into_iter().min_by_key(|known| distance(known));
     let near = near.filter(|known| distance(known) <= letters_max);

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use allstop_core::describe_call;
-use allstop_core::message::{Message, ResultEnding};
+use allstop_core::message::{Message, ResultEnding, ToolResult};
 use allstop_core::turn::Conversation;
 use allstop_terminal::{
     AnswerFormat, AnswerStream, OutputPriority, OutputQueue, Style, Styled, Symbol, TextRole,
@@ -12,7 +12,7 @@ use allstop_terminal::{
 
 /// One part of a conversation.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum TranscriptEntry<'a> {
+pub(crate) enum TranscriptPart<'a> {
     /// A message of the user.
     User(&'a str),
     /// Text of the model.
@@ -31,15 +31,15 @@ pub(crate) enum TranscriptEntry<'a> {
 }
 
 /// The parts of a conversation, in their order.
-pub(crate) fn entries(conversation: &Conversation) -> Vec<TranscriptEntry<'_>> {
+pub(crate) fn entries(conversation: &Conversation) -> Vec<TranscriptPart<'_>> {
     let messages = &conversation.messages;
     let mut entries = Vec::new();
     for (at, message) in messages.iter().enumerate() {
         match &**message {
-            Message::User { text } => entries.push(TranscriptEntry::User(text)),
+            Message::User { text } => entries.push(TranscriptPart::User(text)),
             Message::Assistant { text, tool_calls } => {
                 if !text.trim().is_empty() {
-                    entries.push(TranscriptEntry::Answer(text));
+                    entries.push(TranscriptPart::Answer(text));
                 }
                 entries.extend(tool_calls.iter().map(|call| {
                     // The results of a step follow directly after its answer.
@@ -50,15 +50,15 @@ pub(crate) fn entries(conversation: &Conversation) -> Vec<TranscriptEntry<'_>> {
                             _ => None,
                         });
                     let result = results.into_iter().find(|result| result.call_id == call.id);
-                    TranscriptEntry::Call {
+                    TranscriptPart::Call {
                         label: describe_call(&call.name, &call.arguments).replace('\n', " "),
-                        ending: result.map(|result| result.ending()),
+                        ending: result.map(ToolResult::ending),
                     }
                 }));
             }
-            Message::Summary { text } => entries.push(TranscriptEntry::Summary(text)),
-            Message::StopMarker { .. } => entries.push(TranscriptEntry::Stopped),
-            Message::Note { text } => entries.push(TranscriptEntry::Note(text)),
+            Message::Summary { text } => entries.push(TranscriptPart::Summary(text)),
+            Message::StopMarker { .. } => entries.push(TranscriptPart::Stopped),
+            Message::Note { text } => entries.push(TranscriptPart::Note(text)),
             Message::Tool(_) => {}
         }
     }
@@ -66,11 +66,11 @@ pub(crate) fn entries(conversation: &Conversation) -> Vec<TranscriptEntry<'_>> {
 }
 
 /// Shows the parts on a terminal, answers as Markdown.
-pub(crate) fn show(entries: &[TranscriptEntry<'_>], queue: &OutputQueue, style: Style) {
+pub(crate) fn show(entries: &[TranscriptPart<'_>], queue: &OutputQueue, style: Style) {
     let lines = |lines: Styled| queue.lines(lines, OutputPriority::Required);
     for entry in entries {
         match entry {
-            TranscriptEntry::Answer(text) if queue.is_terminal() => {
+            TranscriptPart::Answer(text) if queue.is_terminal() => {
                 let mut stream = AnswerStream::new(style, AnswerFormat::Markdown);
                 let mut parts = stream.push(text);
                 parts.extend(stream.finish());
@@ -82,7 +82,7 @@ pub(crate) fn show(entries: &[TranscriptEntry<'_>], queue: &OutputQueue, style: 
 }
 
 /// The parts as text: answers as Markdown.
-pub(crate) fn lines(entries: &[TranscriptEntry<'_>], style: Style) -> Styled {
+pub(crate) fn lines(entries: &[TranscriptPart<'_>], style: Style) -> Styled {
     let mut text = Styled::default();
     for entry in entries {
         text.push_line(&line_of(entry, style));
@@ -90,26 +90,26 @@ pub(crate) fn lines(entries: &[TranscriptEntry<'_>], style: Style) -> Styled {
     text
 }
 
-fn line_of(entry: &TranscriptEntry<'_>, style: Style) -> Styled {
+fn line_of(entry: &TranscriptPart<'_>, style: Style) -> Styled {
     let dim = |text: String| style.paint(TextRole::Dim, text);
     match entry {
-        TranscriptEntry::User(text) => {
+        TranscriptPart::User(text) => {
             let sign = style.pick("›", ">");
             style.paint(
                 TextRole::Strong,
                 styled![sign, " ", Styled::text(text).hanging(2)],
             )
         }
-        TranscriptEntry::Answer(text) => Styled::text(text),
-        TranscriptEntry::Call { label, ending } => {
+        TranscriptPart::Answer(text) => Styled::text(text),
+        TranscriptPart::Call { label, ending } => {
             let (symbol, role, said) = end_of_call(*ending);
             let symbol = style.paint(role, style.symbol(symbol));
             let said = style.paint(TextRole::Dim, said);
             styled![symbol, " ", label, "  ", said]
         }
-        TranscriptEntry::Summary(text) => dim(format!("[summary of earlier turns] {text}")),
-        TranscriptEntry::Note(text) => dim(format!("[note to the model] {text}")),
-        TranscriptEntry::Stopped => dim("[the turn was stopped here]".to_owned()),
+        TranscriptPart::Summary(text) => dim(format!("[summary of earlier turns] {text}")),
+        TranscriptPart::Note(text) => dim(format!("[note to the model] {text}")),
+        TranscriptPart::Stopped => dim("[the turn was stopped here]".to_owned()),
     }
 }
 
@@ -124,20 +124,21 @@ fn end_of_call(ending: Option<ResultEnding>) -> (Symbol, TextRole, &'static str)
 }
 
 /// The conversation as Markdown.
-pub(crate) fn markdown(entries: &[TranscriptEntry<'_>]) -> String {
+pub(crate) fn markdown(entries: &[TranscriptPart<'_>]) -> String {
     let mut text = String::new();
     let mut is_in_list = false;
     for entry in entries {
-        let is_item = matches!(entry, TranscriptEntry::Call { .. });
-        if !text.is_empty() && !(is_item && is_in_list) {
+        let is_item = matches!(entry, TranscriptPart::Call { .. });
+        let continues_list = is_item && is_in_list;
+        if !text.is_empty() && !continues_list {
             text.push('\n');
         }
         is_in_list = is_item;
         // Writing to a string cannot fail.
         let _ = match entry {
-            TranscriptEntry::User(said) => writeln!(text, "## User\n\n{}", said.trim_end()),
-            TranscriptEntry::Answer(said) => writeln!(text, "## Agent\n\n{}", said.trim_end()),
-            TranscriptEntry::Call { label, ending } => {
+            TranscriptPart::User(said) => writeln!(text, "## User\n\n{}", said.trim_end()),
+            TranscriptPart::Answer(said) => writeln!(text, "## Agent\n\n{}", said.trim_end()),
+            TranscriptPart::Call { label, ending } => {
                 let ended = match end_of_call(*ending).2 {
                     "" => "completed",
                     said => said,
@@ -145,17 +146,17 @@ pub(crate) fn markdown(entries: &[TranscriptEntry<'_>]) -> String {
                 let ticks = "`".repeat(longest_ticks(label) + 1);
                 writeln!(text, "- {ticks}{label}{ticks}: {ended}")
             }
-            TranscriptEntry::Summary(said) => {
+            TranscriptPart::Summary(said) => {
                 writeln!(text, "## Summary of earlier turns\n\n{}", said.trim_end())
             }
-            TranscriptEntry::Note(said) => {
+            TranscriptPart::Note(said) => {
                 writeln!(
                     text,
                     "> Note to the model: {}",
                     said.trim_end().replace('\n', "\n> ")
                 )
             }
-            TranscriptEntry::Stopped => writeln!(text, "> The turn was stopped here."),
+            TranscriptPart::Stopped => writeln!(text, "> The turn was stopped here."),
         };
     }
     text
@@ -170,7 +171,7 @@ fn longest_ticks(text: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use allstop_core::ToolCall;
-    use allstop_core::message::{Arguments, ToolResult};
+    use allstop_core::message::Arguments;
     use std::sync::Arc;
 
     use super::*;

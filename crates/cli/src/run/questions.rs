@@ -6,7 +6,7 @@ use allstop_agent::AgentEvent;
 use allstop_core::ids::QuestionId;
 use allstop_core::{CallId, describe_call};
 use allstop_session::{OpenQuestion, Session};
-use allstop_terminal::{PromptReply, QuestionPrompt};
+use allstop_terminal::{OutputPriority, PromptReply, QuestionPrompt, TextRole};
 use allstop_tools::PermissionAnswer;
 
 use crate::questions::{SessionQuestions, permission_of};
@@ -32,9 +32,10 @@ impl RunQuestions {
         }
     }
 
-    /// Asks a permission question. If no user can answer at the terminal, denies the call.
+    /// Asks a permission question. If the terminal is gone, denies the call. In the background, the question waits until
+    /// `fg`, like the read of another program.
     pub(super) fn ask(&mut self, question: OpenQuestion) {
-        if !self.prompt.can_ask() {
+        if self.prompt.is_gone() {
             // The question may already be closed. The answer then has no effect.
             let _too_late = self.session.answer(&question.id, PermissionAnswer::deny());
             return;
@@ -44,6 +45,11 @@ impl RunQuestions {
         let label = |id: &CallId| labels.get(id).cloned();
         if let Some(question) = self.questions.ask(question, &self.session, label) {
             self.prompt.open(question);
+            if !self.prompt.can_ask() {
+                let said = "  the question waits: `fg` brings Allstop to the foreground";
+                let line = self.prompt.style().paint(TextRole::Warning, said);
+                self.prompt.queue().lines(line, OutputPriority::Required);
+            }
         }
     }
 

@@ -124,3 +124,21 @@ fn ctrl_c_while_background_work_is_waited_for() {
     assert_eq!(ended.stdout, "Done.\n");
     place.assert_nothing_runs();
 }
+
+/// Regression: a run in the background denied its questions without a word.
+#[test]
+fn a_question_in_the_background_waits_for_the_foreground() {
+    let place = Place::new();
+    let terminal = Terminal::new();
+    let shell = "set -m; \"$0\" \"$@\" & until [ -e go ]; do sleep 0.05; done; fg";
+    let run = place.run_unasked().arg("--model").arg(place.script(TWICE));
+    let run = run.arg("hello").env("TERM", "xterm");
+    let running = run.by_script(shell).on_terminal(terminal.line()).start();
+    terminal.wait("the question waits: `fg` brings Allstop to the foreground");
+    assert!(!terminal.shown().contains("[y]es"), "{}", terminal.shown());
+    std::fs::write(place.work().join("go"), "").expect("the folder is writable");
+    terminal.wait_times("[y]es", 1);
+    terminal.type_keys("a\r");
+    running.end(FACT_MAX).ok();
+    assert_eq!(runs(&place), 2, "{}", terminal.shown());
+}

@@ -320,7 +320,7 @@ impl StartRefusal {
                 // The note about lost calls comes first, as in a turn that begins.
                 let note = note_about(&base.lost);
                 let messages = note.into_iter().chain(start.messages());
-                messages.chain([stop_marker(&cause, None)]).collect()
+                messages.chain([stop_marker(cause, None)]).collect()
             }
             _ => Vec::new(),
         };

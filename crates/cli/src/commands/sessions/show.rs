@@ -14,7 +14,7 @@ use super::error::SessionsError;
 use super::find::find;
 use super::view::{RecordedCall, SessionReport, TurnReport, UnknownCall, Work};
 use super::{Printed, View};
-use crate::display::transcript::{self, TranscriptEntry};
+use crate::display::transcript::{self, TranscriptPart};
 use crate::display::{
     age, describe_effects_so_far, describe_lost, describe_stop_reason, plain, render_full_receipt,
     to_stop, waits_for, work_line,
@@ -52,7 +52,7 @@ pub(super) async fn show(
 
 fn describe(
     session: &SessionReport<'_>,
-    conversation: &[TranscriptEntry<'_>],
+    conversation: &[TranscriptPart<'_>],
     view: View,
     flags: &SameFlags,
 ) -> Styled {
