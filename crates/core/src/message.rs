@@ -78,6 +78,11 @@ impl Arguments {
         }
     }
 
+    /// Arguments that stand for longer ones in a shortened conversation.
+    pub fn left_out() -> Self {
+        Self::from(serde_json::json!({ "left_out": "these arguments are too long" }))
+    }
+
     /// If the arguments are nested too deeply for a log, replaces them with malformed arguments. Such a call is
     /// rejected and never runs.
     pub(crate) fn bound(&mut self) {

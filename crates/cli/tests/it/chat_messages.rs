@@ -98,6 +98,39 @@ fn a_message_during_a_turn_reaches_the_model_after_the_current_step() {
     assert_eq!(last.as_deref(), Some("ADDED text"));
 }
 
+/// Regression: `/compact` refused a conversation of fewer than five turns, and failed if the messages to summarise were
+/// longer than the context of the model.
+#[test]
+fn a_full_context_is_compacted_on_request() {
+    let place = Place::new();
+    let long = "word ".repeat(10_000);
+    let server = OpenAiServer::deciding(move |number, request| {
+        let size: usize = request
+            .messages()
+            .iter()
+            .map(|m| history::text_of(m).len())
+            .sum();
+        match number {
+            0 => ServerAnswer::text(&long),
+            _ if size > 20_000 => ServerAnswer::status(400),
+            _ => ServerAnswer::text("A short summary."),
+        }
+    });
+    let user = chat_with(&place, &server, "--policy enqueue");
+    user.types("first").waits_for("› first");
+    user.waits_for("word word");
+    user.types("/compact")
+        .waits_for("summary: A short summary.");
+    user.types("/history")
+        .waits_for("[summary of earlier turns] A short summary.");
+    user.types("second").waits_for_twice("A short summary.");
+    user.presses(CTRL_D);
+    drop(user.leaves_chat());
+    let requests = server.requests();
+    let last = requests.last().expect("a request").messages();
+    history::assert_valid(last);
+}
+
 /// The status names the effect of Enter before the key is pressed. The next chat has the policy of the last one.
 #[test]
 fn policy_is_remembered_and_its_effect_is_shown_before_enter() {

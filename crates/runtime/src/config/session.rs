@@ -16,8 +16,8 @@ pub struct SessionConfig {
     /// Report of ended background work to the model: `note` (the default) reports with the next message, `wake`
     /// immediately in a new turn.
     pub on_background_end: Option<OnBackgroundEnd>,
-    /// Conversation length in tokens above which older turns are summarised before the next turn. By default they are
-    /// only summarised on request.
+    /// Conversation length in tokens above which older turns are summarised before the next turn. The default is three
+    /// quarters of `context_window` of the model; without this key, they are only summarised on request.
     pub compact_above_tokens: Option<u64>,
     /// Number of newest turns that a summary leaves unchanged; 4 by default.
     pub compact_keeps_turns: Option<u32>,
@@ -26,7 +26,8 @@ pub struct SessionConfig {
 }
 
 impl SessionConfig {
-    pub(crate) fn options(&self) -> SessionOptions {
+    /// Options of sessions with a model of this context window, in tokens.
+    pub(crate) fn options(&self, context_window: Option<u64>) -> SessionOptions {
         let plain = SessionOptions::default();
         let kept = CompactionLimits::default().turns_kept;
         SessionOptions {
@@ -34,6 +35,7 @@ impl SessionConfig {
             on_background_end: self.on_background_end.unwrap_or_default(),
             compaction: self
                 .compact_above_tokens
+                .or(context_window.map(|window| window / 4 * 3))
                 .map(|tokens_max| CompactionLimits {
                     tokens_max,
                     turns_kept: self.compact_keeps_turns.unwrap_or(kept),

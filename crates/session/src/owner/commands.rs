@@ -11,7 +11,7 @@ use tokio::time::timeout;
 use super::SessionOwner;
 use super::open::not_open;
 use crate::command::{BackgroundDetachError, OwnerCommand, UndoError};
-use crate::compaction::{CompactError, CompactionResult};
+use crate::compaction::{CompactError, CompactionResult, turns_kept_on_request};
 use crate::queue::MessageRefused;
 use crate::queued_turn::QueuedTurn;
 
@@ -55,7 +55,11 @@ impl SessionOwner {
         drop(queued.controls.undelivered());
         self.inner.state.lock().queue.run(Arc::clone(&queued));
         let compaction = self.inner.host.options.compaction.unwrap_or_default();
-        let compacted = self.compact(&queued.scope, compaction.turns_kept).await;
+        let kept = self.writer().map_or(0, |writer| {
+            let conversation = writer.state().conversation();
+            turns_kept_on_request(conversation, compaction.turns_kept)
+        });
+        let compacted = self.compact(&queued.scope, kept).await;
         queued.scope.close();
         drop(self.inner.state.lock().queue.end(|_| false));
         compacted

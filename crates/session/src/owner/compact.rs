@@ -3,14 +3,17 @@
 
 use std::sync::Arc;
 
-use allstop_agent::{EventSink, RunHistory, RunRequest};
+use allstop_agent::{EventSink, RunHistory, RunRequest, TurnErrorKind};
+use allstop_core::message::Message;
 use allstop_core::record::SessionRecord;
 use allstop_core::turn::Conversation;
 use allstop_core::{StopReason, Usage};
 use allstop_scope::Scope;
 
 use super::SessionOwner;
-use crate::compaction::{ASK_SUMMARY, CompactError, CompactionResult, cut, tokens};
+use crate::compaction::{
+    ASK_SUMMARY, CompactError, CompactionResult, TEXT_BYTES_MAX, cut, shortened, tokens,
+};
 use crate::queued_turn::QueuedTurn;
 
 impl SessionOwner {
@@ -43,12 +46,8 @@ impl SessionOwner {
         let Some((messages_dropped, turns_dropped)) = cut(&conversation, turns_kept) else {
             return Err(CompactError::TooShort(conversation.spans.len()));
         };
-        let dropped = conversation.messages.iter().take(messages_dropped as usize);
-        let dropped = Conversation {
-            messages: dropped.cloned().collect(),
-            ..Conversation::default()
-        };
-        let (summary, usage) = self.ask_summary(scope, dropped).await;
+        let dropped = conversation.messages.get(..messages_dropped as usize);
+        let (summary, usage) = self.summarise(scope, dropped.unwrap_or_default()).await;
         let at = (self.inner.host.options.now)();
         let record = match &summary {
             Ok(summary) => SessionRecord::Compacted {
@@ -70,6 +69,29 @@ impl SessionOwner {
             summary: summary?,
             usage,
         })
+    }
+
+    /// Asks for a summary. While the provider refuses the request, tries again with shorter texts.
+    async fn summarise(
+        &self,
+        scope: &Scope,
+        messages: &[Arc<Message>],
+    ) -> (Result<Arc<str>, CompactError>, Usage) {
+        let mut usage = Usage::default();
+        let mut refused = CompactError::Refused(String::new());
+        for bytes_max in TEXT_BYTES_MAX {
+            let dropped = Conversation {
+                messages: shortened(messages, bytes_max),
+                ..Conversation::default()
+            };
+            let (summary, used) = self.ask_summary(scope, dropped).await;
+            usage += used;
+            match summary {
+                Err(error @ CompactError::Refused(_)) => refused = error,
+                ended => return (ended, usage),
+            }
+        }
+        (Err(refused), usage)
     }
 
     async fn ask_summary(
@@ -100,6 +122,9 @@ impl SessionOwner {
             (StopReason::Completed, ..) if !turn.output.trim().is_empty() => Ok(turn.output),
             (StopReason::Completed, ..) => {
                 Err(CompactError::NoSummary("an empty answer".to_owned()))
+            }
+            (_, _, Some(error)) if error.kind == TurnErrorKind::Invalid => {
+                Err(CompactError::Refused(error.message))
             }
             (_, _, Some(error)) => Err(CompactError::NoSummary(error.message)),
             (_, Some(cause), _) => Err(CompactError::Stopped(cause)),
