@@ -145,7 +145,7 @@ const STOPPED: [&str; 3] = [
     "The turn was stopped",
 ];
 
-/// End of a call, as its result tells the model.
+/// End of a call, according to its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ResultEnding {
     /// The call has a result.

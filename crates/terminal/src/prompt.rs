@@ -147,7 +147,7 @@ impl QuestionPrompt {
                 }
             }
             self.reader.take();
-            // The question may have become answerable while nobody waited here.
+            // The question may have become answerable since the last wait.
             self.show();
             let look_at = if self.reader.is_taken() {
                 self.questions.opens_at(now)

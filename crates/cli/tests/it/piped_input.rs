@@ -1,4 +1,4 @@
-//! Piped input of a run, beside a prompt on the command line.
+//! Piped input of a run with a prompt on the command line.
 
 use std::io::Write as _;
 use std::process::Stdio;
@@ -42,7 +42,7 @@ fn piped_input_becomes_part_of_the_prompt() {
     }
 }
 
-/// A run waits for the end of its input, and says so. The deadline of the run also ends this wait.
+/// A run that waits for the end of its input prints a note. The deadline of the run also ends this wait.
 #[test]
 fn wait_for_the_end_of_the_input_is_named_and_has_the_deadline_of_the_run() {
     let place = Place::new();
