@@ -85,6 +85,7 @@ pub(super) async fn run(
         held: None,
         wait: None,
         left: None,
+        suspends_after_stops: false,
         is_away: false,
         has_focus: true,
         mode,
@@ -158,6 +159,8 @@ struct ChatLoop<'a> {
     has_focus: bool,
     /// Request to leave the chat, if any.
     left: Option<LeaveRequest>,
+    /// True if Ctrl-Z was pressed during a stop.
+    suspends_after_stops: bool,
     /// True while the chat runs in the background of its shell.
     is_away: bool,
     mode: InputMode,
@@ -275,14 +278,24 @@ impl ChatLoop<'_> {
         }
     }
 
-    fn job_changed(&mut self, change: JobChange) {
+    fn suspend(&self) {
         let view = &self.chat.view;
-        let queue = view.queue();
+        let give_back = || self.reader.suspend();
+        suspend_session(
+            &self.chat.session,
+            Some((view.queue(), view.style)),
+            give_back,
+        );
+    }
+
+    fn job_changed(&mut self, change: JobChange) {
         match change {
-            JobChange::Suspend => {
-                let give_back = || self.reader.suspend();
-                suspend_session(&self.chat.session, Some((queue, view.style)), give_back);
+            // A suspended process could not force the stop in time.
+            JobChange::Suspend if !self.stops.is_empty() => {
+                self.suspends_after_stops = true;
+                self.note("a stop is running; Ctrl-Z takes effect after it");
             }
+            JobChange::Suspend => self.suspend(),
             JobChange::Resumed => self.come_back(),
             // The loop redraws the input line.
             JobChange::Resized => {}

@@ -12,7 +12,7 @@ use allstop_session::{
     FollowUp, LiveEvents, MessageDeadline, MessageOutcome, NewMessage, Session, SessionEvent,
     SessionEventKind, SessionStop, StopTarget,
 };
-use allstop_terminal::JobControl;
+use allstop_terminal::{JobChange, JobControl};
 use allstop_tools::BackgroundWork;
 use allstop_tools::mcp::{McpServers, McpStatusEvents};
 
@@ -185,7 +185,12 @@ impl RunTurns<'_, '_> {
                     }
                 }
                 change = self.news.next() => self.view.server(&change),
-                change = self.job.next() => self.view.job_changed(change, self.session),
+                // A suspended process could not force the stop in time. The run ends soon anyway.
+                change = self.job.next() => if change == JobChange::Suspend && self.stop.is_some() {
+                    self.view.note("a stop is running; the run ends with it, so it is not suspended");
+                } else {
+                    self.view.job_changed(change, self.session);
+                },
             }
         }
     }

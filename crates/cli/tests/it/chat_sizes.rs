@@ -142,6 +142,35 @@ fn chat_in_the_background_draws_nothing_and_comes_back_with_fg() {
     drop(user.leaves_chat());
 }
 
+/// Regression: a suspended chat could not force a stop, so Ctrl-Z during the grace prolonged it.
+#[test]
+fn ctrl_z_during_a_stop_takes_effect_after_it() {
+    let shell = "set -m; \"$0\" \"$@\"; echo it is the shell; read line; fg";
+    let place = Place::new();
+    let chat = place
+        .allstop()
+        .args("chat --yes --grace 1s")
+        .by_script(shell);
+    let user = ChatUser::at_terminal(&place, chat, Terminal::new());
+    user.types("stubborn");
+    let begun = place.work().join("begun");
+    eventually("the call", || begun.exists().then_some(()));
+    user.presses(CTRL_C).waits_for("Ctrl-C forces now");
+    user.presses("\x1a")
+        .waits_for("Ctrl-Z takes effect after it")
+        .waits_for("it is the shell");
+    assert!(
+        user.screen().contains("stopped by SIGKILL"),
+        "{}",
+        user.screen()
+    );
+    user.presses("\n")
+        .types("short")
+        .waits_for("A short answer.");
+    user.presses(CTRL_D);
+    drop(user.leaves_chat());
+}
+
 #[test]
 fn ctrl_z_in_a_run_names_what_runs_on() {
     let place = Place::new();

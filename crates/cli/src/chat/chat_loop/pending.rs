@@ -116,6 +116,9 @@ impl ChatLoop<'_> {
                 self.chat.view.live.interrupt();
                 self.chat.show_receipt(&receipt);
                 self.apply(ChatEvent::StopEnded);
+                if self.stops.is_empty() && std::mem::take(&mut self.suspends_after_stops) {
+                    self.suspend();
+                }
                 if receipt.request().extent == Extent::Session {
                     // The session accepts no more messages.
                     self.left = Some(LeaveRequest { cause: None });
