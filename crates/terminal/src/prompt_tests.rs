@@ -89,6 +89,8 @@ async fn a_question_reads_like_this() {
     let queue = terminal.output.stderr();
     queue.lines("  yes, once", OutputPriority::Required);
     terminal.asks(2, "shell: rm y");
+    // From here on, the prompt of the first question is gone.
+    terminal.screen.wait_for("shell: rm y");
     shows(&mut terminal.screen, &mut terminal.prompt, "[n]o").await;
     terminal.screen.type_keys("ye");
     shows(&mut terminal.screen, &mut terminal.prompt, "> ye").await;

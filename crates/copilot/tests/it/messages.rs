@@ -149,7 +149,7 @@ async fn next_message_is_not_ended_by_the_idle_of_an_abort() {
 #[tokio::test]
 async fn resumed_session_works_in_its_folder() {
     let server = TestServer::new(
-        "turns: [{replies: [{calls: [{tool: bash, arguments: {command: pwd}}]}, {text: There.}]}]",
+        "turns: [{replies: [{calls: [{tool: bash, arguments: {command: pwd && true}}]}, {text: There.}]}]",
     )
     .await;
     let folder = tempfile::tempdir().expect("a folder");
