@@ -229,6 +229,21 @@ mod tests {
             "sh -c ls",
             "xargs ls",
             "if true; then ls; fi",
+            "ls\nrm x",
+            "ls & rm x",
+            "ls || rm x",
+            "ls |& tee x",
+            "ls \"$(rm x)\"",
+            "command rm x",
+            "\\rm x",
+            "cat <<< x > y",
+            "cat <(rm x)",
+            "ls 2>x",
+            "alias ls=rm; ls x",
+            "git log -p --output x",
+            "git rev-parse HEAD; git push",
+            "git branch --edit-description",
+            "git remote -v update",
         ] {
             assert!(!ParsedCommand::parse(command).only_reads(), "{command}");
         }
