@@ -45,15 +45,25 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
         let again = command.try_get_matches_from(&args);
         let plain = again.err().map(|error| error.render().ansi().to_string());
         let safe = plain.as_deref().map(escape::text);
-        // Write errors are ignored: the reader of the output may have closed the pipe.
-        match (&plain, safe) {
+        let mut stdout = std::io::stdout();
+        let printed = match (&plain, safe) {
             (Some(plain), Some(safe)) if *plain != safe && error.use_stderr() => {
                 write_stderr(&safe);
+                Ok(())
             }
-            (Some(plain), Some(safe)) if *plain != safe => {
-                drop(write!(std::io::stdout(), "{safe}"));
-            }
-            _ => drop(error.print()),
+            (Some(plain), Some(safe)) if *plain != safe => write!(stdout, "{safe}"),
+            _ => error.print(),
+        };
+        // The reader of the output may have closed the pipe.
+        let is_lost = |error: &std::io::Error| error.kind() != std::io::ErrorKind::BrokenPipe;
+        if !error.use_stderr()
+            && let Err(error) = printed.and_then(|()| stdout.flush())
+            && is_lost(&error)
+        {
+            write_stderr(&format!(
+                "error: standard output cannot be written: {error}\n"
+            ));
+            return ExitCode::from(1);
         }
         if error.use_stderr()
             && let Some(path) = receipt_file(&args)

@@ -67,6 +67,21 @@ fn strays(folder: &Path) -> Vec<String> {
     names.filter(|name| name.starts_with(".tmp")).collect()
 }
 
+/// Regression: a help text that could not be written ended with exit code 0.
+#[test]
+fn help_that_cannot_be_written_is_an_error() {
+    let place = Place::new();
+    for command in ["--help", "run --help", "--version"] {
+        let full = fs::File::options()
+            .write(true)
+            .open("/dev/full")
+            .expect("it exists");
+        let ended = place.allstop().args(command).stdout(full).end();
+        assert_eq!(ended.code, 1, "{command}: {ended:#?}");
+        assert!(ended.stderr.contains("cannot be written"), "{ended:#?}");
+    }
+}
+
 #[test]
 fn each_end_of_a_command_has_its_exit_code_and_outcome() {
     let place = Place::new();
