@@ -189,7 +189,9 @@ pub(super) fn agent(
     let configured = parts.config.permissions.mode;
     let mode = setup.mode.clone();
     let mode = mode.unwrap_or_else(|| ModeSwitch::new(configured));
-    let permissions = Permissions::new(Arc::clone(&parts.policy)).in_mode(mode);
+    let permissions = Permissions::new(Arc::clone(&parts.policy))
+        .in_mode(mode)
+        .in_folder(workspace.folder());
     let model = setup.model.as_ref().unwrap_or(&parts.model);
     let mut builder = Agent::builder(Arc::clone(model))
         .tools(tools)

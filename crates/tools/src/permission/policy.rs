@@ -1,5 +1,6 @@
 //! The permission policy: rules, and the decision for tool calls without a matching rule.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use allstop_core::Effect;
@@ -70,9 +71,20 @@ impl PermissionPolicy {
         })
     }
 
-    /// Decides on a call with validated arguments.
+    /// Decides on a call with validated arguments, in an unknown working directory.
     pub fn decide(
         &self,
+        spec: &ToolSpec,
+        invocation: &ToolInvocation,
+        mode: PermissionMode,
+    ) -> PermissionDecision {
+        self.decide_in(None, spec, invocation, mode)
+    }
+
+    /// Decides on a call with validated arguments. `folder` is the working directory of commands.
+    pub(super) fn decide_in(
+        &self,
+        folder: Option<&Path>,
         spec: &ToolSpec,
         invocation: &ToolInvocation,
         mode: PermissionMode,
@@ -92,7 +104,10 @@ impl PermissionPolicy {
         }
         let harmless = spec.effect == Effect::ReadOnly
             || ALLOWED_BY_DEFAULT.contains(&call.tool)
-            || call.command.as_ref().is_some_and(ParsedCommand::only_reads);
+            || call
+                .command
+                .as_ref()
+                .is_some_and(|command| command.only_reads(&|| has_own_repository(folder)));
         let ends_work = call.tool == names::BACKGROUND
             && invocation.arguments.get("action").and_then(Value::as_str) == Some("stop");
         if mode == PermissionMode::Plan && (!harmless || ends_work) {
@@ -146,6 +161,14 @@ impl PermissionQuestion {
         let doubt = Doubt::Repetition { before, rule };
         PolicyCall::of(spec, invocation).question(invocation, Some(doubt))
     }
+}
+
+/// True if git finds its repository in the folder `.git` of this folder. The file tools cannot write there. Git takes any
+/// other folder with certain files for a repository, and a model could write these files, with the name of a program that
+/// git then runs.
+fn has_own_repository(folder: Option<&Path>) -> bool {
+    let found = folder.map(|folder| folder.join(".git").symlink_metadata());
+    found.is_some_and(|found| found.is_ok_and(|found| found.is_dir()))
 }
 
 /// A call in the form to which rules are compared.

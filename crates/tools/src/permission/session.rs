@@ -1,6 +1,7 @@
 //! The permissions of one session: the policy, and the grants of a person.
 
 use std::collections::HashSet;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::sync::watch;
@@ -29,6 +30,7 @@ pub(super) enum SessionGrant {
 pub struct Permissions {
     policy: Arc<PermissionPolicy>,
     mode: ModeSwitch,
+    folder: Option<PathBuf>,
     granted: watch::Sender<HashSet<SessionGrant>>,
 }
 
@@ -38,6 +40,7 @@ impl Permissions {
         Self {
             policy,
             mode: ModeSwitch::default(),
+            folder: None,
             granted: watch::Sender::default(),
         }
     }
@@ -49,9 +52,20 @@ impl Permissions {
         self
     }
 
+    /// Returns these permissions for commands with this working directory.
+    #[must_use]
+    pub fn in_folder(mut self, folder: impl Into<PathBuf>) -> Self {
+        self.folder = Some(folder.into());
+        self
+    }
+
     /// Decides on a call with validated arguments. A grant does not override a denial.
     pub fn decide(&self, spec: &ToolSpec, invocation: &ToolInvocation) -> PermissionDecision {
-        match self.policy.decide(spec, invocation, self.mode.get()) {
+        let folder = self.folder.as_deref();
+        match self
+            .policy
+            .decide_in(folder, spec, invocation, self.mode.get())
+        {
             PermissionDecision::Ask(question)
                 if self.granted.borrow().contains(&question.grant) =>
             {

@@ -428,3 +428,26 @@ async fn switched_to_plan_no_earlier_approval_counts() {
     mode.set(PermissionMode::Ask);
     assert_eq!(word(&permissions.decide(&spec, &call)), "allow");
 }
+
+/// Regression: a model in the mode `accept-edits` wrote the files of a repository into the working directory, with the name of
+/// a program in its configuration, and `git status` then ran the program without a question.
+#[tokio::test]
+async fn git_is_a_read_only_with_a_repository_that_the_model_cannot_write() {
+    let folder = tempfile::tempdir().unwrap();
+    let spec = spec("shell", Effect::Irreversible);
+    let call = invocation("shell", json!({"command": "git status"}));
+    let decide = || {
+        let permissions = Permissions::default().in_folder(folder.path());
+        word(&permissions.decide(&spec, &call))
+    };
+    for file in ["HEAD", "config"] {
+        std::fs::write(folder.path().join(file), "").unwrap();
+    }
+    assert_eq!(decide(), "ask");
+    std::fs::write(folder.path().join(".git"), "gitdir: e").unwrap();
+    assert_eq!(decide(), "ask");
+    std::fs::remove_file(folder.path().join(".git")).unwrap();
+    std::fs::create_dir(folder.path().join(".git")).unwrap();
+    assert_eq!(decide(), "allow");
+    assert_eq!(word(&Permissions::default().decide(&spec, &call)), "ask");
+}

@@ -51,7 +51,7 @@ impl ParsedCommand {
     }
 
     /// True if every simple command only reads below the working directory.
-    pub(super) fn only_reads(&self) -> bool {
+    pub(super) fn only_reads(&self, may_use_git: &dyn Fn() -> bool) -> bool {
         let Self::Parsed {
             commands,
             is_plain: true,
@@ -59,7 +59,9 @@ impl ParsedCommand {
         else {
             return false;
         };
-        commands.iter().all(|words| reads_only::only_reads(words))
+        commands
+            .iter()
+            .all(|words| reads_only::only_reads(words, may_use_git))
     }
 
     /// Strongest match of any simple command with the prefix.

@@ -100,8 +100,9 @@ const GIT_BRANCH_LISTS: &[&str] = &[
     "--show-current",
 ];
 
-/// True if the simple command only reads below the working directory.
-pub(super) fn only_reads(words: &[CommandWord]) -> bool {
+/// True if the simple command only reads below the working directory. Commands of `git` count only if `may_use_git`: git
+/// runs the programs that the configuration of its repository names.
+pub(super) fn only_reads(words: &[CommandWord], may_use_git: &dyn Fn() -> bool) -> bool {
     if words.iter().any(|word| word.expands) {
         return false;
     }
@@ -118,7 +119,7 @@ pub(super) fn only_reads(words: &[CommandWord]) -> bool {
                 |word: &&str| FIND_ACTIONS.iter().any(|action| word.starts_with(action));
             !arguments.iter().any(is_action)
         }
-        "git" => git_only_reads(arguments),
+        "git" => git_only_reads(arguments) && may_use_git(),
         _ => READERS
             .iter()
             .find(|reader| reader.program == *program)
@@ -182,8 +183,10 @@ mod tests {
             "sort -u names",
             "pwd",
         ] {
-            assert!(ParsedCommand::parse(command).only_reads(), "{command}");
+            let command = ParsedCommand::parse(command);
+            assert!(command.only_reads(&|| true), "{command:?}");
         }
+        assert!(!ParsedCommand::parse("ls; git status").only_reads(&|| false));
     }
 
     #[test]
@@ -245,7 +248,8 @@ mod tests {
             "git branch --edit-description",
             "git remote -v update",
         ] {
-            assert!(!ParsedCommand::parse(command).only_reads(), "{command}");
+            let parsed = ParsedCommand::parse(command);
+            assert!(!parsed.only_reads(&|| true), "{command}");
         }
     }
 }
