@@ -109,7 +109,7 @@ impl QuestionPrompt {
 
     /// Opens a question that has been shown.
     pub fn open(&mut self, question: TerminalQuestion) {
-        self.questions.open(question, Instant::now());
+        self.questions.open(question, false, Instant::now());
         self.show();
     }
 

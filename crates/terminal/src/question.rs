@@ -21,6 +21,8 @@ const LATE_ANSWER: Duration = Duration::from_secs(2);
 /// A question accepts an answer only after no key was pressed for this time. People who type without a pause press a key
 /// every 0.1 to 0.5 seconds.
 const QUIET: Duration = Duration::from_millis(700);
+/// The same time for a person who was typing when the question appeared. Such a person may pause between two words.
+const QUIET_AFTER_TYPING: Duration = Duration::from_secs(2);
 
 /// Answer of a person to a question.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -80,14 +82,17 @@ pub struct QuestionQueue {
 struct WaitingQuestion {
     question: TerminalQuestion,
     shown_at: Instant,
+    /// True if a message was being typed when the question appeared.
+    has_draft: bool,
 }
 
 impl QuestionQueue {
-    /// Opens a question that has been shown.
-    pub fn open(&mut self, question: TerminalQuestion, now: Instant) {
+    /// Opens a question that has been shown. `has_draft` is true if the person has typed a part of a message.
+    pub fn open(&mut self, question: TerminalQuestion, has_draft: bool, now: Instant) {
         self.open.push_back(WaitingQuestion {
             question,
             shown_at: now,
+            has_draft,
         });
         self.names_call |= self.open.len() > 1;
         if self.open.len() == 1 {
@@ -118,9 +123,15 @@ impl QuestionQueue {
     /// Time from which the first open question accepts an answer, if no key is pressed before. `None` if no question is
     /// open.
     fn answerable_at(&self) -> Option<Instant> {
-        let shown_at = self.open.front()?.shown_at;
-        let quiet_since = self.early_key_at.map_or(shown_at, |at| at.max(shown_at));
-        Some(quiet_since + QUIET)
+        let open = self.open.front()?;
+        let early_key_at = self.early_key_at.filter(|at| *at >= open.shown_at);
+        let quiet_since = early_key_at.unwrap_or(open.shown_at);
+        let quiet = if open.has_draft || early_key_at.is_some() {
+            QUIET_AFTER_TYPING
+        } else {
+            QUIET
+        };
+        Some(quiet_since + quiet)
     }
 
     /// True if a question is open and accepts an answer.

@@ -8,7 +8,7 @@ use crate::chat::command::TypedTarget;
 use crate::chat::complete::CompletionNames;
 
 /// Time after which a question accepts an answer, if no key is pressed.
-const QUESTION_IS_READ: Duration = Duration::from_secs(1);
+const QUESTION_IS_READ: Duration = Duration::from_secs(2);
 const GRACE: Duration = Duration::from_secs(2);
 
 struct TestChat {

@@ -124,7 +124,8 @@ impl TypedInput {
     }
 
     pub(super) fn asked(&mut self, question: TerminalQuestion, now: Instant) {
-        self.questions.open(question, now);
+        let has_draft = !self.editor.text().is_empty();
+        self.questions.open(question, has_draft, now);
     }
 
     pub(super) fn shown_more(&mut self, number: u64, rows_left: usize) {
