@@ -317,14 +317,14 @@ fn a_message_that_is_being_typed_is_no_answer() {
             matches!(&said[..], [ChatEffect::Note(said)] if said.contains("back in your message"))
         );
         let above = chat.state.input_line(chat.now).unwrap().above;
-        let draft = format!("  your message: please do {word} not that");
+        let draft = format!("  your message: please do {word}not that");
         assert_eq!(above, [Styled::from(draft.as_str())]);
         let answer = ChatEffect::Answer(1, PermissionAnswer::AllowOnce);
         assert_eq!(chat.sends("y"), [answer]);
         chat.handles(ChatEvent::QuestionOver(1));
         assert!(
             chat.line()
-                .ends_with(&format!("> please do {word} not that"))
+                .ends_with(&format!("> please do {word}not that"))
         );
     }
 }

@@ -257,13 +257,7 @@ impl TypedInput {
 
     /// Adds text to the message that is being typed.
     fn put_after(&mut self, text: &str) {
-        let typed = self.editor.text();
-        let space = if typed.is_empty() || typed.ends_with(char::is_whitespace) {
-            ""
-        } else {
-            " "
-        };
-        let whole = format!("{typed}{space}{text}");
+        let whole = format!("{}{text}", self.editor.text());
         self.editor.replace(&whole);
     }
 

