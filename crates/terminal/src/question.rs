@@ -109,6 +109,10 @@ impl QuestionQueue {
         if shown == Some(number) {
             // Text that was typed for the closed question does not answer the next question.
             self.reply.replace("");
+            if let Some(next) = self.open.front_mut() {
+                // The prompt has just moved to this question.
+                next.shown_at = now;
+            }
         }
     }
 
@@ -159,7 +163,10 @@ impl QuestionQueue {
     pub fn press(&mut self, key: Key, now: Instant) -> Option<QuestionReply> {
         let number = self.open.front()?.question.number;
         if !self.is_answerable(now) {
-            self.early_key_at = Some(now);
+            // A terminal that hangs up repeats this key, and people do not type it inside a message.
+            if key != Key::EndOfInput {
+                self.early_key_at = Some(now);
+            }
             return Some(QuestionReply::TooEarly(key));
         }
         // A reply has one line, so Ctrl-J ends it too.

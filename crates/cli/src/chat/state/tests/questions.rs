@@ -109,7 +109,12 @@ fn of_several_questions_the_one_that_is_answered_is_named() {
     chat.asked(2);
     let first = "  call_1: [y]es, once  [a]lways, this session: shell: ls  [n]o, or n REASON > ";
     assert_eq!(chat.line(), first);
+    // Regression: a second answer without a pause allowed the second call, whose prompt had just appeared.
+    let answer = ChatEffect::Answer(1, PermissionAnswer::AllowOnce);
+    assert_eq!(chat.sends("y"), [answer]);
     chat.handles(ChatEvent::QuestionOver(1));
+    assert_eq!(chat.sends("y"), []);
+    chat.now += QUESTION_IS_READ;
     assert_eq!(
         chat.line(),
         "  call_2: [y]es, once  [a]lways, this session: shell: ls  [n]o, or n REASON > "
