@@ -15,6 +15,7 @@ mod parser;
 mod reads_only;
 mod sed;
 
+use parsed::CommandWord;
 pub(super) use parsed::{ParsedCommand, PrefixMatch};
 use parser::CommandParser;
 
@@ -32,14 +33,7 @@ impl ParsedCommand {
         &self,
         prefixes: &(impl Iterator<Item = &'a [String]> + Clone),
     ) -> bool {
-        let Self::Parsed {
-            commands,
-            is_plain: true,
-        } = self
-        else {
-            return false;
-        };
-        commands.iter().all(|words| {
+        self.all_plain(|words| {
             prefixes.clone().any(|prefix| {
                 prefix.len() <= words.len()
                     && prefix
@@ -52,16 +46,18 @@ impl ParsedCommand {
 
     /// True if every simple command only reads below the working directory.
     pub(super) fn only_reads(&self, may_use_git: &dyn Fn() -> bool) -> bool {
-        let Self::Parsed {
-            commands,
-            is_plain: true,
-        } = self
-        else {
-            return false;
-        };
-        commands
-            .iter()
-            .all(|words| reads_only::only_reads(words, may_use_git))
+        self.all_plain(|words| reads_only::only_reads(words, may_use_git))
+    }
+
+    /// True if the command consists of plain words, and each of its simple commands is as wanted.
+    fn all_plain(&self, is_wanted: impl Fn(&[CommandWord]) -> bool) -> bool {
+        match self {
+            Self::Parsed {
+                commands,
+                is_plain: true,
+            } => commands.iter().all(|words| is_wanted(words)),
+            _ => false,
+        }
     }
 
     /// Strongest match of any simple command with the prefix.
