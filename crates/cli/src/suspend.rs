@@ -36,6 +36,11 @@ pub(crate) fn suspend_watch(queue: (&OutputQueue, Style), before: impl FnOnce())
     suspend(Some(queue), text, before);
 }
 
+/// Suspends a process while another program has its terminal.
+pub(crate) fn suspend_silently() {
+    suspend(None, String::new, || {});
+}
+
 /// Suspends a process that runs no work.
 pub(crate) fn suspend_idle(queue: (&OutputQueue, Style), before: impl FnOnce()) {
     suspend(Some(queue), || describe_suspension(&[]), before);

@@ -11,7 +11,7 @@ use crate::terminal_text::{escape, is_unsafe};
 pub const LABEL_CHARS_MAX: usize = 200;
 
 /// Arguments that describe a call, in order: the most informative argument is first.
-const LABEL_KEYS: [&str; 5] = ["command", "path", "pattern", "url", "prompt"];
+const LABEL_KEYS: [&str; 5] = ["command", "pattern", "path", "url", "prompt"];
 
 /// Label of a call: the most informative of its arguments, such as the command line of a shell, the file of an edit, or
 /// the prompt of an agent. `None` if the call has no such argument.
@@ -34,8 +34,12 @@ pub fn describe_call(name: &str, arguments: &Arguments) -> String {
     };
     let text_of = |key: &&str| value.get(key).and_then(Value::as_str);
     if let Some((key, text)) = LABEL_KEYS.iter().find_map(|key| Some((key, text_of(key)?))) {
-        let separator = if *key == "path" { "" } else { ":" };
-        return format!("{name}{separator} {}", text.trim());
+        let text = text.trim();
+        return match (*key, text_of(&"path")) {
+            ("path", _) => format!("{name} {text}"),
+            ("pattern", Some(path)) => format!("{name}: {text} in {}", path.trim()),
+            _ => format!("{name}: {text}"),
+        };
     }
     let Some(named) = value.as_object().filter(|named| !named.is_empty()) else {
         return name.to_owned();
@@ -108,6 +112,8 @@ mod tests {
         let words = |json| describe_call("t", &Arguments::from(json));
         assert_eq!(words(json!({"command": "ls"})), "t: ls");
         assert_eq!(words(json!({"path": "f", "old": "x"})), "t f");
+        let found = json!({"path": "src", "pattern": "fn main"});
+        assert_eq!(words(found), "t: fn main in src");
         assert_eq!(words(json!({})), "t");
         let other = json!({"n": 1, "city": "Bonn", "a": [1, 2], "o": {"x": 1}});
         let shown = words(other);

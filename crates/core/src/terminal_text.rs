@@ -11,6 +11,9 @@
 
 use std::borrow::Cow;
 
+/// The mark in front of each row that Allstop itself prints beside text from outside.
+pub const OWN_ROW_MARK: char = '▎';
+
 /// True if a character could control a terminal or deceive its reader.
 pub fn is_unsafe(c: char) -> bool {
     // Fast path for most text.
@@ -21,6 +24,7 @@ pub fn is_unsafe(c: char) -> bool {
     c.is_control()
         // Line and paragraph separators.
         || matches!(c, '\u{2028}' | '\u{2029}')
+        || c == OWN_ROW_MARK
         || (is_invisible(c) && !is_joiner(c))
 }
 
@@ -81,7 +85,7 @@ mod tests {
             '\u{e0000}'..='\u{e007f}',
             '\u{e0100}'..='\u{e01ef}',
         ];
-        for c in classes.into_iter().flatten() {
+        for c in classes.into_iter().flatten().chain([OWN_ROW_MARK]) {
             assert!(is_unsafe(c) && is_unsafe_in_question(c), "{c:?}");
         }
     }

@@ -100,6 +100,12 @@ impl TerminalDevice {
         let _gone = tcflush(&self.file, QueueSelector::IFlush);
     }
 
+    /// Discards output that the terminal has not taken.
+    pub(super) fn forget_written(&self) {
+        // Fails only if the terminal is gone.
+        let _gone = tcflush(&self.file, QueueSelector::OFlush);
+    }
+
     /// Writes as many bytes as the terminal accepts. Never waits.
     pub(super) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         (&self.file).write(bytes)

@@ -8,7 +8,9 @@ use rustyline::At;
 use rustyline::Word;
 use rustyline::line_buffer::{ChangeListener, DeleteListener, Direction, LineBuffer};
 
+use super::edit_history::EditHistory;
 use super::keys::Key;
+use super::pasted_text::PastedTexts;
 
 /// Maximum bytes of text that can be typed or pasted at once. A long source file has about this size. A longer text
 /// should be in a file that the model reads.
@@ -38,10 +40,11 @@ pub enum EditResult {
 pub struct LineEditor {
     buffer: LineBuffer,
     killed: String,
+    pasted: PastedTexts,
+    earlier: EditHistory,
 }
 
-/// Listener for changes of the buffer that ignores all changes. A listener could record changes for an undo, but this
-/// editor has no undo.
+/// Listener for changes of the buffer that ignores all changes.
 struct NoListener;
 
 impl DeleteListener for NoListener {
@@ -68,12 +71,14 @@ impl Default for LineEditor {
         Self {
             buffer: LineBuffer::with_capacity(TEXT_BYTES_MAX),
             killed: String::new(),
+            pasted: PastedTexts::default(),
+            earlier: EditHistory::default(),
         }
     }
 }
 
 impl LineEditor {
-    /// The current text.
+    /// The current text, with tokens for long pasted texts.
     pub fn text(&self) -> &str {
         self.buffer.as_str()
     }
@@ -83,15 +88,38 @@ impl LineEditor {
         self.buffer.pos()
     }
 
-    /// Replaces the text, and returns the old text.
+    /// The current text, with the long pasted texts.
+    pub fn whole_text(&self) -> String {
+        self.pasted.unfold(self.text())
+    }
+
+    /// Replaces the text, and returns the old text. A long text is shown as a token.
     pub fn replace(&mut self, text: &str) -> String {
         let old = self.text().to_owned();
-        self.buffer.update(text, text.len(), &mut NoListener);
+        let text = self.pasted.fold(text.to_owned(), "");
+        self.buffer.update(&text, text.len(), &mut NoListener);
         old
+    }
+
+    /// Takes the text for sending, and begins a new line.
+    fn take(&mut self) -> String {
+        let whole = self.whole_text();
+        self.buffer.update("", 0, &mut NoListener);
+        self.pasted.clear();
+        self.earlier.clear();
+        whole
     }
 
     /// Handles a pressed key.
     pub fn press(&mut self, key: Key) -> EditResult {
+        if key.edits() {
+            let adds_letter = matches!(key, Key::Letter(c) if !c.is_whitespace());
+            let (line, cursor) = (self.buffer.as_str(), self.buffer.pos());
+            self.earlier.keep(line, cursor, adds_letter);
+        }
+        let (before, after) = self.buffer.as_str().split_at(self.buffer.pos());
+        let token_before = self.pasted.token_before(before).unwrap_or(1);
+        let token_after = self.pasted.token_after(after).unwrap_or(1);
         let buffer = &mut self.buffer;
         let mut kill = KillBuffer(&mut self.killed);
         match key {
@@ -101,18 +129,32 @@ impl LineEditor {
                 }
             }
             Key::Paste(text) => {
+                if text.len() + self.pasted.len() > TEXT_BYTES_MAX {
+                    return EditResult::TooLong;
+                }
+                let text = self.pasted.fold(text, buffer.as_str());
                 let has_room = text.is_empty() || buffer.yank(&text, 1, &mut NoListener).is_some();
                 if !has_room {
                     return EditResult::TooLong;
                 }
             }
             Key::NewLine => return self.press(Key::Letter('\n')),
-            Key::Enter => return EditResult::Submitted(self.replace("")),
+            Key::Enter => return EditResult::Submitted(self.take()),
             Key::EndOfInput if buffer.is_empty() => return EditResult::EndOfInput,
-            Key::EndOfInput | Key::Delete => drop(buffer.delete(1, &mut NoListener)),
-            Key::Backspace => drop_moved(buffer.backspace(1, &mut NoListener)),
-            Key::Left => drop_moved(buffer.move_backward(1)),
-            Key::Right => drop_moved(buffer.move_forward(1)),
+            Key::EndOfInput | Key::Delete => {
+                drop(buffer.delete(repeat(token_after), &mut NoListener));
+            }
+            Key::Backspace => {
+                drop_moved(buffer.backspace(repeat(token_before), &mut NoListener));
+            }
+            Key::Left => drop_moved(buffer.move_backward(repeat(token_before))),
+            Key::Right => drop_moved(buffer.move_forward(repeat(token_after))),
+            Key::Transpose => drop_moved(buffer.transpose_chars(&mut NoListener)),
+            Key::Undo => {
+                if let Some((line, cursor)) = self.earlier.undo(buffer.as_str()) {
+                    buffer.update(&line, cursor, &mut NoListener);
+                }
+            }
             Key::WordLeft => drop_moved(buffer.move_to_prev_word(Word::Emacs, 1)),
             Key::WordRight => drop_moved(buffer.move_to_next_word(At::AfterEnd, Word::Emacs, 1)),
             Key::Home => drop_moved(buffer.move_home()),
@@ -137,7 +179,7 @@ impl LineEditor {
             },
             Key::Search => return EditResult::Search,
             Key::Redraw
-            | Key::Cancel
+            | Key::OpenEditor
             | Key::Escape
             | Key::Complete
             | Key::NextMode
@@ -165,6 +207,11 @@ impl LineEditor {
         let below = below.lines().next().unwrap_or_default();
         Some(before.len() + rest.len() + 1 + bytes_of(below, line.chars().count()))
     }
+}
+
+/// A number of letters, as the buffer takes it.
+fn repeat(letters: usize) -> u16 {
+    u16::try_from(letters).unwrap_or(u16::MAX)
 }
 
 /// Byte length of the first `letters` letters, or of the whole text if it has fewer letters.
@@ -227,6 +274,44 @@ mod tests {
             EditResult::Submitted("hello".to_owned())
         );
         assert_eq!(editor.press(Key::EndOfInput), EditResult::EndOfInput);
+    }
+
+    #[test]
+    fn a_long_paste_is_one_letter_that_expands() {
+        let long = "x\n".repeat(10_000);
+        let mut editor = LineEditor::default();
+        editor.press(paste("see "));
+        editor.press(paste(&long));
+        assert_eq!(editor.text(), "see [pasted 10,000 lines]");
+        editor.press(Key::Left);
+        assert_eq!(editor.cursor(), 4);
+        editor.press(Key::End);
+        editor.press(Key::Backspace);
+        assert_eq!(editor.text(), "see ");
+        editor.press(Key::Undo);
+        assert_eq!(
+            editor.press(Key::Enter),
+            EditResult::Submitted(format!("see {long}"))
+        );
+        editor.replace(&long);
+        assert_eq!(editor.text(), "[pasted 10,000 lines]");
+        assert_eq!(editor.press(Key::Enter), EditResult::Submitted(long));
+    }
+
+    #[test]
+    fn undo_goes_back_word_by_word_and_transpose_swaps() {
+        let mut editor = LineEditor::default();
+        for c in "one tow".chars() {
+            editor.press(Key::Letter(c));
+        }
+        editor.press(Key::Transpose);
+        assert_eq!(editor.text(), "one two");
+        let mut undone = Vec::new();
+        for _ in 0..5 {
+            editor.press(Key::Undo);
+            undone.push(editor.text().to_owned());
+        }
+        assert_eq!(undone, ["one tow", "one ", "one", "", ""]);
     }
 
     #[test]

@@ -12,7 +12,7 @@ use super::history_search::HistoryMatch;
 
 /// Maximum number of kept lines. These lines are enough for some weeks of work, and a file of this size loads quickly.
 const LINES_MAX: usize = 1_000;
-/// Maximum bytes of a kept line. A longer line is usually a pasted file, which people do not search in the history.
+/// Maximum bytes of a line in the file. A longer line is usually a pasted file, which only the history in memory keeps.
 const LINE_BYTES_MAX: usize = 16 * 1024;
 
 /// Maximum number of lines that wait to be written. A person types fewer lines while a disk is busy. Further lines are
@@ -116,10 +116,12 @@ impl InputHistory {
     /// Adds a sent line as the newest line of the history.
     pub fn add(&mut self, line: &str) {
         self.at = None;
-        if line.len() > LINE_BYTES_MAX || !self.lines.add(line).unwrap_or(false) {
-            return;
-        }
-        if let Some(writer) = &self.writer {
+        let is_new = self.lines.add(line).unwrap_or(false);
+        if let Some(writer) = self
+            .writer
+            .as_ref()
+            .filter(|_| is_new && line.len() <= LINE_BYTES_MAX)
+        {
             // A full channel means that the disk is blocked. In that case, the file does not keep the line.
             drop(writer.try_send(line.to_owned()));
         }

@@ -68,7 +68,7 @@ impl HistorySearch {
                 let found = history.find(&self.query, older);
                 self.found = found.or_else(|| self.found.take());
             }
-            Key::Cancel | Key::Escape => return SearchStep::Cancelled,
+            Key::OpenEditor | Key::Escape => return SearchStep::Cancelled,
             _ => return SearchStep::Ended(self.found.take().map(|found| found.line)),
         }
         SearchStep::Continues
@@ -128,7 +128,7 @@ mod tests {
         assert_eq!(search.press(&Key::Left, &history()), found);
         let mut given_up = pressed(&[Key::Letter('g')]);
         assert_eq!(
-            given_up.press(&Key::Cancel, &history()),
+            given_up.press(&Key::OpenEditor, &history()),
             SearchStep::Cancelled
         );
         let mut nothing = HistorySearch::default();

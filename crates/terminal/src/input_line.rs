@@ -7,6 +7,8 @@ use super::text::{Style, Styled, TextRole, widest};
 
 /// Maximum number of rows of typed text that are shown. The shown rows are the rows around the cursor.
 const ROWS_MAX: usize = 10;
+/// A prefix takes at most the rows of the screen divided by this number, if there is a shorter prefix.
+const PREFIX_SHARE: usize = 4;
 /// Minimum columns for typed text after its prefix.
 const TEXT_COLUMNS_MIN: usize = 10;
 
@@ -18,6 +20,8 @@ pub struct InputLine {
     pub above: Vec<Styled>,
     /// The prefix of the typed text, which ends with a sign such as `>`.
     pub prefix: Styled,
+    /// Replaces the prefix on a terminal on which the prefix takes too many rows.
+    pub narrow: Option<NarrowPrefix>,
     /// Typed text of one or more lines.
     pub text: String,
     /// Position of the cursor in the text, in bytes.
@@ -26,6 +30,15 @@ pub struct InputLine {
     pub style: Style,
     /// True if the terminal itself shows typed text. Then only the prefix is written, and nothing is redrawn.
     pub is_echoed: bool,
+}
+
+/// The prefix of an input line for a narrow terminal.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NarrowPrefix {
+    /// Words of the long prefix, above the typed text if they have room there.
+    pub above: Styled,
+    /// The short prefix.
+    pub prefix: Styled,
 }
 
 /// The drawn input line.
@@ -40,7 +53,12 @@ impl InputLine {
     pub(super) fn draw(&self, columns: usize, screen_rows: usize) -> DrawnInput {
         // The last column stays free, because some terminals wrap the line as soon as the last column is written.
         let room = columns.saturating_sub(1).max(2);
-        let (head, prefix) = self.head(room);
+        let (mut head, mut prefix) = self.head(room);
+        let is_too_high = head.len() + 1 > screen_rows / PREFIX_SHARE;
+        let narrow = self.narrow.as_ref().filter(|_| is_too_high);
+        if let Some(narrow) = narrow {
+            (head, prefix) = (Vec::new(), narrow.prefix.clone());
+        }
         let indent = prefix.widest();
         let mut rows = vec![String::new()];
         let mut column = indent;
@@ -82,8 +100,14 @@ impl InputLine {
             })
             .collect();
         cursor_row -= first;
-        let above = screen_rows.saturating_sub(rows.len() + head.len() + 1);
-        let above = self.above.iter().take(above);
+        // A question leaves at least half of the screen to its text.
+        let most = match &self.narrow {
+            Some(_) => (screen_rows / 2).max(1),
+            None => screen_rows.saturating_sub(1),
+        };
+        let above = most.saturating_sub(rows.len() + head.len());
+        let words = narrow.map(|narrow| &narrow.above);
+        let above = self.above.iter().chain(words).take(above);
         let mark = self.style.pick("…", "...");
         let mut all: Vec<String> = above
             .map(|line| line.cut(room, mark).into_string())
@@ -143,6 +167,7 @@ mod tests {
             text: text.to_owned(),
             cursor,
             style: Style::default(),
+            narrow: None,
             is_echoed: false,
         };
         entry.draw(columns, rows)
@@ -177,6 +202,7 @@ mod tests {
             text: "y".to_owned(),
             cursor: 1,
             style: Style::default(),
+            narrow: None,
             is_echoed: false,
         };
         let drawn = entry.draw(24, 24);

@@ -52,7 +52,11 @@ pub enum Key {
     /// Ctrl-R.
     Search,
     /// Ctrl-G.
-    Cancel,
+    OpenEditor,
+    /// Ctrl-_.
+    Undo,
+    /// Ctrl-T.
+    Transpose,
     /// Escape alone.
     Escape,
     /// Tab.
@@ -66,6 +70,25 @@ pub enum Key {
 }
 
 impl Key {
+    /// True if the key changes the text of a line.
+    pub(super) fn edits(&self) -> bool {
+        matches!(
+            self,
+            Self::Letter(_)
+                | Self::Paste(_)
+                | Self::NewLine
+                | Self::Backspace
+                | Self::Delete
+                | Self::EndOfInput
+                | Self::KillToEnd
+                | Self::KillToStart
+                | Self::KillWordBack
+                | Self::KillWord
+                | Self::Yank
+                | Self::Transpose
+        )
+    }
+
     /// True if the key ends a line. A terminal that returns whole lines ends each line with
     /// [`NewLine`](Self::NewLine).
     pub fn ends_line(&self) -> bool {
@@ -187,16 +210,18 @@ impl Perform for ParserState {
             0x04 => Key::EndOfInput,
             0x05 => Key::End,
             0x06 => Key::Right,
-            0x07 => Key::Cancel,
+            0x07 => Key::OpenEditor,
             b'\t' => Key::Complete,
             0x0b => Key::KillToEnd,
             0x0c => Key::Redraw,
             0x0e => Key::Down,
             0x10 => Key::Up,
             0x12 => Key::Search,
+            0x14 => Key::Transpose,
             0x15 => Key::KillToStart,
             0x17 => Key::KillWordBack,
             0x19 => Key::Yank,
+            0x1f => Key::Undo,
             _ => return,
         });
     }
@@ -319,7 +344,7 @@ mod tests {
                 Key::EndOfInput,
                 Key::Complete,
                 Key::Search,
-                Key::Cancel,
+                Key::OpenEditor,
                 Key::NextMode,
                 Key::FocusLost,
                 Key::FocusGained,

@@ -12,6 +12,7 @@
 //!   cannot control the terminal. The macro [`styled!`] joins pieces. [`Style`] has the colours and symbols that
 //!   [`Environment`] found for a stream; [`TextRole`] and [`Symbol`] name the meanings of colours and symbols.
 //!   [`TextTable`] aligns columns.
+//!   [`OutputQueue::mark_own_rows`] marks the program's own rows, so that text from outside cannot imitate them.
 //! - **The live region**: changing rows below the scrolling text. The writer thread draws the region from the latest
 //!   values: one [`RunningLine`] for each piece of work, the [`InputLine`] and the [`StatusLine`]. A new value replaces
 //!   the old one without a queue. So no drawn frame is outdated, and no caller waits for the terminal.
@@ -66,6 +67,7 @@
 
 mod device;
 mod duration;
+mod edit_history;
 mod editor;
 mod flow;
 mod history;
@@ -77,12 +79,14 @@ mod keys;
 mod line_prompt;
 mod line_writer;
 mod live_region;
+mod margin;
 mod markdown;
 mod narrowing;
 mod notification;
 mod open_line;
 mod output;
 mod output_tail;
+mod pasted_text;
 mod progress_bar;
 mod prompt;
 mod question;
@@ -96,6 +100,7 @@ mod status_line;
 mod test_screen;
 mod text;
 mod text_table;
+mod window_title;
 mod writer_thread;
 
 pub use device::TerminalDevice;
@@ -105,7 +110,7 @@ pub use flow::{CellAlign, FlowLine, FlowPart, FlowTable, OpenText, RowBreak, Spa
 pub use history::{HistoryFile, InputHistory};
 pub use history_erasure::HistoryErasure;
 pub use history_search::{HistorySearch, SearchStep};
-pub use input_line::InputLine;
+pub use input_line::{InputLine, NarrowPrefix};
 pub use job_control::{JobChange, JobControl, suspend};
 pub use keys::Key;
 pub use line_prompt::LinePrompt;
@@ -115,6 +120,7 @@ pub use narrowing::Narrowing;
 pub use notification::{Notification, NotificationMethod};
 pub use output::{OutputFlush, OutputStreams};
 pub use output_tail::OutputTail;
+pub use pasted_text::first_lines;
 pub use progress_bar::RunningProgress;
 pub use prompt::{PromptReply, QuestionPrompt};
 pub use question::{QuestionAnswer, QuestionQueue, QuestionReply, TerminalQuestion};
@@ -129,3 +135,4 @@ pub use status_line::{StatusItem, StatusLine};
 pub use test_screen::TestScreen;
 pub use text::{Environment, Style, Styled, Symbol, TextRole, escape, without_tabs};
 pub use text_table::TextTable;
+pub use window_title::TurnMark;

@@ -6,6 +6,7 @@ use std::collections::VecDeque;
 use super::device::TerminalDevice;
 use super::editor::{EditResult, LineEditor};
 use super::input_line::InputLine;
+use super::job_control::{JobChange, JobControl, suspend};
 use super::keys::Key;
 use super::output::OutputStreams;
 use super::queue::OutputQueue;
@@ -17,6 +18,24 @@ use super::text::{Environment, Style, Styled, styled};
 const HANGING_COLUMNS: usize = 2;
 /// Minimum columns of text for breaks between words.
 const TEXT_COLUMNS_MIN: usize = 10;
+
+/// Changes of the job, if their signals can be received.
+struct JobWatch(Option<JobControl>);
+
+impl JobWatch {
+    fn install() -> Self {
+        Self(JobControl::install().ok())
+    }
+
+    /// # Cancel safety
+    /// Cancel safe.
+    async fn next(&mut self) -> JobChange {
+        match &mut self.0 {
+            Some(job) => job.next().await,
+            None => std::future::pending().await,
+        }
+    }
+}
 
 /// Asks for lines. The prompt holds the terminal while a question is open, so that typed text is for the prompt and not
 /// for the shell.
@@ -78,6 +97,7 @@ impl LinePrompt {
     /// Dropping the future loses the typed text. Dropping the prompt gives the terminal back.
     pub async fn ask(&mut self, prefix: Styled) -> Option<String> {
         self.reader.take();
+        let mut job = JobWatch::install();
         let mut line = LineEditor::default();
         let answer = loop {
             self.queue.show_input_line(Some(InputLine {
@@ -86,9 +106,17 @@ impl LinePrompt {
                 text: line.text().to_owned(),
                 cursor: line.cursor(),
                 style: self.style,
+                narrow: None,
                 is_echoed: self.mode == InputMode::Lines,
             }));
-            let Some(key) = self.next_key().await else {
+            let key = tokio::select! {
+                key = self.next_key() => key,
+                change = job.next() => {
+                    self.job_changed(change);
+                    continue;
+                }
+            };
+            let Some(key) = key else {
                 break None;
             };
             match line.press(if key == Key::NewLine { Key::Enter } else { key }) {
@@ -109,6 +137,22 @@ impl LinePrompt {
             self.show(said);
         }
         answer
+    }
+
+    /// Handles Ctrl-Z and `fg`: after `fg`, the question is on the screen again.
+    fn job_changed(&mut self, change: JobChange) {
+        match change {
+            JobChange::Suspend => {
+                let text = || "suspended · `fg` resumes Allstop".to_owned();
+                let reader = &self.reader;
+                suspend(Some((&self.queue, self.style)), text, || reader.suspend());
+            }
+            JobChange::Resumed => {
+                self.reader.resume();
+                self.queue.show_region();
+            }
+            JobChange::Resized => {}
+        }
     }
 
     async fn next_key(&mut self) -> Option<Key> {

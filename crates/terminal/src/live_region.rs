@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use super::duration::duration;
 use super::flow::OpenText;
 use super::input_line::InputLine;
+use super::margin::Margin;
 use super::narrowing::Narrowing;
 use super::progress_bar::{RunningProgress, progress_bar};
 use super::status_line::StatusLine;
@@ -87,6 +88,7 @@ pub(super) struct RegionTerminal {
     pub(super) columns: usize,
     pub(super) rows: usize,
     pub(super) narrowing: Narrowing,
+    pub(super) margin: Margin,
 }
 
 /// Place of the cursor after the region was erased.
@@ -101,6 +103,11 @@ pub(super) enum CursorPlace {
 }
 
 impl LiveRegion {
+    /// True if no row is drawn.
+    pub(super) fn is_empty(&self) -> bool {
+        self.frame.is_empty()
+    }
+
     /// Erases the region. `is_one_row` is true if the text without a line end above the region still takes one row.
     ///
     /// A terminal that reflows lines may show the region in more rows by now. If the behaviour of a terminal is
@@ -142,12 +149,13 @@ impl LiveRegion {
     }
 
     /// Draws a frame over the current one, on a terminal with an unchanged size. Draws only from the first row that
-    /// differs.
-    pub(super) fn redraw(&mut self, frame: RegionFrame, to: &mut String) {
+    /// differs, or all rows if `is_whole` is true.
+    pub(super) fn redraw(&mut self, frame: RegionFrame, is_whole: bool, to: &mut String) {
         let old = std::mem::take(&mut self.frame);
-        if old != frame {
+        if is_whole || old != frame {
             let same = old.rows.iter().zip(&frame.rows);
-            let same = same.take_while(|(old, new)| old == new).count();
+            let same = same.take_while(|(old, new)| old == new && !is_whole);
+            let same = same.count();
             // The cursor cannot move to a row that does not exist yet. So drawing begins at the latest at the last row
             // that both frames have.
             let last = old.rows.len().min(frame.rows.len()).saturating_sub(1);
@@ -168,26 +176,34 @@ impl LiveRegion {
 impl RegionFrame {
     /// The frame for a terminal of this size.
     pub(super) fn new(parts: &RegionParts<'_>, now: Instant, terminal: RegionTerminal) -> Self {
-        let RegionTerminal {
-            columns,
-            rows: screen,
-            ..
-        } = terminal;
+        let (margin, screen) = (terminal.margin, terminal.rows);
+        let columns = terminal.columns.saturating_sub(margin.columns()).max(1);
+        // Beside an input line, at least half of the screen is for the text above.
+        let (half, mut cursor) = ((screen / 2).max(1), None);
+        let drawn = parts.input_line.map(|line| line.draw(columns, screen));
+        let room = match &drawn {
+            Some(drawn) => half.saturating_sub(drawn.rows.len() + 1),
+            None => screen.saturating_sub(2).max(1),
+        };
         let mut below = Vec::new();
-        add_running(parts.running, now, (columns, screen), &mut below);
-        let mut cursor = None;
-        if let Some(input_line) = parts.input_line {
-            let drawn = input_line.draw(columns, screen);
-            cursor = Some((below.len() + drawn.cursor_row, drawn.cursor_column));
-            below.extend(drawn.rows.into_iter().map(RegionRow::new));
+        add_running(parts.running, now, columns, room, &mut below);
+        let room = if drawn.is_some() {
+            half
+        } else {
+            screen.saturating_sub(1)
+        };
+        if let Some(drawn) = drawn {
+            let column = margin.columns() + drawn.cursor_column;
+            cursor = Some((below.len() + drawn.cursor_row, column));
+            below.extend(drawn.rows.into_iter().map(Styled::of_escaped));
         }
-        let status = parts.status.filter(|_| below.len() + 1 < screen);
-        below.extend(status.map(|status| RegionRow::of(&status.draw(now, columns))));
+        let status = parts.status.filter(|_| below.len() < room);
+        below.extend(status.map(|status| status.draw(now, columns)));
         let mut rows: Vec<_> = match parts.open {
             Some(open) => open
                 .parts()
                 .iter()
-                .flat_map(|part| part.rows(columns))
+                .flat_map(|part| part.rows(terminal.columns))
                 .collect(),
             None => Vec::new(),
         };
@@ -195,11 +211,15 @@ impl RegionFrame {
         // complete.
         let room = screen.saturating_sub(below.len() + 1);
         let rows = rows.split_off(rows.len().saturating_sub(room));
-        let mut rows: Vec<_> = rows.iter().map(RegionRow::of).collect();
+        let outside = |row: &Styled| Styled::of_escaped(margin.outside(row.as_str()).into_owned());
+        let mut rows: Vec<_> = rows
+            .iter()
+            .map(|row| RegionRow::of(&outside(row)))
+            .collect();
         if let Some((row, _)) = &mut cursor {
             *row += rows.len();
         }
-        rows.append(&mut below);
+        rows.extend(below.iter().map(|row| RegionRow::of(&margin.own(row))));
         Self { rows, cursor }
     }
 
@@ -259,10 +279,6 @@ fn clear_from_here(to: &mut String) {
 }
 
 impl RegionRow {
-    fn new(text: String) -> Self {
-        Self::of(&Styled::of_escaped(text))
-    }
-
     fn of(text: &Styled) -> Self {
         Self {
             width: text.width(),
@@ -274,10 +290,14 @@ impl RegionRow {
 fn add_running(
     running: &[RunningLine],
     now: Instant,
-    (columns, rows): (usize, usize),
-    to: &mut Vec<RegionRow>,
+    columns: usize,
+    room: usize,
+    to: &mut Vec<Styled>,
 ) {
-    let room = LINES_MAX.min(rows.saturating_sub(2)).max(1);
+    let room = LINES_MAX.min(room);
+    if room == 0 {
+        return;
+    }
     let shown = match running.len() {
         len if len <= room => len,
         _ => room - 1,
@@ -285,23 +305,20 @@ fn add_running(
     // Shows output only if every line of work has room.
     let mut room_for_output = room.saturating_sub(running.len());
     for line in running.iter().take(shown) {
-        to.push(RegionRow::of(&line.draw(now, columns)));
+        to.push(line.draw(now, columns));
         if let Some(progress) = line.progress.as_ref().filter(|_| room_for_output > 0) {
             let bar = progress_bar(progress, line.style, columns.saturating_sub(1));
-            to.push(RegionRow::of(&bar));
+            to.push(bar);
             room_for_output -= 1;
         }
         let left_out = line.tail.len().saturating_sub(room_for_output);
         let tail = line.tail.get(left_out..).unwrap_or_default();
-        to.extend(
-            tail.iter()
-                .map(|output| RegionRow::of(&line.draw_output(output, columns))),
-        );
+        to.extend(tail.iter().map(|output| line.draw_output(output, columns)));
         room_for_output -= tail.len();
     }
     if let Some(more) = running.len().checked_sub(shown).filter(|more| *more > 0) {
         let more = Styled::text(&format!("  and {more} more"));
-        to.push(RegionRow::of(&more.cut(columns.saturating_sub(1), "")));
+        to.push(more.cut(columns.saturating_sub(1), ""));
     }
 }
 

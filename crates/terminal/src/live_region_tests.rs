@@ -8,6 +8,7 @@ const STYLE: Style = Style::new(false, true);
 #[test]
 fn rows_above_stay_when_a_lower_window_cuts_the_status() {
     let terminal = |rows| RegionTerminal {
+        margin: Margin::default(),
         columns: 40,
         rows,
         narrowing: Narrowing::Breaks,
@@ -18,6 +19,7 @@ fn rows_above_stay_when_a_lower_window_cuts_the_status() {
         text: "typed".to_owned(),
         cursor: 5,
         style: STYLE,
+        narrow: None,
         is_echoed: false,
     };
     let status = StatusLine {
@@ -80,9 +82,9 @@ fn rows_of_work_are_narrower_than_every_window() {
                 style: Style::new(is_coloured, true),
             };
             let mut rows = Vec::new();
-            add_running(std::slice::from_ref(&line), now, (columns, 24), &mut rows);
+            add_running(std::slice::from_ref(&line), now, columns, 24, &mut rows);
             assert_eq!(rows.len(), 3);
-            let widest = rows.iter().map(|row| row.width).max();
+            let widest = rows.iter().map(Styled::width).max();
             assert!(widest < Some(columns), "{columns}: {rows:#?}");
         }
     }

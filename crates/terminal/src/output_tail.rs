@@ -11,6 +11,9 @@ const LINES_KEPT: usize = 10;
 /// Number of lines that are shown during the call.
 const LINES_LIVE: usize = 4;
 
+/// Number of lines that are shown after a call has succeeded.
+const LINES_BRIEF: usize = 4;
+
 /// Maximum characters of a kept line; more than the width of a terminal.
 const LINE_CHARS_MAX: usize = 500;
 
@@ -29,6 +32,8 @@ impl std::fmt::Debug for OutputTail {
 
 #[derive(Debug, Default)]
 struct TailScreen {
+    /// Number of ended lines that are not blank.
+    count: usize,
     ended: VecDeque<String>,
     line: String,
     chars: usize,
@@ -47,9 +52,25 @@ impl OutputTail {
         self.last(LINES_LIVE)
     }
 
-    /// The lines to show of a call that failed.
-    pub fn kept(&self) -> impl Iterator<Item = &str> {
-        self.last(LINES_KEPT)
+    /// The lines to show of a call that failed, and the number of lines before them.
+    pub fn kept(&self) -> (usize, impl Iterator<Item = &str>) {
+        (
+            self.count().saturating_sub(LINES_KEPT),
+            self.last(LINES_KEPT),
+        )
+    }
+
+    /// The lines to show of a call that succeeded, and the number of lines before them.
+    pub fn brief(&self) -> (usize, impl Iterator<Item = &str>) {
+        (
+            self.count().saturating_sub(LINES_BRIEF),
+            self.last(LINES_BRIEF),
+        )
+    }
+
+    /// Number of lines that are not blank.
+    fn count(&self) -> usize {
+        self.screen.count + usize::from(!self.screen.line.is_empty())
     }
 
     fn last(&self, lines: usize) -> impl Iterator<Item = &str> {
@@ -67,6 +88,7 @@ impl TailScreen {
         if line.trim().is_empty() {
             return;
         }
+        self.count += 1;
         if self.ended.len() == LINES_KEPT {
             self.ended.pop_front();
         }
@@ -122,7 +144,7 @@ mod tests {
         for piece in pieces {
             tail.push(piece);
         }
-        tail.kept().map(str::to_owned).collect()
+        tail.kept().1.map(str::to_owned).collect()
     }
 
     #[test]

@@ -159,6 +159,7 @@ fn typed_text_stays_whole_below_a_streamed_answer() {
             text: text.to_owned(),
             cursor: text.len(),
             style: Style::default(),
+            narrow: None,
             is_echoed: false,
         };
         output.stdout().show_input_line(Some(entry));
@@ -192,6 +193,7 @@ fn echoed_input_line_is_written_without_control_sequences() {
             text: String::new(),
             cursor: 0,
             style: Style::default(),
+            narrow: None,
             is_echoed: true,
         }));
     };

@@ -68,7 +68,10 @@ impl QuestionPrompt {
             mode,
             reader: InputReader::new(device, mode)?,
             is_gone: false,
-            questions: QuestionQueue::default(),
+            questions: match mode {
+                InputMode::Lines => QuestionQueue::of_lines(),
+                InputMode::Keys { .. } => QuestionQueue::default(),
+            },
             keys: VecDeque::new(),
         })
     }
@@ -183,7 +186,7 @@ impl QuestionPrompt {
             // Nothing else is typed here.
             QuestionReply::TooEarly(_) | QuestionReply::Pending => {}
             QuestionReply::Other(_) => {
-                let said = "answer y, a, n or n REASON; v shows more; Ctrl-C stops the turn";
+                let said = self.questions.usage();
                 let said = self.queue.fitted(said.into());
                 let line = self.style.paint(TextRole::Dim, said);
                 self.queue.lines(line, OutputPriority::Required);

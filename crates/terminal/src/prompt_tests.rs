@@ -59,9 +59,8 @@ async fn shows(screen: &mut TestScreen, prompt: &mut QuestionPrompt, text: &str)
 async fn each_answer_is_understood() {
     for name in ["xterm", "dumb"] {
         for (typed, answer) in [
-            ("y\n", QuestionAnswer::Yes),
             (" YES \n", QuestionAnswer::Yes),
-            ("a\n", QuestionAnswer::Always),
+            ("always\n", QuestionAnswer::Always),
             ("no\n", QuestionAnswer::No(String::new())),
             ("\u{4}", QuestionAnswer::No(String::new())),
         ] {
@@ -137,13 +136,13 @@ async fn questions_are_answered_one_after_another() {
         for number in 1..=3 {
             terminal.asks(number, "shell: rm x");
         }
-        shows(&mut terminal.screen, &mut terminal.prompt, "call_1: [y]es").await;
+        shows(&mut terminal.screen, &mut terminal.prompt, "call_1: ").await;
         terminal.prompt.close(1);
-        shows(&mut terminal.screen, &mut terminal.prompt, "call_2: [y]es").await;
-        terminal.screen.type_keys("a\n");
+        shows(&mut terminal.screen, &mut terminal.prompt, "call_2: ").await;
+        terminal.screen.type_keys("always\n");
         let answer = terminal.prompt.next().await;
         assert_eq!(answer, PromptReply::Answer(2, QuestionAnswer::Always));
-        shows(&mut terminal.screen, &mut terminal.prompt, "call_3: [y]es").await;
+        shows(&mut terminal.screen, &mut terminal.prompt, "call_3: ").await;
         terminal.screen.type_keys("\u{4}");
         assert_eq!(
             terminal.prompt.next().await,
@@ -219,4 +218,19 @@ async fn keys_without_a_pause_after_the_question_are_no_answer() {
     terminal.screen.type_keys("n\r");
     let no = QuestionAnswer::No(String::new());
     assert_eq!(terminal.prompt.next().await, PromptReply::Answer(1, no));
+}
+
+/// Regression: on a terminal that returns whole lines, the end of a message that was begun before the question allowed
+/// the call.
+#[tokio::test]
+async fn on_a_terminal_of_lines_a_permission_needs_a_whole_word() {
+    let mut terminal = terminal_named("dumb");
+    terminal.asks(1, "shell: rm x");
+    shows(&mut terminal.screen, &mut terminal.prompt, "[n]o").await;
+    terminal.screen.type_keys("y\na\n");
+    let usage = "answer yes, always, n or n REASON";
+    shows(&mut terminal.screen, &mut terminal.prompt, usage).await;
+    terminal.screen.type_keys("yes\n");
+    let yes = PromptReply::Answer(1, QuestionAnswer::Yes);
+    assert_eq!(terminal.prompt.next().await, yes);
 }

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use std::time::{Duration, Instant};
 
 use super::editor::{EditResult, LineEditor};
-use super::input_line::InputLine;
+use super::input_line::{InputLine, NarrowPrefix};
 use super::keys::Key;
 use super::text::{Style, Styled, TextRole, styled};
 
@@ -67,6 +67,9 @@ pub enum QuestionReply {
 #[derive(Debug, Default)]
 pub struct QuestionQueue {
     reply: LineEditor,
+    /// True for a terminal that returns whole lines. The beginning of a line is then unknown while a question appears, so
+    /// a permission needs a whole word: a message that ends with the letter `y` allows nothing.
+    needs_words: bool,
     open: VecDeque<WaitingQuestion>,
     /// Time of the last key that came too early to be part of an answer.
     early_key_at: Option<Instant>,
@@ -87,6 +90,14 @@ struct WaitingQuestion {
 }
 
 impl QuestionQueue {
+    /// For a terminal that returns whole lines.
+    pub fn of_lines() -> Self {
+        Self {
+            needs_words: true,
+            ..Self::default()
+        }
+    }
+
     /// Opens a question that has been shown. `has_draft` is true if the person has typed a part of a message.
     pub fn open(&mut self, question: TerminalQuestion, has_draft: bool, now: Instant) {
         self.open.push_back(WaitingQuestion {
@@ -100,20 +111,22 @@ impl QuestionQueue {
         }
     }
 
-    /// Closes a question that was answered or withdrawn.
-    pub fn close(&mut self, number: u64, now: Instant) {
+    /// Closes a question that was answered or withdrawn. Returns the text that was typed for it, which does not answer
+    /// the next question.
+    pub fn close(&mut self, number: u64, now: Instant) -> String {
         self.closed_at = Some(now);
         let shown = self.open.front().map(|open| open.question.number);
         self.open.retain(|open| open.question.number != number);
         self.names_call &= !self.open.is_empty();
+        let mut typed = String::new();
         if shown == Some(number) {
-            // Text that was typed for the closed question does not answer the next question.
-            self.reply.replace("");
+            typed = self.reply.replace("");
             if let Some(next) = self.open.front_mut() {
                 // The prompt has just moved to this question.
                 next.shown_at = now;
             }
         }
+        typed
     }
 
     /// Records that more of a question was shown.
@@ -173,7 +186,7 @@ impl QuestionQueue {
         let key = if key == Key::NewLine { Key::Enter } else { key };
         let answer = match self.reply.press(key) {
             EditResult::EndOfInput => QuestionAnswer::No(String::new()),
-            EditResult::Submitted(line) => match meaning_of(&line) {
+            EditResult::Submitted(line) => match meaning_of(&line, self.needs_words) {
                 Some(ReplyMeaning::Answer(answer)) => answer,
                 Some(ReplyMeaning::ShowMore) => return Some(QuestionReply::ShowMore(number)),
                 None if line.trim().is_empty() => return Some(QuestionReply::Pending),
@@ -183,6 +196,15 @@ impl QuestionQueue {
         };
         self.close(number, now);
         Some(QuestionReply::Answered(number, answer))
+    }
+
+    /// Explains the possible answers, after a line that is none.
+    pub fn usage(&self) -> &'static str {
+        if self.needs_words {
+            "answer yes, always, n or n REASON; v shows more; Ctrl-C stops the turn"
+        } else {
+            "answer y, a, n or n REASON; v shows more; Ctrl-C stops the turn"
+        }
     }
 
     /// Denies the first open question, because no person can answer any more. Returns the number of the question.
@@ -196,7 +218,8 @@ impl QuestionQueue {
     /// one line for each closed question.
     pub fn holds_back(&mut self, line: &str, now: Instant) -> bool {
         let is_late = |closed: Instant| now < closed + LATE_ANSWER;
-        let holds = self.closed_at.is_some_and(is_late) && meaning_of(line).is_some();
+        let holds =
+            self.closed_at.is_some_and(is_late) && meaning_of(line, self.needs_words).is_some();
         if holds {
             self.closed_at = None;
         }
@@ -219,13 +242,24 @@ impl QuestionQueue {
             ""
         };
         let sign = style.pick("›", ">");
+        let above = rows_left_line(question.rows_left, style);
+        let scope = format!("  {call}a allows, this session: {always}");
+        let v = if more.is_empty() { "" } else { "/v" };
         Some(InputLine {
-            above: rows_left_line(question.rows_left, style)
-                .into_iter()
-                .collect(),
-            prefix: styled![format!(
-                "  {call}[y]es, once  [a]lways, this session: {always}  [n]o, or n REASON{more} {sign} "
-            )],
+            above: above.into_iter().collect(),
+            prefix: if self.needs_words {
+                styled![format!(
+                    "  {call}yes, once  always, this session: {always}  [n]o, or n REASON{more} {sign} "
+                )]
+            } else {
+                styled![format!(
+                    "  {call}[y]es, once  [a]lways, this session: {always}  [n]o, or n REASON{more} {sign} "
+                )]
+            },
+            narrow: Some(NarrowPrefix {
+                above: style.paint(TextRole::Dim, scope),
+                prefix: styled![format!("y/a/n{v} {sign} ")],
+            }),
             text: self.reply.text().to_owned(),
             cursor: self.reply.cursor(),
             style,
@@ -253,12 +287,15 @@ enum ReplyMeaning {
 }
 
 /// The meaning of a line; `None` if it is not a reply.
-fn meaning_of(line: &str) -> Option<ReplyMeaning> {
+fn meaning_of(line: &str, needs_words: bool) -> Option<ReplyMeaning> {
     let line = line.trim();
     let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     // A person may write "no, because".
     let word = word.trim_end_matches([',', '.', ':', ';', '!']);
     let rest = rest.trim();
+    if needs_words && matches!(word, "y" | "Y" | "a" | "A") {
+        return None;
+    }
     Some(match (word.to_ascii_lowercase().as_str(), rest) {
         ("y" | "yes", "") => ReplyMeaning::Answer(QuestionAnswer::Yes),
         ("a" | "always", "") => ReplyMeaning::Answer(QuestionAnswer::Always),

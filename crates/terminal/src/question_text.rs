@@ -8,7 +8,7 @@ use super::question::rows_left_line;
 use super::text::{Style, Styled, TextRole, rows_of, styled, without_tabs};
 
 /// Rows of a terminal that a question leaves free: for its title, for the requesting sub-agent, for the input line with
-/// the possible answers, and for running work.
+/// the possible answers, and for running work. On a small terminal, the question takes half of the rows.
 const ROWS_LEFT_FREE: usize = 10;
 /// Rows of a page on a terminal that does not report its size.
 const PAGE_ROWS_DEFAULT: usize = 14;
@@ -131,23 +131,25 @@ impl QuestionText {
     pub fn first_page(&mut self, size: TerminalSize) -> Styled {
         self.shown = 0;
         let mut page = self.title.clone();
-        page.push(&self.rows(size));
+        page.push(&self.rows(size, self.title.lines().count().saturating_sub(1)));
         page
     }
 
     /// The next rows; after the last row, the first page again.
     pub fn next_page(&mut self, size: TerminalSize) -> Styled {
         if self.rows_left() > 0 {
-            self.rows(size)
+            self.rows(size, 0)
         } else {
             self.first_page(size)
         }
     }
 
-    fn rows(&mut self, size: TerminalSize) -> Styled {
+    /// The next rows of the body. `used` is the number of rows that the page needs for a long title.
+    fn rows(&mut self, size: TerminalSize, used: usize) -> Styled {
         let room = size.map_or(PAGE_ROWS_DEFAULT, |(_, rows)| {
-            rows.saturating_sub(ROWS_LEFT_FREE).max(1)
+            (rows / 2).max(rows.saturating_sub(ROWS_LEFT_FREE))
         });
+        let room = room.saturating_sub(used).max(1);
         let mut page = Styled::default();
         for row in self.body.iter().skip(self.shown).take(room) {
             page.push_line(row);

@@ -5,10 +5,11 @@ use std::io::{self, IsTerminal};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::flow::{FlowPart, OpenText};
+use super::flow::{FlowLine, FlowPart, OpenText};
 use super::input_line::InputLine;
 use super::line_writer::LineWriter;
 use super::live_region::RunningLine;
+use super::margin::Margin;
 use super::narrowing::Narrowing;
 use super::notification::Notification;
 use super::queue_state::{
@@ -16,13 +17,17 @@ use super::queue_state::{
     SharedQueue, TextBody,
 };
 use super::status_line::StatusLine;
-use super::text::{Styled, escape};
+use super::text::{Style, Styled, escape, styled};
+use super::window_title::TurnMark;
 use super::{sink, writer_thread};
 
 /// Maximum waiting bytes before dispensable text ([`OutputPriority::IfRoom`]) is refused: some screens of text.
 const ROOM_BYTES: usize = 256 * 1024;
 /// Maximum waiting bytes before other text is refused too: the lines of a long run.
 const ROOM_BYTES_MAX: usize = 8 * 1024 * 1024;
+
+/// Maximum time for removing the live region before another program gets the terminal.
+const HOLD_FLUSH_MAX: Duration = Duration::from_millis(200);
 
 /// Replacement for a limit that is too long for the clock.
 const FOREVER: Duration = Duration::from_hours(24 * 365);
@@ -105,7 +110,7 @@ impl OutputQueue {
     /// Pushes whole lines, which always begin on a new line. A string is a text of several lines. False if there was no
     /// room.
     pub fn lines(&self, lines: impl Into<Styled>, priority: OutputPriority) -> bool {
-        let mut lines = lines.into().into_string();
+        let mut lines = self.margin().own(&lines.into()).into_string();
         if !lines.ends_with('\n') {
             lines.push('\n');
         }
@@ -133,6 +138,57 @@ impl OutputQueue {
             self.queue_text(&mut state, TextBody::Flow(parts), LineStart::NewLine);
         }
         self.handle.shared.work.notify_one();
+    }
+
+    /// Pushes a text from outside, such as the output of a program, on new lines.
+    pub fn outside(&self, text: &str) {
+        if self.is_terminal() {
+            let part = |line| FlowPart::Line(FlowLine::code(line));
+            self.parts(text.lines().map(part).collect());
+        } else {
+            self.lines(Styled::text(text), OutputPriority::Required);
+        }
+    }
+
+    fn parts(&self, parts: Vec<FlowPart>) {
+        let body = TextBody::Flow(parts);
+        let mut state = self.handle.shared.state.lock();
+        if state.failed.is_none() && state.has_room(body.len(), room(OutputPriority::Required)) {
+            self.queue_text(&mut state, body, LineStart::NewLine);
+            self.handle.shared.work.notify_one();
+        }
+    }
+
+    /// Pushes a mark between turns. Only for terminals that interpret control sequences.
+    pub fn mark(&self, mark: TurnMark) {
+        let mut state = self.handle.shared.state.lock();
+        if state.failed.is_none() {
+            self.queue_text(&mut state, TextBody::Mark(mark), LineStart::Anywhere);
+            self.handle.shared.work.notify_one();
+        }
+    }
+
+    /// Replaces the title of the window; `None` restores the title that the window had before. Only for terminals that
+    /// interpret control sequences.
+    pub fn show_title(&self, title: Option<String>) {
+        let mut state = self.handle.shared.state.lock();
+        if state.title != title {
+            state.title = title;
+            state.region_changed = true;
+            state.region_on = Some(Arc::clone(&self.file));
+            self.handle.shared.work.notify_one();
+        }
+    }
+
+    /// Pushes a text from outside that readers can skip, indented, on new lines.
+    pub fn aside(&self, text: &str, style: Style) {
+        if self.is_terminal() {
+            let part = |line| FlowPart::Line(FlowLine::aside(line, style));
+            self.parts(text.lines().map(part).collect());
+        } else {
+            let text = Styled::text(text.trim_end()).hanging(2);
+            self.lines(styled!["  ", text], OutputPriority::Required);
+        }
     }
 
     fn queue_text(&self, state: &mut QueueState, text: TextBody, start: LineStart) {
@@ -217,9 +273,42 @@ impl OutputQueue {
         self.handle.shared.work.notify_one();
     }
 
+    /// From now on, marks each row that the program itself prints, if the stream is a terminal. Text from outside
+    /// ([`OutputQueue::flow`]) cannot make this mark.
+    pub fn mark_own_rows(&self, style: Style) {
+        if self.is_terminal() {
+            self.handle.shared.state.lock().margin = Margin::new(style);
+        }
+    }
+
+    fn margin(&self) -> Margin {
+        let margin = self.handle.shared.state.lock().margin;
+        // The queue may also write to a file that is not a terminal.
+        if margin.columns() == 0 || self.is_terminal() {
+            margin
+        } else {
+            Margin::default()
+        }
+    }
+
     /// Sets the treatment of rows by a terminal that becomes narrower.
     pub fn set_narrowing(&self, narrowing: Narrowing) {
         self.handle.shared.state.lock().narrowing = narrowing;
+    }
+
+    /// Writes nothing until [`OutputQueue::release`] or a flush, because another program has the terminal. Removes the
+    /// live region.
+    pub fn hold(&self) {
+        self.hide_region();
+        let deadline = deadline_of(HOLD_FLUSH_MAX);
+        self.flush(deadline);
+        self.handle.shared.state.lock().is_held = true;
+    }
+
+    /// Writes the output that has waited since [`OutputQueue::hold`].
+    pub fn release(&self) {
+        self.handle.shared.state.lock().is_held = false;
+        self.show_region();
     }
 
     /// Hides the live region below the text until [`OutputQueue::show_region`].
@@ -249,9 +338,9 @@ impl OutputQueue {
         self.file.is_terminal()
     }
 
-    /// Width of the terminal; `None` if the file is no terminal or its size is unknown.
+    /// Columns that the terminal has for a line; `None` if the file is no terminal or its size is unknown.
     pub fn columns(&self) -> Option<usize> {
-        sink::size(&self.file).map(|(columns, _)| columns)
+        self.size().map(|(columns, _)| columns)
     }
 
     /// Formats lines for this stream. On a terminal, long lines are broken between words.
@@ -267,9 +356,11 @@ impl OutputQueue {
         sink::size(&self.file).map(|(_, rows)| rows)
     }
 
-    /// Columns and rows of the terminal; `None` if the file is no terminal or its size is unknown.
+    /// Columns that the terminal has for a line, and its rows; `None` if the file is no terminal or its size is unknown.
     pub fn size(&self) -> Option<(usize, usize)> {
-        sink::size(&self.file)
+        let (columns, rows) = sink::size(&self.file)?;
+        let columns = columns.saturating_sub(self.margin().columns());
+        Some((columns.max(1), rows))
     }
 
     /// A writer of whole lines into this queue, for code that takes an `io::Write`.
@@ -281,10 +372,12 @@ impl OutputQueue {
     /// written as it is.
     pub(super) fn begin_flush(&self) {
         let mut state = self.handle.shared.state.lock();
+        state.is_held = false;
         state.region_changed = state.region_on.is_some();
         state.running.clear();
         state.input_line = None;
         state.status = None;
+        state.title = None;
         if let Some(open) = state.open.take() {
             let file = state.region_on.clone();
             let file = file.unwrap_or_else(|| Arc::clone(&self.file));

@@ -10,9 +10,11 @@ use parking_lot::{Condvar, Mutex};
 use super::flow::{FlowPart, OpenText};
 use super::input_line::InputLine;
 use super::live_region::RunningLine;
+use super::margin::Margin;
 use super::narrowing::Narrowing;
 use super::notification::Notification;
 use super::status_line::StatusLine;
+use super::window_title::TurnMark;
 
 /// Treatment of text that has no room.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -49,6 +51,8 @@ pub(super) struct QueuedText {
 pub(super) enum TextBody {
     Text(String),
     Flow(Vec<FlowPart>),
+    /// A mark without text.
+    Mark(TurnMark),
     /// Text that was still incomplete when the process was about to end.
     Open(Arc<dyn OpenText>),
 }
@@ -58,7 +62,7 @@ impl TextBody {
         match self {
             Self::Text(text) => text.len(),
             Self::Flow(parts) => parts.iter().map(FlowPart::len).sum(),
-            Self::Open(_) => 0,
+            Self::Open(_) | Self::Mark(_) => 0,
         }
     }
 }
@@ -85,6 +89,8 @@ pub(super) struct QueueState {
     pub(super) queued_bytes: usize,
     /// True if the thread is writing.
     pub(super) busy: bool,
+    /// True while another program has the terminal. Nothing is written.
+    pub(super) is_held: bool,
     pub(super) failed: Option<io::ErrorKind>,
     /// True if text was refused, and no other text replaces it.
     pub(super) has_lost: bool,
@@ -99,9 +105,12 @@ pub(super) struct QueueState {
     pub(super) input_line: Option<InputLine>,
     /// The row at the very bottom. Only the latest value is kept, and never queued.
     pub(super) status: Option<StatusLine>,
+    /// Title of the window; `None` for the title that the window had before.
+    pub(super) title: Option<String>,
     /// The latest notification that is not written yet.
     pub(super) notification: Option<Notification>,
     pub(super) narrowing: Narrowing,
+    pub(super) margin: Margin,
     pub(super) visibility: RegionVisibility,
     /// Terminal that shows the region.
     pub(super) region_on: Option<Arc<File>>,

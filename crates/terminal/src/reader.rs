@@ -239,6 +239,13 @@ impl InputReader {
         self.unread.clear();
     }
 
+    /// Discards the text that a person has typed, and that the terminal has not sent yet.
+    pub fn forget_unsent(&self) {
+        if self.is_taken() {
+            self.shared.device.forget_typed();
+        }
+    }
+
     /// Gives the terminal back until it is taken again.
     pub(super) fn release(&self) {
         self.give_back(TerminalHold::Released);
@@ -289,7 +296,7 @@ impl InputReader {
         // If the pipe is full, the thread wakes up anyway.
         let _full = (&self.waker).write(&[0]);
         if before == TerminalHold::Taken {
-            self.shared.restore();
+            self.shared.restore(hold == TerminalHold::Abandoned);
         }
     }
 
@@ -378,48 +385,51 @@ impl SharedReader {
     fn restore_if_held(&self) {
         let state = self.state.try_lock();
         if state.is_none_or(|state| state.hold == TerminalHold::Taken) {
-            self.restore();
+            self.restore(true);
         }
     }
 
-    /// Restores the terminal's mode, and turns its reports off.
-    fn restore(&self) {
+    /// Restores the terminal's mode, and turns its reports off. If the terminal reads nothing and `is_last` is true,
+    /// output that waits in the terminal is discarded: the reports would otherwise reach the shell as typed text.
+    fn restore(&self, is_last: bool) {
         if self.mode != InputMode::Lines && self.device.is_foreground() {
             self.set(&self.before);
-            self.report(PASTE_OFF, FOCUS_OFF);
+            if !self.report(PASTE_OFF, FOCUS_OFF) && is_last {
+                self.device.forget_written();
+                self.report(PASTE_OFF, FOCUS_OFF);
+            }
         }
     }
 
     /// Writes the sequences that turn the terminal's reports on or off. Never blocks for long: if the terminal has no
-    /// room, the sequences are left out.
-    fn report(&self, paste: &[u8], focus: &[u8]) {
+    /// room, the sequences are left out, and the result is false.
+    fn report(&self, paste: &[u8], focus: &[u8]) -> bool {
         let InputMode::Keys {
             marks_pastes,
             reports_focus,
         } = self.mode
         else {
-            return;
+            return true;
         };
-        if reports_focus || self.reports_focus.load(Ordering::Relaxed) {
-            self.write(focus);
-        }
-        if marks_pastes {
-            self.write(paste);
-        }
+        let reports_focus = reports_focus || self.reports_focus.load(Ordering::Relaxed);
+        let is_written = !reports_focus || self.write(focus);
+        (!marks_pastes || self.write(paste)) && is_written
     }
 
-    fn write(&self, mode: &[u8]) {
+    /// Writes a sequence. False if the terminal has no room.
+    fn write(&self, mode: &[u8]) -> bool {
         // During a write to the screen, the terminal has no room for other output.
         for _ in 0..MODE_TRIES_MAX {
             let Err(error) = self.device.write(mode) else {
-                return;
+                return true;
             };
             if error.kind() != io::ErrorKind::WouldBlock {
-                return;
+                return true;
             }
             let mut pause: [PollFd<'_>; 0] = [];
             let _a_while = poll(&mut pause, Some(&MODE_PAUSE));
         }
+        false
     }
 
     fn run(&self, to: &mpsc::Sender<TerminalRead>) {

@@ -12,6 +12,7 @@ use super::input_line::InputLine;
 use super::live_region::{
     CursorPlace, LiveRegion, RegionFrame, RegionParts, RegionTerminal, RunningLine, TICK,
 };
+use super::margin::Margin;
 use super::narrowing::Narrowing;
 use super::notification::Notification;
 use super::open_line::OpenLine;
@@ -21,6 +22,7 @@ use super::queue_state::{
 use super::sink;
 use super::status_line::StatusLine;
 use super::text::Styled;
+use super::window_title;
 
 /// Maximum bytes joined into one write: the capacity of a pipe.
 const WRITE_BYTES: usize = 64 * 1024;
@@ -29,6 +31,18 @@ const WRITE_BYTES: usize = 64 * 1024;
 const FRAME: Duration = Duration::from_millis(40);
 /// Columns and rows of a terminal that does not report its size.
 const SIZE_DEFAULT: (usize, usize) = (80, 24);
+
+/// A changed region is drawn from its first row if the last such drawing is older than this. This repairs rows that
+/// another program has overwritten.
+const WHOLE: Duration = Duration::from_secs(1);
+/// Time without a change after which the size of a window counts as final. While a person drags the edge of a window,
+/// the terminal may already show another size than it reports, and a region would be erased at the wrong rows.
+const SIZE_QUIET: Duration = Duration::from_millis(40);
+/// Maximum number of waits for the final size of a window.
+const SIZE_LOOKS_MAX: u32 = 10;
+/// Control sequences around a write that changes the region. A terminal that knows them (mode 2026) shows the whole
+/// change at once; others ignore them.
+const SYNCHRONIZED: [&str; 2] = ["\x1b[?2026h", "\x1b[?2026l"];
 
 /// Starts the thread. The thread ends after the last handle is dropped and all output is written. The thread is never
 /// joined: it may be in a write that never returns, and the exit of the process does not wait for it.
@@ -53,6 +67,10 @@ struct WriterThread {
     /// Prefix of the last input line that the terminal echoed.
     echoed: Option<Styled>,
     drawn_at: Option<Instant>,
+    /// Title of the window; `None` if it was not changed.
+    title: Option<String>,
+    /// Time of the last drawing of all rows of the region.
+    drawn_whole_at: Option<Instant>,
     /// Columns and rows of the terminal when the region was drawn.
     drawn_on: (usize, usize),
 }
@@ -66,7 +84,11 @@ struct WriteBatch {
     open: Option<Arc<dyn OpenText>>,
     status: Option<StatusLine>,
     notification: Option<Notification>,
+    title: Option<String>,
     narrowing: Narrowing,
+    margin: Margin,
+    /// True if the caller has changed the region; false if only its clocks have moved.
+    is_changed: bool,
 }
 
 impl WriterThread {
@@ -107,6 +129,10 @@ impl WriterThread {
                 None => !self.in_line,
             };
             let has_clock = state.status.as_ref().is_some_and(StatusLine::ticks);
+            if state.is_held && state.handles == QueueHandles::Held {
+                shared.work.wait(state);
+                continue;
+            }
             let ticks = is_shown && has_room && (has_clock || !state.running.is_empty());
             let grows = is_shown && state.open_changed;
             let pause_of = |interval: Duration| {
@@ -116,7 +142,7 @@ impl WriterThread {
             let pause = pause_of(if grows { FRAME } else { TICK });
             let texts = take_texts(state);
             let draws = state.region_changed || ((grows || ticks) && pause.is_zero());
-            state.region_changed = false;
+            let is_changed = std::mem::take(&mut state.region_changed);
             if draws || !texts.is_empty() {
                 state.open_changed = false;
             }
@@ -131,7 +157,10 @@ impl WriterThread {
                     open: state.open.clone().filter(|_| is_shown),
                     status: state.status.clone().filter(|_| is_shown),
                     notification: state.notification.take(),
+                    title: state.title.clone(),
                     narrowing: state.narrowing,
+                    margin: state.margin,
+                    is_changed,
                 });
             }
             if state.handles == QueueHandles::Dropped {
@@ -150,12 +179,17 @@ impl WriterThread {
         if let Some(notification) = &batch.notification {
             notification.write(&mut text);
         }
+        if self.title != batch.title {
+            text += &window_title::change(self.title.as_deref(), batch.title.as_deref());
+            self.title.clone_from(&batch.title);
+        }
         // The size is read once, so that the rows of one write fit together.
-        let size = sink::size(&batch.file).unwrap_or(SIZE_DEFAULT);
+        let size = self.final_size(&batch.file);
         let terminal = RegionTerminal {
             columns: size.0,
             rows: size.1,
             narrowing: batch.narrowing,
+            margin: batch.margin,
         };
         let now = Instant::now();
         let drawn_input = batch.input_line.as_ref().filter(|line| !line.is_echoed);
@@ -167,10 +201,16 @@ impl WriterThread {
         };
         let frame = RegionFrame::new(&parts, now, terminal);
         let is_echoed = batch.input_line.as_ref().is_some_and(|line| line.is_echoed);
+        let is_region_changed = !(self.region.is_empty() && frame.is_empty());
         if batch.texts.is_empty() && !self.in_line && !is_echoed && self.drawn_on == size {
-            self.region.redraw(frame, &mut text);
+            let is_due = self.drawn_whole_at.is_none_or(|at| at + WHOLE <= now);
+            let is_whole = batch.is_changed && is_due;
+            if is_whole {
+                self.drawn_whole_at = Some(now);
+            }
+            self.region.redraw(frame, is_whole, &mut text);
             self.drawn_at = Some(now);
-            return sink::write_all(&batch.file, text.as_bytes());
+            return write_at_once(&batch.file, text, is_region_changed);
         }
         let is_one_row = self.open_line.is_one_row_of(size.0);
         match self.region.erase(terminal, is_one_row, &mut text) {
@@ -188,32 +228,61 @@ impl WriterThread {
                 self.open_line.clear();
                 self.in_line = false;
             }
-            self.write_text(&queued.text, size.0, drawn_input.is_some(), &mut text);
+            self.write_text(&queued.text, terminal, drawn_input.is_some(), &mut text);
         }
         match &batch.input_line {
-            Some(line) if line.is_echoed => self.write_prefix(line, &mut text),
+            Some(line) if line.is_echoed => self.write_prefix(line, batch.margin, &mut text),
             _ => {
                 let has_room = !self.in_line || drawn_input.is_some();
                 if !frame.is_empty() && has_room {
                     self.region.draw(frame, self.in_line, &mut text);
                     self.drawn_at = Some(now);
+                    self.drawn_whole_at = Some(now);
                     self.drawn_on = size;
                 }
             }
         }
-        sink::write_all(&batch.file, text.as_bytes())
+        write_at_once(&batch.file, text, is_region_changed)
     }
 
-    fn write_text(&mut self, body: &TextBody, columns: usize, follows: bool, to: &mut String) {
+    /// The size of the terminal. If it has changed since the region was drawn, waits until it stays the same.
+    fn final_size(&self, file: &File) -> (usize, usize) {
+        let read = || sink::size(file).unwrap_or(SIZE_DEFAULT);
+        let mut size = read();
+        if self.region.is_empty() || self.drawn_on == size {
+            return size;
+        }
+        for _ in 0..SIZE_LOOKS_MAX {
+            std::thread::park_timeout(SIZE_QUIET);
+            let last = std::mem::replace(&mut size, read());
+            if last == size {
+                break;
+            }
+        }
+        size
+    }
+
+    fn write_text(
+        &mut self,
+        body: &TextBody,
+        terminal: RegionTerminal,
+        follows: bool,
+        to: &mut String,
+    ) {
+        let (columns, margin) = (terminal.columns, terminal.margin);
         let rows = |parts: &[FlowPart], to: &mut String| {
-            for row in parts.iter().flat_map(|part| part.rows(columns)) {
-                to.push_str(row.as_str());
+            let rows = parts
+                .iter()
+                .flat_map(|part| part.written_rows(columns, |row| margin.may_wrap(row)));
+            for row in rows {
+                to.push_str(&margin.outside(row.as_str()));
                 to.push('\n');
             }
         };
         match body {
             TextBody::Flow(parts) => rows(parts, to),
             TextBody::Open(open) => rows(&open.parts(), to),
+            TextBody::Mark(mark) => to.push_str(mark.sequence()),
             TextBody::Text(text) => {
                 if follows {
                     self.open_line.write(text, columns, to);
@@ -229,17 +298,28 @@ impl WriterThread {
 
     /// Writes the prefix of a line whose text the terminal echoes. The prefix is written once, and again after other
     /// output.
-    fn write_prefix(&mut self, line: &InputLine, text: &mut String) {
+    fn write_prefix(&mut self, line: &InputLine, margin: Margin, text: &mut String) {
         if self.echoed.as_ref() == Some(&line.prefix) {
             return;
         }
         if self.in_line {
             text.push('\n');
         }
-        text.push_str(line.prefix.as_str());
+        text.push_str(margin.own(&line.prefix).as_str());
         self.echoed = Some(line.prefix.clone());
         self.in_line = true;
     }
+}
+
+/// Writes a text. If it changes the region, the terminal shows the whole text at once.
+fn write_at_once(file: &File, text: String, is_region_changed: bool) -> io::Result<()> {
+    let [begin, end] = SYNCHRONIZED;
+    let text = if is_region_changed && !text.is_empty() {
+        [begin, &text, end].concat()
+    } else {
+        text
+    };
+    sink::write_all(file, text.as_bytes())
 }
 
 /// Takes the texts for one write, all for one file.

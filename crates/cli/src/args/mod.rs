@@ -171,7 +171,7 @@ Examples:
   allstop sessions resume EGE6SJCE  (the end of an id, as `sessions list` shows it)
   printf 'hello\\nand again\\n' | allstop chat --model script:replies.yaml ";
 
-#[derive(Debug, Args)]
+#[derive(Debug, Clone, Args)]
 pub(crate) struct ChatArgs {
     /// The first message, with or without quotes
     #[arg(value_name = "PROMPT")]

@@ -1,6 +1,7 @@
 //! Loop of a chat at the terminal: waits for the next event, and carries out the decisions of the module `state`.
 
 mod commands;
+mod editor;
 mod pending;
 mod session_events;
 
@@ -19,15 +20,17 @@ use futures::future::{AbortHandle, BoxFuture};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 
 use super::call_outputs::CallOutputs;
+use super::complete::file_word;
+use super::next::{ChatEnd, NextChat};
 use super::state::{ChatEffect, ChatEvent, ChatState, MessageNumber, TypedInput};
 use super::status::ChatStatus;
 use super::{ChatInput, OpenChat, leave};
+use crate::control::EndSignal;
 use crate::error::CliError;
-use crate::exit::Exit;
 use crate::questions::SessionQuestions;
 use crate::signals::EndSignals;
 use crate::supervise::Supervisor;
-use crate::suspend::{job_control, suspend_session};
+use crate::suspend::{job_control, suspend_session, suspend_silently};
 use pending::FinishedWork;
 
 /// Runs the chat until its end.
@@ -35,7 +38,7 @@ pub(super) async fn run(
     chat: OpenChat<'_>,
     supervisor: Supervisor,
     input: ChatInput,
-) -> Result<Exit, CliError> {
+) -> Result<ChatEnd, CliError> {
     let Supervisor { signals, control } = supervisor;
     let mode = if chat.host.terminal.has_cursor() {
         InputMode::Keys {
@@ -86,7 +89,7 @@ pub(super) async fn run(
         wait: None,
         left: None,
         suspends_after_stops: false,
-        is_away: false,
+        terminal: TerminalUser::Chat,
         has_focus: true,
         mode,
         echoed: None,
@@ -96,9 +99,9 @@ pub(super) async fn run(
         let effects = chat_loop.state.first_message(&first, Instant::now());
         chat_loop.carry_out_all(effects);
     }
-    let cause = loop {
+    let left = loop {
         if let Some(left) = chat_loop.left.take() {
-            break left.cause;
+            break left;
         }
         chat_loop.show_input();
         chat_loop.next(&mut job).await;
@@ -110,10 +113,20 @@ pub(super) async fn run(
         reader,
         ..
     } = chat_loop;
-    // From now on, typed text goes to the shell.
-    drop(reader);
+    let reader = if left.next.is_some() {
+        Some(reader)
+    } else {
+        // From now on, typed text goes to the shell.
+        drop(reader);
+        None
+    };
     let supervisor = Supervisor::new(signals, state.into_control());
-    Ok(leave::leave(chat, supervisor, cause, 0).await)
+    let session = chat.session.id().clone();
+    let exit = leave::leave(chat, supervisor, left.cause, 0).await;
+    Ok(match left.next.zip(reader) {
+        Some((next, reader)) => ChatEnd::Next(next, session, Box::new(reader)),
+        None => ChatEnd::Left(exit),
+    })
 }
 
 /// Interval between two checks whether a chat in the background is in the foreground again. `fg` sends no signal to a
@@ -124,6 +137,8 @@ const FOREGROUND_POLL: Duration = Duration::from_millis(100);
 struct LeaveRequest {
     /// The cause, if a signal requested the end.
     cause: Option<Cause>,
+    /// The chat that follows, if the user goes on in another chat.
+    next: Option<NextChat>,
 }
 
 /// Call that the running turn has requested.
@@ -133,6 +148,16 @@ struct KnownCall {
     /// One-line label of the call.
     label: String,
     runs: bool,
+}
+
+/// User of the terminal.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum TerminalUser {
+    Chat,
+    /// The shell: the chat runs in its background.
+    Shell,
+    /// An editor, in which the user edits the message.
+    Editor,
 }
 
 struct ChatLoop<'a> {
@@ -161,8 +186,8 @@ struct ChatLoop<'a> {
     left: Option<LeaveRequest>,
     /// True if Ctrl-Z was pressed during a stop.
     suspends_after_stops: bool,
-    /// True while the chat runs in the background of its shell.
-    is_away: bool,
+    /// The user of the terminal.
+    terminal: TerminalUser,
     mode: InputMode,
     /// Last line that the terminal echoed in line mode while no turn ran. Because of the echo, the line is already
     /// visible above its answer, so the chat does not print it again.
@@ -173,11 +198,15 @@ impl ChatLoop<'_> {
     /// Draws the input line and the status. In line mode, the terminal itself echoes the typed text. The chat then
     /// draws only a prompt sign, while it waits for a line.
     fn show_input(&mut self) {
+        if self.terminal == TerminalUser::Editor {
+            return;
+        }
         let view = &self.chat.view;
         let now = Instant::now();
         let input_line = self.state.input_line(now);
         if self.mode != InputMode::Lines {
             view.input_line(input_line);
+            view.title(self.state.activity(), self.status.folder());
             return view.status(self.status.line(self.chat.session.policy()));
         }
         let waits = self.state.waits_for_a_line(now);
@@ -185,6 +214,7 @@ impl ChatLoop<'_> {
             above: Vec::new(),
             text: String::new(),
             cursor: 0,
+            narrow: None,
             is_echoed: true,
             ..line
         }));
@@ -201,9 +231,9 @@ impl ChatLoop<'_> {
                 None => std::future::pending().await,
             }
         };
-        let is_away = self.is_away;
+        let user = self.terminal;
         let look = async {
-            if is_away {
+            if user == TerminalUser::Shell {
                 tokio::time::sleep(FOREGROUND_POLL).await;
             } else {
                 std::future::pending::<()>().await;
@@ -211,9 +241,24 @@ impl ChatLoop<'_> {
         };
         tokio::select! {
             biased;
-            signal = self.signals.next() => self.apply(ChatEvent::Signal(signal)),
+            // Ctrl-C in an editor is a key of the editor.
+            signal = self.signals.next() => {
+                if !(user == TerminalUser::Editor && signal == EndSignal::Interrupt) {
+                    self.apply(ChatEvent::Signal(signal));
+                }
+            }
             keys = self.reader.next() => match keys {
-                Some(keys) => keys.into_iter().for_each(|key| self.key(key)),
+                Some(keys) => {
+                    let mut keys = keys.into_iter();
+                    while let Some(key) = keys.next() {
+                        self.key(key);
+                        if self.left.is_some() {
+                            // The next chat gets the other keys.
+                            self.reader.unread(keys);
+                            break;
+                        }
+                    }
+                }
                 None => self.apply(ChatEvent::InputEnded),
             },
             change = job.next() => self.job_changed(change),
@@ -243,8 +288,8 @@ impl ChatLoop<'_> {
         self.chat.view.note(text);
     }
 
-    /// Lists the running work, if any, that the end of the chat would stop.
-    fn ask_to_leave(&self) -> ChatEvent {
+    /// Names the running work that the end of the chat would stop.
+    fn running_work(&self) -> Vec<String> {
         let chat = &self.chat;
         let running = self.calls.iter().filter(|call| call.runs);
         let mut names: Vec<String> = running.map(|call| call.label.clone()).collect();
@@ -256,13 +301,35 @@ impl ChatLoop<'_> {
             let works = works.filter(|work| work.is_running());
             names.extend(works.map(|work| format!("{} ({})", work.id, work.name)));
         }
+        names
+    }
+
+    /// Ends this chat, and begins another one. Running work prevents this.
+    fn go_on_in(&mut self, next: NextChat) {
+        let names = self.running_work();
+        if names.is_empty() {
+            self.left = Some(LeaveRequest {
+                cause: None,
+                next: Some(next),
+            });
+            return;
+        }
+        let names = names.join(", ");
+        self.note(&format!(
+            "still running: {names} · /stop all stops it; then try again"
+        ));
+    }
+
+    /// Lists the running work, if any, that the end of the chat would stop.
+    fn ask_to_leave(&self) -> ChatEvent {
+        let names = self.running_work();
         if names.is_empty() {
             return ChatEvent::MayLeave;
         }
         let names = names.join(", ");
         let said =
             format!("still running: {names} · Ctrl-D or /quit again stops this work and leaves");
-        chat.view.note(&said);
+        self.chat.view.note(&said);
         ChatEvent::RunningWorkShown
     }
 
@@ -270,11 +337,12 @@ impl ChatLoop<'_> {
     fn come_back(&mut self) {
         self.reader.resume();
         let queue = self.chat.view.queue();
-        self.is_away = !self.reader.is_taken();
-        if self.is_away {
-            queue.hide_region();
-        } else {
+        if self.reader.is_taken() {
+            self.terminal = TerminalUser::Chat;
             queue.show_region();
+        } else {
+            self.terminal = TerminalUser::Shell;
+            queue.hide_region();
         }
     }
 
@@ -290,6 +358,9 @@ impl ChatLoop<'_> {
 
     fn job_changed(&mut self, change: JobChange) {
         match change {
+            // The shell resumes the editor and this process together.
+            JobChange::Suspend if self.terminal == TerminalUser::Editor => suspend_silently(),
+            _ if self.terminal == TerminalUser::Editor => {}
             // A suspended process could not force the stop in time.
             JobChange::Suspend if !self.stops.is_empty() => {
                 self.suspends_after_stops = true;
@@ -366,7 +437,7 @@ impl ChatLoop<'_> {
                     .echoed
                     .take()
                     .is_some_and(|line| line.trim() == text.trim()) => {}
-            ChatEffect::ShowMessage(text) => view.typed(&text, TextRole::Strong, ""),
+            ChatEffect::ShowMessage(text) => view.message(&text),
             ChatEffect::ShowSteered(text) => {
                 view.typed(&text, TextRole::Strong, "  (to the running turn)");
             }
@@ -385,7 +456,11 @@ impl ChatLoop<'_> {
             ChatEffect::GiveUpWait => {
                 self.wait.take().iter().for_each(AbortHandle::abort);
             }
-            ChatEffect::Complete => return Some(ChatEvent::Names(self.names())),
+            ChatEffect::Complete => match file_word(&self.state.typed_line()) {
+                Some(_) => self.find_files(),
+                None => return Some(ChatEvent::Names(self.names())),
+            },
+            ChatEffect::OpenEditor => self.open_editor(),
             ChatEffect::RunCommand(command) => self.command(command),
             ChatEffect::Answer(number, answer) => {
                 self.questions.answer(number, &answer, &self.chat.session);
@@ -400,7 +475,9 @@ impl ChatLoop<'_> {
                 view.note(&self.status.describe_mode());
             }
             ChatEffect::AskToLeave => return Some(self.ask_to_leave()),
-            ChatEffect::Leave(cause) => self.left = Some(LeaveRequest { cause }),
+            ChatEffect::Leave(cause) => {
+                self.left = Some(LeaveRequest { cause, next: None });
+            }
         }
         None
     }

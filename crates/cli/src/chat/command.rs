@@ -20,12 +20,18 @@ Commands:
   /undo               remove the last turn from the conversation
   /compact            summarise older turns
   /history            the conversation so far
+  /model [NAME]       go on with another model
+  /clear              begin a new session; the present one stays in the store
+  /resume [SESSION]   go on in another session, by its id, its number, or a list
+  /export [FILE]      write the conversation to a Markdown file
+  /thinking           show what the model thinks, or hide it again
   /quit               leave the chat; lists running work first, and a second /quit stops that work
   //…                 a message that begins with a slash
 Keys:
   Enter sends · Alt-Enter, Ctrl-J or \\ and Enter: a new line · Up, Down: earlier input
   Ctrl-R searches earlier input, and again an older entry; Escape ends the search
-  Tab completes a command · Ctrl-L clears the screen
+  Tab completes a command, and a file after @ · Ctrl-L clears the screen
+  Ctrl-_ undoes a change of the line · Ctrl-T swaps two letters · Ctrl-G opens $EDITOR
   Shift-Tab: the next mode
   Escape stops the turn. Ctrl-Z suspends. Ctrl-\\ quits at once.
   Ctrl-C stops the turn, and a second Ctrl-C uses force; at the prompt Ctrl-C clears the line.
@@ -61,6 +67,14 @@ pub(super) enum ChatCommand {
     Undo,
     Compact,
     History,
+    /// Switch to this model; `None` shows the present one.
+    Model(Option<String>),
+    Clear,
+    /// Go on in the session with this name; `None` asks for one.
+    Resume(Option<String>),
+    /// Write the conversation to this file; `None` chooses a name.
+    Export(Option<String>),
+    Thinking,
     Quit,
 }
 
@@ -84,7 +98,7 @@ pub(super) enum BackgroundCommand {
     Wait(String),
 }
 
-pub(super) const NAMES: [&str; 12] = [
+pub(super) const NAMES: [&str; 17] = [
     "help",
     "stop",
     "background",
@@ -96,6 +110,11 @@ pub(super) const NAMES: [&str; 12] = [
     "undo",
     "compact",
     "history",
+    "model",
+    "clear",
+    "resume",
+    "export",
+    "thinking",
     "quit",
 ];
 
@@ -150,6 +169,14 @@ impl ChatCommand {
             ("undo", []) => Self::Undo,
             ("compact", []) => Self::Compact,
             ("history", []) => Self::History,
+            ("model", []) => Self::Model(None),
+            ("model", [name]) => Self::Model(Some((*name).to_owned())),
+            ("clear" | "new", []) => Self::Clear,
+            ("resume", []) => Self::Resume(None),
+            ("resume", [name]) => Self::Resume(Some((*name).to_owned())),
+            ("export", []) => Self::Export(None),
+            ("export", [file]) => Self::Export(Some((*file).to_owned())),
+            ("thinking", []) => Self::Thinking,
             ("quit" | "exit", []) => Self::Quit,
             (name, _) if NAMES.contains(&name) => {
                 return Err(format!(

@@ -15,6 +15,52 @@ pub(super) struct CompletionNames {
     pub(super) outputs: Vec<String>,
     /// Ids of the running calls of sub-agents, such as `call_1/call_2`.
     pub(super) nested: Vec<String>,
+    /// Files of the working folder.
+    pub(super) files: Vec<String>,
+}
+
+/// Maximum number of files that are listed as choices.
+const FILES_MAX: usize = 20;
+
+/// The last word of a line without its `@`, if the word names a file.
+pub(super) fn file_word(line: &str) -> Option<&str> {
+    let word = line.rsplit(char::is_whitespace).next()?;
+    word.strip_prefix('@')
+}
+
+/// Completes the name of a file after `@`. Names that begin with the word come before names that contain it.
+fn complete_file(line: &str, word: &str, files: &[String]) -> Completed {
+    let stem = line.strip_suffix(word).unwrap_or_default();
+    let begins: Vec<String> = files
+        .iter()
+        .filter(|file| file.starts_with(word))
+        .cloned()
+        .collect();
+    let common = common(&begins);
+    if let [only] = begins.as_slice() {
+        return Completed::Line(format!("{stem}{only} "));
+    }
+    if common.len() > word.len() {
+        return Completed::Line(format!("{stem}{common}"));
+    }
+    let lower = word.to_lowercase();
+    let contains = files
+        .iter()
+        .filter(|file| !file.starts_with(word) && file.to_lowercase().contains(&lower));
+    let mut found = begins;
+    found.extend(contains.cloned());
+    match found.as_slice() {
+        [] => Completed::Nothing,
+        [only] => Completed::Line(format!("{stem}{only} ")),
+        _ => {
+            let left_out = found.len().saturating_sub(FILES_MAX);
+            found.truncate(FILES_MAX);
+            if left_out > 0 {
+                found.push(format!("and {left_out} more"));
+            }
+            Completed::Choices(found)
+        }
+    }
 }
 
 /// Completion of a line.
@@ -28,8 +74,11 @@ pub(super) enum Completed {
     Choices(Vec<String>),
 }
 
-/// Completes the last word of a command.
+/// Completes the last word of a command, or the file after `@`.
 pub(super) fn complete(line: &str, names: &CompletionNames) -> Completed {
+    if let Some(word) = file_word(line) {
+        return complete_file(line, word, &names.files);
+    }
     let Some(command) = line.strip_prefix('/').filter(|rest| !rest.starts_with('/')) else {
         return Completed::Nothing;
     };
@@ -94,6 +143,9 @@ mod tests {
             calls: vec!["call_7".into()],
             outputs: Vec::new(),
             nested: vec!["bg_1/call_3".into()],
+            files: ["src/lib.rs", "src/main.rs", "README.md"]
+                .map(str::to_owned)
+                .to_vec(),
         };
         complete(line, &names)
     }
@@ -127,6 +179,19 @@ mod tests {
             completed("/stop bg_"),
             choices(&["bg_1", "bg_2", "bg_1/call_3"])
         );
+    }
+
+    #[test]
+    fn files_are_completed_after_an_at_sign() {
+        check("look at @RE", "look at @README.md ");
+        check("look at @s", "look at @src/");
+        check("@main", "@src/main.rs ");
+        assert_eq!(
+            completed("@src/"),
+            Completed::Choices(vec!["src/lib.rs".into(), "src/main.rs".into()])
+        );
+        assert_eq!(completed("@nosuch"), Completed::Nothing);
+        assert_eq!(completed("me@example"), Completed::Nothing);
     }
 
     #[test]

@@ -10,8 +10,10 @@ mod choice;
 mod command;
 mod complete;
 mod leave;
+mod next;
 mod open_chat;
 mod piped;
+mod said;
 mod state;
 mod status;
 mod view;
@@ -42,6 +44,7 @@ use crate::start::{self, NamedSession, Opened, Opening, StartFailure, StartRepor
 use crate::supervise::Supervisor;
 use allstop_remote::TerminalSession;
 use choice::ChatSession;
+use next::{ChatEnd, NextChat};
 use open_chat::{ChatInput, OpenChat};
 use view::ChatView;
 
@@ -49,13 +52,56 @@ use view::ChatView;
 ///
 /// # Cancel safety
 /// Dropping the future is like a crash of the session: the session's work is dropped, and no receipt reports the work.
-pub(crate) async fn chat(args: ChatArgs, host: &ProcessHost) -> Result<Exit, CliError> {
-    let signals = host.signals()?;
+pub(crate) async fn chat(mut args: ChatArgs, host: &ProcessHost) -> Result<Exit, CliError> {
     if args.with.json || args.with.stream_json {
         return Err(CliError::usage("`chat` has no JSON output").hint(
             "`allstop run --session last --json \"…\"` sends one message and prints its envelope",
         ));
     }
+    let mut shows_conversation = true;
+    let mut reader = None;
+    // The command line of the chat before a change, to which the user returns if the next chat cannot begin.
+    let mut back: Option<ChatArgs> = None;
+    loop {
+        let ended = Box::pin(one_chat(&args, shows_conversation, reader.take(), host)).await;
+        match (ended, back.take()) {
+            (Ok(ChatEnd::Next(next, session, keys)), _) => {
+                shows_conversation = !next.is_shown();
+                // The list of sessions has a reader of its own.
+                reader = Some(*keys).filter(|_| next != NextChat::Session(None));
+                let same = NextChat::Session(Some(session.to_string()));
+                back = Some(same.args(args.clone(), &session));
+                args = next.args(args, &session);
+            }
+            (
+                Ok(ChatEnd::NotOpened {
+                    was_stopped: false, ..
+                }),
+                Some(earlier),
+            ) => {
+                shows_conversation = false;
+                args = earlier;
+            }
+            (Err(problem), Some(earlier)) => {
+                let view = ChatView::new(host, host.output.terminal());
+                view.error(&problem.message, problem.hint.as_deref());
+                shows_conversation = false;
+                args = earlier;
+            }
+            (Ok(ChatEnd::Left(exit) | ChatEnd::NotOpened { exit, .. }), _) => return Ok(exit),
+            (Err(problem), None) => return Err(problem),
+        }
+    }
+}
+
+/// Runs a chat until the user leaves it or goes on in another chat.
+async fn one_chat(
+    args: &ChatArgs,
+    shows_conversation: bool,
+    reader: Option<InputReader>,
+    host: &ProcessHost,
+) -> Result<ChatEnd, CliError> {
+    let signals = host.signals()?;
     let grace = args.with.grace.map_or(GRACE_DEFAULT, Duration::from);
     let mut supervisor = Supervisor::new(signals, Control::new(grace));
     let terminal = host
@@ -68,21 +114,24 @@ pub(crate) async fn chat(args: ChatArgs, host: &ProcessHost) -> Result<Exit, Cli
         (false, false, Some(_)) => QuestionRecipient::Subscribers,
         _ => QuestionRecipient::Prompter,
     };
-    let choice = ChatSession::of(&args, terminal.filter(|_| tty.is_some()))?;
+    let choice = ChatSession::of(args, terminal.filter(|_| tty.is_some()))?;
     let is_resumed = !matches!(choice, ChatSession::New);
-    let opened = open(&args, choice, asks, host, &mut supervisor, &view).await;
+    let opened = open(args, choice, asks, host, &mut supervisor, &view).await;
     let OpenedChat {
         opened,
         history,
-        reader,
+        reader: chooser,
     } = match opened {
         Ok(opened) => opened,
         Err(StartFailure::Usage(problem)) => return Err(problem),
         Err(StartFailure::Ended(envelope)) => {
-            return Ok(not_opened(&view, &supervisor.control, &envelope));
+            return Ok(ChatEnd::NotOpened {
+                exit: not_opened(&view, &supervisor.control, &envelope),
+                was_stopped: envelope.error.is_none(),
+            });
         }
     };
-    greet(&view, &opened, is_resumed).await;
+    greet(&view, &opened, is_resumed && shows_conversation).await;
     let Opened {
         system,
         listener,
@@ -123,13 +172,13 @@ pub(crate) async fn chat(args: ChatArgs, host: &ProcessHost) -> Result<Exit, Cli
         Some(tty) => {
             let input = ChatInput {
                 device: tty,
-                reader,
+                reader: reader.or(chooser),
                 history,
                 first,
             };
             Box::pin(chat_loop::run(chat, supervisor, input)).await
         }
-        None => Ok(piped::run(chat, supervisor, first).await),
+        None => Ok(ChatEnd::Left(piped::run(chat, supervisor, first).await)),
     }
 }
 

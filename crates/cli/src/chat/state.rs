@@ -36,6 +36,18 @@ const END_TO_LEAVE: Duration = Duration::from_secs(1);
 /// A request to leave first lists the running work. A second request within this time ends the chat and stops the work.
 const LEAVE_WITHIN: Duration = Duration::from_secs(10);
 
+/// Activity of a chat.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ChatActivity {
+    /// A permission question is open.
+    Asks,
+    /// A stop runs.
+    Stops,
+    /// A turn runs.
+    Runs,
+    Idle,
+}
+
 /// State of the chat, and the line that the user types.
 #[derive(Debug)]
 pub(super) struct ChatState {
@@ -93,6 +105,11 @@ impl ChatState {
             }
             ChatEvent::Key(Key::NextMode) => return vec![ChatEffect::NextMode],
             ChatEvent::Key(Key::Redraw) => return vec![ChatEffect::Redraw],
+            ChatEvent::Key(Key::OpenEditor)
+                if !self.typing.is_searching() && !self.typing.has_question() =>
+            {
+                return vec![ChatEffect::OpenEditor];
+            }
             ChatEvent::Key(key) => {
                 let typed = self.typing.key(key, now);
                 return self.typed(typed, now);
@@ -109,6 +126,7 @@ impl ChatState {
                 effects.extend(self.leave_if_idle());
                 return effects;
             }
+            ChatEvent::Edited(text) => self.typing.edited(&text),
             ChatEvent::Names(names) => return self.typing.complete(&names),
             ChatEvent::TurnEnded(message) => {
                 self.ended_at = Some(now);
@@ -157,6 +175,19 @@ impl ChatState {
         (!self.leaving).then(|| self.typing.input_line(self.messages.waiting(), now))
     }
 
+    /// The activity, for the title of the window.
+    pub(super) fn activity(&self) -> ChatActivity {
+        if self.typing.has_question() {
+            ChatActivity::Asks
+        } else if self.stops > 0 {
+            ChatActivity::Stops
+        } else if self.messages.is_busy() {
+            ChatActivity::Runs
+        } else {
+            ChatActivity::Idle
+        }
+    }
+
     /// Time at which the input line changes although no event arrives.
     pub(super) fn changes_at(&self, now: Instant) -> Option<Instant> {
         self.typing.changes_at(now)
@@ -165,6 +196,11 @@ impl ChatState {
     /// True if a terminal in line mode should ask for a line now.
     pub(super) fn waits_for_a_line(&self, now: Instant) -> bool {
         !self.messages.is_busy() || self.typing.is_asking(now)
+    }
+
+    /// The whole text that is typed so far, with long pasted texts.
+    pub(super) fn whole_text(&self) -> String {
+        self.typing.whole_text()
     }
 
     /// Text that is typed so far.

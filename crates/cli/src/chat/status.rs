@@ -60,6 +60,11 @@ impl ChatStatus {
         }
     }
 
+    /// The working folder, as people write it.
+    pub(super) fn folder(&self) -> &str {
+        &self.folder
+    }
+
     /// Switches to this permission mode; `None` switches to the next mode.
     pub(super) fn switch(&self, to: Option<PermissionMode>) {
         let mode = to.unwrap_or_else(|| self.mode.get().next());

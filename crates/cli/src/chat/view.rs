@@ -4,9 +4,12 @@ use allstop_core::turn::{Conversation, TurnEffects};
 use allstop_core::{Receipt, SessionId, StopReason};
 use allstop_session::MessageOutcome;
 use allstop_terminal::{
-    InputLine, OutputPriority, OutputQueue, StatusLine, Style, Styled, TextRole, styled,
+    InputLine, OutputPriority, OutputQueue, StatusLine, Style, Styled, TextRole, TurnMark,
+    first_lines, styled,
 };
 
+use super::said::Said;
+use super::state::ChatActivity;
 use crate::display::{
     LiveOptions, LiveView, RECEIPT_WIDTH_DEFAULT, denial, describe_effects, describe_lost,
     describe_stop_reason, is_worth_showing, render_receipt, stopped_by, transcript,
@@ -26,6 +29,8 @@ pub(super) struct ChatView {
     pub(super) style: Style,
     /// True if the user types below the view. Each message is then shown above its answer.
     pub(super) types: bool,
+    /// True if the terminal interprets control sequences.
+    has_cursor: bool,
 }
 
 impl ChatView {
@@ -41,6 +46,7 @@ impl ChatView {
             style: host.terminal.style(queue.is_terminal()),
             queue,
             types: terminal.is_some(),
+            has_cursor: host.terminal.has_cursor(),
         }
     }
 
@@ -56,9 +62,22 @@ impl ChatView {
         if self.types {
             if input_line.is_none() {
                 self.queue.show_status(None);
+                self.queue.show_title(None);
             }
             self.queue.show_input_line(input_line);
         }
+    }
+
+    /// Shows the activity and the folder in the title of the window.
+    pub(super) fn title(&self, activity: ChatActivity, folder: &str) {
+        let sign = match activity {
+            ChatActivity::Asks => "? ",
+            ChatActivity::Stops => self.style.pick("■ ", "# "),
+            ChatActivity::Runs => self.style.pick("▶ ", "* "),
+            ChatActivity::Idle => "",
+        };
+        self.queue
+            .show_title(Some(format!("{sign}allstop {folder}")));
     }
 
     /// Shows the status below the input line.
@@ -68,13 +87,30 @@ impl ChatView {
         }
     }
 
+    /// Shows a message whose turn begins, below a blank line.
+    pub(super) fn message(&self, text: &str) {
+        if !self.types {
+            return;
+        }
+        self.lines(Styled::text("\n"));
+        self.mark(TurnMark::Message);
+        self.typed(text, TextRole::Strong, "");
+        self.mark(TurnMark::Answer);
+    }
+
+    fn mark(&self, mark: TurnMark) {
+        if self.has_cursor {
+            self.queue.mark(mark);
+        }
+    }
+
     /// Shows a typed message or command, followed by the remark `about`.
     pub(super) fn typed(&self, text: &str, role: TextRole, about: &str) {
         if !self.types {
             return;
         }
         let sign = self.style.pick("›", ">");
-        let line = styled![sign, " ", Styled::text(text).hanging(2)];
+        let line = styled![sign, " ", Styled::text(&first_lines(text)).hanging(2)];
         let about = self.style.paint(TextRole::Dim, about);
         self.lines(styled![self.style.paint(role, line), about]);
     }
@@ -91,9 +127,17 @@ impl ChatView {
         self.lines(self.queue.fitted(failure));
     }
 
-    /// Shows a text of several lines, such as an output or the help.
+    /// Shows a text of several lines, such as the help.
     pub(super) fn text(&self, text: &str) {
         self.lines(Styled::text(text));
+    }
+
+    /// Shows a text of the chat, and the text from outside below it.
+    pub(super) fn said(&self, said: &Said) {
+        self.text(&said.own);
+        if !said.outside.is_empty() {
+            self.queue.outside(&said.outside);
+        }
     }
 
     /// Queue of the output that people read.
@@ -110,6 +154,9 @@ impl ChatView {
     pub(super) fn end_turn(&mut self, outcome: Option<&MessageOutcome>) {
         let completed = outcome.filter(|outcome| outcome.is_completed());
         self.live.end(completed.map(|outcome| &*outcome.output));
+        if self.types {
+            self.mark(TurnMark::End);
+        }
     }
 
     /// Shows the outcome of a message, but not the receipt (the report of the stop) in the outcome.

@@ -4,11 +4,14 @@ use std::fmt::Write as _;
 
 use allstop_core::describe_call;
 use allstop_core::message::{Message, ResultEnding, ToolResult};
+use allstop_core::terminal_text::{OWN_ROW_MARK, escape};
 use allstop_core::turn::Conversation;
 use allstop_terminal::{
     AnswerFormat, AnswerStream, OutputPriority, OutputQueue, Style, Styled, Symbol, TextRole,
-    styled,
+    first_lines, styled,
 };
+
+const SUMMARY_TITLE: &str = "[summary of earlier turns]";
 
 /// One part of a conversation.
 #[derive(Debug, PartialEq, Eq)]
@@ -70,18 +73,29 @@ pub(crate) fn show(entries: &[TranscriptPart<'_>], queue: &OutputQueue, style: S
     let lines = |lines: Styled| queue.lines(lines, OutputPriority::Required);
     for entry in entries {
         match entry {
-            TranscriptPart::Answer(text) if queue.is_terminal() => {
-                let mut stream = AnswerStream::new(style, AnswerFormat::Markdown);
-                let mut parts = stream.push(text);
-                parts.extend(stream.finish());
-                queue.flow(parts, None);
+            TranscriptPart::Answer(text) => answer(text, queue, style),
+            TranscriptPart::Summary(text) => {
+                lines(style.paint(TextRole::Dim, SUMMARY_TITLE));
+                answer(text, queue, style);
             }
             entry => drop(lines(line_of(entry, style))),
         }
     }
 }
 
-/// The parts as text: answers as Markdown.
+/// Shows a text of the model.
+fn answer(text: &str, queue: &OutputQueue, style: Style) {
+    if !queue.is_terminal() {
+        queue.lines(Styled::text(text), OutputPriority::Required);
+        return;
+    }
+    let mut stream = AnswerStream::new(style, AnswerFormat::Markdown);
+    let mut parts = stream.push(text);
+    parts.extend(stream.finish());
+    queue.flow(parts, None);
+}
+
+/// The parts as text: answers as Markdown, indented. So no text of the model looks like a line of Allstop.
 pub(crate) fn lines(entries: &[TranscriptPart<'_>], style: Style) -> Styled {
     let mut text = Styled::default();
     for entry in entries {
@@ -97,20 +111,32 @@ fn line_of(entry: &TranscriptPart<'_>, style: Style) -> Styled {
             let sign = style.pick("›", ">");
             style.paint(
                 TextRole::Strong,
-                styled![sign, " ", Styled::text(text).hanging(2)],
+                styled![sign, " ", Styled::text(&first_lines(text)).hanging(2)],
             )
         }
-        TranscriptPart::Answer(text) => Styled::text(text),
+        TranscriptPart::Answer(text) => indented(text),
         TranscriptPart::Call { label, ending } => {
             let (symbol, role, said) = end_of_call(*ending);
             let symbol = style.paint(role, style.symbol(symbol));
             let said = style.paint(TextRole::Dim, said);
             styled![symbol, " ", label, "  ", said]
         }
-        TranscriptPart::Summary(text) => dim(format!("[summary of earlier turns] {text}")),
-        TranscriptPart::Note(text) => dim(format!("[note to the model] {text}")),
+        TranscriptPart::Summary(text) => {
+            let mut lines = Styled::default();
+            lines.push_line(&style.paint(TextRole::Dim, SUMMARY_TITLE));
+            lines.push(&indented(text));
+            lines
+        }
+        TranscriptPart::Note(text) => {
+            let note = Styled::text(&format!("[note to the model] {text}"));
+            style.paint(TextRole::Dim, note.hanging(2))
+        }
         TranscriptPart::Stopped => dim("[the turn was stopped here]".to_owned()),
     }
+}
+
+fn indented(text: &str) -> Styled {
+    styled!["  ", Styled::text(text.trim_end()).hanging(2)]
 }
 
 fn end_of_call(ending: Option<ResultEnding>) -> (Symbol, TextRole, &'static str) {
@@ -123,9 +149,11 @@ fn end_of_call(ending: Option<ResultEnding>) -> (Symbol, TextRole, &'static str)
     }
 }
 
-/// The conversation as Markdown.
+/// The conversation as Markdown. Only Allstop's own lines contain the mark [`OWN_ROW_MARK`].
 pub(crate) fn markdown(entries: &[TranscriptPart<'_>]) -> String {
     let mut text = String::new();
+    let mark = OWN_ROW_MARK;
+    let escaped = |said: &str| escape(said.trim_end(), |c| c == mark).into_owned();
     let mut is_in_list = false;
     for entry in entries {
         let is_item = matches!(entry, TranscriptPart::Call { .. });
@@ -136,27 +164,32 @@ pub(crate) fn markdown(entries: &[TranscriptPart<'_>]) -> String {
         is_in_list = is_item;
         // Writing to a string cannot fail.
         let _ = match entry {
-            TranscriptPart::User(said) => writeln!(text, "## User\n\n{}", said.trim_end()),
-            TranscriptPart::Answer(said) => writeln!(text, "## Agent\n\n{}", said.trim_end()),
+            TranscriptPart::User(said) => writeln!(text, "## {mark}User\n\n{}", escaped(said)),
+            TranscriptPart::Answer(said) => writeln!(text, "## {mark}Agent\n\n{}", escaped(said)),
             TranscriptPart::Call { label, ending } => {
                 let ended = match end_of_call(*ending).2 {
                     "" => "completed",
                     said => said,
                 };
                 let ticks = "`".repeat(longest_ticks(label) + 1);
-                writeln!(text, "- {ticks}{label}{ticks}: {ended}")
+                let label = escaped(label);
+                writeln!(text, "- {mark}{ticks}{label}{ticks}: {ended}")
             }
             TranscriptPart::Summary(said) => {
-                writeln!(text, "## Summary of earlier turns\n\n{}", said.trim_end())
+                writeln!(
+                    text,
+                    "## {mark}Summary of earlier turns\n\n{}",
+                    escaped(said)
+                )
             }
             TranscriptPart::Note(said) => {
                 writeln!(
                     text,
-                    "> Note to the model: {}",
-                    said.trim_end().replace('\n', "\n> ")
+                    "> {mark}Note to the model: {}",
+                    escaped(said).replace('\n', "\n> ")
                 )
             }
-            TranscriptPart::Stopped => writeln!(text, "> The turn was stopped here."),
+            TranscriptPart::Stopped => writeln!(text, "> {mark}The turn was stopped here."),
         };
     }
     text

@@ -120,9 +120,9 @@ fn a_full_context_is_compacted_on_request() {
     user.types("first").waits_for("› first");
     user.waits_for("word word");
     user.types("/compact")
-        .waits_for("summary: A short summary.");
+        .waits_for("now this summary:\nA short summary.");
     user.types("/history")
-        .waits_for("[summary of earlier turns] A short summary.");
+        .waits_for("[summary of earlier turns]\nA short summary.");
     user.types("second").waits_for_twice("A short summary.");
     user.presses(CTRL_D);
     drop(user.leaves_chat());

@@ -4,6 +4,7 @@ use rustix::termios::{LocalModes, tcgetattr};
 
 use crate::support::chat_user::{CTRL_C, CTRL_D, ChatUser};
 use crate::support::terminal::Terminal;
+use crate::support::wait::within;
 use crate::support::{FACT_MAX, Place, eventually};
 
 /// Columns and rows of a usual terminal, a small terminal and a large terminal.
@@ -126,10 +127,10 @@ fn chat_in_the_background_draws_nothing_and_comes_back_with_fg() {
     let user = ChatUser::at_terminal(&place, chat, Terminal::new());
     user.presses("half").waits_for("› half").presses("\x1a");
     user.waits_for("it is the shell");
-    let before = user.terminal.shown().len();
+    let before = user.terminal.written().len();
     user.presses("to the shell\n")
         .waits_for("the shell read to the shell");
-    let shown = user.terminal.shown();
+    let shown = user.terminal.written();
     let (between, _) = shown[before..]
         .split_once("the shell read to the shell")
         .expect("it was read");
@@ -197,7 +198,7 @@ fn a_question_is_answered_at_every_size() {
     for size in SIZES {
         let place = Place::new();
         let user = start_chat(&place, size, "");
-        user.types("touch it").waits_for("[n]o");
+        user.types("touch it").waits_for_choices();
         user.presses("nonsense\x15")
             .types("y")
             .waits_for("It is done.");
@@ -224,7 +225,7 @@ fn emoji_at_the_edge_erase_no_row() {
         let user = ChatUser::with_model(&place, chat, terminal);
         user.types("hello").presses("typing").waits_for("end.");
         user.waits_for("› typing").presses("\x15").presses(CTRL_D);
-        let shown = user.terminal.shown();
+        let shown = user.terminal.written();
         let (_, _) = user.leaves_chat();
         for shown in [shown.clone(), shown.replace(FAMILY, "你")] {
             let mut emulator = vt100::Parser::new(200, columns, 0);
@@ -257,11 +258,16 @@ fn a_window_that_changes_its_width_repeats_and_loses_no_word() {
             let last = words.last().expect("words");
             user.types("hello").presses("typing").waits_for(last);
             user.waits_for("› typing");
-            let before = user.terminal.shown().len();
+            // The terminal has received a whole update.
+            let whole = || {
+                let written = user.terminal.written();
+                written.ends_with("\x1b[?2026l").then_some(written.len())
+            };
+            let before = within(FACT_MAX, whole).expect("a whole update");
             user.terminal.resize((new, rows));
             user.presses(" on").waits_for("› typing on").presses(CTRL_C);
-            user.waits_for("Nothing is left");
-            let shown = user.terminal.shown();
+            user.waits_for_words("Nothing is left");
+            let shown = user.terminal.written();
             user.presses("\x15").presses(CTRL_D);
             drop(user.leaves_chat());
             let (before, after) = shown.split_at(before);

@@ -48,7 +48,7 @@ fn given_up(user: ChatUser<'_>) -> Ended {
 fn list_fits_the_width_and_arrows_choose() {
     for (size, prompt) in [
         ((80, 24), "  2   short answers about the parser, please"),
-        ((38, 12), "  2   short answers about the parser…"),
+        ((40, 12), "  2   short answers about the parser…"),
     ] {
         let place = Place::new();
         let [older, _newer] = sessions(&place);

@@ -51,9 +51,9 @@ fn config(place: &Place) -> std::path::PathBuf {
 #[test]
 fn running_call_shows_a_bar_that_fits_the_width() {
     for (columns, bar) in [
-        (38, "██████░░  75 %  compiling the last…"),
+        (40, "██████░░  75 %  compiling the last…"),
         (
-            80,
+            82,
             "██████████████░░░░░  75 %  compiling the last crate of all crates",
         ),
     ] {

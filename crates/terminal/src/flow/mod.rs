@@ -2,7 +2,8 @@
 //! known.
 //!
 //! Invariants:
-//! 1. The terminal never has to break a row. Each row is narrower than the terminal, even on a terminal that displays
+//! 1. The terminal never has to break a row, except a long word or a line of code that is written for good: a copy of
+//!    it then contains no line end of this program. Each row is narrower than the terminal, even on a terminal that displays
 //!    the row's letters with the greatest width ([`widest`](super::text::widest)). Terminals disagree on the width of
 //!    emoji and of joined letters, so a row with such letters may end a few columns earlier than necessary.
 //! 2. A grapheme cluster is never split, and a word is split only if it is longer than a row.
@@ -12,13 +13,14 @@ mod row_break;
 mod table;
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 
 use anstyle::Style as TextStyle;
 
-use super::text::{Styled, escape};
+use super::text::{Style, Styled, escape};
 pub use row_break::RowBreak;
-use row_break::break_rows;
 pub(crate) use row_break::last_boundary;
+use row_break::{LongPiece, break_rows};
 pub use table::{CellAlign, FlowTable};
 
 /// A prefix that is wider than the row's width divided by this number is left out, so that the text has room.
@@ -31,6 +33,8 @@ const RULE_COLUMNS_MAX: usize = 60;
 pub struct Span {
     text: String,
     style: TextStyle,
+    /// Address that the terminal opens at a click on the text.
+    link: Option<Arc<str>>,
 }
 
 impl Span {
@@ -40,7 +44,13 @@ impl Span {
         Self {
             text: escape::line(&text).into_owned(),
             style,
+            link: None,
         }
+    }
+
+    /// Makes the text a link to this address.
+    pub(crate) fn set_link(&mut self, address: &Arc<str>) {
+        self.link = Some(Arc::clone(address));
     }
 
     /// A piece without a style.
@@ -95,17 +105,32 @@ impl FlowPart {
         // The last column stays free, because some terminals wrap the line as soon as the last column is written.
         let room = columns.saturating_sub(1).max(1);
         match self {
-            Self::Line(line) => line.rows(room),
+            Self::Line(line) => line.rows(room, LongPiece::Split),
             Self::Table(table) => table.rows(room),
             Self::Rule { prefix, dash } => {
                 let left = room.saturating_sub(width_of(prefix)).max(1);
-                let dashes = Span {
-                    text: dash.text.repeat(left.min(RULE_COLUMNS_MAX)),
-                    style: dash.style,
-                };
+                let mut dashes = dash.clone();
+                dashes.text = dash.text.repeat(left.min(RULE_COLUMNS_MAX));
                 vec![row(prefix, &[dashes])]
             }
         }
+    }
+
+    /// The rows of the part, each without a line end, for text that is written once and never erased. A row may be
+    /// wider than the terminal if `may_wrap` allows it for this row.
+    pub(crate) fn written_rows(
+        &self,
+        columns: usize,
+        may_wrap: impl Fn(&Styled) -> bool,
+    ) -> Vec<Styled> {
+        if let Self::Line(line) = self {
+            let room = columns.saturating_sub(1).max(1);
+            let rows = line.rows(room, LongPiece::Whole);
+            if rows.iter().all(|row| row.widest() <= room || may_wrap(row)) {
+                return rows;
+            }
+        }
+        self.rows(columns)
     }
 
     /// The rows of the part, for tests.
@@ -127,7 +152,32 @@ impl FlowPart {
 }
 
 impl FlowLine {
-    fn rows(&self, room: usize) -> Vec<Styled> {
+    /// A line in which every blank has a meaning.
+    pub(crate) fn code(line: &str) -> Self {
+        Self {
+            first: Vec::new(),
+            rest: Vec::new(),
+            text: vec![Span::plain(line)],
+            breaks: RowBreak::Anywhere,
+        }
+    }
+
+    /// An indented line that readers can skip.
+    pub(crate) fn aside(line: &str, style: Style) -> Self {
+        let look = if style.is_coloured() {
+            TextStyle::new().dimmed().italic()
+        } else {
+            TextStyle::new()
+        };
+        Self {
+            first: vec![Span::plain("  ")],
+            rest: vec![Span::plain("  ")],
+            text: vec![Span::new(line, look)],
+            breaks: RowBreak::Words,
+        }
+    }
+
+    fn rows(&self, room: usize, long: LongPiece) -> Vec<Styled> {
         let prefix = width_of(&self.first).max(width_of(&self.rest));
         let none: &[Span] = &[];
         let (first, rest, room) = if prefix * PREFIX_SHARE > room {
@@ -135,7 +185,7 @@ impl FlowLine {
         } else {
             (&*self.first, &*self.rest, room - prefix)
         };
-        let rows = break_rows(&self.text, room, self.breaks);
+        let rows = break_rows(&self.text, room, self.breaks, long);
         let prefixes = std::iter::once(first).chain(std::iter::repeat(rest));
         let rows = prefixes.zip(&rows);
         rows.map(|(prefix, text)| row(prefix, text)).collect()
@@ -167,12 +217,15 @@ fn row(prefix: &[Span], text: &[Span]) -> Styled {
         } else {
             &span.text
         };
-        if span.style.is_plain() {
-            row.push_str(text);
-        } else {
-            // Writing to a string cannot fail.
-            let _ = write!(row, "{}{text}{:#}", span.style, span.style);
-        }
+        let style = span.style;
+        // Writing to a string cannot fail.
+        let _ = match &span.link {
+            Some(link) => write!(
+                row,
+                "\x1b]8;;{link}\x1b\\{style}{text}{style:#}\x1b]8;;\x1b\\"
+            ),
+            None => write!(row, "{style}{text}{style:#}"),
+        };
     }
     Styled::of_escaped(row)
 }

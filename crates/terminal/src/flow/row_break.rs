@@ -14,24 +14,39 @@ pub enum RowBreak {
     Anywhere,
 }
 
+/// Treatment of a piece of text that is wider than a row and has no place for a break: a long word, or a line of code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LongPiece {
+    /// Broken at the end of the row.
+    Split,
+    /// Written as a whole. The terminal breaks it, so that a copy of it contains no line end.
+    Whole,
+}
+
 /// Maximum number of columns that a text takes on any terminal.
 pub(super) fn widest_of(text: &str) -> usize {
     text.chars().map(widest).sum()
 }
 
 /// Breaks a line into at least one row. Each row is at most `room` columns wide, unless a single grapheme cluster is
-/// wider.
-pub(super) fn break_rows(line: &[Span], room: usize, breaks: RowBreak) -> Vec<Vec<Span>> {
+/// wider, or a long piece stays whole.
+pub(super) fn break_rows(
+    line: &[Span],
+    room: usize,
+    breaks: RowBreak,
+    long: LongPiece,
+) -> Vec<Vec<Span>> {
     let text: String = line.iter().map(|span| span.text.as_str()).collect();
     let mut rows = Vec::new();
-    for (start, end) in row_ranges(&text, room, breaks) {
+    for (start, end) in row_ranges(&text, room, breaks, long) {
         rows.push(slice(line, start, end));
     }
     rows
 }
 
-fn row_ranges(text: &str, room: usize, breaks: RowBreak) -> Vec<(usize, usize)> {
-    if widest_of(text) <= room {
+fn row_ranges(text: &str, room: usize, breaks: RowBreak, long: LongPiece) -> Vec<(usize, usize)> {
+    let is_whole = breaks == RowBreak::Anywhere && long == LongPiece::Whole;
+    if is_whole || widest_of(text) <= room {
         return vec![(0, text.len())];
     }
     let mut may_break = match breaks {
@@ -45,9 +60,8 @@ fn row_ranges(text: &str, room: usize, breaks: RowBreak) -> Vec<(usize, usize)> 
     for (at, cluster) in text.grapheme_indices(true) {
         if let Some(places) = &mut may_break {
             while places.next_if(|(place, _)| *place < at).is_some() {}
-            // Does not break after `/`, so an address stays whole.
             let is_word = places.peek().is_some_and(|(place, _)| *place == at);
-            if at > start && is_word && !text[..at].ends_with('/') {
+            if at > start && is_word && !is_within_address(&text[..at]) {
                 last = Some((at, width));
             }
         }
@@ -55,14 +69,25 @@ fn row_ranges(text: &str, room: usize, breaks: RowBreak) -> Vec<(usize, usize)> 
         // Blanks between words may extend past the end of the row, because they are removed there.
         let hangs = breaks == RowBreak::Words && cluster == " ";
         if width + more > room && at > start && !hangs {
-            let (end, used) = last.take().unwrap_or((at, width));
-            rows.push((start, end));
-            (start, width) = (end, width - used);
+            let end = match long {
+                LongPiece::Split => Some(last.take().unwrap_or((at, width))),
+                LongPiece::Whole => last.take(),
+            };
+            if let Some((end, used)) = end {
+                rows.push((start, end));
+                (start, width) = (end, width - used);
+            }
         }
         width += more;
     }
     rows.push((start, text.len()));
     rows
+}
+
+/// True if a text ends within an address of the web. An address stays whole.
+fn is_within_address(text: &str) -> bool {
+    let word = text.rsplit(' ').next().unwrap_or_default();
+    word.ends_with('/') || word.contains("://")
 }
 
 fn slice(line: &[Span], start: usize, end: usize) -> Vec<Span> {
@@ -74,6 +99,7 @@ fn slice(line: &[Span], start: usize, end: usize) -> Vec<Span> {
             row.push(Span {
                 text: span.text[from - begin..to - begin].to_owned(),
                 style: span.style,
+                link: span.link.clone(),
             });
         }
         begin += span.text.len();
@@ -102,7 +128,7 @@ mod tests {
 
     fn rows(text: &str, room: usize, breaks: RowBreak) -> Vec<String> {
         let line = [Span::plain(text)];
-        let rows = break_rows(&line, room, breaks);
+        let rows = break_rows(&line, room, breaks, LongPiece::Split);
         let text = |row: Vec<Span>| row.iter().map(|span| span.text.as_str()).collect();
         rows.into_iter().map(text).collect()
     }
@@ -123,6 +149,23 @@ mod tests {
             ["你", "好，", "世界"]
         );
         assert_eq!(rows("", 4, RowBreak::Words), [""]);
+    }
+
+    #[test]
+    fn a_long_word_and_a_line_of_code_can_stay_whole() {
+        let whole = |text: &str, breaks| {
+            let rows = break_rows(&[Span::plain(text)], 8, breaks, LongPiece::Whole);
+            let text = |row: Vec<Span>| row.iter().map(|span| span.text.as_str()).collect();
+            rows.into_iter().map(text).collect::<Vec<String>>()
+        };
+        assert_eq!(
+            whole("see https://a.example/b?c=d now it", RowBreak::Words),
+            ["see ", "https://a.example/b?c=d ", "now it"]
+        );
+        assert_eq!(
+            whole("ab  cd  ef  gh", RowBreak::Anywhere),
+            ["ab  cd  ef  gh"]
+        );
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 use unicode_width::UnicodeWidthStr as _;
 
-use super::row_break::{RowBreak, break_rows};
+use super::row_break::{LongPiece, RowBreak, break_rows};
 use super::{FlowLine, Span, row, width_of};
 use crate::text::Styled;
 
@@ -110,7 +110,7 @@ impl FlowTable {
             .enumerate()
             .map(|(at, width)| {
                 let cell = cells.get(at).map(Vec::as_slice).unwrap_or_default();
-                break_rows(cell, *width, RowBreak::Words)
+                break_rows(cell, *width, RowBreak::Words, LongPiece::Split)
             })
             .collect();
         let height = broken.iter().map(Vec::len).max().unwrap_or(1);
@@ -148,7 +148,7 @@ impl FlowTable {
                     text,
                     breaks: RowBreak::Words,
                 };
-                rows.extend(line.rows(room));
+                rows.extend(line.rows(room, LongPiece::Split));
             }
         }
         if self.rows.is_empty() && self.has_header {
@@ -159,7 +159,7 @@ impl FlowTable {
                 text: names,
                 breaks: RowBreak::Words,
             };
-            rows.extend(line.rows(room));
+            rows.extend(line.rows(room, LongPiece::Split));
         }
         rows
     }

@@ -166,8 +166,8 @@ impl BlockWriter<'_> {
             Event::Text(text) | Event::Html(text) => self.text(&text),
             Event::Code(text) => self.line.push_code(&text),
             Event::InlineHtml(text) => self.line.push_dim(&text),
-            Event::SoftBreak => self.line.push(" "),
-            Event::HardBreak => self.write_line(RowBreak::Words),
+            // Models end a line where they want a new line.
+            Event::SoftBreak | Event::HardBreak => self.write_line(RowBreak::Words),
             Event::Rule => {
                 self.blank_before(range.start);
                 let (prefix, _) = self.prefixes();

@@ -1,7 +1,5 @@
 //! Shows a block of code line by line.
 
-use anstyle::Style as TextStyle;
-
 use super::highlight::{CodeHighlighter, CodeToken, HighlightBudget};
 use super::theme::AnswerTheme;
 use crate::{FlowLine, FlowPart, RowBreak, Span};
@@ -54,17 +52,16 @@ impl CodeBlock {
     }
 }
 
-/// A line of code after prefixes.
+/// A line of code after prefixes. It is not indented, so that people can copy it.
 pub(super) fn code_line(
     tokens: Vec<(&str, CodeToken)>,
     theme: AnswerTheme,
     (first, rest): (&[Span], &[Span]),
 ) -> FlowPart {
-    let indent = Span::new("  ", TextStyle::new());
     let span = |(text, token): (&str, CodeToken)| Span::new(text, theme.code(token));
     FlowPart::Line(FlowLine {
-        first: [first, std::slice::from_ref(&indent)].concat(),
-        rest: [rest, &[indent]].concat(),
+        first: first.to_vec(),
+        rest: rest.to_vec(),
         text: tokens.into_iter().map(span).collect(),
         breaks: RowBreak::Anywhere,
     })

@@ -53,6 +53,8 @@ static MEANINGS: LazyLock<Vec<(Scope, CodeToken)>> = LazyLock::new(|| {
 /// Meaning of a piece of code.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum CodeToken {
+    /// Code of an unknown language.
+    Unknown,
     Plain,
     Keyword,
     Text,
@@ -94,6 +96,8 @@ pub(super) fn load_grammars() {
 /// Highlights the lines of one code block, from the first to the last.
 #[derive(Debug, Clone)]
 pub(super) struct CodeHighlighter {
+    /// True if the language has a grammar.
+    is_known: bool,
     /// `None` for a language without a grammar, and after a line that the grammar cannot parse.
     position: Option<GrammarPosition>,
 }
@@ -118,6 +122,7 @@ impl CodeHighlighter {
             .then(|| GRAMMARS.find_syntax_by_token(grammar_name(&name)))
             .flatten();
         Self {
+            is_known: grammar.is_some(),
             position: grammar.map(position),
         }
     }
@@ -128,6 +133,9 @@ impl CodeHighlighter {
         line: &'a str,
         budget: &mut HighlightBudget,
     ) -> Vec<(&'a str, CodeToken)> {
+        if !self.is_known {
+            return vec![(line, CodeToken::Unknown)];
+        }
         let plain = || vec![(line, CodeToken::Plain)];
         if self.position.is_none() || line.len() > LINE_BYTES_MAX || budget.left.is_zero() {
             return plain();
@@ -225,7 +233,7 @@ mod tests {
                 **line
             );
             let mark = |(text, token): &(&str, CodeToken)| match token {
-                CodeToken::Plain => (*text).to_owned(),
+                CodeToken::Plain | CodeToken::Unknown => (*text).to_owned(),
                 CodeToken::Keyword => format!("k({text})"),
                 CodeToken::Text => format!("t({text})"),
                 CodeToken::Number => format!("n({text})"),

@@ -87,6 +87,12 @@ impl InlineText {
             false if shown.iter().all(|span| span.text().is_empty()) => self.push_dim(&target),
             false => self.push_dim(&format!(" ({target})")),
         }
+        if let Some(link) = self.theme.link(&target) {
+            let spans = self.spans.get_mut(at..).unwrap_or_default();
+            for span in spans {
+                span.set_link(&link);
+            }
+        }
     }
 
     /// Takes the spans so far. The styles stay open.

@@ -1,7 +1,7 @@
 //! Checks the look of an answer, and that it does not depend on the pieces in which the answer arrives.
 
 use super::*;
-use crate::Style;
+use crate::{Environment, Style};
 
 const COLOURED: Style = Style::new(true, true);
 
@@ -42,8 +42,8 @@ fn blocks_are_drawn() {
     let expected = "\
 Title
 
-Some bold and soft text with code, a link
-(https://example.org/a) and https://x.org.
+Some bold and soft text with code,
+a link (https://example.org/a) and https://x.org.
 • one
 • two
   1. inner
@@ -52,9 +52,10 @@ Some bold and soft text with code, a link
   second paragraph
 • [x] done
 
-│ quoted text
+│ quoted
+│ text
 
-  let a = \"x\"; // c
+let a = \"x\"; // c
 
 Name      │ Number
 ──────────┼───────
@@ -64,7 +65,8 @@ long name │  12345
 ───────────────────────────────────────────────────────────
 Setext
 last
-line [ref]: https://def.org";
+line
+[ref]: https://def.org";
     assert_eq!(shown, expected);
 }
 
@@ -75,7 +77,7 @@ fn styles_mark_what_they_mean() {
         styled,
         "\x1b[1ma\x1b[0m \x1b[3mb\x1b[0m \x1b[9mc\x1b[0m \x1b[33md\x1b[0m"
     );
-    assert_eq!(rows("```rs\nfn a\n```\n", 40), ["  \x1b[35mfn\x1b[0m a"]);
+    assert_eq!(rows("```rs\nfn a\n```\n", 40), ["\x1b[35mfn\x1b[0m a"]);
 }
 
 /// A link shows its target even if its text names another one, and no character of an answer controls the terminal.
@@ -85,7 +87,7 @@ fn links_show_their_target_and_answers_are_harmless() {
     assert_eq!(link, "https://bank.org (https://evil.org)");
     let text = "a\x1b[2J\u{9b}31m&#27;[1m\n\n```\n\x1b]52;c;x\x07\n```\n\n| \x1b[3m | &#x1b;c |\n|---|---|\n<b\x1b[m>\n\n\x1b[9m\n";
     let shown = rows(text, 60).join("\n");
-    let ours = ["\x1b[0m", "\x1b[1m", "\x1b[2m"];
+    let ours = ["\x1b[0m", "\x1b[1m", "\x1b[2m", "\x1b[33m"];
     let rest = ours
         .iter()
         .fold(shown, |shown, ours| shown.replace(ours, ""));
@@ -93,6 +95,45 @@ fn links_show_their_target_and_answers_are_harmless() {
     assert!(
         rest.contains("\\u{1b}[2J") && rest.contains("\\u{1b}]52"),
         "{rest}"
+    );
+}
+
+/// A terminal opens the target of a link, and a copy of code or of an address contains no line end of this program.
+#[test]
+fn links_open_and_copies_are_whole() {
+    let environment = Environment::read(|name| match name {
+        "TERM" => Some("xterm-256color".into()),
+        "LANG" => Some("C.UTF-8".into()),
+        _ => None,
+    });
+    let written = |text: &str| {
+        let mut stream = AnswerStream::new(environment.style(true), AnswerFormat::Markdown);
+        let mut parts = stream.push(text);
+        parts.extend(stream.finish());
+        let rows = parts
+            .iter()
+            .flat_map(|part| part.written_rows(40, |_| true));
+        rows.map(|row| row.as_str().to_owned()).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        written("[a](https://x.org/?q=1)\n"),
+        [
+            "\x1b]8;;https://x.org/?q=1\x1b\\\x1b[4ma\x1b[0m\x1b]8;;\x1b\\\
+             \x1b]8;;https://x.org/?q=1\x1b\\\x1b[2m (https://x.org/?q=1)\x1b[0m\x1b]8;;\x1b\\"
+        ]
+    );
+    for hostile in ["[a](javascript:alert)", "[a](https://x.org/\u{7}é)"] {
+        assert!(!written(hostile).concat().contains("\x1b]8"), "{hostile}");
+    }
+    let address = format!("https://x.org/{}?c=d-e", "a/b".repeat(20));
+    assert_eq!(
+        written(&format!("see {address} now")),
+        ["see", &address, "now"]
+    );
+    let code = format!("    let x = {};", "\"word word\", ".repeat(9));
+    assert_eq!(
+        written(&format!("```\n{code}\n```")),
+        [format!("\x1b[33m{code}\x1b[0m")]
     );
 }
 
@@ -105,7 +146,7 @@ fn a_cut_answer_shows_what_came() {
         // The languages of fences and the marks of lists and tasks are not shown as they are written.
         assert!(letters + 20 >= came.count(), "{end}: {shown}");
     }
-    assert_eq!(plain("```rust\nlet a", 40), "  let a");
+    assert_eq!(plain("```rust\nlet a", 40), "let a");
     assert_eq!(plain("so **bo", 40), "so **bo");
 }
 

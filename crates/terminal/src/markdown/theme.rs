@@ -1,9 +1,14 @@
 //! Colours and signs of an answer.
 
+use std::sync::Arc;
+
 use anstyle::{AnsiColor, Style as TextStyle};
 
 use super::highlight::CodeToken;
 use crate::{Span, Style};
+
+/// Maximum bytes of an address. Terminals ignore longer ones.
+const LINK_BYTES_MAX: usize = 2000;
 
 /// Colours and signs of an answer, for one terminal.
 #[derive(Debug, Clone, Copy)]
@@ -37,6 +42,17 @@ impl AnswerTheme {
         self.with(AnsiColor::Yellow.on_default())
     }
 
+    /// The address, if the terminal may open it: an address of the web or of mail, without blanks and letters outside
+    /// ASCII.
+    pub(super) fn link(self, address: &str) -> Option<Arc<str>> {
+        let is_known = ["https://", "http://", "mailto:"]
+            .iter()
+            .any(|scheme| address.starts_with(scheme));
+        let is_plain =
+            address.len() <= LINK_BYTES_MAX && address.bytes().all(|b| b.is_ascii_graphic());
+        (self.style.has_links() && is_known && is_plain).then(|| address.into())
+    }
+
     pub(super) fn dim(self) -> TextStyle {
         self.with(TextStyle::new().dimmed())
     }
@@ -44,6 +60,8 @@ impl AnswerTheme {
     pub(super) fn code(self, token: CodeToken) -> TextStyle {
         let plain = TextStyle::new();
         self.with(match token {
+            // Without other colours, the code must differ from the text around it.
+            CodeToken::Unknown => return self.inline_code(),
             CodeToken::Plain => plain,
             CodeToken::Keyword => AnsiColor::Magenta.on_default(),
             CodeToken::Text | CodeToken::Added => AnsiColor::Green.on_default(),

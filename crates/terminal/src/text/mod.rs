@@ -10,5 +10,5 @@ pub(crate) use rows::rows_of;
 pub use rows::without_tabs;
 pub use style::{Environment, Style, Symbol, TextRole};
 pub use styled::Styled;
-pub(crate) use styled::styled;
+pub(crate) use styled::{letters, styled};
 pub(super) use width::{EMOJI_COLUMNS_MAX, is_doubtful, is_emoji, widest};

@@ -17,6 +17,7 @@ pub struct Environment {
     utf8: bool,
     narrowing: Narrowing,
     notification_method: NotificationMethod,
+    links: bool,
 }
 
 /// Setting for colours.
@@ -64,6 +65,8 @@ impl Environment {
                 _ => Narrowing::Breaks,
             },
             notification_method,
+            // The Linux console and GNU screen may show the address as text.
+            links: !(term == "linux" || term.starts_with("screen")),
         }
     }
 
@@ -91,6 +94,7 @@ impl Environment {
                 Colour::Always => true,
             },
             unicode: self.utf8,
+            links: is_terminal && !self.dumb && self.links,
         }
     }
 }
@@ -138,12 +142,22 @@ pub enum Symbol {
 pub struct Style {
     colour: bool,
     unicode: bool,
+    links: bool,
 }
 
 impl Style {
     /// Creates a style from its settings. [`Environment::style`] gives the style of a stream.
     pub const fn new(colour: bool, unicode: bool) -> Self {
-        Self { colour, unicode }
+        Self {
+            colour,
+            unicode,
+            links: false,
+        }
+    }
+
+    /// True if the terminal may know links (the control sequence OSC 8).
+    pub(crate) fn has_links(self) -> bool {
+        self.links
     }
 
     /// True if text is coloured.
@@ -186,7 +200,7 @@ impl Style {
     pub fn failure(self, message: &str, hint: Option<&str>) -> Styled {
         let mut lines = Styled::default();
         let error = self.paint(TextRole::Bad, "error:");
-        lines.push_line(&styled![error, " ", Styled::text(message)]);
+        lines.push_line(&styled![error, " ", Styled::text(message).hanging(2)]);
         for hint in hint.iter().flat_map(|hint| hint.lines()) {
             lines.push_line(&styled![self.paint(TextRole::Dim, "hint:"), " ", hint]);
         }

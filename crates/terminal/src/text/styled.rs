@@ -8,6 +8,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 
+use allstop_core::terminal_text::{self, OWN_ROW_MARK, is_unsafe};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
 use super::escape;
@@ -15,6 +16,9 @@ use super::width::widest;
 
 /// Beginning of a command after the words of a hint.
 const COMMAND_BEHIND_WORDS: &str = ": allstop ";
+
+/// Units that follow a number after a blank.
+const UNITS: [&str; 9] = ["s", "ms", "min", "h", "d", "B", "KB", "MB", "%"];
 
 /// A text for a terminal. Every inserted string is escaped.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -43,6 +47,13 @@ impl Styled {
     /// A text of several lines. Its line ends and tabs stay.
     pub fn text(text: &str) -> Self {
         let text = escape::text(text).into_owned();
+        Self { text }
+    }
+
+    /// Like [`text`](Self::text), for a text in which only the program itself has written [`OWN_ROW_MARK`].
+    pub fn marked_text(text: &str) -> Self {
+        let is_wrong = |c| is_unsafe(c) && !matches!(c, '\n' | '\t' | OWN_ROW_MARK);
+        let text = terminal_text::escape(text, is_wrong).into_owned();
         Self { text }
     }
 
@@ -211,7 +222,9 @@ impl Styled {
     pub fn wrap(&self, columns: usize) -> Vec<Self> {
         let mut lines: Vec<Self> = Vec::new();
         let words = self.text.split(' ').filter(|word| !word.is_empty());
-        for word in words.flat_map(|word| pieces(word, columns)) {
+        let words = with_units(words);
+        let words = words.iter().flat_map(|word| pieces(word, columns));
+        for word in words {
             let word = Self {
                 text: word.to_owned(),
             };
@@ -225,6 +238,24 @@ impl Styled {
         }
         lines
     }
+}
+
+/// Joins a number and its unit, such as `2.0 s`, which belong in one row.
+fn with_units<'a>(words: impl Iterator<Item = &'a str>) -> Vec<Cow<'a, str>> {
+    let mut joined: Vec<Cow<'a, str>> = Vec::new();
+    for word in words {
+        let unit = word.trim_end_matches(|c: char| !c.is_alphanumeric() && c != '%');
+        let is_unit = UNITS.contains(&unit);
+        match joined.last_mut() {
+            Some(last) if is_unit && last.ends_with(|c: char| c.is_ascii_digit()) => {
+                let last = last.to_mut();
+                last.push(' ');
+                last.push_str(word);
+            }
+            _ => joined.push(Cow::Borrowed(word)),
+        }
+    }
+    joined
 }
 
 /// Splits a word into pieces of at most `columns` columns, at least one character each.
@@ -251,12 +282,32 @@ fn pieces(word: &str, columns: usize) -> Vec<&str> {
 }
 
 /// The characters of a text. The flag of a character is true if the character belongs to a control sequence.
-fn letters(text: &str) -> impl Iterator<Item = (char, bool)> {
-    text.chars().scan(false, |within, c| {
-        let is_control = *within || c == '\x1b';
-        *within = is_control && c != 'm';
+pub(crate) fn letters(text: &str) -> impl Iterator<Item = (char, bool)> {
+    text.chars().scan(Sequence::None, |within, c| {
+        let is_control = *within != Sequence::None || c == '\x1b';
+        *within = match (*within, c) {
+            (Sequence::None, '\x1b') => Sequence::Begun,
+            (Sequence::Begun, '[') => Sequence::Style,
+            (Sequence::Begun, ']') => Sequence::Link,
+            (Sequence::Link, '\x1b') => Sequence::LinkEnd,
+            (Sequence::Style, 'm') | (Sequence::LinkEnd, _) => Sequence::None,
+            (within, _) => within,
+        };
         Some((c, is_control))
     })
+}
+
+/// Position in one of this crate's own control sequences.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Sequence {
+    /// Outside of a sequence.
+    None,
+    Begun,
+    /// In a sequence of colours, which ends with `m`.
+    Style,
+    /// In the address of a link, which ends with `ESC \\`.
+    Link,
+    LinkEnd,
 }
 
 impl StyledPart for Styled {
@@ -362,6 +413,12 @@ mod tests {
             [2, 4, 1]
         );
         assert!(of("").wrap(4).is_empty());
+    }
+
+    #[test]
+    fn a_number_stays_with_its_unit() {
+        let rows = of("stopped in 2.0 s, then 12 ms.").wrap(12);
+        assert_eq!(rows, [of("stopped in"), of("2.0 s, then"), of("12 ms.")]);
     }
 
     #[test]

@@ -19,13 +19,30 @@ mod walk;
 mod workspace;
 mod write;
 
+use std::path::Path;
 use std::sync::Arc;
+
+use allstop_scope::WorkCx;
 
 pub use beginning::FileBeginning;
 pub(crate) use tool::StopCheck;
 pub use workspace::{FolderAccess, Workspace};
 
 use crate::tool::Tool;
+
+/// Names of at most `most` files below a folder, relative to it, in order, without ignored files and without `.git`.
+/// Ends early at a stop of the work.
+pub fn file_names(folder: &Path, most: usize, cx: &WorkCx) -> Vec<String> {
+    let mut names = Vec::new();
+    let stop = StopCheck::of(cx.clone());
+    // An unreadable folder has no names.
+    let _ended = walk::walk_folder(folder, &stop, |file| {
+        let name = file.strip_prefix(folder).ok().and_then(Path::to_str);
+        names.extend(name.map(str::to_owned));
+        names.len() < most
+    });
+    names
+}
 
 /// Creates the file tools of a workspace.
 pub fn file_tools(workspace: &Arc<Workspace>) -> Vec<Arc<dyn Tool>> {

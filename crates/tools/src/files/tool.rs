@@ -86,6 +86,10 @@ impl From<String> for FileAnswer {
 pub(crate) struct StopCheck(WorkCx);
 
 impl StopCheck {
+    pub(super) fn of(cx: WorkCx) -> Self {
+        Self(cx)
+    }
+
     pub(crate) fn is_stopped(&self) -> bool {
         self.check().is_err()
     }

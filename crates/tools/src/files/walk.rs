@@ -37,6 +37,21 @@ pub(super) fn walk(
     Ok(())
 }
 
+/// Visits the files below any folder, until `visit` returns `false`.
+pub(super) fn walk_folder(
+    folder: &Path,
+    stop: &StopCheck,
+    mut visit: impl FnMut(&Path) -> bool,
+) -> Result<(), FileError> {
+    let mut visit = |item| {
+        Ok(match item {
+            WalkItem::File(file) => visit(&file),
+            WalkItem::Unreadable => true,
+        })
+    };
+    walk_from(folder, folder, stop, &mut visit).map(drop)
+}
+
 #[derive(PartialEq, Eq)]
 enum TargetFound {
     Yes,

@@ -1,5 +1,7 @@
 //! Execution of the slash commands of a chat.
 
+use std::fs::File;
+use std::io::Write as _;
 use std::sync::Arc;
 
 use allstop_core::receipt::{ItemKind, ReceiptItem};
@@ -8,6 +10,7 @@ use allstop_runtime::OrphanedWork;
 use allstop_scope::{Scope, WorkSpec};
 use allstop_session::{FollowUp, Session, StopTarget};
 use allstop_tools::BackgroundWork;
+use allstop_tools::files::file_names;
 use futures::FutureExt as _;
 use futures::future::{AbortHandle, Abortable};
 
@@ -16,13 +19,19 @@ use super::{ChatLoop, KnownCall};
 use crate::chat::call_outputs::{CallOutput, recorded_output};
 use crate::chat::command::{BackgroundCommand, ChatCommand, HELP, TypedTarget};
 use crate::chat::complete::CompletionNames;
+use crate::chat::next::NextChat;
+use crate::chat::said::Said;
 use crate::chat::state::ChatEvent;
 use crate::config_edit;
-use crate::display::{found_in_chat, plain, waits_for};
+use crate::display::{found_in_chat, plain, transcript, waits_for};
 use crate::host::ProcessHost;
+use crate::short_id::short;
+
+/// Maximum number of files that are searched for a name.
+const FILES_MAX: usize = 20_000;
 
 /// Formats the output of a call below its label. `running` lists the work of the session that has not ended.
-fn describe_output(call: &CallOutput, running: &[ReceiptItem]) -> String {
+fn describe_output(call: &CallOutput, running: &[ReceiptItem]) -> Said {
     let is_it = |item: &&ReceiptItem| *item.id == *call.id.as_str();
     let waits = running.iter().find(is_it).and_then(|item| item.waits_for);
     let state = match waits {
@@ -34,7 +43,10 @@ fn describe_output(call: &CallOutput, running: &[ReceiptItem]) -> String {
         "" => "(no output)",
         text => text,
     };
-    format!("[{} ({}){state}]\n{text}\n", call.label, call.id)
+    Said {
+        own: format!("[{} ({}){state}]", call.label, call.id),
+        outside: text.to_owned(),
+    }
 }
 
 impl ChatLoop<'_> {
@@ -59,17 +71,16 @@ impl ChatLoop<'_> {
             ChatCommand::Output(call) => match self.outputs.find(call.as_deref()) {
                 Some(call) => {
                     let running = session.preview(&StopTarget::TurnAndBackground);
-                    view.text(&describe_output(call, running.items()));
+                    view.said(&describe_output(call, running.items()));
                 }
                 None => self.print_when_ready(async move |session| match session.history().await {
                     Ok(conversation) => match recorded_output(&conversation, call.as_deref()) {
                         Some(call) => describe_output(&call, &[]),
-                        None if call.is_none() => "no tool call has run yet".to_owned(),
-                        None => {
-                            format!("call `{}` not found", call.as_deref().unwrap_or_default())
-                        }
+                        None if call.is_none() => "no tool call has run yet".to_owned().into(),
+                        None => format!("call `{}` not found", call.as_deref().unwrap_or_default())
+                            .into(),
                     },
-                    Err(error) => format!("the history cannot be read: {error}"),
+                    Err(error) => format!("the history cannot be read: {error}").into(),
                 }),
             },
             ChatCommand::Promote(call) => match find_call(call.as_deref(), &self.own_calls()) {
@@ -109,14 +120,35 @@ impl ChatLoop<'_> {
             }
             ChatCommand::Compact => {
                 self.print_when_ready(async |session| match session.compact().await {
-                    Ok(done) => format!("summary: {}", done.summary),
-                    Err(error) => format!("cannot compact: {error}"),
+                    Ok(done) => Said {
+                        own: "the older turns are now this summary:".to_owned(),
+                        outside: done.summary.to_string(),
+                    },
+                    Err(error) => format!("cannot compact: {error}").into(),
                 });
             }
             ChatCommand::History => {
                 let session = session.clone();
                 let reading = async move { FinishedWork::History(session.history().await) };
                 self.pending.push(reading.boxed());
+            }
+            ChatCommand::Model(None) => {
+                let model = self.chat.system.model_name();
+                view.note(&format!(
+                    "model {model} · /model NAME goes on with another one"
+                ));
+            }
+            ChatCommand::Model(Some(name)) => self.go_on_in(NextChat::Model(name)),
+            ChatCommand::Clear => self.go_on_in(NextChat::New),
+            ChatCommand::Resume(name) => self.go_on_in(NextChat::Session(name)),
+            ChatCommand::Export(file) => self.export(file),
+            ChatCommand::Thinking => {
+                let shows = self.chat.view.live.toggle_thinking();
+                self.note(if shows {
+                    "what the model thinks is shown from now on"
+                } else {
+                    "what the model thinks is hidden from now on"
+                });
             }
             // The module `state` handles this command itself.
             ChatCommand::Quit => {}
@@ -150,16 +182,61 @@ impl ChatLoop<'_> {
         });
     }
 
+    /// Writes the conversation to a file.
+    fn export(&self, file: Option<String>) {
+        let id = self.chat.session.id();
+        let file = file.unwrap_or_else(|| format!("allstop-{}.md", short(id.as_str())));
+        let path = self.chat.system.folder().join(&file);
+        let scope = Scope::root("export", self.chat.host.scopes());
+        self.print_when_ready(async move |session| {
+            let conversation = match session.history().await {
+                Ok(conversation) => conversation,
+                Err(error) => return format!("the history cannot be read: {error}"),
+            };
+            let spec = WorkSpec::new(ItemKind::Thread, "writing the conversation");
+            let writing = scope.spawn_blocking(spec, move |_| {
+                let text = transcript::markdown(&transcript::entries(&conversation));
+                let mut file = File::create_new(&path)?;
+                file.write_all(text.as_bytes())
+            });
+            let written = match writing {
+                Ok(writing) => writing.await.map_err(|lost| lost.to_string()),
+                Err(not_started) => Err(not_started.to_string()),
+            };
+            match written.and_then(|written| written.map_err(|error| error.to_string())) {
+                Ok(()) => format!("the conversation is in {file}"),
+                Err(why) => format!("cannot write {file}: {why}"),
+            }
+        });
+    }
+
     /// Prints the text when the future has produced it.
     fn print_when_ready<F>(&self, text: impl FnOnce(Session) -> F)
     where
-        F: Future<Output = String> + Send + 'static,
+        F: Future<Output: Into<Said>> + Send + 'static,
     {
-        let said = text(self.chat.session.clone()).map(|text| FinishedWork::Said {
-            text,
+        let said = text(self.chat.session.clone()).map(|said| FinishedWork::Said {
+            said: said.into(),
             was_wait: false,
         });
         self.pending.push(said.boxed());
+    }
+
+    /// Lists the files of the working folder, to complete the name of one.
+    pub(super) fn find_files(&self) {
+        let folder = self.chat.system.folder().to_owned();
+        let scope = Scope::root("files", self.chat.host.scopes());
+        let spec = WorkSpec::new(ItemKind::Thread, "listing files");
+        let found = scope.spawn_blocking(spec, move |cx| file_names(&folder, FILES_MAX, &cx));
+        // Without files, nothing is completed.
+        let found = async move {
+            let files = match found {
+                Ok(found) => found.await.unwrap_or_default(),
+                Err(_not_started) => Vec::new(),
+            };
+            FinishedWork::Files(files)
+        };
+        self.pending.push(found.boxed());
     }
 
     /// Names that the arguments of commands can currently refer to, for completion.
@@ -176,6 +253,7 @@ impl ChatLoop<'_> {
             .chain(works.map(|work| work.id.clone()));
         let ids = |calls: Vec<CommandCall>| calls.iter().map(|call| call.id.to_string()).collect();
         CompletionNames {
+            files: Vec::new(),
             background: background.map(|id| id.to_string()).collect(),
             calls: ids(self.own_calls()),
             nested: ids(self.nested_calls()),
@@ -214,7 +292,10 @@ impl ChatLoop<'_> {
             BackgroundCommand::Output(id) => match find(&id) {
                 Ok(work) => {
                     let output = work.output();
-                    view.text(&format!("{}\n[{}]", output.trim_end(), line(&work)));
+                    view.said(&Said {
+                        own: format!("[{}]", line(&work)),
+                        outside: output.trim_end().to_owned(),
+                    });
                 }
                 Err(why) => view.note(&why),
             },
@@ -246,7 +327,9 @@ impl ChatLoop<'_> {
             line(&work)
         };
         let said = Abortable::new(waiting, registration).map(|ended| FinishedWork::Said {
-            text: ended.unwrap_or_else(|_given_up| "stopped waiting".to_owned()),
+            said: ended
+                .unwrap_or_else(|_given_up| "stopped waiting".to_owned())
+                .into(),
             was_wait: true,
         });
         self.pending.push(said.boxed());

@@ -10,6 +10,8 @@ use allstop_session::{Admission, MessageOutcome, SendError, SessionStop, StopTar
 use futures::FutureExt as _;
 
 use super::{ChatLoop, LeaveRequest};
+use crate::chat::complete::CompletionNames;
+use crate::chat::said::Said;
 use crate::chat::state::{ChatEvent, MessageNumber};
 use crate::display::is_worth_showing;
 use allstop_remote::RemoteStop;
@@ -24,9 +26,13 @@ pub(super) enum FinishedWork {
     Stopped(Arc<Receipt>),
     /// The conversation, to be shown.
     History(Result<Arc<Conversation>, SessionError>),
+    /// Files of the working folder, to complete a name.
+    Files(Vec<String>),
+    /// The text that the user has edited in an editor.
+    Edited(Result<String, String>),
     /// A text to show. If `was_wait` is true, the text also ends the wait for background work.
     Said {
-        text: String,
+        said: Said,
         was_wait: bool,
     },
 }
@@ -121,7 +127,10 @@ impl ChatLoop<'_> {
                 }
                 if receipt.request().extent == Extent::Session {
                     // The session accepts no more messages.
-                    self.left = Some(LeaveRequest { cause: None });
+                    self.left = Some(LeaveRequest {
+                        cause: None,
+                        next: None,
+                    });
                 }
             }
             FinishedWork::History(Ok(conversation)) => {
@@ -135,9 +144,14 @@ impl ChatLoop<'_> {
             FinishedWork::History(Err(error)) => {
                 self.note(&format!("the history cannot be read: {error}"));
             }
-            FinishedWork::Said { text, was_wait } => {
+            FinishedWork::Files(files) => self.apply(ChatEvent::Names(CompletionNames {
+                files,
+                ..CompletionNames::default()
+            })),
+            FinishedWork::Edited(edited) => self.editor_closed(edited),
+            FinishedWork::Said { said, was_wait } => {
                 self.chat.view.live.interrupt();
-                self.chat.view.text(&text);
+                self.chat.view.said(&said);
                 if was_wait {
                     self.apply(ChatEvent::Waits(false));
                 }

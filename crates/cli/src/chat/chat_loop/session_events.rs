@@ -8,6 +8,7 @@ use allstop_core::ids::QuestionId;
 use allstop_core::record::SessionRecord;
 use allstop_core::{CallId, describe_call};
 use allstop_session::{OpenQuestion, SessionEvent, SessionEventKind};
+use allstop_terminal::InputMode;
 use allstop_tools::PermissionAnswer;
 use futures::FutureExt as _;
 use futures::stream::StreamExt as _;
@@ -64,6 +65,10 @@ impl ChatLoop<'_> {
             call.map(|call| call.label.clone())
         };
         self.chat.view.live.interrupt();
+        if self.mode == InputMode::Lines {
+            // The beginning of a message that the user has not sent must not become a part of the answer.
+            self.reader.forget_unsent();
+        }
         self.chat.view.live.asked(&question.question);
         if let Some(question) = self.questions.ask(question, &self.chat.session, label) {
             self.notify("Allstop asks a question");

@@ -54,6 +54,8 @@ pub(in crate::chat) enum ChatEvent {
     Asked(TerminalQuestion),
     /// Names that can complete the typed command.
     Names(CompletionNames),
+    /// The user has edited the message in an editor.
+    Edited(String),
     /// A further part of a question was shown.
     ShownMore {
         /// The question.
@@ -88,6 +90,8 @@ pub(in crate::chat) enum ChatEffect {
     GiveUpWait,
     /// Look up the names that can complete the typed command.
     Complete,
+    /// Open an editor with the typed message.
+    OpenEditor,
     /// Carry out a command.
     RunCommand(ChatCommand),
     /// Answer a permission question.

@@ -451,7 +451,7 @@ fn history_search_finds_substrings() {
     chat.handles(ChatEvent::Key(Key::Search));
     chat.types("apple");
     assert_eq!(chat.line(), "  search: apple > one apple");
-    chat.handles(ChatEvent::Key(Key::Cancel));
+    chat.handles(ChatEvent::Key(Key::OpenEditor));
     assert_eq!(chat.line(), "> draft", "given up");
     chat.handles(ChatEvent::Key(Key::Search));
     chat.types("pear");

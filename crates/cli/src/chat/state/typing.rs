@@ -53,7 +53,11 @@ impl TypedInput {
             editor: LineEditor::default(),
             history,
             search: None,
-            questions: QuestionQueue::default(),
+            questions: if is_line_mode {
+                QuestionQueue::of_lines()
+            } else {
+                QuestionQueue::default()
+            },
             style,
             is_line_mode,
         }
@@ -119,6 +123,7 @@ impl TypedInput {
             text: text.to_owned(),
             cursor,
             style: self.style,
+            narrow: None,
             is_echoed: false,
         }
     }
@@ -133,7 +138,13 @@ impl TypedInput {
     }
 
     pub(super) fn question_over(&mut self, number: u64, now: Instant) {
-        self.questions.close(number, now);
+        let typed = self.questions.close(number, now);
+        // A reason that was being typed is not lost. A single letter was the beginning of an answer, and a slash the
+        // beginning of a command.
+        let is_text = typed.chars().count() > 1 && !typed.starts_with('/');
+        if is_text && !self.is_line_mode {
+            self.put_after(&typed);
+        }
     }
 
     /// Puts a refused message back on the line, unless the user has typed other text since then.
@@ -151,6 +162,11 @@ impl TypedInput {
         self.editor.replace(&lines.join("\n"));
     }
 
+    /// True if a question is open.
+    pub(super) fn has_question(&self) -> bool {
+        !self.questions.is_empty()
+    }
+
     /// True if a question is open and accepts an answer.
     pub(super) fn is_asking(&self, now: Instant) -> bool {
         self.questions.is_answerable(now)
@@ -158,6 +174,15 @@ impl TypedInput {
 
     pub(super) fn text(&self) -> &str {
         self.editor.text()
+    }
+
+    pub(super) fn whole_text(&self) -> String {
+        self.editor.whole_text()
+    }
+
+    /// Replaces the message by the text from an editor.
+    pub(super) fn edited(&mut self, text: &str) {
+        self.editor.replace(text);
     }
 
     pub(super) fn is_searching(&self) -> bool {
@@ -243,8 +268,7 @@ impl TypedInput {
             QuestionReply::ShowMore(number) => InputResult::ShowMore(number),
             QuestionReply::Other(line) if line.trim().starts_with('/') => self.submitted(line),
             QuestionReply::Other(line) => {
-                let mut said =
-                    "answer y, a, n or n REASON; v shows more; Ctrl-C stops the turn".to_owned();
+                let mut said = self.questions.usage().to_owned();
                 if !self.is_line_mode {
                     self.put_after(&line);
                     said.push_str("; the text is back in your message");

@@ -39,6 +39,8 @@ pub(super) async fn export(
         }))
     } else {
         let markdown = transcript::markdown(&transcript::entries(conversation));
-        Printed::Text(Styled::text(&format!("# Session {id}\n\n{markdown}")))
+        Printed::Text(Styled::marked_text(&format!(
+            "# Session {id}\n\n{markdown}"
+        )))
     })
 }

@@ -297,11 +297,11 @@ impl CallLines {
             }
         }
         if matches!(role, TextRole::Bad | TextRole::Warning | TextRole::Alarm) {
-            for line in call.output.kept() {
-                let bar = self.style.pick("│", "|");
-                let line = styled!["  ", bar, " ", self.fit(&styled![line], 4)];
-                lines.push_line(&self.style.paint(TextRole::Dim, line));
-            }
+            let (left_out, kept) = call.output.kept();
+            self.push_output(left_out, kept, &mut lines);
+        } else if self.form == CallForm::Live {
+            let (left_out, brief) = call.output.brief();
+            self.push_output(left_out, brief, &mut lines);
         }
         // The diff is omitted if the permission question has already shown it.
         let shown = call.asked.unwrap_or_default();
@@ -311,6 +311,27 @@ impl CallLines {
         }
         self.print(lines);
         self.show();
+    }
+
+    /// Adds the last lines of an output, and the number of lines that are left out before them.
+    fn push_output<'a>(
+        &self,
+        left_out: usize,
+        shown: impl Iterator<Item = &'a str>,
+        to: &mut Styled,
+    ) {
+        let bar = self.style.pick("│", "|");
+        let more = match left_out {
+            0 => None,
+            1 => Some("1 line more".to_owned()),
+            count => Some(format!("{count} lines more")),
+        };
+        let more = more.map(|more| format!("{} {more}", self.style.pick("…", "...")));
+        let rows = more.into_iter().map(Cow::Owned);
+        for line in rows.chain(shown.map(Cow::Borrowed)) {
+            let line = styled!["  ", bar, " ", self.fit(&styled![line], 4)];
+            to.push_line(&self.style.paint(TextRole::Dim, line));
+        }
     }
 
     /// Removes all live lines at the end of the turn. If the turn was stopped, the receipt lists the calls that were

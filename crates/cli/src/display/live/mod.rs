@@ -26,6 +26,9 @@ use self::text::{Rest, StepText};
 use super::labels;
 use super::watch::EventView;
 
+/// Maximum bytes of an incomplete line of what the model thinks.
+const THINKING_BYTES_MAX: usize = 4 * 1024;
+
 /// Options of the live view.
 #[derive(Debug, Clone)]
 pub(crate) struct LiveOptions {
@@ -42,18 +45,20 @@ pub(crate) struct LiveView {
     stderr: OutputQueue,
     out_style: Style,
     err_style: Style,
-    /// True if answers are printed while they stream.
-    streams: bool,
     answers: bool,
     /// True if the last answer ended without a newline.
     in_line: bool,
     text: StepText,
-    /// Stream of the answer, if the terminal supports control sequences.
+    /// Stream of the answer to a terminal. A terminal shows an answer while it arrives.
     stream: Option<AnswerStream>,
+    /// True if the terminal supports control sequences. Other terminals show only the complete lines of an answer.
+    draws_open: bool,
     /// Answer that is not final yet: a guardrail may refuse it, or the commit of the turn may fail. A terminal shows
     /// such an answer at once. A file receives the answer only after it is final.
     held: Option<Arc<str>>,
     calls: CallLines,
+    /// The incomplete line of what the model thinks; `None` if thinking is not shown.
+    thinking: Option<String>,
 }
 
 impl LiveView {
@@ -68,7 +73,9 @@ impl LiveView {
             CallForm::Lines
         };
         let out_style = environment.style(stdout.is_terminal());
-        let draws = stdout.is_terminal() && environment.has_cursor();
+        let draws_open = environment.has_cursor();
+        stdout.mark_own_rows(out_style);
+        stderr.mark_own_rows(err_style);
         stdout.set_narrowing(environment.narrowing());
         stderr.set_narrowing(environment.narrowing());
         let format = if out_style.is_coloured() {
@@ -78,8 +85,10 @@ impl LiveView {
         };
         Self {
             out_style,
-            stream: draws.then(|| AnswerStream::new(out_style, format)),
-            streams: stdout.is_terminal(),
+            stream: stdout
+                .is_terminal()
+                .then(|| AnswerStream::new(out_style, format)),
+            draws_open,
             answers: options.answers,
             in_line: false,
             text: StepText::default(),
@@ -88,6 +97,7 @@ impl LiveView {
             err_style,
             stdout,
             stderr,
+            thinking: None,
         }
     }
 
@@ -96,6 +106,38 @@ impl LiveView {
     pub(crate) fn quiet(mut self) -> Self {
         self.calls.hide();
         self
+    }
+
+    /// Shows what the model thinks, or hides it. True if it is shown from now on.
+    pub(crate) fn toggle_thinking(&mut self) -> bool {
+        self.thinking = match self.thinking.take() {
+            Some(_) => None,
+            None => Some(String::new()),
+        };
+        self.thinking.is_some()
+    }
+
+    /// Shows the complete lines of what the model thinks.
+    fn thinks(&mut self, text: &str) {
+        let Some(line) = &mut self.thinking else {
+            return;
+        };
+        line.push_str(text);
+        if line.len() > THINKING_BYTES_MAX {
+            line.push('\n');
+        }
+        if let Some(end) = line.rfind('\n') {
+            let rest = line.split_off(end + 1);
+            let lines = std::mem::replace(line, rest);
+            self.stderr.aside(&lines, self.err_style);
+        }
+    }
+
+    /// Shows the last line of what the model has thought, because its answer begins.
+    fn end_thinking(&mut self) {
+        if let Some(line) = self.thinking.as_mut().filter(|line| !line.is_empty()) {
+            self.stderr.aside(&std::mem::take(line), self.err_style);
+        }
     }
 
     /// Ends the view after the run. `answer` is the whole answer of the last turn, from which the missing text is
@@ -129,7 +171,7 @@ impl LiveView {
     }
 
     fn delta(&mut self, delta: &str) {
-        if !self.answers || !self.streams || delta.is_empty() || !self.text.takes_delta() {
+        if !self.answers || self.stream.is_none() || delta.is_empty() || !self.text.takes_delta() {
             return;
         }
         self.calls.model_speaks();
@@ -141,7 +183,7 @@ impl LiveView {
     }
 
     fn answered(&mut self, whole: &Arc<str>) {
-        if self.streams {
+        if self.stream.is_some() {
             self.print_rest(whole);
         } else {
             self.held = Some(Arc::clone(whole));
@@ -185,7 +227,8 @@ impl LiveView {
                 return false;
             }
             let parts = stream.push(text);
-            self.stdout.flow(parts, stream.open());
+            let open = stream.open().filter(|_| self.draws_open);
+            self.stdout.flow(parts, open);
             self.in_line = true;
             return true;
         }
@@ -212,7 +255,8 @@ impl LiveView {
         match &mut self.stream {
             Some(stream) if self.in_line => {
                 let parts = stream.interrupt();
-                self.stdout.flow(parts, stream.open());
+                let open = stream.open().filter(|_| self.draws_open);
+                self.stdout.flow(parts, open);
             }
             Some(_) => {}
             None => self.finish_line(),
@@ -288,9 +332,16 @@ impl LiveView {
                 self.text.discard();
                 self.calls.model_started(*step, model, at);
             }
-            AgentEvent::TextDelta { text } => self.delta(text),
-            AgentEvent::ReasoningDelta { .. } => self.calls.model_thinks(),
+            AgentEvent::TextDelta { text } => {
+                self.end_thinking();
+                self.delta(text);
+            }
+            AgentEvent::ReasoningDelta { text } => {
+                self.calls.model_thinks();
+                self.thinks(text);
+            }
             AgentEvent::StepAnswered { text, finish, .. } => {
+                self.end_thinking();
                 self.calls.model_ended();
                 self.answered(text);
                 if let Some(cut) = finish.cut_words() {

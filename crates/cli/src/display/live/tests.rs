@@ -329,7 +329,7 @@ fn spinning_lines_leave_nothing_behind() {
     });
     for (number, line) in screen.lines().enumerate() {
         assert!(
-            line.starts_with(&format!("✓ shell: {number} xxx")),
+            line.starts_with(&format!("▎ ✓ shell: {number} xxx")),
             "{screen}"
         );
     }
@@ -414,7 +414,7 @@ fn without_answers_only_the_calls_are_shown() {
     live.event(&finished("a", CallOutcome::Succeeded, ""));
     live.end(Some("no"));
     output.flush(LONG);
-    assert_eq!(screen.contents(), "✓ shell: ls  12 ms");
+    assert_eq!(screen.contents(), "▎ ✓ shell: ls  12 ms");
 }
 
 #[test]
@@ -462,12 +462,12 @@ fn a_command_that_failed_and_work_that_goes_on_do_not_look_done() {
 fn label_of_background_work_stays_on_a_narrow_terminal() {
     for (columns, expected) in [
         (
-            38,
-            "▶ shell: sleep 600 && echo and so on…\n  12 ms, bg_1 runs in the background",
+            40,
+            "▎ ▶ shell: sleep 600 && echo and so on…\n▎   12 ms, bg_1 runs in the background",
         ),
         (
-            60,
-            "▶ shell: sleep 600 && …  12 ms, bg_1 runs in the background",
+            62,
+            "▎ ▶ shell: sleep 600 && …  12 ms, bg_1 runs in the background",
         ),
     ] {
         let mut screen = TestScreen::open(24, columns);
@@ -486,7 +486,7 @@ fn label_of_background_work_stays_on_a_narrow_terminal() {
         assert!(shown.starts_with(expected), "{shown}");
         let last = shown.lines().last().unwrap();
         assert!(
-            last.starts_with("▶ bg_2 runs in the background: a") && last.ends_with('…'),
+            last.starts_with("▎ ▶ bg_2 runs in the background: a") && last.ends_with('…'),
             "{shown}"
         );
     }
@@ -506,6 +506,6 @@ fn answer_goes_on_below_what_interrupts_it() {
     });
     assert_eq!(
         screen,
-        "One paragraph has two\n✓ something else\nparts.\n\nThe end."
+        "One paragraph has two\n▎ ✓ something else\nparts.\n\nThe end."
     );
 }

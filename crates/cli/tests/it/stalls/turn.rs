@@ -70,7 +70,7 @@ fn a_question() {
             .on_terminal(terminal.line())
             .start();
         HangingRun::from(running)
-            .once("a question", || terminal.shown().contains("[y]es"))
+            .once("a question", || terminal.shown().contains("[n]o"))
             .holding(terminal)
     };
     Stall::new(begin)

@@ -4,7 +4,7 @@ use std::time::{Duration, Instant};
 
 use rustix::termios::{LocalModes, tcgetattr};
 
-use super::terminal::Terminal;
+use super::terminal::{Terminal, without_marks};
 use super::wait::within;
 use super::{Allstop, Ended, FACT_MAX, Place, Running};
 
@@ -117,7 +117,20 @@ impl<'a> ChatUser<'a> {
     /// Answers the open permission question, as soon as the chat accepts an answer.
     #[track_caller]
     pub(crate) fn answers(&self, reply: &str) -> &Self {
-        self.waits_for("[y]es, once").types(reply)
+        self.waits_for_choices().types(reply)
+    }
+
+    /// Waits until the open permission question shows its answers, in the long or the short form.
+    #[track_caller]
+    pub(crate) fn waits_for_choices(&self) -> &Self {
+        let is_asking = || {
+            let screen = self.screen();
+            let asks = screen.contains("[y]es, once") || screen.contains("y/a/n");
+            asks.then_some(())
+        };
+        let seen = within(FACT_MAX, is_asking);
+        assert!(seen.is_some(), "no question:\n{}", self.screen());
+        self
     }
 
     pub(crate) fn presses(&self, keys: &str) -> &Self {
@@ -125,10 +138,15 @@ impl<'a> ChatUser<'a> {
         self
     }
 
-    /// The text of the screen, including rows that have scrolled out of the window.
+    /// The text of the screen without marks, including rows that have scrolled out of the window.
     pub(crate) fn screen(&self) -> String {
+        without_marks(&self.marked_screen())
+    }
+
+    /// The text of the screen, including rows that have scrolled out of the window.
+    pub(crate) fn marked_screen(&self) -> String {
         let mut parser = vt100::Parser::new(200, self.terminal.columns(), 0);
-        parser.process(self.terminal.shown().as_bytes());
+        parser.process(self.terminal.written().as_bytes());
         parser.screen().contents()
     }
 

@@ -12,6 +12,25 @@ use rustix::termios::{Winsize, tcgetwinsize, tcsetwinsize};
 use super::FACT_MAX;
 use super::wait::within;
 
+/// The text of a screen without the marks of Allstop's own rows. Most tests read only the words.
+pub(crate) fn without_marks(screen: &str) -> String {
+    let rows = screen.lines().map(|row| match row.strip_prefix('▎') {
+        Some(own) => own.strip_prefix(' ').unwrap_or(own),
+        None => row,
+    });
+    rows.collect::<Vec<_>>().join("\n")
+}
+
+/// A text without the sequences that set the title of the window.
+fn without_titles(text: &str) -> String {
+    let mut pieces = text.split("\x1b]2;");
+    let mut rest = pieces.next().unwrap_or_default().to_owned();
+    for piece in pieces {
+        rest += piece.split_once("\x1b\\").map_or("", |(_, after)| after);
+    }
+    rest
+}
+
 /// A terminal, with the test as its user.
 #[derive(Debug)]
 pub(crate) struct Terminal {
@@ -91,8 +110,28 @@ impl Terminal {
             .expect("the terminal is open");
     }
 
-    /// Everything that was written to the terminal so far, including control characters.
+    /// Everything that was written to the terminal so far, including control characters, but without the marks of
+    /// Allstop's own rows and of whole updates. Most tests read only the words.
     pub(crate) fn shown(&self) -> String {
+        let ours = [
+            "\x1b[94m▎\x1b[0m ",
+            "\x1b[94m▎\x1b[0m",
+            "▎ ",
+            "▎",
+            "\x1b[?2026h",
+            "\x1b[?2026l",
+            "\x1b[22;2t",
+            "\x1b[23;2t",
+            "\x1b]133;A\x1b\\",
+            "\x1b]133;C\x1b\\",
+            "\x1b]133;D\x1b\\",
+        ];
+        let text = without_titles(&self.written());
+        ours.iter().fold(text, |text, ours| text.replace(ours, ""))
+    }
+
+    /// Everything that was written to the terminal so far, byte by byte.
+    pub(crate) fn written(&self) -> String {
         let screen = self.screen.lock().unwrap_or_else(PoisonError::into_inner);
         String::from_utf8_lossy(&screen).into_owned()
     }

@@ -48,6 +48,7 @@ pub(super) fn without_ours(shown: &str) -> String {
             rest = rest.replace(&ours, "");
         }
     }
+    rest = rest.replace("\u{1b}[94m▎\u{1b}[0m", "");
     for code in ["", "0", "1", "2", "4", "7", "31", "32", "33"] {
         rest = rest.replace(&format!("\u{1b}[{code}m"), "");
     }

@@ -39,6 +39,17 @@ fn withdrawn_question_discards_its_typed_answer() {
     assert_eq!(chat.line(), "> ");
 }
 
+/// Regression: a stop closed the question, and the reason that the user was typing was lost.
+#[test]
+fn a_reason_returns_to_the_message_if_its_question_closes() {
+    let mut chat = TestChat::new();
+    chat.runs(1);
+    chat.asked(1);
+    chat.types("n use the other");
+    chat.handles(ChatEvent::QuestionOver(1));
+    assert_eq!(chat.line(), "> n use the other");
+}
+
 #[test]
 fn commands_work_where_a_question_stands() {
     let mut chat = TestChat::new();

@@ -47,7 +47,7 @@ impl SessionPicker {
     /// Handles a key on a terminal that redraws the list after each key.
     pub(super) fn press(&mut self, key: Key) -> PickStep {
         match key {
-            Key::Escape | Key::Cancel => return PickStep::Cancelled,
+            Key::Escape | Key::OpenEditor => return PickStep::Cancelled,
             Key::Up => self.selected = self.selected.saturating_sub(1),
             Key::Down => {
                 let last = self.matches().len().saturating_sub(1);
@@ -138,6 +138,7 @@ impl SessionPicker {
             text: self.editor.text().to_owned(),
             cursor: self.editor.cursor(),
             style,
+            narrow: None,
             is_echoed: false,
         }
     }

@@ -1,0 +1,66 @@
+//! `/model`, `/clear`, `/resume` and `/export`: a chat goes on in another one, in the same process.
+
+use crate::support::chat_user::{CTRL_C, CTRL_D, ChatUser};
+use crate::support::{Place, eventually};
+
+/// Regression for the whole family: the next chat opens the same store, and nothing of the first chat stays open.
+#[test]
+fn a_chat_goes_on_with_another_model_in_a_new_session_and_in_an_old_one() {
+    let place = Place::new();
+    let user = ChatUser::start_chat(&place, "");
+    user.types("short").waits_for("A short answer.");
+    let first = place.only_session();
+    let other = place.script(
+        "turns:\n  - {when: again, replies: [{text: The other model.}]}\n  - {when: fresh, replies: [{text: The other model.}]}",
+    );
+    user.types(&format!("/model {other}"));
+    user.types("again").waits_for("The other model.");
+    user.types("/model").waits_for("script::script-");
+    user.types("/clear").waits_for("/help lists");
+    user.types("fresh").waits_for_twice("The other model.");
+    let short = &first[first.len() - 8..];
+    user.types(&format!("/resume {short}"))
+        .waits_for(&format!("session {first}"));
+    user.types("/export out.md")
+        .waits_for("the conversation is in out.md");
+    user.types("/export out.md")
+        .waits_for("cannot write out.md");
+    user.presses(CTRL_D);
+    drop(user.leaves_chat());
+    let exported = std::fs::read_to_string(place.work().join("out.md")).expect("a file");
+    let texts = ["short", "A short answer.", "again", "The other model."];
+    assert!(
+        texts.iter().all(|text| exported.contains(text)),
+        "{exported}"
+    );
+    assert!(!exported.contains("fresh"), "{exported}");
+}
+
+#[test]
+fn a_next_chat_that_cannot_begin_leaves_the_chat_as_it_was() {
+    let place = Place::new();
+    let user = ChatUser::start_chat(&place, "");
+    user.types("short").waits_for("A short answer.");
+    user.types("/model script:nosuch.yaml")
+        .waits_for("nosuch.yaml");
+    user.waits_for("name an existing script");
+    user.types("short").waits_for_twice("› short");
+    user.types("/resume 99999").waits_for("error:");
+    user.types("/history").waits_for("› short");
+    user.presses(CTRL_D);
+    drop(user.leaves_chat());
+    assert_eq!(place.only_session().len(), 26);
+}
+
+#[test]
+fn running_work_prevents_another_chat() {
+    let place = Place::new();
+    let user = ChatUser::start_chat(&place, "--yes");
+    user.types("stubborn");
+    let begun = place.work().join("begun");
+    eventually("the call", || begun.exists().then_some(()));
+    user.types("/clear").waits_for("/stop all stops it");
+    user.presses(CTRL_C).presses(CTRL_C);
+    user.waits_for("stopped by you").presses(CTRL_D);
+    drop(user.leaves_chat());
+}
