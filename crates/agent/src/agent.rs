@@ -93,6 +93,18 @@ impl Agent {
         }
     }
 
+    /// Returns a copy of the agent with this model.
+    pub(crate) fn with_model(&self, model: Arc<dyn Model>) -> Self {
+        let parts = &self.parts;
+        Self {
+            parts: Arc::new(AgentParts {
+                model_name: model.name().into(),
+                model,
+                ..parts.with(parts.tools.filtered(|_| true), parts.settings.clone())
+            }),
+        }
+    }
+
     /// Notifies the hooks of an event outside a running turn. The verdicts of the hooks are ignored.
     ///
     /// # Cancel safety

@@ -50,6 +50,6 @@ pub use prompt::Prompt;
 pub use run::{ENDING_MAX, Run, RunRequest, RunStop};
 pub use settings::{Deadlines, RepeatUnknown, Settings};
 pub use subagent::{
-    DEPTH_MAX_DEFAULT, RUNNING_MAX_DEFAULT, STEPS_MAX_DEFAULT, SubAgentBackground, SubAgentLimits,
-    SubAgents,
+    DEPTH_MAX_DEFAULT, RUNNING_MAX_DEFAULT, STEPS_MAX_DEFAULT, SubAgentBackground, SubAgentKind,
+    SubAgentLimits, SubAgents,
 };

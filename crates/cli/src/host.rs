@@ -12,6 +12,7 @@ use allstop_core::process::ProcessIdentity;
 use allstop_model::provider::KeyLookup;
 use allstop_process::{ContainmentChoice, KeeperProgram, Keepers, identity_of};
 use allstop_remote::SocketFolder;
+use allstop_runtime::UserFolders;
 use allstop_runtime::{StoreChoice, is_secret_variable};
 use allstop_scope::RootOptions;
 use allstop_terminal::{Environment, OutputPriority, OutputStreams, Styled, TextRole};
@@ -240,6 +241,16 @@ impl ProcessHost {
     /// Path of the user's configuration file, even if the file does not exist; `None` if the home folder is unknown.
     pub(crate) fn config_path() -> Option<PathBuf> {
         Some(home_folder("XDG_CONFIG_HOME", ".config")?.join("allstop/allstop.toml"))
+    }
+
+    /// Folders with the definitions of the user.
+    pub(crate) fn user_folders() -> UserFolders {
+        UserFolders {
+            config: home_folder("XDG_CONFIG_HOME", ".config").map(|config| config.join("allstop")),
+            home: variable("HOME")
+                .map(PathBuf::from)
+                .filter(|home| home.is_absolute()),
+        }
     }
 
     /// The stored trust decisions about project configurations.

@@ -42,6 +42,7 @@ mod stream_reader;
 mod supervise;
 mod suspend;
 mod tasks;
+mod typed_command;
 
 use std::process::ExitCode;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
-//! Stored trust decisions about project configurations, by path and content.
+//! Stored trust decisions about the files of projects, by path and content: about the configuration, and about the
+//! definitions of commands, skills and agents.
 //!
 //! Each answer is a small file in the data folder. The name of this answer file is a hash of the path and the content
-//! of the project file. If the project file changes, it therefore has no answer. A copy in another folder has no answer
+//! of the project's files. If a file changes, its subject therefore has no answer. A copy in another folder has no answer
 //! either, because a command such as `./check.sh` runs a different file there. Each path has at most one stored answer.
 //! If the content changes back to an earlier version, the user is therefore asked again.
 
@@ -18,7 +19,25 @@ use sha2::{Digest as _, Sha256};
 /// Limit for reading an answer, in bytes: an answer is a word and a path.
 const ANSWER_BYTES_MAX: u64 = 16 * 1024;
 
-/// A user's answer about one version of a project file.
+/// Subject of an answer: files of a project that a person trusts or refuses together.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct TrustSubject {
+    /// Path that stands for the files.
+    pub(crate) path: PathBuf,
+    /// All bytes that have an effect.
+    pub(crate) content: Vec<u8>,
+}
+
+impl From<&ProjectFile> for TrustSubject {
+    fn from(file: &ProjectFile) -> Self {
+        Self {
+            path: file.path.clone(),
+            content: file.text.clone().into(),
+        }
+    }
+}
+
+/// A user's answer about one version of a project's files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TrustAnswer {
     Trusted,
@@ -42,9 +61,9 @@ impl TrustStore {
         &self.folder
     }
 
-    /// The stored answer about this version of the file; `None` if the user has to be asked.
-    pub(crate) fn answer(&self, file: &ProjectFile) -> Option<TrustAnswer> {
-        let text = read_answer(&self.path(file)).ok()?;
+    /// The stored answer about this version of the files; `None` if the user has to be asked.
+    pub(crate) fn answer(&self, subject: &TrustSubject) -> Option<TrustAnswer> {
+        let text = read_answer(&self.path(subject)).ok()?;
         match text.split(|byte| *byte == b'\n').next()? {
             b"trusted" if text.len() > b"trusted".len() => Some(TrustAnswer::Trusted),
             b"refused" if text.len() > b"refused".len() => Some(TrustAnswer::Refused),
@@ -56,18 +75,18 @@ impl TrustStore {
     ///
     /// # Errors
     /// If the answer cannot be written, or an earlier answer cannot be removed.
-    pub(crate) fn remember(&self, file: &ProjectFile, answer: TrustAnswer) -> io::Result<()> {
+    pub(crate) fn remember(&self, subject: &TrustSubject, answer: TrustAnswer) -> io::Result<()> {
         DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(&self.folder)?;
-        self.forget(&file.path)?;
+        self.forget(&subject.path)?;
         let word = match answer {
             TrustAnswer::Trusted => "trusted",
             TrustAnswer::Refused => "refused",
         };
         let mut text = Vec::from(format!("{word}\n"));
-        text.extend(file.path.as_os_str().as_bytes());
+        text.extend(subject.path.as_os_str().as_bytes());
         // A single short write stores the answer. A reader therefore sees the whole answer or an empty file, and an
         // empty file is no answer.
         OpenOptions::new()
@@ -75,7 +94,7 @@ impl TrustStore {
             .create(true)
             .truncate(true)
             .mode(0o600)
-            .open(self.path(file))?
+            .open(self.path(subject))?
             .write_all(&text)
     }
 
@@ -103,11 +122,11 @@ impl TrustStore {
         Ok(forgotten)
     }
 
-    fn path(&self, file: &ProjectFile) -> PathBuf {
+    fn path(&self, subject: &TrustSubject) -> PathBuf {
         let mut hash = Sha256::new();
-        hash.update(file.path.as_os_str().as_bytes());
+        hash.update(subject.path.as_os_str().as_bytes());
         hash.update([0]);
-        hash.update(&file.text);
+        hash.update(&subject.content);
         let mut name = String::with_capacity(64);
         for byte in hash.finalize() {
             name.extend(
@@ -144,11 +163,11 @@ mod tests {
 
     use super::*;
 
-    fn file(folder: &Path, text: &str) -> Box<ProjectFile> {
+    fn file(folder: &Path, text: &str) -> TrustSubject {
         fs::create_dir_all(folder).unwrap();
         fs::write(folder.join(".allstop.toml"), text).unwrap();
         match ProjectFile::find(folder) {
-            Ok(ProjectFileSearch::Found(file)) => file,
+            Ok(ProjectFileSearch::Found(file)) => (&*file).into(),
             other => panic!("the file is valid: {other:?}"),
         }
     }

@@ -11,6 +11,7 @@
 mod agent_executor;
 mod command;
 pub mod config;
+mod definitions;
 mod envelope;
 mod error;
 mod link_target;
@@ -23,6 +24,10 @@ mod system;
 pub use agent_executor::{AgentExecutor, AgentExecutorOptions, ContextConversations};
 pub use command::{EVENT_BYTES_MAX, EVENT_VARIABLE};
 pub use config::{Config, ConfigError, PriceConfig};
+pub use definitions::{
+    AgentDefinition, CommandDefinition, DefinitionFile, DefinitionFiles, DefinitionKind,
+    Definitions, SkillDefinition, UserFolders,
+};
 pub use envelope::{DetachedWork, Envelope, EnvelopeSchema, TurnResult};
 pub use error::{StartError, StartErrorKind};
 pub use link_target::link_target;

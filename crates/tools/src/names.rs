@@ -24,6 +24,9 @@ pub const GREP: &str = "grep";
 /// Reads, awaits or stops background work.
 pub const BACKGROUND: &str = "background";
 
+/// Loads the instructions of a skill. Exists only if skills are defined, so its name is not in [`ALL`].
+pub const SKILL: &str = "skill";
+
 /// Starts a sub-agent. The agent loop implements this tool, so its name is not in [`ALL`].
 pub const AGENT: &str = "agent";
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use allstop_core::turn::Conversation;
 use allstop_tools::CallLink;
 
+use super::kind::SubAgentKind;
 use super::limits::{SubAgentCount, SubAgentLimits};
 use crate::agent::Agent;
 
@@ -23,6 +24,8 @@ pub(super) struct SubAgentLevel {
     /// Conversation of the outermost agent when it started the sub-agents of this level. `None` for the outermost agent
     /// itself.
     pub(super) conversation: Option<Arc<Conversation>>,
+    /// Kinds that a call can choose.
+    pub(super) kinds: Arc<[SubAgentKind]>,
 }
 
 /// Conversation before the turn that waits for this call of the outermost agent.

@@ -27,6 +27,7 @@
 
 mod background;
 mod background_calls;
+mod kind;
 mod level;
 mod limits;
 mod lines;
@@ -40,6 +41,7 @@ use allstop_tools::{RegistryError, names};
 
 use crate::agent::Agent;
 pub use background::SubAgentBackground;
+pub use kind::SubAgentKind;
 use level::SubAgentLevel;
 use limits::SubAgentCount;
 pub use limits::{DEPTH_MAX_DEFAULT, RUNNING_MAX_DEFAULT, STEPS_MAX_DEFAULT, SubAgentLimits};
@@ -54,6 +56,8 @@ pub struct SubAgents {
     pub excluded: Vec<Arc<str>>,
     /// Support for sub-agents in the background; `None` disables it.
     pub background: Option<SubAgentBackground>,
+    /// Kinds of sub-agents that a call can choose by name. A call without a name starts a sub-agent without a kind.
+    pub kinds: Arc<[SubAgentKind]>,
 }
 
 impl Agent {
@@ -82,6 +86,7 @@ impl Agent {
             depth: 1,
             enclosing_calls: Vec::new(),
             conversation: None,
+            kinds: options.kinds,
         };
         let mut tools = parts.tools.filtered(|_| true);
         tools.register(Arc::new(AgentTool::new(level, options.background)))?;

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use allstop_core::turn::{Conversation, StopPolicy, TurnEffects};
 use allstop_core::{SessionId, StopReason};
 use allstop_scope::{Scope, WorkLost};
-use allstop_tools::{CallLink, ToolInvocation};
+use allstop_tools::{CallLink, ToolInvocation, names};
 
 use super::background_calls::with_calls;
+use super::kind::SubAgentKind;
 use super::level::{SubAgentLevel, conversation_before};
 use super::limits::RunningGuard;
-use super::lines::line_of;
+use super::lines::{line_of, one_line};
 use super::tool::AgentTool;
 use crate::agent::Agent;
 use crate::controls::{EnclosingCalls, RunControls};
@@ -27,6 +28,23 @@ const CONTEXT: &str = "Another agent gave you this task. It sees only your last 
 
 /// Checkpoint in receipts of a stopped sub-agent.
 const CHECKPOINT: &str = "sub_agent";
+
+/// Task of a sub-agent.
+pub(super) struct SubAgentTask<'a> {
+    pub(super) prompt: String,
+    /// Kind of the sub-agent, if the call chose one.
+    pub(super) kind: Option<&'a SubAgentKind>,
+}
+
+impl SubAgentTask<'_> {
+    /// Name of the work: the beginning of the prompt, after the name of the kind.
+    pub(super) fn name(&self) -> String {
+        match self.kind {
+            Some(kind) => one_line(&format!("{}: {}", kind.name, self.prompt)),
+            None => one_line(&self.prompt),
+        }
+    }
+}
 
 /// A sub-agent that is ready to run: it is counted, and its budget is reserved.
 pub(super) struct SubAgent {
@@ -47,7 +65,7 @@ impl SubAgent {
     pub(super) fn make(
         level: &SubAgentLevel,
         invocation: &ToolInvocation,
-        prompt: String,
+        task: SubAgentTask<'_>,
         calls: Vec<CallLink>,
     ) -> Result<Self, String> {
         let running = level.running.acquire(level.limits.running_max);
@@ -81,14 +99,14 @@ impl SubAgent {
         let id = path.rsplit_once('/').map_or(path, |(_, id)| id);
         let conversation = level.conversation.clone();
         let conversation = conversation.unwrap_or_else(|| conversation_before(&invocation.link));
-        let agent =
-            agent(level, settings, &calls, &conversation).map_err(|error| error.to_string())?;
+        let agent = agent(level, task.kind, settings, &calls, &conversation)
+            .map_err(|error| error.to_string())?;
         Ok(Self {
             agent,
             session_id: format!("{}/{id}", invocation.session_id).into(),
             prompt: Prompt {
                 trace: invocation.trace.clone(),
-                ..Prompt::from(prompt)
+                ..Prompt::from(task.prompt)
             },
             calls,
             conversation,
@@ -169,27 +187,38 @@ impl RunningSubAgent {
     }
 }
 
-/// Builds the sub-agent, with the tool `agent` unless the depth limit is reached.
+/// Builds the sub-agent, with the tool `agent` unless the depth limit is reached or its kind excludes the tool.
 fn agent(
     level: &SubAgentLevel,
+    kind: Option<&SubAgentKind>,
     settings: Settings,
     calls: &[CallLink],
     conversation: &Arc<Conversation>,
 ) -> Result<Agent, allstop_tools::RegistryError> {
-    let base = &level.base.parts().tools;
-    let mut tools = base.filtered(|_| true);
-    if level.depth < level.limits.depth_max {
-        let below = SubAgentLevel {
-            base: level.base.with(base.filtered(|_| true), settings.clone()),
-            limits: level.limits,
-            running: level.running.clone(),
-            depth: level.depth + 1,
-            enclosing_calls: calls.to_vec(),
-            conversation: Some(Arc::clone(conversation)),
-        };
-        tools.register(Arc::new(AgentTool::new(below, None)))?;
+    let base = level
+        .base
+        .with(level.base.parts().tools.filtered(|_| true), settings);
+    let agent = kind.map_or(base.clone(), |kind| kind.agent(&base));
+    let has_agent = kind.is_none_or(|kind| kind.has_tool(names::AGENT));
+    if level.depth >= level.limits.depth_max || !has_agent {
+        return Ok(agent);
     }
-    Ok(level.base.with(tools, settings))
+    let below = SubAgentLevel {
+        // A sub-agent of another kind, or of none, starts from the agent without a kind, but never has more tools.
+        base: base.with(
+            agent.parts().tools.filtered(|_| true),
+            base.settings().clone(),
+        ),
+        limits: level.limits,
+        running: level.running.clone(),
+        depth: level.depth + 1,
+        enclosing_calls: calls.to_vec(),
+        conversation: Some(Arc::clone(conversation)),
+        kinds: Arc::clone(&level.kinds),
+    };
+    let mut tools = agent.parts().tools.filtered(|_| true);
+    tools.register(Arc::new(AgentTool::new(below, None)))?;
+    Ok(agent.with(tools, agent.settings().clone()))
 }
 
 fn answer(outcome: Result<RunOutcome, WorkLost>) -> Result<String, SubAgentFailure> {

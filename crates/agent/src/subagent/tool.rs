@@ -10,10 +10,10 @@ use schemars::JsonSchema;
 use serde::Deserialize;
 
 use super::background::{SubAgentBackground, runs_in_background};
+use super::kind::{self, SubAgentKind};
 use super::level::SubAgentLevel;
-use super::lines::one_line;
 use super::promotion;
-use super::sub_agent::SubAgent;
+use super::sub_agent::{SubAgent, SubAgentTask};
 
 const DESCRIPTION: &str = "Gives a task to a separate agent with tools like yours, and returns its last message. \
     The agent does not see this conversation: include everything that it needs. Several calls run in parallel.";
@@ -30,6 +30,9 @@ struct AgentArguments {
     prompt: String,
     /// True to return at once and let the agent run in the background.
     background: Option<bool>,
+    // In the schema only if kinds of agents exist.
+    #[schemars(skip)]
+    agent: Option<String>,
 }
 
 /// Arguments of `agent` if sub-agents cannot run in the background.
@@ -58,10 +61,11 @@ impl AgentTool {
             ),
             None => (DESCRIPTION.to_owned(), schema_of::<ForegroundArguments>()),
         };
+        let description = description + &kind::describe(&level.kinds);
         let spec = ToolSpec {
             name: names::AGENT.into(),
             description: description.into(),
-            input_schema,
+            input_schema: kind::with_argument(input_schema, &level.kinds),
             // A sub-agent may call any tool.
             effect: Effect::Irreversible,
             timeout: None,
@@ -79,20 +83,31 @@ impl AgentTool {
         let arguments = AgentArguments::deserialize(&*invocation.arguments).map_err(|error| {
             ToolError::new(format!("wrong arguments for `{}`: {error}", names::AGENT))
         })?;
+        let kind = arguments.agent.as_deref();
+        let kind = kind.map(|name| SubAgentKind::find(&self.level.kinds, name));
+        let kind = kind.transpose().map_err(ToolError::new)?;
+        let task = SubAgentTask {
+            prompt: arguments.prompt,
+            kind,
+        };
         match &self.background {
             Some(place) if arguments.background == Some(true) => {
-                self.in_background(place, &invocation, arguments.prompt)
+                self.in_background(place, &invocation, task)
             }
-            _ => self.in_front(invocation, arguments.prompt).await,
+            _ => self.in_front(invocation, task).await,
         }
         .map_err(ToolError::new)
     }
 
-    async fn in_front(&self, invocation: ToolInvocation, prompt: String) -> Result<String, String> {
-        let name = one_line(&prompt);
+    async fn in_front(
+        &self,
+        invocation: ToolInvocation,
+        task: SubAgentTask<'_>,
+    ) -> Result<String, String> {
+        let name = task.name();
         let mut calls = self.level.enclosing_calls.clone();
         calls.push(invocation.link.clone());
-        let sub_agent = SubAgent::make(&self.level, &invocation, prompt, calls)?;
+        let sub_agent = SubAgent::make(&self.level, &invocation, task, calls)?;
         if let Some(place) = &self.background {
             return promotion::run(place, invocation, name, sub_agent).await;
         }
@@ -106,18 +121,18 @@ impl AgentTool {
         &self,
         place: &SubAgentBackground,
         invocation: &ToolInvocation,
-        prompt: String,
+        task: SubAgentTask<'_>,
     ) -> Result<String, String> {
-        let (spec, background_calls) = place.task_spec(invocation, one_line(&prompt));
+        let (spec, background_calls) = place.task_spec(invocation, task.name());
         spec.output.open_file();
         let calls = vec![spec.link.clone()];
-        let sub_agent = SubAgent::make(&self.level, invocation, prompt, calls)?;
-        let task = async move |cx: TaskCx| {
+        let sub_agent = SubAgent::make(&self.level, invocation, task, calls)?;
+        let run = async move |cx: TaskCx| {
             let running = sub_agent.start(&cx.scope, move |line| cx.output.push(line));
             let ended = running.finish(&cx.scope).await;
             ended.map_err(|failure| background_calls.after(&failure.reason))
         };
-        let work = start_task(&*place.host, spec, task)
+        let work = start_task(&*place.host, spec, run)
             .map_err(|refused| format!("the agent did not start: {refused}"))?;
         Ok(runs_in_background(&work))
     }

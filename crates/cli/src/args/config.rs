@@ -14,8 +14,8 @@ pub(crate) struct ConfigArgs {
 pub(crate) enum ConfigAction {
     /// Show the effective configuration: your file, overridden by the trusted file of this folder and by the flags
     Show(Box<ConfigShowArgs>),
-    /// Trust the current settings of this folder, `.allstop.toml`, and list their effects. After a change Allstop asks
-    /// again
+    /// Trust the current settings of this folder (`.allstop.toml`, commands, skills and agents), and list their effects.
+    /// After a change Allstop asks again
     Trust,
     /// Forget your answer about the settings of this folder
     Untrust,

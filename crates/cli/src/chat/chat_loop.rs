@@ -63,7 +63,8 @@ pub(super) async fn run(
     };
     reader.take();
     let mut job = job_control()?;
-    let input = TypedInput::new(history, chat.view.style, mode == InputMode::Lines);
+    let input = TypedInput::new(history, chat.view.style, mode == InputMode::Lines)
+        .with_definitions(chat.system.definitions());
     let state = ChatState::new(input, control);
     let questions =
         SessionQuestions::new(chat.view.queue().clone(), chat.view.style, mode.rest_hint());

@@ -1,7 +1,10 @@
 //! Parser of a typed line: a message or a command.
 
+use allstop_runtime::Definitions;
 use allstop_session::FollowUp;
 use allstop_tools::permission::PermissionMode;
+
+use crate::typed_command::TypedCommand;
 
 /// Text of `/help`.
 pub(super) const HELP: &str = "\
@@ -45,6 +48,8 @@ pub(super) enum TypedLine {
     Empty,
     /// Message for the model.
     Message(String),
+    /// Message for the model: the prompt of a command from a file, with its arguments.
+    Prompt(String),
     /// Command for the chat.
     Command(ChatCommand),
     /// Error message about an unknown command or wrong arguments.
@@ -118,9 +123,17 @@ pub(super) const NAMES: [&str; 17] = [
     "quit",
 ];
 
+/// Other names of commands in [`NAMES`].
+const OTHER_NAMES: [&str; 2] = ["bg", "exit"];
+
+/// True if a command of the chat has this name.
+pub(crate) fn is_builtin_command(name: &str) -> bool {
+    NAMES.contains(&name) || OTHER_NAMES.contains(&name)
+}
+
 impl TypedLine {
-    /// Parses a line.
-    pub(super) fn read(text: &str) -> Self {
+    /// Parses a line. `definitions` contains the commands from files.
+    pub(super) fn read(text: &str, definitions: &Definitions) -> Self {
         let text = text.trim_end();
         if text.trim().is_empty() {
             return Self::Empty;
@@ -131,10 +144,13 @@ impl TypedLine {
         if command.starts_with('/') {
             return Self::Message(command.to_owned());
         }
+        if let TypedCommand::Expanded { text, .. } = TypedCommand::find(text, definitions) {
+            return Self::Prompt(text);
+        }
         let mut words = command.split_whitespace();
         let name = words.next().unwrap_or_default();
         let arguments: Vec<&str> = words.collect();
-        match ChatCommand::read(name, &arguments) {
+        match ChatCommand::read(name, &arguments, definitions) {
             Ok(command) => Self::Command(command),
             Err(why) => Self::Wrong(why),
         }
@@ -142,7 +158,7 @@ impl TypedLine {
 }
 
 impl ChatCommand {
-    fn read(name: &str, arguments: &[&str]) -> Result<Self, String> {
+    fn read(name: &str, arguments: &[&str], definitions: &Definitions) -> Result<Self, String> {
         Ok(match (name, arguments) {
             ("help" | "?", []) => Self::Help,
             ("stop", []) => Self::Stop(TypedTarget::Turn),
@@ -183,7 +199,7 @@ impl ChatCommand {
                     "wrong arguments for /{name}: /help shows its usage"
                 ));
             }
-            (name, _) => return Err(unknown(name)),
+            (name, _) => return Err(unknown(name, definitions)),
         })
     }
 }
@@ -214,7 +230,7 @@ impl BackgroundCommand {
 }
 
 /// Error for an unknown command. Suggests a command only if the name is its beginning, or differs in few letters.
-fn unknown(name: &str) -> String {
+fn unknown(name: &str, definitions: &Definitions) -> String {
     let letters_max = (name.chars().count() / 3).max(1);
     let is_beginning = |known: &str| known.starts_with(name) && name.chars().count() > 1;
     let distance = |known: &str| {
@@ -224,7 +240,11 @@ fn unknown(name: &str) -> String {
             strsim::damerau_levenshtein(name, known)
         }
     };
-    let near = NAMES.into_iter().min_by_key(|known| distance(known));
+    let from_files = definitions.commands.keys().map(String::as_str);
+    let near = NAMES
+        .into_iter()
+        .chain(from_files)
+        .min_by_key(|known| distance(known));
     let near = near.filter(|known| distance(known) <= letters_max);
     let meant = near.map_or(String::new(), |near| format!(" · did you mean /{near}?"));
     format!(
@@ -236,15 +256,19 @@ fn unknown(name: &str) -> String {
 mod tests {
     use super::*;
 
+    fn read(line: &str) -> TypedLine {
+        TypedLine::read(line, &Definitions::default())
+    }
+
     fn command(line: &str) -> ChatCommand {
-        match TypedLine::read(line) {
+        match read(line) {
             TypedLine::Command(command) => command,
             other => panic!("{line}: {other:?}"),
         }
     }
 
     fn wrong(line: &str) -> String {
-        match TypedLine::read(line) {
+        match read(line) {
             TypedLine::Wrong(why) => why,
             other => panic!("{line}: {other:?}"),
         }
@@ -252,13 +276,13 @@ mod tests {
 
     #[test]
     fn lines_are_messages_or_commands() {
-        assert_eq!(TypedLine::read("  \n"), TypedLine::Empty);
+        assert_eq!(read("  \n"), TypedLine::Empty);
         assert_eq!(
-            TypedLine::read("hello /stop"),
+            read("hello /stop"),
             TypedLine::Message("hello /stop".into())
         );
         assert_eq!(
-            TypedLine::read("//etc is full"),
+            read("//etc is full"),
             TypedLine::Message("/etc is full".into())
         );
         assert_eq!(command("/stop"), ChatCommand::Stop(TypedTarget::Turn));

@@ -17,6 +17,8 @@ pub(super) struct CompletionNames {
     pub(super) nested: Vec<String>,
     /// Files of the working folder.
     pub(super) files: Vec<String>,
+    /// Names of the commands from files.
+    pub(super) commands: Vec<String>,
 }
 
 /// Maximum number of files that are listed as choices.
@@ -85,7 +87,10 @@ pub(super) fn complete(line: &str, names: &CompletionNames) -> Completed {
     let (before, word) = command.rsplit_once(' ').unwrap_or(("", command));
     let is_name = before.is_empty() && !command.starts_with(' ');
     let mut candidates = if is_name {
-        NAMES.map(str::to_owned).to_vec()
+        let own = NAMES.map(str::to_owned);
+        own.into_iter()
+            .chain(names.commands.iter().cloned())
+            .collect()
     } else {
         let before: Vec<&str> = before.split_whitespace().collect();
         arguments(&before, names)
@@ -146,6 +151,7 @@ mod tests {
             files: ["src/lib.rs", "src/main.rs", "README.md"]
                 .map(str::to_owned)
                 .to_vec(),
+            commands: vec!["review".into()],
         };
         complete(line, &names)
     }
@@ -159,6 +165,7 @@ mod tests {
     fn names_are_completed_up_to_the_first_ambiguity() {
         check("/st", "/stop ");
         check("/stop a", "/stop all ");
+        check("/r", "/review ");
         check("/stop b", "/stop bg_");
         check("/stop c", "/stop call_7 ");
         check("/preview se", "/preview session ");

@@ -45,6 +45,7 @@ use crate::supervise::Supervisor;
 use allstop_remote::TerminalSession;
 use choice::ChatSession;
 use next::{ChatEnd, NextChat};
+pub(crate) use command::is_builtin_command;
 use open_chat::{ChatInput, OpenChat};
 use view::ChatView;
 
@@ -249,9 +250,11 @@ async fn open(
         let answer = answer.unwrap_or(PermissionAnswer::Unanswered);
         let prompter = Arc::new(FixedAnswer(answer));
         let record = with.model.record.clone();
-        let config = config(&with, continues, &given, project.as_deref())?;
+        let config = config(&with, continues, &given, project.file.as_deref())?;
+        let definitions = start::definitions::load(&project.definitions, &given.reporter);
         let store = ProcessHost::store(&store, config.store.path.clone())?;
-        let system = options::system(store, record, given, config, prompter);
+        let mut system = options::system(store, record, given, config, prompter);
+        system.definitions = definitions;
         let history = system
             .store
             .history_file()

@@ -13,6 +13,7 @@ use crate::display::recorded;
 use crate::display::{EventView as _, is_worth_showing};
 use crate::exit::Exit;
 use crate::supervise::Supervisor;
+use crate::typed_command::TypedCommand;
 
 /// Maximum bytes of a line. No model accepts a longer message.
 const LINE_BYTES_MAX: u64 = 32 * 1024 * 1024;
@@ -54,6 +55,11 @@ async fn answer_all(
         if line.trim().is_empty() {
             continue;
         }
+        let line = match TypedCommand::find(&line, chat.system.definitions()) {
+            TypedCommand::Expanded { text, .. } => text,
+            TypedCommand::Literal(text) => text.to_owned(),
+            TypedCommand::None | TypedCommand::Unknown(_) => line,
+        };
         let message = NewMessage::from(line).policy(FollowUp::Enqueue);
         let sent = match chat.session.send(message) {
             Ok(sent) => sent,

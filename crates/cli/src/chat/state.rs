@@ -212,6 +212,12 @@ impl ChatState {
         match typed {
             InputResult::Nothing => Vec::new(),
             InputResult::Line(TypedLine::Message(text), _) => vec![self.messages.send(text)],
+            InputResult::Line(TypedLine::Prompt(prompt), text) => {
+                vec![
+                    self.messages
+                        .send_prompt(text.trim_end().to_owned(), prompt),
+                ]
+            }
             InputResult::Line(TypedLine::Command(ChatCommand::Quit), text) => {
                 let mut effects = vec![ChatEffect::ShowCommand(text)];
                 effects.extend(self.ask_to_leave(now));

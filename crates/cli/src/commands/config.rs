@@ -9,12 +9,13 @@ use allstop_terminal::OutputPriority;
 use anyhow::Context as _;
 
 use crate::args::{ConfigAction, ConfigArgs, ConfigShowArgs};
-use crate::display::{describe_instructions, describe_project_file};
+use crate::display::describe_instructions;
 use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::project_trust::TrustAnswer;
+use crate::start::StartReporter;
 use crate::start::options::config_of;
-use crate::start::{StartReporter, project};
+use crate::start::project::{self, ProjectPart};
 
 /// Placeholder for a value that may contain a key.
 const HIDDEN: &str = "(hidden)";
@@ -32,33 +33,49 @@ pub(crate) fn config(args: &ConfigArgs, host: &ProcessHost) -> Result<u8, CliErr
     Ok(0)
 }
 
-/// Trusts the project's configuration, and shows its effects.
+/// Trusts the files of the project, and shows their effects.
 fn trust(host: &ProcessHost) -> Result<u8, CliError> {
-    let file = match ProjectFile::find(&host.folder)? {
-        ProjectFileSearch::Found(file) => file,
-        ProjectFileSearch::Absent => {
-            return Err(CliError::usage("this folder has no .allstop.toml")
-                .hint("change to the folder of the project"));
-        }
+    let mut parts = Vec::new();
+    match ProjectFile::find(&host.folder)? {
+        ProjectFileSearch::Found(file) => parts.push(ProjectPart::Settings(file)),
+        ProjectFileSearch::Absent => {}
         ProjectFileSearch::ForeignOwner(path, user) => {
             let message = format!("{} belongs to another user (uid {user})", path.display());
             return Err(
                 CliError::usage(message).hint("copy the file: you can trust only your own files")
             );
         }
-    };
+    }
+    let definitions = ProjectPart::definitions_of(&host.folder);
+    for problem in &definitions.problems {
+        host.note(problem);
+    }
+    if !definitions.files.is_empty() {
+        parts.push(ProjectPart::Definitions(host.folder.clone(), definitions));
+    }
+    if parts.is_empty() {
+        let message = "this folder has no .allstop.toml, and no commands, skills or agents";
+        return Err(CliError::usage(message).hint("change to the folder of the project"));
+    }
     let trust = ProcessHost::project_trust()?;
-    let remembered = trust.remember(&file, TrustAnswer::Trusted);
-    remembered.context("the answer cannot be stored")?;
+    let mut names = Vec::new();
+    for part in &parts {
+        let remembered = trust.remember(&part.subject(), TrustAnswer::Trusted);
+        remembered.context("the answer cannot be stored")?;
+        names.push(match part {
+            ProjectPart::Settings(file) => file.path.display().to_string(),
+            ProjectPart::Definitions(..) => part.name(),
+        });
+    }
     let mut text = format!(
         "trusted: {}. Each session in this folder now:\n",
-        file.path.display()
+        names.join(", ")
     );
-    for line in describe_project_file(&file) {
+    for line in parts.iter().flat_map(ProjectPart::describe) {
         text.extend(["  - ", &line, "\n"]);
     }
     text.push_str(
-        "After a change of the file Allstop asks again; `allstop config untrust` withdraws the trust.\n",
+        "After a change of a file Allstop asks again; `allstop config untrust` withdraws the trust.\n",
     );
     host.output.stdout().answer(&text, OutputPriority::Required);
     Ok(0)
@@ -66,7 +83,11 @@ fn trust(host: &ProcessHost) -> Result<u8, CliError> {
 
 fn untrust(host: &ProcessHost) -> Result<u8, CliError> {
     let path = ProjectFile::path_in(&host.folder);
-    let forgotten = ProcessHost::project_trust()?.forget(&path);
+    let trust = ProcessHost::project_trust()?;
+    let forgotten = trust.forget(&path).and_then(|settings| {
+        let definitions = trust.forget(&project::definitions_path(&host.folder))?;
+        Ok(settings + definitions)
+    });
     let said = match forgotten.context("the answers cannot be removed")? {
         0 => format!("no saved answer about {}", path.display()),
         _ => format!(
@@ -86,7 +107,10 @@ fn config_here(
     host: &ProcessHost,
 ) -> Result<(Config, Option<Box<ProjectFile>>), CliError> {
     let project = project::trusted(&args.model, &host.folder, &StartReporter::new(host))?;
-    Ok((config_of(&args.model, project.as_deref())?, project))
+    Ok((
+        config_of(&args.model, project.file.as_deref())?,
+        project.file,
+    ))
 }
 
 /// The system prompt, as the model receives it.

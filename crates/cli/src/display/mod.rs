@@ -4,6 +4,7 @@
 //! therefore never blocks the process, and untrusted text cannot control a terminal.
 
 mod change;
+mod definitions;
 mod effects;
 #[cfg(test)]
 mod hostile_tests;
@@ -18,6 +19,9 @@ pub(crate) mod transcript;
 mod watch;
 
 pub(crate) use change::{change_counts, change_role};
+pub(crate) use definitions::{
+    count_definitions, describe_project_definitions, help_on_definitions,
+};
 pub(crate) use effects::{describe_effects, describe_effects_so_far, describe_lost};
 pub(crate) use instructions::describe_instructions;
 pub(crate) use json_stream::JsonStream;

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use allstop_core::counted::counted;
 use allstop_runtime::config::ProjectFile;
-use allstop_runtime::{Config, SystemOptions};
+use allstop_runtime::{Config, Definitions, SystemOptions};
 use allstop_scope::{GRACE_DEFAULT, WorkCx};
 use allstop_session::OnBackgroundEnd;
 use allstop_tools::Prompter;
@@ -17,8 +17,10 @@ use crate::args::{RunArgs, STDIN};
 use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::start::options::{HostOptions, config_of, config_with_model, system};
+use crate::start::project::TrustedProject;
 use crate::start::{self, StartFailure, StartReporter};
 use crate::supervise::Supervisor;
+use crate::typed_command::TypedCommand;
 
 /// Maximum bytes of a prompt. No model accepts a longer prompt, so a longer input is a mistake, such as a log file or
 /// an image.
@@ -36,21 +38,24 @@ pub(super) struct Inputs {
 pub(super) async fn read(
     args: RunArgs,
     host: &ProcessHost,
-    project: Option<Box<ProjectFile>>,
+    project: TrustedProject,
     prompter: Arc<dyn Prompter>,
     supervisor: &mut Supervisor,
 ) -> Result<Inputs, StartFailure> {
     let given = HostOptions::of(host);
     start::read(given.scopes.clone(), supervisor, move |cx| {
-        let mut config = config(&args, &given, project.as_deref())?;
-        let prompts = prompts(&args, cx, &given.reporter).map_err(StartFailure::input)?;
+        let mut config = config(&args, &given, project.file.as_deref())?;
+        let definitions = start::definitions::load(&project.definitions, &given.reporter);
+        let prompts = prompts(&args, &definitions, cx, &given.reporter);
+        let prompts = prompts.map_err(StartFailure::input)?;
         let timeout = config.deadlines.run.take().map(Duration::from);
         let grace = config.deadlines.grace.map_or(GRACE_DEFAULT, Duration::from);
         // A run has exactly one turn per prompt. So the end of background work begins no further turn.
         config.session.on_background_end = Some(OnBackgroundEnd::Note);
         let record = args.model.record.clone();
         let store = ProcessHost::store(&args.session.store, config.store.path.clone())?;
-        let system = system(store, record, given, config, prompter);
+        let mut system = system(store, record, given, config, prompter);
+        system.definitions = definitions;
         Ok(Inputs {
             prompts,
             system,
@@ -64,6 +69,7 @@ pub(super) async fn read(
 /// Reads the prompts, as text. Piped input that no prompt names with `-` becomes part of the first prompt.
 fn prompts(
     args: &RunArgs,
+    definitions: &Definitions,
     cx: &WorkCx,
     reporter: &StartReporter,
 ) -> Result<Vec<Arc<str>>, CliError> {
@@ -77,12 +83,18 @@ fn prompts(
     let is_read_by_name = turns.iter().any(|prompt| prompt == STDIN);
     let mut prompts = Vec::new();
     for prompt in turns {
+        let prompt_is_typed = prompt != STDIN;
         let bytes = if prompt == STDIN {
             read_stdin()?
         } else {
             std::os::unix::ffi::OsStringExt::into_vec(prompt)
         };
-        prompts.push(prompt_text(bytes)?);
+        let text = prompt_text(bytes)?;
+        prompts.push(if prompt_is_typed {
+            expanded(&text, definitions, reporter)
+        } else {
+            text
+        });
     }
     if !is_read_by_name && !std::io::stdin().is_terminal() {
         let piped = read_stdin()?;
@@ -99,6 +111,32 @@ fn prompts(
         }
     }
     Ok(prompts)
+}
+
+/// The prompt of the command that a typed prompt names, or the prompt itself.
+fn expanded(typed: &Arc<str>, definitions: &Definitions, reporter: &StartReporter) -> Arc<str> {
+    match TypedCommand::find(typed, definitions) {
+        TypedCommand::Expanded { name, text } => {
+            reporter.note(&format!(
+                "/{name} is a command from a file; its prompt is sent"
+            ));
+            text.into()
+        }
+        TypedCommand::Unknown(name) => {
+            let known: Vec<String> = definitions
+                .commands
+                .keys()
+                .map(|it| format!("/{it}"))
+                .collect();
+            reporter.note(&format!(
+                "/{name} is sent as text: no such command; known commands: {}",
+                known.join(" ")
+            ));
+            Arc::clone(typed)
+        }
+        TypedCommand::Literal(text) => text.into(),
+        TypedCommand::None => Arc::clone(typed),
+    }
 }
 
 /// The prompt, and below it the piped input. The tags tell the model where the input begins and ends.

@@ -24,7 +24,7 @@ use crate::descriptors;
 use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::start::options::{HostOptions, config_with_model, system};
-use crate::start::project;
+use crate::start::{definitions, project};
 use allstop_remote::{ClientQuestions, OwnedSessions};
 
 /// Selected agent and the store of its tasks, before anything is opened.
@@ -89,7 +89,8 @@ impl AgentChoice {
             TaskAgent::Model => {
                 let project = project::trusted(&args.model, &given.folder, &given.reporter)?;
                 let mut config =
-                    config_with_model(&args.model, "serve", &given, project.as_deref())?;
+                    config_with_model(&args.model, "serve", &given, project.file.as_deref())?;
+                let definitions = definitions::load(&project.definitions, &given.reporter);
                 args.permissions.set_mode(&mut config);
                 config.deadlines.grace = args.grace.or(config.deadlines.grace);
                 let limits = &mut config.limits;
@@ -104,6 +105,7 @@ impl AgentChoice {
                 let prompter = FixedAnswer(answer.unwrap_or(PermissionAnswer::Unanswered));
                 let record = args.model.record.clone();
                 let mut system = system(store, record, given, config, Arc::new(prompter));
+                system.definitions = definitions;
                 system.reserved.extend(secret_files);
                 Ok(Self::Model {
                     system: Box::new(system),

@@ -3,6 +3,7 @@
 
 mod continued;
 pub(crate) mod default_model;
+pub(crate) mod definitions;
 mod in_use;
 pub(crate) mod options;
 pub(crate) mod project;

@@ -162,7 +162,7 @@ impl HostOptions {
     }
 }
 
-/// Options of the system.
+/// Options of the system, without definitions of commands, skills and agents.
 pub(crate) fn system(
     store: StoreChoice,
     record: Option<PathBuf>,
@@ -183,6 +183,7 @@ pub(crate) fn system(
     let trust = ProcessHost::project_trust().ok();
     SystemOptions {
         config,
+        definitions: Arc::default(),
         model: None,
         record,
         keys: ProcessHost::keys(),

@@ -23,6 +23,7 @@ mod completions;
 mod conversation;
 mod copilot_clients;
 mod crash;
+mod definitions;
 mod demo_cluster;
 mod doctor;
 mod endings;

@@ -54,6 +54,7 @@ impl TestServer {
         let options = SystemOptions {
             config: Config::parse(Path::new("test.toml"), config)
                 .expect("the configuration is right"),
+            definitions: Arc::default(),
             model: Some(ModelChoice::Given(Arc::new(model))),
             record: None,
             keys: Arc::new(|_| None),

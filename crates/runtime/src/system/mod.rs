@@ -12,10 +12,12 @@ mod parts;
 mod sessions;
 mod setup;
 mod spill;
+mod sub_agent_kinds;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use allstop_agent::SubAgentKind;
 use allstop_core::process::ProcessIdentity;
 use allstop_core::{SessionId, Timestamp};
 use allstop_log::Log;
@@ -41,6 +43,7 @@ pub use sessions::{InterruptedTurn, OpenSession};
 pub use setup::{QuestionRecipient, SessionSetup, SessionTools, SystemPrompt};
 
 use crate::config::Config;
+use crate::definitions::Definitions;
 use crate::error::StartError;
 use crate::session_removal::{RemoveSessionError, remove_session_with_output};
 
@@ -77,6 +80,10 @@ pub(crate) struct SystemParts {
     /// True if each session must choose a model.
     lacks_model: bool,
     cleanup: Arc<cleanup::CleanupThreads>,
+    /// Commands, skills and agents from files.
+    definitions: Arc<Definitions>,
+    /// Kinds of sub-agents, from the definitions of agents.
+    sub_agent_kinds: Arc<[SubAgentKind]>,
     /// All open sessions.
     registry: SessionRegistry,
 }
@@ -177,6 +184,7 @@ impl System {
         open::check_rules(&options.config)?;
         open::check_folders(&options)?;
         let mcp = mcp_servers(&options)?;
+        let sub_agent_kinds = sub_agent_kinds::of(&options);
         let store = match store {
             Some(store) => store,
             None => SystemStore::open(&options.store, store_scope).await?,
@@ -193,6 +201,7 @@ impl System {
             owner,
             hidden_variables,
             keys,
+            definitions,
             ..
         } = options;
         let output_budget = OutputBudget::new(&spill_folder, config.store.output_limits());
@@ -216,6 +225,8 @@ impl System {
             named_model,
             lacks_model,
             cleanup: Arc::new(cleanup::CleanupThreads::new(scopes)),
+            definitions,
+            sub_agent_kinds,
             registry: SessionRegistry::default(),
         };
         Ok(Self {
@@ -325,6 +336,11 @@ impl System {
     /// The configuration.
     pub fn config(&self) -> &Config {
         &self.parts.config
+    }
+
+    /// Commands, skills and agents from files.
+    pub fn definitions(&self) -> &Arc<Definitions> {
+        &self.parts.definitions
     }
 
     /// File that records the model's answers, if any.

@@ -23,6 +23,7 @@ use super::setup::{QuestionRecipient, SessionSetup};
 use super::spill::SpillFolder;
 use crate::command::{CommandGuardrail, CommandHook, CommandSettings};
 use crate::config::Config;
+use crate::definitions::{SkillDefinition, SkillTool};
 use crate::error::{StartError, StartErrorKind};
 use crate::prompt::ComposedPrompt;
 
@@ -57,15 +58,16 @@ fn check_tool(
     tool: &str,
     what: impl FnOnce() -> String,
 ) -> Result<(), StartError> {
-    if names::ALL.contains(&tool) || tool == names::AGENT || super::mcp::may_have_tool(config, tool)
-    {
+    let is_known = names::ALL.contains(&tool) || [names::AGENT, names::SKILL].contains(&tool);
+    if is_known || super::mcp::may_have_tool(config, tool) {
         return Ok(());
     }
     let message = format!("{} names an unknown tool", what());
     let hint = format!(
-        "the tools are {}, {}, and `SERVER__TOOL` of a configured server",
+        "the tools are {}, {}, {}, and `SERVER__TOOL` of a configured server",
         names::ALL.join(", "),
-        names::AGENT
+        names::AGENT,
+        names::SKILL
     );
     Err(StartError::new(StartErrorKind::Config, message).hint(hint))
 }
@@ -166,6 +168,17 @@ pub(super) fn agent(
     if let Ok(with_spill) = workspace.clone().allow(spill.path(), FolderAccess::Read) {
         workspace = with_spill;
     }
+    // The opener of a session with its own tools or folder chooses all that the model can load.
+    let has_definitions = setup.tools.is_none() && setup.folder.is_none();
+    let skills = &parts.definitions.skills;
+    if has_definitions {
+        // A skill names files in its folder. Skills of the user are outside the working directory.
+        for folder in skills.values().filter_map(SkillDefinition::folder) {
+            if let Ok(with_skill) = workspace.clone().allow(folder, FolderAccess::Read) {
+                workspace = with_skill;
+            }
+        }
+    }
     let workspace = Arc::new(workspace);
     let output_folder = OutputFolder::new(spill.path()).within(Arc::clone(&parts.output_budget));
     let output_folder = Arc::new(output_folder);
@@ -183,6 +196,9 @@ pub(super) fn agent(
     }
     for tool in builtin {
         tools.register_known(tool).map_err(bug)?;
+    }
+    if let Some(skill) = SkillTool::of(skills).filter(|_| has_definitions) {
+        tools.register_known(Arc::new(skill)).map_err(bug)?;
     }
     let mut settings = parts.config.settings();
     settings.system.clone_from(&prompt.text);
@@ -235,6 +251,11 @@ pub(super) fn agent(
             host,
             output_folder,
         }),
+        kinds: if has_definitions {
+            Arc::clone(&parts.sub_agent_kinds)
+        } else {
+            Arc::default()
+        },
     };
     builder.build().with_sub_agents(sub_agents).map_err(bug)
 }

@@ -12,12 +12,15 @@ use allstop_scope::{RootOptions, Scope};
 use allstop_tools::Prompter;
 
 use crate::config::{Config, ModelConfig};
+use crate::definitions::Definitions;
 use crate::link_target::link_target;
 
 /// Options of a system: all values that the binary reads from flags, files, environment and home folder.
 pub struct SystemOptions {
     /// The configuration, after flags have overridden it.
     pub config: Config,
+    /// Commands, skills and agents from files.
+    pub definitions: Arc<Definitions>,
     /// The model; `None` for the model of the configuration.
     pub model: Option<ModelChoice>,
     /// File for a script with the recorded answers of the model.

@@ -11,6 +11,7 @@ use allstop_scope::Scope;
 use super::builtin_script::builtin_script;
 use super::missing_model::MissingModel;
 use super::options::{ModelChoice, StoreChoice, SystemOptions};
+use crate::config::ModelConfig;
 use crate::error::{StartError, StartErrorKind};
 
 /// An open store.
@@ -86,6 +87,14 @@ pub async fn open_store_for_reading(
 pub fn open_model(options: &SystemOptions) -> Result<Arc<dyn Model>, StartError> {
     let config = &options.config.model;
     let choice = options.model.clone().or_else(|| ModelChoice::of(config));
+    open_model_of(options, config, choice)
+}
+
+pub(super) fn open_model_of(
+    options: &SystemOptions,
+    config: &ModelConfig,
+    choice: Option<ModelChoice>,
+) -> Result<Arc<dyn Model>, StartError> {
     let model: Arc<dyn Model> = match choice {
         Some(ModelChoice::Given(model)) => model,
         Some(ModelChoice::PerSession) => Arc::new(MissingModel),

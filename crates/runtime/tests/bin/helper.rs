@@ -63,6 +63,7 @@ async fn own(args: &[&str]) -> Result<(), Failure> {
     };
     let options = SystemOptions {
         config: Config::default(),
+        definitions: Arc::default(),
         model: Some(ModelChoice::Given(Arc::new(model))),
         record: None,
         keys: Arc::new(|_| None),

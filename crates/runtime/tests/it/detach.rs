@@ -3,9 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use allstop_agent::{
-    Agent, SubAgentBackground, SubAgentLimits, SubAgents, TurnError, TurnErrorKind,
-};
+use allstop_agent::{Agent, SubAgentBackground, SubAgents, TurnError, TurnErrorKind};
 use allstop_core::receipt::{ItemKind, ItemState, NotStoppedReason};
 use allstop_core::record::SessionRecord;
 use allstop_log::session::decode;
@@ -54,12 +52,11 @@ impl AgentSource for Workers {
                 tools.register(tool).expect("names differ");
             }
             let sub_agents = SubAgents {
-                limits: SubAgentLimits::default(),
-                excluded: Vec::new(),
                 background: Some(SubAgentBackground {
                     host: request.background,
                     output_folder: output,
                 }),
+                ..SubAgents::default()
             };
             let agent = Agent::builder(Arc::clone(&self.model) as _).tools(tools);
             let agent = agent.build().with_sub_agents(sub_agents);

@@ -68,6 +68,7 @@ impl Place {
         };
         SystemOptions {
             config,
+            definitions: Arc::default(),
             model: model.map(|model| ModelChoice::Given(Arc::new(model))),
             record: None,
             keys: Arc::new(|_| None),

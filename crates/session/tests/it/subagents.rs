@@ -3,9 +3,7 @@
 
 use std::sync::Arc;
 
-use allstop_agent::{
-    Agent, AgentEvent, SubAgentBackground, SubAgentLimits, SubAgents, TurnError, TurnErrorKind,
-};
+use allstop_agent::{Agent, AgentEvent, SubAgentBackground, SubAgents, TurnError, TurnErrorKind};
 use allstop_core::StopReason;
 use allstop_core::message::Arguments;
 use allstop_core::record::{BackgroundKind, SessionRecord, TurnOrigin};
@@ -52,12 +50,11 @@ impl AgentSource for Starts {
             });
             let agent = Agent::builder(Arc::clone(&self.model) as _).tools(tools(vec![wait]));
             let options = SubAgents {
-                limits: SubAgentLimits::default(),
-                excluded: Vec::new(),
                 background: Some(SubAgentBackground {
                     host: request.background,
                     output_folder: Arc::new(OutputFolder::new(self.folder.path())),
                 }),
+                ..SubAgents::default()
             };
             let agent = agent.build().with_sub_agents(options);
             let agent = agent.map_err(|error| TurnError {

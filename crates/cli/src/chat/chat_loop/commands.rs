@@ -23,7 +23,7 @@ use crate::chat::next::NextChat;
 use crate::chat::said::Said;
 use crate::chat::state::ChatEvent;
 use crate::config_edit;
-use crate::display::{found_in_chat, plain, transcript, waits_for};
+use crate::display::{found_in_chat, help_on_definitions, plain, transcript, waits_for};
 use crate::host::ProcessHost;
 use crate::short_id::short;
 
@@ -55,7 +55,10 @@ impl ChatLoop<'_> {
         let session = &self.chat.session;
         let view = &self.chat.view;
         match command {
-            ChatCommand::Help => view.text(HELP),
+            ChatCommand::Help => {
+                let from_files = help_on_definitions(self.chat.system.definitions());
+                view.text(&format!("{HELP}{from_files}"));
+            }
             ChatCommand::Stop(target) => match self.target(target) {
                 Ok(target) => {
                     let cause = Cause::new(CauseKind::User).detail("/stop").by("cli");
@@ -251,6 +254,7 @@ impl ChatLoop<'_> {
         let background = left
             .map(|left| left.id)
             .chain(works.map(|work| work.id.clone()));
+        let definitions = self.chat.system.definitions();
         let ids = |calls: Vec<CommandCall>| calls.iter().map(|call| call.id.to_string()).collect();
         CompletionNames {
             files: Vec::new(),
@@ -258,6 +262,7 @@ impl ChatLoop<'_> {
             calls: ids(self.own_calls()),
             nested: ids(self.nested_calls()),
             outputs: self.outputs.ids().collect(),
+            commands: definitions.commands.keys().cloned().collect(),
         }
     }
 

@@ -59,14 +59,20 @@ impl ChatMessages {
 
     /// Adds a new message, and returns the effect that sends it.
     pub(super) fn send(&mut self, text: String) -> ChatEffect {
+        self.send_prompt(text.clone(), text)
+    }
+
+    /// Adds a new message that was typed as `text`, and sends `prompt`. The person sees the typed text, also if it
+    /// returns to the input line.
+    pub(super) fn send_prompt(&mut self, text: String, prompt: String) -> ChatEffect {
         self.last += 1;
         self.open.push_back(UnansweredMessage {
             number: self.last,
-            text: text.clone(),
+            text,
             steers: false,
             shown: false,
         });
-        ChatEffect::Send(self.last, text)
+        ChatEffect::Send(self.last, prompt)
     }
 
     pub(super) fn accepted(&mut self, message: MessageNumber, steers: bool) {

@@ -1,7 +1,9 @@
 //! Input line of the user: messages, commands, and answers to permission questions.
 
+use std::sync::Arc;
 use std::time::Instant;
 
+use allstop_runtime::Definitions;
 use allstop_terminal::{
     EditResult, HistorySearch, InputHistory, InputLine, Key, LineEditor, QuestionQueue,
     QuestionReply, SearchStep, Style, Styled, TerminalQuestion, TextRole, styled,
@@ -42,6 +44,8 @@ pub(in crate::chat) struct TypedInput {
     /// Open permission questions. While a question is open, keys edit the reply to it, and the typed message stays
     /// unchanged.
     questions: QuestionQueue,
+    /// Commands from files.
+    definitions: Arc<Definitions>,
     style: Style,
     /// True if the terminal itself shows typed lines and lets the user edit them. Such a line cannot return to the user.
     is_line_mode: bool,
@@ -58,8 +62,17 @@ impl TypedInput {
             } else {
                 QuestionQueue::default()
             },
+            definitions: Arc::default(),
             style,
             is_line_mode,
+        }
+    }
+
+    /// Adds the commands from files.
+    pub(in crate::chat) fn with_definitions(self, definitions: &Arc<Definitions>) -> Self {
+        Self {
+            definitions: Arc::clone(definitions),
+            ..self
         }
     }
 
@@ -312,7 +325,7 @@ impl TypedInput {
     }
 
     pub(super) fn submitted(&mut self, text: String) -> InputResult {
-        let line = TypedLine::read(&text);
+        let line = TypedLine::read(&text, &self.definitions);
         if line == TypedLine::Empty {
             return InputResult::Nothing;
         }
@@ -329,6 +342,6 @@ pub(super) fn effects_of(line: TypedLine, text: String) -> Vec<ChatEffect> {
             ChatEffect::RunCommand(command),
         ],
         TypedLine::Wrong(why) => vec![ChatEffect::ShowCommand(text), ChatEffect::Note(why)],
-        TypedLine::Empty | TypedLine::Message(_) => Vec::new(),
+        TypedLine::Empty | TypedLine::Message(_) | TypedLine::Prompt(_) => Vec::new(),
     }
 }

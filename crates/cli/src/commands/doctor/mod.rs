@@ -8,6 +8,7 @@ mod row;
 
 use std::sync::Arc;
 
+use allstop_runtime::Definitions;
 use allstop_runtime::{Config, SystemOptions};
 use allstop_terminal::OutputPriority;
 use allstop_tools::PermissionAnswer;
@@ -15,11 +16,13 @@ use allstop_tools::permission::FixedAnswer;
 use serde::Serialize;
 
 use crate::args::DoctorArgs;
+use crate::display::count_definitions;
 use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::json_document::DocumentSchema;
 use crate::start::options::{HostOptions, choose_default, config_of, system};
-use crate::start::{StartReporter, project};
+use crate::start::project::TrustedProject;
+use crate::start::{StartReporter, definitions, project};
 use row::{CheckState, DoctorRow};
 
 /// Results of all checks, as `--json` prints them.
@@ -65,14 +68,15 @@ fn configuration(args: &DoctorArgs, host: &ProcessHost) -> (Config, Vec<DoctorRo
         Ok(project) => project,
         Err(problem) => {
             rows.push(DoctorRow::of_problem("project", &problem));
-            None
+            TrustedProject::default()
         }
     };
-    if let Some(project) = &project {
-        let path = project.path.display();
+    if let Some(file) = &project.file {
+        let path = file.path.display();
         rows.push(DoctorRow::good("project", format!("{path} is trusted")));
     }
-    let config = match config_of(&args.model, project.as_deref()) {
+    rows.extend(definition_rows(&definitions::read(&project.definitions)));
+    let config = match config_of(&args.model, project.file.as_deref()) {
         Ok(config) => config,
         Err(problem) => {
             rows.push(DoctorRow::of_problem("configuration", &problem));
@@ -98,6 +102,16 @@ async fn model(args: &DoctorArgs, config: &Config, host: &ProcessHost) -> Vec<Do
     }
     let options = options(config, host);
     checks::model(&options, args.online).await
+}
+
+/// Rows about commands, skills and agents from files, if there are any.
+fn definition_rows(definitions: &Definitions) -> Vec<DoctorRow> {
+    let counts = count_definitions(definitions);
+    let good = (!counts.is_empty()).then(|| DoctorRow::good("files", counts));
+    let problems = definitions.problems.iter();
+    let problems = problems
+        .map(|problem| DoctorRow::warning("files", problem, "correct the file, or remove it"));
+    good.into_iter().chain(problems).collect()
 }
 
 /// Options for the checks. The checks open neither a session nor the store of these options.
