@@ -135,6 +135,9 @@ fn outlive_file_limit() {
 fn dispatch(cli: Cli, host: &ProcessHost) -> Result<Exit, CliError> {
     match cli.command {
         CliCommand::Run(args) => host.block_on(run::run(*args, host)),
+        CliCommand::Chat(args) if args.or_init => {
+            host.block_on(commands::bare::chat_or_init(*args, host))
+        }
         CliCommand::Chat(args) => host.block_on(chat::chat(*args, host)),
         CliCommand::Ps(args) => host.block_on(commands::ps::ps(&args, host)).map(Exit::from),
         CliCommand::Stop(args) => host

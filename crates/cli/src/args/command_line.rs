@@ -1,7 +1,7 @@
 //! Parser of the command line; it runs before the output threads exist.
 
 use std::ffi::{OsStr, OsString};
-use std::io::Write as _;
+use std::io::{IsTerminal as _, Write as _};
 use std::os::unix::ffi::OsStrExt as _;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -11,7 +11,7 @@ use clap::builder::Styles;
 use clap::error::ErrorKind;
 use clap::{Command, CommandFactory as _, FromArgMatches as _};
 
-use super::{Cli, help_end, variables};
+use super::{Cli, aliases, help_end, variables};
 use crate::error::{CliError, ErrorForm};
 use crate::host::variable;
 use crate::run::discard_receipt;
@@ -32,7 +32,8 @@ pub(crate) fn command() -> Command {
 /// # Errors
 /// The exit code of a usage error, of the help or of the version.
 pub(crate) fn parse() -> Result<Cli, ExitCode> {
-    let args = arguments(std::env::args_os().collect());
+    let is_at_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    let args = arguments(std::env::args_os().collect(), is_at_terminal);
     let command = variables::only_effective(command(), &args);
     let parsed = command.clone().try_get_matches_from(&args);
     let parsed = parsed.and_then(|matches| {
@@ -92,7 +93,7 @@ pub(crate) fn parse() -> Result<Cli, ExitCode> {
 /// The Copilot SDKs start the binary in `COPILOT_CLI_PATH`, but pass no subcommand. A first argument with white space
 /// is a prompt, because no subcommand contains a space. A single word is never taken as a prompt: otherwise a mistyped
 /// subcommand would be sent to a model.
-fn arguments(mut args: Vec<OsString>) -> Vec<OsString> {
+fn arguments(mut args: Vec<OsString>, is_at_terminal: bool) -> Vec<OsString> {
     let is_of_sdk = args.iter().any(|arg| arg == "--headless");
     let at = command_at(&args);
     let first = args.get(at).map(|first| first.as_bytes());
@@ -100,6 +101,8 @@ fn arguments(mut args: Vec<OsString>) -> Vec<OsString> {
         args.insert(at, "copilot".into());
     } else if first.is_some_and(is_prompt) {
         args.insert(at, "run".into());
+    } else {
+        aliases::replace(&mut args, at, is_at_terminal);
     }
     args
 }
@@ -176,6 +179,9 @@ fn hint(kind: ErrorKind, args: &[OsString]) -> Option<String> {
                 "this program was built without the feature `{feature}`: use a released `allstop`, or build it with `--features {feature}`"
             ))
         }
+        ErrorKind::InvalidSubcommand if let Some(hint) = aliases::hint(first) => {
+            Some(hint.to_owned())
+        }
         ErrorKind::InvalidSubcommand if Cli::command().find_subcommand(&**first).is_none() => {
             let prompt: Vec<_> = given
                 .iter()
@@ -186,6 +192,11 @@ fn hint(kind: ErrorKind, args: &[OsString]) -> Option<String> {
                 "to send a prompt: allstop run {}",
                 quoted(&prompt.join(" "))
             ))
+        }
+        ErrorKind::UnknownArgument
+            if first == "run" && given.iter().any(|word| word == "-p" || word == "--prompt") =>
+        {
+            Some("the prompt needs no flag: allstop run \"fix the tests\"".to_owned())
         }
         ErrorKind::UnknownArgument if first.starts_with('-') => {
             Some("flags follow the command: allstop run --yes \"fix the tests\"".to_owned())
@@ -257,7 +268,7 @@ mod tests {
             (&["-C", "sub", "ps"], &["-C", "sub", "ps"]),
             (&[], &[]),
         ] {
-            assert_eq!(arguments(words(given)), words(read), "{given:?}");
+            assert_eq!(arguments(words(given), false), words(read), "{given:?}");
         }
     }
 

@@ -1,5 +1,6 @@
 //! The command line.
 
+mod aliases;
 mod command_line;
 mod command_traits;
 mod config;
@@ -67,10 +68,10 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum CliCommand {
-    /// Run a prompt and exit; `allstop "…"` does the same
+    /// Run a prompt and exit; `allstop "…"` and `allstop -p "…"` do the same
     #[command(after_help = RUN_HELP, mut_args(variables::attach))]
     Run(Box<RunArgs>),
-    /// Chat with an agent in the terminal: stop it, interrupt it, keep work running
+    /// Chat with an agent in the terminal: stop it, interrupt it, keep work running; `allstop` alone does the same
     #[command(after_help = CHAT_HELP)]
     Chat(Box<ChatArgs>),
     /// List running work: the open sessions of this user with their calls and background work, and work that was left
@@ -185,6 +186,9 @@ pub(crate) struct ChatArgs {
     pub(crate) store: StoreArgs,
     #[command(flatten)]
     pub(crate) with: ChatWith,
+    /// Run `init` first if no model is known; set for the command line without a command
+    #[arg(long, hide = true)]
+    pub(crate) or_init: bool,
 }
 
 /// Choice of the session to continue. Without these flags, the command creates a new session.
@@ -320,7 +324,7 @@ pub(crate) struct ModelArgs {
     /// The configuration file [default: ~/.config/allstop/allstop.toml, if it exists]
     #[arg(long, value_name = "FILE", env = "ALLSTOP_CONFIG")]
     pub(crate) config: Option<PathBuf>,
-    /// Handling of `.allstop.toml`, the settings of the working directory
+    /// Handling of the settings of the working directory: `.allstop.toml`, commands, skills and agents
     #[arg(
         long,
         value_name = "USE",
@@ -607,6 +611,7 @@ impl ResumeArgs {
             },
             store,
             with: self.with,
+            or_init: false,
         }
     }
 }

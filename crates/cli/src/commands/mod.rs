@@ -1,5 +1,6 @@
 //! The subcommands.
 
+pub(crate) mod bare;
 pub(crate) mod completions;
 pub(crate) mod config;
 pub(crate) mod doctor;

@@ -20,6 +20,7 @@ mod event_reader;
 mod events;
 
 mod known;
+mod model_list;
 mod options;
 mod protocol;
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! `allstop init`: asks the user for the model and the permissions, and writes the configuration file.
 
 mod choices;
+mod offered;
 
 use std::path::Path;
 use std::time::Instant;
@@ -18,6 +19,7 @@ use crate::host::{ProcessHost, variable};
 use crate::start::default_model::DEFAULT_MODELS;
 use crate::supervise::Supervisor;
 use choices::{MODES, ModelSource, describe_mode, text};
+use offered::{list, offered_models};
 
 /// Runs the command.
 ///
@@ -75,17 +77,20 @@ impl InitQuestions {
         let text = text(&source, permissions);
         self.prompt.show(Styled::text(&format!("\n{text}")));
         let shown = path.display().to_string();
-        let question = if path.exists() {
-            format!("{shown} exists. Replace all of it?")
+        // Enter writes a new file, and never replaces a file.
+        let is_written = if path.exists() {
+            let question = format!("{shown} exists. Replace all of it?");
+            self.choose(&question, &["no", "yes"], 0).await? == 1
         } else {
-            format!("Write this to {shown}?")
+            let question = format!("Write this to {shown}?");
+            self.choose(&question, &["yes", "no"], 0).await? == 0
         };
-        if self.choose(&question, &["no", "yes"], 0).await? == 0 {
+        if !is_written {
             return Err(InitEnd::Unanswered);
         }
         config_edit::write(path, &text).map_err(InitEnd::Failed)?;
         let said = format!(
-            "{shown} is written. `allstop doctor --online` checks it; then: allstop \"hello\""
+            "{shown} is written. `allstop doctor --online` checks it; `allstop` opens a chat"
         );
         self.prompt.show(Styled::text(&said));
         Ok(())
@@ -116,9 +121,7 @@ impl InitQuestions {
             let base_url = self
                 .line("URL of the server", "http://127.0.0.1:8080/v1")
                 .await?;
-            let name = self
-                .line("Name of the model on that server", "default")
-                .await?;
+            let name = self.model_of(None, Some(&base_url)).await?;
             return Ok(ModelSource {
                 name,
                 base_url: Some(base_url),
@@ -132,11 +135,46 @@ impl InitQuestions {
         let default = providers
             .nth(at)
             .map_or(DEFAULT_MODELS[0].model, |known| known.model);
-        let name = self.line("Name of the model", default).await?;
+        let name = self.model_of(Some(default), None).await?;
         Ok(ModelSource {
             name,
             base_url: None,
         })
+    }
+
+    /// Asks for the model, by its name or by its number in the list that the provider or server offers.
+    async fn model_of(
+        &mut self,
+        default: Option<&str>,
+        base_url: Option<&str>,
+    ) -> Result<String, InitEnd> {
+        let style = self.prompt.style();
+        let mut offered = Vec::new();
+        match offered_models(default, base_url).await {
+            Ok(found) => offered = found,
+            Err(reason) => {
+                let said = format!("  the list of models is not available: {reason}");
+                self.prompt.show(style.paint(TextRole::Dim, said.as_str()));
+            }
+        }
+        let first = offered.first().map(String::as_str);
+        let default = default.or(first).unwrap_or("default").to_owned();
+        if offered.is_empty() {
+            return self.line("Name of the model", &default).await;
+        }
+        self.prompt.show(Styled::text(&list(&offered)));
+        let question = "Number or name of the model";
+        loop {
+            let given = self.line(question, &default).await?;
+            let Ok(number) = given.parse::<usize>() else {
+                return Ok(given);
+            };
+            if let Some(name) = number.checked_sub(1).and_then(|at| offered.get(at)) {
+                return Ok(name.clone());
+            }
+            let said = format!("  the list has the numbers 1 to {}", offered.len());
+            self.prompt.show(style.paint(TextRole::Dim, said.as_str()));
+        }
     }
 
     async fn permissions(&mut self) -> Result<PermissionMode, InitEnd> {
