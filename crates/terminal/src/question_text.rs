@@ -59,6 +59,9 @@ pub fn escape_question(text: &str) -> Cow<'_, str> {
 /// A question on the screen, and the number of its rows that are already shown.
 #[derive(Debug)]
 pub struct QuestionText {
+    content: QuestionContent,
+    /// Columns for which the rows are laid out.
+    columns: usize,
     title: Styled,
     body: Vec<Styled>,
     /// Number of shown rows of the body.
@@ -86,13 +89,32 @@ impl QuestionText {
         (style, rest): (Style, RestHint),
         size: TerminalSize,
     ) -> Self {
+        let mut text = Self {
+            content,
+            columns: 0,
+            title: Styled::default(),
+            body: Vec::new(),
+            shown: 0,
+            rest,
+            style,
+        };
+        text.lay_out(size);
+        text
+    }
+
+    /// Lays the rows out for a terminal of this size. After a change of the width, the text begins again.
+    fn lay_out(&mut self, size: TerminalSize) {
         let columns = size.map_or(COLUMNS_DEFAULT, |(columns, _)| columns);
+        if columns == self.columns {
+            return;
+        }
+        let style = self.style;
         let QuestionContent {
             mut subject,
             call,
             asker,
             mut lines,
-        } = content;
+        } = self.content.clone();
         // A command of one line is part of the title.
         if let [line] = lines.as_slice()
             && line.role.is_none()
@@ -113,13 +135,10 @@ impl QuestionText {
                 styled!["  ", bar(style, at > 0), row]
             })
         });
-        Self {
-            title: title(style, columns, &subject, &call, asker.as_deref()),
-            body: rows.collect(),
-            shown: 0,
-            rest,
-            style,
-        }
+        self.body = rows.collect();
+        self.title = title(style, columns, &subject, &call, asker.as_deref());
+        self.columns = columns;
+        self.shown = 0;
     }
 
     /// Number of rows that are not shown yet.
@@ -129,15 +148,18 @@ impl QuestionText {
 
     /// The title and the first rows.
     pub fn first_page(&mut self, size: TerminalSize) -> Styled {
+        self.lay_out(size);
         self.shown = 0;
         let mut page = self.title.clone();
         page.push(&self.rows(size, self.title.lines().count().saturating_sub(1)));
         page
     }
 
-    /// The next rows; after the last row, the first page again.
+    /// The next rows; after the last row and after a change of the width, the first page again.
     pub fn next_page(&mut self, size: TerminalSize) -> Styled {
-        if self.rows_left() > 0 {
+        let columns = self.columns;
+        self.lay_out(size);
+        if self.rows_left() > 0 && columns == self.columns {
             self.rows(size, 0)
         } else {
             self.first_page(size)
@@ -288,6 +310,26 @@ mod tests {
                 // Title, call and requesting sub-agent.
                 assert!(rows.len() - begun - others <= 3, "{columns}: {rows:#?}");
             }
+        }
+    }
+
+    /// A small pane shows a question page by page, and a page takes half of its rows.
+    #[test]
+    fn a_small_pane_shows_all_rows_in_pages() {
+        let lines: Vec<String> = (0..9).map(|number| format!("echo {number}")).collect();
+        let lines: Vec<&str> = lines.iter().map(String::as_str).collect();
+        let style = (Style::new(false, true), RestHint::AboveInput);
+        for size in [(20, 5), (40, 10), (80, 24)] {
+            let mut content = question(&lines);
+            content.asker = None;
+            let mut text = QuestionText::new(content, style, Some((80, 24)));
+            let mut shown = text.first_page(Some(size)).shown().to_owned();
+            while text.rows_left() > 0 {
+                let page = text.next_page(Some(size));
+                assert!(page.lines().count() <= size.1 / 2, "{size:?}");
+                shown += page.shown();
+            }
+            assert!(lines.iter().all(|line| shown.contains(line)), "{shown}");
         }
     }
 

@@ -44,8 +44,8 @@ use crate::start::{self, NamedSession, Opened, Opening, StartFailure, StartRepor
 use crate::supervise::Supervisor;
 use allstop_remote::TerminalSession;
 use choice::ChatSession;
-use next::{ChatEnd, NextChat};
 pub(crate) use command::is_builtin_command;
+use next::{ChatEnd, NextChat};
 use open_chat::{ChatInput, OpenChat};
 use view::ChatView;
 

@@ -102,6 +102,29 @@ fn rest_of_a_question_is_counted_once() {
     assert_in_order(&screen, &["│ echo 10\n  │ echo 11\n", "│ echo 40\n"]);
 }
 
+/// In a small pane, each `v` shows half a screen of the question.
+#[test]
+fn a_question_in_a_small_pane_is_read_page_by_page() {
+    for (size, page) in [((40, 10), 5), ((20, 5), 2)] {
+        let place = Place::new();
+        let user = start_chat(&place, size, "");
+        user.types("ask").waits_for_choices();
+        let shown = || user.screen().matches("echo ").count();
+        for _ in 0..40 {
+            let before = shown();
+            if before == 40 {
+                break;
+            }
+            let next = before + page.min(40 - before);
+            user.types("v");
+            eventually("the next page", || (shown() == next).then_some(()));
+        }
+        user.waits_for("echo 40").types("n").waits_for("Done.");
+        user.presses(CTRL_D);
+        drop(user.leaves_chat());
+    }
+}
+
 #[test]
 fn watcher_sees_the_words_before_the_stop() {
     let place = Place::new();

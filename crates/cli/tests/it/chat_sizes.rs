@@ -195,7 +195,8 @@ fn ctrl_z_in_a_run_names_what_runs_on() {
 /// before.
 #[test]
 fn a_question_is_answered_at_every_size() {
-    for size in SIZES {
+    let small = [(40, 10), (20, 5)];
+    for size in SIZES.into_iter().chain(small) {
         let place = Place::new();
         let user = start_chat(&place, size, "");
         user.types("touch it").waits_for_choices();
