@@ -74,7 +74,8 @@ fn measure(prompt: &str) -> Vec<Duration> {
         terminal.pause(PAUSE);
     }
     let floods = fs::read_to_string(folder.path().join("floods"));
-    terminal.types("\x03");
+    // Escape: the terminal is not the controlling one, so Ctrl-C would be no signal.
+    terminal.types("\x1b");
     terminal.wait("stopped by you");
     terminal.types("\x04");
     let ended = chat.wait();

@@ -24,6 +24,8 @@ pub(crate) enum TranscriptPart<'a> {
     Call {
         label: String,
         ending: Option<ResultEnding>,
+        /// The failure of a command, such as `exit code 3`.
+        failure: Option<&'a str>,
     },
     /// A summary that replaces earlier turns.
     Summary(&'a str),
@@ -56,6 +58,7 @@ pub(crate) fn entries(conversation: &Conversation) -> Vec<TranscriptPart<'_>> {
                     TranscriptPart::Call {
                         label: describe_call(&call.name, &call.arguments).replace('\n', " "),
                         ending: result.map(ToolResult::ending),
+                        failure: result.and_then(|result| failure_of(&result.content)),
                     }
                 }));
             }
@@ -115,8 +118,12 @@ fn line_of(entry: &TranscriptPart<'_>, style: Style) -> Styled {
             )
         }
         TranscriptPart::Answer(text) => indented(text),
-        TranscriptPart::Call { label, ending } => {
-            let (symbol, role, said) = end_of_call(*ending);
+        TranscriptPart::Call {
+            label,
+            ending,
+            failure,
+        } => {
+            let (symbol, role, said) = end_of_call(*ending, *failure);
             let symbol = style.paint(role, style.symbol(symbol));
             let said = style.paint(TextRole::Dim, said);
             styled![symbol, " ", label, "  ", said]
@@ -139,7 +146,25 @@ fn indented(text: &str) -> Styled {
     styled!["  ", Styled::text(text.trim_end()).hanging(2)]
 }
 
-fn end_of_call(ending: Option<ResultEnding>) -> (Symbol, TextRole, &'static str) {
+/// The failure of a command, which the shell tool writes in the last line of its result.
+fn failure_of(result: &str) -> Option<&str> {
+    let last = result.trim_end().lines().next_back()?;
+    let end = last.strip_prefix('[')?.strip_suffix(']')?;
+    let is_failure = end.starts_with("exit code ") || end.starts_with("killed by ");
+    Some(end).filter(|end| is_failure && *end != "exit code 0")
+}
+
+fn end_of_call<'a>(
+    ending: Option<ResultEnding>,
+    failure: Option<&'a str>,
+) -> (Symbol, TextRole, &'a str) {
+    match (ending, failure) {
+        (Some(ResultEnding::Completed), Some(failure)) => (Symbol::Bad, TextRole::Warning, failure),
+        (ending, _) => end_of_tool(ending),
+    }
+}
+
+fn end_of_tool(ending: Option<ResultEnding>) -> (Symbol, TextRole, &'static str) {
     match ending {
         Some(ResultEnding::Completed) => (Symbol::Good, TextRole::Good, ""),
         Some(ResultEnding::Failed) => (Symbol::Bad, TextRole::Bad, "failed"),
@@ -166,8 +191,12 @@ pub(crate) fn markdown(entries: &[TranscriptPart<'_>]) -> String {
         let _ = match entry {
             TranscriptPart::User(said) => writeln!(text, "## {mark}User\n\n{}", escaped(said)),
             TranscriptPart::Answer(said) => writeln!(text, "## {mark}Agent\n\n{}", escaped(said)),
-            TranscriptPart::Call { label, ending } => {
-                let ended = match end_of_call(*ending).2 {
+            TranscriptPart::Call {
+                label,
+                ending,
+                failure,
+            } => {
+                let ended = match end_of_call(*ending, *failure).2 {
                     "" => "completed",
                     said => said,
                 };
@@ -231,6 +260,7 @@ mod tests {
                     call("b", "rm `x`"),
                     call("c", "sleep 9"),
                     call("d", "false"),
+                    call("e", "exit 3"),
                 ],
             },
             result("a", "x", false),
@@ -241,6 +271,7 @@ mod tests {
                 true,
             ),
             result("d", "no such file", true),
+            result("e", "some output\n[exit code 3]", false),
             Message::Assistant {
                 text: "# Done\n\nIt is **x**.".into(),
                 tool_calls: Vec::new(),
