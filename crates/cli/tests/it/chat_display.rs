@@ -1,5 +1,6 @@
 //! The display of a chat and of terminals that watch it, on small terminals and on a terminal without a cursor.
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::termios::{LocalModes, tcgetattr};
 
 use crate::support::chat_user::{CTRL_C, CTRL_D, ChatUser, assert_in_order};
@@ -174,6 +175,39 @@ fn signals_end_the_reports_of_the_terminal() {
         let mode = tcgetattr(terminal.line()).expect("the terminal is there");
         let cooked = LocalModes::ICANON | LocalModes::ECHO;
         assert!(mode.local_modes.contains(cooked), "{signal:?}: {mode:?}");
+    }
+}
+
+/// Regression: if the terminal read nothing, the reports stayed on, and the shell got them as typed text.
+#[test]
+fn a_terminal_that_reads_nothing_gets_the_end_of_its_reports() {
+    let place = Place::new();
+    let script = place.script("replies: [{calls: [{tool: shell, arguments: {command: 'touch begun; seq 1 100000; sleep 600'}}]}]");
+    let terminal = Terminal::unread();
+    let chat = place
+        .allstop()
+        .args("chat --yes --store")
+        .arg(place.store());
+    let chat = chat
+        .arg("--model")
+        .arg(script)
+        .arg("go")
+        .env("TERM", "xterm");
+    let chat = chat.on_screen(terminal.line()).start();
+    let begun = place.work().join("begun");
+    eventually("the call", || begun.exists().then_some(()));
+    // The terminal is full as soon as its writer waits.
+    let is_full = || {
+        let mut fds = [PollFd::new(terminal.line(), PollFlags::OUT)];
+        let ready = poll(&mut fds, Some(&Timespec::default()));
+        (ready == Ok(0)).then_some(())
+    };
+    eventually("a full terminal", is_full);
+    assert_eq!(chat.end_by(Signal::TERM).code, 143);
+    let pending = terminal.pending();
+    for mode in ["\x1b[?1004", "\x1b[?2004"] {
+        let (_, last) = pending.rsplit_once(mode).unwrap_or_default();
+        assert!(last.starts_with('l'), "{pending:?}");
     }
 }
 

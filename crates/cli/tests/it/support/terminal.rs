@@ -5,6 +5,7 @@ use std::io::{Read as _, Write as _};
 use std::os::fd::OwnedFd;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{Mode, OFlags, open};
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
 use rustix::termios::{Winsize, tcgetwinsize, tcsetwinsize};
@@ -101,6 +102,27 @@ impl Terminal {
     /// The end of the terminal that the command uses.
     pub(crate) fn line(&self) -> &OwnedFd {
         &self.line
+    }
+
+    /// What waits in a terminal that was never read. Call this after the end of its processes.
+    pub(crate) fn pending(&self) -> String {
+        let mut pending = Vec::new();
+        let mut buffer = [0; 4096];
+        // The kernel moves the bytes to this end in pieces.
+        let quiet = Timespec {
+            tv_sec: 1,
+            tv_nsec: 0,
+        };
+        let has_more = || {
+            let mut fds = [PollFd::new(&self.keyboard, PollFlags::IN)];
+            poll(&mut fds, Some(&quiet)) == Ok(1)
+        };
+        while has_more()
+            && let Ok(len @ 1..) = (&self.keyboard).read(&mut buffer)
+        {
+            pending.extend_from_slice(&buffer[..len]);
+        }
+        String::from_utf8_lossy(&pending).into_owned()
     }
 
     /// Types keys.
