@@ -23,6 +23,7 @@ mod links;
 mod minimal;
 mod mutants;
 mod parts;
+mod picture;
 mod sources;
 mod test;
 mod texts;
@@ -42,6 +43,7 @@ Developer commands of this repository.
     cargo xtask texts            all that the program prints, in one listing: help, messages, snapshots
     cargo xtask minimal          checks the binary alone, with its features and without, which compiles dependencies again
     cargo xtask parts            fetch what tests need from outside and print where it is
+    cargo xtask picture          draws the picture in the README again, from a run at a terminal; a test compares it
     cargo xtask explore ARGS...  stops an agent at every point of every scenario, in every way:
                                    cargo xtask explore --kill               kills processes too
                                    cargo xtask explore --faults             makes each system call on the store fail
@@ -60,9 +62,9 @@ and A2A with its client for JavaScript.
 ";
 
 /// The subcommands. A check compares them with the commands in the documents.
-const SUBCOMMANDS: [&str; 11] = [
+const SUBCOMMANDS: [&str; 12] = [
     "test", "gates", "sources", "language", "texts", "minimal", "parts", "explore", "bench",
-    "mutants", "help",
+    "mutants", "picture", "help",
 ];
 
 fn main() -> ExitCode {
@@ -79,6 +81,7 @@ fn main() -> ExitCode {
         "language" => language::run().map(|()| ExitCode::SUCCESS),
         "texts" => texts::run().map(|()| ExitCode::SUCCESS),
         "explore" => explore::run(rest),
+        "picture" => picture::run().map(|()| ExitCode::SUCCESS),
         "mutants" => mutants::run(rest).map(|()| ExitCode::SUCCESS),
         "bench" => bench::run(rest).map(|()| ExitCode::SUCCESS),
         "help" | "--help" | "-h" => {

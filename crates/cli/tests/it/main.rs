@@ -45,6 +45,7 @@ mod output_budget;
 mod own_rows;
 mod permission_wait;
 mod pick;
+mod picture;
 mod piped_input;
 mod progress;
 mod project_config;
