@@ -130,3 +130,30 @@ fn cut(text: &str) -> String {
         None => text.to_owned(),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+
+    use super::*;
+
+    #[test]
+    fn question_escapes_texts_and_names_every_definition() {
+        let place = tempfile::tempdir().unwrap();
+        let commands = place.path().join(".allstop/commands");
+        fs::create_dir_all(&commands).unwrap();
+        let hostile = "---\ndescription: \"a\\e[2Jb\\u202Ec\"\n---\nx";
+        fs::write(commands.join("a.md"), hostile).unwrap();
+        for number in 10..30 {
+            fs::write(commands.join(format!("c{number}.md")), "x").unwrap();
+        }
+        let files = DefinitionFiles::of_project(place.path(), None);
+        let lines = describe_project_definitions(&files, place.path());
+        assert_eq!(lines.len(), LINES_MAX + 1);
+        let first = "adds the command /a (.allstop/commands/a.md): a\\u{1b}[2Jb\\u{202e}c";
+        assert_eq!(lines[0], first);
+        let last = lines.last().unwrap();
+        assert!(last.starts_with("adds 9 more commands: c21, c22"), "{last}");
+        assert!(last.ends_with("c29"), "{last}");
+    }
+}
