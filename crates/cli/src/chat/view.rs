@@ -180,13 +180,15 @@ impl ChatView {
     fn calls(&self, outcome: &MessageOutcome) {
         self.denials(outcome);
         if let Some(lost) = &outcome.lost {
-            self.lines(describe_lost(lost, false, self.style));
+            let lost = describe_lost(lost, false, self.style);
+            self.lines(self.queue.fitted(lost));
         }
     }
 
     /// Shows calls that may have changed something.
     pub(super) fn effects(&self, effects: &TurnEffects) {
-        self.lines(describe_effects(effects, self.style));
+        let effects = describe_effects(effects, self.style);
+        self.lines(self.queue.fitted(effects));
     }
 
     fn denials(&self, outcome: &MessageOutcome) {

@@ -117,7 +117,7 @@ impl<'a> RunView<'a> {
         }
         let stderr = self.host.output.stderr();
         let style = self.host.terminal.style(stderr.is_terminal());
-        stderr.lines(describe(style), OutputPriority::Required);
+        stderr.lines(stderr.fitted(describe(style)), OutputPriority::Required);
     }
 
     /// Prints a line that is useful only to a user at the terminal.
@@ -135,7 +135,8 @@ impl<'a> RunView<'a> {
         }
         let stderr = self.host.output.stderr();
         let style = self.host.terminal.style(stderr.is_terminal());
-        stderr.lines(style.paint(TextRole::Dim, text), OutputPriority::Required);
+        let text = style.paint(TextRole::Dim, Styled::text(text));
+        stderr.lines(stderr.fitted(text), OutputPriority::Required);
     }
 
     /// Handles Ctrl-Z, `fg` and a new window size.
@@ -250,7 +251,7 @@ impl<'a> RunView<'a> {
         }
         // An empty text would print an empty line, and cron sends a message with it.
         if !text.is_empty() {
-            stderr.lines(text, OutputPriority::Last);
+            stderr.lines(stderr.fitted(text), OutputPriority::Last);
         }
     }
 }

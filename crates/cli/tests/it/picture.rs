@@ -50,7 +50,7 @@ fn picture_of_the_readme_is_what_the_program_draws() {
     terminal.type_keys("\x03");
     terminal.wait("conversation unchanged");
     terminal.wait_times("$ ", 2);
-    let shown = terminal.shown();
+    let shown = terminal.written();
     terminal.type_keys("exit\r");
     running.end(FACT_MAX);
     let mut screen = Parser::new(ROWS, COLUMNS, 100);
