@@ -154,10 +154,10 @@ fn failure_of(result: &str) -> Option<&str> {
     Some(end).filter(|end| is_failure && *end != "exit code 0")
 }
 
-fn end_of_call<'a>(
+fn end_of_call(
     ending: Option<ResultEnding>,
-    failure: Option<&'a str>,
-) -> (Symbol, TextRole, &'a str) {
+    failure: Option<&str>,
+) -> (Symbol, TextRole, &str) {
     match (ending, failure) {
         (Some(ResultEnding::Completed), Some(failure)) => (Symbol::Bad, TextRole::Warning, failure),
         (ending, _) => end_of_tool(ending),

@@ -104,7 +104,7 @@ impl Terminal {
         &self.line
     }
 
-    /// What waits in a terminal that was never read. Call this after the end of its processes.
+    /// Reads the output that waits in a terminal that was never read. Call this after the end of its processes.
     pub(crate) fn pending(&self) -> String {
         let mut pending = Vec::new();
         let mut buffer = [0; 4096];
