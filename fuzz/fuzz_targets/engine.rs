@@ -313,6 +313,7 @@ fn started(id: u8, kind: StartedCallKind) -> StartedCall {
 fn usage(tokens: u64) -> Usage {
     Usage {
         input_tokens: tokens,
+        cached_input_tokens: 0,
         output_tokens: tokens / 2,
         estimated: false,
     }

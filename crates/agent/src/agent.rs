@@ -70,6 +70,7 @@ impl Agent {
         let settings = Settings {
             system: None,
             turns_max: None,
+            context: None,
             ..self.parts.settings.clone()
         };
         Self {
@@ -80,6 +81,11 @@ impl Agent {
                 ..self.parts.with(Toolbox::default(), settings)
             }),
         }
+    }
+
+    /// The agent that has these parts.
+    pub(crate) fn of_parts(parts: Arc<AgentParts>) -> Self {
+        Self { parts }
     }
 
     pub(crate) fn parts(&self) -> &AgentParts {

@@ -42,6 +42,8 @@ pub enum TurnErrorKind {
     Disconnected,
     /// The provider refused the request.
     Invalid,
+    /// The conversation is longer than the context window of the model, also in a shorter form.
+    ContextLength,
     /// The provider's answer violates its protocol.
     Protocol,
     /// The script of a scripted model is wrong or has run out.
@@ -104,6 +106,7 @@ impl From<ModelError> for TurnError {
             ModelErrorKind::Unavailable => TurnErrorKind::Unavailable,
             ModelErrorKind::Disconnected => TurnErrorKind::Disconnected,
             ModelErrorKind::Invalid => TurnErrorKind::Invalid,
+            ModelErrorKind::ContextLength => TurnErrorKind::ContextLength,
             ModelErrorKind::Protocol => TurnErrorKind::Protocol,
             ModelErrorKind::Script => TurnErrorKind::Script,
             ModelErrorKind::Panicked => TurnErrorKind::Panicked,

@@ -84,6 +84,20 @@ pub enum AgentEvent {
         /// The error.
         error: String,
     },
+    /// The conversation is nearly too long for the model, or the provider has refused it as too long. Older tool results
+    /// are shorter in the requests from this step on. The conversation keeps the whole results.
+    RequestShortened {
+        /// The step.
+        step: u32,
+        /// Number of messages that became shorter.
+        results: u32,
+    },
+    /// The model is asked for a summary of older turns, because the conversation is too long. The summary replaces these
+    /// turns.
+    SummaryStarted {
+        /// Number of turns.
+        turns: u32,
+    },
     /// The model requested a tool call.
     ToolRequested {
         /// The call.

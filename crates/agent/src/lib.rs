@@ -25,13 +25,16 @@ mod history;
 mod hook;
 mod nested_calls;
 mod notes;
+mod oldest_turns;
 mod outcome;
 mod output_batch;
 mod parts;
 mod prompt;
+mod request_view;
 mod run;
 mod settings;
 mod subagent;
+mod summary;
 mod toolbox;
 mod turn;
 mod user_code;
@@ -45,11 +48,13 @@ pub use event::{AgentEvent, EventSink, UnfinishedCall};
 pub use guardrail::{Guardrail, GuardrailStage, GuardrailVerdict};
 pub use history::RunHistory;
 pub use hook::{Hook, HookCx, HookEvent, HookVerdict};
+pub use oldest_turns::{TurnsSummary, newest_turns_within, oldest_turns, tokens_of};
 pub use outcome::{Denial, RunOutcome, TurnOutcome};
 pub use prompt::Prompt;
 pub use run::{ENDING_MAX, Run, RunRequest, RunStop};
-pub use settings::{Deadlines, RepeatUnknown, Settings};
+pub use settings::{ContextLimits, Deadlines, RepeatUnknown, Settings};
 pub use subagent::{
     DEPTH_MAX_DEFAULT, RUNNING_MAX_DEFAULT, STEPS_MAX_DEFAULT, SubAgentBackground, SubAgentKind,
     SubAgentLimits, SubAgents,
 };
+pub use summary::{SummaryError, summarise};

@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::TurnError;
 use crate::history::RunHistory;
+use crate::oldest_turns::TurnsSummary;
 
 /// A call that did not run because it was denied.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -51,6 +52,9 @@ pub struct TurnOutcome {
     /// Calls of the turn that may have changed something, if the conversation does not show them, or may not show them
     /// because the ending is not confirmed. The next turn reports them to the model.
     pub lost: Option<LostTurn>,
+    /// Summary of older turns in the requests of the turn. The caller decides if it replaces these turns in the
+    /// conversation. `None` unless the turn completed.
+    pub summary: Option<TurnsSummary>,
     /// True if the store has confirmed whether the ending is written. If false, `conversation` is the conversation
     /// before the turn, and the next start of the session determines the ending from the log.
     pub is_ending_known: bool,

@@ -312,6 +312,7 @@ async fn end_panicked_turn(cx: TurnCx<'_>, history: &mut RunHistory) -> TurnOutc
         error: Some(error),
         conversation,
         lost: None,
+        summary: None,
         is_ending_known: true,
         is_ending_written: false,
     }

@@ -29,8 +29,21 @@ pub struct Settings {
     pub loop_limits: LoopLimits,
     /// Part of a stopped turn that stays in the conversation.
     pub stop_policy: StopPolicy,
+    /// Limits on the length of requests. `None` if requests always contain the whole conversation.
+    pub context: Option<ContextLimits>,
     /// Handling of calls that repeat a call of an earlier turn, whose outcome is unknown.
     pub repeat_unknown: RepeatUnknown,
+}
+
+/// Limits on the length of requests. If a request is too long, older tool results are shortened in it; then a summary
+/// replaces older turns. A request that the provider refuses as too long is shortened and repeated once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ContextLimits {
+    /// Maximum estimated tokens of a request. `None` if the context window of the model is unknown; then only a refused
+    /// request is shortened.
+    pub tokens_max: Option<u64>,
+    /// Maximum number of newest turns that a summary keeps unchanged.
+    pub turns_kept: u32,
 }
 
 /// Handling of a call that repeats a call of an earlier turn, with the same tool and arguments. The earlier call has an

@@ -10,10 +10,22 @@ use serde::{Deserialize, Serialize};
 pub struct Usage {
     /// Tokens sent.
     pub input_tokens: u64,
+    /// Number of the sent tokens that the provider has read from its cache, usually for a lower price. Absent if zero or
+    /// unknown.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cached_input_tokens: u64,
     /// Tokens received.
     pub output_tokens: u64,
     /// True if a part of the usage was estimated here because the provider sent no count.
     pub estimated: bool,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde passes fields by reference"
+)]
+fn is_zero(tokens: &u64) -> bool {
+    *tokens == 0
 }
 
 impl Usage {
@@ -32,6 +44,9 @@ impl Usage {
 impl AddAssign for Usage {
     fn add_assign(&mut self, other: Self) {
         self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
+        self.cached_input_tokens = self
+            .cached_input_tokens
+            .saturating_add(other.cached_input_tokens);
         self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
         self.estimated = self.estimated || other.estimated;
     }

@@ -44,7 +44,7 @@ pub use names::{AppendId, AppendIds, RecordBytes, StreamName, Version};
 pub use session::{
     ListedSession, LoggedAnswer, RecordObserver, SessionError, SessionRemoval, SessionSummary,
     SessionWriter, begin_removal, committed_answer, list_sessions, newest_sessions, read_session,
-    read_session_end, remove_session,
+    read_session_end, remove_session, visit_records,
 };
 pub use sqlite::{
     BackupReport, CompactReport, CutStream, EndOfCut, MaintenanceStop, Progress, RepairReport,

@@ -68,6 +68,8 @@ pub enum ModelErrorKind {
     Disconnected,
     /// The provider refused the request (HTTP 400).
     Invalid,
+    /// The provider refused the request because it is longer than the context window of the model.
+    ContextLength,
     /// The response does not follow the protocol (HTML, invalid JSON).
     Protocol,
     /// The script of a scripted model is used up or invalid.
@@ -89,6 +91,7 @@ impl ModelErrorKind {
             Self::Unavailable => "unavailable",
             Self::Disconnected => "disconnected",
             Self::Invalid => "invalid",
+            Self::ContextLength => "context_length",
             Self::Protocol => "protocol",
             Self::Script => "script",
             Self::Panicked => "panicked",

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use crate::cost::Cost;
 use allstop_agent::{Denial, TurnError};
 use allstop_core::ids::BackgroundId;
 use allstop_core::receipt::ConversationEffect;
@@ -154,6 +155,8 @@ pub struct Envelope {
     pub steps: u32,
     /// Total usage of the run.
     pub usage: Usage,
+    /// Cost of the run by the listed or configured prices; `null` if no model was called or if a price is unknown.
+    pub cost: Option<Cost>,
     /// The turns of the run in their order: one for each prompt that was sent. The last one has the `output` of the run.
     pub turns: Vec<TurnResult>,
     /// Denied calls of all turns of the run.
@@ -226,6 +229,7 @@ impl Envelope {
             finish: None,
             steps: 0,
             usage: Usage::default(),
+            cost: None,
             turns: Vec::new(),
             denials: Vec::new(),
             lost_calls: Vec::new(),

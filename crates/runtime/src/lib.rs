@@ -11,6 +11,7 @@
 mod agent_executor;
 mod command;
 pub mod config;
+mod cost;
 mod definitions;
 mod envelope;
 mod error;
@@ -24,6 +25,7 @@ mod system;
 pub use agent_executor::{AgentExecutor, AgentExecutorOptions, ContextConversations};
 pub use command::{EVENT_BYTES_MAX, EVENT_VARIABLE};
 pub use config::{Config, ConfigError, PriceConfig};
+pub use cost::{Cost, ModelPrices, ModelUsage, SessionCost};
 pub use definitions::{
     AgentDefinition, CommandDefinition, DefinitionFile, DefinitionFiles, DefinitionKind,
     Definitions, SkillDefinition, UserFolders,

@@ -2,10 +2,9 @@
 
 use std::sync::Arc;
 
-use allstop_agent::TurnError;
-use allstop_core::message::{Arguments, Message};
+use allstop_agent::{SummaryError, TurnError};
+use allstop_core::Usage;
 use allstop_core::turn::Conversation;
-use allstop_core::{Cause, Usage};
 use allstop_log::SessionError;
 
 use crate::queue::MessageRefused;
@@ -50,15 +49,9 @@ pub enum CompactError {
     /// The conversation has no turns, or at most as many turns as an automatic compaction keeps.
     #[error("the conversation is too short: only {}", turn_count(*.0))]
     TooShort(usize),
-    /// A stop came before the compaction.
-    #[error("stopped: {0}")]
-    Stopped(Cause),
-    /// The provider refused the request for a summary, also with cut messages.
-    #[error("the provider refused the request for a summary: {0}")]
-    Refused(String),
-    /// The model returned no summary.
-    #[error("the model returned no summary: {0}")]
-    NoSummary(String),
+    /// The model has made no summary.
+    #[error(transparent)]
+    NoSummary(#[from] SummaryError),
     /// The log failed or rejected the request.
     #[error(transparent)]
     Session(#[from] SessionError),
@@ -74,79 +67,9 @@ fn turn_count(turns: usize) -> String {
     format!("{turns} turn{}", if turns == 1 { "" } else { "s" })
 }
 
-/// Prompt for the summary. The summary replaces the messages, so it must contain everything that the conversation still
-/// needs.
-pub(crate) const ASK_SUMMARY: &str = "Summarise the conversation so far for yourself: it will be dropped, and you go on \
-    with your summary alone. Keep what was asked and decided, what was done and found out, names of files and \
-    identifiers, and what is open. Leave out greetings and what has become irrelevant. Answer with the summary only.";
-
-/// Returns the number of messages and turns to drop from the start. `None` if the conversation has at most `turns_kept`
-/// turns.
-pub(crate) fn cut(conversation: &Conversation, turns_kept: u32) -> Option<(u32, u32)> {
-    let dropped = conversation.spans.len().checked_sub(turns_kept as usize)?;
-    if dropped == 0 {
-        return None;
-    }
-    let end = match conversation.spans.get(dropped) {
-        Some(next) => next.start,
-        None => conversation.messages.len() as u32,
-    };
-    Some((end, dropped as u32))
-}
-
 /// Number of newest turns that a requested compaction keeps: `turns_kept`, or fewer in a shorter conversation, because a
 /// single long turn can fill the context of the model.
 pub(crate) fn turns_kept_on_request(conversation: &Conversation, turns_kept: u32) -> u32 {
     let turns = u32::try_from(conversation.spans.len()).unwrap_or(u32::MAX);
     turns_kept.min(turns.saturating_sub(1))
-}
-
-/// Maximum bytes of each text in a request for a summary: first no limit, then less and less while the provider refuses
-/// the request, for example because it is longer than the context of the model.
-pub(crate) const TEXT_BYTES_MAX: [usize; 3] = [usize::MAX, 4 * 1024, 512];
-
-/// The messages, each text and the arguments of each call cut to this many bytes.
-pub(crate) fn shortened(messages: &[Arc<Message>], bytes_max: usize) -> Vec<Arc<Message>> {
-    let cut = |text: &Arc<str>| -> Arc<str> {
-        if text.len() <= bytes_max {
-            return Arc::clone(text);
-        }
-        let head = text.floor_char_boundary(bytes_max / 2);
-        let tail = text.ceil_char_boundary(text.len() - bytes_max / 2);
-        format!(
-            "{}\n[cut for this summary]\n{}",
-            &text[..head],
-            &text[tail..]
-        )
-        .into()
-    };
-    let shorten = |message: &Arc<Message>| {
-        if message.bytes() <= bytes_max {
-            return Arc::clone(message);
-        }
-        let mut short = Message::clone(message);
-        match &mut short {
-            Message::User { text }
-            | Message::Note { text }
-            | Message::Summary { text }
-            | Message::StopMarker { text } => *text = cut(text),
-            Message::Tool(result) => result.content = cut(&result.content),
-            Message::Assistant { text, tool_calls } => {
-                *text = cut(text);
-                for call in tool_calls.iter_mut() {
-                    if call.arguments.bytes() > bytes_max {
-                        call.arguments = Arguments::left_out();
-                    }
-                }
-            }
-        }
-        Arc::new(short)
-    };
-    messages.iter().map(shorten).collect()
-}
-
-/// Estimated tokens of a conversation.
-pub(crate) fn tokens(conversation: &Conversation) -> u64 {
-    let bytes = conversation.messages.iter().map(|message| message.bytes());
-    Usage::estimate_tokens(bytes.sum())
 }

@@ -35,6 +35,7 @@ use crate::nested_calls::NestedCalls;
 use crate::outcome::{Denial, TurnOutcome};
 use crate::parts::AgentParts;
 use crate::prompt::Prompt;
+use crate::request_view::RequestView;
 pub(crate) use cx::TurnCx;
 
 /// Input of a turn.
@@ -100,6 +101,10 @@ pub(crate) struct RunningTurn<'a> {
     /// Calls of the sub-agents that run in this turn's calls.
     nested: Arc<NestedCalls>,
     trace: Option<Arc<str>>,
+    /// Form of the conversation in the requests.
+    view: RequestView,
+    /// Maximum tokens of a request, learned from a request that the provider has refused as too long.
+    context_tokens_max: Option<u64>,
 }
 
 /// Runs one turn and always returns its ending.
@@ -205,6 +210,8 @@ async fn run_in_span(
         activity: Arc::new(ActivityTimer::new(cx.events.clone(), Arc::clone(&nested))),
         nested,
         trace,
+        view: RequestView::default(),
+        context_tokens_max: None,
     };
     match turn.steps(&start.input).await {
         Ok(output) => turn.commit(output).await,

@@ -168,7 +168,7 @@ impl RunningTurn<'_> {
             .as_ref()
             .map_or(0, |text| text.len());
         let context = self.cx.context.map_or(0, |text| text.len());
-        let messages = self.draft.request_messages();
+        let messages = self.view.apply(&self.draft.request_messages());
         let messages: usize = messages.iter().map(|message| message.bytes()).sum();
         Usage::estimate_tokens(system + context + messages)
     }

@@ -2,6 +2,7 @@
 
 mod commands;
 mod editor;
+mod facts;
 mod pending;
 mod session_events;
 
@@ -10,6 +11,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use allstop_core::{CallId, Cause, MessageId};
+use allstop_runtime::SessionCost;
 use allstop_session::{SessionStop, StopTarget};
 use allstop_terminal::{
     InputLine, InputMode, InputReader, JobChange, JobControl, Key, Notification, TextRole,
@@ -68,9 +70,11 @@ pub(super) async fn run(
     let state = ChatState::new(input, control);
     let questions =
         SessionQuestions::new(chat.view.queue().clone(), chat.view.style, mode.rest_hint());
+    let cost = earlier_cost(&chat).await;
     let mut chat_loop = ChatLoop {
         status: ChatStatus::new(
             &chat.system,
+            cost,
             chat.mode.clone(),
             chat.answers,
             chat.view.style,
@@ -128,6 +132,16 @@ pub(super) async fn run(
         Some((next, reader)) => ChatEnd::Next(next, session, Box::new(reader)),
         None => ChatEnd::Left(exit),
     })
+}
+
+/// Maximum wait for the cost of a resumed session, so that a slow store does not delay the chat.
+const COST_WAIT_MAX: Duration = Duration::from_secs(1);
+
+/// Usage and cost of the session before this chat. `None` if the store does not answer in time.
+async fn earlier_cost(chat: &OpenChat<'_>) -> Option<SessionCost> {
+    let system = &chat.system;
+    let read = SessionCost::of_session(&**system.log(), chat.session.id(), system.prices());
+    tokio::time::timeout(COST_WAIT_MAX, read).await.ok()?.ok()
 }
 
 /// Interval between two checks whether a chat in the background is in the foreground again. `fg` sends no signal to a

@@ -22,6 +22,8 @@ Commands:
                       ask (reads), accept-edits (reads and file changes)
   /undo               remove the last turn from the conversation
   /compact            summarise older turns
+  /cost               tokens and cost of the session, for each model
+  /status             model, session, folder, mode, context, cost and background work
   /history            the conversation so far
   /model [NAME]       go on with another model
   /clear              begin a new session; the present one stays in the store
@@ -71,6 +73,8 @@ pub(super) enum ChatCommand {
     Mode(Option<PermissionMode>),
     Undo,
     Compact,
+    Cost,
+    Status,
     History,
     /// Switch to this model; `None` shows the present one.
     Model(Option<String>),
@@ -103,7 +107,7 @@ pub(super) enum BackgroundCommand {
     Wait(String),
 }
 
-pub(super) const NAMES: [&str; 17] = [
+pub(super) const NAMES: [&str; 19] = [
     "help",
     "stop",
     "background",
@@ -114,6 +118,8 @@ pub(super) const NAMES: [&str; 17] = [
     "preview",
     "undo",
     "compact",
+    "cost",
+    "status",
     "history",
     "model",
     "clear",
@@ -184,6 +190,8 @@ impl ChatCommand {
             }
             ("undo", []) => Self::Undo,
             ("compact", []) => Self::Compact,
+            ("cost", []) => Self::Cost,
+            ("status", []) => Self::Status,
             ("history", []) => Self::History,
             ("model", []) => Self::Model(None),
             ("model", [name]) => Self::Model(Some((*name).to_owned())),

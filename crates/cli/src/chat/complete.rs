@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn names_are_completed_up_to_the_first_ambiguity() {
-        check("/st", "/stop ");
+        check("/sto", "/stop ");
         check("/stop a", "/stop all ");
         check("/r", "/review ");
         check("/stop b", "/stop bg_");

@@ -4,6 +4,7 @@
 //! therefore never blocks the process, and untrusted text cannot control a terminal.
 
 mod change;
+mod cost;
 mod definitions;
 mod effects;
 #[cfg(test)]
@@ -19,6 +20,7 @@ pub(crate) mod transcript;
 mod watch;
 
 pub(crate) use change::{change_counts, change_role};
+pub(crate) use cost::{describe_cost, describe_session_cost, describe_usage};
 pub(crate) use definitions::{
     count_definitions, describe_project_definitions, help_on_definitions,
 };

@@ -37,6 +37,12 @@ pub(crate) fn describe(record: &SessionRecord, of_message: bool) -> Option<Strin
     })
 }
 
+/// Line for a summary that is being made.
+pub(crate) fn describe_summary_start(turns: u32) -> String {
+    let turns = counted(u64::from(turns), "older turn", "older turns");
+    format!("long conversation: {turns} will be summarised")
+}
+
 /// Line for work that runs after the end of a turn; `None` if no work runs.
 pub(crate) fn describe_running(running: &[BackgroundItem]) -> Option<String> {
     let names = running

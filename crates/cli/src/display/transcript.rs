@@ -154,10 +154,7 @@ fn failure_of(result: &str) -> Option<&str> {
     Some(end).filter(|end| is_failure && *end != "exit code 0")
 }
 
-fn end_of_call(
-    ending: Option<ResultEnding>,
-    failure: Option<&str>,
-) -> (Symbol, TextRole, &str) {
+fn end_of_call(ending: Option<ResultEnding>, failure: Option<&str>) -> (Symbol, TextRole, &str) {
     match (ending, failure) {
         (Some(ResultEnding::Completed), Some(failure)) => (Symbol::Bad, TextRole::Warning, failure),
         (ending, _) => end_of_tool(ending),

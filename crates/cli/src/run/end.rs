@@ -6,7 +6,7 @@ use std::sync::Arc;
 use allstop_agent::TurnErrorKind;
 use allstop_core::turn::LostTurn;
 use allstop_core::{Cause, CauseKind, SessionId, StopReason};
-use allstop_runtime::{DetachedWork, Envelope, System};
+use allstop_runtime::{DetachedWork, Envelope, SessionCost, System};
 use allstop_session::{SessionStop, StopTarget};
 use allstop_tools::BackgroundWork;
 
@@ -54,6 +54,7 @@ impl RunTurns<'_, '_> {
             self.take_stops_from_elsewhere();
             self.finish_stop(&mut envelope).await;
         }
+        envelope.cost = self.view.cost.as_ref().and_then(SessionCost::total);
         let announcer = self.remote.announcer();
         if let Some(error) = &envelope.error {
             announcer.note(error.to_string());

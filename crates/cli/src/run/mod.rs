@@ -14,7 +14,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use allstop_core::StopReason;
-use allstop_runtime::{Envelope, OpenSession, QuestionRecipient};
+use allstop_runtime::{Envelope, OpenSession, QuestionRecipient, SessionCost};
 use allstop_scope::{GRACE_DEFAULT, WorkCx};
 use allstop_terminal::QuestionPrompt;
 use allstop_tools::Prompter;
@@ -146,6 +146,7 @@ async fn drive(
     let configured = system.config().store.path.as_deref();
     let flags = SameFlags::of_used_store(&model_args, &store_args, configured);
     print_open_notes(view, &open, &flags);
+    view.cost = Some(SessionCost::new(system.prices()));
     let session = &open.session;
     view.questions = prompt.map(|prompt| RunQuestions::new(prompt, session.clone()));
     let job = job_control().map_err(CliError::from)?;

@@ -298,6 +298,7 @@ impl RunTurns<'_, '_> {
 pub(super) fn show(view: &mut RunView<'_>, remote: &TerminalSession, event: &SessionEvent) -> bool {
     match &event.kind {
         SessionEventKind::Live(event) => view.event(event),
+        SessionEventKind::Recorded { record, .. } => view.recorded(record),
         SessionEventKind::PermissionAsked(question) => {
             view.ask(question.clone());
         }

@@ -4,7 +4,8 @@ use std::time::Instant;
 
 use allstop_agent::AgentEvent;
 use allstop_core::StopReason;
-use allstop_runtime::Envelope;
+use allstop_core::record::SessionRecord;
+use allstop_runtime::{Envelope, SessionCost};
 use allstop_session::{OpenQuestion, Session};
 use allstop_terminal::{
     JobChange, OutputPriority, OutputQueue, PromptReply, Style, Styled, TextRole, styled,
@@ -41,6 +42,8 @@ pub(super) struct RunView<'a> {
     pub(super) receipt_file: Option<ReceiptFile>,
     /// False if it is uncertain that the store contains the last receipt.
     pub(super) is_receipt_stored: bool,
+    /// Usage and cost of the run, from the opening of the system.
+    pub(super) cost: Option<SessionCost>,
     /// Permission questions at the terminal, from the opening of the session to its end.
     pub(super) questions: Option<RunQuestions>,
 }
@@ -66,6 +69,7 @@ impl<'a> RunView<'a> {
             prompter,
             receipt_file: None,
             is_receipt_stored: true,
+            cost: None,
             questions: None,
             live: is_watched.then(|| match LiveView::new(&host.output, &options) {
                 live if host.is_quiet => live.quiet(),
@@ -93,6 +97,13 @@ impl<'a> RunView<'a> {
             .is_some_and(|stream| stream.server(change));
         if !streamed || stderr.is_terminal() {
             self.warn(&change.to_string());
+        }
+    }
+
+    /// Adds the usage of a record to the cost of the run.
+    pub(super) fn recorded(&mut self, record: &SessionRecord) {
+        if let Some(cost) = &mut self.cost {
+            cost.add(record);
         }
     }
 

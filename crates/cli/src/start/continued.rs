@@ -90,8 +90,8 @@ fn choose(config: &mut ModelConfig, by_flags: bool, remembered: &SessionSettings
     match &remembered.model {
         _ if by_flags => ModelOrigin::Flags,
         Some(model) => {
-            config.name = Some(model.to_string());
-            config.base_url = remembered.base_url.as_deref().map(str::to_owned);
+            let base_url = remembered.base_url.as_deref().map(str::to_owned);
+            config.choose(Some(model.to_string()), base_url);
             ModelOrigin::Session
         }
         None => ModelOrigin::Configuration,

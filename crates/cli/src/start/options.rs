@@ -130,8 +130,9 @@ fn model(config: &mut Config, args: &ModelArgs) -> Result<(), CliError> {
     // A model belongs to a server. If a flag sets one of the two, the other does not come from the file, because the
     // two would not fit together.
     if args.base_url.is_some() {
-        config.model.base_url.clone_from(&args.base_url);
-        config.model.name.clone_from(&args.model);
+        config
+            .model
+            .choose(args.model.clone(), args.base_url.clone());
         if args.model.is_none() {
             return Err(
                 CliError::usage("--base-url needs the name of a model of that server")
@@ -139,8 +140,7 @@ fn model(config: &mut Config, args: &ModelArgs) -> Result<(), CliError> {
             );
         }
     } else if args.model.is_some() {
-        config.model.base_url = None;
-        config.model.name.clone_from(&args.model);
+        config.model.choose(args.model.clone(), None);
     }
     Ok(())
 }

@@ -51,6 +51,7 @@ pub(crate) fn result(id: &CallId, content: &str) -> ToolResult {
 pub(crate) fn usage(input_tokens: u64, output_tokens: u64) -> Usage {
     Usage {
         input_tokens,
+        cached_input_tokens: 0,
         output_tokens,
         estimated: false,
     }

@@ -47,26 +47,58 @@ async fn fold(
     mut state: SessionState,
     mut last: Version,
 ) -> Result<(SessionState, Version), SessionError> {
+    let apply = |version, record: &SessionRecord| {
+        let applied = state.apply(record);
+        applied.map_err(|source| SessionError::Inconsistent {
+            id: id.clone(),
+            version,
+            source,
+        })
+    };
+    last = each_record(log, id, last, apply).await?;
+    Ok((state, last))
+}
+
+/// Reads the records after number `last`, in order. Returns the number of the last record.
+async fn each_record(
+    log: &dyn Log,
+    id: &SessionId,
+    mut last: Version,
+    mut visit: impl FnMut(Version, &SessionRecord) -> Result<(), SessionError>,
+) -> Result<Version, SessionError> {
     let stream = stream_of(id);
     loop {
         // No limit is needed, because the store limits the memory of a read.
         let records = log.read(&stream, last.next(), usize::MAX).await?;
         if records.is_empty() {
-            return Ok((state, last));
+            return Ok(last);
         }
         for (version, bytes) in records {
             last = version;
             if let Some(record) = decode(id, version, &bytes)? {
-                state
-                    .apply(&record)
-                    .map_err(|source| SessionError::Inconsistent {
-                        id: id.clone(),
-                        version,
-                        source,
-                    })?;
+                visit(version, &record)?;
             }
         }
     }
+}
+
+/// Reads all records of a session in order, without opening it.
+///
+/// **Cancel safety**: if the future is dropped, nothing changes.
+///
+/// # Errors
+/// If a record cannot be read, or if the store fails.
+pub async fn visit_records(
+    log: &dyn Log,
+    id: &SessionId,
+    mut visit: impl FnMut(&SessionRecord),
+) -> Result<(), SessionError> {
+    let visit = |_, record: &SessionRecord| {
+        visit(record);
+        Ok(())
+    };
+    each_record(log, id, Version(0), visit).await?;
+    Ok(())
 }
 
 pub(super) fn decode(

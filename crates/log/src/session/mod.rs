@@ -13,6 +13,7 @@ mod writer;
 pub use codec::{RecordDecodeError, decode, encode};
 pub use committed_answer::{LoggedAnswer, committed_answer};
 pub use error::SessionError;
+pub use fold::visit_records;
 pub use list::{
     ListedSession, SessionRemoval, SessionSummary, begin_removal, list_sessions, newest_sessions,
     read_session, read_session_end, remove_session,

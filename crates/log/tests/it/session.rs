@@ -55,6 +55,7 @@ pub(crate) fn answered_and_committed(turn: u32) -> Vec<SessionRecord> {
             outcome: CallOutcome::Succeeded,
             usage: Some(Usage {
                 input_tokens: 3,
+                cached_input_tokens: 0,
                 output_tokens: 1,
                 estimated: false,
             }),
@@ -68,6 +69,7 @@ pub(crate) fn answered_and_committed(turn: u32) -> Vec<SessionRecord> {
             messages: vec![Arc::new(Message::user("hello")), Arc::new(answer)],
             usage: Usage {
                 input_tokens: 3,
+                cached_input_tokens: 0,
                 output_tokens: 1,
                 estimated: false,
             },

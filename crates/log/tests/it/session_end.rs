@@ -36,6 +36,7 @@ fn compacted(turns: u32, turns_kept: u32) -> SessionRecord {
         summary: Some("They said hello.".into()),
         usage: Usage {
             input_tokens: 100,
+            cached_input_tokens: 0,
             output_tokens: 7,
             estimated: false,
         },

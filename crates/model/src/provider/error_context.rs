@@ -9,7 +9,7 @@ use super::bounded_json::{JsonError, parse};
 use super::event_reader::EventReadError;
 use super::options::AnswerLimits;
 use super::protocol::EventDecodeError;
-use super::provider_error::{ProviderErrorText, is_out_of_quota, retry_after};
+use super::provider_error::{ProviderErrorText, is_context_full, is_out_of_quota, retry_after};
 use super::target::{KeySource, ModelTarget, RequestAccess};
 use crate::{CALLS_MAX, ModelError, ModelErrorKind, SecretRedactor};
 
@@ -18,6 +18,10 @@ const MESSAGE_CHARS_MAX: usize = 300;
 
 /// Hint for the user if an answer ended too early.
 const TRY_AGAIN: &str = "try again; if it happens again, check the server's log";
+
+/// Hint for the user if the conversation is too long for the model.
+const CONTEXT_FULL: &str = "send a shorter message, summarise older turns with `/compact` in a chat, or use a model with \
+    a larger context window";
 
 /// Facts about the call that its error messages need.
 pub(super) struct ErrorContext {
@@ -164,6 +168,7 @@ impl ErrorContext {
             429 if is_out_of_quota(code) => ModelErrorKind::Unauthorized,
             404 | 405 if text.message.is_none() => ModelErrorKind::Protocol,
             400 if code == "model_not_found" => ModelErrorKind::NotFound,
+            400 | 413 | 422 | 500 if is_context_full(&text) => ModelErrorKind::ContextLength,
             status => ModelErrorKind::of_status(status).unwrap_or(ModelErrorKind::Protocol),
         };
         let what = match (&text.message, text.is_html) {
@@ -195,6 +200,7 @@ impl ErrorContext {
                 Some(wait) => format!("wait {} s, or use another model", wait.as_secs_f64().ceil()),
                 None => "wait a little, or use another model".into(),
             },
+            ModelErrorKind::ContextLength => CONTEXT_FULL.into(),
             ModelErrorKind::Unavailable => "the provider has a problem: try again later".into(),
             ModelErrorKind::Protocol => {
                 "the URL must lead to a model's API, usually with /v1 at its end".into()
@@ -212,23 +218,25 @@ impl ErrorContext {
         let text = ProviderErrorText::of_value(body);
         let code = text.code.as_deref().unwrap_or_default();
         let kind = match code {
+            _ if is_context_full(&text) => ModelErrorKind::ContextLength,
             "429" | "rate_limit_error" | "rate_limit_exceeded" => ModelErrorKind::RateLimited,
             code if is_out_of_quota(code) => ModelErrorKind::Unauthorized,
             "401" | "403" | "authentication_error" | "permission_error" => {
                 ModelErrorKind::Unauthorized
             }
             "404" | "not_found_error" | "model_not_found" => ModelErrorKind::NotFound,
-            "400"
-            | "413"
-            | "422"
-            | "invalid_request_error"
-            | "exceed_context_size_error"
-            | "context_length_exceeded" => ModelErrorKind::Invalid,
+            "400" | "413" | "422" | "INVALID_ARGUMENT" | "invalid_request_error" => {
+                ModelErrorKind::Invalid
+            }
             // An error within an answer counts as a problem of the provider, unless the error code names another cause.
             _ => ModelErrorKind::Unavailable,
         };
         let message = text.message.unwrap_or_else(|| body.to_string());
-        self.make(kind, &format!("{} {did}: {message}", self.url))
+        let mut error = self.make(kind, &format!("{} {did}: {message}", self.url));
+        if kind == ModelErrorKind::ContextLength {
+            error.hint = Some(CONTEXT_FULL.into());
+        }
+        error
     }
 
     /// Error of a call whose request or answer failed during the transfer.

@@ -104,6 +104,26 @@ pub(super) fn by_model(model: &str) -> Option<&'static KnownProvider> {
     })
 }
 
+/// The name of the provider and its name for the model. `None` if the provider is not known, or if the URL belongs to
+/// another server.
+pub(crate) fn provider_of<'a>(
+    name: &'a str,
+    base_url: Option<&str>,
+) -> Option<(&'static str, &'a str)> {
+    if let Some(url) = base_url {
+        let host = |url: &str| Some(url::Url::parse(url).ok()?.host_str()?.to_owned());
+        let server = host(url)?;
+        let has_host = |provider: &&KnownProvider| {
+            provider.key_name.is_some() && host(provider.base_url).as_ref() == Some(&server)
+        };
+        return Some((PROVIDERS.iter().find(has_host)?.name, name));
+    }
+    match name.split_once("::") {
+        Some((provider, model)) => Some((by_name(provider)?.name, model)),
+        None => Some((by_model(name)?.name, name)),
+    }
+}
+
 /// True if `OpenAI` recommends or requires its responses API for the model. This is true for GPT-5 and later models,
 /// and for some earlier models.
 fn needs_responses(model: &str) -> bool {

@@ -41,6 +41,7 @@ use events::ProviderCall;
 use target::ModelTarget;
 
 pub use address::without_secrets;
+pub(crate) use known::provider_of;
 pub use options::{AnswerLimits, CONNECT_LIMIT_DEFAULT, KeyLookup, ProviderOptions};
 
 /// A model of a provider.

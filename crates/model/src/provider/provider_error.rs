@@ -60,6 +60,52 @@ pub(super) fn is_out_of_quota(code: &str) -> bool {
     )
 }
 
+/// Codes of a request that is longer than the context window.
+const CONTEXT_CODES: [&str; 4] = [
+    "context_length_exceeded",
+    "exceed_context_size_error",
+    "model_context_window_exceeded",
+    "request_too_large",
+];
+
+/// Parts of the messages about such a request, in lower case. Many providers send no code, or the code of any invalid
+/// request.
+const CONTEXT_TEXTS: [&str; 17] = [
+    // OpenAI, vLLM, OpenRouter, DeepSeek
+    "maximum context length",
+    "exceeds the context window",
+    // Anthropic
+    "prompt is too long",
+    "exceed context limit",
+    // Gemini
+    "exceeds the maximum number of tokens",
+    // xAI
+    "maximum prompt length",
+    // llama.cpp
+    "exceeds the available context size",
+    "exceed the available context size",
+    "context size has been exceeded",
+    // Mistral
+    "too large for model with",
+    // Groq
+    "reduce the length of the messages",
+    // Amazon Bedrock, GitHub, Kimi, MiniMax
+    "input is too long for requested model",
+    "prompt token count of",
+    "exceeded model token limit",
+    "context window exceeds limit",
+    // Ollama, LM Studio
+    "exceeds context length",
+    "greater than the context length",
+];
+
+/// True if the provider refused the request because it is longer than the context window of the model.
+pub(super) fn is_context_full(error: &ProviderErrorText) -> bool {
+    let code = error.code.as_deref().unwrap_or_default();
+    let message = error.message.as_deref().unwrap_or_default().to_lowercase();
+    CONTEXT_CODES.contains(&code) || CONTEXT_TEXTS.iter().any(|text| message.contains(text))
+}
+
 /// Reads the header `retry-after-ms`. If it is missing, reads `retry-after`, in seconds or as a date.
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok();
@@ -72,4 +118,33 @@ pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     }
     let at = httpdate::parse_http_date(text).ok()?;
     Some(at.duration_since(SystemTime::now()).unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Error bodies in the forms of the providers.
+    #[test]
+    fn requests_longer_than_the_context_are_recognised() {
+        for body in [
+            r#"{"error":{"message":"too long","type":"invalid_request_error","code":"context_length_exceeded"}}"#,
+            r#"{"error":{"message":"Your input exceeds the context window of this model.","code":null}}"#,
+            r#"{"type":"error","error":{"type":"invalid_request_error","message":"prompt is too long: 207791 tokens > 200000 maximum"}}"#,
+            r#"{"type":"error","error":{"type":"request_too_large","message":"Request exceeds the maximum size"}}"#,
+            r#"[{"error":{"code":400,"message":"The input token count (1196265) exceeds the maximum number of tokens allowed (1048576).","status":"INVALID_ARGUMENT"}}]"#,
+            r#"{"code":"invalid","error":"This model's maximum prompt length is 131072 but the request contains 136973 tokens."}"#,
+            r#"{"error":{"code":400,"message":"the request exceeds the available context size","type":"exceed_context_size_error","n_ctx":4096}}"#,
+            r#"{"object":"error","message":"This model's maximum context length is 4096 tokens. However, you requested 5000.","type":"BadRequestError","code":400}"#,
+        ] {
+            assert!(is_context_full(&ProviderErrorText::of(body)), "{body}");
+        }
+        for body in [
+            r#"{"error":{"message":"Request too large on tokens per min (TPM): Limit 30000","code":"rate_limit_exceeded"}}"#,
+            r#"{"error":{"message":"max_tokens is too large: 99999","code":"invalid_value"}}"#,
+            r#"{"error":{"message":"image exceeds the limit of 5 MB"}}"#,
+        ] {
+            assert!(!is_context_full(&ProviderErrorText::of(body)), "{body}");
+        }
+    }
 }

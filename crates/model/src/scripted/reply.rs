@@ -130,6 +130,7 @@ impl Reply {
     pub fn usage(self, input_tokens: u64, output_tokens: u64) -> Self {
         self.step(ReplyStep::Usage(Usage {
             input_tokens,
+            cached_input_tokens: 0,
             output_tokens,
             estimated: false,
         }))

@@ -312,7 +312,7 @@ async fn error_object_in_the_stream_has_a_kind() {
     );
     check(
         &in_stream(error(json!("context_length_exceeded"))).await,
-        ModelErrorKind::Invalid,
+        ModelErrorKind::ContextLength,
         "it broke",
     );
     check(
@@ -385,4 +385,17 @@ async fn endless_error_text_becomes_one_short_line() {
         ModelErrorKind::Invalid,
         "many lines",
     );
+}
+
+/// A refused request that is too long for the model has its own kind, because a shorter request may succeed.
+#[tokio::test]
+async fn full_context_has_a_kind_and_a_remedy() {
+    let body = json!({"error": {
+        "message": "This model's maximum context length is 4096 tokens.",
+        "code": "context_length_exceeded",
+    }});
+    let page = ServerAnswer::page(400, "application/json", body.to_string());
+    let error = failure_of(page).await;
+    check(&error, ModelErrorKind::ContextLength, "4096 tokens");
+    assert!(error.hint.unwrap().contains("larger context window"));
 }

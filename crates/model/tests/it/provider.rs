@@ -35,6 +35,7 @@ async fn text_arrives_in_pieces_with_usage_and_end() {
             ModelEvent::Text("three".into()),
             ModelEvent::Usage(Usage {
                 input_tokens: 12,
+                cached_input_tokens: 0,
                 output_tokens: 3,
                 estimated: false
             }),

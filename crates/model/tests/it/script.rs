@@ -143,6 +143,7 @@ async fn reply_can_have_every_kind_of_event() {
             call("call_1_2", "noop", Arguments::from(json!({}))),
             ModelEvent::Usage(Usage {
                 input_tokens: 7,
+                cached_input_tokens: 0,
                 output_tokens: 8,
                 estimated: false
             }),

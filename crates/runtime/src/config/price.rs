@@ -1,11 +1,8 @@
 //! Price of a model, for display only.
 
-use allstop_core::Usage;
+use allstop_model::TokenPrice;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-
-/// Number of tokens that a price refers to.
-const TOKENS_PRICED: f64 = 1_000_000.0;
 
 /// Price of a model's tokens, as listed by its provider.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
@@ -13,6 +10,9 @@ const TOKENS_PRICED: f64 = 1_000_000.0;
 pub struct PriceConfig {
     /// Price of a million input tokens.
     pub input: f64,
+    /// Price of a million input tokens that the provider reads from its cache; the price of other input by default.
+    #[serde(default)]
+    pub cached_input: Option<f64>,
     /// Price of a million output tokens.
     pub output: f64,
     /// Sign of the currency; `$` by default.
@@ -25,35 +25,13 @@ fn dollar() -> String {
 }
 
 impl PriceConfig {
-    /// Formats the price of this usage, such as `$0.25`. Ignores discounts, such as the discount for cached input.
-    pub fn of(&self, usage: Usage) -> String {
-        #[expect(clippy::cast_precision_loss, reason = "two digits are shown")]
-        let of = |tokens: u64, price: f64| tokens as f64 / TOKENS_PRICED * price;
-        let cost = of(usage.input_tokens, self.input) + of(usage.output_tokens, self.output);
-        let digits = if cost < 0.1 { 4 } else { 2 };
-        format!("{}{cost:.digits$}", self.currency)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn price_of_a_usage_has_significant_digits() {
-        let price = PriceConfig {
-            input: 0.25,
-            output: 2.0,
-            currency: dollar(),
-        };
-        let of = |input_tokens, output_tokens| {
-            price.of(Usage {
-                input_tokens,
-                output_tokens,
-                estimated: false,
-            })
-        };
-        assert_eq!(of(4_000, 1_000), "$0.0030");
-        assert_eq!(of(4_000_000, 1_000_000), "$3.00");
+    /// The prices, without their currency.
+    pub(crate) fn token_price(&self) -> TokenPrice {
+        TokenPrice {
+            input: self.input,
+            cached_input: self.cached_input,
+            output: self.output,
+            call_tokens_max: None,
+        }
     }
 }

@@ -2,10 +2,11 @@
 
 use std::path::PathBuf;
 
-use allstop_agent::{Deadlines, RepeatUnknown, Settings};
+use allstop_agent::{ContextLimits, Deadlines, RepeatUnknown, Settings};
 use allstop_core::HumanDuration;
 use allstop_core::turn::{Budget, LoopLimits};
-use allstop_model::{AnswerLimits, RetryPolicy};
+use allstop_model::{AnswerLimits, RetryPolicy, known_model};
+use allstop_session::SessionOptions;
 use allstop_tools::OutputBudgetLimits;
 use allstop_tools::permission::{PermissionMode, PermissionRule};
 use schemars::JsonSchema;
@@ -47,13 +48,36 @@ pub struct ModelConfig {
     pub event_bytes_max: Option<u32>,
     /// Maximum retries of a model call that failed temporarily; 2 by default.
     pub retries: Option<u32>,
-    /// Number of tokens in the context window of the model. Only displayed, in the status of a chat.
+    /// Number of tokens in the context window of the model. A conversation of three quarters of this length is shortened.
+    /// Default: the known window of a common model.
     pub context_window: Option<u64>,
-    /// Price of the model's tokens. Only displayed, in the status of a chat.
+    /// Price of the model's tokens, only to display the cost. Default: the listed price of a common model.
     pub price: Option<PriceConfig>,
 }
 
 impl ModelConfig {
+    /// Chooses another model. The configured context window and price belong to the configured model.
+    pub fn choose(&mut self, name: Option<String>, base_url: Option<String>) {
+        if self.name.is_some() && (&self.name, &self.base_url) != (&name, &base_url) {
+            (self.context_window, self.price) = (None, None);
+        }
+        (self.name, self.base_url) = (name, base_url);
+    }
+
+    /// Number of tokens in the context window, if configured or known.
+    pub fn context_window(&self) -> Option<u64> {
+        let known = || known_model(self.name.as_deref()?, self.base_url.as_deref());
+        self.context_window
+            .or_else(|| known().map(|known| known.context_window))
+    }
+
+    /// Maximum estimated tokens of a request: three quarters of the context window, or less to leave room for the answer.
+    pub(super) fn request_tokens_max(&self) -> Option<u64> {
+        let window = self.context_window()?;
+        let answer = self.max_output_tokens.unwrap_or_default().min(window / 2);
+        Some(window - answer.max(window / 4))
+    }
+
     /// Limits on the data of a provider.
     pub fn answer_limits(&self) -> AnswerLimits {
         let or = |limit: Option<u32>, default| limit.map_or(default, |limit| limit as usize);
@@ -216,6 +240,33 @@ impl StoreConfig {
 }
 
 impl Config {
+    /// Limits on the requests to the configured model, or to the model with this name. A client has chosen that model, and
+    /// only a name with a provider identifies its server.
+    pub(crate) fn context_limits(&self, chosen: Option<&str>) -> ContextLimits {
+        let tokens_max = match chosen {
+            None => self.model.request_tokens_max(),
+            Some(name) => {
+                let model = ModelConfig {
+                    name: name.contains("::").then(|| name.to_owned()),
+                    max_output_tokens: self.model.max_output_tokens,
+                    ..ModelConfig::default()
+                };
+                model.request_tokens_max()
+            }
+        };
+        ContextLimits {
+            tokens_max,
+            turns_kept: self.session.turns_kept(),
+        }
+    }
+
+    /// Options of sessions with the configured model, or with the model of this name.
+    pub(crate) fn session_options(&self, chosen: Option<&str>) -> SessionOptions {
+        let configured = self.session.compact_above_tokens;
+        let tokens_max = configured.or_else(|| self.context_limits(chosen).tokens_max);
+        self.session.options(tokens_max)
+    }
+
     /// Settings of an agent with this configuration. Each call creates a new budget.
     pub(crate) fn settings(&self) -> Settings {
         let limit = |duration: Option<HumanDuration>| duration.map(Into::into);
@@ -230,6 +281,7 @@ impl Config {
             turns_max: self.limits.max_turns,
             budget: self.limits.max_budget_tokens.map(Budget::of_tokens),
             output_tokens_max: self.model.max_output_tokens,
+            context: Some(self.context_limits(None)),
             deadlines: Deadlines {
                 run: limit(self.deadlines.run),
                 turn: limit(self.deadlines.turn),

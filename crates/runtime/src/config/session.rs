@@ -17,7 +17,8 @@ pub struct SessionConfig {
     /// immediately in a new turn.
     pub on_background_end: Option<OnBackgroundEnd>,
     /// Conversation length in tokens above which older turns are summarised before the next turn. The default is three
-    /// quarters of `context_window` of the model; without this key, they are only summarised on request.
+    /// quarters of `context_window` of the model. If the window is unknown, older turns are summarised on request, and
+    /// after the provider has refused the conversation as too long.
     pub compact_above_tokens: Option<u64>,
     /// Number of newest turns that a summary leaves unchanged; 4 by default.
     pub compact_keeps_turns: Option<u32>,
@@ -26,20 +27,22 @@ pub struct SessionConfig {
 }
 
 impl SessionConfig {
-    /// Options of sessions with a model of this context window, in tokens.
-    pub(crate) fn options(&self, context_window: Option<u64>) -> SessionOptions {
+    /// Number of newest turns that a summary leaves unchanged.
+    pub(super) fn turns_kept(&self) -> u32 {
+        let default = CompactionLimits::default().turns_kept;
+        self.compact_keeps_turns.unwrap_or(default)
+    }
+
+    /// Options of sessions whose conversations are compacted above this length, in tokens.
+    pub(super) fn options(&self, compact_above_tokens: Option<u64>) -> SessionOptions {
         let plain = SessionOptions::default();
-        let kept = CompactionLimits::default().turns_kept;
         SessionOptions {
             follow_up: self.follow_up.unwrap_or(FollowUp::Interrupt),
             on_background_end: self.on_background_end.unwrap_or_default(),
-            compaction: self
-                .compact_above_tokens
-                .or(context_window.map(|window| window / 4 * 3))
-                .map(|tokens_max| CompactionLimits {
-                    tokens_max,
-                    turns_kept: self.compact_keeps_turns.unwrap_or(kept),
-                }),
+            compaction: compact_above_tokens.map(|tokens_max| CompactionLimits {
+                tokens_max,
+                turns_kept: self.turns_kept(),
+            }),
             unanswered_after: self
                 .unanswered_after
                 .map(Duration::from)

@@ -43,6 +43,7 @@ pub use sessions::{InterruptedTurn, OpenSession};
 pub use setup::{QuestionRecipient, SessionSetup, SessionTools, SystemPrompt};
 
 use crate::config::Config;
+use crate::cost::ModelPrices;
 use crate::definitions::Definitions;
 use crate::error::StartError;
 use crate::session_removal::{RemoveSessionError, remove_session_with_output};
@@ -300,6 +301,11 @@ impl System {
     /// Name of the model.
     pub fn model_name(&self) -> &str {
         self.parts.model.name()
+    }
+
+    /// Prices of models, for display.
+    pub fn prices(&self) -> ModelPrices {
+        ModelPrices::new(&self.config().model).opened_as(self.model_name())
     }
 
     /// Creates a model of any provider, even one that the configuration does not name, for one session. If `key` is

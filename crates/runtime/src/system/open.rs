@@ -201,6 +201,9 @@ pub(super) fn agent(
         tools.register_known(Arc::new(skill)).map_err(bug)?;
     }
     let mut settings = parts.config.settings();
+    if let Some(chosen) = &setup.model {
+        settings.context = Some(parts.config.context_limits(Some(chosen.name())));
+    }
     settings.system.clone_from(&prompt.text);
     let configured = parts.config.permissions.mode;
     let mode = setup.mode.clone();

@@ -162,19 +162,19 @@ impl System {
             // The end of background work is only noted for the next message. The alternative, `Wake`, starts a turn
             // without a message, and such a turn belongs to no task.
             on_background_end: OnBackgroundEnd::Note,
-            ..self.session_options()
+            ..self.session_options(&setup)
         };
         let sessions = self.sessions_with(Arc::new(setup), None, sessions);
         AgentExecutor::new(sessions, self.parts.folder.to_string_lossy(), options)
     }
 
-    fn session_options(&self) -> SessionOptions {
-        let config = &self.parts.config;
-        config.session.options(config.model.context_window)
+    fn session_options(&self, setup: &SessionSetup) -> SessionOptions {
+        let chosen = setup.model.as_ref().map(|model| model.name());
+        self.parts.config.session_options(chosen)
     }
 
     fn sessions(&self, setup: Arc<SessionSetup>, prompt: ComposedPrompt) -> Sessions {
-        let configured = self.session_options();
+        let configured = self.session_options(&setup);
         let options = SessionOptions {
             sleep_after: None,
             follow_up: setup.follow_up.unwrap_or(configured.follow_up),

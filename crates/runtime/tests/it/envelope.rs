@@ -56,6 +56,7 @@ async fn completed_run_of_two_turns() {
         "output_tokens": 15,
         "estimated": false
       },
+      "cost": null,
       "turns": [
         {
           "turn": 1,
@@ -164,6 +165,7 @@ async fn stopped_run() {
         "output_tokens": 2,
         "estimated": true
       },
+      "cost": null,
       "turns": [],
       "denials": [],
       "lost_calls": [],
@@ -243,6 +245,7 @@ fn run_that_did_not_start() {
         "output_tokens": 0,
         "estimated": false
       },
+      "cost": null,
       "turns": [],
       "denials": [],
       "lost_calls": [],

@@ -59,7 +59,7 @@ impl SessionOwner {
             let conversation = writer.state().conversation();
             turns_kept_on_request(conversation, compaction.turns_kept)
         });
-        let compacted = self.compact(&queued.scope, kept).await;
+        let compacted = self.compact(&queued.scope, kept, None).await;
         queued.scope.close();
         drop(self.inner.state.lock().queue.end(|_| false));
         compacted

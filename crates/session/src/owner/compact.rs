@@ -3,51 +3,74 @@
 
 use std::sync::Arc;
 
-use allstop_agent::{EventSink, RunHistory, RunRequest, TurnErrorKind};
+use allstop_agent::{
+    AgentEvent, SummaryError, TurnOutcome, newest_turns_within, oldest_turns, summarise, tokens_of,
+};
 use allstop_core::message::Message;
 use allstop_core::record::SessionRecord;
-use allstop_core::turn::Conversation;
 use allstop_core::{StopReason, Usage};
 use allstop_scope::Scope;
 
 use super::SessionOwner;
-use crate::compaction::{
-    ASK_SUMMARY, CompactError, CompactionResult, TEXT_BYTES_MAX, cut, shortened, tokens,
-};
+use crate::compaction::{CompactError, CompactionResult};
 use crate::queued_turn::QueuedTurn;
 
 impl SessionOwner {
-    /// Compacts before a turn if the conversation is too long. The turn runs even if the compaction fails. If the
-    /// conversation is too long for the model, the provider returns an error.
-    pub(super) async fn compact_if_long(&mut self, queued: &QueuedTurn) {
+    /// Compacts before a turn if the conversation with the message is too long. The turn runs even if the compaction
+    /// fails. If the conversation is too long for the model, the provider returns an error.
+    pub(super) async fn compact_if_long(&mut self, queued: &Arc<QueuedTurn>) {
         let Some(compaction) = self.inner.host.options.compaction else {
             return;
         };
         let Some(writer) = self.writer() else { return };
-        if tokens(writer.state().conversation()) <= compaction.tokens_max {
+        let conversation = Arc::clone(writer.state().conversation());
+        let message = Usage::estimate_tokens(queued.prompt.text.len());
+        if tokens_of(&conversation.messages).saturating_add(message) <= compaction.tokens_max {
             return;
         }
-        if let Err(error) = self.compact(&queued.scope, compaction.turns_kept).await {
+        let request_max = self.request_tokens_max();
+        let kept = compaction.turns_kept;
+        // With the kept turns, the requests must be short enough for the model.
+        let kept = request_max.map_or(kept, |max| {
+            newest_turns_within(&conversation, kept, max / 2)
+        });
+        let Some((_, turns)) = oldest_turns(&conversation, kept) else {
+            return;
+        };
+        let sink = self.inner.hub.sink(queued);
+        sink.send(|| AgentEvent::SummaryStarted { turns });
+        let compacted = self.compact(&queued.scope, kept, request_max).await;
+        if let Err(error) = compacted {
             tracing::warn!(%error, "the long conversation was not compacted");
         }
         self.publish();
     }
 
-    /// Replaces all turns except the newest by a summary.
+    /// Maximum estimated tokens of a request to the model, if its context window is known.
+    fn request_tokens_max(&self) -> Option<u64> {
+        let agent = &self.resources.as_ref()?.session.agent;
+        agent.settings().context?.tokens_max
+    }
+
+    /// Replaces all turns except the newest by a summary. If the messages have more than `tokens_max` tokens, the request
+    /// for the summary contains them in a shorter form.
     pub(super) async fn compact(
         &mut self,
         scope: &Scope,
         turns_kept: u32,
+        tokens_max: Option<u64>,
     ) -> Result<CompactionResult, CompactError> {
         let Some(writer) = self.writer() else {
             return Err(CompactError::TooShort(0));
         };
         let conversation = Arc::clone(writer.state().conversation());
-        let Some((messages_dropped, turns_dropped)) = cut(&conversation, turns_kept) else {
+        let Some((messages_dropped, turns_dropped)) = oldest_turns(&conversation, turns_kept)
+        else {
             return Err(CompactError::TooShort(conversation.spans.len()));
         };
         let dropped = conversation.messages.get(..messages_dropped as usize);
-        let (summary, usage) = self.summarise(scope, dropped.unwrap_or_default()).await;
+        let dropped = dropped.unwrap_or_default();
+        let (summary, usage) = self.summarise(scope, dropped, tokens_max).await;
         let at = (self.inner.host.options.now)();
         let record = match &summary {
             Ok(summary) => SessionRecord::Compacted {
@@ -71,65 +94,38 @@ impl SessionOwner {
         })
     }
 
-    /// Asks for a summary. While the provider refuses the request, tries again with shorter texts.
     async fn summarise(
         &self,
         scope: &Scope,
         messages: &[Arc<Message>],
-    ) -> (Result<Arc<str>, CompactError>, Usage) {
-        let mut usage = Usage::default();
-        let mut refused = CompactError::Refused(String::new());
-        for bytes_max in TEXT_BYTES_MAX {
-            let dropped = Conversation {
-                messages: shortened(messages, bytes_max),
-                ..Conversation::default()
-            };
-            let (summary, used) = self.ask_summary(scope, dropped).await;
-            usage += used;
-            match summary {
-                Err(error @ CompactError::Refused(_)) => refused = error,
-                ended => return (ended, usage),
-            }
-        }
-        (Err(refused), usage)
-    }
-
-    async fn ask_summary(
-        &self,
-        scope: &Scope,
-        dropped: Conversation,
-    ) -> (Result<Arc<str>, CompactError>, Usage) {
+        tokens_max: Option<u64>,
+    ) -> (Result<Arc<str>, SummaryError>, Usage) {
         let Some(open) = &self.resources else {
             let why = "the session is not open".to_owned();
-            return (Err(CompactError::NoSummary(why)), Usage::default());
+            return (Err(SummaryError::NoSummary(why)), Usage::default());
         };
-        let history = RunHistory::bare(self.inner.id.clone(), Arc::new(dropped));
-        let request = RunRequest::new(history, ASK_SUMMARY);
-        let run = open
-            .session
-            .agent
-            .plain()
-            .start(scope, request, EventSink::none());
-        let turn = match run.finish().await {
-            Ok(mut outcome) => outcome.turns.pop(),
-            Err(_) => None,
+        let agent = &open.session.agent;
+        summarise(agent, scope, &self.inner.id, messages, tokens_max).await
+    }
+
+    /// Records the summary that a completed turn has used in its requests. The calls of the turn already contain the
+    /// usage of the summary.
+    pub(super) async fn record_summary_of(&mut self, turn: &TurnOutcome) {
+        let Some(summary) = &turn.summary else { return };
+        if turn.stop_reason != StopReason::Completed {
+            return;
+        }
+        let record = SessionRecord::Compacted {
+            at: (self.inner.host.options.now)(),
+            messages_dropped: summary.messages,
+            turns_dropped: summary.turns,
+            summary: Some(Arc::clone(&summary.text)),
+            usage: Usage::default(),
         };
-        let Some(turn) = turn else {
-            let why = "the engine was lost".to_owned();
-            return (Err(CompactError::NoSummary(why)), Usage::default());
-        };
-        let summary = match (turn.stop_reason, turn.cause, turn.error) {
-            (StopReason::Completed, ..) if !turn.output.trim().is_empty() => Ok(turn.output),
-            (StopReason::Completed, ..) => {
-                Err(CompactError::NoSummary("an empty answer".to_owned()))
-            }
-            (_, _, Some(error)) if error.kind == TurnErrorKind::Invalid => {
-                Err(CompactError::Refused(error.message))
-            }
-            (_, _, Some(error)) => Err(CompactError::NoSummary(error.message)),
-            (_, Some(cause), _) => Err(CompactError::Stopped(cause)),
-            (reason, ..) => Err(CompactError::NoSummary(reason.as_str().to_owned())),
-        };
-        (summary, turn.usage)
+        // Without the record, the next turn begins with the longer conversation.
+        if let Err(error) = self.append(vec![record]).await {
+            tracing::warn!(%error, "the summary of older turns was not recorded");
+        }
+        self.publish();
     }
 }

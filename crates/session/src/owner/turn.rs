@@ -106,9 +106,11 @@ impl SessionOwner {
                     open.writer = Some(writer);
                 }
                 self.publish();
-                turns
-                    .pop()
-                    .ok_or_else(|| TurnError::bug("a run had no turn"))
+                let turn = turns.pop();
+                if let Some(turn) = &turn {
+                    self.record_summary_of(turn).await;
+                }
+                turn.ok_or_else(|| TurnError::bug("a run had no turn"))
             }
             Err(lost) => {
                 // The log was lost with the engine, the task that ran the turn. The next message reopens the log, and

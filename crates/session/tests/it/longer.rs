@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_agent::Settings;
+use allstop_agent::{Settings, SummaryError};
 use allstop_core::StopReason;
 use allstop_core::record::SessionRecord;
 use allstop_model::{Pause, Reply};
@@ -183,7 +183,10 @@ async fn stalled_compaction_stops_like_a_turn() {
     };
     let (compacted, next) = tokio::join!(fixture.session.compact(), stops);
     assert!(
-        matches!(compacted, Err(CompactError::Stopped(_))),
+        matches!(
+            compacted,
+            Err(CompactError::NoSummary(SummaryError::Stopped(_)))
+        ),
         "{compacted:?}"
     );
     assert_eq!(&*next.outcome().await.output, "next");

@@ -197,6 +197,7 @@ async fn usage_of_ended_steps_is_known_before_the_turn_ends() {
     assert_eq!(text_delta(&mut events).await, "second");
     let first_step = Usage {
         input_tokens: 10,
+        cached_input_tokens: 0,
         output_tokens: 5,
         estimated: true,
     };

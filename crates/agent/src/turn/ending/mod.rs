@@ -77,6 +77,7 @@ impl RunningTurn<'_> {
             error: None,
             conversation: Arc::default(),
             lost: None,
+            summary: self.view.into_summary(),
             is_ending_known: true,
             is_ending_written: true,
         };
@@ -91,7 +92,7 @@ impl RunningTurn<'_> {
             Err(failed) => {
                 outcome.stop_reason = StopReason::Error;
                 outcome.output = "".into();
-                outcome.finish = None;
+                (outcome.finish, outcome.summary) = (None, None);
                 outcome.is_ending_known = failed.is_known();
                 outcome.is_ending_written = false;
                 let error = TurnError::from(failed);
@@ -309,6 +310,7 @@ async fn write_stopped(
             _ => failed.into(),
         }),
         lost: stopped.lost,
+        summary: None,
         conversation: stopped.conversation,
     }
 }

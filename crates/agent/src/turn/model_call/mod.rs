@@ -1,6 +1,7 @@
 //! The model call of one step. The answer is streamed, a stop interrupts the call, and a failed call is retried while
 //! the policy and the deadline allow it.
 
+mod fit;
 mod partial;
 mod receive;
 
@@ -42,9 +43,14 @@ impl RunningTurn<'_> {
         &mut self,
         step: &StepStart,
     ) -> Result<CompletedAnswer, TurnInterrupt> {
-        let mut spent = Usage::default();
+        let mut spent = self.fit_request(step.step).await.usage;
+        self.draft.meter(spent);
+        let mut was_refused = false;
         let mut attempt = 1;
         loop {
+            if self.work.is_stopped() {
+                return Err(self.abandon_stopped(spent)?);
+            }
             let span = tracing::info_span!("model_call", step = step.step, attempt);
             let (error, usage) = match self.attempt(step).instrument(span).await {
                 ModelAttempt::Answered(mut answer) => {
@@ -64,6 +70,22 @@ impl RunningTurn<'_> {
             };
             spent += usage;
             self.draft.meter(spent);
+            if error.kind == ModelErrorKind::ContextLength && !was_refused {
+                was_refused = true;
+                let fit = self.fit_refused_request(step.step).await;
+                spent += fit.usage;
+                self.draft.meter(spent);
+                if fit.is_shorter || self.work.is_stopped() {
+                    self.cx.events.send(|| AgentEvent::RetryScheduled {
+                        step: step.step,
+                        attempt,
+                        delay_ms: 0,
+                        error: error.message.clone(),
+                    });
+                    attempt += 1;
+                    continue;
+                }
+            }
             let policy = self.parts().settings.retry;
             let Some(delay) = policy.next_delay(attempt, &error, self.scope.time_left()) else {
                 return Err(self.fail_model(error, spent)?);
@@ -82,6 +104,15 @@ impl RunningTurn<'_> {
             }
             attempt += 1;
         }
+    }
+
+    /// Ends the model call of a step that a stop reached before the next attempt.
+    fn abandon_stopped(&mut self, spent: Usage) -> Result<TurnInterrupt, TurnInterrupt> {
+        self.engine.acknowledge();
+        self.cx.controls.meter_model(spent);
+        let record = self.draft.abandon_model(CallOutcome::Stopped, spent)?;
+        self.pending.push(record);
+        Ok(TurnInterrupt::Stopped)
     }
 
     fn fail_model(
@@ -238,7 +269,7 @@ impl RunningTurn<'_> {
         };
         ModelRequest {
             system,
-            messages: self.draft.request_messages(),
+            messages: self.view.apply(&self.draft.request_messages()),
             tools: Arc::clone(&self.cx.parts.tools.now().declarations),
             max_output_tokens: settings.output_tokens_max,
             probe,

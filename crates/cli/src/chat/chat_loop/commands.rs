@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use allstop_core::receipt::{ItemKind, ReceiptItem};
 use allstop_core::{CallId, Cause, CauseKind};
-use allstop_runtime::OrphanedWork;
+use allstop_runtime::{OrphanedWork, SessionCost};
 use allstop_scope::{Scope, WorkSpec};
 use allstop_session::{FollowUp, Session, StopTarget};
 use allstop_tools::BackgroundWork;
@@ -23,7 +23,9 @@ use crate::chat::next::NextChat;
 use crate::chat::said::Said;
 use crate::chat::state::ChatEvent;
 use crate::config_edit;
-use crate::display::{found_in_chat, help_on_definitions, plain, transcript, waits_for};
+use crate::display::{
+    describe_session_cost, found_in_chat, help_on_definitions, plain, transcript, waits_for,
+};
 use crate::host::ProcessHost;
 use crate::short_id::short;
 
@@ -130,11 +132,30 @@ impl ChatLoop<'_> {
                     Err(error) => format!("cannot compact: {error}").into(),
                 });
             }
+            ChatCommand::Cost => {
+                let system = &self.chat.system;
+                let (log, prices) = (Arc::clone(system.log()), system.prices());
+                self.print_when_ready(async move |session| {
+                    match SessionCost::of_session(&*log, session.id(), prices).await {
+                        Ok(cost) => describe_session_cost(&cost),
+                        Err(error) => format!("the log of the session cannot be read: {error}"),
+                    }
+                });
+            }
+            ChatCommand::Status => self.print_status(),
             ChatCommand::History => {
                 let session = session.clone();
                 let reading = async move { FinishedWork::History(session.history().await) };
                 self.pending.push(reading.boxed());
             }
+            other => self.chat_command(other),
+        }
+    }
+
+    /// Carries out a command about the chat itself.
+    fn chat_command(&mut self, command: ChatCommand) {
+        let view = &self.chat.view;
+        match command {
             ChatCommand::Model(None) => {
                 let model = self.chat.system.model_name();
                 view.note(&format!(
@@ -153,8 +174,8 @@ impl ChatLoop<'_> {
                     "what the model thinks is hidden from now on"
                 });
             }
-            // The module `state` handles this command itself.
-            ChatCommand::Quit => {}
+            // The function `command` and the module `state` handle all other commands.
+            _ => {}
         }
     }
 
@@ -214,7 +235,7 @@ impl ChatLoop<'_> {
     }
 
     /// Prints the text when the future has produced it.
-    fn print_when_ready<F>(&self, text: impl FnOnce(Session) -> F)
+    pub(super) fn print_when_ready<F>(&self, text: impl FnOnce(Session) -> F)
     where
         F: Future<Output: Into<Said>> + Send + 'static,
     {

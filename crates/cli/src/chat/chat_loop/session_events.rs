@@ -49,12 +49,18 @@ impl ChatLoop<'_> {
                     self.question_closed(&id, None);
                 }
             }
+            SessionEventKind::BackgroundChanged { running } => {
+                self.status.set_background(running.len());
+            }
             SessionEventKind::AssistantIdle { running, .. } => {
+                self.status.set_background(running.len());
                 if let Some(said) = recorded::describe_running(&running) {
                     self.note(&said);
                 }
             }
-            _ => {}
+            SessionEventKind::SessionIdle { detached, .. } => {
+                self.status.set_background(detached.len());
+            }
         }
     }
 
@@ -127,6 +133,13 @@ impl ChatLoop<'_> {
         self.outputs.event(event);
         match event {
             AgentEvent::TurnStarted { .. } => self.began(number),
+            AgentEvent::SummaryStarted { turns } => {
+                self.status.summary_started();
+                // Before a turn, the live view does not show the events of its message yet.
+                if !self.state.shows(number) {
+                    self.note(&recorded::describe_summary_start(*turns));
+                }
+            }
             AgentEvent::ToolRequested {
                 call_id,
                 name,

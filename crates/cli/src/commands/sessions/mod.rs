@@ -22,7 +22,7 @@ use std::time::SystemTime;
 use allstop_core::SessionId;
 use allstop_log::{Log, MemoryLog};
 use allstop_remote::{OwnedSessionReport, processes};
-use allstop_runtime::{Config, StoreChoice, open_store_for_reading};
+use allstop_runtime::{Config, ModelPrices, StoreChoice, open_store_for_reading};
 use allstop_scope::{RootOptions, Scope};
 use allstop_terminal::OutputPriority;
 
@@ -49,7 +49,7 @@ pub(crate) async fn sessions(
     command: &SessionsCommand,
     host: &ProcessHost,
 ) -> Result<u8, CliError> {
-    let (log, files) = open_with_files(store, host).await?;
+    let (log, files, prices) = open_with_files(store, host).await?;
     let flags = SameFlags::of_store(store);
     let stdout = host.output.stdout();
     let view = View {
@@ -71,6 +71,7 @@ pub(crate) async fn sessions(
         log: &*log,
         files: &files,
         open: &open,
+        prices: &prices,
     };
     let done = on_log(command, place, view, &flags, &mut print).await;
     done.map_err(|error| error.into_problem(&flags))?;
@@ -103,18 +104,19 @@ pub(crate) async fn session_by_number(
 /// # Errors
 /// If a named store does not exist, or if the configuration or the store cannot be read.
 pub(crate) async fn open(args: &StoreArgs, host: &ProcessHost) -> Result<Arc<dyn Log>, CliError> {
-    let (log, _files) = open_with_files(args, host).await?;
+    let (log, ..) = open_with_files(args, host).await?;
     Ok(log)
 }
 
-/// Like [`open`]. Also returns the other files of the sessions.
+/// Like [`open`]. Also returns the other files of the sessions, and the prices of models.
 async fn open_with_files(
     args: &StoreArgs,
     host: &ProcessHost,
-) -> Result<(Arc<dyn Log>, SessionFiles), CliError> {
+) -> Result<(Arc<dyn Log>, SessionFiles, ModelPrices), CliError> {
     let project = project::trusted_silently(&host.folder);
     let user = ProcessHost::config_file();
     let config = Config::load_with_project(user.as_deref(), project.as_deref())?;
+    let prices = ModelPrices::new(&config.model);
     let choice = ProcessHost::store(args, config.store.path)?;
     let files = SessionFiles {
         outputs: ProcessHost::spill_folder(&choice),
@@ -130,12 +132,12 @@ async fn open_with_files(
                 Err(CliError::not_found(message)
                     .hint("name the store of the run: --store FILE, or the environment variable ALLSTOP_STORE"))
             }
-            None => Ok((Arc::new(MemoryLog::new()), files)),
+            None => Ok((Arc::new(MemoryLog::new()), files, prices)),
         };
     }
     let scope = Scope::root("store", RootOptions::current());
     let store = open_store_for_reading(&choice, &scope).await?;
-    Ok((Arc::clone(store.log()), files))
+    Ok((Arc::clone(store.log()), files, prices))
 }
 
 /// Open sessions of this user's processes. Processes that do not answer are left out, because the log alone describes a
@@ -153,16 +155,19 @@ struct SessionsPlace<'a> {
     files: &'a SessionFiles,
     /// Open sessions, as their processes report them.
     open: &'a [OwnedSessionReport],
+    /// Prices, with the configured price.
+    prices: &'a ModelPrices,
 }
 
 /// Runs the command on a log. After an error, only the output from before the error is printed.
 async fn on_log(
     command: &SessionsCommand,
-    SessionsPlace { log, files, open }: SessionsPlace<'_>,
+    place: SessionsPlace<'_>,
     view: View,
     flags: &SameFlags,
     print: &mut (dyn FnMut(Printed) + Send),
 ) -> Result<(), SessionsError> {
+    let SessionsPlace { log, files, .. } = place;
     let printed = match command {
         SessionsCommand::List { json, limit, all } => {
             let limit = list::limit(*json, *all, *limit);
@@ -173,7 +178,7 @@ async fn on_log(
                 as_json: *json,
                 with_receipts: *full,
             };
-            show::show((log, open), view, flags, id, format).await?
+            show::show(place, view, flags, id, format).await?
         }
         SessionsCommand::Export { id, json } => export::export(log, id, *json).await?,
         SessionsCommand::Rm { ids } => return remove::remove(log, files, ids, print).await,

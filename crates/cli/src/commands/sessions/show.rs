@@ -5,19 +5,19 @@ use std::path::Path;
 use allstop_core::counted::counted;
 use allstop_core::describe_call;
 use allstop_core::record::Attachment;
-use allstop_log::{Log, read_session};
-use allstop_remote::OwnedSessionReport;
+use allstop_log::read_session;
+use allstop_runtime::SessionCost;
 use allstop_terminal::{Style, Styled, Symbol, TextRole, styled};
 use allstop_tools::removed_output;
 
 use super::error::SessionsError;
 use super::find::find;
 use super::view::{RecordedCall, SessionReport, TurnReport, UnknownCall, Work};
-use super::{Printed, View};
+use super::{Printed, SessionsPlace, View};
 use crate::display::transcript::{self, TranscriptPart};
 use crate::display::{
-    age, describe_effects_so_far, describe_lost, describe_stop_reason, plain, render_full_receipt,
-    to_stop, waits_for, work_line,
+    age, describe_cost, describe_effects_so_far, describe_lost, describe_stop_reason, plain,
+    render_full_receipt, to_stop, waits_for, work_line,
 };
 use crate::json_document::DocumentSchema;
 use crate::shell_command::SameFlags;
@@ -31,7 +31,9 @@ pub(super) struct ShowFormat {
 
 /// Describes a session of the log. If the session is in `open`, also lists its running work.
 pub(super) async fn show(
-    (log, open): (&dyn Log, &[OwnedSessionReport]),
+    SessionsPlace {
+        log, open, prices, ..
+    }: SessionsPlace<'_>,
     view: View,
     flags: &SameFlags,
     id: &str,
@@ -41,7 +43,10 @@ pub(super) async fn show(
     let (state, owner) = read_session(log, &id).await?;
     let open = open.iter().find(|open| open.session_id == id);
     let work = open.map_or(&[][..], |open| &open.work);
-    let session = SessionReport::of(&id, &state, owner.as_ref(), work, format.with_receipts);
+    let mut session = SessionReport::of(&id, &state, owner.as_ref(), work, format.with_receipts);
+    session.cost = SessionCost::of_session(log, &id, prices.clone())
+        .await?
+        .total();
     Ok(if format.as_json {
         Printed::Json(DocumentSchema::Session.line(&session))
     } else {
@@ -87,6 +92,11 @@ fn describe(
             ""
         }
     ));
+    let is_used = metered.total_tokens() > 0;
+    if is_used {
+        let cost = describe_cost(session.cost.as_ref(), metered);
+        text.push_line(&format_args!("  cost: {cost}"));
+    }
     if session.summed_up {
         text.push_line("  a summary replaces the oldest turns");
     }

@@ -50,7 +50,9 @@ async fn run(log: &MemoryLog, command: SessionsCommand) -> Result<String, Sessio
         }
     };
     let flags = SameFlags::default();
+    let prices = ModelPrices::default();
     let place = SessionsPlace {
+        prices: &prices,
         log,
         files: &SessionFiles {
             outputs: "/nowhere".into(),
@@ -89,6 +91,7 @@ async fn rm(log: &MemoryLog, ids: &[&str]) -> Result<String, SessionsError> {
 fn usage(input_tokens: u64, output_tokens: u64) -> Usage {
     Usage {
         input_tokens,
+        cached_input_tokens: 0,
         output_tokens,
         estimated: false,
     }

@@ -14,7 +14,7 @@ use allstop_core::{
     CallId, Cause, Message, Receipt, SessionId, StopReason, Timestamp, TurnNumber, Usage,
 };
 use allstop_remote::WorkReport;
-use allstop_runtime::OrphanedWork;
+use allstop_runtime::{Cost, OrphanedWork};
 use serde::Serialize;
 
 /// A session, as `sessions show --json` prints it. Every key is always present.
@@ -31,6 +31,8 @@ pub(super) struct SessionReport<'a> {
     /// Process that has the session open.
     pub(super) owner: Option<&'a ProcessIdentity>,
     pub(super) usage: Ledgers,
+    /// Cost of the total usage. `null` if a price is unknown.
+    pub(super) cost: Option<Cost>,
     pub(super) turns: Vec<TurnReport<'a>>,
     /// True if a compaction has replaced the oldest turns by a summary.
     pub(super) summed_up: bool,
@@ -152,6 +154,7 @@ impl<'a> SessionReport<'a> {
                 committed: state.conversation().usage,
                 metered: state.metered(),
             },
+            cost: None,
             turns: state
                 .turns()
                 .iter()

@@ -14,6 +14,7 @@ use std::time::Instant;
 
 use allstop_agent::AgentEvent;
 use allstop_core::StopReason;
+use allstop_core::counted::counted;
 use allstop_terminal::{
     AnswerFormat, AnswerStream, Environment, OutputPriority, OutputQueue, OutputStreams, Style,
     Symbol, TextRole, styled,
@@ -24,6 +25,7 @@ use self::calls::{CallEnd, CallForm, CallLines};
 use self::text::{Rest, StepText};
 
 use super::labels;
+use super::recorded::describe_summary_start;
 use super::watch::EventView;
 
 /// Maximum bytes of an incomplete line of what the model thinks.
@@ -360,6 +362,17 @@ impl LiveView {
                 let said = format!("model call {attempt} failed; retry in {delay}: {error}");
                 self.note(TextRole::Warning, Symbol::Again, &said);
                 self.calls.model_waits();
+            }
+            AgentEvent::RequestShortened { results, .. } => {
+                self.finish_line();
+                let results = counted(u64::from(*results), "older result", "older results");
+                let said = format!("long conversation: the model gets {results} in a shorter form");
+                self.note(TextRole::Dim, Symbol::Again, &said);
+            }
+            AgentEvent::SummaryStarted { turns } => {
+                self.finish_line();
+                let said = describe_summary_start(*turns);
+                self.note(TextRole::Dim, Symbol::Again, &said);
             }
             AgentEvent::ToolRequested {
                 call_id,

@@ -76,6 +76,11 @@ pub(super) fn take(
         let tokens = |name| usage.get(name).and_then(Value::as_u64);
         answer.usage(usage_of(
             tokens("prompt_tokens"),
+            // DeepSeek has a separate field.
+            usage
+                .pointer("/prompt_tokens_details/cached_tokens")
+                .and_then(Value::as_u64)
+                .or(tokens("prompt_cache_hit_tokens")),
             tokens("completion_tokens"),
         ));
     }

@@ -39,10 +39,17 @@ pub(super) fn text_at<'a>(value: &'a Value, pointer: &str) -> &'a str {
         .unwrap_or_default()
 }
 
-/// Input and output tokens; `None` unless the provider has counted both.
-pub(super) fn usage_of(input_tokens: Option<u64>, output_tokens: Option<u64>) -> Option<Usage> {
+/// Input and output tokens; `None` unless the provider has counted both. `cached` is the number of input tokens from the
+/// cache of the provider.
+pub(super) fn usage_of(
+    input_tokens: Option<u64>,
+    cached: Option<u64>,
+    output_tokens: Option<u64>,
+) -> Option<Usage> {
+    let input_tokens = input_tokens?;
     Some(Usage {
-        input_tokens: input_tokens?,
+        input_tokens,
+        cached_input_tokens: cached.unwrap_or_default().min(input_tokens),
         output_tokens: output_tokens?,
         estimated: false,
     })

@@ -65,7 +65,11 @@ pub(super) fn take(
         let tokens = |name| usage.get(name).and_then(Value::as_u64);
         let thoughts = tokens("thoughtsTokenCount").unwrap_or_default();
         let output = tokens("candidatesTokenCount").map(|tokens| tokens.saturating_add(thoughts));
-        answer.usage(usage_of(tokens("promptTokenCount"), output));
+        answer.usage(usage_of(
+            tokens("promptTokenCount"),
+            tokens("cachedContentTokenCount"),
+            output,
+        ));
     }
     // If the provider refuses a prompt, the answer has no candidate, and so no finish reason.
     if event.pointer("/promptFeedback/blockReason").is_some() {

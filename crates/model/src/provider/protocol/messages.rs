@@ -135,6 +135,7 @@ fn usage(counted: Option<&Value>, before: Option<Usage>) -> Option<Usage> {
     });
     super::decoding::usage_of(
         input_tokens.or(before.map(|usage| usage.input_tokens)),
+        tokens("cache_read_input_tokens").or(before.map(|usage| usage.cached_input_tokens)),
         tokens("output_tokens").or(before.map(|usage| usage.output_tokens)),
     )
 }

@@ -112,6 +112,11 @@ pub(super) fn take(
 
 fn finish(event: &Value, reason: FinishReason, answer: &mut AnswerParts) {
     let tokens = |name| event.pointer(&format!("/response/usage/{name}"))?.as_u64();
-    answer.usage(usage_of(tokens("input_tokens"), tokens("output_tokens")));
+    let cached = tokens("input_tokens_details/cached_tokens");
+    answer.usage(usage_of(
+        tokens("input_tokens"),
+        cached,
+        tokens("output_tokens"),
+    ));
     answer.finish(reason, false);
 }

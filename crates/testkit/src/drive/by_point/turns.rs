@@ -173,6 +173,8 @@ fn event_name(event: &allstop_agent::AgentEvent) -> &'static str {
         E::ReasoningDelta { .. } => "reasoning_delta",
         E::StepAnswered { .. } => "step_answered",
         E::RetryScheduled { .. } => "retry_scheduled",
+        E::RequestShortened { .. } => "request_shortened",
+        E::SummaryStarted { .. } => "summary_started",
         E::ToolRequested { .. } => "tool_requested",
         E::PermissionAsked { .. } => "permission_asked",
         E::PermissionAnswered { .. } => "permission_answered",

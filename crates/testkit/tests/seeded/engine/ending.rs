@@ -214,6 +214,7 @@ impl Turn<'_> {
             is_ending_known: true,
             is_ending_written: true,
             lost: None,
+            summary: None,
             finish: None,
         }
     }
@@ -260,6 +261,7 @@ pub(super) async fn refused(
         is_ending_known: true,
         is_ending_written: true,
         lost: None,
+        summary: None,
         finish: None,
     };
     match written {
