@@ -1,8 +1,10 @@
 //! Context windows and prices of common models. The configuration overrides both.
 //!
-//! Source of all figures: the provider data of the project models.dev (MIT licence), as of 2 July 2026. Its prices of
-//! OpenAI, Anthropic and Google agree with the list of the project llm-prices as of 5 August 2026. Providers change their
-//! prices: the configuration has the last word.
+//! Source of all figures: the provider data of the project models.dev, as of 2 July 2026. The prices of OpenAI, Anthropic
+//! and Google were compared with the list of the project llm-prices, as of 5 August 2026: 36 models agree, 7 are only in
+//! the first source, and `o3` differs (10 and 40 dollars in the second source). `claude-sonnet-5` has the price
+//! that the second source lists from 1 September 2026, with the cached price of the other models at this price. Providers
+//! change their prices: the configuration has the last word.
 
 use crate::price::TokenPrice;
 use crate::provider::provider_of;
@@ -90,7 +92,7 @@ const MODELS: &[ModelRow] = &[
     row("anthropic", "claude-opus-4-6", 1_000_000, [5.0, 25.0], Some(0.5), None),
     row("anthropic", "claude-opus-4-5", 200_000, [5.0, 25.0], Some(0.5), None),
     row("anthropic", "claude-opus-4-1", 200_000, [15.0, 75.0], Some(1.5), None),
-    row("anthropic", "claude-sonnet-5", 1_000_000, [2.0, 10.0], Some(0.2), None),
+    row("anthropic", "claude-sonnet-5", 1_000_000, [3.0, 15.0], Some(0.3), None),
     row("anthropic", "claude-sonnet-4-6", 1_000_000, [3.0, 15.0], Some(0.3), None),
     row("anthropic", "claude-sonnet-4-5", 200_000, [3.0, 15.0], Some(0.3), None),
     row("anthropic", "claude-haiku-4-5", 200_000, [1.0, 5.0], Some(0.1), None),
