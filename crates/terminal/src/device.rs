@@ -10,7 +10,7 @@ use std::path::Path;
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::OFlags;
-use rustix::termios::{QueueSelector, tcflush, tcgetpgrp, ttyname};
+use rustix::termios::{Action, QueueSelector, tcflow, tcflush, tcgetpgrp, ttyname};
 
 /// Interval at which a background process checks if it has come to the foreground.
 const BACKGROUND_POLL: Timespec = Timespec {
@@ -104,6 +104,11 @@ impl TerminalDevice {
     pub(super) fn forget_written(&self) {
         // Fails only if the terminal is gone.
         let _gone = tcflush(&self.file, QueueSelector::OFlush);
+        // The kernel does not wake a thread that waits in a write, and this thread keeps all others from writing. The
+        // start of the flow wakes it.
+        for action in [Action::OOff, Action::OOn] {
+            let _gone = tcflow(&self.file, action);
+        }
     }
 
     /// Writes as many bytes as the terminal accepts. Never waits.

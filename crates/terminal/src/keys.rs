@@ -300,6 +300,8 @@ impl Perform for ParserState {
             b'b' => Key::WordLeft,
             b'f' => Key::WordRight,
             b'd' => Key::KillWord,
+            // A letter typed soon after Escape. Without this rule, the letter would be lost.
+            b' '..=b'~' => Key::Letter(char::from(byte)),
             _ => return,
         });
     }
@@ -392,6 +394,9 @@ mod tests {
         }
         assert_eq!(keys.read(b"\x1bb"), [Key::WordLeft]);
         assert!(!keys.is_in_sequence());
+        // Regression: a letter soon after Escape was lost.
+        assert_eq!(keys.read(b"\x1b"), []);
+        assert_eq!(keys.read(b"hi"), [Key::Letter('h'), Key::Letter('i')]);
     }
 
     #[test]

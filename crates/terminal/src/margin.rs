@@ -131,7 +131,7 @@ mod tests {
         assert_eq!(coloured.shown(), "\u{1b}[94m▎\u{1b}[0m a");
     }
 
-    /// Every row of every answer, also behind letters without a column, begins with something else.
+    /// Every row of every answer, also after letters without a column, begins with something else.
     #[test]
     fn no_row_from_outside_has_the_mark() {
         let forged = [

@@ -110,7 +110,7 @@ impl OutputQueue {
     /// Pushes whole lines, which always begin on a new line. A string is a text of several lines. False if there was no
     /// room.
     pub fn lines(&self, lines: impl Into<Styled>, priority: OutputPriority) -> bool {
-        let mut lines = self.margin().own(&lines.into()).into_string();
+        let mut lines = self.with_margin(lines.into()).into_string();
         if !lines.ends_with('\n') {
             lines.push('\n');
         }
@@ -279,6 +279,15 @@ impl OutputQueue {
         if self.is_terminal() {
             self.handle.shared.state.lock().margin = Margin::new(style);
         }
+    }
+
+    /// Breaks the program's own lines into rows, each with the mark.
+    fn with_margin(&self, lines: Styled) -> Styled {
+        let margin = self.margin();
+        if margin.columns() == 0 {
+            return lines;
+        }
+        margin.own(&self.fitted(lines))
     }
 
     fn margin(&self) -> Margin {

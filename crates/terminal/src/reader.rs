@@ -42,6 +42,8 @@ const FOCUS_OFF: &[u8] = b"\x1b[?1004l";
 /// Maximum number of attempts to write such a sequence to a busy terminal. All attempts together take far less time
 /// than a person notices. A terminal that is blocked for longer shows nothing anyway.
 const MODE_TRIES_MAX: usize = 20;
+/// Maximum number of times that the output of a terminal is discarded at the end, so that the end stays fast.
+const DISCARDS_MAX: usize = 5;
 const MODE_PAUSE: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 1_000_000,
@@ -394,9 +396,14 @@ impl SharedReader {
     fn restore(&self, is_last: bool) {
         if self.mode != InputMode::Lines && self.device.is_foreground() {
             self.set(&self.before);
-            if !self.report(PASTE_OFF, FOCUS_OFF) && is_last {
+            let mut is_off = self.report(PASTE_OFF, FOCUS_OFF);
+            for _ in 0..DISCARDS_MAX {
+                if is_off || !is_last {
+                    break;
+                }
+                // The writer of the screen fills the room again, so one attempt may be too late.
                 self.device.forget_written();
-                self.report(PASTE_OFF, FOCUS_OFF);
+                is_off = self.report(PASTE_OFF, FOCUS_OFF);
             }
         }
     }
@@ -420,11 +427,11 @@ impl SharedReader {
     fn write(&self, mode: &[u8]) -> bool {
         // During a write to the screen, the terminal has no room for other output.
         for _ in 0..MODE_TRIES_MAX {
-            let Err(error) = self.device.write(mode) else {
-                return true;
-            };
-            if error.kind() != io::ErrorKind::WouldBlock {
-                return true;
+            match self.device.write(mode) {
+                // A part of a sequence has no effect, and the whole sequence follows.
+                Ok(written) if written < mode.len() => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                _ => return true,
             }
             let mut pause: [PollFd<'_>; 0] = [];
             let _a_while = poll(&mut pause, Some(&MODE_PAUSE));

@@ -16,6 +16,7 @@ pub(super) fn replace(args: &mut Vec<OsString>, at: usize, is_at_terminal: bool)
         }
         return;
     };
+    let is_flag = first.starts_with("--") && first != "--";
     let (replaced, by): (usize, &[&str]) = match first {
         "exec" => (1, &["run"]),
         "resume" | "-r" | "--resume" => (1, &["sessions", "resume"]),
@@ -23,6 +24,7 @@ pub(super) fn replace(args: &mut Vec<OsString>, at: usize, is_at_terminal: bool)
         _ => match take_flag(args, at, &PROMPT_FLAGS) {
             true => (0, &["run"]),
             false if take_flag(args, at, &CONTINUE_FLAGS) => (0, &["chat", "--continue"]),
+            false if is_at_terminal && is_flag => (0, &["chat"]),
             false => return,
         },
     };
@@ -95,7 +97,8 @@ mod tests {
             (&["--resume", "ID"], &["sessions", "resume", "ID"]),
             (&["run", "-p"], &["run", "-p"]),
             (&["--help"], &["--help"]),
-            (&["--yes"], &["--yes"]),
+            (&["--yes"], &["chat", "--yes"]),
+            (&["--model", "m"], &["chat", "--model", "m"]),
             (&["--", "-p"], &["--", "-p"]),
             (&[], &["chat", "--or-init"]),
         ] {

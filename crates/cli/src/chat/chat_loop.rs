@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 
 use allstop_core::{CallId, Cause, MessageId};
 use allstop_runtime::SessionCost;
+use allstop_scope::Scope;
 use allstop_session::{SessionStop, StopTarget};
 use allstop_terminal::{
     InputLine, InputMode, InputReader, JobChange, JobControl, Key, Notification, TextRole,
@@ -95,6 +96,7 @@ pub(super) async fn run(
         left: None,
         suspends_after_stops: false,
         terminal: TerminalUser::Chat,
+        editor: None,
         has_focus: true,
         mode,
         echoed: None,
@@ -111,6 +113,7 @@ pub(super) async fn run(
         chat_loop.show_input();
         chat_loop.next(&mut job).await;
     };
+    chat_loop.end_editor().await;
     let ChatLoop {
         chat,
         signals,
@@ -203,6 +206,8 @@ struct ChatLoop<'a> {
     suspends_after_stops: bool,
     /// The user of the terminal.
     terminal: TerminalUser,
+    /// Scope of the open editor.
+    editor: Option<Scope>,
     mode: InputMode,
     /// Last line that the terminal echoed in line mode while no turn ran. Because of the echo, the line is already
     /// visible above its answer, so the chat does not print it again.
@@ -222,7 +227,8 @@ impl ChatLoop<'_> {
         if self.mode != InputMode::Lines {
             view.input_line(input_line);
             view.title(self.state.activity(), self.status.folder());
-            return view.status(self.status.line(self.chat.session.policy()));
+            let (policy, activity) = (self.chat.session.policy(), self.state.activity());
+            return view.status(self.status.line(policy, activity));
         }
         let waits = self.state.waits_for_a_line(now);
         view.input_line(input_line.filter(|_| waits).map(|line| InputLine {

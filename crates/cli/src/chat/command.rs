@@ -29,7 +29,7 @@ Commands:
   /clear              begin a new session; the present one stays in the store
   /resume [SESSION]   go on in another session, by its id, its number, or a list
   /export [FILE]      write the conversation to a Markdown file
-  /thinking           show what the model thinks, or hide it again
+  /thinking           show the reasoning of the model, or hide it again
   /quit               leave the chat; lists running work first, and a second /quit stops that work
   //…                 a message that begins with a slash
 Keys:
@@ -149,6 +149,11 @@ impl TypedLine {
         };
         if command.starts_with('/') {
             return Self::Message(command.to_owned());
+        }
+        // A path, such as `/etc/hosts`, is no command.
+        let first = command.split_whitespace().next().unwrap_or_default();
+        if first.contains('/') {
+            return Self::Message(text.to_owned());
         }
         if let TypedCommand::Expanded { text, .. } = TypedCommand::find(text, definitions) {
             return Self::Prompt(text);
@@ -292,6 +297,10 @@ mod tests {
         assert_eq!(
             read("//etc is full"),
             TypedLine::Message("/etc is full".into())
+        );
+        assert_eq!(
+            read("/etc/hosts is full"),
+            TypedLine::Message("/etc/hosts is full".into())
         );
         assert_eq!(command("/stop"), ChatCommand::Stop(TypedTarget::Turn));
         assert_eq!(

@@ -165,7 +165,7 @@ mod tests {
     fn names_are_completed_up_to_the_first_ambiguity() {
         check("/sto", "/stop ");
         check("/stop a", "/stop all ");
-        check("/r", "/review ");
+        check("/rev", "/review ");
         check("/stop b", "/stop bg_");
         check("/stop c", "/stop call_7 ");
         check("/preview se", "/preview session ");

@@ -22,6 +22,7 @@ use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use allstop_core::StopReason;
 use allstop_core::receipt::ItemKind;
 use allstop_core::turn::StopPolicy;
 use allstop_runtime::config::ProjectFile;
@@ -68,7 +69,7 @@ pub(crate) async fn chat(mut args: ChatArgs, host: &ProcessHost) -> Result<Exit,
         match (ended, back.take()) {
             (Ok(ChatEnd::Next(next, session, keys)), _) => {
                 shows_conversation = !next.is_shown();
-                // The list of sessions has a reader of its own.
+                // The list of sessions has its own reader.
                 reader = Some(*keys).filter(|_| next != NextChat::Session(None));
                 let same = NextChat::Session(Some(session.to_string()));
                 back = Some(same.args(args.clone(), &session));
@@ -128,7 +129,7 @@ async fn one_chat(
         Err(StartFailure::Ended(envelope)) => {
             return Ok(ChatEnd::NotOpened {
                 exit: not_opened(&view, &supervisor.control, &envelope),
-                was_stopped: envelope.error.is_none(),
+                was_stopped: supervisor.control.stop_reason() == StopReason::Shutdown,
             });
         }
     };

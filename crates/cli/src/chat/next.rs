@@ -13,7 +13,12 @@ pub(super) enum NextChat {
     /// A new session.
     New,
     /// The same session with another model.
-    Model(String),
+    Model {
+        /// Name of the model.
+        name: String,
+        /// Server of the present model. A model without a provider in its name stays on this server.
+        base_url: Option<String>,
+    },
     /// Another session; `None` if the user selects it from a list.
     Session(Option<String>),
 }
@@ -29,7 +34,7 @@ pub(super) enum ChatEnd {
     /// The chat has shown why it cannot begin.
     NotOpened {
         exit: Exit,
-        /// True if the user stopped the start.
+        /// True if a signal ends the process.
         was_stopped: bool,
     },
 }
@@ -41,17 +46,19 @@ impl NextChat {
         args.session.continues = false;
         (args.session.session, args.resume) = match self {
             Self::New => (None, false),
-            Self::Model(_) => (Some(session.to_string()), false),
+            Self::Model { .. } => (Some(session.to_string()), false),
             Self::Session(name) => (name.clone(), name.is_none()),
         };
-        if let Self::Model(name) = self {
+        if let Self::Model { name, base_url } = self {
             args.with.model.model = Some(name.clone());
+            let names_provider = name.contains("::") || name.starts_with("script:");
+            args.with.model.base_url = base_url.clone().filter(|_| !names_provider);
         }
         args
     }
 
     /// True if the screen already shows the conversation of the session.
     pub(super) fn is_shown(&self) -> bool {
-        matches!(self, Self::Model(_))
+        matches!(self, Self::Model { .. })
     }
 }

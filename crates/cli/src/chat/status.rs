@@ -11,6 +11,7 @@ use allstop_session::FollowUp;
 use allstop_terminal::{StatusItem, StatusLine, Style, Styled};
 use allstop_tools::permission::{ModeSwitch, PermissionMode};
 
+use super::state::ChatActivity;
 use crate::display::{describe_cost, describe_usage};
 use crate::host::ProcessHost;
 
@@ -157,7 +158,7 @@ impl ChatStatus {
 
     /// Builds the status line. While a turn runs, the line names the effects of Enter and Escape. If the line is too
     /// long, the items become short or are omitted in the order of their ranks.
-    pub(super) fn line(&self, follow_up: FollowUp) -> StatusLine {
+    pub(super) fn line(&self, follow_up: FollowUp, activity: ChatActivity) -> StatusLine {
         let item = |rank: u8, text: String, short: Option<(u8, String)>| StatusItem {
             text: Styled::text(&text),
             rank,
@@ -174,7 +175,8 @@ impl ChatStatus {
             None => rank::SHORT,
         };
         let mut items = vec![item(rank::MODE, keyed, Some((short, mode)))];
-        if self.turn_since.is_some() {
+        // While a question is open, the keys answer it.
+        if self.turn_since.is_some() && activity != ChatActivity::Asks {
             let [long, short] = keys_of_a_turn(follow_up).map(str::to_owned);
             items.push(item(rank::TURN, long, Some((rank::SHORT_KEYS, short))));
         }
@@ -375,7 +377,11 @@ mod tests {
     #[test]
     fn facts_are_shown_and_the_mode_stays_where_there_is_no_room() {
         let mut status = status();
-        let shown = |status: &ChatStatus, columns| status.line(FollowUp::Steer).shown(columns);
+        let shown = |status: &ChatStatus, columns| {
+            status
+                .line(FollowUp::Steer, ChatActivity::Runs)
+                .shown(columns)
+        };
         assert_eq!(
             shown(&status, 120),
             "ask (Shift-Tab) · gpt-5-mini · 123 k in, 1000 out · 25 % of the context · $0.0329 · ~/work"
@@ -401,7 +407,7 @@ mod tests {
             turn_since: Some(Instant::now()),
             ..status()
         };
-        let shown = |policy, columns| status.line(policy).shown(columns);
+        let shown = |policy, columns| status.line(policy, ChatActivity::Runs).shown(columns);
         assert!(shown(FollowUp::Steer, 64).contains("· Enter adds to the turn, Esc stops it"));
         assert!(
             shown(FollowUp::Interrupt, 64).contains("· Enter stops the turn and sends, Esc stops")
@@ -419,7 +425,7 @@ mod tests {
             answers: Some("--yes"),
             ..status()
         };
-        let shown = status.line(FollowUp::Steer).shown(120);
+        let shown = status.line(FollowUp::Steer, ChatActivity::Runs).shown(120);
         assert!(shown.starts_with("ask --yes (Shift-Tab)"), "{shown}");
         let said = status.describe_mode();
         assert!(said.ends_with("also run, because of --yes"), "{said}");
@@ -434,7 +440,7 @@ mod tests {
             ..empty()
         };
         assert_eq!(
-            status.line(FollowUp::Steer).shown(80),
+            status.line(FollowUp::Steer, ChatActivity::Runs).shown(80),
             "ask (Shift-Tab) · gpt-5-mini · ~/work"
         );
         assert!(

@@ -4,7 +4,8 @@ use std::os::unix::fs::PermissionsExt as _;
 
 use crate::support::chat_user::{CTRL_C, CTRL_D, ChatUser};
 use crate::support::terminal::Terminal;
-use crate::support::{Place, eventually};
+use crate::support::wait::within;
+use crate::support::{FACT_MAX, Place, Signal, eventually};
 
 #[test]
 fn a_long_paste_is_one_token_and_is_sent_whole() {
@@ -66,6 +67,27 @@ fn ctrl_g_edits_the_message_and_ctrl_underscore_undoes() {
     assert!(screen.contains("› short\n  and edited\n"), "{screen}");
 }
 
+/// Regression: SIGTERM left the editor at the terminal of the shell.
+#[test]
+fn the_end_of_the_chat_ends_an_open_editor() {
+    let place = Place::new();
+    let begun = place.work().join("begun");
+    let editor = format!("sh -c 'echo $$ > {}; exec sleep 600' ", begun.display());
+    let chat = place.allstop().args("chat").env("EDITOR", &editor);
+    let user = ChatUser::at_terminal(&place, chat, Terminal::new());
+    user.presses("draft\x07");
+    let pid = || {
+        std::fs::read_to_string(&begun)
+            .ok()?
+            .trim()
+            .parse::<i32>()
+            .ok()
+    };
+    let pid = within(FACT_MAX, pid).expect("the editor");
+    assert_eq!(user.chat.end_by(Signal::TERM).code, 143);
+    assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists());
+}
+
 #[test]
 fn the_title_of_the_window_names_the_state_and_is_restored() {
     let place = Place::new();
@@ -91,7 +113,7 @@ fn the_title_of_the_window_names_the_state_and_is_restored() {
     drop(ended);
 }
 
-/// The last lines of a command that succeeded stay, and what the model thinks is shown on request.
+/// The last lines of a command that succeeded stay, and the reasoning is shown on request.
 #[test]
 fn results_and_thinking_are_shown() {
     let place = Place::new();

@@ -123,8 +123,7 @@ fn a_full_context_is_compacted_on_request() {
         .waits_for("now this summary:\nA short summary.");
     user.types("/history")
         .waits_for("[summary of earlier turns]\nA short summary.");
-    user.types("second")
-        .waits_for("› second\nA short summary.");
+    user.types("second").waits_for("› second\nA short summary.");
     user.presses(CTRL_D);
     drop(user.leaves_chat());
     let requests = server.requests();

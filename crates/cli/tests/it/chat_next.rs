@@ -1,7 +1,9 @@
 //! `/model`, `/clear`, `/resume` and `/export`: a chat goes on in another one, in the same process.
 
 use crate::support::chat_user::{CTRL_C, CTRL_D, ChatUser};
+use crate::support::terminal::Terminal;
 use crate::support::{Place, eventually};
+use allstop_testkit::openai_server::{OpenAiServer, ServerAnswer};
 
 /// Regression for the whole family: the next chat opens the same store, and nothing of the first chat stays open.
 #[test]
@@ -50,6 +52,44 @@ fn a_next_chat_that_cannot_begin_leaves_the_chat_as_it_was() {
     user.presses(CTRL_D);
     drop(user.leaves_chat());
     assert_eq!(place.only_session().len(), 26);
+}
+
+/// Regression: a model without a provider in its name went to another server than the configured one.
+#[test]
+fn another_model_stays_on_the_configured_server() {
+    let place = Place::new();
+    let server = OpenAiServer::deciding(|_, _| ServerAnswer::text("From the server."));
+    let url = server.url();
+    let config = place.file(
+        "c.toml",
+        format!("[model]\nname = 'one'\nbase_url = '{url}'\n"),
+    );
+    let chat = place.allstop().args("chat --config").arg(config);
+    let user = ChatUser::with_model(&place, chat, Terminal::new());
+    user.types("hello").waits_for("From the server.");
+    user.types("/model two").types("again");
+    user.waits_for_twice("From the server.");
+    user.presses(CTRL_D);
+    drop(user.leaves_chat());
+    let models: Vec<_> = server
+        .requests()
+        .iter()
+        .map(|asked| asked.body["model"].clone())
+        .collect();
+    assert_eq!(models, ["one", "two"]);
+}
+
+/// Regression: Escape in the list of sessions ended the chat.
+#[test]
+fn escape_in_the_list_of_sessions_leads_back() {
+    let place = Place::new();
+    let user = ChatUser::start_chat(&place, "");
+    user.types("short").waits_for("A short answer.");
+    user.types("/resume").waits_for("Choose a session");
+    user.presses("\x1b").waits_for_twice("/help lists");
+    user.types("/history").waits_for_twice("A short answer.");
+    user.presses(CTRL_D);
+    drop(user.leaves_chat());
 }
 
 #[test]

@@ -16,6 +16,8 @@ use super::width::widest;
 
 /// Beginning of a command after the words of a hint.
 const COMMAND_BEHIND_WORDS: &str = ": allstop ";
+/// Beginning of a line that is a command. The terminal breaks a long command, so that a copy contains no line end.
+const COMMAND: &str = "allstop ";
 
 /// Units that follow a number after a blank.
 const UNITS: [&str; 9] = ["s", "ms", "min", "h", "d", "B", "KB", "MB", "%"];
@@ -202,6 +204,10 @@ impl Styled {
     pub(crate) fn fit_with_command(&self, columns: usize) -> Self {
         let mut fit = Self::default();
         for line in self.lines() {
+            if line.text.starts_with(COMMAND) {
+                fit.push_line(&line);
+                continue;
+            }
             let command = line.text.find(COMMAND_BEHIND_WORDS);
             let Some(at) = command.filter(|_| line.width() > columns) else {
                 fit.push(&line.fit(columns));

@@ -162,16 +162,19 @@ impl ChatLoop<'_> {
                     "model {model} · /model NAME goes on with another one"
                 ));
             }
-            ChatCommand::Model(Some(name)) => self.go_on_in(NextChat::Model(name)),
+            ChatCommand::Model(Some(name)) => {
+                let base_url = self.chat.system.config().model.base_url.clone();
+                self.go_on_in(NextChat::Model { name, base_url });
+            }
             ChatCommand::Clear => self.go_on_in(NextChat::New),
             ChatCommand::Resume(name) => self.go_on_in(NextChat::Session(name)),
             ChatCommand::Export(file) => self.export(file),
             ChatCommand::Thinking => {
                 let shows = self.chat.view.live.toggle_thinking();
                 self.note(if shows {
-                    "what the model thinks is shown from now on"
+                    "the reasoning of the model is shown from now on"
                 } else {
-                    "what the model thinks is hidden from now on"
+                    "the reasoning of the model is hidden from now on"
                 });
             }
             // The function `command` and the module `state` handle all other commands.

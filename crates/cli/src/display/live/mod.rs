@@ -28,7 +28,7 @@ use super::labels;
 use super::recorded::describe_summary_start;
 use super::watch::EventView;
 
-/// Maximum bytes of an incomplete line of what the model thinks.
+/// Maximum bytes of an incomplete line of reasoning.
 const THINKING_BYTES_MAX: usize = 4 * 1024;
 
 /// Options of the live view.
@@ -59,7 +59,7 @@ pub(crate) struct LiveView {
     /// such an answer at once. A file receives the answer only after it is final.
     held: Option<Arc<str>>,
     calls: CallLines,
-    /// The incomplete line of what the model thinks; `None` if thinking is not shown.
+    /// The incomplete line of the reasoning; `None` if thinking is not shown.
     thinking: Option<String>,
 }
 
@@ -110,7 +110,7 @@ impl LiveView {
         self
     }
 
-    /// Shows what the model thinks, or hides it. True if it is shown from now on.
+    /// Shows the reasoning of the model, or hides it. True if it is shown from now on.
     pub(crate) fn toggle_thinking(&mut self) -> bool {
         self.thinking = match self.thinking.take() {
             Some(_) => None,
@@ -119,7 +119,7 @@ impl LiveView {
         self.thinking.is_some()
     }
 
-    /// Shows the complete lines of what the model thinks.
+    /// Shows the complete lines of the reasoning.
     fn thinks(&mut self, text: &str) {
         let Some(line) = &mut self.thinking else {
             return;
@@ -135,7 +135,7 @@ impl LiveView {
         }
     }
 
-    /// Shows the last line of what the model has thought, because its answer begins.
+    /// Shows the last line of the reasoning, because its answer begins.
     fn end_thinking(&mut self) {
         if let Some(line) = self.thinking.as_mut().filter(|line| !line.is_empty()) {
             self.stderr.aside(&std::mem::take(line), self.err_style);
