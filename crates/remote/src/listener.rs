@@ -8,6 +8,7 @@ use allstop_core::receipt::ItemKind;
 use allstop_host::{Place, PlaceLimits, Places, accept_connections};
 use allstop_scope::{WorkCx, WorkSpec};
 use tokio::net::{UnixListener, UnixStream};
+use tokio_util::sync::{CancellationToken, DropGuard};
 use tokio_util::task::TaskTracker;
 
 use crate::connection::RemoteConnection;
@@ -27,6 +28,8 @@ pub struct RemoteListener {
     owned: OwnedSessions,
     /// The socket, or the error that prevented its creation.
     socket: io::Result<SocketFile>,
+    /// Ends the accept loop on drop.
+    _closed: DropGuard,
 }
 
 /// File of a socket, removed on drop.
@@ -44,6 +47,8 @@ impl RemoteListener {
     /// terminals cannot stop it; [`RemoteListener::problem`] gives the reason.
     pub fn listen(owned: OwnedSessions, folder: &SocketFolder) -> Self {
         let in_flight = TaskTracker::new();
+        let closed = CancellationToken::new();
+        let is_closed = closed.clone();
         let socket = bind(folder).and_then(|(listener, file)| {
             let (sessions, in_flight) = (owned.clone(), in_flight.clone());
             let spec = WorkSpec::new(ItemKind::Future, "socket for stops");
@@ -53,7 +58,10 @@ impl RemoteListener {
                     serve(stream, cx, place, sessions.clone(), in_flight.clone())
                 };
                 let places = Places::new(PlaceLimits::of_connections(CONNECTIONS_MAX));
-                accept_connections(listener, scope, places, serve_one)
+                let accepting = accept_connections(listener, scope, places, serve_one);
+                async move {
+                    let _ended_or_closed = is_closed.run_until_cancelled(accepting).await;
+                }
             });
             accepting.map_err(io::Error::other)?;
             Ok(file)
@@ -62,6 +70,7 @@ impl RemoteListener {
             in_flight,
             owned,
             socket,
+            _closed: closed.drop_guard(),
         }
     }
 

@@ -74,7 +74,7 @@ impl Margin {
             .filter_map(|(c, is_control)| (!is_control && c.width() != Some(0)).then_some(c));
         let is_alike = match shown.next() {
             Some(first) if style.is_unicode() => looks_like_mark(first),
-            Some(first) => first == MARK_ASCII && shown.next().is_none_or(|second| second == ' '),
+            Some(first) => first == MARK_ASCII,
             None => false,
         };
         if is_alike {
@@ -160,7 +160,7 @@ mod tests {
                         let is_forged = if unicode {
                             shown.starts_with(['▎', '▌'])
                         } else {
-                            shown.starts_with("| ") || shown == "|"
+                            shown.starts_with('|')
                         };
                         assert!(!is_forged, "{row}");
                     }

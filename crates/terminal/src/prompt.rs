@@ -215,7 +215,8 @@ impl QuestionPrompt {
     }
 
     /// Takes the terminal again, if a question is open.
-    pub fn resume(&self) {
+    pub fn resume(&mut self) {
+        self.questions.seen_again(Instant::now());
         self.reader.resume();
     }
 }

@@ -203,6 +203,9 @@ async fn a_suspended_question_goes_on_where_it_was() {
     terminal.screen.type_keys("ls\n");
     assert_eq!(terminal.screen.unread(), "ls\n");
     terminal.prompt.resume();
+    // Regression: keys that were typed together with `fg` answered the question.
+    terminal.screen.type_keys("y\r");
+    shows(&mut terminal.screen, &mut terminal.prompt, "[n]o").await;
     terminal.screen.type_keys("y\r");
     let answer = tokio::time::timeout(LONG, terminal.prompt.next()).await;
     assert_eq!(answer.unwrap(), PromptReply::Answer(1, QuestionAnswer::Yes));

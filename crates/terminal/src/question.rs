@@ -129,6 +129,14 @@ impl QuestionQueue {
         typed
     }
 
+    /// Begins the quiet time of the open questions again, because the person sees them only from now on.
+    pub fn seen_again(&mut self, now: Instant) {
+        for open in &mut self.open {
+            open.shown_at = now;
+        }
+        self.reply.replace("");
+    }
+
     /// Records that more of a question was shown.
     pub fn shown_more(&mut self, number: u64, rows_left: usize) {
         let mut open = self.open.iter_mut();

@@ -29,6 +29,9 @@ const ROOM_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Maximum time for removing the live region before another program gets the terminal.
 const HOLD_FLUSH_MAX: Duration = Duration::from_millis(200);
 
+/// Indentation of the further rows of a long line of the program.
+const HANGING_COLUMNS: usize = 4;
+
 /// Replacement for a limit that is too long for the clock.
 const FOREVER: Duration = Duration::from_hours(24 * 365);
 
@@ -287,7 +290,9 @@ impl OutputQueue {
         if margin.columns() == 0 {
             return lines;
         }
-        margin.own(&self.fitted(lines))
+        // Further rows are indented: a text from outside in the line cannot look like another line.
+        let columns = self.columns().unwrap_or(usize::MAX);
+        margin.own(&lines.fit_with_command(columns.saturating_sub(1), HANGING_COLUMNS))
     }
 
     fn margin(&self) -> Margin {
@@ -355,7 +360,7 @@ impl OutputQueue {
     /// Formats lines for this stream. On a terminal, long lines are broken between words.
     pub fn fitted(&self, lines: Styled) -> Styled {
         match self.columns() {
-            Some(columns) => lines.fit_with_command(columns.saturating_sub(1)),
+            Some(columns) => lines.fit_with_command(columns.saturating_sub(1), 0),
             None => lines,
         }
     }

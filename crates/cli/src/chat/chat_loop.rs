@@ -388,7 +388,10 @@ impl ChatLoop<'_> {
                 self.note("a stop is running; Ctrl-Z takes effect after it");
             }
             JobChange::Suspend => self.suspend(),
-            JobChange::Resumed => self.come_back(),
+            JobChange::Resumed => {
+                self.come_back();
+                self.apply(ChatEvent::CameBack);
+            }
             // The loop redraws the input line.
             JobChange::Resized => {}
         }

@@ -61,6 +61,8 @@ pub(super) struct ChatState {
     /// Time when the running work was listed for the user.
     work_shown_at: Option<Instant>,
     waits: bool,
+    /// True while `/compact` runs. It is stopped like a turn.
+    compacts: bool,
     control: Control,
     /// True if the chat ends after the outcome of the last message.
     leaves_when_idle: bool,
@@ -78,6 +80,7 @@ impl ChatState {
             ended_at: None,
             work_shown_at: None,
             waits: false,
+            compacts: false,
             control,
             leaves_when_idle: false,
             leaving: false,
@@ -127,6 +130,7 @@ impl ChatState {
                 return effects;
             }
             ChatEvent::Edited(text) => self.typing.edited(&text),
+            ChatEvent::CameBack => self.typing.seen_again(now),
             ChatEvent::Names(names) => return self.typing.complete(&names),
             ChatEvent::TurnEnded(message) => {
                 self.ended_at = Some(now);
@@ -138,6 +142,7 @@ impl ChatState {
                 self.stops = self.stops.saturating_sub(1);
             }
             ChatEvent::Waits(waits) => self.waits = waits,
+            ChatEvent::Compacts(compacts) => self.compacts = compacts,
             // The turn has ended, but the end of its answer is not on the screen yet.
             ChatEvent::MayLeave if self.messages.is_busy() && !self.leaves_when_idle => {
                 self.leaves_when_idle = true;
@@ -181,7 +186,7 @@ impl ChatState {
             ChatActivity::Asks
         } else if self.stops > 0 {
             ChatActivity::Stops
-        } else if self.messages.is_busy() {
+        } else if self.is_busy() {
             ChatActivity::Runs
         } else {
             ChatActivity::Idle
@@ -250,9 +255,14 @@ impl ChatState {
         }
     }
 
+    /// True if a turn or `/compact` runs.
+    fn is_busy(&self) -> bool {
+        self.compacts || self.messages.is_busy()
+    }
+
     /// Escape only stops the turn. Users press this key for many reasons, so it never leaves the chat or discards text.
     fn escape(&mut self, now: Instant) -> Vec<ChatEffect> {
-        if self.stops > 0 || !self.messages.is_busy() {
+        if self.stops > 0 || !self.is_busy() {
             return Vec::new();
         }
         self.stop_turn("Esc", now)
@@ -263,7 +273,8 @@ impl ChatState {
     fn stop_turn(&mut self, key: &'static str, now: Instant) -> Vec<ChatEffect> {
         self.stopped_at = Some(now);
         let cause = Cause::new(CauseKind::User).detail(key).by("cli");
-        let (numbers, texts): (Vec<_>, Vec<_>) = self.messages.withdraw().into_iter().unzip();
+        let (numbers, texts): (Vec<_>, Vec<_>) =
+            self.messages.withdraw(self.compacts).into_iter().unzip();
         if numbers.is_empty() {
             return vec![ChatEffect::StopTurn(cause)];
         }
@@ -288,7 +299,7 @@ impl ChatState {
             self.ended_at = Some(now);
             return vec![ChatEffect::Force];
         }
-        if self.messages.is_busy() {
+        if self.is_busy() {
             return self.stop_turn("ctrl-c", now);
         }
         if self.waits {

@@ -124,7 +124,7 @@ impl ChatView {
     /// Shows an error.
     pub(super) fn error(&self, text: &str, hint: Option<&str>) {
         let failure = self.style.failure(text, hint);
-        self.lines(self.queue.fitted(failure));
+        self.lines(failure);
     }
 
     /// Shows a text of several lines, such as the help.
@@ -195,7 +195,7 @@ impl ChatView {
         for entry in &outcome.denials {
             let denied = self.style.paint(TextRole::Warning, "denied:");
             let line = styled![denied, " ", denial(&entry.tool, &entry.reason)];
-            self.lines(self.queue.fitted(line));
+            self.lines(line);
         }
     }
 

@@ -124,7 +124,7 @@ impl RunQuestions {
     }
 
     /// Takes the terminal again, if a question is open.
-    pub(super) fn resume(&self) {
+    pub(super) fn resume(&mut self) {
         self.prompt.resume();
     }
 

@@ -151,7 +151,7 @@ impl<'a> RunView<'a> {
     }
 
     /// Handles Ctrl-Z, `fg` and a new window size.
-    pub(super) fn job_changed(&self, change: JobChange, session: &Session) {
+    pub(super) fn job_changed(&mut self, change: JobChange, session: &Session) {
         let queue = self.host.output.terminal();
         let questions = self.questions.as_ref();
         match change {
@@ -161,7 +161,7 @@ impl<'a> RunView<'a> {
                 suspend_session(session, queue, give_back);
             }
             JobChange::Resumed => {
-                questions.into_iter().for_each(RunQuestions::resume);
+                self.questions.iter_mut().for_each(RunQuestions::resume);
                 queue.into_iter().for_each(OutputQueue::show_region);
             }
             JobChange::Resized => questions.into_iter().for_each(RunQuestions::redraw),
@@ -262,7 +262,7 @@ impl<'a> RunView<'a> {
         }
         // An empty text would print an empty line, and cron sends a message with it.
         if !text.is_empty() {
-            stderr.lines(stderr.fitted(text), OutputPriority::Last);
+            stderr.lines(text, OutputPriority::Last);
         }
     }
 }

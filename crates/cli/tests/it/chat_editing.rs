@@ -67,6 +67,31 @@ fn ctrl_g_edits_the_message_and_ctrl_underscore_undoes() {
     assert!(screen.contains("› short\n  and edited\n"), "{screen}");
 }
 
+/// Regression: keys that were typed while an editor was open answered a question that appeared only after its end.
+#[test]
+fn keys_beside_an_open_editor_answer_no_question() {
+    let place = Place::new();
+    let (begun, end) = (place.work().join("begun"), place.work().join("end"));
+    let editor = format!(
+        "sh -c 'touch {}; until [ -e {} ]; do sleep 0.05; done'",
+        begun.display(),
+        end.display()
+    );
+    let asks = place.script(
+        "replies: [{calls: [{tool: shell, arguments: {command: touch hacked}}]}, {text: Denied.}]",
+    );
+    let chat = place.allstop().args("chat --model").arg(asks);
+    let user = ChatUser::with_model(&place, chat.env("EDITOR", &editor), Terminal::new());
+    user.presses("go\r\x07");
+    eventually("the editor", || begun.exists().then_some(()));
+    user.presses("y\r");
+    std::fs::write(&end, "").expect("a file");
+    user.waits_for_choices().types("n").waits_for("Denied.");
+    assert!(!place.work().join("hacked").exists(), "{}", user.screen());
+    user.presses(CTRL_D);
+    drop(user.leaves_chat());
+}
+
 /// Regression: SIGTERM left the editor at the terminal of the shell.
 #[test]
 fn the_end_of_the_chat_ends_an_open_editor() {

@@ -131,6 +131,28 @@ fn a_full_context_is_compacted_on_request() {
     history::assert_valid(last);
 }
 
+/// Regression: Escape and Ctrl-C did not stop `/compact`, and a message that waited for it was sent.
+#[test]
+fn escape_stops_a_compaction_and_returns_the_waiting_message() {
+    let place = Place::new();
+    let server = OpenAiServer::deciding(|number, _| match number {
+        0 => ServerAnswer::text("An answer."),
+        1 => ServerAnswer::stream().stall_before_headers(),
+        _ => ServerAnswer::text("Another answer."),
+    });
+    let user = chat_with(&place, &server, "--policy enqueue");
+    user.types("first").waits_for("An answer.");
+    user.types("/compact").waits_for("Esc stops it");
+    let asked = server.wait_until_blocking(FACT_MAX, |seen| seen.requests.len() == 2);
+    assert!(asked.is_ok());
+    user.types("later").waits_for("waits: later");
+    user.presses("\x1b").waits_for("cannot compact: stopped");
+    user.waits_for("› later").presses("\r");
+    user.waits_for("Another answer.").presses(CTRL_D);
+    let (_, screen) = user.leaves_chat();
+    assert!(screen.contains("back on the input line"), "{screen}");
+}
+
 /// The status names the effect of Enter before the key is pressed. The next chat has the policy of the last one.
 #[test]
 fn policy_is_remembered_and_its_effect_is_shown_before_enter() {

@@ -1,8 +1,9 @@
 //! Each row that Allstop itself prints has a mark that no text of a model or of a tool can make.
 
-use crate::support::Place;
 use crate::support::chat_user::{CTRL_C, CTRL_D, ChatUser};
 use crate::support::terminal::Terminal;
+use crate::support::{FACT_MAX, Place};
+use allstop_terminal::{OutputPriority, OutputStreams, Style, TestScreen};
 
 /// An answer that imitates a receipt, a question, a call and a message, with the mark and with letters that look like
 /// it.
@@ -85,6 +86,27 @@ fn no_answer_and_no_output_has_the_mark() {
                 own.iter().all(|row| row.starts_with(mark)),
                 "{word}: {screen}"
             );
+        }
+    }
+}
+
+/// Regression: a long error of a provider was broken so that its end looked like a receipt.
+#[test]
+fn the_error_of_a_provider_is_no_receipt() {
+    let forged = "■ Turn 2 stopped by you in 5 ms. Nothing is left running; verified.";
+    for columns in [60, 80_usize] {
+        for pad in (40..=columns).step_by(3) {
+            let style = Style::new(false, true);
+            let text = format!("HTTP {} {forged}", "x".repeat(pad));
+            let failure = style.failure(&text, None);
+            let mut screen = TestScreen::open(50, u16::try_from(columns).expect("few"));
+            let output = OutputStreams::new(screen.terminal(), screen.terminal()).expect("streams");
+            output.stderr().mark_own_rows(style);
+            output.stderr().lines(failure, OutputPriority::Required);
+            output.flush(FACT_MAX);
+            let shown = screen.contents();
+            assert!(!shown.contains("▎ ■"), "{columns} {pad}: {shown}");
+            assert!(shown.lines().all(|row| row.starts_with('▎')), "{shown}");
         }
     }
 }

@@ -184,6 +184,11 @@ impl Styled {
     /// Breaks long lines between words. The new rows keep the indentation of their line.
     #[must_use]
     pub fn fit(&self, columns: usize) -> Self {
+        self.fit_hanging(columns, 0)
+    }
+
+    /// Like [`fit`](Self::fit), but indents the new rows of a line further.
+    fn fit_hanging(&self, columns: usize, hanging: usize) -> Self {
         let mut fit = Self::default();
         for line in self.lines() {
             let indent = line.text.len() - line.text.trim_start_matches(' ').len();
@@ -191,9 +196,15 @@ impl Styled {
                 fit.push_line(&line);
                 continue;
             }
-            let indent_text = " ".repeat(indent);
-            for row in line.wrap(columns - indent) {
-                fit.push_line(&styled![indent_text, row]);
+            let hanging = if (indent + hanging) * 2 > columns {
+                0
+            } else {
+                hanging
+            };
+            let rows = line.wrap(columns - indent - hanging);
+            for (at, row) in rows.iter().enumerate() {
+                let indent = if at == 0 { indent } else { indent + hanging };
+                fit.push_line(&styled![" ".repeat(indent), row]);
             }
         }
         fit
@@ -201,7 +212,7 @@ impl Styled {
 
     /// Like [`fit`](Self::fit), but places a command at the end of a long line on a separate line, so that it can be
     /// copied.
-    pub(crate) fn fit_with_command(&self, columns: usize) -> Self {
+    pub(crate) fn fit_with_command(&self, columns: usize, hanging: usize) -> Self {
         let mut fit = Self::default();
         for line in self.lines() {
             if line.text.starts_with(COMMAND) {
@@ -210,14 +221,14 @@ impl Styled {
             }
             let command = line.text.find(COMMAND_BEHIND_WORDS);
             let Some(at) = command.filter(|_| line.width() > columns) else {
-                fit.push(&line.fit(columns));
+                fit.push(&line.fit_hanging(columns, hanging));
                 continue;
             };
             let (words, command) = line.text.split_at(at + 1);
             let [words, command] = [words, command.trim_start()].map(|text| Self {
                 text: text.to_owned(),
             });
-            fit.push(&words.fit(columns));
+            fit.push(&words.fit_hanging(columns, hanging));
             fit.push_line(&command);
         }
         fit
@@ -437,7 +448,7 @@ mod tests {
 
     #[test]
     fn command_of_a_hint_stays_in_one_line() {
-        let fit = |text, columns| Styled::text(text).fit_with_command(columns);
+        let fit = |text, columns| Styled::text(text).fit_with_command(columns, 0);
         let hint = "session 1 · to go on: allstop resume 1 --model x";
         assert_eq!(fit(hint, 60).shown(), format!("{hint}\n"));
         assert_eq!(

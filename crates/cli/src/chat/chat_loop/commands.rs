@@ -123,15 +123,7 @@ impl ChatLoop<'_> {
                     Err(error) => format!("cannot undo: {error}"),
                 });
             }
-            ChatCommand::Compact => {
-                self.print_when_ready(async |session| match session.compact().await {
-                    Ok(done) => Said {
-                        own: "the older turns are now this summary:".to_owned(),
-                        outside: done.summary.to_string(),
-                    },
-                    Err(error) => format!("cannot compact: {error}").into(),
-                });
-            }
+            ChatCommand::Compact => self.compact(),
             ChatCommand::Cost => {
                 let system = &self.chat.system;
                 let (log, prices) = (Arc::clone(system.log()), system.prices());
@@ -207,6 +199,25 @@ impl ChatLoop<'_> {
                 Err(why) => format!("{said} · not saved for the next chat: {why}"),
             }
         });
+    }
+
+    /// Summarises older turns. Escape and Ctrl-C stop it, like a turn.
+    fn compact(&mut self) {
+        self.chat
+            .view
+            .note("summarising older turns · Esc stops it");
+        let session = self.chat.session.clone();
+        let compacted = async move {
+            FinishedWork::Compacted(match session.compact().await {
+                Ok(done) => Said {
+                    own: "the older turns are now this summary:".to_owned(),
+                    outside: done.summary.to_string(),
+                },
+                Err(error) => format!("cannot compact: {error}").into(),
+            })
+        };
+        self.pending.push(compacted.boxed());
+        self.apply(ChatEvent::Compacts(true));
     }
 
     /// Writes the conversation to a file.

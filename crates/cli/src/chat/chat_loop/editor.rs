@@ -1,7 +1,9 @@
 //! Ctrl-G: the user edits the message in an editor. The editor has the terminal until it ends. Output waits, and the
 //! turn goes on.
 
+use std::fs::OpenOptions;
 use std::io::{self, Read as _, Write as _};
+use std::os::unix::fs::OpenOptionsExt as _;
 use std::process::{Child, Command, ExitStatus};
 
 use allstop_core::receipt::ItemKind;
@@ -9,6 +11,7 @@ use allstop_core::{Cause, CauseKind, Extent};
 use allstop_scope::{Scope, StopRequest, WorkCx, WorkSpec};
 use futures::FutureExt as _;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::fs::OFlags;
 use rustix::process::{PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
 use super::pending::FinishedWork;
@@ -63,6 +66,9 @@ impl ChatLoop<'_> {
         self.editor = None;
         self.chat.view.queue().release();
         self.come_back();
+        // Keys that the editor has not read are no answer to a question that appears only now.
+        self.reader.forget_unsent();
+        self.apply(ChatEvent::CameBack);
         match edited {
             Ok(text) => self.apply(ChatEvent::Edited(text)),
             Err(why) => self.note(&format!("the message is unchanged: {why}")),
@@ -113,7 +119,15 @@ fn edit(text: &str, cx: &WorkCx) -> Result<String, String> {
     }
     // Editors replace the file, so it is opened again.
     let mut edited = String::new();
-    let opened = std::fs::File::open(file.path()).map_err(about)?;
+    // An editor may have put something else in its place, such as a FIFO, which must not block this thread.
+    let opened = OpenOptions::new()
+        .read(true)
+        .custom_flags(OFlags::NONBLOCK.bits().cast_signed())
+        .open(file.path())
+        .map_err(about)?;
+    if !opened.metadata().map_err(about)?.is_file() {
+        return Err("the editor has left no file".to_owned());
+    }
     let read = opened.take(BYTES_MAX + 1).read_to_string(&mut edited);
     read.map_err(about)?;
     if edited.len() as u64 > BYTES_MAX {

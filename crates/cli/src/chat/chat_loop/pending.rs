@@ -30,6 +30,8 @@ pub(super) enum FinishedWork {
     Files(Vec<String>),
     /// The text that the user has edited in an editor.
     Edited(Result<String, String>),
+    /// The end of `/compact`.
+    Compacted(Said),
     /// A text to show. If `was_wait` is true, the text also ends the wait for background work.
     Said {
         said: Said,
@@ -149,6 +151,11 @@ impl ChatLoop<'_> {
                 ..CompletionNames::default()
             })),
             FinishedWork::Edited(edited) => self.editor_closed(edited),
+            FinishedWork::Compacted(said) => {
+                self.chat.view.live.interrupt();
+                self.chat.view.said(&said);
+                self.apply(ChatEvent::Compacts(false));
+            }
             FinishedWork::Said { said, was_wait } => {
                 self.chat.view.live.interrupt();
                 self.chat.view.said(&said);

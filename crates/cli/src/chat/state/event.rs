@@ -46,6 +46,8 @@ pub(in crate::chat) enum ChatEvent {
     StopEnded,
     /// A wait for background work, which Ctrl-C can give up, has begun (true) or ended (false).
     Waits(bool),
+    /// `/compact` has begun (true) or ended (false).
+    Compacts(bool),
     /// No work runs that the end of the chat would stop.
     MayLeave,
     /// The chat has listed the running work that the end of the chat would stop.
@@ -54,6 +56,8 @@ pub(in crate::chat) enum ChatEvent {
     Asked(TerminalQuestion),
     /// Names that can complete the typed command.
     Names(CompletionNames),
+    /// The user sees the chat again, after an editor or in the foreground of the shell.
+    CameBack,
     /// The user has edited the message in an editor.
     Edited(String),
     /// A further part of a question was shown.

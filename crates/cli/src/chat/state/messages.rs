@@ -130,9 +130,10 @@ impl ChatMessages {
     }
 
     /// Withdraws the messages that wait for turns after the stopped turn, and returns them from the oldest to the
-    /// newest. If no turn runs, the stop covers the first message, so the first message is not withdrawn.
-    pub(super) fn withdraw(&mut self) -> Vec<(MessageNumber, String)> {
-        let first = usize::from(self.turn.is_none());
+    /// newest. If no turn and no compaction runs, the stop covers the first message, so the first message is not
+    /// withdrawn.
+    pub(super) fn withdraw(&mut self, compacts: bool) -> Vec<(MessageNumber, String)> {
+        let first = usize::from(self.turn.is_none() && !compacts);
         let (kept, withdrawn): (Vec<_>, Vec<_>) = self
             .open
             .drain(..)

@@ -189,6 +189,10 @@ impl TypedInput {
         self.editor.text()
     }
 
+    pub(super) fn seen_again(&mut self, now: Instant) {
+        self.questions.seen_again(now);
+    }
+
     pub(super) fn whole_text(&self) -> String {
         self.editor.whole_text()
     }

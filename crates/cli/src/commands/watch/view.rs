@@ -226,7 +226,7 @@ impl WatchView {
             Ok(is_taken) => self.questions.show_answer(question, answer, *is_taken),
             Err(error) => {
                 let failure = self.style.failure(&error.to_string(), None);
-                self.lines(self.queue.fitted(failure));
+                self.lines(failure);
             }
         }
     }
@@ -237,8 +237,8 @@ impl WatchView {
     }
 
     /// Takes the terminal back after a suspension.
-    pub(super) fn resumed(&self) {
-        self.prompt.iter().for_each(QuestionPrompt::resume);
+    pub(super) fn resumed(&mut self) {
+        self.prompt.iter_mut().for_each(QuestionPrompt::resume);
         self.queue.show_region();
     }
 

@@ -283,7 +283,6 @@ impl LiveView {
             return;
         }
         let said = styled![self.err_style.symbol(symbol), " ", said];
-        let said = self.stderr.fitted(said);
         self.stderr
             .lines(self.err_style.paint(role, said), OutputPriority::Required);
     }
