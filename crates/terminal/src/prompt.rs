@@ -36,6 +36,9 @@ pub struct QuestionPrompt {
     reader: InputReader,
     /// True if the terminal is gone. Then every question is denied.
     is_gone: bool,
+    /// True if the terminal was held when the last key was read. A question that the person sees again begins a new quiet
+    /// time.
+    was_taken: bool,
     questions: QuestionQueue,
     /// Keys that were typed after an answer, for the next open question.
     keys: VecDeque<Key>,
@@ -68,6 +71,7 @@ impl QuestionPrompt {
             mode,
             reader: InputReader::new(device, mode)?,
             is_gone: false,
+            was_taken: false,
             questions: match mode {
                 InputMode::Lines => QuestionQueue::of_lines(),
                 InputMode::Keys { .. } => QuestionQueue::default(),
@@ -107,6 +111,7 @@ impl QuestionPrompt {
         if self.questions.is_empty() {
             self.keys.clear();
             self.reader.take_afresh();
+            self.was_taken = self.reader.is_taken();
         }
     }
 
@@ -150,6 +155,10 @@ impl QuestionPrompt {
                 }
             }
             self.reader.take();
+            let is_taken = self.reader.is_taken();
+            if is_taken && !std::mem::replace(&mut self.was_taken, is_taken) {
+                self.questions.seen_again(now);
+            }
             // The question may have become answerable since the last wait.
             self.show();
             let look_at = if self.reader.is_taken() {
@@ -210,13 +219,13 @@ impl QuestionPrompt {
     }
 
     /// Gives the terminal to the shell while the process is suspended.
-    pub fn suspend(&self) {
+    pub fn suspend(&mut self) {
+        self.was_taken = false;
         self.reader.suspend();
     }
 
     /// Takes the terminal again, if a question is open.
-    pub fn resume(&mut self) {
-        self.questions.seen_again(Instant::now());
+    pub fn resume(&self) {
         self.reader.resume();
     }
 }

@@ -361,6 +361,7 @@ impl ChatLoop<'_> {
         if self.reader.is_taken() {
             self.terminal = TerminalUser::Chat;
             queue.show_region();
+            self.apply(ChatEvent::CameBack);
         } else {
             self.terminal = TerminalUser::Shell;
             queue.hide_region();
@@ -388,10 +389,7 @@ impl ChatLoop<'_> {
                 self.note("a stop is running; Ctrl-Z takes effect after it");
             }
             JobChange::Suspend => self.suspend(),
-            JobChange::Resumed => {
-                self.come_back();
-                self.apply(ChatEvent::CameBack);
-            }
+            JobChange::Resumed => self.come_back(),
             // The loop redraws the input line.
             JobChange::Resized => {}
         }

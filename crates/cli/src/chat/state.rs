@@ -25,7 +25,7 @@ use allstop_terminal::{InputLine, Key};
 
 use super::command::{ChatCommand, TypedLine};
 use crate::control::{Control, ControlEffect, EndSignal, ONE_SIGNAL};
-pub(super) use event::{ChatEffect, ChatEvent, MessageNumber};
+pub(super) use event::{ChatEffect, ChatEvent, CommandWork, MessageNumber};
 use messages::ChatMessages;
 use typing::InputResult;
 pub(super) use typing::TypedInput;
@@ -60,9 +60,8 @@ pub(super) struct ChatState {
     ended_at: Option<Instant>,
     /// Time when the running work was listed for the user.
     work_shown_at: Option<Instant>,
-    waits: bool,
-    /// True while `/compact` runs. It is stopped like a turn.
-    compacts: bool,
+    /// Work of a command that Ctrl-C ends.
+    command_work: Option<CommandWork>,
     control: Control,
     /// True if the chat ends after the outcome of the last message.
     leaves_when_idle: bool,
@@ -79,8 +78,7 @@ impl ChatState {
             stopped_at: None,
             ended_at: None,
             work_shown_at: None,
-            waits: false,
-            compacts: false,
+            command_work: None,
             control,
             leaves_when_idle: false,
             leaving: false,
@@ -141,8 +139,7 @@ impl ChatState {
                 self.ended_at = Some(now);
                 self.stops = self.stops.saturating_sub(1);
             }
-            ChatEvent::Waits(waits) => self.waits = waits,
-            ChatEvent::Compacts(compacts) => self.compacts = compacts,
+            ChatEvent::Works(work) => self.command_work = work,
             // The turn has ended, but the end of its answer is not on the screen yet.
             ChatEvent::MayLeave if self.messages.is_busy() && !self.leaves_when_idle => {
                 self.leaves_when_idle = true;
@@ -255,9 +252,13 @@ impl ChatState {
         }
     }
 
+    fn compacts(&self) -> bool {
+        self.command_work == Some(CommandWork::Compacts)
+    }
+
     /// True if a turn or `/compact` runs.
     fn is_busy(&self) -> bool {
-        self.compacts || self.messages.is_busy()
+        self.compacts() || self.messages.is_busy()
     }
 
     /// Escape only stops the turn. Users press this key for many reasons, so it never leaves the chat or discards text.
@@ -274,7 +275,7 @@ impl ChatState {
         self.stopped_at = Some(now);
         let cause = Cause::new(CauseKind::User).detail(key).by("cli");
         let (numbers, texts): (Vec<_>, Vec<_>) =
-            self.messages.withdraw(self.compacts).into_iter().unzip();
+            self.messages.withdraw(self.compacts()).into_iter().unzip();
         if numbers.is_empty() {
             return vec![ChatEffect::StopTurn(cause)];
         }
@@ -302,7 +303,7 @@ impl ChatState {
         if self.is_busy() {
             return self.stop_turn("ctrl-c", now);
         }
-        if self.waits {
+        if self.command_work == Some(CommandWork::Waits) {
             return vec![ChatEffect::GiveUpWait];
         }
         if self.typing.clear() {

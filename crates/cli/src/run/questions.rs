@@ -119,12 +119,12 @@ impl RunQuestions {
     }
 
     /// Returns the terminal to the shell while the process is suspended.
-    pub(super) fn suspend(&self) {
+    pub(super) fn suspend(&mut self) {
         self.prompt.suspend();
     }
 
     /// Takes the terminal again, if a question is open.
-    pub(super) fn resume(&mut self) {
+    pub(super) fn resume(&self) {
         self.prompt.resume();
     }
 

@@ -153,18 +153,18 @@ impl<'a> RunView<'a> {
     /// Handles Ctrl-Z, `fg` and a new window size.
     pub(super) fn job_changed(&mut self, change: JobChange, session: &Session) {
         let queue = self.host.output.terminal();
-        let questions = self.questions.as_ref();
         match change {
             JobChange::Suspend => {
                 let queue = queue.map(|queue| (queue, self.host.terminal.style(true)));
-                let give_back = || questions.into_iter().for_each(RunQuestions::suspend);
+                let questions = &mut self.questions;
+                let give_back = || questions.iter_mut().for_each(RunQuestions::suspend);
                 suspend_session(session, queue, give_back);
             }
             JobChange::Resumed => {
-                self.questions.iter_mut().for_each(RunQuestions::resume);
+                self.questions.iter().for_each(RunQuestions::resume);
                 queue.into_iter().for_each(OutputQueue::show_region);
             }
-            JobChange::Resized => questions.into_iter().for_each(RunQuestions::redraw),
+            JobChange::Resized => self.questions.iter().for_each(RunQuestions::redraw),
         }
     }
 

@@ -21,7 +21,7 @@ use crate::chat::command::{BackgroundCommand, ChatCommand, HELP, TypedTarget};
 use crate::chat::complete::CompletionNames;
 use crate::chat::next::NextChat;
 use crate::chat::said::Said;
-use crate::chat::state::ChatEvent;
+use crate::chat::state::{ChatEvent, CommandWork};
 use crate::config_edit;
 use crate::display::{
     describe_session_cost, found_in_chat, help_on_definitions, plain, transcript, waits_for,
@@ -217,7 +217,7 @@ impl ChatLoop<'_> {
             })
         };
         self.pending.push(compacted.boxed());
-        self.apply(ChatEvent::Compacts(true));
+        self.apply(ChatEvent::Works(Some(CommandWork::Compacts)));
     }
 
     /// Writes the conversation to a file.
@@ -373,7 +373,7 @@ impl ChatLoop<'_> {
             was_wait: true,
         });
         self.pending.push(said.boxed());
-        self.apply(ChatEvent::Waits(true));
+        self.apply(ChatEvent::Works(Some(CommandWork::Waits)));
     }
 
     fn target(&self, target: TypedTarget) -> Result<StopTarget, String> {

@@ -65,10 +65,9 @@ impl ChatLoop<'_> {
     pub(super) fn editor_closed(&mut self, edited: Result<String, String>) {
         self.editor = None;
         self.chat.view.queue().release();
-        self.come_back();
         // Keys that the editor has not read are no answer to a question that appears only now.
+        self.come_back();
         self.reader.forget_unsent();
-        self.apply(ChatEvent::CameBack);
         match edited {
             Ok(text) => self.apply(ChatEvent::Edited(text)),
             Err(why) => self.note(&format!("the message is unchanged: {why}")),

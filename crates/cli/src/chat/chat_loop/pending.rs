@@ -154,13 +154,13 @@ impl ChatLoop<'_> {
             FinishedWork::Compacted(said) => {
                 self.chat.view.live.interrupt();
                 self.chat.view.said(&said);
-                self.apply(ChatEvent::Compacts(false));
+                self.apply(ChatEvent::Works(None));
             }
             FinishedWork::Said { said, was_wait } => {
                 self.chat.view.live.interrupt();
                 self.chat.view.said(&said);
                 if was_wait {
-                    self.apply(ChatEvent::Waits(false));
+                    self.apply(ChatEvent::Works(None));
                 }
             }
         }

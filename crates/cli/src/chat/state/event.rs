@@ -11,6 +11,15 @@ use crate::control::EndSignal;
 /// Number of a message in this chat: 1, 2, 3 …
 pub(in crate::chat) type MessageNumber = u64;
 
+/// Work of a command that Ctrl-C ends.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(in crate::chat) enum CommandWork {
+    /// A wait for background work, which continues.
+    Waits,
+    /// `/compact`, which is stopped like a turn.
+    Compacts,
+}
+
 /// Event of a chat.
 #[derive(Debug)]
 pub(in crate::chat) enum ChatEvent {
@@ -44,10 +53,8 @@ pub(in crate::chat) enum ChatEvent {
     Outcome(MessageNumber),
     /// A stop has its receipt.
     StopEnded,
-    /// A wait for background work, which Ctrl-C can give up, has begun (true) or ended (false).
-    Waits(bool),
-    /// `/compact` has begun (true) or ended (false).
-    Compacts(bool),
+    /// The work of a command has begun, or ended (`None`).
+    Works(Option<CommandWork>),
     /// No work runs that the end of the chat would stop.
     MayLeave,
     /// The chat has listed the running work that the end of the chat would stop.

@@ -181,9 +181,9 @@ fn ctrl_c_covers_a_message_whose_turn_has_not_begun() {
 #[test]
 fn ctrl_c_gives_up_a_wait_before_it_leaves() {
     let mut chat = TestChat::new();
-    chat.handles(ChatEvent::Waits(true));
+    chat.handles(ChatEvent::Works(Some(CommandWork::Waits)));
     assert_eq!(chat.ctrl_c(), [ChatEffect::GiveUpWait]);
-    chat.handles(ChatEvent::Waits(false));
+    chat.handles(ChatEvent::Works(None));
     assert!(is_leave(&chat.ctrl_c()));
 }
 

@@ -56,7 +56,11 @@ pub(crate) async fn watch(args: &WatchArgs, host: &ProcessHost) -> Result<u8, Cl
                 });
             }
             change = job.next() => match change {
-                JobChange::Suspend => suspend_watch(view.queue(), || view.give_back()),
+                JobChange::Suspend => {
+                    let (queue, style) = view.queue();
+                    let queue = queue.clone();
+                    suspend_watch((&queue, style), || view.give_back());
+                }
                 JobChange::Resumed => view.resumed(),
                 JobChange::Resized => view.redraw(),
             },

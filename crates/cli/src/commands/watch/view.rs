@@ -232,13 +232,13 @@ impl WatchView {
     }
 
     /// Gives the terminal to the shell while the process is suspended.
-    pub(super) fn give_back(&self) {
-        self.prompt.iter().for_each(QuestionPrompt::suspend);
+    pub(super) fn give_back(&mut self) {
+        self.prompt.iter_mut().for_each(QuestionPrompt::suspend);
     }
 
     /// Takes the terminal back after a suspension.
-    pub(super) fn resumed(&mut self) {
-        self.prompt.iter_mut().for_each(QuestionPrompt::resume);
+    pub(super) fn resumed(&self) {
+        self.prompt.iter().for_each(QuestionPrompt::resume);
         self.queue.show_region();
     }
 

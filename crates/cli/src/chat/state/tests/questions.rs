@@ -39,6 +39,18 @@ fn withdrawn_question_discards_its_typed_answer() {
     assert_eq!(chat.line(), "> ");
 }
 
+/// Regression: keys typed together with `fg`, or while an editor was open, answered the question.
+#[test]
+fn keys_before_the_user_sees_the_question_again_are_no_answer() {
+    let mut chat = TestChat::new();
+    chat.runs(1);
+    chat.asked(1);
+    chat.now += QUESTION_IS_READ;
+    chat.handles(ChatEvent::CameBack);
+    chat.types("y");
+    assert_eq!(chat.handles(ChatEvent::Key(Key::Enter)), []);
+}
+
 /// Regression: a stop closed the question, and the reason that the user was typing was lost.
 #[test]
 fn a_reason_returns_to_the_message_if_its_question_closes() {
