@@ -106,8 +106,9 @@ impl InputLine {
             None => screen_rows.saturating_sub(1),
         };
         let above = most.saturating_sub(rows.len() + head.len());
-        let words = narrow.map(|narrow| &narrow.above);
-        let above = self.above.iter().chain(words).take(above);
+        let words = narrow.map(|narrow| narrow.above.fit(room));
+        let words = words.iter().flat_map(Styled::lines).collect::<Vec<_>>();
+        let above = self.above.iter().chain(&words).take(above);
         let mark = self.style.pick("…", "...");
         let mut all: Vec<String> = above
             .map(|line| line.cut(room, mark).into_string())

@@ -4,7 +4,7 @@
 /// A text with more lines than this is shown as a token.
 const LINES_MAX: usize = 10;
 
-/// The pasted texts behind the tokens of a line.
+/// The pasted texts that the tokens of a line stand for.
 #[derive(Debug, Default)]
 pub(super) struct PastedTexts {
     texts: Vec<PastedText>,

@@ -73,7 +73,7 @@ fn keys_beside_an_open_editor_answer_no_question() {
     let place = Place::new();
     let (begun, end) = (place.work().join("begun"), place.work().join("end"));
     let editor = format!(
-        "sh -c 'touch {}; until [ -e {} ]; do sleep 0.05; done'",
+        "sh -c 'mkfifo {1}; touch {0}; cat {1}'",
         begun.display(),
         end.display()
     );

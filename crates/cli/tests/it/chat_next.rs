@@ -26,7 +26,7 @@ fn a_chat_goes_on_with_another_model_in_a_new_session_and_in_an_old_one() {
     user.types("/export out.md")
         .waits_for("the conversation is in out.md");
     user.types("/export out.md")
-        .waits_for("cannot write out.md");
+        .waits_for("cannot write out.md: the file exists");
     user.presses(CTRL_D);
     drop(user.leaves_chat());
     let exported = std::fs::read_to_string(place.work().join("out.md")).expect("a file");

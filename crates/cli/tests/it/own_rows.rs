@@ -68,7 +68,7 @@ fn no_answer_and_no_output_has_the_mark() {
                 "{locale} {word}: {screen}"
             );
         }
-        // The output of a call is quoted in rows of Allstop, behind a bar.
+        // The output of a call is quoted in rows of Allstop, after a bar.
         for row in rows(&screen, "Turn 9 stopped") {
             let bars = ["▎   │ ", "|   | "];
             let quoted = bars.iter().any(|bar| row.starts_with(bar));

@@ -1,7 +1,6 @@
 //! Execution of the slash commands of a chat.
 
-use std::fs::File;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::sync::Arc;
 
 use allstop_core::receipt::{ItemKind, ReceiptItem};
@@ -13,6 +12,7 @@ use allstop_tools::BackgroundWork;
 use allstop_tools::files::file_names;
 use futures::FutureExt as _;
 use futures::future::{AbortHandle, Abortable};
+use tempfile::NamedTempFile;
 
 use super::pending::FinishedWork;
 use super::{ChatLoop, KnownCall};
@@ -234,14 +234,24 @@ impl ChatLoop<'_> {
             let spec = WorkSpec::new(ItemKind::Thread, "writing the conversation");
             let writing = scope.spawn_blocking(spec, move |_| {
                 let text = transcript::markdown(&transcript::entries(&conversation));
-                let mut file = File::create_new(&path)?;
-                file.write_all(text.as_bytes())
+                // A full disk leaves no half of a conversation.
+                let folder = path.parent().unwrap_or(&path);
+                let mut file = NamedTempFile::new_in(folder)?;
+                file.write_all(text.as_bytes())?;
+                file.persist_noclobber(&path)?;
+                Ok(())
             });
             let written = match writing {
                 Ok(writing) => writing.await.map_err(|lost| lost.to_string()),
                 Err(not_started) => Err(not_started.to_string()),
             };
-            match written.and_then(|written| written.map_err(|error| error.to_string())) {
+            let why = |error: io::Error| match error.kind() {
+                io::ErrorKind::AlreadyExists => {
+                    "the file exists; /export FILE names another one".to_owned()
+                }
+                _ => error.to_string(),
+            };
+            match written.and_then(|written| written.map_err(why)) {
                 Ok(()) => format!("the conversation is in {file}"),
                 Err(why) => format!("cannot write {file}: {why}"),
             }
