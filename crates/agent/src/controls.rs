@@ -16,7 +16,7 @@ use allstop_core::record::CallOutcome;
 use allstop_core::turn::{CallEffect, CallSideData, Conversation, StopPolicy};
 use allstop_core::{CallId, Cause, CauseKind, Extent, MessageId, ToolCall, Usage};
 use allstop_scope::{Scope, Stop, StopRequest};
-use allstop_tools::{CallJournal, CallLink, NotPromotable};
+use allstop_tools::{CallJournal, CallLink, Denial, NotPromotable};
 use parking_lot::Mutex;
 
 use crate::ending_turn::{EndingTurn, InterruptReason, UnwrittenEnding};
@@ -115,6 +115,25 @@ impl RunControls {
         if let Some(path) = scope.and_then(|scope| scope.item_path()) {
             journal.end(CallId::new(path), outcome, Arc::clone(content));
         }
+    }
+
+    /// In the run of a sub-agent: reports a denied call to the enclosing calls.
+    pub(crate) fn report_denial(&self, denial: &Denial) {
+        for call in self.enclosing.iter().flat_map(|enclosing| &enclosing.calls) {
+            call.denied(denial.clone());
+        }
+    }
+
+    /// Denied calls of the sub-agents that the calls of the turn ran.
+    pub(crate) fn denials_of_sub_agents(&self) -> Vec<Denial> {
+        let calls = self.calls.lock();
+        let mut denials: Vec<_> = calls
+            .values()
+            .flat_map(|call| call.link.denials())
+            .collect();
+        // The calls have no order, so the paths of the denied calls decide.
+        denials.sort_by(|one, other| one.call_id.cmp(&other.call_id));
+        denials
     }
 
     /// The call of an earlier turn of the outermost agent that this call of a sub-agent would repeat, if the outcome of

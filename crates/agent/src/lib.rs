@@ -49,7 +49,7 @@ pub use guardrail::{Guardrail, GuardrailStage, GuardrailVerdict};
 pub use history::RunHistory;
 pub use hook::{Hook, HookCx, HookEvent, HookVerdict};
 pub use oldest_turns::{TurnsSummary, newest_turns_within, oldest_turns, tokens_of};
-pub use outcome::{Denial, RunOutcome, TurnOutcome};
+pub use outcome::{RunOutcome, TurnOutcome};
 pub use prompt::Prompt;
 pub use run::{ENDING_MAX, Run, RunRequest, RunStop};
 pub use settings::{ContextLimits, Deadlines, RepeatUnknown, Settings};

@@ -4,25 +4,12 @@
 use std::sync::Arc;
 
 use allstop_core::turn::{Conversation, LostTurn};
-use allstop_core::{CallId, Cause, FinishReason, Receipt, StopReason, TurnNumber, Usage};
-use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use allstop_core::{Cause, FinishReason, Receipt, StopReason, TurnNumber, Usage};
+use allstop_tools::Denial;
 
 use crate::error::TurnError;
 use crate::history::RunHistory;
 use crate::oldest_turns::TurnsSummary;
-
-/// A call that did not run because it was denied.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Denial {
-    /// The call.
-    pub call_id: CallId,
-    /// The tool.
-    #[schemars(with = "String")]
-    pub tool: Arc<str>,
-    /// Source and reason of the denial.
-    pub reason: String,
-}
 
 /// Outcome of a turn.
 #[derive(Debug, Clone)]

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::cost::Cost;
-use allstop_agent::{Denial, TurnError};
+use allstop_agent::TurnError;
 use allstop_core::ids::BackgroundId;
 use allstop_core::receipt::ConversationEffect;
 use allstop_core::record::CallOutcome;
@@ -13,6 +13,7 @@ use allstop_core::{
 };
 use allstop_session::MessageOutcome;
 use allstop_session::orphan_scan::OrphanedWork;
+use allstop_tools::Denial;
 use schemars::JsonSchema;
 use serde::Serialize;
 
@@ -103,7 +104,7 @@ pub struct TurnResult {
     pub steps: u32,
     /// Usage of the turn.
     pub usage: Usage,
-    /// Denied calls of the turn.
+    /// Denied calls of the turn and of the sub-agents that it waited for.
     pub denials: Vec<Denial>,
     /// Receipt of the stop of the turn; `null` if there was nothing to stop.
     pub receipt: Option<Arc<Receipt>>,
@@ -159,7 +160,7 @@ pub struct Envelope {
     pub cost: Option<Cost>,
     /// The turns of the run in their order: one for each prompt that was sent. The last one has the `output` of the run.
     pub turns: Vec<TurnResult>,
-    /// Denied calls of all turns of the run.
+    /// Denied calls of all turns of the run, of their sub-agents, and of sub-agents in the background.
     pub denials: Vec<Denial>,
     /// Calls of the last turn that may have changed something although the conversation does not show them, because the
     /// turn was not committed. The next turn of the session reports them to the model.

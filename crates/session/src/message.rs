@@ -2,11 +2,12 @@
 
 use std::sync::{Arc, OnceLock};
 
-use allstop_agent::{Denial, RunControls, TurnError, TurnOutcome};
+use allstop_agent::{RunControls, TurnError, TurnOutcome};
 use allstop_core::decision::{CommitDecision, CommitVerdict};
 use allstop_core::receipt::ConversationEffect;
 use allstop_core::turn::{LostTurn, StopPolicy};
 use allstop_core::{Cause, FinishReason, MessageId, Receipt, StopReason, TurnNumber, Usage};
+use allstop_tools::Denial;
 use tokio::sync::SetOnce;
 use tokio::time::Instant;
 

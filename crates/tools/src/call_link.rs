@@ -12,6 +12,7 @@ use crate::call_journal::{CallJournal, CopiedJournal};
 use crate::call_progress::CallProgress;
 use crate::effect::FileChange;
 use crate::file_state::FileState;
+use crate::permission::Denial;
 
 /// Observer of a running call. Its methods run on the thread of the tool and must not block.
 pub trait CallObserver: Send + Sync {
@@ -37,7 +38,7 @@ pub struct CallLink(Option<Arc<CallLinkInner>>);
 struct CallLinkInner {
     call_id: CallId,
     observer: Arc<dyn CallObserver>,
-    metered: Mutex<MeteredUsage>,
+    metered: Mutex<Metered>,
     exit_code: OnceLock<i32>,
     change: OnceLock<Arc<FileChange>>,
     /// Also gets the calls of a sub-agent that runs in the call.
@@ -49,11 +50,13 @@ struct CallLinkInner {
     promoted: SetOnce<()>,
 }
 
-/// Usage that a link has counted before its handover to another link. Both fields share one lock, so that each token is
-/// counted exactly once.
+/// Usage and denials that a link has counted before its handover to another link. The fields share one lock, so that
+/// each token and each denial is counted exactly once.
 #[derive(Default)]
-struct MeteredUsage {
+struct Metered {
     usage: Usage,
+    /// The step limit of the sub-agents bounds the length.
+    denials: Vec<Denial>,
     handed_over: Option<CallLink>,
 }
 
@@ -178,6 +181,24 @@ impl CallLink {
         self.0
             .as_ref()
             .map_or_else(Usage::default, |inner| inner.metered.lock().usage)
+    }
+
+    /// Records a denied call of a sub-agent that runs in the call.
+    pub fn denied(&self, denial: Denial) {
+        let Some(inner) = &self.0 else { return };
+        let mut metered = inner.metered.lock();
+        let Some(other) = metered.handed_over.clone() else {
+            metered.denials.push(denial);
+            return;
+        };
+        drop(metered);
+        other.denied(denial);
+    }
+
+    /// Denied calls of the sub-agents that have run in the call.
+    pub fn denials(&self) -> Vec<Denial> {
+        let inner = self.0.as_ref();
+        inner.map_or_else(Vec::new, |inner| inner.metered.lock().denials.clone())
     }
 
     /// Records the exit code of the command that the call ran. Only the first code is kept.

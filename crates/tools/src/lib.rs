@@ -71,8 +71,8 @@ pub use output::{
     BoundedOutput, OutputBudget, OutputBudgetLimits, OutputFolder, OutputLimits, removed_output,
 };
 pub use permission::{
-    PermissionAnswer, PermissionDecision, PermissionPolicy, PermissionQuestion, Permissions,
-    Prompter,
+    Denial, PermissionAnswer, PermissionDecision, PermissionPolicy, PermissionQuestion,
+    Permissions, Prompter,
 };
 pub use registry::{
     RegisteredTool, RegistryError, TOOL_NAME_LEN_MAX, ToolRegistry, is_valid_tool_name,

@@ -23,6 +23,7 @@ use allstop_log::SessionError;
 use allstop_scope::{
     Deadline, EngineGuard, PartReceipt, Placement, Scope, ScopeOptions, instant_after,
 };
+use allstop_tools::Denial;
 use tokio::time::Instant;
 use tracing::Instrument as _;
 
@@ -32,7 +33,7 @@ use crate::event::{AgentEvent, UnfinishedCall};
 use crate::history::RunHistory;
 use crate::hook::{self, HookCx, HookEvent, HookResult};
 use crate::nested_calls::NestedCalls;
-use crate::outcome::{Denial, TurnOutcome};
+use crate::outcome::TurnOutcome;
 use crate::parts::AgentParts;
 use crate::prompt::Prompt;
 use crate::request_view::RequestView;

@@ -11,8 +11,8 @@ use allstop_terminal::{
 use super::said::Said;
 use super::state::ChatActivity;
 use crate::display::{
-    LiveOptions, LiveView, RECEIPT_WIDTH_DEFAULT, denial, describe_effects, describe_lost,
-    describe_stop_reason, is_worth_showing, render_receipt, stopped_by, transcript,
+    LiveOptions, LiveView, RECEIPT_WIDTH_DEFAULT, denial, describe_effects, describe_ending,
+    describe_lost, is_worth_showing, render_receipt, transcript,
 };
 use crate::host::ProcessHost;
 use crate::short_id::short;
@@ -165,11 +165,11 @@ impl ChatView {
             self.error(&error.to_string(), error.hint.as_deref());
         } else if outcome.stop_reason != StopReason::Completed {
             // If the receipt is shown, it already contains the reason.
-            let said = match (&outcome.receipt, &outcome.cause) {
-                (Some(receipt), _) if is_worth_showing(receipt) => return self.calls(outcome),
-                (_, Some(cause)) => format!("the turn was {}", stopped_by(cause)),
-                (_, None) => describe_stop_reason(outcome.stop_reason),
-            };
+            let mut receipt = outcome.receipt.iter();
+            if receipt.any(|receipt| is_worth_showing(receipt)) {
+                return self.calls(outcome);
+            }
+            let said = describe_ending(outcome.stop_reason, outcome.cause.as_ref());
             let said = self.queue.fitted(said.into());
             self.lines(self.style.paint(TextRole::Warning, said));
         }

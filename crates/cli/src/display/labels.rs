@@ -5,9 +5,11 @@ use std::time::Duration;
 use allstop_core::receipt::{
     EndMethod, EndProof, ItemKind, NotStoppedReason, ReceiptItem, WaitReason,
 };
-use allstop_core::{StopReason, Timestamp};
+use allstop_core::{Cause, StopReason, Timestamp};
 use allstop_runtime::{InterruptedTurn, OrphanedWork};
 use allstop_terminal::duration;
+
+use super::receipt::stopped_by;
 
 /// Replaces the underscores of a term by spaces.
 pub(crate) fn plain(word: &str) -> String {
@@ -35,6 +37,21 @@ pub(crate) fn stop_reason(reason: StopReason) -> String {
         StopReason::MaxBudgetReached => "budget used up".to_owned(),
         StopReason::Guardrail => "refused by a guardrail".to_owned(),
         other => plain(other.as_str()),
+    }
+}
+
+/// Describes the ending of a turn that did not complete, for people.
+pub(crate) fn describe_ending(reason: StopReason, cause: Option<&Cause>) -> String {
+    use StopReason::{Cancelled, Shutdown, Timeout};
+    match cause {
+        Some(cause) if matches!(reason, Cancelled | Shutdown | Timeout) => {
+            format!("the turn was {}", stopped_by(cause))
+        }
+        cause => {
+            let detail = cause.and_then(|cause| cause.detail.as_ref());
+            let detail = detail.map_or_else(String::new, |detail| format!(": {detail}"));
+            format!("{}{detail}", stop_reason(reason))
+        }
     }
 }
 

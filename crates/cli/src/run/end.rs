@@ -45,6 +45,8 @@ impl RunTurns<'_, '_> {
         // If the exit time is already reached, this call does not wait. It only adds the remaining work to the
         // envelope.
         self.end_background(&mut envelope).await;
+        let of_background = run.works.iter().flat_map(|work| work.denials());
+        envelope.denials.extend(of_background);
         for lost in run.messages.iter().filter_map(|turn| turn.lost.as_ref()) {
             self.show_lost(lost.clone(), &run.works, &mut envelope);
         }

@@ -17,8 +17,8 @@ use super::questions::RunQuestions;
 use super::receipt_file::ReceiptFile;
 use crate::args::RunArgs;
 use crate::display::{
-    EventView, JsonStream, LiveOptions, LiveView, RECEIPT_WIDTH_DEFAULT, denial,
-    describe_stop_reason, is_worth_showing, render_receipt,
+    EventView, JsonStream, LiveOptions, LiveView, RECEIPT_WIDTH_DEFAULT, denial, describe_ending,
+    is_worth_showing, render_receipt,
 };
 use crate::host::ProcessHost;
 use crate::shell_command::SameFlags;
@@ -231,13 +231,8 @@ impl<'a> RunView<'a> {
         });
         let is_reported = envelope.error.is_some() || !receipts.is_empty();
         if envelope.stop_reason != StopReason::Completed && !is_reported {
-            let reason = describe_stop_reason(envelope.stop_reason);
-            let detail = envelope
-                .cause
-                .as_ref()
-                .and_then(|cause| cause.detail.as_ref());
-            let detail = detail.map_or_else(String::new, |detail| format!(": {detail}"));
-            text.push_line(&style.paint(TextRole::Warning, format!("{reason}{detail}")));
+            let ending = describe_ending(envelope.stop_reason, envelope.cause.as_ref());
+            text.push_line(&style.paint(TextRole::Warning, ending));
         }
         let shows_denials = !is_quiet || self.fails_on_denied;
         for entry in envelope.denials.iter().filter(|_| shows_denials) {

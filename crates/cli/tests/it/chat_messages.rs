@@ -178,3 +178,20 @@ fn policy_is_remembered_and_its_effect_is_shown_before_enter() {
         .presses(CTRL_D);
     drop(user.leaves_chat());
 }
+
+/// Regression: the chat showed `Nothing to stop in turn 1: already ended`, and hid the reason.
+#[test]
+fn refusal_of_a_guardrail_names_its_reason() {
+    let place = Place::new();
+    let check = "[[guardrails]]\non = \"input\"\ncommand = \"echo no secrets please; exit 2\"\n";
+    let config = place.file("allstop.toml", check);
+    let server = OpenAiServer::start([ServerAnswer::text("Fine.")]);
+    let config = format!("--config {}", config.display());
+    let user = chat_with(&place, &server, &config);
+    user.types("a secret")
+        .waits_for("refused by a guardrail: no secrets please")
+        .presses(CTRL_D);
+    let (_, screen) = user.leaves_chat();
+    assert!(!screen.contains("Nothing to stop"), "{screen}");
+    assert_eq!(server.requests().len(), 0);
+}

@@ -3,7 +3,8 @@
 
 use std::fs;
 
-use serde_json::Value;
+use allstop_testkit::openai_server::{OpenAiServer, ServerAnswer};
+use serde_json::{Value, json};
 
 use crate::support::{Allstop, FACT_MAX, Place, eventually};
 
@@ -92,6 +93,39 @@ fn denied_calls_fail_a_run_that_asks_for_it() {
     let quiet = quiet.end();
     assert_eq!(quiet.code, 8, "{quiet:#?}");
     assert!(quiet.stderr.contains("denied: shell"), "{quiet:#?}");
+}
+
+/// Regression: the list of denials left out the calls of sub-agents, so such a run exited with 0.
+#[test]
+fn denied_calls_of_sub_agents_are_listed_and_fail_a_run() {
+    for (background, path) in [(false, "call_a/call_inner"), (true, "bg_1/call_inner")] {
+        let place = Place::new();
+        let server = OpenAiServer::deciding(move |_, request| {
+            let is_sub_agent = request.body.to_string().contains("Another agent gave you");
+            let mut messages = request.messages().iter();
+            let has_result = messages.any(|message| message["role"] == "tool");
+            match (is_sub_agent, !has_result) {
+                (true, true) => {
+                    let command = json!({"command": "touch made"}).to_string();
+                    ServerAnswer::stream().tool_call("call_inner", "shell", &command)
+                }
+                (false, true) => {
+                    let task = json!({"prompt": "make it", "background": background}).to_string();
+                    ServerAnswer::stream().tool_call("call_a", "agent", &task)
+                }
+                _ => ServerAnswer::text("Well."),
+            }
+        });
+        let run = place.run_unasked().args("--model any --base-url");
+        let run = run
+            .arg(server.url())
+            .args("--json --fail-on-denied --wait-background go");
+        let ended = run.end();
+        assert_eq!(ended.code, 8, "background: {background}, {ended:#?}");
+        let denial = &ended.envelope()["denials"][0];
+        assert_eq!(denial["tool"], "shell", "{ended:#?}");
+        assert_eq!(denial["call_id"], path, "{ended:#?}");
+    }
 }
 
 #[test]

@@ -16,6 +16,7 @@ use super::host::BackgroundHost;
 use super::slice::OutputSlice;
 use super::task::FutureWorkState;
 use crate::output::SharedOutput;
+use crate::permission::Denial;
 
 /// A command or a task in the background, with its output.
 #[derive(Debug)]
@@ -209,6 +210,14 @@ impl BackgroundWork {
         match &self.body {
             WorkBody::Process(_) => Usage::default(),
             WorkBody::Task(task) => task.link.metered(),
+        }
+    }
+
+    /// Denied calls of a sub-agent so far.
+    pub fn denials(&self) -> Vec<Denial> {
+        match &self.body {
+            WorkBody::Process(_) => Vec::new(),
+            WorkBody::Task(task) => task.link.denials(),
         }
     }
 

@@ -11,6 +11,7 @@
 //! `docs/permissions.md` lists the guarantees and the limits of rules, with examples that a test checks.
 
 mod command;
+mod denial;
 mod mode;
 mod policy;
 mod prompter;
@@ -18,6 +19,7 @@ mod question_text;
 mod rule;
 mod session;
 
+pub use denial::Denial;
 pub use mode::{InvalidMode, ModeSwitch, PermissionMode};
 pub use policy::{PermissionDecision, PermissionPolicy};
 pub use prompter::{Doubt, FixedAnswer, PermissionAnswer, PermissionQuestion, Prompter};

@@ -12,7 +12,7 @@ use allstop_core::{CallId, Effect, FinishReason, ToolCall, call_label};
 use allstop_scope::{Placement, Scope, ScopeOptions, WorkSpec};
 use allstop_tools::permission::Doubt;
 use allstop_tools::{
-    CallLink, CallObserver, PermissionAnswer, PermissionDecision, PermissionQuestion,
+    CallLink, CallObserver, Denial, PermissionAnswer, PermissionDecision, PermissionQuestion,
     RegisteredTool, Tool, ToolError, ToolInvocation, ToolSpec,
 };
 use serde_json::Value;
@@ -20,7 +20,6 @@ use serde_json::Value;
 use crate::error::{TurnError, TurnErrorKind};
 use crate::event::AgentEvent;
 use crate::hook::{self, HookCx, HookEvent, HookResult};
-use crate::outcome::Denial;
 use crate::settings::RepeatUnknown;
 use crate::toolbox::Tools;
 use crate::turn::{RunningTurn, TurnCx, TurnInterrupt};
@@ -443,16 +442,20 @@ impl RunningTurn<'_> {
 
     fn deny(&mut self, call: &ToolCall, reason: String) -> Result<(), TurnInterrupt> {
         let at = self.now();
-        self.scope_of(&call.id)?.close();
+        let scope = self.scope_of(&call.id)?;
+        let path = path_of(&scope, call);
+        scope.close();
         let content: Arc<str> = format!("{DENIED}{reason}").into();
         let records = self.draft.deny_call(&call.id, Arc::clone(&content), at)?;
         self.pending.extend(records);
         self.send_not_run(call, CallOutcome::Denied, content);
-        self.denials.push(Denial {
-            call_id: call.id.clone(),
+        let denial = Denial {
+            call_id: path,
             tool: Arc::clone(&call.name),
             reason,
-        });
+        };
+        self.cx.controls.report_denial(&denial);
+        self.denials.push(denial);
         Ok(())
     }
 }

@@ -13,6 +13,7 @@ use allstop_core::record::{CallOutcome, SessionRecord};
 use allstop_core::turn::{NotCommittedReason, StopPolicy, StoppedTurn, TurnStop};
 use allstop_core::{Cause, CauseKind, Extent, Receipt, StopReason};
 use allstop_scope::{PartReceipt, Scope, StopRequest};
+use allstop_tools::Denial;
 
 use hooks::call_end_hooks;
 pub(super) use unstarted_turn::end_unstarted_turn;
@@ -59,6 +60,7 @@ impl RunningTurn<'_> {
             commit.state().steps(),
             commit.metered(),
         );
+        let denials = all_denials(cx, self.denials);
         let mut records = self.pending;
         // If the store refuses the commit, it refuses the whole append. Then these records are appended again, with the
         // ending of the stopped turn.
@@ -73,7 +75,7 @@ impl RunningTurn<'_> {
             steps,
             usage,
             receipt: join_receipts(&scope.label(), &self.leftovers),
-            denials: self.denials,
+            denials,
             error: None,
             conversation: Arc::default(),
             lost: None,
@@ -187,9 +189,10 @@ impl RunningTurn<'_> {
             }
         }
         let (cx, history, scope) = (self.cx, self.history, self.scope);
+        let denials = all_denials(cx, self.denials);
         let mut ended = write_stopped(history, &scope, self.pending, stopped).await;
         give_back_unwritten(cx, history);
-        ended.denials = self.denials;
+        ended.denials = denials;
         ended.error = error.or(ended.error);
         scope.close();
         cx.controls.ending_turn().set_outcome(&ended);
@@ -261,6 +264,12 @@ impl RunningTurn<'_> {
             }
         }
     }
+}
+
+/// Denied calls of the turn, followed by those of its sub-agents.
+fn all_denials(cx: TurnCx<'_>, mut of_turn: Vec<Denial>) -> Vec<Denial> {
+    of_turn.extend(cx.controls.denials_of_sub_agents());
+    of_turn
 }
 
 /// Policy that determines which part of the turn stays in the conversation after the stop.

@@ -23,10 +23,19 @@ pub(crate) const RECEIPT_WIDTH_DEFAULT: usize = 100;
 /// Minimum width of a receipt, in columns. With a smaller width, the text would be unreadable.
 const COLUMNS_MIN: usize = 20;
 
-/// True if a receipt is new to the user. If a failure was the cause and the stop found no work, the receipt only
-/// repeats the failure.
+/// True if a receipt is new to the user. The receipt of a turn that did not begin, because of a guardrail or a limit,
+/// only repeats the reason. So does a receipt without work after a failure.
 pub(crate) fn is_worth_showing(receipt: &Receipt) -> bool {
-    !receipt.items().is_empty() || receipt.cause().kind != CauseKind::Failure
+    if !receipt.items().is_empty() {
+        return true;
+    }
+    match receipt.cause().kind {
+        CauseKind::Failure => false,
+        CauseKind::Guardrail | CauseKind::Budget | CauseKind::Deadline | CauseKind::Inactivity => {
+            receipt.outcome().is_none()
+        }
+        _ => true,
+    }
 }
 
 /// Draws the essential parts of a receipt, `width` columns wide. The text ends with a newline.
