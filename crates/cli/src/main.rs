@@ -24,6 +24,7 @@ mod exit;
 mod host;
 mod json_document;
 mod logging;
+mod offered_models;
 mod output_file;
 mod project_trust;
 mod questions;

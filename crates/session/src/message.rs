@@ -2,15 +2,17 @@
 
 use std::sync::{Arc, OnceLock};
 
-use allstop_agent::{RunControls, TurnError, TurnOutcome};
+use allstop_agent::{RunControls, SummaryError, TurnError, TurnOutcome};
 use allstop_core::decision::{CommitDecision, CommitVerdict};
 use allstop_core::receipt::ConversationEffect;
 use allstop_core::turn::{LostTurn, StopPolicy};
 use allstop_core::{Cause, FinishReason, MessageId, Receipt, StopReason, TurnNumber, Usage};
+use allstop_log::SessionError;
 use allstop_tools::Denial;
 use tokio::sync::SetOnce;
 use tokio::time::Instant;
 
+use crate::compaction::CompactError;
 use crate::follow_up::FollowUp;
 use crate::queue::{Admission, MessageRefused};
 use crate::stop_handle::SessionStop;
@@ -241,6 +243,27 @@ impl MessageOutcome {
             is_ending_known: false,
             lost: unwritten.and_then(|ending| ending.lost),
             ..Self::error_only(Some(sent.id.clone()))
+        }
+    }
+
+    /// Outcome of a requested compaction, for the receipt of a stop.
+    pub(crate) fn of_compaction(failed: Option<&CompactError>, usage: Usage) -> Self {
+        let stop_reason = match failed {
+            None => StopReason::Completed,
+            Some(CompactError::NoSummary(SummaryError::Stopped(cause))) => {
+                cause.kind.stop_reason().unwrap_or(StopReason::Error)
+            }
+            Some(_) => StopReason::Error,
+        };
+        let is_unknown = matches!(
+            failed,
+            Some(CompactError::Session(SessionError::Indeterminate))
+        );
+        Self {
+            stop_reason,
+            usage,
+            is_ending_known: !is_unknown,
+            ..Self::error_only(None)
         }
     }
 

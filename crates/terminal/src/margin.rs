@@ -16,6 +16,8 @@ use super::text::{Style, Styled, letters};
 /// Columns of the margin.
 const COLUMNS: usize = 2;
 const MARK_ASCII: char = '|';
+/// Signs of the program's own text, with their form in ASCII.
+const SIGNS: [(char, &str); 3] = [('·', "-"), ('…', "..."), ('→', "->")];
 /// The colour of the mark. No text of an answer has this colour.
 const COLOUR: AnsiColor = AnsiColor::BrightBlue;
 
@@ -33,6 +35,20 @@ impl Margin {
     /// Columns that the margin takes.
     pub(super) fn columns(self) -> usize {
         self.style.map_or(0, |_| COLUMNS)
+    }
+
+    /// The program's own text, without the signs that a terminal for ASCII cannot draw.
+    pub(super) fn drawable(self, lines: Styled) -> Styled {
+        match self.style {
+            Some(style) if !style.is_unicode() && !lines.as_str().is_ascii() => {
+                let mut text = lines.into_string();
+                for (sign, ascii) in SIGNS {
+                    text = text.replace(sign, ascii);
+                }
+                Styled::of_escaped(text)
+            }
+            _ => lines,
+        }
     }
 
     /// Adds the mark to each line of the program's own text.
@@ -125,6 +141,8 @@ mod tests {
         };
         assert_eq!(own(true, "a\n\nb"), "▎ a\n▎\n▎ b");
         assert_eq!(own(false, "a\n"), "| a\n");
+        let drawable = margin(false).drawable(Styled::text("a · b → c…"));
+        assert_eq!(drawable.shown(), "a - b -> c...");
         let none = Margin::default().own(&Styled::text("a"));
         assert_eq!(none.shown(), "a");
         let coloured = Margin::new(Style::new(true, true)).own(&Styled::text("a"));

@@ -290,6 +290,7 @@ impl OutputQueue {
         if margin.columns() == 0 {
             return lines;
         }
+        let lines = margin.drawable(lines);
         // Further rows are indented: a text from outside in the line cannot look like another line.
         let columns = self.columns().unwrap_or(usize::MAX);
         margin.own(&lines.fit_with_command(columns.saturating_sub(1), HANGING_COLUMNS))

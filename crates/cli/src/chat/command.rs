@@ -132,9 +132,22 @@ pub(super) const NAMES: [&str; 19] = [
 /// Other names of commands in [`NAMES`].
 const OTHER_NAMES: [&str; 2] = ["bg", "exit"];
 
-/// True if a command of the chat has this name.
-pub(crate) fn is_builtin_command(name: &str) -> bool {
-    NAMES.contains(&name) || OTHER_NAMES.contains(&name)
+/// Removes commands that a chat would never run, because a command of the chat has the name.
+pub(crate) fn without_builtin_names(mut definitions: Definitions) -> Definitions {
+    let Definitions {
+        commands, problems, ..
+    } = &mut definitions;
+    commands.retain(|name, command| {
+        let is_builtin = NAMES.contains(&name.as_str()) || OTHER_NAMES.contains(&name.as_str());
+        if is_builtin {
+            problems.push(format!(
+                "{} is ignored: /{name} is a command of the chat; rename the file",
+                command.path.display()
+            ));
+        }
+        !is_builtin
+    });
+    definitions
 }
 
 impl TypedLine {

@@ -45,7 +45,7 @@ use crate::start::{self, NamedSession, Opened, Opening, StartFailure, StartRepor
 use crate::supervise::Supervisor;
 use allstop_remote::TerminalSession;
 use choice::ChatSession;
-pub(crate) use command::is_builtin_command;
+pub(crate) use command::without_builtin_names;
 use next::{ChatEnd, NextChat};
 use open_chat::{ChatInput, OpenChat};
 use view::ChatView;
@@ -65,7 +65,7 @@ pub(crate) async fn chat(mut args: ChatArgs, host: &ProcessHost) -> Result<Exit,
     // The command line of the chat before a change, to which the user returns if the next chat cannot begin.
     let mut back: Option<ChatArgs> = None;
     loop {
-        let ended = Box::pin(one_chat(&args, shows_conversation, reader.take(), host)).await;
+        let ended = Box::pin(one_chat(&args, shows_conversation, &mut reader, host)).await;
         match (ended, back.take()) {
             (Ok(ChatEnd::Next(next, session, keys)), _) => {
                 shows_conversation = !next.is_shown();
@@ -96,11 +96,12 @@ pub(crate) async fn chat(mut args: ChatArgs, host: &ProcessHost) -> Result<Exit,
     }
 }
 
-/// Runs a chat until the user leaves it or goes on in another chat.
+/// Runs a chat until the user leaves it or goes on in another chat. If the chat cannot begin, the reader stays in
+/// `reader`, with the keys that were typed meanwhile.
 async fn one_chat(
     args: &ChatArgs,
     shows_conversation: bool,
-    reader: Option<InputReader>,
+    reader: &mut Option<InputReader>,
     host: &ProcessHost,
 ) -> Result<ChatEnd, CliError> {
     let signals = host.signals()?;
@@ -174,7 +175,7 @@ async fn one_chat(
         Some(tty) => {
             let input = ChatInput {
                 device: tty,
-                reader: reader.or(chooser),
+                reader: reader.take().or(chooser),
                 history,
                 first,
             };

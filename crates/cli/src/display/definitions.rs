@@ -7,6 +7,8 @@ use allstop_core::counted::counted;
 use allstop_core::terminal_text::{escape, is_unsafe, is_unsafe_in_question};
 use allstop_runtime::{AgentDefinition, DefinitionFiles, Definitions};
 
+use crate::chat::without_builtin_names;
+
 /// Number of definitions of one kind that have a separate line in a question. The rest are named in one line.
 const LINES_MAX: usize = 12;
 /// Maximum length of a description in a line, in characters.
@@ -14,7 +16,7 @@ const DESCRIPTION_CHARS_MAX: usize = 100;
 
 /// Describes the definitions in a project's files: one line for each, up to a limit. Invisible characters are escaped.
 pub(crate) fn describe_project_definitions(files: &DefinitionFiles, folder: &Path) -> Vec<String> {
-    let all = Definitions::parse([files]);
+    let all = without_builtin_names(Definitions::parse([files]));
     let place = |path: &Path| {
         let path = path.strip_prefix(folder).unwrap_or(path);
         path.display().to_string()

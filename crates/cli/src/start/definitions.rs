@@ -5,7 +5,7 @@ use std::sync::Arc;
 use allstop_runtime::{DefinitionFiles, Definitions};
 
 use super::StartReporter;
-use crate::chat::is_builtin_command;
+use crate::chat::without_builtin_names;
 use crate::host::ProcessHost;
 
 /// Maximum number of lines about files that are left out.
@@ -34,22 +34,4 @@ pub(crate) fn load(project: &DefinitionFiles, reporter: &StartReporter) -> Arc<D
 pub(crate) fn read(project: &DefinitionFiles) -> Definitions {
     let user = DefinitionFiles::of_user(&ProcessHost::user_folders());
     without_builtin_names(Definitions::parse([&user, project]))
-}
-
-/// Removes commands that a chat would never run, because a command of the chat has the name.
-fn without_builtin_names(mut definitions: Definitions) -> Definitions {
-    let Definitions {
-        commands, problems, ..
-    } = &mut definitions;
-    commands.retain(|name, command| {
-        let is_builtin = is_builtin_command(name);
-        if is_builtin {
-            problems.push(format!(
-                "{} is ignored: /{name} is a command of the chat; rename the file",
-                command.path.display()
-            ));
-        }
-        !is_builtin
-    });
-    definitions
 }

@@ -1,5 +1,7 @@
 //! Messages that the user sends while a turn runs.
 
+use std::fs;
+
 use allstop_testkit::openai_server::{OpenAiServer, ServerAnswer};
 
 use crate::support::chat_user::{CTRL_C, CTRL_D, ChatUser, assert_in_order};
@@ -157,6 +159,10 @@ fn escape_stops_a_compaction_and_returns_the_waiting_message() {
 #[test]
 fn policy_is_remembered_and_its_effect_is_shown_before_enter() {
     let place = Place::new();
+    let config = place.path("home").join(".config/allstop/allstop.toml");
+    let comments = "# My configuration.\n\n# The limits.\n[limits]\nmax_steps = 9\n";
+    fs::create_dir_all(config.parent().unwrap()).unwrap();
+    fs::write(&config, comments).unwrap();
     let user = ChatUser::start_chat(&place, "");
     user.types("hang")
         .waits_for("This sentence")
@@ -177,6 +183,10 @@ fn policy_is_remembered_and_its_effect_is_shown_before_enter() {
         .waits_for("A short answer.")
         .presses(CTRL_D);
     drop(user.leaves_chat());
+    // Regression: the policy stood above the first comment.
+    let written = fs::read_to_string(&config).unwrap();
+    let policy = "\n[session]\nfollow_up = \"interrupt\"\n";
+    assert_eq!(written, format!("{comments}{policy}"));
 }
 
 /// Regression: the chat showed `Nothing to stop in turn 1: already ended`, and hid the reason.

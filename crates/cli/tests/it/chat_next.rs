@@ -38,6 +38,7 @@ fn a_chat_goes_on_with_another_model_in_a_new_session_and_in_an_old_one() {
     assert!(!exported.contains("fresh"), "{exported}");
 }
 
+/// Regression: keys were lost that the user typed before the earlier chat was back.
 #[test]
 fn a_next_chat_that_cannot_begin_leaves_the_chat_as_it_was() {
     let place = Place::new();
@@ -46,12 +47,31 @@ fn a_next_chat_that_cannot_begin_leaves_the_chat_as_it_was() {
     user.types("/model script:nosuch.yaml")
         .waits_for("nosuch.yaml");
     user.waits_for("name an existing script");
-    user.types("short").waits_for_twice("› short");
-    user.types("/resume 99999").waits_for("error:");
-    user.types("/history").waits_for("› short");
-    user.presses(CTRL_D);
+    user.types("short").waits_for_twice("A short answer.");
+    user.types("/resume 99999").waits_for("99999` not found");
+    user.types("/history").presses(CTRL_D);
     drop(user.leaves_chat());
     assert_eq!(place.only_session().len(), 26);
+}
+
+#[test]
+fn models_of_the_server_are_listed() {
+    let place = Place::new();
+    let list = r#"{"data": [{"id": "small"}, {"id": "large"}]}"#;
+    let server = OpenAiServer::start([
+        ServerAnswer::page(200, "application/json", list),
+        ServerAnswer::page(404, "application/json", "{}"),
+    ]);
+    let chat = place.allstop().args("chat --model small --base-url");
+    let user = ChatUser::with_model(&place, chat.arg(server.url()), Terminal::new());
+    user.types("/model")
+        .waits_for("model small · /model NAME")
+        .waits_for("  large");
+    user.types("/model")
+        .waits_for("the list of models is not available: ");
+    user.presses(CTRL_D);
+    drop(user.leaves_chat());
+    assert_eq!(server.requests()[0].line, "GET /v1/models");
 }
 
 /// Regression: a model without a provider in its name went to another server than the configured one.

@@ -142,12 +142,12 @@ fn project_files_count_only_after_trust_in_each_version() {
     }
     project_file(&place, ".agents/skills/other/SKILL.md", SKILL);
     assert!(!sent(None).0, "a file was added");
+    project_file(&place, ".allstop/commands/stop.md", "x");
     let trusted = place.allstop().args("config trust").end().ok();
-    assert!(
-        trusted.stdout.contains("the skill release"),
-        "{}",
-        trusted.stdout
-    );
+    let told = &trusted.stdout;
+    assert!(told.contains("the skill release"), "{told}");
+    // Regression: the question named a command that no chat runs.
+    assert!(!told.contains("/stop"), "{told}");
     assert!(sent(None).0);
     place.allstop().args("config untrust").end().ok();
     assert!(!sent(None).0);

@@ -12,6 +12,7 @@ use super::SessionOwner;
 use super::open::not_open;
 use crate::command::{BackgroundDetachError, OwnerCommand, UndoError};
 use crate::compaction::{CompactError, CompactionResult, turns_kept_on_request};
+use crate::message::MessageOutcome;
 use crate::queue::MessageRefused;
 use crate::queued_turn::QueuedTurn;
 
@@ -59,7 +60,9 @@ impl SessionOwner {
             let conversation = writer.state().conversation();
             turns_kept_on_request(conversation, compaction.turns_kept)
         });
-        let compacted = self.compact(&queued.scope, kept, None).await;
+        let (compacted, usage) = self.compact(&queued.scope, kept, None).await;
+        let outcome = MessageOutcome::of_compaction(compacted.as_ref().err(), usage);
+        queued.state.resolve(outcome);
         queued.scope.close();
         drop(self.inner.state.lock().queue.end(|_| false));
         compacted

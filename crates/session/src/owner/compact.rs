@@ -39,7 +39,7 @@ impl SessionOwner {
         };
         let sink = self.inner.hub.sink(queued);
         sink.send(|| AgentEvent::SummaryStarted { turns });
-        let compacted = self.compact(&queued.scope, kept, request_max).await;
+        let (compacted, _) = self.compact(&queued.scope, kept, request_max).await;
         if let Err(error) = compacted {
             tracing::warn!(%error, "the long conversation was not compacted");
         }
@@ -53,20 +53,21 @@ impl SessionOwner {
     }
 
     /// Replaces all turns except the newest by a summary. If the messages have more than `tokens_max` tokens, the request
-    /// for the summary contains them in a shorter form.
+    /// for the summary contains them in a shorter form. Also returns the usage, which counts even without a summary.
     pub(super) async fn compact(
         &mut self,
         scope: &Scope,
         turns_kept: u32,
         tokens_max: Option<u64>,
-    ) -> Result<CompactionResult, CompactError> {
-        let Some(writer) = self.writer() else {
-            return Err(CompactError::TooShort(0));
-        };
-        let conversation = Arc::clone(writer.state().conversation());
+    ) -> (Result<CompactionResult, CompactError>, Usage) {
+        let conversation = self
+            .writer()
+            .map(|writer| Arc::clone(writer.state().conversation()));
+        let conversation = conversation.unwrap_or_default();
         let Some((messages_dropped, turns_dropped)) = oldest_turns(&conversation, turns_kept)
         else {
-            return Err(CompactError::TooShort(conversation.spans.len()));
+            let too_short = CompactError::TooShort(conversation.spans.len());
+            return (Err(too_short), Usage::default());
         };
         let dropped = conversation.messages.get(..messages_dropped as usize);
         let dropped = dropped.unwrap_or_default();
@@ -80,18 +81,20 @@ impl SessionOwner {
                 summary: Some(Arc::clone(summary)),
                 usage,
             },
-            // The usage counts even without a summary.
             Err(_) => SessionRecord::Metered { at, usage },
         };
-        if summary.is_ok() || usage != Usage::default() {
-            self.append(vec![record]).await?;
+        if (summary.is_ok() || usage != Usage::default())
+            && let Err(error) = self.append(vec![record]).await
+        {
+            return (Err(error.into()), usage);
         }
-        Ok(CompactionResult {
+        let compacted = summary.map(|summary| CompactionResult {
             messages_dropped,
             turns_dropped,
-            summary: summary?,
+            summary,
             usage,
-        })
+        });
+        (compacted.map_err(CompactError::from), usage)
     }
 
     async fn summarise(

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use allstop_agent::{Settings, SummaryError};
 use allstop_core::StopReason;
+use allstop_core::receipt::ConversationEffect;
 use allstop_core::record::SessionRecord;
 use allstop_model::{Pause, Reply};
 use allstop_scope::{RootOptions, Scope};
@@ -174,11 +175,15 @@ async fn stalled_compaction_stops_like_a_turn() {
         }
         assert!(session.is_busy());
         let next = session.send("go on").unwrap();
+        let asked = tokio::time::Instant::now();
         let receipt = session.stop(&StopTarget::Turn, user()).receipt().await;
         assert!(
             receipt.quiet() && receipt.outcome().is_none(),
             "{receipt:?}"
         );
+        // Regression: the receipt waited a second for the ending of a turn, and reported `unknown`.
+        assert_eq!(asked.elapsed(), Duration::ZERO);
+        assert_eq!(receipt.conversation(), ConversationEffect::Unchanged);
         next
     };
     let (compacted, next) = tokio::join!(fixture.session.compact(), stops);

@@ -27,6 +27,7 @@ use crate::display::{
     describe_session_cost, found_in_chat, help_on_definitions, plain, transcript, waits_for,
 };
 use crate::host::ProcessHost;
+use crate::offered_models::{list, offered_models};
 use crate::short_id::short;
 
 /// Maximum number of files that are searched for a name.
@@ -146,14 +147,8 @@ impl ChatLoop<'_> {
 
     /// Carries out a command about the chat itself.
     fn chat_command(&mut self, command: ChatCommand) {
-        let view = &self.chat.view;
         match command {
-            ChatCommand::Model(None) => {
-                let model = self.chat.system.model_name();
-                view.note(&format!(
-                    "model {model} · /model NAME goes on with another one"
-                ));
-            }
+            ChatCommand::Model(None) => self.print_models(),
             ChatCommand::Model(Some(name)) => {
                 let base_url = self.chat.system.config().model.base_url.clone();
                 self.go_on_in(NextChat::Model { name, base_url });
@@ -174,6 +169,27 @@ impl ChatLoop<'_> {
         }
     }
 
+    /// Prints the model of the chat, and the models that its server or provider offers.
+    fn print_models(&self) {
+        let model = self.chat.system.model_name().to_string();
+        let said = format!("model {model} · /model NAME goes on with another one");
+        if model.starts_with("script:") {
+            return self.chat.view.note(&said);
+        }
+        let base_url = self.chat.system.config().model.base_url.clone();
+        self.print_when_ready(async move |_| {
+            match offered_models(Some(&model), base_url.as_deref()).await {
+                Ok(names) => Said {
+                    own: said,
+                    outside: list(&names),
+                },
+                Err(reason) => {
+                    format!("{said}\nthe list of models is not available: {reason}").into()
+                }
+            }
+        });
+    }
+
     /// Saves the policy in the configuration of the user, so that the next chat has it too.
     fn remember_policy(&self, policy: FollowUp) {
         let said = format!("policy {policy} from the next message on");
@@ -185,7 +201,9 @@ impl ChatLoop<'_> {
         let spec = WorkSpec::new(ItemKind::Thread, "saving the policy");
         let saving = scope.spawn_blocking(spec, move |_| {
             config_edit::edit(&file, |document| {
-                document["session"]["follow_up"] = toml_edit::value(policy.as_str());
+                // A missing table goes to the end of the file, below the comments of the user.
+                let session = document.entry("session").or_insert_with(toml_edit::table);
+                session["follow_up"] = toml_edit::value(policy.as_str());
                 Ok(())
             })
         });

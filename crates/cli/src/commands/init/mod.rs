@@ -1,7 +1,6 @@
 //! `allstop init`: asks the user for the model and the permissions, and writes the configuration file.
 
 mod choices;
-mod offered;
 
 use std::path::Path;
 use std::time::Instant;
@@ -16,10 +15,10 @@ use crate::control::Control;
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::{ProcessHost, variable};
+use crate::offered_models::{numbered_list, offered_models};
 use crate::start::default_model::DEFAULT_MODELS;
 use crate::supervise::Supervisor;
 use choices::{MODES, ModelSource, describe_mode, text};
-use offered::{list, offered_models};
 
 /// Runs the command.
 ///
@@ -162,7 +161,7 @@ impl InitQuestions {
         if offered.is_empty() {
             return self.line("Name of the model", &default).await;
         }
-        self.prompt.show(Styled::text(&list(&offered)));
+        self.prompt.show(Styled::text(&numbered_list(&offered)));
         let question = "Number or name of the model";
         loop {
             let given = self.line(question, &default).await?;

@@ -141,6 +141,7 @@ fn target(receipt: &Receipt) -> String {
             "the work of the message".to_owned()
         }
         (Some("message"), _) => "the turn of your message".to_owned(),
+        (_, "compaction") => "the compaction".to_owned(),
         (Some("task"), id) => format!("task {id}"),
         (Some("session"), _) => "the session".to_owned(),
         _ => request.target.to_string(),

@@ -1,4 +1,4 @@
-//! The models that a provider or server offers, for the question about the model.
+//! The models that a provider or server offers, for `init` and the command `/model`.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -20,7 +20,7 @@ const SHOWN_MAX: usize = 30;
 ///
 /// # Cancel safety
 /// Dropping the future closes the connection.
-pub(super) async fn offered_models(
+pub(crate) async fn offered_models(
     default: Option<&str>,
     base_url: Option<&str>,
 ) -> Result<Vec<String>, String> {
@@ -44,11 +44,18 @@ pub(super) async fn offered_models(
 }
 
 /// The first models, each with its number.
-pub(super) fn list(names: &[String]) -> String {
+pub(crate) fn numbered_list(names: &[String]) -> String {
+    let numbered = names.iter().enumerate();
+    let numbered = numbered.map(|(at, name)| format!("{} {name}", at + 1));
+    list(&numbered.collect::<Vec<_>>())
+}
+
+/// The first models, a line for each.
+pub(crate) fn list(names: &[String]) -> String {
     let mut text = String::new();
-    for (at, name) in names.iter().take(SHOWN_MAX).enumerate() {
+    for name in names.iter().take(SHOWN_MAX) {
         // Writing to a string cannot fail.
-        let _ = writeln!(text, "  {} {name}", at + 1);
+        let _ = writeln!(text, "  {name}");
     }
     if names.len() > SHOWN_MAX {
         let _ = writeln!(
