@@ -302,7 +302,7 @@ impl ProcessHost {
         let stderr = self.output.stderr();
         let style = self.terminal.style(stderr.is_terminal());
         let text = style.paint(TextRole::Dim, Styled::text(text));
-        stderr.lines(text, OutputPriority::Required);
+        stderr.sentences(text, OutputPriority::Required);
     }
 
     /// Prints an error to standard error.
@@ -310,7 +310,7 @@ impl ProcessHost {
         let stderr = self.output.stderr();
         let style = self.terminal.style(stderr.is_terminal());
         let text = style.failure(&problem.message, problem.hint.as_deref());
-        stderr.lines(text, OutputPriority::Required);
+        stderr.sentences(text, OutputPriority::Required);
     }
 }
 

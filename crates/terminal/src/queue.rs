@@ -120,6 +120,11 @@ impl OutputQueue {
         self.push(lines, LineStart::NewLine, priority)
     }
 
+    /// Like [`lines`](Self::lines), but breaks long lines between words if this stream is a terminal.
+    pub fn sentences(&self, lines: impl Into<Styled>, priority: OutputPriority) -> bool {
+        self.lines(self.fitted(lines.into()), priority)
+    }
+
     /// True if a text of `bytes` bytes has room.
     pub fn has_room(&self, bytes: usize, priority: OutputPriority) -> bool {
         let state = self.handle.shared.state.lock();

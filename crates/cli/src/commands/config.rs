@@ -5,7 +5,7 @@ use std::path::Path;
 
 use allstop_runtime::config::{ProjectFile, ProjectFileSearch};
 use allstop_runtime::{ComposedPrompt, Config, PromptTools};
-use allstop_terminal::OutputPriority;
+use allstop_terminal::{OutputPriority, Styled};
 use anyhow::Context as _;
 
 use crate::args::{ConfigAction, ConfigArgs, ConfigShowArgs};
@@ -77,7 +77,8 @@ fn trust(host: &ProcessHost) -> Result<u8, CliError> {
     text.push_str(
         "After a change of a file Allstop asks again; `allstop config untrust` withdraws the trust.\n",
     );
-    host.output.stdout().answer(&text, OutputPriority::Required);
+    let stdout = host.output.stdout();
+    stdout.sentences(Styled::text(&text), OutputPriority::Required);
     Ok(0)
 }
 
@@ -95,9 +96,8 @@ fn untrust(host: &ProcessHost) -> Result<u8, CliError> {
             path.display()
         ),
     };
-    host.output
-        .stdout()
-        .answer(&format!("{said}\n"), OutputPriority::Required);
+    let stdout = host.output.stdout();
+    stdout.sentences(Styled::text(&said), OutputPriority::Required);
     Ok(0)
 }
 

@@ -28,7 +28,7 @@ impl StartReporter {
         if self.is_quiet {
             return;
         }
-        self.stderr.lines(
+        self.stderr.sentences(
             self.style.paint(TextRole::Dim, text),
             OutputPriority::Required,
         );

@@ -126,7 +126,7 @@ fn remove(args: &McpArgs, name: &str, host: &ProcessHost) -> Result<Exit, CliErr
 
 fn print_note(host: &ProcessHost, said: &str) {
     let stdout = host.output.stdout();
-    stdout.lines(Styled::text(said), OutputPriority::Last);
+    stdout.sentences(Styled::text(said), OutputPriority::Last);
 }
 
 fn unknown(name: &str) -> CliError {

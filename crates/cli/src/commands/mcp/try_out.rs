@@ -150,7 +150,7 @@ pub(super) async fn try_out(
     if receipt.quiet() {
         let after = duration(ending.elapsed());
         let said = format!("ended after {after}: nothing is left running; verified");
-        stdout.lines(Styled::text(&said), OutputPriority::Required);
+        stdout.sentences(Styled::text(&said), OutputPriority::Required);
     } else {
         code = code.max(1);
         let width = stdout.columns().unwrap_or(RECEIPT_WIDTH_DEFAULT);

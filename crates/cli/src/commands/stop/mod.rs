@@ -215,13 +215,13 @@ fn print_results(args: &StopArgs, host: &ProcessHost, found: &StopResults) -> u8
                 "nothing to stop: no session is open, and the store has no work that was left running"
             }
         };
-        stdout.lines(Styled::from(said), OutputPriority::Last);
+        stdout.sentences(Styled::from(said), OutputPriority::Last);
     }
     let stderr = host.output.stderr();
     let style = host.terminal.style(stderr.is_terminal());
     for problem in problems {
         let said = style.failure(&problem.message, problem.hint.as_deref());
-        stderr.lines(said, OutputPriority::Required);
+        stderr.sentences(said, OutputPriority::Required);
     }
     for note in notes {
         host.note(note);

@@ -233,7 +233,7 @@ pub(super) fn check_progress(host: &ProcessHost) -> Progress {
 fn show(host: &ProcessHost, text: impl Into<String>) {
     let text: String = text.into();
     let stdout = host.output.stdout();
-    stdout.lines(styled![text], OutputPriority::Last);
+    stdout.sentences(styled![text], OutputPriority::Last);
 }
 
 fn show_check(report: &StoreCheckReport, json: bool, flags: &SameFlags, host: &ProcessHost) {
