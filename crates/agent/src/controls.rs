@@ -14,7 +14,7 @@ use std::sync::{Arc, OnceLock};
 use allstop_core::decision::{CommitDecision, DecisionState};
 use allstop_core::record::CallOutcome;
 use allstop_core::turn::{CallEffect, CallSideData, Conversation, StopPolicy};
-use allstop_core::{CallId, Cause, CauseKind, Extent, MessageId, ToolCall, Usage};
+use allstop_core::{CallId, Cause, CauseKind, Extent, Images, MessageId, ToolCall, Usage};
 use allstop_scope::{Scope, Stop, StopRequest};
 use allstop_tools::{CallJournal, CallLink, Denial, NotPromotable};
 use parking_lot::Mutex;
@@ -72,6 +72,8 @@ pub struct SteeredMessage {
     pub id: MessageId,
     /// Text of the user.
     pub text: Arc<str>,
+    /// Images of the user.
+    pub images: Images,
 }
 
 #[derive(Debug, Default)]

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use allstop_core::image::{IMAGES_BYTES_MAX, IMAGES_MAX};
 use allstop_core::message::{Arguments, Message};
 
 use crate::oldest_turns::{TurnsSummary, cut_middle, tokens_of};
@@ -25,6 +26,8 @@ pub(crate) struct RequestView {
     /// Maximum bytes of the tool result or the arguments in each message of the conversation. Messages after the end of
     /// the list are whole.
     bytes_max: Vec<usize>,
+    /// Index of the first message with its images. Older images are left out.
+    images_from: usize,
 }
 
 impl RequestView {
@@ -36,11 +39,47 @@ impl RequestView {
             Arc::new(Message::Summary { text })
         });
         let messages = all.iter().enumerate().skip(shown);
-        let messages = messages.map(|(at, message)| match self.bytes_max.get(at) {
-            Some(max) => shortened(message, *max),
-            None => Arc::clone(message),
-        });
+        let messages = messages.map(|(at, message)| self.shown(at, message));
         summary.into_iter().chain(messages).collect()
+    }
+
+    /// The message with this index as the request contains it.
+    fn shown(&self, at: usize, message: &Arc<Message>) -> Arc<Message> {
+        let message = if at < self.images_from {
+            without_images(message)
+        } else {
+            Arc::clone(message)
+        };
+        match self.bytes_max.get(at) {
+            Some(max) => shortened(&message, *max),
+            None => message,
+        }
+    }
+
+    /// Leaves older images out if the request has more images than a provider accepts. A longer conversation leaves
+    /// none out for a while, because then half of the images remain.
+    pub(crate) fn limit_images(&mut self, all: &[Arc<Message>]) {
+        let sizes = |message: &Arc<Message>| {
+            let bytes: usize = message
+                .images()
+                .iter()
+                .map(|image| image.bytes().len())
+                .sum();
+            (message.images().len(), bytes)
+        };
+        let within = |from: usize, divisor: usize| {
+            let sizes = all.iter().skip(from).map(sizes);
+            let (count, bytes) = sizes.fold((0, 0), |all, one| (all.0 + one.0, all.1 + one.1));
+            count <= IMAGES_MAX / divisor && bytes <= IMAGES_BYTES_MAX / divisor
+        };
+        if within(self.images_from, 1) {
+            return;
+        }
+        // The newest images are from one message, and always within the limits.
+        let has_images = |message: &Arc<Message>| !message.images().is_empty();
+        let newest = all.iter().rposition(has_images).unwrap_or_default();
+        let fits = |from: &usize| within(*from, 2);
+        self.images_from = (self.images_from..newest).find(fits).unwrap_or(newest);
     }
 
     /// Index of the first message that the summary does not replace.
@@ -49,21 +88,35 @@ impl RequestView {
         summary.map_or(0, |summary| summary.messages as usize)
     }
 
-    /// Shortens tool results and the arguments of calls, oldest first, until the messages have at most `tokens_max`
-    /// estimated tokens, or nothing is left to shorten. The results of the newest step stay whole as long as possible.
+    /// Leaves the images of older turns out, then shortens tool results and the arguments of calls, both oldest first,
+    /// until the messages have at most `tokens_max` estimated tokens, or nothing is left to shorten. The results of the newest step stay whole as long as possible.
     /// Returns the number of messages that became shorter.
     pub(crate) fn shorten(&mut self, all: &[Arc<Message>], tokens_max: u64) -> u32 {
         let first = self.shown_from();
         let is_call = |message: &Arc<Message>| matches!(&**message, Message::Assistant { tool_calls, .. } if !tool_calls.is_empty());
         let newest = all.iter().rposition(is_call).unwrap_or(all.len());
         let mut now = tokens_of(&self.apply(all));
-        let before = self.bytes_max.clone();
+        let before: Vec<_> = self.lengths(all);
+        let is_user = |message: &Arc<Message>| matches!(&**message, Message::User { .. });
+        let turn = all.iter().rposition(is_user).unwrap_or_default();
+        let has_images = |at: &usize| {
+            all.get(*at)
+                .is_some_and(|message| !message.images().is_empty())
+        };
+        while now > tokens_max
+            && let Some(oldest) = (self.images_from..turn).find(has_images)
+        {
+            self.images_from = oldest + 1;
+            now = tokens_of(&self.apply(all));
+        }
         self.bytes_max.resize(all.len(), usize::MAX);
+        let images_from = self.images_from;
         let older = OLDER_BYTES_MAX.map(|max| (max, first..newest));
         let newer = NEWEST_BYTES_MAX.map(|max| (max, first..all.len()));
         for (max, range) in older.into_iter().chain(newer) {
-            for (message, limit) in all
+            for ((at, message), limit) in all
                 .iter()
+                .enumerate()
                 .zip(&mut self.bytes_max)
                 .take(range.end)
                 .skip(first)
@@ -71,18 +124,26 @@ impl RequestView {
                 if now <= tokens_max {
                     break;
                 }
+                let message = if at < images_from {
+                    &without_images(message)
+                } else {
+                    message
+                };
                 let was = tokens_of(&[shortened(message, *limit)]);
                 *limit = max.min(*limit);
                 now = now.saturating_sub(was) + tokens_of(&[shortened(message, *limit)]);
             }
         }
-        let became_shorter = |(at, message): &(usize, &Arc<Message>)| {
-            let was = before.get(*at).copied().unwrap_or(usize::MAX);
-            let is = self.bytes_max.get(*at).copied().unwrap_or(usize::MAX);
-            shortened(message, is).bytes() < shortened(message, was).bytes()
-        };
-        let shorter = all.iter().enumerate().skip(first).filter(became_shorter);
-        shorter.count() as u32
+        let after = self.lengths(all);
+        let shorter = before.iter().zip(&after).skip(first);
+        shorter.filter(|(was, is)| is < was).count() as u32
+    }
+
+    /// Length of each message in the request.
+    fn lengths(&self, all: &[Arc<Message>]) -> Vec<usize> {
+        let messages = all.iter().enumerate();
+        let shown = messages.map(|(at, message)| self.shown(at, message).bytes());
+        shown.collect()
     }
 
     /// The summary in the requests.
@@ -100,6 +161,14 @@ impl RequestView {
     }
 }
 
+/// The message with a text in the place of each image.
+fn without_images(message: &Arc<Message>) -> Arc<Message> {
+    if message.images().is_empty() {
+        return Arc::clone(message);
+    }
+    Arc::new(message.without_images())
+}
+
 /// The message with a tool result or arguments of at most this many bytes, and the note. Each call keeps its id and its
 /// result.
 fn shortened(message: &Arc<Message>, bytes_max: usize) -> Arc<Message> {
@@ -107,6 +176,9 @@ fn shortened(message: &Arc<Message>, bytes_max: usize) -> Arc<Message> {
         return Arc::clone(message);
     }
     match &**message {
+        Message::Tool(result) if !result.images.is_empty() => {
+            shortened(&without_images(message), bytes_max)
+        }
         Message::Tool(result) if result.content.len() > bytes_max => {
             let mut short = result.clone();
             short.content = cut_middle(&result.content, bytes_max, |bytes| {
@@ -140,8 +212,8 @@ fn shortened(message: &Arc<Message>, bytes_max: usize) -> Arc<Message> {
 
 #[cfg(test)]
 mod tests {
-    use allstop_core::ToolCall;
     use allstop_core::message::ToolResult;
+    use allstop_core::{Image, Images, ToolCall};
     use serde_json::json;
 
     use super::*;
@@ -162,13 +234,12 @@ mod tests {
             call_id: id.into(),
             content: "x".repeat(bytes).into(),
             is_error: false,
+            images: allstop_core::Images::default(),
         }))
     }
 
     fn steps(count: usize, bytes: usize) -> Vec<Arc<Message>> {
-        let question = Arc::new(Message::User {
-            text: "read".into(),
-        });
+        let question = Arc::new(Message::user("read"));
         let steps = (0..count).flat_map(|at| {
             let id = format!("call_{at}");
             [call(&id, "file"), result(&id, bytes)]
@@ -215,6 +286,66 @@ mod tests {
         let shown = view.apply(&all);
         allstop_core::message::check_history(shown.iter().map(AsRef::as_ref)).unwrap();
         assert!(shown[1].bytes() < 200);
+    }
+
+    fn image() -> Images {
+        Image::new(*b"\x89PNG\r\n\x1a\n").unwrap().into()
+    }
+
+    fn question(text: &str) -> Arc<Message> {
+        Arc::new(Message::User {
+            text: text.into(),
+            images: image(),
+        })
+    }
+
+    fn image_counts(messages: &[Arc<Message>]) -> Vec<usize> {
+        messages
+            .iter()
+            .map(|message| message.images().len())
+            .collect()
+    }
+
+    #[test]
+    fn images_of_older_turns_are_left_out_first() {
+        let mut view = RequestView::default();
+        let answer = result("call_0", 4_000);
+        let all = [question("one"), answer, question("two"), question("three")];
+        assert_eq!(view.shorten(&all, 5_000), 1);
+        let shown = view.apply(&all);
+        assert_eq!(*shown[0], Message::user("one\n[image left out]"));
+        assert_eq!(image_counts(&shown), [0, 0, 1, 1]);
+        assert_eq!(shown[1], all[1]);
+        view.shorten(&all, 0);
+        assert_eq!(image_counts(&view.apply(&all)), [0, 0, 0, 1]);
+    }
+
+    #[test]
+    fn images_of_results_are_left_out_with_long_results() {
+        let mut view = RequestView::default();
+        let mut all = steps(2, 10);
+        for at in [2, 4] {
+            let Message::Tool(result) = Arc::make_mut(&mut all[at]) else {
+                panic!("a result")
+            };
+            result.images = image();
+        }
+        assert_eq!(view.shorten(&all, 2_000), 1);
+        assert_eq!(image_counts(&view.apply(&all)), [0, 0, 0, 0, 1]);
+    }
+
+    #[test]
+    fn request_has_at_most_as_many_images_as_providers_accept() {
+        let mut view = RequestView::default();
+        let mut all = vec![question("look"); IMAGES_MAX];
+        view.limit_images(&all);
+        assert_eq!(view.apply(&all), all);
+        all.push(question("look"));
+        view.limit_images(&all);
+        let count = |view: &RequestView| image_counts(&view.apply(&all)).iter().sum::<usize>();
+        assert_eq!(count(&view), IMAGES_MAX / 2);
+        view.limit_images(&all);
+        assert_eq!(count(&view), IMAGES_MAX / 2, "nothing more is left out");
     }
 
     #[test]

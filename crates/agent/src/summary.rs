@@ -105,16 +105,16 @@ async fn ask(
     (summary, turn.usage)
 }
 
-/// The messages, each text and the arguments of each call cut to this many bytes.
+/// The messages without images, each text and the arguments of each call cut to this many bytes.
 fn shortened(messages: &[Arc<Message>], bytes_max: usize) -> Vec<Arc<Message>> {
     let cut = |text: &Arc<str>| cut_middle(text, bytes_max, |_| CUT_NOTE.to_owned());
     let shorten = |message: &Arc<Message>| {
-        if message.bytes() <= bytes_max {
+        if message.bytes() <= bytes_max && message.images().is_empty() {
             return Arc::clone(message);
         }
-        let mut short = Message::clone(message);
+        let mut short = message.without_images();
         match &mut short {
-            Message::User { text }
+            Message::User { text, .. }
             | Message::Note { text }
             | Message::Summary { text }
             | Message::StopMarker { text } => *text = cut(text),

@@ -13,7 +13,9 @@ use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 use crate::ids::CallId;
+use crate::image::{IMAGE_LEFT_OUT, IMAGE_TOKENS_ESTIMATED, Image, Images};
 use crate::shared_text;
+use crate::usage::TOKEN_BYTES_ESTIMATED;
 
 /// Effect of repeating a tool call. The default is `irreversible`, the safe assumption.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
@@ -134,6 +136,9 @@ pub struct ToolResult {
     /// True if the content is an error for the model.
     #[serde(default)]
     pub is_error: bool,
+    /// Images for the model.
+    #[serde(default, skip_serializing_if = "Images::is_empty")]
+    pub images: Images,
 }
 
 /// Beginning of the result of a call that did not run, because it was denied.
@@ -177,8 +182,11 @@ impl ToolResult {
 pub enum Message {
     /// From the user.
     User {
-        /// The text.
+        /// The text; may be empty if there are images.
         text: Arc<str>,
+        /// The images.
+        #[serde(default, skip_serializing_if = "Images::is_empty")]
+        images: Images,
     },
     /// From the model: text, tool calls, or both.
     Assistant {
@@ -207,16 +215,56 @@ pub enum Message {
     },
 }
 
+/// Length of a text with the estimated tokens of an image.
+const IMAGE_BYTES_ESTIMATED: usize = (IMAGE_TOKENS_ESTIMATED * TOKEN_BYTES_ESTIMATED) as usize;
+
 impl Message {
-    /// A user's message.
+    /// A user's message without images.
     pub fn user(text: impl Into<Arc<str>>) -> Self {
-        Self::User { text: text.into() }
+        Self::User {
+            text: text.into(),
+            images: Images::default(),
+        }
     }
 
-    /// Length in bytes: the text, and the arguments of the calls as JSON. Token estimates are based on this length.
-    pub fn bytes(&self) -> usize {
+    /// The images of the message.
+    pub fn images(&self) -> &[Image] {
         match self {
-            Self::User { text }
+            Self::User { images, .. } | Self::Tool(ToolResult { images, .. }) => images,
+            _ => &[],
+        }
+    }
+
+    /// The message with a text in the place of each image.
+    #[must_use]
+    pub fn without_images(&self) -> Self {
+        let mut message = self.clone();
+        let (text, images) = match &mut message {
+            Self::User { text, images } => (text, images),
+            Self::Tool(result) => (&mut result.content, &mut result.images),
+            _ => return message,
+        };
+        let notes = std::iter::repeat_n(IMAGE_LEFT_OUT, images.len());
+        let whole = (!text.is_empty()).then_some(&**text);
+        *text = whole
+            .into_iter()
+            .chain(notes)
+            .collect::<Vec<_>>()
+            .join("\n")
+            .into();
+        *images = Images::default();
+        message
+    }
+
+    /// Length in bytes: the text, the arguments of the calls as JSON, and a fixed length for each image. Token estimates
+    /// are based on this length.
+    pub fn bytes(&self) -> usize {
+        self.text_bytes() + self.images().len() * IMAGE_BYTES_ESTIMATED
+    }
+
+    fn text_bytes(&self) -> usize {
+        match self {
+            Self::User { text, .. }
             | Self::Note { text }
             | Self::Summary { text }
             | Self::StopMarker { text } => text.len(),
@@ -255,12 +303,15 @@ impl<'de> Deserialize<'de> for Message {
             content: Option<Arc<str>>,
             #[serde(default)]
             is_error: bool,
+            #[serde(default)]
+            images: Images,
         }
         let fields = MessageFields::deserialize(d)?;
         let text = |text: Option<Arc<str>>| text.ok_or_else(|| D::Error::missing_field("text"));
         Ok(match fields.role {
             MessageRole::User => Self::User {
                 text: text(fields.text)?,
+                images: fields.images,
             },
             MessageRole::Assistant => Self::Assistant {
                 text: text(fields.text)?,
@@ -274,6 +325,7 @@ impl<'de> Deserialize<'de> for Message {
                     .content
                     .ok_or_else(|| D::Error::missing_field("content"))?,
                 is_error: fields.is_error,
+                images: fields.images,
             }),
             MessageRole::Note => Self::Note {
                 text: text(fields.text)?,
@@ -361,5 +413,54 @@ mod tests {
         };
         assert_eq!(message.bytes(), 3 + length + 1);
         assert_eq!(Message::user("four").bytes(), 4);
+    }
+
+    fn image(bytes: usize) -> Image {
+        let mut data = b"\x89PNG\r\n\x1a\n".to_vec();
+        data.resize(bytes, 0);
+        Image::new(data).unwrap()
+    }
+
+    #[test]
+    fn image_counts_as_a_fixed_number_of_tokens() {
+        let message = |bytes| Message::User {
+            text: "four".into(),
+            images: image(bytes).into(),
+        };
+        assert_eq!(message(10).bytes(), 4 + 6_400);
+        assert_eq!(message(1_000_000).bytes(), 4 + 6_400);
+        let without = Message::user("four\n[image left out]");
+        assert_eq!(message(10).without_images(), without);
+    }
+
+    #[test]
+    fn messages_with_images_come_back() {
+        for message in [
+            Message::User {
+                text: "".into(),
+                images: image(9).into(),
+            },
+            Message::Tool(ToolResult {
+                call_id: "call_1".into(),
+                content: "image/png, 1 kB".into(),
+                is_error: false,
+                images: image(9).into(),
+            }),
+        ] {
+            let json = serde_json::to_string(&message).unwrap();
+            assert_eq!(serde_json::from_str::<Message>(&json).unwrap(), message);
+        }
+    }
+
+    #[test]
+    fn message_without_images_has_the_format_of_earlier_versions() {
+        for text in [
+            r#"{"role":"user","text":"go"}"#,
+            r#"{"role":"tool","call_id":"call_1","content":"done","is_error":false}"#,
+        ] {
+            let message: Message = serde_json::from_str(text).unwrap();
+            assert_eq!(message.images(), []);
+            assert_eq!(serde_json::to_string(&message).unwrap(), text);
+        }
     }
 }

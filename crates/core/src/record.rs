@@ -17,6 +17,7 @@ use serde::{Deserialize, Deserializer, Serialize};
 use crate::cause::Cause;
 use crate::finish_reason::FinishReason;
 use crate::ids::{BackgroundId, CallId, MessageId, SessionId, TurnNumber};
+use crate::image::ImageInfo;
 use crate::message::{Arguments, Effect, Message};
 use crate::process::ProcessIdentity;
 use crate::receipt::{ItemState, Receipt};
@@ -52,8 +53,11 @@ pub enum SessionRecord {
         turn: TurnNumber,
         /// Time of the start.
         at: Timestamp,
-        /// The user's message.
+        /// Text of the user's message.
         input: Arc<str>,
+        /// Format and size of each image of the message. The messages of the turn contain the images themselves.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        images: Vec<ImageInfo>,
         /// The process that runs the turn.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         owner: Option<ProcessIdentity>,
@@ -73,8 +77,11 @@ pub enum SessionRecord {
         turn: TurnNumber,
         /// Id of the message.
         message: MessageId,
-        /// The user's message.
+        /// Text of the user's message.
         text: Arc<str>,
+        /// Format and size of each image of the message.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        images: Vec<ImageInfo>,
         /// Time of the addition.
         at: Timestamp,
     },

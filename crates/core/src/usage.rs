@@ -28,6 +28,9 @@ fn is_zero(tokens: &u64) -> bool {
     *tokens == 0
 }
 
+/// Estimated bytes of text per token: the usual rule of thumb for English and code.
+pub const TOKEN_BYTES_ESTIMATED: u64 = 4;
+
 impl Usage {
     /// Input and output together.
     pub fn total_tokens(&self) -> u64 {
@@ -35,9 +38,9 @@ impl Usage {
     }
 
     /// Estimated tokens of a text of this many bytes, for providers that report no usage: four bytes per token,
-    /// rounded up, the usual rule of thumb for English and code.
+    /// rounded up.
     pub fn estimate_tokens(bytes: usize) -> u64 {
-        (bytes as u64).div_ceil(4)
+        (bytes as u64).div_ceil(TOKEN_BYTES_ESTIMATED)
     }
 }
 

@@ -75,6 +75,7 @@ fn long_turn(turn: TurnNumber) -> Vec<Vec<SessionRecord>> {
         turn,
         at: at(),
         input: "go".into(),
+        images: Vec::new(),
         owner: None,
         message: None,
         origin: allstop_core::record::TurnOrigin::User,

@@ -1,4 +1,5 @@
-//! Context windows and prices of common models. The configuration overrides both.
+//! Context windows and prices of common models, which the configuration overrides, and the models that accept only
+//! text.
 //!
 //! Source of all figures: the provider data of the project models.dev, as of 2 July 2026. The prices of OpenAI, Anthropic
 //! and Google were compared with the list of the project llm-prices, as of 5 August 2026: 36 models agree, 7 are only in
@@ -19,6 +20,8 @@ pub struct KnownModel {
     pub context_window: u64,
     /// Price in US dollars. `None` if it depends on the server, as for open models at a gateway.
     pub price: Option<TokenPrice>,
+    /// True if the model certainly accepts only text, and no images.
+    pub is_text_only: bool,
 }
 
 /// A row of the table.
@@ -50,6 +53,7 @@ const fn row(
         known: KnownModel {
             context_window,
             price: Some(price),
+            is_text_only: false,
         },
     }
 }
@@ -139,6 +143,17 @@ const OPENROUTER_VENDORS: &[(&str, &str, bool)] = &[
     ("mistralai", "mistral", false),
 ];
 
+/// Models of the table that accept only text. All other models get the images.
+const TEXT_ONLY: &[(&str, &str)] = &[
+    ("openai", "o3-mini"),
+    ("deepseek", "deepseek-chat"),
+    ("deepseek", "deepseek-reasoner"),
+    ("zai", "glm-4.7"),
+    ("groq", "openai/gpt-oss-120b"),
+    ("groq", "openai/gpt-oss-20b"),
+    ("groq", "llama-3.3-70b-versatile"),
+];
+
 /// The context window and the price of the model with this name, as a person names it. With the URL of an unknown server,
 /// neither is known: the server decides.
 pub fn known_model(name: &str, base_url: Option<&str>) -> Option<KnownModel> {
@@ -167,7 +182,10 @@ fn find(provider: &str, model: &str) -> Option<KnownModel> {
         let is_it = |row: &&ModelRow| {
             row.provider == provider && spelling(provider, row.model).eq_ignore_ascii_case(name)
         };
-        MODELS.iter().find(is_it).map(|row| row.known)
+        MODELS.iter().find(is_it).map(|row| KnownModel {
+            is_text_only: TEXT_ONLY.contains(&(row.provider, row.model)),
+            ..row.known
+        })
     };
     named(&spelled).or_else(|| named(without_date(&spelled)?))
 }
@@ -280,6 +298,20 @@ mod tests {
         let price = |name| known_model(name, None).unwrap().price.unwrap().input;
         assert!(price("gpt-4o-2024-05-13") > price("gpt-4o"));
         assert!((price("gpt-4o-2024-11-20") - price("gpt-4o")).abs() < f64::EPSILON);
+    }
+
+    #[test]
+    fn models_without_images_are_in_the_table() {
+        for (provider, model) in TEXT_ONLY {
+            let known = find(provider, model).unwrap();
+            assert!(known.is_text_only, "{model}");
+        }
+        let is_text_only = |name| known_model(name, None).map(|known| known.is_text_only);
+        assert_eq!(is_text_only("o3-mini-2025-01-31"), Some(true));
+        assert_eq!(is_text_only("gpt-5-mini"), Some(false));
+        assert_eq!(is_text_only("llama3"), None);
+        let url = Some("http://127.0.0.1:8080/v1");
+        assert_eq!(known_model("o3-mini", url), None);
     }
 
     #[test]

@@ -56,7 +56,7 @@ impl SessionInner {
 
     /// Accepts a message. After this function has returned, a stop of the message's turn covers the message.
     pub(crate) fn send(self: &Arc<Self>, message: NewMessage) -> Result<MessageHandle, SendError> {
-        if message.text.trim().is_empty() {
+        if message.text.trim().is_empty() && message.images.is_empty() {
             return Err(SendError::Empty);
         }
         let mut state = self.state.lock();
@@ -74,6 +74,7 @@ impl SessionInner {
         };
         let prompt = Prompt {
             text: message.text,
+            images: message.images,
             message: Some(id.clone()),
             origin: TurnOrigin::User,
             trace: message.trace,
@@ -94,6 +95,7 @@ impl SessionInner {
         let steered = || SteeredMessage {
             id: id.clone(),
             text: Arc::clone(&queued.prompt.text),
+            images: queued.prompt.images.clone(),
         };
         let admitted = state.queue.admit(&queued, policy, |running| {
             running.controls.steer(steered()).is_ok()

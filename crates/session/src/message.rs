@@ -6,7 +6,9 @@ use allstop_agent::{RunControls, SummaryError, TurnError, TurnOutcome};
 use allstop_core::decision::{CommitDecision, CommitVerdict};
 use allstop_core::receipt::ConversationEffect;
 use allstop_core::turn::{LostTurn, StopPolicy};
-use allstop_core::{Cause, FinishReason, MessageId, Receipt, StopReason, TurnNumber, Usage};
+use allstop_core::{
+    Cause, FinishReason, Images, MessageId, Receipt, StopReason, TurnNumber, Usage,
+};
 use allstop_log::SessionError;
 use allstop_tools::Denial;
 use tokio::sync::SetOnce;
@@ -20,8 +22,10 @@ use crate::stop_handle::SessionStop;
 /// A message to a session.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NewMessage {
-    /// Text of the message.
+    /// Text of the message; may be empty if there are images.
     pub text: Arc<str>,
+    /// Images of the message.
+    pub images: Images,
     /// Id of the message, unique in its session; `None` for a new id. A sender that chooses the id can find the answer
     /// again after a crash ([`Session::committed_answer`](crate::Session::committed_answer)).
     pub id: Option<MessageId>,
@@ -61,6 +65,13 @@ impl NewMessage {
         self
     }
 
+    /// Sets the images.
+    #[must_use]
+    pub fn images(mut self, images: Images) -> Self {
+        self.images = images;
+        self
+    }
+
     /// Sets the id.
     #[must_use]
     pub fn id(mut self, id: MessageId) -> Self {
@@ -80,6 +91,7 @@ impl<T: Into<Arc<str>>> From<T> for NewMessage {
     fn from(text: T) -> Self {
         Self {
             text: text.into(),
+            images: Images::default(),
             id: None,
             policy: None,
             deadline: None,
@@ -95,7 +107,7 @@ pub enum SendError {
     /// The session does not accept the message now.
     #[error("message refused: {0}")]
     Refused(#[from] MessageRefused),
-    /// The text is empty.
+    /// The message has neither text nor images.
     #[error("the message is empty")]
     Empty,
     /// All work of this process is being stopped.

@@ -56,9 +56,7 @@ impl ToolFn {
             let answer = body(call);
             async move {
                 match answer.await {
-                    Ok(text) => Ok(ToolOutput {
-                        content: text.into(),
-                    }),
+                    Ok(text) => Ok(text.into()),
                     Err(message) => Err(ToolError::new(message)),
                 }
             }

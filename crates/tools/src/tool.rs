@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::record::CallOutcome;
-use allstop_core::{CallId, Effect, SessionId};
+use allstop_core::{CallId, Effect, Images, SessionId};
 use allstop_scope::Scope;
 use futures::future::BoxFuture;
 use serde_json::Value;
@@ -65,6 +65,27 @@ pub struct ToolInvocation {
 pub struct ToolOutput {
     /// Text for the model.
     pub content: Arc<str>,
+    /// Images for the model.
+    pub images: Images,
+}
+
+impl ToolOutput {
+    /// Sets the images.
+    #[must_use]
+    pub fn images(mut self, images: Images) -> Self {
+        self.images = images;
+        self
+    }
+}
+
+/// An answer without images.
+impl<T: Into<Arc<str>>> From<T> for ToolOutput {
+    fn from(text: T) -> Self {
+        Self {
+            content: text.into(),
+            images: Images::default(),
+        }
+    }
 }
 
 /// Failure of a call, which the model receives as an error result.

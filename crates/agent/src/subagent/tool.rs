@@ -144,10 +144,6 @@ impl Tool for AgentTool {
     }
 
     fn call(&self, invocation: ToolInvocation) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
-        Box::pin(async move {
-            Ok(ToolOutput {
-                content: self.run(invocation).await?.into(),
-            })
-        })
+        Box::pin(async move { Ok(self.run(invocation).await?.into()) })
     }
 }

@@ -125,6 +125,7 @@ pub(crate) async fn run(
     let start = TurnStart {
         turn: history.next_turn(),
         input: prompt.text,
+        images: prompt.images,
         at: (cx.parts.now)(),
         owner: cx.parts.owner.clone(),
         message: prompt.message,

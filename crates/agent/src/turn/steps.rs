@@ -106,8 +106,8 @@ impl RunningTurn<'_> {
         let mut messages = self.cx.controls.take_steered().into_iter();
         while let Some(message) = messages.next() {
             let at = self.now();
-            let text = Arc::clone(&message.text);
-            match self.draft.steer(message.id.clone(), text, at) {
+            let (text, images) = (Arc::clone(&message.text), message.images.clone());
+            match self.draft.steer(message.id.clone(), text, images, at) {
                 Ok(record) => self.pending.push(record),
                 Err(refused) => {
                     let back = std::iter::once(message).chain(messages);

@@ -27,7 +27,7 @@ async fn keep_commits_completed_steps_with_one_result_per_call() {
     assert_eq!(turn.stop_reason, StopReason::Cancelled);
     let messages = &turn.conversation.messages;
     check_history(messages.iter().map(AsRef::as_ref)).unwrap();
-    assert!(matches!(&*messages[0], Message::User { text } if &**text == "go"));
+    assert!(matches!(&*messages[0], Message::User { text, .. } if &**text == "go"));
     assert!(matches!(
         &**messages.last().unwrap(),
         Message::StopMarker { .. }

@@ -6,6 +6,7 @@ mod deadlines;
 mod effects;
 mod endings;
 mod hooks;
+mod images;
 mod kept_turns;
 mod loop_limits;
 mod nested_calls;

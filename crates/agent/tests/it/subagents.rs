@@ -388,7 +388,7 @@ impl Model for Panics {
 
     fn stream(&self, request: ModelRequest) -> BoxFuture<'_, Result<ModelStream, ModelError>> {
         let prompt = &*request.messages[0];
-        let bad = matches!(prompt, Message::User { text } if text.contains("panic"));
+        let bad = matches!(prompt, Message::User { text, .. } if text.contains("panic"));
         assert!(!bad || request.messages.len() < 3, "as asked");
         self.0.stream(request)
     }

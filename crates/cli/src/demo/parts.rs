@@ -112,7 +112,7 @@ impl Tool for ReadStreamTool {
                     Err(ToolError::new(format!("stopped: {cause}")))
                 }
                 read = read_all(self.port) => match read {
-                    Ok(content) => Ok(ToolOutput { content: content.into() }),
+                    Ok(content) => Ok(content.into()),
                     Err(error) => Err(ToolError::new(error.to_string())),
                 },
             }
@@ -169,9 +169,7 @@ impl Tool for BlockThreadTool {
             );
             let failed = |message: String| ToolError::new(message);
             match thread.map_err(|refused| failed(refused.to_string()))?.await {
-                Ok(sum) => Ok(ToolOutput {
-                    content: sum.to_string().into(),
-                }),
+                Ok(sum) => Ok(sum.to_string().into()),
                 Err(lost) => Err(failed(lost.to_string())),
             }
         })

@@ -41,7 +41,7 @@ pub(crate) fn entries(conversation: &Conversation) -> Vec<TranscriptPart<'_>> {
     let mut entries = Vec::new();
     for (at, message) in messages.iter().enumerate() {
         match &**message {
-            Message::User { text } => entries.push(TranscriptPart::User(text)),
+            Message::User { text, .. } => entries.push(TranscriptPart::User(text)),
             Message::Assistant { text, tool_calls } => {
                 if !text.trim().is_empty() {
                     entries.push(TranscriptPart::Answer(text));
@@ -246,6 +246,7 @@ mod tests {
                 call_id: id.into(),
                 content: content.into(),
                 is_error,
+                images: allstop_core::Images::default(),
             })
         };
         let messages = vec![

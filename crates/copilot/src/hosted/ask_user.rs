@@ -84,9 +84,7 @@ impl Tool for AskUserTool {
             };
             handler.answered();
             let answer = answer.map_err(|error| ToolError::new(error.to_string()))?;
-            Ok(ToolOutput {
-                content: answer.answer.into(),
-            })
+            Ok(answer.answer.into())
         })
     }
 }

@@ -49,9 +49,7 @@ const HANDLER_FAILED: &str =
 /// The SDKs put the text of an exception into `error`. That text is for the program and can contain its secrets, so the
 /// model never gets it: the model reads only `textResultForLlm`.
 fn answer_of(result: Option<Value>, error: Option<&str>) -> Result<ToolOutput, ToolError> {
-    let output = |content: String| ToolOutput {
-        content: content.into(),
-    };
+    let output = |content: String| ToolOutput::from(content);
     if error.is_some() {
         return Err(ToolError::new(HANDLER_FAILED));
     }

@@ -44,6 +44,7 @@ fn turn_started() -> SessionEvent {
         turn: TurnNumber(1),
         at: at(),
         input: "go".into(),
+        images: Vec::new(),
         owner: None,
         message: Some(MessageId::new("m")),
         origin: TurnOrigin::User,

@@ -242,7 +242,7 @@ impl Conversation {
     fn user_text(&self, start: u32) -> Arc<str> {
         let mut messages = self.messages.iter().skip(start as usize);
         let text = messages.find_map(|message| match &**message {
-            Message::User { text } => Some(Arc::clone(text)),
+            Message::User { text, .. } => Some(Arc::clone(text)),
             _ => None,
         });
         text.unwrap_or_default()

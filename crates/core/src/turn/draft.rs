@@ -5,6 +5,7 @@ use std::sync::Arc;
 use crate::cause::Cause;
 use crate::decision::{CommitDecision, CommitVerdict};
 use crate::ids::{BackgroundId, CallId, MessageId};
+use crate::image::Images;
 use crate::message::{Message, ToolCall};
 use crate::record::{CallOutcome, SessionRecord, StartedCall};
 use crate::time::Timestamp;
@@ -135,6 +136,7 @@ impl Draft {
         &mut self,
         message: MessageId,
         text: Arc<str>,
+        images: Images,
         at: Timestamp,
     ) -> Result<SessionRecord, DraftError> {
         self.check_stop()?;
@@ -145,9 +147,10 @@ impl Draft {
             turn: self.state.number(),
             message,
             text: Arc::clone(&text),
+            images: images.infos(),
             at,
         })?;
-        self.messages.push(Arc::new(Message::User { text }));
+        self.messages.push(Arc::new(Message::User { text, images }));
         self.messages_unseen += 1;
         Ok(record)
     }

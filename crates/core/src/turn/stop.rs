@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::cause::{Cause, CauseKind};
 use crate::ids::{CallId, TurnNumber};
+use crate::image::Images;
 use crate::message::{Message, ToolResult};
 use crate::receipt::{ConversationEffect, EndMethod, ItemState, Receipt};
 use crate::record::{CallOutcome, SessionRecord};
@@ -238,6 +239,7 @@ impl Draft {
                     call_id: call.id.clone(),
                     content,
                     is_error: true,
+                    images: Images::default(),
                 }
             });
         }
@@ -246,6 +248,9 @@ impl Draft {
         let is_answered = |message: &Arc<Message>| matches!(**message, Message::Assistant { .. });
         if cause.kind == CauseKind::Failure && !kept.iter().any(is_answered) {
             return Vec::new();
+        }
+        if cause.kind == CauseKind::Failure {
+            leave_out_unanswered_images(&mut kept);
         }
         kept.push(stop_marker(cause, partial.answer.as_deref()));
         kept
@@ -290,6 +295,18 @@ impl Draft {
         }
         text.push_str(&self.nested_calls_text(id));
         text
+    }
+}
+
+/// Removes the images that no answer follows. The provider may have refused one of them, and would then refuse every
+/// later request.
+fn leave_out_unanswered_images(messages: &mut [Arc<Message>]) {
+    let is_unanswered =
+        |message: &&mut Arc<Message>| !matches!(***message, Message::Assistant { .. });
+    for message in messages.iter_mut().rev().take_while(is_unanswered) {
+        if !message.images().is_empty() {
+            *message = Arc::new(message.without_images());
+        }
     }
 }
 

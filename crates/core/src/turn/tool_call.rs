@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::ids::CallId;
+use crate::image::Images;
 use crate::message::{Arguments, Effect, ToolCall, ToolResult};
 use crate::record::{CallOutcome, SessionRecord, StartedCall, StartedCallKind};
 use crate::time::Timestamp;
@@ -102,6 +103,7 @@ impl Draft {
             call_id: id.clone(),
             content,
             is_error: true,
+            images: Images::default(),
         };
         self.answer(place, result);
         Ok([started, finished])

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use crate::ids::{BackgroundId, MessageId, TurnNumber};
+use crate::image::Images;
 use crate::message::Message;
 use crate::process::ProcessIdentity;
 use crate::record::{SessionRecord, TurnOrigin};
@@ -13,8 +14,10 @@ use crate::time::Timestamp;
 pub struct TurnStart {
     /// Number of the turn in the session.
     pub turn: TurnNumber,
-    /// The user's message.
+    /// Text of the user's message.
     pub input: Arc<str>,
+    /// Images of the user's message.
+    pub images: Images,
     /// Time of the start.
     pub at: Timestamp,
     /// The process that runs the turn.
@@ -43,6 +46,7 @@ impl TurnStart {
             turn: self.turn,
             at: self.at,
             input: Arc::clone(&self.input),
+            images: self.images.infos(),
             owner: self.owner.clone(),
             message: self.message.clone(),
             origin: self.origin,
@@ -57,6 +61,7 @@ impl TurnStart {
         });
         let words = (self.origin == TurnOrigin::User).then(|| Message::User {
             text: Arc::clone(&self.input),
+            images: self.images.clone(),
         });
         notes.chain(words).map(Arc::new).collect()
     }

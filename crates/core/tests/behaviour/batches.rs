@@ -25,7 +25,7 @@ fn keep() -> Session {
 
 fn texts(session: &Session) -> Vec<String> {
     let text = |message: &Message| match message {
-        Message::User { text } => format!("user: {text}"),
+        Message::User { text, .. } => format!("user: {text}"),
         Message::Assistant { text, tool_calls } => {
             let ids: Vec<_> = tool_calls.iter().map(|call| call.id.as_str()).collect();
             format!("model: {text}{}", ids.join(","))
@@ -377,7 +377,12 @@ fn a_stop_keeps_no_message_that_no_model_call_has_seen() {
     let mut draft = session.begin("go");
     session.answer(&mut draft, "first answer", usage(1, 1));
     for text in ["one more", "another"] {
-        let steered = draft.steer(text.into(), text.into(), at());
+        let steered = draft.steer(
+            text.into(),
+            text.into(),
+            allstop_core::Images::default(),
+            at(),
+        );
         session.log.push(steered.expect("it continues"));
     }
     session.stop(draft, user());

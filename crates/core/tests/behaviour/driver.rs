@@ -10,8 +10,8 @@ use allstop_core::turn::{
     StoppedTurn, TurnLimits, TurnStart, TurnState, TurnStop,
 };
 use allstop_core::{
-    CallId, Cause, CauseKind, Effect, FinishReason, SessionId, StopReason, Timestamp, ToolCall,
-    ToolResult, Usage,
+    CallId, Cause, CauseKind, Effect, FinishReason, Images, SessionId, StopReason, Timestamp,
+    ToolCall, ToolResult, Usage,
 };
 use serde_json::{Value, json};
 
@@ -45,6 +45,7 @@ pub(crate) fn result(id: &CallId, content: &str) -> ToolResult {
         call_id: id.clone(),
         content: content.into(),
         is_error: false,
+        images: Images::default(),
     }
 }
 
@@ -124,6 +125,7 @@ impl Session {
         TurnStart {
             turn,
             input: input.into(),
+            images: Images::default(),
             at: at(),
             owner: None,
             message: None,

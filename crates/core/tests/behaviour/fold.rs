@@ -24,6 +24,7 @@ fn started(turn: u32) -> SessionRecord {
         turn,
         at: at(),
         input: "go".into(),
+        images: Vec::new(),
         owner: None,
         message: None,
         origin: allstop_core::record::TurnOrigin::User,

@@ -13,6 +13,7 @@ mod crash;
 mod driver;
 mod effects;
 mod fold;
+mod images;
 mod loops;
 mod named_tests;
 mod odd_names;

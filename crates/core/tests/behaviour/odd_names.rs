@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use allstop_core::message::{Message, ToolCall, ToolResult, check_history};
 use allstop_core::turn::{Conversation, TurnLimits};
-use allstop_core::{CallId, ToolCall as Call};
+use allstop_core::{CallId, Images, ToolCall as Call};
 use serde_json::json;
 
 use crate::driver::*;
@@ -82,6 +82,7 @@ fn stored_odd_names_are_valid_in_a_request() {
     }));
     messages.extend(ids.iter().map(|id| {
         Arc::new(Message::Tool(ToolResult {
+            images: Images::default(),
             call_id: CallId::from(id.as_str()),
             content: "there is no such tool".into(),
             is_error: true,

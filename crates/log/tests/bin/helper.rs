@@ -95,6 +95,7 @@ async fn own(log: Arc<dyn Log>, id: &str, is_open: bool) -> Result<SessionWriter
         turn,
         at,
         input: "hello".into(),
+        images: Vec::new(),
         owner,
         message: None,
         origin: TurnOrigin::User,

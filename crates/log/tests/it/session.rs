@@ -24,6 +24,7 @@ pub(crate) fn turn_started(turn: u32) -> SessionRecord {
         turn: TurnNumber(turn),
         at: at(),
         input: "hello".into(),
+        images: Vec::new(),
         owner: None,
         message: None,
         origin: allstop_core::record::TurnOrigin::User,

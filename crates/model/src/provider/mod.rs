@@ -32,10 +32,11 @@ mod transcript;
 use std::fmt;
 use std::sync::Arc;
 
+use allstop_core::Message;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 
-use crate::{Model, ModelError, ModelErrorKind, ModelRequest, ModelStream};
+use crate::{Model, ModelError, ModelErrorKind, ModelRequest, ModelStream, known_model};
 use client::{ClientPlan, ClientPool};
 use events::ProviderCall;
 use target::ModelTarget;
@@ -59,6 +60,8 @@ pub use options::{AnswerLimits, CONNECT_LIMIT_DEFAULT, KeyLookup, ProviderOption
 /// ```
 pub struct ProviderModel {
     target: ModelTarget,
+    /// True if the model certainly accepts no images.
+    is_text_only: bool,
     clients: Arc<ClientPool>,
 }
 
@@ -70,13 +73,19 @@ impl ProviderModel {
     /// and `Invalid` for an invalid URL.
     pub fn new(model: &str, options: ProviderOptions) -> Result<Self, ModelError> {
         let connect_limit = options.connect_limit;
+        let known = known_model(model, options.base_url.as_deref());
+        let is_text_only = known.is_some_and(|known| known.is_text_only);
         let target = ModelTarget::new(model, options)?;
         let clients = Arc::new(ClientPool::new(ClientPlan {
             connect_limit,
             is_loopback: target.is_loopback(),
             is_https: target.is_https(),
         }));
-        Ok(Self { target, clients })
+        Ok(Self {
+            target,
+            is_text_only,
+            clients,
+        })
     }
 }
 
@@ -85,8 +94,11 @@ impl Model for ProviderModel {
         self.target.name()
     }
 
-    fn stream(&self, request: ModelRequest) -> BoxFuture<'_, Result<ModelStream, ModelError>> {
+    fn stream(&self, mut request: ModelRequest) -> BoxFuture<'_, Result<ModelStream, ModelError>> {
         Box::pin(async move {
+            if self.is_text_only {
+                leave_out_images(self.target.model(), &mut request.messages)?;
+            }
             let lease = ClientPool::lease(&self.clients, &request.probe)?;
             let call = ProviderCall::begin(&self.target, lease, request).await?;
             let mut events = Box::pin(call.into_events());
@@ -107,10 +119,56 @@ impl Model for ProviderModel {
     }
 }
 
+/// Removes the images from a request to a model that accepts none: images of earlier messages, and images that tools
+/// have returned. An image of the newest user message is an error, because the user has just sent it.
+fn leave_out_images(model: &str, messages: &mut [Arc<Message>]) -> Result<(), ModelError> {
+    let is_user = |message: &Arc<Message>| matches!(**message, Message::User { .. });
+    let newest = messages.iter().rposition(is_user);
+    let has_images = |at: usize| {
+        messages
+            .get(at)
+            .is_some_and(|message| !message.images().is_empty())
+    };
+    if newest.is_some_and(has_images) {
+        return Err(ModelError::new(
+            ModelErrorKind::Invalid,
+            format!("model `{model}` takes no images"),
+        )
+        .with_hint("send the message without images, or use another model"));
+    }
+    for message in messages {
+        if !message.images().is_empty() {
+            *message = Arc::new(message.without_images());
+        }
+    }
+    Ok(())
+}
+
 impl fmt::Debug for ProviderModel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ProviderModel")
             .field("name", &self.target.name())
             .finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use allstop_core::Image;
+
+    use super::*;
+
+    #[test]
+    fn only_an_image_of_the_newest_message_is_an_error() {
+        let image = Message::User {
+            text: "look".into(),
+            images: Image::new(*b"\x89PNG\r\n\x1a\n").unwrap().into(),
+        };
+        let mut messages = vec![Arc::new(image)];
+        let error = leave_out_images("o3-mini", &mut messages).unwrap_err();
+        assert_eq!(error.message, "model `o3-mini` takes no images");
+        messages.push(Arc::new(Message::user("and now?")));
+        leave_out_images("o3-mini", &mut messages).unwrap();
+        assert_eq!(*messages[0], Message::user("look\n[image left out]"));
     }
 }

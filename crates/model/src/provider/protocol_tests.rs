@@ -42,6 +42,7 @@ async fn hear(model: &str, body: &str, is_cut: bool) -> (Vec<ModelEvent>, Option
         is_https: false,
     };
     let model = ProviderModel {
+        is_text_only: false,
         target,
         clients: Arc::new(ClientPool::new(plan)),
     };

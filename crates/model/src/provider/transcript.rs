@@ -5,15 +5,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use allstop_core::message::Arguments;
-use allstop_core::{CallId, Message, ToolCall};
+use allstop_core::{CallId, Image, Message, ToolCall};
 use serde_json::{Value, json};
 
 /// One entry of a conversation.
 #[derive(Debug, PartialEq)]
 pub(super) enum TranscriptEntry<'a> {
-    /// Consecutive user messages. They are merged because the chat templates of local models refuse two user messages
-    /// in a row.
-    User(Vec<&'a str>),
+    /// Texts and images of consecutive user messages. They are merged because the chat templates of local models refuse
+    /// two user messages in a row.
+    User(Vec<UserPart<'a>>),
     /// An answer of the model. It is never empty, because providers refuse empty answers.
     Assistant {
         text: &'a str,
@@ -23,6 +23,28 @@ pub(super) enum TranscriptEntry<'a> {
     Results(Vec<TranscriptResult<'a>>),
 }
 
+/// A part of a user message.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(super) enum UserPart<'a> {
+    Text(&'a str),
+    Image(&'a Image),
+}
+
+/// The text of the parts; `None` if a part is an image.
+pub(super) fn only_text(parts: &[UserPart<'_>]) -> Option<String> {
+    let texts = parts.iter().map(|part| match part {
+        UserPart::Text(text) => Some(*text),
+        UserPart::Image(_) => None,
+    });
+    Some(texts.collect::<Option<Vec<_>>>()?.join("\n\n"))
+}
+
+/// The image as a URL that contains its bytes.
+pub(super) fn data_url(image: &Image) -> String {
+    let media_type = image.media_type().as_str();
+    format!("data:{media_type};base64,{}", image.to_base64())
+}
+
 /// The result of one call.
 #[derive(Debug, PartialEq)]
 pub(super) struct TranscriptResult<'a> {
@@ -30,6 +52,7 @@ pub(super) struct TranscriptResult<'a> {
     /// Name of the tool, which some providers require.
     pub(super) tool: &'a str,
     pub(super) text: &'a str,
+    pub(super) images: &'a [Image],
     pub(super) is_error: bool,
 }
 
@@ -39,13 +62,19 @@ pub(super) fn entries(messages: &[Arc<Message>]) -> Vec<TranscriptEntry<'_>> {
     let mut tools: HashMap<&CallId, &str> = HashMap::new();
     for message in messages {
         match &**message {
-            Message::User { text }
+            Message::User { text, .. }
             | Message::Note { text }
             | Message::Summary { text }
-            | Message::StopMarker { text } => match entries.last_mut() {
-                Some(TranscriptEntry::User(texts)) => texts.push(&**text),
-                _ => entries.push(TranscriptEntry::User(vec![text])),
-            },
+            | Message::StopMarker { text } => {
+                let images = message.images();
+                // Providers refuse an empty text.
+                let text = (images.is_empty() || !text.is_empty()).then_some(UserPart::Text(text));
+                let parts = text.into_iter().chain(images.iter().map(UserPart::Image));
+                match entries.last_mut() {
+                    Some(TranscriptEntry::User(before)) => before.extend(parts),
+                    _ => entries.push(TranscriptEntry::User(parts.collect())),
+                }
+            }
             Message::Assistant { text, tool_calls } => {
                 tools.extend(tool_calls.iter().map(|call| (&call.id, &*call.name)));
                 if !text.is_empty() || !tool_calls.is_empty() {
@@ -60,6 +89,7 @@ pub(super) fn entries(messages: &[Arc<Message>]) -> Vec<TranscriptEntry<'_>> {
                     call_id: &result.call_id,
                     tool: tools.get(&result.call_id).copied().unwrap_or_default(),
                     text: &result.content,
+                    images: &result.images,
                     is_error: result.is_error,
                 };
                 match entries.last_mut() {
@@ -99,6 +129,7 @@ mod tests {
                 call_id: id.into(),
                 content: "ok".into(),
                 is_error: false,
+                images: allstop_core::Images::default(),
             })
         };
         let assistant = |calls| Message::Assistant {
@@ -126,9 +157,9 @@ mod tests {
         else {
             panic!("{:?}", entries(&messages))
         };
-        assert_eq!((first, calls.len()), (&vec!["one"], 2));
+        assert_eq!((first, calls.len()), (&vec![UserPart::Text("one")], 2));
         assert!(results.iter().all(|result| result.tool == "shell"));
-        assert_eq!(last, &["stopped", "two"]);
+        assert_eq!(last, &["stopped", "two"].map(UserPart::Text));
     }
 
     #[test]

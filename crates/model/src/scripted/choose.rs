@@ -4,8 +4,8 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
-use allstop_core::Message;
 use allstop_core::counted::counted;
+use allstop_core::{Image, Message};
 
 use super::{Reply, ReplyOrder};
 use crate::ModelError;
@@ -19,10 +19,12 @@ pub(super) struct CompiledScript {
     next: AtomicUsize,
 }
 
-/// Replies to user messages that contain a certain text.
+/// Replies to user messages that contain a certain text, or have a certain number of images.
 #[derive(Debug)]
 pub(super) struct CompiledTurn {
     when: Option<String>,
+    /// Number of images that the message must have, if the script limits it.
+    images: Option<usize>,
     replies: Vec<Arc<ScriptedReply>>,
 }
 
@@ -42,15 +44,17 @@ pub(super) struct ChosenReply {
 }
 
 impl CompiledTurn {
-    pub(super) fn new(when: Option<String>, replies: Vec<Reply>) -> Self {
+    pub(super) fn new(when: Option<String>, images: Option<usize>, replies: Vec<Reply>) -> Self {
         Self {
             when,
+            images,
             replies: scripted_replies(replies),
         }
     }
 
-    fn answers(&self, text: &str) -> bool {
+    fn answers(&self, text: &str, images: &[Image]) -> bool {
         self.when.as_deref().is_none_or(|when| text.contains(when))
+            && self.images.is_none_or(|count| count == images.len())
     }
 }
 
@@ -115,8 +119,8 @@ impl CompiledScript {
         };
         for message in messages {
             match &**message {
-                Message::User { text } => {
-                    position.turn = self.turns.iter().find(|turn| turn.answers(text));
+                Message::User { text, images } => {
+                    position.turn = self.turns.iter().find(|turn| turn.answers(text, images));
                     position.step = 0;
                 }
                 Message::Assistant { .. } => {

@@ -68,7 +68,11 @@ pub(super) fn parse(text: &str) -> Result<CompiledScript, ScriptProblem> {
     }
     let mut turns = Vec::with_capacity(file.turns.len());
     for turn in file.turns {
-        turns.push(CompiledTurn::new(turn.when, replies(turn.replies)?));
+        turns.push(CompiledTurn::new(
+            turn.when,
+            turn.images,
+            replies(turn.replies)?,
+        ));
     }
     Ok(CompiledScript::new(
         file.order,

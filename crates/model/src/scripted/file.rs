@@ -56,6 +56,9 @@ pub struct ScriptTurn {
     /// Text that the user message must contain; without it every message matches.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub when: Option<String>,
+    /// Number of images that the user message must have; without it any number matches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub images: Option<usize>,
     /// One reply per step.
     #[schemars(with = "Vec<ScriptReply>")]
     pub replies: Vec<Spanned<ScriptReply>>,

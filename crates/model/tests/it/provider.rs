@@ -230,6 +230,7 @@ async fn repeated_ids_are_made_unique() {
                 call_id: "call_0".into(),
                 content: "done".into(),
                 is_error: false,
+                images: allstop_core::Images::default(),
             }),
         ]
         .map(Arc::new)

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::message::Arguments;
-use allstop_core::{Message, ToolCall, ToolResult, Usage};
+use allstop_core::{Image, Message, ToolCall, ToolResult, Usage};
 use allstop_model::{
     FinishReason, Model, ModelErrorKind, ModelEvent, ModelRequest, Reply, ScriptedModel,
 };
@@ -153,6 +153,22 @@ async fn reply_can_have_every_kind_of_event() {
 }
 
 #[tokio::test]
+async fn turn_can_ask_for_a_number_of_images() {
+    let model = script(
+        "turns: [{images: 1, replies: [{text: one}]}, {images: 0, replies: [{text: none}]}]",
+    );
+    let image = Image::new(*b"\x89PNG\r\n\x1a\n").unwrap();
+    let with_image = Message::User {
+        text: "".into(),
+        images: image.into(),
+    };
+    for (message, expected) in [(with_image, "one"), (Message::user("hi"), "none")] {
+        let (events, _) = all_of(&model, conversation([message])).await;
+        assert_eq!(events[0], ModelEvent::Text(expected.into()));
+    }
+}
+
+#[tokio::test]
 async fn generated_ids_are_unique_in_the_conversation() {
     let model = script("turns: [{replies: [{calls: [{tool: t}, {tool: t}]}, {text: done}]}]");
     let (first, _) = all_of(&model, ask("hi")).await;
@@ -167,6 +183,7 @@ async fn generated_ids_are_unique_in_the_conversation() {
             call_id: call.id.clone(),
             content,
             is_error: false,
+            images: allstop_core::Images::default(),
         })
     });
     let turn = [

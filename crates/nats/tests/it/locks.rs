@@ -155,6 +155,7 @@ async fn living_process_without_presence_holds_no_session() {
         turn: TurnNumber(1),
         at,
         input: "do it".into(),
+        images: Vec::new(),
         owner,
         message: None,
         origin: TurnOrigin::User,

@@ -135,9 +135,7 @@ impl Tool for SkillTool {
 
     fn call(&self, invocation: ToolInvocation) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
         let loaded = self.load(&invocation);
-        Box::pin(std::future::ready(loaded.map(|text| ToolOutput {
-            content: text.into(),
-        })))
+        Box::pin(std::future::ready(loaded.map(ToolOutput::from)))
     }
 }
 

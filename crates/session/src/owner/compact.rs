@@ -24,7 +24,7 @@ impl SessionOwner {
         };
         let Some(writer) = self.writer() else { return };
         let conversation = Arc::clone(writer.state().conversation());
-        let message = Usage::estimate_tokens(queued.prompt.text.len());
+        let message = queued.prompt.tokens_estimated();
         if tokens_of(&conversation.messages).saturating_add(message) <= compaction.tokens_max {
             return;
         }

@@ -28,9 +28,7 @@ fn spec() -> ToolSpec {
 }
 
 fn answer(text: &str) -> ToolOutput {
-    ToolOutput {
-        content: text.into(),
-    }
+    text.into()
 }
 
 /// A stop cancels the scope, but does not change the trace context. A handler that does not answer may still work, and

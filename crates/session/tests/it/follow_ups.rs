@@ -1,6 +1,6 @@
 //! A message that arrives while a turn runs.
 
-use allstop_core::{CauseKind, StopReason};
+use allstop_core::{CauseKind, Image, StopReason};
 use allstop_model::{Pause, Reply};
 use allstop_session::{
     Admission, FollowUp, MessageRefused, NewMessage, SendError, SessionOptions, StopTarget,
@@ -238,5 +238,46 @@ async fn message_policy_overrides_the_session_policy() {
         first.outcome().await.cause.as_ref().unwrap().kind,
         CauseKind::Superseded
     );
+    fixture.close().await;
+}
+
+/// Sends a message with an image and no text while a turn runs. Under each policy, exactly one image is in the last
+/// request.
+#[tokio::test(start_paused = true)]
+async fn every_policy_keeps_the_images_of_a_message() {
+    for policy in [
+        FollowUp::Enqueue,
+        FollowUp::Interrupt,
+        FollowUp::Replace,
+        FollowUp::Steer,
+    ] {
+        let first = Reply::text("one").pause(Pause::For(std::time::Duration::from_secs(5)));
+        let model = in_order(vec![first, Reply::text("two")]);
+        let fixture = fixture(agent(&model).build(), options(policy)).await;
+        let mut events = fixture.session.subscribe(None);
+        fixture.session.send("first").unwrap();
+        text_delta(&mut events).await;
+        let image = Image::new(*b"\x89PNG\r\n\x1a\n").unwrap();
+        let message = NewMessage::from("").images(image.into());
+        let second = fixture.session.send(message).unwrap();
+        let outcome = second.outcome().await;
+        assert_eq!(outcome.stop_reason, StopReason::Completed, "{policy}");
+        let requests = model.requests();
+        let messages = &requests.last().unwrap().messages;
+        let images: Vec<_> = messages
+            .iter()
+            .map(|message| message.images().len())
+            .collect();
+        assert_eq!(images.iter().sum::<usize>(), 1, "{policy}: {images:?}");
+        fixture.close().await;
+    }
+}
+
+#[tokio::test]
+async fn message_without_text_and_images_is_refused() {
+    let model = in_order(vec![]);
+    let fixture = fixture(agent(&model).build(), options(FollowUp::Reject)).await;
+    let empty = fixture.session.send(" ").unwrap_err();
+    assert_eq!(empty, SendError::Empty);
     fixture.close().await;
 }

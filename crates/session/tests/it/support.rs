@@ -107,7 +107,7 @@ impl Fixture {
             .messages
             .iter()
             .map(|message| match &**message {
-                Message::User { text } => format!("user: {text}"),
+                Message::User { text, .. } => format!("user: {text}"),
                 Message::Assistant { text, .. } => format!("model: {text}"),
                 Message::Tool(result) => format!("tool: {}", result.content),
                 Message::Note { text } => format!("note: {text}"),

@@ -191,7 +191,7 @@ fn said_whole(messages: &[Arc<Message>], run: &RunObservation) -> Result<(), Str
 
 fn begins_with(messages: &[Arc<Message>], input: Option<&Arc<str>>) -> Result<(), String> {
     match messages.first().map(AsRef::as_ref) {
-        Some(Message::User { text }) if Some(text) == input => Ok(()),
+        Some(Message::User { text, .. }) if Some(text) == input => Ok(()),
         // Background work started this turn, not a message. Since then, user messages may have been added to the turn.
         Some(Message::Assistant { .. } | Message::StopMarker { .. } | Message::User { .. })
             if input.is_none() =>

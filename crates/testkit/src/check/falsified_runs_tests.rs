@@ -85,6 +85,7 @@ const ROWS: [Row; 27] = [
             call_id: "call_nobody_asked".into(),
             content: "done".into(),
             is_error: false,
+            images: allstop_core::Images::default(),
         });
         left.notes.requests.push(vec![Arc::new(result)]);
     }),
@@ -120,8 +121,7 @@ const ROWS: [Row; 27] = [
         },
     ),
     ("superseded", Whole("session/replace_in_a_tool"), |left| {
-        let text = "work".into();
-        *kept(left) = vec![Arc::new(Message::User { text })];
+        *kept(left) = vec![Arc::new(Message::user("work"))];
     }),
     ("superseded", Whole("session/replace_in_a_tool"), |left| {
         outcome(left, 0).stop_reason = StopReason::Completed;

@@ -209,8 +209,7 @@ fn check_kept_messages(
         _ => None,
     });
     let kept = kept.unwrap_or_default();
-    let text = Arc::clone(&older.text);
-    let said = Arc::new(Message::User { text });
+    let said = Arc::new(Message::user(Arc::clone(&older.text)));
     match policy {
         FollowUp::Replace if !kept.is_empty() => Err(format!("it was replaced and left {kept:?}")),
         FollowUp::Interrupt if !kept.contains(&said) => Err(format!(

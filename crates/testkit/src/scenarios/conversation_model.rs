@@ -52,7 +52,7 @@ impl Model for ConversationModel {
             .rposition(|message| matches!(&**message, Message::User { .. } | Message::Note { .. }));
         let newest = newest.unwrap_or_default();
         let words = match request.messages.get(newest).map(AsRef::as_ref) {
-            Some(Message::User { text } | Message::Note { text }) => Arc::clone(text),
+            Some(Message::User { text, .. } | Message::Note { text }) => Arc::clone(text),
             _ => "".into(),
         };
         request.messages.drain(..newest);

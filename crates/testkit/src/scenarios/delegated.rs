@@ -90,9 +90,7 @@ async fn handle_late(user: ScriptedUser, mut requests: ExternalRequests) {
     let cause = Cause::new(CauseKind::User);
     let stopping = user.session().cancel_call(&request.call_id, cause);
     stopping.receipt().await;
-    let answer = ToolOutput {
-        content: "found".into(),
-    };
+    let answer = ToolOutput::from("found");
     let _late = handler.answer(request.request_id, Ok(answer));
     user.until(is_session_idle).await;
 }
@@ -171,7 +169,7 @@ impl Model for ForegroundOnlyModel {
     }
 
     fn stream(&self, request: ModelRequest) -> BoxFuture<'_, Result<ModelStream, ModelError>> {
-        let is_part = |message: &Arc<Message>| matches!(&**message, Message::User { text } if &**text == "the part");
+        let is_part = |message: &Arc<Message>| matches!(&**message, Message::User { text, .. } if &**text == "the part");
         if request.messages.iter().any(is_part) {
             self.model.stream(request)
         } else {

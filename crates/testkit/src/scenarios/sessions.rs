@@ -178,6 +178,7 @@ fn crashed() -> Vec<SessionRecord> {
             turn,
             at,
             input: "first".into(),
+            images: Vec::new(),
             owner: None,
             message: Some("m_0".into()),
             origin: TurnOrigin::User,

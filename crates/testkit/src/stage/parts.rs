@@ -122,7 +122,7 @@ impl Model for Watched<dyn Model> {
 /// this message.
 fn asks_for_the_next(messages: &[Arc<Message>]) -> bool {
     let newest = messages.iter().rev().find_map(|message| match &**message {
-        Message::User { text } => Some(text),
+        Message::User { text, .. } => Some(text),
         _ => None,
     });
     newest.is_some_and(|text| &**text == NEXT_MESSAGE)

@@ -227,9 +227,7 @@ impl Tool for BackgroundTool {
                 BackgroundArguments::deserialize(&*invocation.arguments).map_err(|error| {
                     ToolError::new(format!("wrong arguments for `background`: {error}"))
                 })?;
-            Ok(ToolOutput {
-                content: self.run(arguments, &invocation).await?.into(),
-            })
+            Ok(self.run(arguments, &invocation).await?.into())
         })
     }
 }

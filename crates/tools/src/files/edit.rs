@@ -3,7 +3,7 @@
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
 
-use allstop_core::Effect;
+use allstop_core::{Effect, Images};
 use memchr::memmem;
 use rustix::fs::Stat;
 use schemars::JsonSchema;
@@ -66,6 +66,7 @@ impl FileTool for EditArguments {
         Ok(FileAnswer {
             text: format!("edited `{path}` at line {line}"),
             change: Some(file_change(path, Some(old), new, DiffLimits::EVENT)),
+            images: Images::default(),
         })
     }
 

@@ -2,6 +2,8 @@
 
 use std::io;
 
+use allstop_core::ImageError;
+
 use crate::tool::ToolError;
 
 /// Reason why a file tool did nothing, or only a part of its work.
@@ -39,6 +41,8 @@ pub(crate) enum FileError {
     ChangedSinceShown { path: String },
     #[error("`{path}` is a binary file of {bytes} bytes")]
     Binary { path: String, bytes: u64 },
+    #[error("`{path}`: {error}")]
+    Image { path: String, error: ImageError },
     #[error("`{path}` has {bytes} bytes, more than the {bytes_max} that can be edited")]
     TooLarge {
         path: String,

@@ -1,8 +1,10 @@
-//! `read`: a part of a text file.
+//! `read`: a part of a text file, or an image.
 
+use std::fs::File;
 use std::io::{BufRead, BufReader};
 
-use allstop_core::Effect;
+use allstop_core::image::{IMAGE_BYTES_MAX, ImageType};
+use allstop_core::{Effect, Image, ImageError};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -41,7 +43,8 @@ pub(super) struct ReadArguments {
 impl FileTool for ReadArguments {
     const NAME: &'static str = names::READ;
     const DESCRIPTION: &'static str = "Reads a text file, from line `offset` on if given. Long files come in parts: \
-        the end of the answer names the offset of the next part.";
+        the end of the answer names the offset of the next part. Also reads an image (PNG, JPEG, GIF or WebP): the \
+        answer contains the image.";
     const EFFECT: Effect = Effect::ReadOnly;
 
     fn run(
@@ -63,6 +66,10 @@ impl FileTool for ReadArguments {
         let sniffed = reader.fill_buf().map_err(io)?;
         if sniffed.is_empty() {
             return Ok("[the file is empty]".to_owned().into());
+        }
+        if ImageType::detect(sniffed).is_some() {
+            let bytes = u64::try_from(stat.st_size).unwrap_or_default();
+            return read_image(reader, bytes, &path, stop);
         }
         if memchr::memchr(0, sniffed.get(..SNIFF_BYTES).unwrap_or(sniffed)).is_some() {
             return Err(FileError::Binary {
@@ -90,6 +97,43 @@ impl FileTool for ReadArguments {
         }
         Ok(range.into_text().into())
     }
+}
+
+/// Reads an image that the file contains. The answer describes the image for people.
+fn read_image(
+    mut reader: BufReader<File>,
+    bytes: u64,
+    path: &str,
+    stop: &StopCheck,
+) -> Result<FileAnswer, FileError> {
+    let failed = |error| FileError::Image {
+        path: path.to_owned(),
+        error,
+    };
+    let mut data = Vec::new();
+    loop {
+        stop.check()?;
+        let buffer = reader.fill_buf().map_err(|source| FileError::Io {
+            action: "could not read",
+            path: path.to_owned(),
+            source,
+        })?;
+        if buffer.is_empty() {
+            break;
+        }
+        data.extend_from_slice(buffer);
+        if data.len() > IMAGE_BYTES_MAX {
+            let bytes = bytes.max(data.len() as u64);
+            return Err(failed(ImageError::TooLarge { bytes }));
+        }
+        let len = buffer.len();
+        reader.consume(len);
+    }
+    let image = Image::new(data).map_err(failed)?;
+    Ok(FileAnswer {
+        images: image.clone().into(),
+        ..image.info().to_string().into()
+    })
 }
 
 #[derive(PartialEq, Eq)]

@@ -6,8 +6,8 @@ use std::marker::PhantomData;
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::Effect;
 use allstop_core::receipt::ItemKind;
+use allstop_core::{Effect, Images};
 use allstop_scope::{WorkCx, WorkSpec};
 use futures::future::BoxFuture;
 use rustix::fs::Stat;
@@ -73,11 +73,17 @@ pub(super) struct FileAnswer {
     pub(super) text: String,
     /// Change of a file that the call has made, for people.
     pub(super) change: Option<FileChange>,
+    /// Images for the model.
+    pub(super) images: Images,
 }
 
 impl From<String> for FileAnswer {
     fn from(text: String) -> Self {
-        Self { text, change: None }
+        Self {
+            text,
+            change: None,
+            images: Images::default(),
+        }
     }
 }
 
@@ -158,9 +164,7 @@ impl<T: FileTool> Tool for FileToolAdapter<T> {
             if let Some(change) = answer.change {
                 invocation.link.changed(change);
             }
-            Ok(ToolOutput {
-                content: answer.text.into(),
-            })
+            Ok(ToolOutput::from(answer.text).images(answer.images))
         })
     }
 

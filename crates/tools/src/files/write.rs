@@ -4,8 +4,8 @@ use std::ffi::OsStr;
 use std::io::Read as _;
 use std::os::fd::OwnedFd;
 
-use allstop_core::Effect;
 use allstop_core::counted::counted;
+use allstop_core::{Effect, Images};
 use schemars::JsonSchema;
 use serde::Deserialize;
 
@@ -69,6 +69,7 @@ impl FileTool for WriteArguments {
         Ok(FileAnswer {
             text: format!("{action} `{path}`, {} bytes", self.content.len()),
             change: Some(self.change(path, &old, DiffLimits::EVENT)),
+            images: Images::default(),
         })
     }
 

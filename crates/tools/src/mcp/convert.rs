@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use allstop_core::Effect;
+use allstop_core::counted::counted;
+use allstop_core::{Effect, Image, Images};
 use rmcp::model::{
     CallToolResult, ContentBlock, ResourceContents, ServerResult, Tool, ToolAnnotations,
 };
@@ -73,8 +74,16 @@ fn shortened(description: &str) -> String {
     }
 }
 
-/// Returns the text of a result, and true if the result is an error. `None` if the value is not the result of a tool.
-pub(super) fn text_of(result: ServerResult) -> Option<(String, bool)> {
+/// Content of a result.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct McpToolResult {
+    pub(super) text: String,
+    pub(super) images: Images,
+    pub(super) is_error: bool,
+}
+
+/// Returns the content of a result. `None` if the value is not the result of a tool.
+pub(super) fn content_of(result: ServerResult) -> Option<McpToolResult> {
     let result = match result {
         ServerResult::CallToolResult(result) => result,
         // An empty result is also valid.
@@ -83,11 +92,12 @@ pub(super) fn text_of(result: ServerResult) -> Option<(String, bool)> {
     };
     let is_error = result.is_error == Some(true);
     let mut text = String::new();
+    let mut images = Vec::new();
     for block in &result.content {
         if !text.is_empty() {
             text.push('\n');
         }
-        text += &block_text(block);
+        text += &block_text(block, &mut images);
     }
     if text.is_empty() {
         text = match &result.structured_content {
@@ -95,16 +105,34 @@ pub(super) fn text_of(result: ServerResult) -> Option<(String, bool)> {
             None => "[no output]".to_owned(),
         };
     }
-    Some((text, is_error))
+    let (images, left_out) = Images::first_within_limits(images);
+    if left_out > 0 {
+        let images = counted(left_out as u64, "image is", "images are");
+        text += &format!("\n[{images} left out: too many images in one result]");
+    }
+    Some(McpToolResult {
+        text,
+        images,
+        is_error,
+    })
 }
 
-fn block_text(block: &ContentBlock) -> String {
+/// Text for a block. Appends the image of the block to `images`.
+fn block_text(block: &ContentBlock, images: &mut Vec<Image>) -> String {
     let binary = |kind: &str, mime: &str, data: &str| {
         format!("[{kind} {mime}, {} bytes in base64, not shown]", data.len())
     };
+    let mut picture = |kind: &str, mime: &str, data: &str| match Image::from_base64(data) {
+        Ok(image) => {
+            let text = format!("[{kind}, {}]", image.info());
+            images.push(image);
+            text
+        }
+        Err(_) => binary(kind, mime, data),
+    };
     match block {
         ContentBlock::Text(text) => text.text.clone(),
-        ContentBlock::Image(image) => binary("image", &image.mime_type, &image.data),
+        ContentBlock::Image(image) => picture("image", &image.mime_type, &image.data),
         ContentBlock::Audio(audio) => binary("audio", &audio.mime_type, &audio.data),
         ContentBlock::Resource(embedded) => match &embedded.resource {
             ResourceContents::TextResourceContents { uri, text, .. } => format!("[{uri}]\n{text}"),
@@ -113,10 +141,44 @@ fn block_text(block: &ContentBlock) -> String {
                 mime_type,
                 blob,
                 ..
-            } => binary(uri, mime_type.as_deref().unwrap_or("data"), blob),
+            } => picture(uri, mime_type.as_deref().unwrap_or("data"), blob),
             _ => "[content of an unknown kind]".to_owned(),
         },
         ContentBlock::ResourceLink(link) => format!("[{}: {}]", link.name, link.uri),
         _ => "[content of an unknown kind]".to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use allstop_core::image::IMAGES_MAX;
+    use serde_json::json;
+
+    use super::*;
+
+    fn content(blocks: &Value) -> McpToolResult {
+        let result = serde_json::from_value(json!({ "content": blocks })).unwrap();
+        content_of(ServerResult::CallToolResult(result)).unwrap()
+    }
+
+    #[test]
+    fn images_of_a_result_are_passed_on() {
+        let png = json!({"type": "image", "mimeType": "image/png", "data": "iVBORw0KGgo="});
+        let other = json!({"type": "image", "mimeType": "image/tiff", "data": "aGVsbG8="});
+        let text = json!({"type": "text", "text": "Look:"});
+        let result = content(&json!([text, png, other]));
+        assert_eq!(
+            result.text,
+            "Look:\n[image, image/png, 1 kB]\n[image image/tiff, 8 bytes in base64, not shown]"
+        );
+        assert_eq!(result.images.len(), 1);
+        let many = vec![png; IMAGES_MAX + 1];
+        let result = content(&many.into());
+        assert_eq!(result.images.len(), IMAGES_MAX);
+        assert!(
+            result
+                .text
+                .ends_with("[1 image is left out: too many images in one result]")
+        );
     }
 }

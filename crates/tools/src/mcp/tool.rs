@@ -5,7 +5,7 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use serde_json::Value;
 
-use super::convert::{McpToolDefinition, text_of};
+use super::convert::{McpToolDefinition, McpToolResult, content_of};
 use super::server::McpServer;
 use crate::output::{BoundedOutput, OutputFolder, OutputLimits};
 use crate::tool::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
@@ -55,12 +55,17 @@ impl McpTool {
         let connection = self.server.connection(&invocation.scope).await;
         let connection = connection.map_err(ToolError::new)?;
         let result = connection.call(&self.tool, arguments, &invocation).await?;
-        let Some((text, is_error)) = text_of(result) else {
+        let Some(content) = content_of(result) else {
             return Err(ToolError::new(format!(
                 "the server `{}` did not return a tool result",
                 self.server.name()
             )));
         };
+        let McpToolResult {
+            text,
+            images,
+            is_error,
+        } = content;
         let mut output =
             BoundedOutput::new(OutputLimits::default(), Arc::clone(&self.output_folder));
         output.push(text.as_bytes());
@@ -68,9 +73,7 @@ impl McpTool {
         if is_error {
             return Err(ToolError::new(text));
         }
-        Ok(ToolOutput {
-            content: text.into(),
-        })
+        Ok(ToolOutput::from(text).images(images))
     }
 }
 

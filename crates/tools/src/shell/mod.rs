@@ -197,9 +197,7 @@ impl Tool for ShellTool {
                 self.foreground(&invocation, &arguments.command, timeout)
                     .await?
             };
-            Ok(ToolOutput {
-                content: content.into(),
-            })
+            Ok(content.into())
         })
     }
 }

@@ -120,8 +120,7 @@ async fn cancelled(requests: &mut ExternalRequests) -> (RequestId, Cause) {
 
 #[expect(clippy::unnecessary_wraps, reason = "what a handler answers with")]
 fn output(text: &str) -> Result<ToolOutput, ToolError> {
-    let content = text.into();
-    Ok(ToolOutput { content })
+    Ok(text.into())
 }
 
 fn failure(text: &str) -> Result<ToolOutput, ToolError> {

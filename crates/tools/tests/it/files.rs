@@ -2,6 +2,7 @@
 
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 
+use allstop_core::image::IMAGE_BYTES_MAX;
 use serde_json::json;
 
 use crate::support::{Session, refused, with_every_tool};
@@ -58,6 +59,31 @@ async fn read_returns_a_file_or_some_of_its_lines() {
         session.call("read", json!({"path": "a.txt/b"})).await,
         "Not a directory",
     );
+}
+
+#[tokio::test]
+async fn read_returns_an_image_of_bounded_size() {
+    let session = Session::new();
+    let png = |bytes: usize| {
+        let mut data = b"\x89PNG\r\n\x1a\n".to_vec();
+        data.resize(bytes, 0);
+        data
+    };
+    // The content decides, not the name.
+    session.put("shot.txt", png(11_500));
+    let output = session
+        .output("read", json!({"path": "shot.txt"}))
+        .await
+        .unwrap();
+    assert_eq!(&*output.content, "image/png, 12 kB");
+    assert_eq!(output.images.len(), 1);
+    assert_eq!(output.images[0].bytes(), png(11_500));
+    session.put("huge.png", png(IMAGE_BYTES_MAX + 1));
+    let huge = session.call("read", json!({"path": "huge.png"})).await;
+    refused(huge, "`huge.png`: the image is too large");
+    session.put("fake.png", b"no\0image");
+    let fake = session.call("read", json!({"path": "fake.png"})).await;
+    refused(fake, "is a binary file of 8 bytes");
 }
 
 #[tokio::test]

@@ -34,7 +34,7 @@ impl Tool for Named {
     }
 
     fn call(&self, _invocation: ToolInvocation) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
-        Box::pin(async { Ok(ToolOutput { content: "".into() }) })
+        Box::pin(async { Ok("".into()) })
     }
 }
 

@@ -8,7 +8,7 @@ use allstop_core::{CallId, SessionId};
 use allstop_scope::{RootOptions, Scope, ScopeOptions};
 use allstop_tools::{
     BackgroundHost, BackgroundRegistry, FolderAccess, OutputFolder, ShellConfig, ToolInvocation,
-    ToolRegistry, Workspace, builtin_tools,
+    ToolOutput, ToolRegistry, Workspace, builtin_tools,
 };
 use serde_json::{Value, json};
 
@@ -85,6 +85,12 @@ impl Session {
 
     /// Calls a tool like the agent loop: with validated arguments and in a scope of the call. The call has ten seconds.
     pub(crate) async fn call(&self, tool: &str, arguments: Value) -> Result<String, String> {
+        let output = self.output(tool, arguments).await?;
+        Ok(output.content.to_string())
+    }
+
+    /// Like [`call`](Self::call), with the images of the answer.
+    pub(crate) async fn output(&self, tool: &str, arguments: Value) -> Result<ToolOutput, String> {
         let tool_of_name = self.tools.find(tool).map_err(|error| error.message)?;
         tool_of_name
             .check_arguments(&arguments)
@@ -97,9 +103,7 @@ impl Session {
         let answer = tokio::time::timeout(limit, call)
             .await
             .expect("the call ends by itself");
-        answer
-            .map(|output| output.content.to_string())
-            .map_err(|error| error.message)
+        answer.map_err(|error| error.message)
     }
 
     /// Names in the folder, including temporary files.

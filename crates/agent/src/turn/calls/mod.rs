@@ -293,6 +293,7 @@ impl RunningTurn<'_> {
         let ToolCallResult {
             outcome,
             mut content,
+            images,
             is_error,
             left,
         } = running_call::describe(ended.end);
@@ -304,6 +305,7 @@ impl RunningTurn<'_> {
             call_id: ended.call.id.clone(),
             content: Arc::clone(&content),
             is_error,
+            images,
         };
         let link = self.cx.controls.link(&ended.call.id);
         let note = note_of(&link);

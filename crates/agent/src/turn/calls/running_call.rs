@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use allstop_core::receipt::{ItemKind, ItemState, ReceiptItem};
 use allstop_core::record::CallOutcome;
-use allstop_core::{Cause, CauseKind, Extent, Receipt, ToolCall};
+use allstop_core::{Cause, CauseKind, Extent, Images, Receipt, ToolCall};
 use allstop_scope::{Deadline, Scope, StopRequest, WorkHandle, WorkLost, WorkSpec, instant_after};
 use allstop_tools::{ToolError, ToolOutput};
 use tokio::time::Instant;
@@ -179,6 +179,7 @@ async fn account_of_call(scope: &Scope, turn: &Scope) -> Arc<Receipt> {
 pub(super) struct ToolCallResult {
     pub(super) outcome: CallOutcome,
     pub(super) content: Arc<str>,
+    pub(super) images: Images,
     pub(super) is_error: bool,
     /// State of the work that a stop of the call could not end.
     pub(super) left: Option<ItemState>,
@@ -189,6 +190,7 @@ impl ToolCallResult {
         Self {
             outcome,
             content: content.into(),
+            images: Images::default(),
             is_error: true,
             left: None,
         }
@@ -201,6 +203,7 @@ pub(super) fn describe(end: ToolCallEnd) -> ToolCallResult {
         ToolCallEnd::Returned(Ok(output)) => ToolCallResult {
             outcome: CallOutcome::Succeeded,
             content: output.content,
+            images: output.images,
             is_error: false,
             left: None,
         },

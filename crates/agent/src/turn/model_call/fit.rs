@@ -27,8 +27,9 @@ pub(super) struct FitResult {
 }
 
 impl RunningTurn<'_> {
-    /// Shortens the request of this step if it is longer than the limit.
+    /// Shortens the request of this step if it is longer than the limit, or has too many images.
     pub(super) async fn fit_request(&mut self, step: u32) -> FitResult {
+        self.view.limit_images(&self.draft.request_messages());
         let limits = self.parts().settings.context;
         let limit = limits.and_then(|limits| self.context_tokens_max.or(limits.tokens_max));
         match (limits, limit) {

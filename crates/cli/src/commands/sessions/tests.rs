@@ -110,6 +110,7 @@ fn started(turn: u32, ms: i64, input: &str) -> SessionRecord {
         turn: TurnNumber(turn),
         at: at(ms),
         input: input.into(),
+        images: Vec::new(),
         owner: None,
         message: None,
         origin: allstop_core::record::TurnOrigin::User,

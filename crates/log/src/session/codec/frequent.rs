@@ -9,7 +9,9 @@ use std::sync::Arc;
 use allstop_core::ids::BackgroundId;
 use allstop_core::process::ProcessIdentity;
 use allstop_core::record::{CallOutcome, SessionRecord, StartedCall, TurnOrigin};
-use allstop_core::{CallId, FinishReason, Message, MessageId, Timestamp, TurnNumber, Usage};
+use allstop_core::{
+    CallId, FinishReason, ImageInfo, Message, MessageId, Timestamp, TurnNumber, Usage,
+};
 use serde::Deserialize;
 
 /// Decodes the record if it has a frequent type and the usual form.
@@ -69,6 +71,8 @@ variant!(TurnStarted {
     turn: TurnNumber,
     at: Timestamp,
     input: Arc<str>,
+    #[serde(default)]
+    images: Vec<ImageInfo>,
     owner: Option<ProcessIdentity>,
     message: Option<MessageId>,
     #[serde(default)]
@@ -91,6 +95,7 @@ mod tests {
     /// Records as this version writes them. Each optional field is present in one record and missing in another record.
     const RECORDS: &[&str] = &[
         r#""type":"turn_started","turn":1,"at":"2026-11-22T14:22:46.548Z","input":"h\u00efi \"you\"","owner":{"pid":2,"start_ticks":8,"boot_id":"7f"},"message":"m","origin":"background","told":["bg_1"]"#,
+        r#""type":"turn_started","turn":3,"at":"2026-11-22T14:22:46.548Z","input":"","images":[{"media_type":"image/png","bytes":9}]"#,
         r#""type":"turn_started","turn":2,"at":"9999999999999999ms","input":"""#,
         r#""type":"call_started","turn":1,"call":{"id":"step_1","name":"m","kind":"model","reserved_tokens":7},"at":"2026-11-22T14:22:46.548Z""#,
         r#""type":"call_started","turn":1,"call":{"id":"c","name":"ls","kind":"tool","arguments":{"json":{"a":[1.5,null]}},"effect":"read_only"},"at":"2026-11-22T14:22:46Z""#,
@@ -98,7 +103,7 @@ mod tests {
         r#""type":"call_finished","turn":1,"id":"c","outcome":"timed_out""#,
         r#""type":"call_finished","turn":1,"id":"c","outcome":"succeeded","usage":{"input_tokens":1,"output_tokens":2,"estimated":true}"#,
         r#""type":"call_finished","turn":1,"id":"c","outcome":"succeeded","finish":"content_filter","exit_code":-1,"result":"\u00e4 \"1\"""#,
-        r#""type":"turn_committed","turn":1,"at":"2026-11-22T14:22:46.548Z","messages":[{"role":"user","text":"u"},{"role":"assistant","text":"","tool_calls":[{"id":"c","name":"ls","arguments":{"json":{}}}]},{"role":"tool","call_id":"c","content":"\ud83d\ude00","is_error":true},{"role":"tool","call_id":"c","content":""},{"role":"note","text":"n"},{"role":"summary","text":"s"},{"role":"stop_marker","text":"m"},{"text":"a","role":"assistant"}],"usage":{"input_tokens":1,"output_tokens":2,"estimated":false}"#,
+        r#""type":"turn_committed","turn":1,"at":"2026-11-22T14:22:46.548Z","messages":[{"role":"user","text":"u","images":[{"media_type":"image/png","data":"iVBORw0KGgo="}]},{"role":"assistant","text":"","tool_calls":[{"id":"c","name":"ls","arguments":{"json":{}}}]},{"role":"tool","call_id":"c","content":"\ud83d\ude00","is_error":true},{"role":"tool","call_id":"c","content":""},{"role":"note","text":"n"},{"role":"summary","text":"s"},{"role":"stop_marker","text":"m"},{"text":"a","role":"assistant"}],"usage":{"input_tokens":1,"output_tokens":2,"estimated":false}"#,
     ];
 
     #[test]

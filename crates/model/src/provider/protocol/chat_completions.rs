@@ -4,25 +4,34 @@
 use serde_json::{Value, json};
 
 use super::super::answer::AnswerParts;
-use super::super::transcript::{TranscriptEntry, arguments_object, entries};
+use super::super::transcript::{
+    TranscriptEntry, UserPart, arguments_object, data_url, entries, only_text,
+};
 use super::decoding::{AnswerProgress, EventDecodeError, text_at, usage_of};
 use crate::{FinishReason, ModelRequest};
 
 /// Data of the event that ends the stream.
 pub(super) const END_MARKER: &str = "[DONE]";
 
+/// Text before the images of a tool result.
+const IMAGES_OF_RESULT: &str = "[images of a tool result]";
+
 pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
     let mut messages = Vec::new();
     if let Some(system) = &request.system {
         messages.push(json!({"role": "system", "content": system}));
     }
+    let mut images_of_results = Vec::new();
     for entry in entries(&request.messages) {
         match entry {
-            TranscriptEntry::User(texts) => {
-                // The texts are joined into one, because some servers do not accept a list of parts.
-                messages.push(json!({"role": "user", "content": texts.join("\n\n")}));
+            TranscriptEntry::User(parts) => {
+                images_of_results.extend(parts);
+                messages.push(user_message(&std::mem::take(&mut images_of_results)));
             }
             TranscriptEntry::Assistant { text, calls } => {
+                if !images_of_results.is_empty() {
+                    messages.push(user_message(&std::mem::take(&mut images_of_results)));
+                }
                 let mut message = json!({"role": "assistant", "content": text});
                 let calls: Vec<_> = calls
                     .iter()
@@ -38,10 +47,22 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
                 }
                 messages.push(message);
             }
-            TranscriptEntry::Results(results) => messages.extend(results.iter().map(|result| {
-                json!({"role": "tool", "tool_call_id": result.call_id, "content": result.text})
-            })),
+            TranscriptEntry::Results(results) => {
+                for result in results {
+                    messages.push(
+                        json!({"role": "tool", "tool_call_id": result.call_id, "content": result.text}),
+                    );
+                    // A result contains only text, so its images follow in a user message.
+                    if !result.images.is_empty() {
+                        images_of_results.push(UserPart::Text(IMAGES_OF_RESULT));
+                        images_of_results.extend(result.images.iter().map(UserPart::Image));
+                    }
+                }
+            }
         }
+    }
+    if !images_of_results.is_empty() {
+        messages.push(user_message(&images_of_results));
     }
     let mut body = json!({
         "model": model,
@@ -63,6 +84,20 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
         body["max_tokens"] = limit.into();
     }
     body
+}
+
+fn user_message(parts: &[UserPart<'_>]) -> Value {
+    // The texts are joined into one, because some servers do not accept a list of parts.
+    if let Some(text) = only_text(parts) {
+        return json!({"role": "user", "content": text});
+    }
+    let parts = parts.iter().map(|part| match part {
+        UserPart::Text(text) => json!({"type": "text", "text": text}),
+        UserPart::Image(image) => {
+            json!({"type": "image_url", "image_url": {"url": data_url(image)}})
+        }
+    });
+    json!({"role": "user", "content": parts.collect::<Value>()})
 }
 
 pub(super) fn take(

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::super::answer::AnswerParts;
-use super::super::transcript::{TranscriptEntry, arguments_object, entries};
+use super::super::transcript::{TranscriptEntry, UserPart, arguments_object, entries};
 use super::decoding::{AnswerProgress, EventDecodeError, text_at, usage_of};
 use crate::{FinishReason, ModelRequest};
 
@@ -11,8 +11,8 @@ pub(super) fn body(request: &ModelRequest) -> Value {
     let contents: Vec<_> = entries(&request.messages)
         .into_iter()
         .map(|entry| match entry {
-            TranscriptEntry::User(texts) => {
-                let parts = texts.iter().map(|text| json!({"text": text}));
+            TranscriptEntry::User(parts) => {
+                let parts = parts.into_iter().map(part);
                 json!({"role": "user", "parts": parts.collect::<Value>()})
             }
             TranscriptEntry::Assistant { text, calls } => {
@@ -25,11 +25,14 @@ pub(super) fn body(request: &ModelRequest) -> Value {
                 json!({"role": "model", "parts": parts})
             }
             TranscriptEntry::Results(results) => {
-                let parts = results.iter().map(|result| {
+                let responses = results.iter().map(|result| {
                     let key = if result.is_error { "error" } else { "result" };
                     let response = json!({key: result.text});
                     json!({"functionResponse": {"name": result.tool, "response": response}})
                 });
+                // Older models accept only text in a response, so the images follow the responses.
+                let images = results.iter().flat_map(|result| result.images);
+                let parts = responses.chain(images.map(|image| part(UserPart::Image(image))));
                 json!({"role": "user", "parts": parts.collect::<Value>()})
             }
         })
@@ -52,6 +55,16 @@ pub(super) fn body(request: &ModelRequest) -> Value {
         body["generationConfig"] = json!({"maxOutputTokens": limit});
     }
     body
+}
+
+fn part(part: UserPart<'_>) -> Value {
+    match part {
+        UserPart::Text(text) => json!({"text": text}),
+        UserPart::Image(image) => json!({"inlineData": {
+            "mimeType": image.media_type(),
+            "data": image.to_base64(),
+        }}),
+    }
 }
 
 pub(super) fn take(

@@ -4,7 +4,9 @@ use allstop_core::Usage;
 use serde_json::{Value, json};
 
 use super::super::answer::AnswerParts;
-use super::super::transcript::{TranscriptEntry, arguments_object, entries};
+use super::super::transcript::{
+    TranscriptEntry, TranscriptResult, UserPart, arguments_object, entries,
+};
 use super::decoding::{AnswerProgress, EventDecodeError, text_at};
 use crate::{FinishReason, ModelRequest};
 
@@ -15,10 +17,8 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
     let messages: Vec<_> = entries(&request.messages)
         .into_iter()
         .map(|entry| match entry {
-            TranscriptEntry::User(texts) => {
-                let parts = texts
-                    .iter()
-                    .map(|text| json!({"type": "text", "text": text}));
+            TranscriptEntry::User(parts) => {
+                let parts = parts.into_iter().map(part);
                 json!({"role": "user", "content": parts.collect::<Value>()})
             }
             TranscriptEntry::Assistant { text, calls } => {
@@ -39,7 +39,7 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
                     json!({
                         "type": "tool_result",
                         "tool_use_id": result.call_id,
-                        "content": result.text,
+                        "content": content(result),
                         "is_error": result.is_error,
                     })
                 });
@@ -68,6 +68,27 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
         body["tools"] = tools.collect();
     }
     body
+}
+
+fn part(part: UserPart<'_>) -> Value {
+    match part {
+        UserPart::Text(text) => json!({"type": "text", "text": text}),
+        UserPart::Image(image) => json!({"type": "image", "source": {
+            "type": "base64",
+            "media_type": image.media_type(),
+            "data": image.to_base64(),
+        }}),
+    }
+}
+
+/// The content of a result: a text, or a list of a text and images.
+fn content(result: &TranscriptResult<'_>) -> Value {
+    if result.images.is_empty() {
+        return result.text.into();
+    }
+    let text = (!result.text.is_empty()).then_some(UserPart::Text(result.text));
+    let images = result.images.iter().map(UserPart::Image);
+    text.into_iter().chain(images).map(part).collect()
 }
 
 /// Maximum number of tokens of the answer. The request must contain a number, and the provider refuses a number above

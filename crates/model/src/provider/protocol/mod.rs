@@ -97,7 +97,7 @@ mod tests {
     use std::sync::Arc;
 
     use allstop_core::message::Arguments;
-    use allstop_core::{Message, ToolCall, ToolResult};
+    use allstop_core::{Image, Images, Message, ToolCall, ToolResult};
     use serde_json::json;
 
     use super::*;
@@ -120,6 +120,7 @@ mod tests {
                 call_id: "a".into(),
                 content: "no".into(),
                 is_error: true,
+                images: Images::default(),
             }),
             Message::user("two"),
         ];
@@ -193,6 +194,110 @@ mod tests {
                 ],
             })
         );
+    }
+
+    /// A message with an image and no text, a call whose result has an image, and the next message.
+    fn request_with_images() -> ModelRequest {
+        let image = || Images::from(Image::new(*b"\x89PNG\r\n\x1a\n").unwrap());
+        let messages = [
+            Message::User {
+                text: "".into(),
+                images: image(),
+            },
+            Message::Assistant {
+                text: "".into(),
+                tool_calls: vec![ToolCall {
+                    id: "a".into(),
+                    name: "read".into(),
+                    arguments: Arguments::from(json!({})),
+                }],
+            },
+            Message::Tool(ToolResult {
+                call_id: "a".into(),
+                content: "image/png, 1 kB".into(),
+                is_error: false,
+                images: image(),
+            }),
+            Message::user("two"),
+        ];
+        ModelRequest::new(messages.map(Arc::new).to_vec())
+    }
+
+    #[test]
+    fn each_protocol_has_its_own_format_of_images() {
+        let data = "iVBORw0KGgo=";
+        let url = format!("data:image/png;base64,{data}");
+        let request = request_with_images();
+        let image = json!({"type": "image_url", "image_url": {"url": url}});
+        assert_eq!(
+            Protocol::ChatCompletions.body("m", &request)["messages"],
+            json!([
+                {"role": "user", "content": [image]},
+                {"role": "assistant", "content": "", "tool_calls": [
+                    {"id": "a", "type": "function", "function": {"name": "read", "arguments": "{}"}},
+                ]},
+                {"role": "tool", "tool_call_id": "a", "content": "image/png, 1 kB"},
+                {"role": "user", "content": [
+                    {"type": "text", "text": "[images of a tool result]"},
+                    image,
+                    {"type": "text", "text": "two"},
+                ]},
+            ])
+        );
+        let image = json!({"type": "input_image", "image_url": url});
+        assert_eq!(
+            Protocol::Responses.body("m", &request)["input"],
+            json!([
+                {"role": "user", "content": [image]},
+                {"type": "function_call", "call_id": "a", "name": "read", "arguments": "{}"},
+                {"type": "function_call_output", "call_id": "a", "output": [
+                    {"type": "input_text", "text": "image/png, 1 kB"},
+                    image,
+                ]},
+                {"role": "user", "content": "two"},
+            ])
+        );
+        let source = json!({"type": "base64", "media_type": "image/png", "data": data});
+        let image = json!({"type": "image", "source": source});
+        assert_eq!(
+            Protocol::Messages.body("m", &request)["messages"],
+            json!([
+                {"role": "user", "content": [image]},
+                {"role": "assistant", "content": [
+                    {"type": "tool_use", "id": "a", "name": "read", "input": {}},
+                ]},
+                {"role": "user", "content": [
+                    {"type": "tool_result", "tool_use_id": "a", "is_error": false, "content": [
+                        {"type": "text", "text": "image/png, 1 kB"},
+                        image,
+                    ]},
+                ]},
+                {"role": "user", "content": [{"type": "text", "text": "two"}]},
+            ])
+        );
+        let image = json!({"inlineData": {"mimeType": "image/png", "data": data}});
+        assert_eq!(
+            Protocol::GenerateContent.body("m", &request)["contents"],
+            json!([
+                {"role": "user", "parts": [image]},
+                {"role": "model", "parts": [{"functionCall": {"name": "read", "args": {}}}]},
+                {"role": "user", "parts": [
+                    {"functionResponse": {"name": "read", "response": {"result": "image/png, 1 kB"}}},
+                    image,
+                ]},
+                {"role": "user", "parts": [{"text": "two"}]},
+            ])
+        );
+    }
+
+    #[test]
+    fn images_of_the_last_results_follow_in_a_user_message() {
+        let mut request = request_with_images();
+        request.messages.pop();
+        let body = Protocol::ChatCompletions.body("m", &request);
+        let last = &body["messages"][3];
+        assert_eq!(last["role"], "user");
+        assert_eq!(last["content"][1]["type"], "image_url");
     }
 
     #[test]

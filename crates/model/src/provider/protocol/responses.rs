@@ -3,7 +3,9 @@
 use serde_json::{Value, json};
 
 use super::super::answer::AnswerParts;
-use super::super::transcript::{TranscriptEntry, arguments_object, entries};
+use super::super::transcript::{
+    TranscriptEntry, TranscriptResult, UserPart, arguments_object, data_url, entries, only_text,
+};
 use super::decoding::{AnswerProgress, EventDecodeError, text_at, usage_of};
 use crate::{FinishReason, ModelRequest};
 
@@ -11,8 +13,8 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
     let mut input = Vec::new();
     for entry in entries(&request.messages) {
         match entry {
-            TranscriptEntry::User(texts) => {
-                input.push(json!({"role": "user", "content": texts.join("\n\n")}));
+            TranscriptEntry::User(parts) => {
+                input.push(json!({"role": "user", "content": content(&parts)}));
             }
             TranscriptEntry::Assistant { text, calls } => {
                 if !text.is_empty() {
@@ -31,7 +33,7 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
                 json!({
                     "type": "function_call_output",
                     "call_id": result.call_id,
-                    "output": result.text,
+                    "output": output(result),
                 })
             })),
         }
@@ -57,6 +59,24 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
         body["max_output_tokens"] = limit.into();
     }
     body
+}
+
+/// A text, or a list of texts and images.
+fn content(parts: &[UserPart<'_>]) -> Value {
+    if let Some(text) = only_text(parts) {
+        return text.into();
+    }
+    let parts = parts.iter().map(|part| match part {
+        UserPart::Text(text) => json!({"type": "input_text", "text": text}),
+        UserPart::Image(image) => json!({"type": "input_image", "image_url": data_url(image)}),
+    });
+    parts.collect()
+}
+
+fn output(result: &TranscriptResult<'_>) -> Value {
+    let images = result.images.iter().map(UserPart::Image);
+    let parts = [UserPart::Text(result.text)].into_iter().chain(images);
+    content(&parts.collect::<Vec<_>>())
 }
 
 pub(super) fn take(

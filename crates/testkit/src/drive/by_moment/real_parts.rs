@@ -142,8 +142,9 @@ fn from_wire(message: &Value) -> Arc<Message> {
             call_id: text(&message["tool_call_id"]).into(),
             content,
             is_error: false,
+            images: allstop_core::Images::default(),
         }),
-        _ => Message::User { text: content },
+        _ => Message::user(content),
     })
 }
 

@@ -146,7 +146,7 @@ fn answer(messages: &[Arc<Message>]) -> Reply {
     let (_, since) = messages.split_at(newest.unwrap_or_default());
     let (words, since): (&str, &[_]) = match since.split_first() {
         Some((first, since)) => match &**first {
-            Message::User { text } => (text, since),
+            Message::User { text, .. } => (text, since),
             _ => ("", since),
         },
         None => ("", since),

@@ -179,6 +179,7 @@ impl Turn<'_> {
                     call_id: call.id,
                     content: "stopped without a result".into(),
                     is_error: true,
+                    images: allstop_core::Images::default(),
                 };
                 let result = if self.has(Bug::MissingResult) {
                     result

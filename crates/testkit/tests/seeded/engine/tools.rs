@@ -180,6 +180,7 @@ impl Turn<'_> {
             call_id: call.id.clone(),
             content: Arc::clone(&content),
             is_error: err,
+            images: allstop_core::Images::default(),
         });
         self.open.retain(|open| *open != call.id);
         self.pending.push(SessionRecord::CallFinished {
