@@ -22,6 +22,7 @@ mod display;
 mod error;
 mod exit;
 mod host;
+mod image_file;
 mod json_document;
 mod logging;
 mod offered_models;

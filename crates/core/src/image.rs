@@ -214,6 +214,13 @@ pub struct ImageInfo {
     pub bytes: u64,
 }
 
+impl ImageInfo {
+    /// The size for people, such as `12 kB`.
+    pub fn size(&self) -> String {
+        Size(self.bytes).to_string()
+    }
+}
+
 /// `image/png, 12 kB`.
 impl fmt::Display for ImageInfo {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

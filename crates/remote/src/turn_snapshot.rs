@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use allstop_agent::AgentEvent;
 use allstop_core::ids::BackgroundId;
+use allstop_core::image::text_with_images;
 use allstop_core::message::Arguments;
 use allstop_core::record::SessionRecord;
 use allstop_core::{CallId, Effect, TurnNumber, Usage, describe_call};
@@ -74,8 +75,14 @@ impl TurnSnapshot {
     /// Applies a record of the session.
     pub(crate) fn record(&mut self, record: &SessionRecord, now: Instant) {
         match record {
-            SessionRecord::TurnStarted { turn, input, .. } => {
-                self.begin(*turn, now).message = Some(Arc::clone(input));
+            SessionRecord::TurnStarted {
+                turn,
+                input,
+                images,
+                ..
+            } => {
+                let text = text_with_images(input, images.iter().copied());
+                self.begin(*turn, now).message = Some(text.into());
             }
             SessionRecord::CallFinished { usage, .. } => {
                 if let (Some(turn), Some(usage)) = (&mut self.turn, usage) {

@@ -13,6 +13,7 @@ use std::time::{Duration, Instant};
 
 use allstop_agent::AgentEvent;
 use allstop_core::ids::QuestionId;
+use allstop_core::image::text_with_images;
 use allstop_core::record::SessionRecord;
 use allstop_session::{LiveEvents, OpenQuestion, Session, SessionEvent, SessionEventKind};
 use parking_lot::Mutex;
@@ -262,9 +263,15 @@ fn recorded_event(record: &Arc<SessionRecord>, of_message: bool) -> Option<Watch
 /// The user's message in a record.
 fn message_of(record: &SessionRecord) -> Option<WatchEvent> {
     use SessionRecord::{MessageSteered, TurnStarted};
-    let (TurnStarted { input: text, .. } | MessageSteered { text, .. }) = record else {
+    let (TurnStarted {
+        input: text,
+        images,
+        ..
+    }
+    | MessageSteered { text, images, .. }) = record
+    else {
         return None;
     };
-    let text = Arc::clone(text);
+    let text = text_with_images(text, images.iter().copied()).into();
     Some(WatchEvent::Message { text })
 }

@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt as _;
+use std::path::PathBuf;
 
 use clap::Args;
 
@@ -15,11 +16,14 @@ pub(crate) const STDIN: &str = "-";
 pub(crate) struct PromptArgs {
     /// Task for the agent, with or without quotes; `-` reads it from standard input. Other piped input
     /// becomes part of the first prompt: `cat file | allstop run "explain this"`
-    #[arg(required = true, value_name = "PROMPT")]
+    #[arg(required_unless_present = "images", value_name = "PROMPT")]
     words: Vec<OsString>,
     /// Prompt of another turn, which follows the previous turn; repeatable
     #[arg(long, value_name = "PROMPT")]
     then: Vec<OsString>,
+    /// Image for the first prompt, in a PNG, JPEG, GIF or WebP file; repeatable
+    #[arg(long = "image", value_name = "FILE")]
+    pub(crate) images: Vec<PathBuf>,
 }
 
 impl PromptArgs {

@@ -13,8 +13,9 @@ const RUN: &str = "run";
 
 /// Long names of flags, and their variables. The definitions of other flags, which several commands share, name their
 /// variables themselves.
-const VARIABLES: [(&str, &str); 23] = [
+const VARIABLES: [(&str, &str); 24] = [
     ("then", "ALLSTOP_THEN"),
+    ("image", "ALLSTOP_IMAGE"),
     ("record", "ALLSTOP_RECORD"),
     ("no-project-instructions", "ALLSTOP_NO_PROJECT_INSTRUCTIONS"),
     ("session", "ALLSTOP_SESSION"),

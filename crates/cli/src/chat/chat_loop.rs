@@ -1,5 +1,6 @@
 //! Loop of a chat at the terminal: waits for the next event, and carries out the decisions of the module `state`.
 
+mod attach;
 mod commands;
 mod editor;
 mod facts;
@@ -98,6 +99,8 @@ pub(super) async fn run(
         terminal: TerminalUser::Chat,
         editor: None,
         has_focus: true,
+        unsent: VecDeque::new(),
+        is_pasting: false,
         mode,
         echoed: None,
     };
@@ -200,6 +203,10 @@ struct ChatLoop<'a> {
     wait: Option<AbortHandle>,
     /// False if the terminal reported that its window lost the focus.
     has_focus: bool,
+    /// Messages whose images are not read yet, and the messages after them.
+    unsent: VecDeque<(MessageNumber, String)>,
+    /// True while a pasted path is looked up. Keys wait.
+    is_pasting: bool,
     /// Request to leave the chat, if any.
     left: Option<LeaveRequest>,
     /// True if Ctrl-Z was pressed during a stop.
@@ -268,13 +275,13 @@ impl ChatLoop<'_> {
                     self.apply(ChatEvent::Signal(signal));
                 }
             }
-            keys = self.reader.next() => match keys {
+            keys = self.reader.next(), if !self.is_pasting => match keys {
                 Some(keys) => {
                     let mut keys = keys.into_iter();
                     while let Some(key) = keys.next() {
                         self.key(key);
-                        if self.left.is_some() {
-                            // The next chat gets the other keys.
+                        if self.left.is_some() || self.is_pasting {
+                            // The next chat gets the other keys, or this chat after the paste.
                             self.reader.unread(keys);
                             break;
                         }
@@ -407,6 +414,7 @@ impl ChatLoop<'_> {
                     .then(|| self.state.typed_line());
                 self.apply(ChatEvent::Key(Key::Enter));
             }
+            Key::Paste(text) => self.paste(text),
             key => self.apply(ChatEvent::Key(key)),
         }
     }
@@ -453,7 +461,7 @@ impl ChatLoop<'_> {
         }
         let view = &self.chat.view;
         match effect {
-            ChatEffect::Send(number, text) => return Some(self.send(number, text)),
+            ChatEffect::Send(number, text) => return self.send(number, text),
             ChatEffect::ShowMessage(text)
                 if self
                     .echoed

@@ -35,7 +35,8 @@ Commands:
 Keys:
   Enter sends · Alt-Enter, Ctrl-J or \\ and Enter: a new line · Up, Down: earlier input
   Ctrl-R searches earlier input, and again an older entry; Escape ends the search
-  Tab completes a command, and a file after @ · Ctrl-L clears the screen
+  Tab completes a command, and a file after @ · @shot.png attaches an image
+  Ctrl-L clears the screen
   Ctrl-_ undoes a change of the line · Ctrl-T swaps two letters · Ctrl-G opens $EDITOR
   Shift-Tab: the next mode
   Escape stops the turn. Ctrl-Z suspends. Ctrl-\\ quits at once.

@@ -4,6 +4,7 @@
 //! carries out its decisions, and `view` shows the output. If standard input is not a terminal, `piped` sends each line
 //! of the input as a message.
 
+mod attached;
 mod call_outputs;
 mod chat_loop;
 mod choice;

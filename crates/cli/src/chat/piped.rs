@@ -2,12 +2,14 @@
 //! outcome of the previous message.
 
 use allstop_agent::AgentEvent;
-use allstop_core::Cause;
+use allstop_core::receipt::ItemKind;
+use allstop_core::{Cause, Images};
+use allstop_scope::{Scope, WorkSpec};
 use allstop_session::{FollowUp, NewMessage, SessionEvent, SessionEventKind};
 use futures::FutureExt as _;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader, Stdin};
 
-use super::{OpenChat, leave};
+use super::{OpenChat, attached, leave};
 use crate::control::ControlEffect;
 use crate::display::recorded;
 use crate::display::{EventView as _, is_worth_showing};
@@ -60,7 +62,16 @@ async fn answer_all(
             TypedCommand::Literal(text) => text.to_owned(),
             TypedCommand::None | TypedCommand::Unknown(_) => line,
         };
-        let message = NewMessage::from(line).policy(FollowUp::Enqueue);
+        let images = match wait(chat, supervisor, read_images(chat, &line)).await? {
+            Ok(images) => images,
+            Err(why) => {
+                chat.view.error(&format!("not sent: {why}"), None);
+                return Ok(2);
+            }
+        };
+        let message = NewMessage::from(line)
+            .images(images)
+            .policy(FollowUp::Enqueue);
         let sent = match chat.session.send(message) {
             Ok(sent) => sent,
             Err(error) => {
@@ -85,6 +96,22 @@ async fn answer_all(
         if !outcome.is_completed() {
             return Ok(supervisor.control.exit_code(outcome.stop_reason));
         }
+    }
+}
+
+/// Reads the images that a message names. The error is a message for the user.
+fn read_images(
+    chat: &OpenChat<'_>,
+    text: &str,
+) -> impl Future<Output = Result<Images, String>> + use<> {
+    let (text, folder) = (text.to_owned(), chat.system.folder().to_owned());
+    let scope = Scope::root("images", chat.host.scopes());
+    let spec = WorkSpec::new(ItemKind::Thread, "reading images");
+    let reading = scope.spawn_blocking(spec, move |_| attached::read(&text, &folder));
+    async move {
+        let reading = reading.map_err(|not_started| not_started.to_string())?;
+        let read = reading.await.map_err(|lost| lost.to_string())?;
+        read.map(|attached| attached.images)
     }
 }
 

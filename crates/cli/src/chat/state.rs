@@ -117,6 +117,7 @@ impl ChatState {
             }
             ChatEvent::InputEnded => return self.signal(EndSignal::HangUp, now),
             ChatEvent::Signal(signal) => return self.signal(signal, now),
+            ChatEvent::Attached { message, rows } => self.messages.attached(message, rows),
             ChatEvent::Accepted { message, steers } => self.messages.accepted(message, steers),
             ChatEvent::Taken(message) => return self.messages.taken(message),
             ChatEvent::Refused { message, why } => return self.refused(message, &why),
@@ -203,6 +204,16 @@ impl ChatState {
     /// The whole text that is typed so far, with long pasted texts.
     pub(super) fn whole_text(&self) -> String {
         self.typing.whole_text()
+    }
+
+    /// True if the message has no outcome yet and was not withdrawn.
+    pub(super) fn is_waiting(&self, message: MessageNumber) -> bool {
+        self.messages.is_open(message)
+    }
+
+    /// True if keys edit a message, and not a reply or a search.
+    pub(super) fn edits_message(&self) -> bool {
+        !self.typing.is_searching() && !self.typing.has_question()
     }
 
     /// Text that is typed so far.

@@ -1,8 +1,10 @@
 //! A conversation for people: for `/history`, a resumed chat, `sessions show` and `sessions export`.
 
+use std::borrow::Cow;
 use std::fmt::Write as _;
 
 use allstop_core::describe_call;
+use allstop_core::image::text_with_images;
 use allstop_core::message::{Message, ResultEnding, ToolResult};
 use allstop_core::terminal_text::{OWN_ROW_MARK, escape};
 use allstop_core::turn::Conversation;
@@ -16,8 +18,8 @@ const SUMMARY_TITLE: &str = "[summary of earlier turns]";
 /// One part of a conversation.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum TranscriptPart<'a> {
-    /// A message of the user.
-    User(&'a str),
+    /// A message of the user, with a row for each image.
+    User(Cow<'a, str>),
     /// Text of the model.
     Answer(&'a str),
     /// A tool call. `ending` is `None` if the conversation has no result.
@@ -41,7 +43,13 @@ pub(crate) fn entries(conversation: &Conversation) -> Vec<TranscriptPart<'_>> {
     let mut entries = Vec::new();
     for (at, message) in messages.iter().enumerate() {
         match &**message {
-            Message::User { text, .. } => entries.push(TranscriptPart::User(text)),
+            Message::User { text, images } if images.is_empty() => {
+                entries.push(TranscriptPart::User(Cow::Borrowed(text)));
+            }
+            Message::User { text, images } => {
+                let text = text_with_images(text, images.infos());
+                entries.push(TranscriptPart::User(Cow::Owned(text)));
+            }
             Message::Assistant { text, tool_calls } => {
                 if !text.trim().is_empty() {
                     entries.push(TranscriptPart::Answer(text));
@@ -279,6 +287,24 @@ mod tests {
             messages: messages.into_iter().map(Arc::new).collect(),
             ..Conversation::default()
         }
+    }
+
+    #[test]
+    fn image_is_a_row_below_its_message() {
+        let image = allstop_core::Image::new(*b"\x89PNG\r\n\x1a\n").unwrap();
+        let message = Message::User {
+            text: "Look:".into(),
+            images: image.into(),
+        };
+        let conversation = Conversation {
+            messages: vec![Arc::new(message)],
+            ..Conversation::default()
+        };
+        let text = markdown(&entries(&conversation));
+        assert!(
+            text.ends_with("User\n\nLook:\n[image, image/png, 1 kB]\n"),
+            "{text}"
+        );
     }
 
     #[test]

@@ -5,7 +5,9 @@ use std::num::NonZero;
 use std::sync::Arc;
 use std::time::Duration;
 
+use allstop_core::Images;
 use allstop_core::counted::counted;
+use allstop_model::known_model;
 use allstop_runtime::config::ProjectFile;
 use allstop_runtime::{Config, Definitions, SystemOptions};
 use allstop_scope::{GRACE_DEFAULT, WorkCx};
@@ -16,6 +18,7 @@ use super::stdin::read_stdin;
 use crate::args::{RunArgs, STDIN};
 use crate::error::CliError;
 use crate::host::ProcessHost;
+use crate::image_file;
 use crate::start::options::{HostOptions, config_of, config_with_model, system};
 use crate::start::project::TrustedProject;
 use crate::start::{self, StartFailure, StartReporter};
@@ -29,6 +32,8 @@ const PROMPT_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Input of a run.
 pub(super) struct Inputs {
     pub(super) prompts: Vec<Arc<str>>,
+    /// Images of the first prompt.
+    pub(super) images: Images,
     pub(super) system: SystemOptions,
     pub(super) grace: Duration,
     pub(super) timeout: Option<Duration>,
@@ -46,6 +51,7 @@ pub(super) async fn read(
     start::read(given.scopes.clone(), supervisor, move |cx| {
         let mut config = config(&args, &given, project.file.as_deref())?;
         let definitions = start::definitions::load(&project.definitions, &given.reporter);
+        let images = images(&args, &config).map_err(StartFailure::input)?;
         let prompts = prompts(&args, &definitions, cx, &given.reporter);
         let prompts = prompts.map_err(StartFailure::input)?;
         let timeout = config.deadlines.run.take().map(Duration::from);
@@ -58,6 +64,7 @@ pub(super) async fn read(
         system.definitions = definitions;
         Ok(Inputs {
             prompts,
+            images,
             system,
             grace,
             timeout,
@@ -89,7 +96,12 @@ fn prompts(
         } else {
             std::os::unix::ffi::OsStringExt::into_vec(prompt)
         };
-        let text = prompt_text(bytes)?;
+        // Images need no text.
+        let text = if prompts.is_empty() && bytes.is_empty() && !args.prompts.images.is_empty() {
+            "".into()
+        } else {
+            prompt_text(bytes)?
+        };
         prompts.push(if prompt_is_typed {
             expanded(&text, definitions, reporter)
         } else {
@@ -111,6 +123,23 @@ fn prompts(
         }
     }
     Ok(prompts)
+}
+
+/// Reads the images of the first prompt.
+fn images(args: &RunArgs, config: &Config) -> Result<Images, CliError> {
+    let paths = &args.prompts.images;
+    let model = &config.model;
+    if let Some(name) = model.name.as_deref().filter(|_| !paths.is_empty())
+        && known_model(name, model.base_url.as_deref()).is_some_and(|known| known.is_text_only)
+    {
+        return Err(CliError::usage(format!("model `{name}` takes no images"))
+            .hint("choose another model with --model, or omit --image"));
+    }
+    let images = paths.iter().map(|path| image_file::read(path));
+    let images = images.collect::<Result<Vec<_>, _>>().map_err(|why| {
+        CliError::usage(why).hint("--image needs the path of a PNG, JPEG, GIF or WebP file")
+    })?;
+    Images::new(images).map_err(|error| CliError::usage(error.to_string()))
 }
 
 /// The prompt of the command that a typed prompt names, or the prompt itself.

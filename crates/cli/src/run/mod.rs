@@ -173,7 +173,7 @@ async fn drive(
         owner_idle: true,
         unreported: &open.unreported,
     };
-    let outcome = turns.send_all(inputs.prompts).await;
+    let outcome = turns.send_all(inputs.prompts, inputs.images).await;
     let envelope = turns.end(session.id().clone(), outcome, &system).await;
     // From now on, this process does not read the keyboard, so typed keys go to the shell.
     view.questions = None;

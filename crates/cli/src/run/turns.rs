@@ -6,7 +6,7 @@ use std::time::Instant;
 
 use allstop_agent::{AgentEvent, TurnError, TurnErrorKind};
 use allstop_core::turn::LostTurn;
-use allstop_core::{Cause, CauseKind, Extent, StopReason};
+use allstop_core::{Cause, CauseKind, Extent, Images, StopReason};
 use allstop_runtime::Envelope;
 use allstop_session::{
     FollowUp, LiveEvents, MessageDeadline, MessageOutcome, NewMessage, Session, SessionEvent,
@@ -69,8 +69,12 @@ pub(super) struct PromptOutcomes {
 }
 
 impl RunTurns<'_, '_> {
-    /// Sends the prompts one after the other. If the turn of a prompt does not complete, sends no further prompt.
-    pub(super) async fn send_all(&mut self, prompts: Vec<Arc<str>>) -> PromptOutcomes {
+    /// Sends the prompts one after the other, the first with the images. If the turn of a prompt does not complete, sends no further prompt.
+    pub(super) async fn send_all(
+        &mut self,
+        prompts: Vec<Arc<str>>,
+        mut images: Images,
+    ) -> PromptOutcomes {
         let mut run = PromptOutcomes::default();
         for prompt in prompts {
             self.owner_idle = false;
@@ -81,6 +85,7 @@ impl RunTurns<'_, '_> {
                 detail: detail.into(),
             });
             let message = NewMessage::from(prompt)
+                .images(std::mem::take(&mut images))
                 .policy(FollowUp::Enqueue)
                 // If a stop came after the commit of the previous turn, this turn ends at its start.
                 .stopped(self.supervisor.control.cause().cloned())

@@ -32,6 +32,7 @@ mod endings;
 mod erase;
 mod fault_sweep;
 mod hostile_provider;
+mod images;
 mod init;
 mod instructions;
 mod json_rule;

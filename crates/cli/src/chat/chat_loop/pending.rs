@@ -4,12 +4,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use allstop_core::turn::Conversation;
-use allstop_core::{Cause, Extent, Receipt};
+use allstop_core::{Cause, Extent, Images, Receipt};
 use allstop_log::SessionError;
-use allstop_session::{Admission, MessageOutcome, SendError, SessionStop, StopTarget};
+use allstop_session::{Admission, MessageOutcome, NewMessage, SendError, SessionStop, StopTarget};
 use futures::FutureExt as _;
 
 use super::{ChatLoop, LeaveRequest};
+use crate::chat::attached::AttachedImages;
 use crate::chat::complete::CompletionNames;
 use crate::chat::said::Said;
 use crate::chat::state::{ChatEvent, MessageNumber};
@@ -28,6 +29,13 @@ pub(super) enum FinishedWork {
     History(Result<Arc<Conversation>, SessionError>),
     /// Files of the working folder, to complete a name.
     Files(Vec<String>),
+    /// The images of the oldest unsent message.
+    ImagesRead(Result<AttachedImages, String>),
+    /// A pasted text, and its name after `@` if it is the path of an image.
+    Pasted {
+        text: String,
+        name: Option<String>,
+    },
     /// The text that the user has edited in an editor.
     Edited(Result<String, String>),
     /// The end of `/compact`.
@@ -40,8 +48,14 @@ pub(super) enum FinishedWork {
 }
 
 impl ChatLoop<'_> {
-    pub(super) fn send(&mut self, message: MessageNumber, text: String) -> ChatEvent {
-        match self.chat.session.send(text) {
+    pub(super) fn send_now(
+        &mut self,
+        message: MessageNumber,
+        text: String,
+        images: Images,
+    ) -> ChatEvent {
+        let new = NewMessage::from(text).images(images);
+        match self.chat.session.send(new) {
             Ok(sent) => {
                 self.numbers.insert(sent.id.clone(), message);
                 let steers = sent.admission == Admission::Steers;
@@ -150,6 +164,8 @@ impl ChatLoop<'_> {
                 files,
                 ..CompletionNames::default()
             })),
+            FinishedWork::ImagesRead(read) => self.images_read(read),
+            FinishedWork::Pasted { text, name } => self.pasted(text, name),
             FinishedWork::Edited(edited) => self.editor_closed(edited),
             FinishedWork::Compacted(said) => {
                 self.chat.view.live.interrupt();

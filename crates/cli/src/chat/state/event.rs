@@ -29,6 +29,13 @@ pub(in crate::chat) enum ChatEvent {
     InputEnded,
     /// A signal arrived.
     Signal(EndSignal),
+    /// The images of a message were read.
+    Attached {
+        /// The message.
+        message: MessageNumber,
+        /// A row for people for each image.
+        rows: Vec<String>,
+    },
     /// The session accepted a message.
     Accepted {
         /// The message.

@@ -16,9 +16,23 @@ struct ShownTurn {
 struct UnansweredMessage {
     number: MessageNumber,
     text: String,
+    /// Rows about its images, to be shown below the text.
+    images: Vec<String>,
     /// True if the running turn takes the message after its current step.
     steers: bool,
     shown: bool,
+}
+
+impl UnansweredMessage {
+    /// Effects that show the message.
+    fn show(&mut self, show_text: fn(String) -> ChatEffect) -> Vec<ChatEffect> {
+        self.shown = true;
+        let images = self.images.drain(..).map(ChatEffect::Note);
+        [show_text(self.text.clone())]
+            .into_iter()
+            .chain(images)
+            .collect()
+    }
 }
 
 /// Message that no model has read yet.
@@ -69,10 +83,22 @@ impl ChatMessages {
         self.open.push_back(UnansweredMessage {
             number: self.last,
             text,
+            images: Vec::new(),
             steers: false,
             shown: false,
         });
         ChatEffect::Send(self.last, prompt)
+    }
+
+    /// True if the message has no outcome yet.
+    pub(super) fn is_open(&self, message: MessageNumber) -> bool {
+        self.open.iter().any(|open| open.number == message)
+    }
+
+    pub(super) fn attached(&mut self, message: MessageNumber, rows: Vec<String>) {
+        if let Some(open) = self.find(message) {
+            open.images = rows;
+        }
     }
 
     pub(super) fn accepted(&mut self, message: MessageNumber, steers: bool) {
@@ -84,10 +110,7 @@ impl ChatMessages {
     /// Handles a message that the running turn has taken: the next request to the model contains it.
     pub(super) fn taken(&mut self, message: MessageNumber) -> Vec<ChatEffect> {
         match self.find(message) {
-            Some(open) if !open.shown => {
-                open.shown = true;
-                vec![ChatEffect::ShowSteered(open.text.clone())]
-            }
+            Some(open) if !open.shown => open.show(ChatEffect::ShowSteered),
             _ => Vec::new(),
         }
     }
@@ -104,10 +127,7 @@ impl ChatMessages {
         }
         self.turn = Some(ShownTurn { message });
         match message.and_then(|number| self.find(number)) {
-            Some(open) if !open.shown => {
-                open.shown = true;
-                vec![ChatEffect::ShowMessage(open.text.clone())]
-            }
+            Some(open) if !open.shown => open.show(ChatEffect::ShowMessage),
             _ => Vec::new(),
         }
     }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use allstop_core::counted::counted;
+use allstop_core::image::text_with_images;
 use allstop_core::process::ProcessIdentity;
 use allstop_core::record::SessionRecord;
 use allstop_core::{SessionId, StopReason, Timestamp, error_chain};
@@ -92,6 +93,9 @@ impl SessionRow {
         let stream = stream_of(&self.session_id);
         let first = log.read(&stream, Version(1), FIRST_RECORDS).await?;
         self.first_prompt = first.iter().find_map(|(_, bytes)| match decode(bytes) {
+            Ok(Some(SessionRecord::TurnStarted { input, images, .. })) if input.is_empty() => {
+                Some(text_with_images("", images).into())
+            }
             Ok(Some(SessionRecord::TurnStarted { input, .. })) => Some(input),
             _ => None,
         });

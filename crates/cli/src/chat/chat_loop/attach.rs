@@ -1,0 +1,111 @@
+//! Images of messages. A thread reads the files, because a disk can be slow. Later messages and keys wait, so that their
+//! order stays.
+
+use allstop_core::Images;
+use allstop_core::receipt::ItemKind;
+use allstop_scope::{Scope, WorkSpec};
+use allstop_terminal::Key;
+use futures::FutureExt as _;
+
+use super::ChatLoop;
+use super::pending::FinishedWork;
+use crate::chat::attached::{self, AttachedImages};
+use crate::chat::state::{ChatEvent, MessageNumber};
+
+impl ChatLoop<'_> {
+    /// Sends a message with the images that it names.
+    pub(super) fn send(&mut self, message: MessageNumber, text: String) -> Option<ChatEvent> {
+        if self.unsent.is_empty() && !attached::names_files(&text) {
+            return Some(self.send_now(message, text, Images::default()));
+        }
+        self.unsent.push_back((message, text));
+        if self.unsent.len() == 1 {
+            self.read_images();
+        }
+        None
+    }
+
+    /// Reads the images of the oldest unsent message.
+    fn read_images(&mut self) {
+        let Some((_, text)) = self.unsent.front().cloned() else {
+            return;
+        };
+        let folder = self.chat.system.folder().to_owned();
+        let scope = Scope::root("images", self.chat.host.scopes());
+        let spec = WorkSpec::new(ItemKind::Thread, "reading images");
+        let reading = scope.spawn_blocking(spec, move |_| attached::read(&text, &folder));
+        let read = async move {
+            FinishedWork::ImagesRead(match reading {
+                Ok(reading) => reading.await.unwrap_or_else(|lost| Err(lost.to_string())),
+                Err(not_started) => Err(not_started.to_string()),
+            })
+        };
+        self.pending.push(read.boxed());
+    }
+
+    /// Sends the message whose images were read, and then the messages after it.
+    pub(super) fn images_read(&mut self, read: Result<AttachedImages, String>) {
+        let mut read = Some(read);
+        while let Some((message, text)) = self.unsent.pop_front() {
+            let attached = match read.take() {
+                Some(attached) => attached,
+                None if attached::names_files(&text) => {
+                    self.unsent.push_front((message, text));
+                    return self.read_images();
+                }
+                None => Ok(AttachedImages::default()),
+            };
+            // A stop has put the text of the message back on the input line.
+            if !self.state.is_waiting(message) {
+                continue;
+            }
+            let event = match attached {
+                Ok(AttachedImages { images, rows }) => {
+                    self.apply(ChatEvent::Attached { message, rows });
+                    self.send_now(message, text, images)
+                }
+                Err(why) => ChatEvent::Refused { message, why },
+            };
+            self.apply(event);
+        }
+    }
+
+    /// Replaces a pasted path of an image by its name after `@`. Later keys wait.
+    pub(super) fn paste(&mut self, text: String) {
+        if !self.state.edits_message() || attached::pasted_paths(&text).is_empty() {
+            return self.apply(ChatEvent::Key(Key::Paste(text)));
+        }
+        self.is_pasting = true;
+        let folder = self.chat.system.folder().to_owned();
+        let scope = Scope::root("paste", self.chat.host.scopes());
+        let spec = WorkSpec::new(ItemKind::Thread, "looking for a pasted file");
+        let pasted = text.clone();
+        let looking = scope.spawn_blocking(spec, move |_| attached::pasted_image(&pasted, &folder));
+        let pasted = async move {
+            let name = match looking {
+                Ok(looking) => looking.await.ok().flatten(),
+                Err(_not_started) => None,
+            };
+            FinishedWork::Pasted { text, name }
+        };
+        self.pending.push(pasted.boxed());
+    }
+
+    pub(super) fn pasted(&mut self, text: String, name: Option<String>) {
+        self.is_pasting = false;
+        let text = match name {
+            // A name begins after a blank.
+            Some(name)
+                if self
+                    .state
+                    .typed_line()
+                    .ends_with(|c: char| !c.is_whitespace()) =>
+            {
+                format!(" {name}")
+            }
+            Some(name) => name,
+            None => text,
+        };
+        self.apply(ChatEvent::Key(Key::Paste(text)));
+    }
+}

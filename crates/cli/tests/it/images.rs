@@ -1,0 +1,192 @@
+//! Images: `run --image`, and `@shot.png` or a pasted path in a chat.
+
+use std::path::PathBuf;
+
+use allstop_core::image::IMAGE_BYTES_MAX;
+use allstop_testkit::openai_server::{OpenAiServer, ServerAnswer};
+use serde_json::Value;
+
+use crate::support::Place;
+use crate::support::chat_user::{CTRL_D, ChatUser, assert_in_order};
+use crate::support::terminal::Terminal;
+
+const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
+const DATA_URL: &str = "data:image/png;base64,iVBORw0KGgo=";
+
+fn image(place: &Place, name: &str) -> PathBuf {
+    let path = place.work().join(name);
+    std::fs::write(&path, PNG).expect("a file");
+    path
+}
+
+/// Texts and URLs of the images of the last message.
+fn parts(server: &OpenAiServer, request: usize) -> (Vec<String>, Vec<String>) {
+    let requests = server.requests();
+    let message = requests[request].messages().last().expect("a message");
+    let parts = message["content"].as_array().cloned().unwrap_or_default();
+    let of = |pointer: &str| {
+        let texts = parts.iter().filter_map(|part| part.pointer(pointer));
+        let texts = texts.filter_map(Value::as_str).map(str::to_owned);
+        texts.collect()
+    };
+    (of("/text"), of("/image_url/url"))
+}
+
+fn chat<'a>(place: &'a Place, server: &OpenAiServer) -> ChatUser<'a> {
+    let chat = place.allstop().args("chat --model any --base-url");
+    ChatUser::with_model(place, chat.arg(server.url()), Terminal::new())
+}
+
+#[test]
+fn run_sends_the_images_with_the_first_prompt() {
+    let place = Place::new();
+    let server = OpenAiServer::deciding(|_, _| ServerAnswer::text("A dot."));
+    let (one, two) = (image(&place, "one.png"), image(&place, "two"));
+    let run = place.run().args("--model any --base-url").arg(server.url());
+    let run = run.arg("--image").arg(&one).arg("--image").arg(&two);
+    run.arg("look").args("--then again").end().ok();
+    let (texts, urls) = parts(&server, 0);
+    assert_eq!(
+        (texts, urls),
+        (vec!["look".to_owned()], vec![DATA_URL.to_owned(); 2])
+    );
+    let requests = server.requests();
+    let body = requests[1].body.to_string();
+    assert_eq!(
+        body.matches(DATA_URL).count(),
+        2,
+        "only in the first message"
+    );
+    let shown = place.sessions().args("show last").end().ok().stdout;
+    assert!(shown.contains("[image, image/png, 1 kB]"), "{shown}");
+    let exported = place.sessions().args("export last").end().ok().stdout;
+    assert!(
+        exported.contains("look\n[image, image/png, 1 kB]"),
+        "{exported}"
+    );
+}
+
+#[test]
+fn image_needs_no_text_and_can_come_from_the_environment() {
+    let place = Place::new();
+    let server = OpenAiServer::start([ServerAnswer::text("A dot.")]);
+    let run = place.run().args("--model any --base-url").arg(server.url());
+    run.env("ALLSTOP_IMAGE", image(&place, "one.png"))
+        .end()
+        .ok();
+    let (texts, urls) = parts(&server, 0);
+    assert_eq!((texts, urls), (Vec::new(), vec![DATA_URL.to_owned()]));
+}
+
+#[test]
+fn run_with_a_bad_image_sends_nothing() {
+    let place = Place::new();
+    let server = OpenAiServer::start([ServerAnswer::text("never")]);
+    std::fs::write(place.work().join("text.png"), "hello").expect("a file");
+    let mut large = PNG.to_vec();
+    large.resize(IMAGE_BYTES_MAX + 1, 0);
+    std::fs::write(place.work().join("large.png"), large).expect("a file");
+    for (name, said) in [
+        ("none.png", "error: `none.png` does not exist\n"),
+        ("text.png", "error: `text.png`: not an image"),
+        (
+            "large.png",
+            "error: `large.png`: the image is too large (4.0 MB, at most",
+        ),
+    ] {
+        let run = place.run().args("--model any --base-url").arg(server.url());
+        let ended = run.arg("--image").arg(name).arg("look").end();
+        assert_eq!(ended.code, 2, "{ended:#?}");
+        assert!(ended.stderr.contains(said), "{ended:#?}");
+        assert!(ended.stderr.contains("hint: --image needs"), "{ended:#?}");
+    }
+    assert!(server.requests().is_empty());
+    image(&place, "one.png");
+    let run = place.run().args("--model o3-mini --image one.png look");
+    let ended = run.env("OPENAI_API_KEY", "k").end();
+    assert_eq!(ended.code, 2, "{ended:#?}");
+    assert!(
+        ended.stderr.contains("model `o3-mini` takes no images"),
+        "{ended:#?}"
+    );
+}
+
+#[test]
+fn chat_attaches_an_image_after_an_at_sign() {
+    let place = Place::new();
+    let server = OpenAiServer::deciding(|_, _| ServerAnswer::text("A dot."));
+    image(&place, "shot.png");
+    let user = chat(&place, &server);
+    user.types("look at @shot.png, please").waits_for("A dot.");
+    let screen = user.screen();
+    assert_in_order(
+        &screen,
+        &[
+            "› look at @shot.png, please",
+            "[image shot.png, 1 kB]",
+            "A dot.",
+        ],
+    );
+    let (texts, urls) = parts(&server, 0);
+    assert_eq!(texts, ["look at @shot.png, please"]);
+    assert_eq!(urls, [DATA_URL]);
+    user.types("/history").waits_for("[image, image/png, 1 kB]");
+    // A missing image: the text returns, and nothing is sent.
+    user.types("see @none.png")
+        .waits_for("not sent: `")
+        .waits_for("none.png` does not exist");
+    user.waits_for("› see @none.png")
+        .presses("\x15")
+        .presses(CTRL_D);
+    drop(user.leaves_chat());
+    assert_eq!(server.requests().len(), 1);
+}
+
+#[test]
+fn chat_attaches_an_image_whose_path_is_pasted() {
+    let place = Place::new();
+    let server = OpenAiServer::deciding(|_, _| ServerAnswer::text("A dot."));
+    let path = image(&place, "my shot.png");
+    let user = chat(&place, &server);
+    let escaped = path.to_str().expect("UTF-8").replace(' ', "\\ ");
+    // The keys after the paste keep their place.
+    user.presses(&format!("see \x1b[200~{escaped}\x1b[201~now\r"))
+        .waits_for("› see @\"my shot.png\" now")
+        .waits_for("[image my shot.png, 1 kB]")
+        .waits_for("A dot.");
+    let (texts, urls) = parts(&server, 0);
+    assert_eq!(texts, ["see @\"my shot.png\" now"]);
+    assert_eq!(urls, [DATA_URL]);
+    // Another text is pasted unchanged.
+    user.presses("\x1b[200~/tmp/none.png\x1b[201~")
+        .waits_for("› /tmp/none.png")
+        .presses("\x15")
+        .presses(CTRL_D);
+    drop(user.leaves_chat());
+}
+
+#[test]
+fn chat_without_a_terminal_attaches_images() {
+    let place = Place::new();
+    let server = OpenAiServer::deciding(|_, _| ServerAnswer::text("A dot."));
+    image(&place, "shot.png");
+    let chat = || {
+        place
+            .allstop()
+            .args("chat --model any --base-url")
+            .arg(server.url())
+    };
+    chat()
+        .by_script("echo 'see @shot.png' | \"$0\" \"$@\"")
+        .end()
+        .ok();
+    assert_eq!(parts(&server, 0).1, [DATA_URL]);
+    let ended = chat()
+        .by_script("echo 'see @none.png' | \"$0\" \"$@\"")
+        .end();
+    assert_eq!(ended.code, 2, "{ended:#?}");
+    assert!(
+        ended.stderr.contains("none.png` does not exist"),
+        "{ended:#?}"
+    );
+}
