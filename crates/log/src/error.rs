@@ -117,6 +117,7 @@ impl LogError {
         self
     }
 
+    #[cfg(feature = "sqlite")]
     /// Names the store in a file, for the commands in the hint.
     pub(crate) fn in_store(mut self, path: &Path) -> Self {
         self.store = Some(path.into());

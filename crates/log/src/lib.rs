@@ -1,9 +1,9 @@
-//! The append-only log of sessions, with one implementation in memory and one on SQLite.
+//! The append-only log of sessions, with one implementation in memory and one on SQLite (feature `sqlite`).
 //!
 //! Only records are stored. The state of a session is a fold: the result of applying all its records in their order. A
 //! [`Log`] contains streams of records and does not interpret the records. The records of a stream are numbered without
 //! gaps (1, 2, 3 …). Each append contains the expected version of the stream, so if two writers race, one of them gets
-//! a conflict. The records of a [`MemoryLog`] exist as long as the process. The records of a [`SqliteLog`] survive
+//! a conflict. The records of a [`MemoryLog`] exist as long as the process. The records of a `SqliteLog` survive
 //! `kill -9` and power loss. [`SessionWriter`] is the layer for the records of one conversation. The writer holds the
 //! session's lock, folds the records of the session, ends a turn that a crash left open, and appends new records.
 //!
@@ -22,6 +22,7 @@
 //! # }).unwrap();
 //! ```
 
+#[cfg(feature = "conformance")]
 pub mod conformance;
 mod error;
 mod exchange;
@@ -31,6 +32,7 @@ mod log;
 mod memory;
 mod names;
 pub mod session;
+#[cfg(feature = "sqlite")]
 mod sqlite;
 mod stream_writer;
 
@@ -46,6 +48,7 @@ pub use session::{
     SessionWriter, begin_removal, committed_answer, list_sessions, newest_sessions, read_session,
     read_session_end, remove_session, visit_records,
 };
+#[cfg(feature = "sqlite")]
 pub use sqlite::{
     BackupReport, CompactReport, CutStream, EndOfCut, MaintenanceStop, Progress, RepairReport,
     SqliteLog, StoreCheckReport, StoreMaintenance, StoreProblem, open_for_reading,

@@ -11,14 +11,25 @@
 //!
 //! This crate does not read environment variables. The caller passes a function that returns the API keys.
 
+#![cfg_attr(
+    not(all(feature = "providers", feature = "script-files")),
+    expect(
+        dead_code,
+        reason = "connections and replies that only these features create"
+    )
+)]
+
 pub mod error;
 pub mod event;
 mod kernel;
+#[cfg(feature = "providers")]
 mod known_models;
 pub mod limits;
 mod price;
 pub mod probe;
+#[cfg(feature = "providers")]
 pub mod provider;
+#[cfg(feature = "script-files")]
 pub mod record;
 pub mod redact;
 pub mod request;
@@ -28,11 +39,14 @@ pub mod scripted;
 pub use allstop_core::FinishReason;
 pub use error::{ModelError, ModelErrorKind};
 pub use event::{CALLS_MAX, ModelEvent};
+#[cfg(feature = "providers")]
 pub use known_models::{FIGURES_DATE, KnownModel, known_model};
 pub use limits::{TokenLimits, stream_within};
 pub use price::TokenPrice;
 pub use probe::{ConnectionProbe, ConnectionState};
+#[cfg(feature = "providers")]
 pub use provider::{AnswerLimits, ProviderModel, ProviderOptions};
+#[cfg(feature = "script-files")]
 pub use record::{RECORDING_BEGINNING, RecordingModel};
 pub use redact::SecretRedactor;
 pub use request::{ModelRequest, ToolDeclaration};

@@ -19,9 +19,10 @@ use serde_saphyr::{Location, Spanned};
 use tokio::time::Instant;
 
 use crate::scripted::file::{
-    ErrorAt, ReplyOrder, ScriptCall, ScriptChunk, ScriptError, ScriptFile, ScriptReply,
+    ErrorAt, ScriptCall, ScriptChunk, ScriptError, ScriptFile, ScriptReply,
     ScriptUsage, StallAt,
 };
+use crate::scripted::ReplyOrder;
 use crate::{Model, ModelError, ModelEvent, ModelEvents, ModelRequest, ModelStream};
 use allstop_core::HumanDuration;
 

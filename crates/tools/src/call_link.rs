@@ -11,6 +11,7 @@ use tokio::sync::SetOnce;
 use crate::call_journal::{CallJournal, CopiedJournal};
 use crate::call_progress::CallProgress;
 use crate::effect::FileChange;
+#[cfg(feature = "shell")]
 use crate::file_state::FileState;
 use crate::permission::Denial;
 
@@ -43,6 +44,7 @@ struct CallLinkInner {
     change: OnceLock<Arc<FileChange>>,
     /// Also gets the calls of a sub-agent that runs in the call.
     journal_copy: OnceLock<Arc<dyn CallJournal>>,
+    #[cfg(feature = "shell")]
     /// State of the file when the permission question showed it.
     shown: OnceLock<FileState>,
     /// True if the tool waits for a promotion to the background.
@@ -85,6 +87,7 @@ impl CallLink {
             exit_code: OnceLock::new(),
             change: OnceLock::new(),
             journal_copy: OnceLock::new(),
+            #[cfg(feature = "shell")]
             shown: OnceLock::new(),
             is_promotable: AtomicBool::new(false),
             promoted: SetOnce::new(),
@@ -222,6 +225,7 @@ impl CallLink {
         }
     }
 
+    #[cfg(feature = "shell")]
     /// Records the state of the file that the permission question about the call shows. Only the first state is kept.
     pub(crate) fn set_shown(&self, state: FileState) {
         if let Some(inner) = &self.0 {
@@ -230,6 +234,7 @@ impl CallLink {
         }
     }
 
+    #[cfg(feature = "shell")]
     /// State of the file that a person saw when the call was permitted.
     pub(crate) fn shown(&self) -> Option<FileState> {
         self.0.as_ref()?.shown.get().copied()

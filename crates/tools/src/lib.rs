@@ -34,7 +34,13 @@
 //! # }
 //! ```
 
+#![cfg_attr(
+    not(feature = "search"),
+    expect(dead_code, reason = "functions that only `search` and `shell` call")
+)]
+
 pub mod background;
+#[cfg(feature = "shell")]
 mod builtin;
 mod call_journal;
 mod call_link;
@@ -42,14 +48,18 @@ mod call_progress;
 mod command;
 pub mod effect;
 pub mod external;
+#[cfg(feature = "shell")]
 mod file_state;
+#[cfg(feature = "shell")]
 pub mod files;
+#[cfg(feature = "mcp")]
 pub mod mcp;
 pub mod names;
 pub mod output;
 pub mod permission;
 pub mod registry;
 pub mod schema;
+#[cfg(feature = "shell")]
 pub mod shell;
 pub mod source;
 pub mod tool;
@@ -59,6 +69,7 @@ pub use background::{
     BackgroundTool, BackgroundWork, OutputSlice, TaskCx, TaskOutput, TaskSpec, promote_task,
     start_task,
 };
+#[cfg(feature = "shell")]
 pub use builtin::builtin_tools;
 pub use call_journal::{CallJournal, JournalClosed};
 pub use call_link::{CallLink, CallObserver, NotPromotable};
@@ -66,6 +77,7 @@ pub use call_progress::CallProgress;
 pub use command::{CommandLimit, RunningCommand, command_name, exit_text};
 pub use effect::{DiffLine, DiffLineKind, EffectPreview, FileChange};
 pub use external::{ExternalEvent, ExternalOptions, ExternalRequests, external_tools};
+#[cfg(feature = "shell")]
 pub use files::{FileBeginning, FolderAccess, Workspace, file_tools};
 pub use output::{
     BoundedOutput, OutputBudget, OutputBudgetLimits, OutputFolder, OutputLimits, removed_output,
@@ -77,6 +89,7 @@ pub use permission::{
 pub use registry::{
     RegisteredTool, RegistryError, TOOL_NAME_LEN_MAX, ToolRegistry, is_valid_tool_name,
 };
+#[cfg(feature = "shell")]
 pub use shell::{ShellConfig, ShellTool};
 pub use source::ToolSource;
 pub use tool::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};

@@ -6,9 +6,23 @@ use std::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
 
 use allstop_core::counted::counted;
 use allstop_core::{Image, Message};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
 
-use super::{Reply, ReplyOrder};
+use super::Reply;
 use crate::ModelError;
+
+/// Order of the replies outside `turns`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum ReplyOrder {
+    /// The number of the reply is the number of assistant messages in the request: the same request gets the same
+    /// reply, even in a new process.
+    #[default]
+    History,
+    /// Each call gets the next reply, regardless of its request; a retry counts as a call.
+    Calls,
+}
 
 #[derive(Debug)]
 pub(super) struct CompiledScript {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use serde_saphyr::Spanned;
 
+use super::ReplyOrder;
 use crate::{FinishReason, ModelErrorKind};
 use allstop_core::HumanDuration;
 
@@ -25,18 +26,6 @@ pub struct ScriptFile {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     #[schemars(with = "Vec<ScriptReply>")]
     pub replies: Vec<Spanned<ScriptReply>>,
-}
-
-/// Order of the replies outside `turns`.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum ReplyOrder {
-    /// The number of the reply is the number of assistant messages in the request: the same request gets the same
-    /// reply, even in a new process.
-    #[default]
-    History,
-    /// Each call gets the next reply, regardless of its request; a retry counts as a call.
-    Calls,
 }
 
 impl ReplyOrder {

@@ -13,15 +13,18 @@
 //! script files.
 
 mod choose;
+#[cfg(feature = "script-files")]
 mod compile;
+#[cfg(feature = "script-files")]
 pub mod file;
 mod playback;
 mod reply;
 
-pub use file::ReplyOrder;
+pub use choose::ReplyOrder;
 pub use reply::{Pause, Reply};
 
 use std::fmt;
+#[cfg(feature = "script-files")]
 use std::path::Path;
 use std::sync::Arc;
 
@@ -67,6 +70,7 @@ impl ScriptedModel {
         )
     }
 
+    #[cfg(feature = "script-files")]
     /// Parses a script. `name` appears in error messages and in receipts of stops.
     ///
     /// # Errors
@@ -79,6 +83,7 @@ impl ScriptedModel {
         Ok(Self::of(format!("script::{name}").into(), script))
     }
 
+    #[cfg(feature = "script-files")]
     /// Parses a script file.
     ///
     /// # Errors

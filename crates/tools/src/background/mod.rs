@@ -22,6 +22,7 @@ mod work;
 
 pub use end::BackgroundEnd;
 pub use host::{BackgroundChanges, BackgroundHost, BackgroundRegistry, ENDED_WORKS_MAX};
+#[cfg(feature = "shell")]
 pub(crate) use process::{Handover, hand_over};
 pub use slice::OutputSlice;
 pub use task::{AnswerIfLost, TaskCx, TaskOutput, TaskSpec, promote_task, start_task};

@@ -2,12 +2,12 @@
 
 use std::borrow::Cow;
 use std::ops::Range;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use allstop_core::counted::counted;
 use similar::{Algorithm, ChangeTag, DiffOp, TextDiff};
 
-use super::{DiffLimits, DiffLine, DiffLineKind, FileChange};
+use super::{DiffLine, DiffLineKind, FileChange};
 
 /// Number of unchanged lines around a change, as in other diff tools.
 const CONTEXT_LINES: usize = 3;
@@ -18,6 +18,48 @@ const BINARY_CHECK_BYTES: usize = 8_000;
 /// Maximum size of both changed parts together, in bytes, for a comparison by lines. Splitting and hashing lines has no
 /// time limit, and a stop of the call waits until this work is done.
 const COMPARED_BYTES_MAX: usize = 1024 * 1024;
+
+/// Limits of a diff.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct DiffLimits {
+    /// Maximum number of lines.
+    pub(crate) lines_max: usize,
+    /// Maximum size of all lines, in bytes.
+    pub(crate) bytes_max: usize,
+    /// Time limit of the search for equal lines. After this time, the remaining lines count as changed.
+    pub(crate) search_time: Duration,
+}
+
+impl DiffLimits {
+    /// Limits for the diff in a permission question. They are high, because a person should see the whole change before
+    /// the answer. A larger change is not readable on a terminal.
+    pub(crate) const QUESTION: Self = Self {
+        lines_max: 10_000,
+        bytes_max: 1024 * 1024,
+        search_time: Duration::from_secs(1),
+    };
+    /// Limits for the diff in the transcript and in events. They are low, because thousands of events may wait for a
+    /// slow receiver.
+    pub(crate) const EVENT: Self = Self {
+        lines_max: 400,
+        bytes_max: 32 * 1024,
+        search_time: Duration::from_millis(200),
+    };
+}
+
+impl FileChange {
+    /// A change without a diff, with the reason.
+    pub(crate) fn without_lines(path: &str, note: String) -> Self {
+        Self {
+            path: path.to_owned(),
+            added: 0,
+            removed: 0,
+            lines: Vec::new(),
+            lines_left_out: 0,
+            note: Some(note),
+        }
+    }
+}
 
 /// Returns the change from `old` to `new`. If `old` is `None`, the file is created.
 pub(crate) fn file_change(

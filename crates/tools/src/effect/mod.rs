@@ -5,14 +5,14 @@
 //! [`Tool::preview`](crate::Tool::preview) for the person who is asked to permit the call, and
 //! [`CallLink::changed`](crate::CallLink::changed) after the call.
 
+#[cfg(feature = "shell")]
 mod diff;
-
-use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-pub(crate) use diff::file_change;
+#[cfg(feature = "shell")]
+pub(crate) use diff::{DiffLimits, file_change};
 
 /// Effect that a tool call would have, as far as the tool can determine the effect without running the call.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -42,20 +42,6 @@ pub struct FileChange {
     pub lines_left_out: usize,
     /// Reason for a diff without lines: the content is no text, or too long.
     pub note: Option<String>,
-}
-
-impl FileChange {
-    /// A change without a diff, with the reason.
-    pub(crate) fn without_lines(path: &str, note: String) -> Self {
-        Self {
-            path: path.to_owned(),
-            added: 0,
-            removed: 0,
-            lines: Vec::new(),
-            lines_left_out: 0,
-            note: Some(note),
-        }
-    }
 }
 
 /// One line of a unified diff.
@@ -94,32 +80,4 @@ impl DiffLineKind {
             Self::Remark => "\\ ",
         }
     }
-}
-
-/// Limits of a diff.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct DiffLimits {
-    /// Maximum number of lines.
-    pub(crate) lines_max: usize,
-    /// Maximum size of all lines, in bytes.
-    pub(crate) bytes_max: usize,
-    /// Time limit of the search for equal lines. After this time, the remaining lines count as changed.
-    pub(crate) search_time: Duration,
-}
-
-impl DiffLimits {
-    /// Limits for the diff in a permission question. They are high, because a person should see the whole change before
-    /// the answer. A larger change is not readable on a terminal.
-    pub(crate) const QUESTION: Self = Self {
-        lines_max: 10_000,
-        bytes_max: 1024 * 1024,
-        search_time: Duration::from_secs(1),
-    };
-    /// Limits for the diff in the transcript and in events. They are low, because thousands of events may wait for a
-    /// slow receiver.
-    pub(crate) const EVENT: Self = Self {
-        lines_max: 400,
-        bytes_max: 32 * 1024,
-        search_time: Duration::from_millis(200),
-    };
 }

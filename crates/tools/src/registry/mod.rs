@@ -1,7 +1,11 @@
 //! The registry of tools by name, with validation of their arguments.
 
+#[cfg(feature = "validation")]
 mod arguments;
+#[cfg(feature = "validation")]
 mod schema_cost;
+#[cfg(not(feature = "validation"))]
+mod unchecked_arguments;
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -9,7 +13,10 @@ use std::sync::{Arc, OnceLock};
 use serde_json::Value;
 
 use crate::tool::{Tool, ToolError, ToolSpec};
+#[cfg(feature = "validation")]
 pub(crate) use arguments::ArgumentCheck;
+#[cfg(not(feature = "validation"))]
+pub(crate) use unchecked_arguments::ArgumentCheck;
 
 /// Reason why a tool was not registered.
 #[derive(Debug, thiserror::Error)]

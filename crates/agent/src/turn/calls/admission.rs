@@ -2,6 +2,7 @@
 //! (callbacks of the embedding program) receive the request, then the permission policy or a person decides, then the
 //! hooks receive the start. All calls of a step are admitted at the same time.
 
+use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;
 
@@ -15,6 +16,7 @@ use allstop_tools::{
     CallLink, CallObserver, Denial, PermissionAnswer, PermissionDecision, PermissionQuestion,
     RegisteredTool, Tool, ToolError, ToolInvocation, ToolSpec,
 };
+use futures::FutureExt as _;
 use serde_json::Value;
 
 use crate::error::{TurnError, TurnErrorKind};
@@ -337,7 +339,7 @@ impl CallAdmission<'_> {
                 }
                 let mut answer = parts.prompter.ask(question);
                 // The first poll asks the question. The next question follows only then.
-                let at_once = futures::poll!(&mut answer);
+                let at_once = poll_fn(|cx| Poll::Ready(answer.poll_unpin(cx))).await;
                 drop(place);
                 match at_once {
                     Poll::Ready(answer) => answer,
