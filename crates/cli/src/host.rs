@@ -173,7 +173,7 @@ impl ProcessHost {
         let _inside = self.control.enter();
         RootOptions {
             control: self.control.handle().clone().into(),
-            work: self.work.handle().clone(),
+            work: self.work.handle().clone().into(),
             containment: ContainmentChoice::Keeper(Arc::clone(&self.keepers)),
             ..RootOptions::current()
         }

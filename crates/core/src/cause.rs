@@ -116,6 +116,40 @@ impl Cause {
         self
     }
 
+    /// Describes the stop for people, as in `stopped by you (Ctrl-C)`.
+    pub fn stopped_by(&self) -> String {
+        let detail = self.detail.as_deref();
+        let because = |otherwise: &str| format!("stopped because {}", detail.unwrap_or(otherwise));
+        let in_brackets = detail.map_or(String::new(), |detail| format!(" ({detail})"));
+        match self.kind {
+            CauseKind::User => {
+                let who = match self.by.as_deref() {
+                    None | Some("cli") => "you",
+                    Some(by) => by,
+                };
+                match detail {
+                    Some("ctrl-c") => format!("stopped by {who} (Ctrl-C)"),
+                    _ => format!("stopped by {who}{in_brackets}"),
+                }
+            }
+            CauseKind::Superseded => "stopped by your next message".to_owned(),
+            CauseKind::Deadline => format!("stopped by a time limit{in_brackets}"),
+            CauseKind::Inactivity => format!("stopped for inactivity{in_brackets}"),
+            CauseKind::Budget => format!("stopped by a limit{in_brackets}"),
+            CauseKind::Guardrail => format!("stopped by a guardrail{in_brackets}"),
+            CauseKind::Parent => because("its parent was stopped"),
+            CauseKind::Shutdown => match detail {
+                Some(signal) if signal.starts_with("sig") => {
+                    format!("stopped by {}", signal.to_uppercase())
+                }
+                _ => because("the process ends"),
+            },
+            CauseKind::LeaseLost => because("another process took it over"),
+            CauseKind::Disconnect => because("its client disconnected"),
+            CauseKind::Failure => format!("stopped by a failure{in_brackets}"),
+        }
+    }
+
     /// Stop reason of a turn that ends with this cause. The cause `lease_lost` gives the stop reason `error`, because
     /// the turn could not continue. The process that took over the session writes the ending of the turn.
     pub fn stop_reason(&self) -> StopReason {

@@ -7,6 +7,7 @@ mod call_label;
 pub mod cause;
 pub mod counted;
 pub mod decision;
+pub mod elapsed;
 mod error_chain;
 pub mod extent;
 pub mod finish_reason;

@@ -18,11 +18,10 @@ use parking_lot::Mutex;
 use serde_saphyr::{Location, Spanned};
 use tokio::time::Instant;
 
-use crate::scripted::file::{
-    ErrorAt, ScriptCall, ScriptChunk, ScriptError, ScriptFile, ScriptReply,
-    ScriptUsage, StallAt,
-};
 use crate::scripted::ReplyOrder;
+use crate::scripted::file::{
+    ErrorAt, ScriptCall, ScriptChunk, ScriptError, ScriptFile, ScriptReply, ScriptUsage, StallAt,
+};
 use crate::{Model, ModelError, ModelEvent, ModelEvents, ModelRequest, ModelStream};
 use allstop_core::HumanDuration;
 

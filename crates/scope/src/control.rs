@@ -1,29 +1,46 @@
-//! The control runtime of a tree: it runs stops, timers and engines, apart from work that may block its threads.
+//! The two runtimes of a tree. The control runtime runs stops, timers and engines, apart from the work, which may block
+//! its threads.
 
 use std::convert::Infallible;
 use std::{fmt, io, thread};
 
-use tokio::runtime::{Builder, Handle};
+use tokio::runtime::{Builder, Handle, RuntimeFlavor};
 use tokio::sync::oneshot;
 
-/// Runtime for stops, timers and engines.
+/// Runtime for the stops, timers and engines of a tree, or for its work.
 #[derive(Clone, Default)]
-pub enum ControlRuntime {
+pub enum TreeRuntime {
     /// A runtime with one thread that belongs to the tree. The thread ends after the last scope of the tree was
-    /// dropped. Work that blocks its threads delays no stop and no deadline.
+    /// dropped. Work that blocks the threads of other runtimes does not delay this runtime.
     #[default]
     OwnThread,
-    /// A runtime of the caller. If work blocks all threads of this runtime, stops and deadlines wait for this work.
+    /// A runtime of the caller. If work blocks all threads of this runtime, everything else on it waits for this work.
     Of(Handle),
 }
 
-impl From<Handle> for ControlRuntime {
+impl TreeRuntime {
+    /// The current runtime if it has at least two threads for tasks; otherwise a thread of the tree. So work that blocks
+    /// its thread never blocks the task that called this function.
+    pub fn beside_caller() -> Self {
+        match Handle::try_current() {
+            Ok(current)
+                if current.runtime_flavor() == RuntimeFlavor::MultiThread
+                    && current.metrics().num_workers() > 1 =>
+            {
+                Self::Of(current)
+            }
+            Ok(_) | Err(_) => Self::OwnThread,
+        }
+    }
+}
+
+impl From<Handle> for TreeRuntime {
     fn from(handle: Handle) -> Self {
         Self::Of(handle)
     }
 }
 
-impl fmt::Debug for ControlRuntime {
+impl fmt::Debug for TreeRuntime {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::OwnThread => "OwnThread",
@@ -32,38 +49,62 @@ impl fmt::Debug for ControlRuntime {
     }
 }
 
-/// The control runtime of one tree while the tree exists.
-pub(crate) struct RunningControl {
-    handle: Handle,
-    /// If the tree has its own thread: the thread ends when this sender is dropped. Nobody waits for the thread, because
-    /// the last scope may be dropped on a thread of a runtime, where a wait is not allowed.
-    _thread: Option<oneshot::Sender<Infallible>>,
+/// The runtimes of one tree while the tree exists.
+pub(crate) struct RunningRuntimes {
+    control: Handle,
+    work: Handle,
+    /// The tree's own threads: each ends when its sender is dropped. The drop does not wait for the threads, because the
+    /// last scope may be dropped on a thread of a runtime, where a wait is not allowed.
+    _threads: Vec<oneshot::Sender<Infallible>>,
 }
 
-impl RunningControl {
-    /// Starts the thread, if the tree has its own. If the system provides no thread, the work runtime is used.
-    pub(crate) fn start(runtime: &ControlRuntime, work: &Handle) -> Self {
-        let started = match runtime {
-            ControlRuntime::Of(handle) => Ok((handle.clone(), None)),
-            ControlRuntime::OwnThread => {
-                start_thread().map(|(handle, thread)| (handle, Some(thread)))
-            }
+impl RunningRuntimes {
+    /// Starts the tree's own threads. If the system provides no thread, one runtime does the work of both.
+    ///
+    /// # Panics
+    /// If both runtimes need a thread, and the system provides none.
+    pub(crate) fn start(control: &TreeRuntime, work: &TreeRuntime) -> Self {
+        let mut threads = Vec::new();
+        let mut start = |runtime: &TreeRuntime, name| match runtime {
+            TreeRuntime::Of(handle) => Some(handle.clone()),
+            TreeRuntime::OwnThread => match start_thread(name) {
+                Ok((handle, thread)) => {
+                    threads.push(thread);
+                    Some(handle)
+                }
+                Err(error) => {
+                    tracing::warn!(
+                        %error,
+                        "no thread for stops and deadlines: blocking work delays them; raise the limit of threads"
+                    );
+                    None
+                }
+            },
         };
-        let (handle, thread) = started.unwrap_or_else(|error| {
-            tracing::warn!(
-                %error,
-                "no thread for stops and deadlines: blocking work delays them; raise the limit of threads"
-            );
-            (work.clone(), None)
-        });
+        let (control, work) = (
+            start(control, "allstop-control"),
+            start(work, "allstop-pool"),
+        );
+        let (control, work) = match (control, work) {
+            (Some(control), Some(work)) => (control, work),
+            (Some(only), None) | (None, Some(only)) => (only.clone(), only),
+            (None, None) => panic!("the system provides no thread for a tree of scopes"),
+        };
         Self {
-            handle,
-            _thread: thread,
+            control,
+            work,
+            _threads: threads,
         }
     }
 
-    pub(crate) fn handle(&self) -> &Handle {
-        &self.handle
+    /// Runtime for stops, timers and engines.
+    pub(crate) fn control(&self) -> &Handle {
+        &self.control
+    }
+
+    /// Runtime of the work.
+    pub(crate) fn work(&self) -> &Handle {
+        &self.work
     }
 }
 
@@ -72,12 +113,12 @@ impl RunningControl {
     clippy::disallowed_methods,
     reason = "the scopes of the tree run on this thread"
 )]
-fn start_thread() -> io::Result<(Handle, oneshot::Sender<Infallible>)> {
+fn start_thread(name: &str) -> io::Result<(Handle, oneshot::Sender<Infallible>)> {
     let runtime = Builder::new_current_thread().enable_all().build()?;
     let handle = runtime.handle().clone();
     let (thread, dropped) = oneshot::channel();
     thread::Builder::new()
-        .name("allstop-control".to_owned())
+        .name(name.to_owned())
         .spawn(move || {
             let _it_is_dropped = runtime.block_on(dropped);
             // Blocking work of the runtime must not hold up the end of the thread.

@@ -10,7 +10,7 @@ use allstop_core::{StopId, Timestamp};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
-use crate::sync::{ContainmentChoice, ControlRuntime, Handle, RunningControl};
+use crate::sync::{ContainmentChoice, Handle, RunningRuntimes, TreeRuntime};
 use crate::user_code::catch_panic;
 
 /// Default grace: the time between asking work to stop and ending it by force.
@@ -42,9 +42,9 @@ pub fn instant_after(from: Instant, duration: Duration) -> Instant {
 #[derive(Clone)]
 pub struct RootOptions {
     /// Runtime for stops, timers and engines.
-    pub control: ControlRuntime,
+    pub control: TreeRuntime,
     /// Runtime of the work: tools, hooks and other user code.
-    pub work: Handle,
+    pub work: TreeRuntime,
     /// Grace: the time between asking work to stop and ending it by force.
     pub grace: Duration,
     /// Default containment of child processes.
@@ -63,7 +63,7 @@ impl RootOptions {
     /// If called outside a tokio runtime.
     pub fn current() -> Self {
         Self {
-            control: ControlRuntime::OwnThread,
+            control: TreeRuntime::OwnThread,
             ..Self::single_runtime()
         }
     }
@@ -78,7 +78,26 @@ impl RootOptions {
         let current = Handle::current();
         Self {
             control: current.clone().into(),
-            work: current,
+            work: current.into(),
+            ..Self::with_own_threads()
+        }
+    }
+
+    /// Options for a tree that works in every program, also without a runtime of tokio: stops, deadlines and engines run
+    /// on a thread of the tree. The work runs on the current runtime if it has several threads, and otherwise on a second
+    /// thread of the tree ([`TreeRuntime::beside_caller`]). So work that blocks its thread delays neither a stop nor the
+    /// task that waits for the receipt.
+    pub fn for_any_runtime() -> Self {
+        Self {
+            work: TreeRuntime::beside_caller(),
+            ..Self::with_own_threads()
+        }
+    }
+
+    fn with_own_threads() -> Self {
+        Self {
+            control: TreeRuntime::OwnThread,
+            work: TreeRuntime::OwnThread,
             grace: GRACE_DEFAULT,
             containment: ContainmentChoice::GroupAndMarker,
             now: Arc::new(|| SystemTime::now().into()),
@@ -111,7 +130,7 @@ impl fmt::Debug for RootOptions {
 
 pub(crate) struct ScopeEnv {
     pub(crate) options: RootOptions,
-    control: RunningControl,
+    runtimes: RunningRuntimes,
     seq: AtomicU64,
     threads: AtomicUsize,
 }
@@ -119,7 +138,7 @@ pub(crate) struct ScopeEnv {
 impl ScopeEnv {
     pub(crate) fn new(options: RootOptions) -> Self {
         Self {
-            control: RunningControl::start(&options.control, &options.work),
+            runtimes: RunningRuntimes::start(&options.control, &options.work),
             options,
             seq: AtomicU64::new(0),
             threads: AtomicUsize::new(0),
@@ -128,7 +147,12 @@ impl ScopeEnv {
 
     /// Runtime for stops, timers and engines.
     pub(crate) fn control(&self) -> &Handle {
-        self.control.handle()
+        self.runtimes.control()
+    }
+
+    /// Runtime of the work.
+    pub(crate) fn work(&self) -> &Handle {
+        self.runtimes.work()
     }
 
     /// Wall-clock time. If the caller's clock panics, the time of the system is used.

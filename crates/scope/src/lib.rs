@@ -52,7 +52,7 @@ mod work;
 pub use barrier::NotStarted;
 pub use child_process::{Process, SpawnProcessError};
 pub use child_scope::{Deadline, ScopeOptions};
-pub use control::ControlRuntime;
+pub use control::TreeRuntime;
 pub use env::{FORCE_MAX, GRACE_DEFAULT, RootOptions, instant_after};
 pub use group::Placement;
 pub use permission_wait::PermissionWait;

@@ -188,7 +188,7 @@ impl Scope {
     where
         F: Future<Output: Send + 'static> + Send + 'static,
     {
-        self.spawn_on(&self.env().options.work, spec, false, make)
+        self.spawn_on(self.env().work(), spec, false, make)
     }
 
     /// Like [`Scope::spawn`], but for work that has begun in another place and continues here. If a stop is accepted
@@ -204,7 +204,7 @@ impl Scope {
     where
         F: Future<Output: Send + 'static> + Send + 'static,
     {
-        self.spawn_on(&self.env().options.work, spec, true, make)
+        self.spawn_on(self.env().work(), spec, true, make)
     }
 
     /// Like [`Scope::spawn`], but the future receives its registration, so that it can record an ending with evidence
@@ -228,7 +228,7 @@ impl Scope {
             clippy::disallowed_methods,
             reason = "the one place that spawns: registered above"
         )]
-        let task = self.env().options.work.spawn(future);
+        let task = self.env().work().spawn(future);
         node.set_force(key, Force::Abort(task.abort_handle()));
         Ok(WorkHandle {
             inner: HandleKind::Plain(task),

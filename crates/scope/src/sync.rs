@@ -15,7 +15,7 @@ pub(crate) use tokio::task::AbortHandle;
 pub(crate) use tokio::time::{sleep, sleep_until};
 pub(crate) use tokio_util::sync::CancellationToken;
 
-pub(crate) use crate::control::{ControlRuntime, RunningControl};
+pub(crate) use crate::control::{RunningRuntimes, TreeRuntime};
 pub(crate) use crate::signal::StopSignal;
 
 /// If a stop covers at most this number of groups, their waiters are woken before the stop returns. A turn has fewer

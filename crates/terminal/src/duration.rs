@@ -1,22 +1,10 @@
-//! Durations as people read them.
+//! Durations in the status line.
 
 use std::time::Duration;
 
-use allstop_core::counted::counted;
+use allstop_core::elapsed::duration;
 
-/// Formats a duration in its two largest units, such as `1 min 05 s`. Seconds below a minute have one decimal, and a
-/// duration of a day or more has only days.
-pub fn duration(duration: Duration) -> String {
-    let seconds = duration.as_secs();
-    match seconds {
-        0..60 => format!("{:.1} s", duration.as_secs_f64()),
-        60..3_600 => format!("{} min {:02} s", seconds / 60, seconds % 60),
-        3_600..86_400 => format!("{} h {:02} min", seconds / 3_600, seconds / 60 % 60),
-        _ => counted(seconds / 86_400, "day", "days"),
-    }
-}
-
-/// Like [`duration`], in whole seconds: the text changes once a second.
+/// Formats a duration like [`duration`], in whole seconds: the text changes once a second.
 pub(super) fn whole_seconds(elapsed: Duration) -> String {
     match elapsed.as_secs() {
         seconds @ 0..60 => format!("{seconds} s"),

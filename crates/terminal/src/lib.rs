@@ -103,8 +103,8 @@ mod text_table;
 mod window_title;
 mod writer_thread;
 
+pub use allstop_core::elapsed::duration;
 pub use device::TerminalDevice;
-pub use duration::duration;
 pub use editor::{EditResult, LineEditor};
 pub use flow::{CellAlign, FlowLine, FlowPart, FlowTable, OpenText, RowBreak, Span};
 pub use history::{HistoryFile, InputHistory};

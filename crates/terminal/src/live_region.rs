@@ -7,7 +7,6 @@
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-use super::duration::duration;
 use super::flow::OpenText;
 use super::input_line::InputLine;
 use super::margin::Margin;
@@ -15,6 +14,7 @@ use super::narrowing::Narrowing;
 use super::progress_bar::{RunningProgress, progress_bar};
 use super::status_line::StatusLine;
 use super::text::{Style, Styled, TextRole, styled};
+use allstop_core::elapsed::duration;
 
 /// Interval between drawings of the changing lines; short enough for a smooth spinner.
 pub(super) const TICK: Duration = Duration::from_millis(100);

@@ -9,8 +9,6 @@ use allstop_core::{Cause, StopReason, Timestamp};
 use allstop_runtime::{InterruptedTurn, OrphanedWork};
 use allstop_terminal::duration;
 
-use super::receipt::stopped_by;
-
 /// Replaces the underscores of a term by spaces.
 pub(crate) fn plain(word: &str) -> String {
     word.replace('_', " ")
@@ -45,7 +43,7 @@ pub(crate) fn describe_ending(reason: StopReason, cause: Option<&Cause>) -> Stri
     use StopReason::{Cancelled, Shutdown, Timeout};
     match cause {
         Some(cause) if matches!(reason, Cancelled | Shutdown | Timeout) => {
-            format!("the turn was {}", stopped_by(cause))
+            format!("the turn was {}", cause.stopped_by())
         }
         cause => {
             let detail = cause.and_then(|cause| cause.detail.as_ref());
@@ -132,14 +130,6 @@ pub(super) fn why(why: NotStoppedReason) -> &'static str {
         NotStoppedReason::NotAcknowledged => "it has not acknowledged the stop",
         NotStoppedReason::NotAsked => "dry run, not asked to stop",
     }
-}
-
-/// Formats milliseconds; from one second on, uses a larger unit.
-pub(crate) fn milliseconds(ms: f64) -> String {
-    if ms < 1_000.0 {
-        return format!("{ms:.1} ms");
-    }
-    duration(Duration::from_secs_f64((ms / 1_000.0).min(1e15)))
 }
 
 /// Like [`milliseconds`], but for a whole number.

@@ -34,7 +34,6 @@ pub(crate) use labels::{
 pub(crate) use live::{LiveOptions, LiveView};
 pub(crate) use project_file::describe_project_file;
 pub(crate) use receipt::{
-    RECEIPT_WIDTH_DEFAULT, is_worth_showing, render_full_receipt, render_receipt, stopped_by,
-    work_line,
+    RECEIPT_WIDTH_DEFAULT, is_worth_showing, render_full_receipt, render_receipt, work_line,
 };
 pub(crate) use watch::EventView;

@@ -14,6 +14,7 @@
 mod item;
 mod item_enums;
 mod parts;
+mod sentence;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,10 +22,11 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::cause::Cause;
+use crate::cause::{Cause, CauseKind};
 use crate::extent::Extent;
 use crate::ids::StopId;
 use crate::time::Timestamp;
+use crate::turn::CRASH;
 use crate::usage::Usage;
 
 pub use item::{Evidence, ItemState, Millis, ReceiptItem};
@@ -285,6 +287,12 @@ impl Receipt {
             self.items = self.items.iter().cloned().chain(outside).collect();
         }
         self
+    }
+
+    /// True if recovery has made the receipt after a crash: no stop was carried out, so nothing was verified.
+    pub fn is_of_crash(&self) -> bool {
+        let cause = self.cause();
+        cause.kind == CauseKind::Failure && cause.detail.as_deref() == Some(CRASH)
     }
 
     /// The request.

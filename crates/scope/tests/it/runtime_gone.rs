@@ -87,7 +87,7 @@ fn wide_stop_wakes_work_of_other_runtimes() {
     let (control, work) = (runtime(), runtime());
     let options = control.block_on(async { RootOptions::single_runtime() });
     let options = RootOptions {
-        work: work.handle().clone(),
+        work: work.handle().clone().into(),
         ..options
     };
     let root = Scope::root("test", options);

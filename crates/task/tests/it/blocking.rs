@@ -191,7 +191,7 @@ fn blocked_thread_delays_no_stop() {
                 block: Block::default(),
             };
             let options = RootOptions {
-                work: work.handle().clone(),
+                work: work.handle().clone().into(),
                 grace: GRACE,
                 ..RootOptions::single_runtime()
             };

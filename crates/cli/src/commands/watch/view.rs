@@ -15,7 +15,7 @@ use crate::args::WatchArgs;
 use crate::commands::open_session::OpenTarget;
 use crate::display::{
     EventView as _, JsonStream, LiveOptions, LiveView, RECEIPT_WIDTH_DEFAULT, is_worth_showing,
-    recorded, render_receipt, stopped_by,
+    recorded, render_receipt,
 };
 use crate::host::ProcessHost;
 use crate::questions::{SessionQuestions, UnansweredQuestion};
@@ -268,7 +268,9 @@ fn describe_fact(event: &WatchEvent) -> Option<String> {
             Some(recorded::describe_late_answer(call_id, name))
         }
         WatchEvent::InBackground { running } => recorded::describe_running(running),
-        WatchEvent::StopHeard { cause } => Some(format!("the turn is being {}", stopped_by(cause))),
+        WatchEvent::StopHeard { cause } => {
+            Some(format!("the turn is being {}", cause.stopped_by()))
+        }
         _ => None,
     }
 }

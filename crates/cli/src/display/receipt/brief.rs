@@ -3,11 +3,11 @@
 
 use allstop_core::Effect;
 use allstop_core::counted::counted;
+use allstop_core::elapsed::milliseconds;
 use allstop_core::receipt::{EndMethod, ItemKind, ItemState, Millis, ReceiptItem};
 use allstop_terminal::{Style, Styled, TextRole, styled};
 
 use super::super::labels;
-use super::left::is_outside;
 use super::row::{pids, sign};
 
 /// Maximum lines, about as many as a reader can understand at once. If the items need more lines, the labels of the
@@ -145,7 +145,7 @@ fn shown(time: Millis) -> String {
     if (10.0..1_000.0).contains(&ms) {
         format!("{ms:.0} ms")
     } else {
-        labels::milliseconds(ms)
+        milliseconds(ms)
     }
 }
 
@@ -162,7 +162,7 @@ fn outcome(item: &ReceiptItem, is_preview: bool) -> String {
             Some(_) => "outcome unknown, may be repeated",
         }
         .to_owned(),
-        ItemState::StillRunning { .. } if is_outside(item) => {
+        ItemState::StillRunning { .. } if item.state.is_outside_extent() => {
             "still runs, not covered by this stop".to_owned()
         }
         ItemState::StillRunning { .. } if is_preview => "runs".to_owned(),

@@ -4,9 +4,7 @@
 //! Work that still runs is highlighted, with its pids. The text claims nothing that the receipt does not contain.
 
 mod brief;
-mod left;
 mod row;
-mod sentence;
 
 use allstop_core::counted::{counted, grouped};
 use allstop_core::receipt::{ConversationEffect, ReceiptItem};
@@ -15,7 +13,6 @@ use allstop_terminal::{Style, Styled, Symbol, TextRole, styled};
 
 use self::row::{Columns, Row};
 use super::labels;
-pub(crate) use sentence::stopped_by;
 
 /// Width of a receipt, in columns, if the output is not a terminal.
 pub(crate) const RECEIPT_WIDTH_DEFAULT: usize = 100;
@@ -60,7 +57,7 @@ pub(crate) fn render_full_receipt(receipt: &Receipt, style: Style, width: usize)
     let mut text = headline(receipt, style, width);
     let request = receipt.request();
     let by = request.cause.by.as_ref();
-    let observed = if receipt.cancel_observed() && !sentence::is_of_crash(receipt) {
+    let observed = if receipt.cancel_observed() && !receipt.is_of_crash() {
         ", acknowledged by the engine"
     } else {
         ""
@@ -88,7 +85,6 @@ pub(crate) fn render_full_receipt(receipt: &Receipt, style: Style, width: usize)
 }
 
 fn headline(receipt: &Receipt, style: Style, width: usize) -> Styled {
-    let sentence = sentence::sentence(receipt);
     let is_alarm = !receipt.quiet() && receipt.outcome().is_none() && !receipt.is_preview();
     let role = if is_alarm {
         TextRole::Alarm
@@ -99,7 +95,7 @@ fn headline(receipt: &Receipt, style: Style, width: usize) -> Styled {
         (None, false) => format!("{} ", style.symbol(Symbol::Stopped)),
         _ => String::new(),
     };
-    let said = format!("{symbol}{sentence}");
+    let said = format!("{symbol}{receipt}");
     let mut text = Styled::default();
     push_wrapped(&mut text, &said, role, style, width);
     text

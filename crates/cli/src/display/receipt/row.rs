@@ -2,11 +2,11 @@
 
 use allstop_core::Effect;
 use allstop_core::counted::counted;
+use allstop_core::elapsed::milliseconds;
 use allstop_core::receipt::{ItemState, NotStoppedReason, ReceiptItem};
 use allstop_terminal::{Style, Styled, Symbol, TextRole, styled};
 
 use super::super::labels;
-use super::left::is_outside;
 
 /// Maximum columns of a name. A longer command is cut; the id in the same row identifies it.
 const NAME_COLUMNS: usize = 36;
@@ -71,9 +71,7 @@ impl Row {
             kind: styled![labels::kind(item.kind)],
             id: if id == name { Styled::default() } else { id },
             name,
-            time: time.map_or(Styled::default(), |ms| {
-                labels::milliseconds(ms.as_f64()).into()
-            }),
+            time: time.map_or(Styled::default(), |ms| milliseconds(ms.as_f64()).into()),
             detail: styled![detail(item, preview)],
             loud: pids(item).map(Styled::from),
         }
@@ -176,7 +174,7 @@ fn detail(item: &ReceiptItem, preview: bool) -> String {
             }
         }
         ItemState::Unknown { how, .. } => parts.push(labels::how(*how).to_owned()),
-        ItemState::StillRunning { .. } if preview && !is_outside(item) => {}
+        ItemState::StillRunning { .. } if preview && !item.state.is_outside_extent() => {}
         ItemState::StillRunning { why }
         | ItemState::Unreachable { why }
         | ItemState::Refused { why } => parts.push(labels::why(*why).to_owned()),

@@ -286,7 +286,7 @@ fn each_cause_and_target_is_a_sentence() {
             elapsed: Duration::from_millis(20),
         };
         let receipt = Receipt::of_stop(request, findings);
-        said += sentence::sentence(&receipt).as_str();
+        said += &receipt.to_string();
         said.push('\n');
     }
     insta::assert_snapshot!(said);

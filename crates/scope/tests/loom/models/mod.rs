@@ -73,7 +73,7 @@ fn root() -> Scope {
     let stops = AtomicUsize::new(0);
     let options = RootOptions {
         control: Handle.into(),
-        work: Handle,
+        work: Handle.into(),
         grace: NEVER,
         containment: ContainmentChoice::GroupAndMarker,
         now: Arc::new(|| Timestamp::from(std::time::UNIX_EPOCH)),

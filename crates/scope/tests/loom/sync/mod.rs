@@ -14,7 +14,7 @@ pub(crate) use loom::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 pub(crate) use once::{OnceLock, SetOnce};
 pub(crate) use process::{ContainmentChoice, ProcessHandle};
 pub(crate) use runtime::{
-    AbortHandle, ControlRuntime, Handle, RunningControl, block_on, sleep, sleep_until,
+    AbortHandle, Handle, RunningRuntimes, TreeRuntime, block_on, sleep, sleep_until,
 };
 pub(crate) use signal::Notify;
 pub(crate) use stop_signal::{CancellationToken, StopSignal};

@@ -75,27 +75,37 @@ pub(crate) async fn sleep_until(at: Instant) {
 /// Returns at once.
 pub(crate) async fn sleep(_: Duration) {}
 
-/// The control runtime of a model: a handle that makes threads of the model.
+/// A runtime of a model: a handle that makes threads of the model.
 #[derive(Clone)]
-pub enum ControlRuntime {
+pub enum TreeRuntime {
     OwnThread,
     Of(Handle),
 }
 
-impl From<Handle> for ControlRuntime {
+impl TreeRuntime {
+    pub(crate) fn beside_caller() -> Self {
+        Self::OwnThread
+    }
+}
+
+impl From<Handle> for TreeRuntime {
     fn from(handle: Handle) -> Self {
         Self::Of(handle)
     }
 }
 
-pub(crate) struct RunningControl(Handle);
+pub(crate) struct RunningRuntimes(Handle);
 
-impl RunningControl {
-    pub(crate) fn start(_runtime: &ControlRuntime, _work: &Handle) -> Self {
+impl RunningRuntimes {
+    pub(crate) fn start(_control: &TreeRuntime, _work: &TreeRuntime) -> Self {
         Self(Handle)
     }
 
-    pub(crate) fn handle(&self) -> &Handle {
+    pub(crate) fn control(&self) -> &Handle {
+        &self.0
+    }
+
+    pub(crate) fn work(&self) -> &Handle {
         &self.0
     }
 }

@@ -1,14 +1,23 @@
-//! The first sentence of a receipt: the target of the stop, the requester, the duration, and whether work still runs.
+//! The sentence of a receipt for people: the target of the stop, the requester, the duration, and the work that still
+//! runs.
 
-use allstop_core::receipt::{EndProof, ItemKind, ItemState, NothingToStop, ReceiptItem};
-use allstop_core::turn::CRASH;
-use allstop_core::{Cause, CauseKind, Extent, Receipt};
+use std::fmt;
 
-use super::super::labels;
-use super::left::{is_left, is_outside};
+use super::{EndProof, ItemKind, ItemState, NothingToStop, Receipt, ReceiptItem};
+use crate::elapsed::milliseconds;
+use crate::extent::Extent;
+use crate::terminal_text::{escape, is_unsafe};
+
+/// The sentence of the receipt, such as `Turn 7 stopped by you in 14.2 ms. Nothing is left running; verified.` It contains
+/// no control characters.
+impl fmt::Display for Receipt {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&escape(&sentence(self), is_unsafe))
+    }
+}
 
 /// Sentence with the target, the cause, the duration and the result of the stop.
-pub(super) fn sentence(receipt: &Receipt) -> String {
+fn sentence(receipt: &Receipt) -> String {
     let target = target(receipt);
     if let Some(outcome) = receipt.outcome() {
         return match outcome {
@@ -22,7 +31,10 @@ pub(super) fn sentence(receipt: &Receipt) -> String {
         };
     }
     if receipt.is_preview() {
-        let runs = !receipt.items().iter().all(is_outside);
+        let runs = !receipt
+            .items()
+            .iter()
+            .all(|item| item.state.is_outside_extent());
         return if runs {
             format!("Would stop {target}:")
         } else {
@@ -34,19 +46,19 @@ pub(super) fn sentence(receipt: &Receipt) -> String {
     } else {
         capitalised(&target)
     };
-    if is_of_crash(receipt) {
+    if receipt.is_of_crash() {
         let lost = unknown_outcomes(receipt.items());
         return format!(
             "{target} was cut off, because its process crashed or the store failed.{lost}"
         );
     }
-    let stopped = stopped_by(receipt.cause());
+    let stopped = receipt.cause().stopped_by();
     if !receipt.quiet() {
         return format!("{target} {stopped}, but {}.", left(receipt.items()));
     }
     let after = receipt.quiet_after_ms();
     let after = after.map_or(String::new(), |ms| {
-        format!(" in {}", labels::milliseconds(ms.as_f64()))
+        format!(" in {}", milliseconds(ms.as_f64()))
     });
     // The duration comes before the reason. In `because the run has ended in 2 ms`, a reader would take the duration of
     // the stop for the duration of the run.
@@ -57,11 +69,19 @@ pub(super) fn sentence(receipt: &Receipt) -> String {
     format!("{target} {said}. {}", verdict(receipt.items()))
 }
 
+/// True if the stop covered the work, but did not verifiably end it.
+fn is_left(state: &ItemState) -> bool {
+    state.breaks_quiet() && !state.is_outside_extent()
+}
+
 /// Counts the work that a stop did not end, in the words of its items: `2 of 5 still run, 1 may still run`.
 fn left(items: &[ReceiptItem]) -> String {
-    let all = items.iter().filter(|item| !is_outside(item)).count();
+    let all = items
+        .iter()
+        .filter(|item| !item.state.is_outside_extent())
+        .count();
     let count = |is_it: fn(&ItemState) -> bool| {
-        let left = items.iter().filter(|item| is_left(item));
+        let left = items.iter().filter(|item| is_left(&item.state));
         left.filter(|item| is_it(&item.state)).count()
     };
     let still = count(|state| matches!(state, ItemState::StillRunning { .. }));
@@ -88,7 +108,10 @@ fn left(items: &[ReceiptItem]) -> String {
 }
 
 fn verdict(items: &[ReceiptItem]) -> String {
-    let outside = items.iter().filter(|item| is_outside(item)).count();
+    let outside = items
+        .iter()
+        .filter(|item| item.state.is_outside_extent())
+        .count();
     let of_it = match (items.len(), outside) {
         (0, _) => return "Nothing was running.".to_owned(),
         (_, 0) => "",
@@ -113,11 +136,6 @@ fn unknown_outcomes(items: &[ReceiptItem]) -> String {
         1 => " One outcome is unknown.".to_owned(),
         _ => format!(" {unknown} outcomes are unknown."),
     }
-}
-
-/// True if recovery has made the receipt after a crash: no stop was carried out, so nothing was verified.
-pub(super) fn is_of_crash(receipt: &Receipt) -> bool {
-    receipt.cause().kind == CauseKind::Failure && receipt.cause().detail.as_deref() == Some(CRASH)
 }
 
 /// True if the only proof of the item's end is a search that found no more of its processes. Some processes can escape
@@ -159,40 +177,6 @@ fn target(receipt: &Receipt) -> String {
         Extent::TurnAndBackground => format!("{named} and the background work"),
         Extent::Turn if before == Some("session") => "the turn".to_owned(),
         _ => named,
-    }
-}
-
-/// Describes the cause of the stop, as in `stopped by you (Ctrl-C)`.
-pub(crate) fn stopped_by(cause: &Cause) -> String {
-    let detail = cause.detail.as_deref();
-    let because = |otherwise: &str| format!("stopped because {}", detail.unwrap_or(otherwise));
-    let in_brackets = detail.map_or(String::new(), |detail| format!(" ({detail})"));
-    match cause.kind {
-        CauseKind::User => {
-            let who = match cause.by.as_deref() {
-                None | Some("cli") => "you",
-                Some(by) => by,
-            };
-            match detail {
-                Some("ctrl-c") => format!("stopped by {who} (Ctrl-C)"),
-                _ => format!("stopped by {who}{in_brackets}"),
-            }
-        }
-        CauseKind::Superseded => "stopped by your next message".to_owned(),
-        CauseKind::Deadline => format!("stopped by a time limit{in_brackets}"),
-        CauseKind::Inactivity => format!("stopped for inactivity{in_brackets}"),
-        CauseKind::Budget => format!("stopped by a limit{in_brackets}"),
-        CauseKind::Guardrail => format!("stopped by a guardrail{in_brackets}"),
-        CauseKind::Parent => because("its parent was stopped"),
-        CauseKind::Shutdown => match detail {
-            Some(signal) if signal.starts_with("sig") => {
-                format!("stopped by {}", signal.to_uppercase())
-            }
-            _ => because("the process ends"),
-        },
-        CauseKind::LeaseLost => because("another process took it over"),
-        CauseKind::Disconnect => because("its client disconnected"),
-        CauseKind::Failure => format!("stopped by a failure{in_brackets}"),
     }
 }
 
