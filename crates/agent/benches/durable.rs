@@ -35,7 +35,7 @@ fn agent() -> Agent {
         steps_max: None,
         ..Settings::default()
     };
-    Agent::builder(Arc::new(ScriptedModel::new(replies)))
+    Agent::new(Arc::new(ScriptedModel::new(replies)))
         .tools(tools)
         .settings(settings)
         .build()

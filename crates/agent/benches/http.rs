@@ -167,7 +167,7 @@ fn main() -> ExitCode {
     let mut tools = ToolRegistry::new();
     let echo = ToolFn::new("echo", |call| async move { call.arguments.to_string() });
     tools.register(Arc::new(echo)).expect("one tool");
-    let agent = Agent::builder(Arc::new(model)).tools(tools).build();
+    let agent = Agent::new(Arc::new(model)).tools(tools).build();
     let scope = runtime.block_on(async { Scope::root("bench", RootOptions::current()) });
     let in_memory = || {
         let turns = many(|n| allstop_turn(agent.clone(), scope.clone(), n));

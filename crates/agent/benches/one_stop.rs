@@ -105,7 +105,7 @@ fn agent(hearing: Hearing, running: UnboundedSender<()>) -> Agent {
     let tool = Arc::new(ToolFn::new("wait", wait));
     tools.register(tool).expect("one tool");
     let model = ScriptedModel::new(vec![Reply::text("").call("wait", json!({})).usage(1, 1)]);
-    Agent::builder(Arc::new(model)).tools(tools).build()
+    Agent::new(Arc::new(model)).tools(tools).build()
 }
 
 /// Baseline: one task with a cancellation token, cancelled and awaited.

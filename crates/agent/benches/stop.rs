@@ -136,7 +136,7 @@ fn agent(begun: UnboundedSender<()>) -> Agent {
             .call("wait", json!({"n": 2}))
             .usage(1, 1),
     ]);
-    Agent::builder(Arc::new(model)).tools(tools).build()
+    Agent::new(Arc::new(model)).tools(tools).build()
 }
 
 async fn history(log: &Arc<MemoryLog>, n: usize) -> RunHistory {

@@ -89,7 +89,7 @@ fn agent() -> Agent {
             .usage(10, 5),
         Reply::text("Done.").usage(20, 2),
     ]);
-    Agent::builder(Arc::new(model)).tools(echo()).build()
+    Agent::new(Arc::new(model)).tools(echo()).build()
 }
 
 async fn logged() -> RunHistory {

@@ -9,11 +9,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use allstop_core::CallId;
 use allstop_core::turn::PartialStep;
 use allstop_tools::output::{without_cut_end, without_cut_start};
-use allstop_tools::{CallJournal, CallObserver, CallProgress};
+use allstop_tools::{BackgroundHost, CallJournal, CallObserver, CallProgress};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Duration, Instant};
 
+use crate::background::SessionBackground;
 use crate::event::{AgentEvent, EventSink};
 use crate::nested_calls::NestedCalls;
 use crate::output_batch::{OutputBatch, OutputEvent};
@@ -28,6 +29,8 @@ pub(crate) struct ActivityTimer {
     partial: Mutex<PartialText>,
     /// Calls of the sub-agents that run in the turn's calls.
     nested: Arc<NestedCalls>,
+    /// Background work of the session.
+    background: Option<Arc<SessionBackground>>,
     /// Notifies [`Self::send_held_output`] when a call begins to hold output.
     held: Notify,
 }
@@ -50,13 +53,18 @@ struct LiveOutput {
 }
 
 impl ActivityTimer {
-    pub(crate) fn new(events: EventSink, nested: Arc<NestedCalls>) -> Self {
+    pub(crate) fn new(
+        events: EventSink,
+        nested: Arc<NestedCalls>,
+        background: Option<Arc<SessionBackground>>,
+    ) -> Self {
         Self {
             began: Instant::now(),
             active_after_ms: AtomicU64::new(0),
             events,
             partial: Mutex::default(),
             nested,
+            background,
             held: Notify::new(),
         }
     }
@@ -181,6 +189,10 @@ impl CallObserver for ActivityTimer {
 
     fn heartbeat(&self) {
         self.record_activity();
+    }
+
+    fn background(&self) -> Option<Arc<dyn BackgroundHost>> {
+        Some(Arc::clone(self.background.as_ref()?) as _)
     }
 
     fn journal(&self) -> Option<Arc<dyn CallJournal>> {

@@ -5,17 +5,25 @@ use std::time::SystemTime;
 
 use allstop_core::Timestamp;
 use allstop_core::process::ProcessIdentity;
+use allstop_core::turn::Budget;
 use allstop_model::Model;
 use allstop_scope::{Scope, catch_panic};
 use allstop_tools::permission::FixedAnswer;
-use allstop_tools::{PermissionAnswer, Permissions, Prompter, ToolRegistry, ToolSource};
+use allstop_tools::{
+    PermissionAnswer, Permissions, Prompter, RegistryError, Tool, ToolRegistry, ToolSource,
+};
 
+use crate::answer::{Answer, RunError};
 use crate::event::EventSink;
 use crate::guardrail::Guardrail;
+use crate::history::RunHistory;
+use crate::home_scope::HomeScope;
 use crate::hook::{self, Hook, HookCx, HookEvent};
 use crate::parts::AgentParts;
+use crate::prompt::Prompt;
 use crate::run::{Run, RunRequest};
-use crate::settings::Settings;
+use crate::run_events::RunEvents;
+use crate::settings::{Deadlines, Settings};
 use crate::toolbox::Toolbox;
 
 /// An agent. Clones share the same parts. An agent holds no conversation. An agent without permissions and sub-agents
@@ -38,9 +46,14 @@ impl std::fmt::Debug for AgentBuilder {
 }
 
 impl Agent {
-    /// Creates the builder of an agent with this model, no tools and no limits. Without [`AgentBuilder::permissions`]
-    /// every tool call is allowed, because a program that registers a tool intends it to be called.
-    pub fn builder(model: Arc<dyn Model>) -> AgentBuilder {
+    /// Begins an agent with this model, no tools and no limits. Without [`AgentBuilder::permissions`] every tool call is
+    /// allowed, because a program that registers a tool intends it to be called.
+    #[expect(
+        clippy::new_ret_no_self,
+        reason = "an agent without a builder would have nothing to configure"
+    )]
+    pub fn new(model: impl Model + 'static) -> AgentBuilder {
+        let model: Arc<dyn Model> = Arc::new(model);
         let model_name = model.name().into();
         AgentBuilder {
             parts: AgentParts {
@@ -54,6 +67,7 @@ impl Agent {
                 prompter: Arc::new(FixedAnswer(PermissionAnswer::deny())),
                 now: Arc::new(|| SystemTime::now().into()),
                 owner: None,
+                home: Arc::default(),
             },
         }
     }
@@ -81,6 +95,21 @@ impl Agent {
                 ..self.parts.with(Toolbox::default(), settings)
             }),
         }
+    }
+
+    /// Returns a copy of the agent with more tools.
+    ///
+    /// # Errors
+    /// If the name of a tool is not valid or taken, or the schema of its arguments is invalid.
+    pub fn with_tools(
+        &self,
+        more: impl IntoIterator<Item = Arc<dyn Tool>>,
+    ) -> Result<Self, RegistryError> {
+        let mut tools = self.parts.tools.filtered(|_| true);
+        for tool in more {
+            tools.add(tool)?;
+        }
+        Ok(self.with(tools, self.parts.settings.clone()))
     }
 
     /// The agent that has these parts.
@@ -124,6 +153,39 @@ impl Agent {
         hook::is_wanted(&self.parts.hooks, event)
     }
 
+    /// Runs a prompt as one turn of a new conversation, in memory. The run starts at once. Works in every program, also
+    /// without a runtime of tokio: the loop and the stops run on a thread of the agent, and tools run on the current
+    /// runtime if it has several threads ([`RootOptions::for_any_runtime`](allstop_scope::RootOptions::for_any_runtime)).
+    ///
+    /// Dropping the [`Run`] stops it with cause `disconnect`.
+    pub fn run(&self, prompt: impl Into<Prompt>) -> Run {
+        let (sink, events) = RunEvents::channel();
+        self.run_bare(prompt.into(), sink).with_events(events)
+    }
+
+    /// Like [`Agent::run`], and waits for the answer.
+    ///
+    /// # Errors
+    /// If the run was stopped or failed.
+    ///
+    /// # Cancel safety
+    /// Dropping the future stops the run with cause `disconnect`.
+    pub async fn ask(&self, prompt: impl Into<Prompt>) -> Result<Answer, RunError> {
+        let run = self.run_bare(prompt.into(), EventSink::none());
+        run.await.into_result()
+    }
+
+    fn run_bare(&self, prompt: Prompt, events: EventSink) -> Run {
+        let home = &self.parts.home;
+        let history = RunHistory::bare(home.next_run(), Arc::default());
+        self.start(home.scope(), RunRequest::new(history, prompt), events)
+    }
+
+    /// Scope of the runs of [`Agent::run`]: created at the first use, unless the builder got one.
+    pub fn scope(&self) -> &Scope {
+        self.parts.home.scope()
+    }
+
     /// Starts a run below `scope`, in a task that the scope owns. Must be called in a Tokio runtime.
     ///
     /// Dropping the [`Run`] stops the run with cause `disconnect`. If the scope is already stopped, the first turn ends
@@ -140,6 +202,18 @@ impl AgentBuilder {
         self
     }
 
+    /// Adds a tool.
+    ///
+    /// # Panics
+    /// If the name of the tool is not valid or taken, or if the schema of its arguments is invalid: a mistake in the
+    /// program. [`AgentBuilder::tools`] takes a registry, which returns these errors.
+    pub fn tool(mut self, tool: impl Tool + 'static) -> Self {
+        if let Err(error) = self.parts.tools.add(Arc::new(tool)) {
+            panic!("{error}");
+        }
+        self
+    }
+
     /// Adds a source of tools that may change while the agent runs.
     pub fn tool_source(mut self, source: Arc<dyn ToolSource>) -> Self {
         self.parts.tools.set_source(source);
@@ -152,15 +226,45 @@ impl AgentBuilder {
         self
     }
 
+    /// Sets the system prompt.
+    pub fn system(mut self, prompt: impl Into<Arc<str>>) -> Self {
+        self.parts.settings.system = Some(prompt.into());
+        self
+    }
+
+    /// Sets the maximum steps per turn. A step is one model call with its tool calls.
+    pub fn max_steps(mut self, steps: u32) -> Self {
+        self.parts.settings.steps_max = Some(steps);
+        self
+    }
+
+    /// Sets the budget, which several agents may share. Amounts are reserved before they are spent.
+    pub fn budget(mut self, budget: Arc<Budget>) -> Self {
+        self.parts.settings.budget = Some(budget);
+        self
+    }
+
+    /// Sets the time limits.
+    pub fn deadlines(mut self, deadlines: Deadlines) -> Self {
+        self.parts.settings.deadlines = deadlines;
+        self
+    }
+
+    /// Sets the scope below which [`Agent::run`] works, such as a scope of the program that a shutdown stops.
+    pub fn scope(mut self, scope: Scope) -> Self {
+        self.parts.home = Arc::new(HomeScope::of(scope));
+        self
+    }
+
     /// Adds a hook. Hooks are called in the order in which they were added.
-    pub fn hook(mut self, hook: Arc<dyn Hook>) -> Self {
-        self.parts.hooks.push(hook);
+    pub fn hook(mut self, hook: impl Hook + 'static) -> Self {
+        self.parts.hooks.push(Arc::new(hook));
         self
     }
 
     /// Adds a guardrail.
-    pub fn guardrail(mut self, guardrail: Arc<dyn Guardrail>) -> Self {
-        self.parts.guardrails.push(guardrail);
+    pub fn guardrail(mut self, guardrail: impl Guardrail + 'static) -> Self {
+        self.parts.guardrails.push(Arc::new(guardrail));
         self
     }
 

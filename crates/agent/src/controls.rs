@@ -197,6 +197,19 @@ impl RunControls {
         Some(scope.stop(StopRequest::new(Extent::Call, cause)))
     }
 
+    /// Stops one call with cause `user`. True if this request has stopped the call; false if the call is unknown, has ended
+    /// or is stopped already.
+    pub fn cancel_call(&self, id: &CallId) -> bool {
+        let Some(scope) = self.call(id) else {
+            return false;
+        };
+        let request = StopRequest::new(Extent::Call, CauseKind::User.into());
+        let accepted = scope.accept_stop_of(std::slice::from_ref(&scope), request);
+        let is_first = accepted.is_new();
+        drop(accepted.begin());
+        is_first
+    }
+
     /// Scope of a call that the running turn or, if no turn runs, the last turn requested. The id of a sub-agent's call
     /// is a path of calls: `call_1/call_2`. After the sub-agent has ended, the scope of the outer call is returned.
     pub fn call(&self, id: &CallId) -> Option<Scope> {

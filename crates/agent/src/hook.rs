@@ -141,6 +141,80 @@ pub trait Hook: Send + Sync + fmt::Debug {
     fn on(&self, cx: &HookCx, event: HookEvent) -> BoxFuture<'static, HookVerdict>;
 }
 
+impl<H: Hook + ?Sized> Hook for Arc<H> {
+    fn name(&self) -> &Arc<str> {
+        (**self).name()
+    }
+
+    fn wants(&self, event: &HookEvent) -> bool {
+        (**self).wants(event)
+    }
+
+    fn on(&self, cx: &HookCx, event: HookEvent) -> BoxFuture<'static, HookVerdict> {
+        (**self).on(cx, event)
+    }
+}
+
+/// A hook that is a function; see [`hook`].
+pub struct FnHook {
+    name: Arc<str>,
+    wants: Box<dyn Fn(&HookEvent) -> bool + Send + Sync>,
+    on: Box<dyn Fn(HookCx, HookEvent) -> BoxFuture<'static, HookVerdict> + Send + Sync>,
+}
+
+/// Creates a hook from a function, which handles every event. [`FnHook::only`] selects events.
+///
+/// ```
+/// use allstop_agent::{HookEvent, HookVerdict, hook};
+///
+/// let audit = hook("audit", async |_cx, event| {
+///     println!("{}", event.name());
+///     HookVerdict::Continue
+/// })
+/// .only(|event| matches!(event, HookEvent::ToolStart { .. }));
+/// # let _ = audit;
+/// ```
+pub fn hook<F, R>(name: impl Into<Arc<str>>, on: F) -> FnHook
+where
+    F: Fn(HookCx, HookEvent) -> R + Send + Sync + 'static,
+    R: Future<Output = HookVerdict> + Send + 'static,
+{
+    FnHook {
+        name: name.into(),
+        wants: Box::new(|_| true),
+        on: Box::new(move |cx, event| Box::pin(on(cx, event))),
+    }
+}
+
+impl FnHook {
+    /// Handles only the events for which `wants` returns true. The function must not block.
+    #[must_use]
+    pub fn only(mut self, wants: impl Fn(&HookEvent) -> bool + Send + Sync + 'static) -> Self {
+        self.wants = Box::new(wants);
+        self
+    }
+}
+
+impl Hook for FnHook {
+    fn name(&self) -> &Arc<str> {
+        &self.name
+    }
+
+    fn wants(&self, event: &HookEvent) -> bool {
+        (self.wants)(event)
+    }
+
+    fn on(&self, cx: &HookCx, event: HookEvent) -> BoxFuture<'static, HookVerdict> {
+        (self.on)(cx.clone(), event)
+    }
+}
+
+impl fmt::Debug for FnHook {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("FnHook").field(&self.name).finish()
+    }
+}
+
 /// Result of calling the hooks.
 pub(crate) enum HookResult {
     Continue,

@@ -8,6 +8,7 @@ use allstop_model::Model;
 use allstop_tools::{Permissions, Prompter};
 
 use crate::guardrail::Guardrail;
+use crate::home_scope::HomeScope;
 use crate::hook::Hook;
 use crate::settings::Settings;
 use crate::toolbox::Toolbox;
@@ -23,6 +24,7 @@ pub(crate) struct AgentParts {
     pub(crate) prompter: Arc<dyn Prompter>,
     pub(crate) now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     pub(crate) owner: Option<ProcessIdentity>,
+    pub(crate) home: Arc<HomeScope>,
 }
 
 impl AgentParts {
@@ -39,6 +41,7 @@ impl AgentParts {
             prompter: Arc::clone(&self.prompter),
             now: Arc::clone(&self.now),
             owner: self.owner.clone(),
+            home: Arc::clone(&self.home),
         }
     }
 }

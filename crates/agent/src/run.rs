@@ -7,15 +7,18 @@ use std::sync::Arc;
 use allstop_core::decision::CommitDecision;
 use allstop_core::receipt::{ConversationEffect, StopInfo};
 use allstop_core::turn::{BackgroundNote, LoopDetector};
-use allstop_core::{Cause, CauseKind, Extent, Receipt, StopReason};
+use allstop_core::{CallId, Cause, CauseKind, Extent, Receipt, StopReason};
 use allstop_scope::{
     Deadline, NotStarted, Scope, ScopeOptions, Stop, StopRequest, WorkHandle, WorkLost,
     instant_after,
 };
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
+use tokio::runtime::Handle;
+use tokio::sync::SetOnce;
 use tokio::time::{Duration, Instant, timeout};
 
+use crate::answer::Outcome;
 use crate::background::SessionBackground;
 use crate::controls::RunControls;
 use crate::error::TurnError;
@@ -25,6 +28,7 @@ use crate::notes;
 use crate::outcome::{RunOutcome, TurnOutcome};
 use crate::parts::AgentParts;
 use crate::prompt::Prompt;
+use crate::run_events::RunEvents;
 use crate::turn::{self, TurnCx, TurnInput};
 
 /// Maximum wait for the ending of a turn after its stop: the time limit for writing that ending.
@@ -71,6 +75,9 @@ pub struct Run {
     engine: Option<WorkHandle<RunOutcome>>,
     bystander: Option<Scope>,
     controls: Arc<RunControls>,
+    events: RunEvents,
+    /// Dropped with the run, which ends the wait for the signals of [`Run::stop_on`].
+    ended: Arc<SetOnce<()>>,
 }
 
 impl Run {
@@ -93,7 +100,49 @@ impl Run {
             engine: Some(engine),
             bystander,
             controls,
+            events: RunEvents::none(),
+            ended: Arc::default(),
         }
+    }
+
+    pub(crate) fn with_events(mut self, events: RunEvents) -> Self {
+        self.events = events;
+        self
+    }
+
+    /// Events of a run that [`Agent::run`](crate::Agent::run) has started, from its first event on. No event of other
+    /// runs: their caller has passed a sink.
+    pub fn events(&self) -> RunEvents {
+        self.events.clone()
+    }
+
+    /// Stops the run with cause `user` when the signal resolves, such as `tokio::signal::ctrl_c()`. The signal is awaited
+    /// on the thread of the stops, so work that blocks its thread does not delay it.
+    pub fn stop_on<S: Future + Send + 'static>(self, signal: S) -> Self {
+        let (ended, stop) = (Arc::clone(&self.ended), self.stopper());
+        let watch = async move {
+            tokio::select! {
+                biased;
+                _ended = ended.wait() => {}
+                _signal = signal => drop(stop.stop(CauseKind::User.into())),
+            }
+        };
+        let _ends_with_the_run = self.scope.spawn_engine(watch);
+        self
+    }
+
+    fn stopper(&self) -> RunStopper {
+        RunStopper {
+            scope: self.scope.clone(),
+            bystander: self.bystander.clone(),
+            controls: Arc::clone(&self.controls),
+        }
+    }
+
+    /// Stops one call with cause `user`; the turn and its other calls continue. True if this request has stopped the call;
+    /// false if the call is unknown, has ended or is stopped already.
+    pub fn cancel_call(&self, call: &CallId) -> bool {
+        self.controls.cancel_call(call)
     }
 
     /// Control of the run, in addition to a stop.
@@ -102,13 +151,8 @@ impl Run {
     }
 
     /// Stops the running turn and the run: no further turn starts. Background work continues, and the receipt lists it.
-    pub fn stop(&self, cause: Cause) -> RunStop {
-        let mut order = StopRequest::new(Extent::Turn, cause);
-        order.bystanders.extend(self.bystander.clone());
-        RunStop {
-            stop: self.scope.stop(order),
-            controls: Arc::clone(&self.controls),
-        }
+    pub fn stop(&self, cause: impl Into<Cause>) -> RunStop {
+        self.stopper().stop(cause.into())
     }
 
     /// Scope of the turns.
@@ -145,12 +189,50 @@ impl Run {
     }
 }
 
+/// The parts of a run that a stop needs.
+struct RunStopper {
+    scope: Scope,
+    bystander: Option<Scope>,
+    controls: Arc<RunControls>,
+}
+
+impl RunStopper {
+    fn stop(&self, cause: Cause) -> RunStop {
+        let mut order = StopRequest::new(Extent::Turn, cause);
+        order.bystanders.extend(self.bystander.clone());
+        RunStop {
+            stop: self.scope.stop(order),
+            controls: Arc::clone(&self.controls),
+            scope: self.scope.clone(),
+        }
+    }
+}
+
+/// Waits for the outcome of the run: of its last turn. The future owns the run, so dropping the future stops the run with
+/// cause `disconnect`.
+impl IntoFuture for Run {
+    type Output = Outcome;
+    type IntoFuture = BoxFuture<'static, Outcome>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
+            let ended = self.finish().await;
+            let last = ended.ok().and_then(|mut run| run.turns.pop());
+            last.map_or_else(
+                || Outcome::of_bug("the engine of the run was lost"),
+                Outcome::from,
+            )
+        })
+    }
+}
+
 /// An accepted stop of a run. [`RunStop::receipt`] waits for the receipt; dropping this value changes nothing.
 #[derive(Debug, Clone)]
 #[must_use = "the receipt says what still runs"]
 pub struct RunStop {
     stop: Stop,
     controls: Arc<RunControls>,
+    scope: Scope,
 }
 
 impl RunStop {
@@ -171,6 +253,19 @@ impl RunStop {
     /// # Cancel safety
     /// Cancel safe: the stop continues even if no caller waits.
     pub async fn receipt(&self) -> Arc<Receipt> {
+        if Handle::try_current().is_ok() {
+            return self.wait().await;
+        }
+        // The wait needs a timer.
+        let own = self.clone();
+        let waited = self.scope.spawn_engine(async move { own.wait().await });
+        match waited.await {
+            Ok(receipt) => receipt,
+            Err(_) => self.stop.receipt().await,
+        }
+    }
+
+    async fn wait(&self) -> Arc<Receipt> {
         let receipt = self.stop.receipt().await;
         if receipt.outcome().is_some() {
             return receipt;
@@ -202,8 +297,10 @@ impl IntoFuture for RunStop {
 
 impl Drop for Run {
     fn drop(&mut self) {
+        // Fails if the end was recorded before.
+        let _ = self.ended.set(());
         if self.engine.is_some() {
-            let _receipt_goes_to_the_log = self.stop(Cause::new(CauseKind::Disconnect));
+            let _receipt_goes_to_the_log = self.stop(CauseKind::Disconnect);
         }
     }
 }

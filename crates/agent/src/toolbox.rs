@@ -39,6 +39,13 @@ impl Toolbox {
         *self = Self::new(std::mem::take(&mut self.own), Some(source));
     }
 
+    /// Adds a tool, and compiles its schema.
+    pub(crate) fn add(&mut self, tool: Arc<dyn Tool>) -> Result<(), RegistryError> {
+        self.own.register(tool)?;
+        *self.last.get_mut() = None;
+        Ok(())
+    }
+
     /// Adds a tool whose schema is known to be valid.
     pub(crate) fn register(&mut self, tool: Arc<dyn Tool>) -> Result<(), RegistryError> {
         self.own.register_known(tool)?;

@@ -26,7 +26,7 @@ pub(crate) async fn offered_models(
 ) -> Result<Vec<String>, String> {
     let options = ProviderOptions {
         base_url: base_url.map(str::to_owned),
-        key_lookup: ProcessHost::keys(),
+        key_lookup: Some(ProcessHost::keys()),
         ..ProviderOptions::default()
     };
     let asked = ProviderModel::new(default.unwrap_or("any"), options);

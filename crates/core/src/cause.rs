@@ -157,6 +157,12 @@ impl Cause {
     }
 }
 
+impl From<CauseKind> for Cause {
+    fn from(kind: CauseKind) -> Self {
+        Self::new(kind)
+    }
+}
+
 impl fmt::Display for Cause {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match &self.detail {

@@ -4,12 +4,14 @@
 //! The [`ConnectionProbe`] in the request then asks the kernel whether the connection is closed.
 //!
 //! - [`ProviderModel`] calls providers by name, and any OpenAI-compatible server by URL.
+//! - [`from_fn`] turns a function into a model.
 //! - [`ScriptedModel`] plays a script: for tests of agents, without a key and without a network.
 //! - [`RecordingModel`] wraps a model and writes a script of its answers.
 //! - [`stream_within`] applies the provider's time limits to a call; [`RetryPolicy`] decides about retries. All waits
 //!   are part of the caller's future, so a stop of the caller also ends the waits.
 //!
-//! This crate does not read environment variables. The caller passes a function that returns the API keys.
+//! Only `ProviderOptions::from_env` reads environment variables. Other options contain a function that returns the API
+//! keys.
 
 #![cfg_attr(
     not(all(feature = "providers", feature = "script-files")),
@@ -21,6 +23,7 @@
 
 pub mod error;
 pub mod event;
+mod function;
 mod kernel;
 #[cfg(feature = "providers")]
 mod known_models;
@@ -39,6 +42,7 @@ pub mod scripted;
 pub use allstop_core::FinishReason;
 pub use error::{ModelError, ModelErrorKind};
 pub use event::{CALLS_MAX, ModelEvent};
+pub use function::{FnModel, from_fn};
 #[cfg(feature = "providers")]
 pub use known_models::{FIGURES_DATE, KnownModel, known_model};
 pub use limits::{TokenLimits, stream_within};
@@ -55,6 +59,7 @@ pub use scripted::{Pause, Reply, ScriptedModel};
 
 use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 
 use futures::Stream;
 use futures::future::BoxFuture;
@@ -72,6 +77,16 @@ pub trait Model: Send + Sync + fmt::Debug {
     /// # Cancel safety
     /// If the future or the stream is dropped, the call ends and its connection is closed.
     fn stream(&self, request: ModelRequest) -> BoxFuture<'_, Result<ModelStream, ModelError>>;
+}
+
+impl<M: Model + ?Sized> Model for Arc<M> {
+    fn name(&self) -> &str {
+        (**self).name()
+    }
+
+    fn stream(&self, request: ModelRequest) -> BoxFuture<'_, Result<ModelStream, ModelError>> {
+        (**self).stream(request)
+    }
 }
 
 /// Events of one call, in order. No event follows an error or [`ModelEvent::End`].

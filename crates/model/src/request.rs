@@ -36,6 +36,29 @@ impl ModelRequest {
     }
 }
 
+impl ModelRequest {
+    /// Text of the user's last message; empty if there is none.
+    pub fn user_text(&self) -> &str {
+        let mut newest_first = self.messages.iter().rev();
+        let text = newest_first.find_map(|message| match &**message {
+            Message::User { text, .. } => Some(&**text),
+            _ => None,
+        });
+        text.unwrap_or_default()
+    }
+
+    /// Number of tool results since the user's last message. A model that is a function decides by this number if it
+    /// calls a tool or answers.
+    pub fn tool_results(&self) -> usize {
+        let newest_first = self.messages.iter().rev();
+        let of_turn =
+            newest_first.take_while(|message| !matches!(***message, Message::User { .. }));
+        of_turn
+            .filter(|message| matches!(***message, Message::Tool(_)))
+            .count()
+    }
+}
+
 /// A tool as the model sees it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct ToolDeclaration {

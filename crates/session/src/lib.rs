@@ -18,7 +18,7 @@
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let replies = vec![Reply::text("Better."), Reply::text("…").pause(Pause::Forever)];
 //! # let model = ScriptedModel::in_order_of_calls(replies);
-//! # let agent = Agent::builder(Arc::new(model)).build();
+//! # let agent = Agent::new(Arc::new(model)).build();
 //! let scope = Scope::root("my program", RootOptions::current());
 //! let options = SessionOptions { follow_up: FollowUp::Interrupt, ..SessionOptions::default() };
 //! let sessions = Sessions::new(Arc::new(MemoryLog::new()), scope, Arc::new(agent), options);
@@ -74,6 +74,7 @@ mod queue;
 mod queued_turn;
 mod registry;
 mod session;
+mod session_builder;
 mod sessions;
 mod source;
 mod stop;
@@ -94,6 +95,7 @@ pub use questions::AnswerResult;
 pub use queue::{Admission, MessageRefused};
 pub use registry::{ReserveResult, SessionRegistry, SessionReservation};
 pub use session::{Session, WAIT_DEFAULT};
+pub use session_builder::{AgentSessions, OpenSessionError, SessionBuilder};
 pub use sessions::{OpenError, Sessions};
 pub use source::{AgentRequest, AgentSource, OnBackgroundEnd, SessionAgent, SessionOptions};
 pub use stop_handle::SessionStop;

@@ -2,7 +2,9 @@
 
 use std::sync::{Arc, OnceLock};
 
-use allstop_agent::{RunControls, SummaryError, TurnError, TurnOutcome};
+use allstop_agent::{
+    Answer, Outcome, OutcomeParts, RunControls, SummaryError, TurnError, TurnOutcome,
+};
 use allstop_core::decision::{CommitDecision, CommitVerdict};
 use allstop_core::receipt::ConversationEffect;
 use allstop_core::turn::{LostTurn, StopPolicy};
@@ -11,6 +13,7 @@ use allstop_core::{
 };
 use allstop_log::SessionError;
 use allstop_tools::Denial;
+use futures::future::BoxFuture;
 use tokio::sync::SetOnce;
 use tokio::time::Instant;
 
@@ -142,6 +145,31 @@ impl MessageHandle {
     /// True after the turn of the message has begun.
     pub fn has_begun(&self) -> bool {
         self.state.has_begun()
+    }
+}
+
+/// Waits for the answer, the receipt or the failure. Dropping the future stops nothing.
+impl IntoFuture for MessageHandle {
+    type Output = Outcome;
+    type IntoFuture = BoxFuture<'static, Outcome>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move { Outcome::from(&*self.outcome().await) })
+    }
+}
+
+impl From<&MessageOutcome> for Outcome {
+    fn from(message: &MessageOutcome) -> Self {
+        Self::from(OutcomeParts {
+            stop_reason: message.stop_reason,
+            cause: message.cause.clone(),
+            answer: Answer::new(Arc::clone(&message.output))
+                .finish(message.finish)
+                .metered(message.steps, message.usage)
+                .denials(message.denials.clone()),
+            receipt: message.receipt.clone(),
+            error: message.error.clone(),
+        })
     }
 }
 

@@ -9,6 +9,7 @@ use allstop_core::turn::Conversation;
 use allstop_core::{CallId, Cause, CauseKind, Extent, MessageId, Receipt, SessionId, TurnNumber};
 use allstop_log::{LoggedAnswer, SessionError, Version, committed_answer, read_session_end};
 use allstop_tools::{BackgroundHost as _, BackgroundWork, NotPromotable, PermissionAnswer};
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use crate::command::{BackgroundDetachError, DetachResult, DetachTarget, OwnerCommand, UndoError};
@@ -96,7 +97,17 @@ impl Session {
         limit: Duration,
     ) -> Result<WaitResult, SendError> {
         let sent = self.send(message)?;
-        Ok(self.inner.wait(sent, limit).await)
+        if Handle::try_current().is_ok() {
+            return Ok(self.inner.wait(sent, limit).await);
+        }
+        // The wait needs a timer.
+        let (inner, own) = (Arc::clone(&self.inner), sent.clone());
+        let scope = &self.inner.host.scope;
+        let waited = scope.spawn_engine(async move { inner.wait(own, limit).await });
+        match waited.await {
+            Ok(waited) => Ok(waited),
+            Err(_) => Ok(self.inner.waited(sent, true)),
+        }
     }
 
     /// Current outcome of a message, as far as it is known, for a process that must exit before the final outcome
@@ -128,14 +139,18 @@ impl Session {
     ///
     /// If the target has already ended, the receipt reports `already_ended`; if the target is unknown, the receipt
     /// reports `not_found`. Such a receipt has no items.
-    pub fn stop(&self, target: &StopTarget, cause: Cause) -> SessionStop {
-        self.inner.stop(target, cause)
+    pub fn stop(&self, target: &StopTarget, cause: impl Into<Cause>) -> SessionStop {
+        self.inner.stop(target, cause.into())
     }
 
-    /// Stops one call of the running turn, or of one of its sub-agents. `call` is the name of the call in receipts. The
-    /// turn and its other calls continue; the model receives a result that reports the stop.
-    pub fn cancel_call(&self, call: &CallId, cause: Cause) -> SessionStop {
-        self.inner.stop(&StopTarget::Call(call.clone()), cause)
+    /// Stops one call of the running turn, or of one of its sub-agents, with cause `user`. `call` is the name of the call
+    /// in receipts. The turn and its other calls continue; the model receives a result that reports the stop.
+    ///
+    /// True if this request has stopped the call; false if the call is unknown, has ended or is stopped already. For the
+    /// receipt, stop the target [`StopTarget::Call`].
+    pub fn cancel_call(&self, call: &CallId) -> bool {
+        let target = StopTarget::Call(call.clone());
+        self.inner.request_stop(&target, CauseKind::User.into()).1
     }
 
     /// Dry run of a stop: lists the work that the stop would find now.

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use allstop_core::record::SessionRecord;
 use allstop_core::{SessionId, TurnNumber};
 use allstop_log::{Log, SessionError, SessionWriter};
 use allstop_scope::{NotStarted, Scope};
@@ -74,12 +75,28 @@ impl Sessions {
         id: Option<SessionId>,
         folder: impl Into<Arc<str>>,
     ) -> Result<Session, OpenError> {
+        self.create_with(id, folder, Vec::new()).await
+    }
+
+    /// Creates a session that begins with these records.
+    ///
+    /// # Cancel safety
+    /// Dropping the future may leave a session without a turn.
+    pub(crate) async fn create_with(
+        &self,
+        id: Option<SessionId>,
+        folder: impl Into<Arc<str>>,
+        records: Vec<SessionRecord>,
+    ) -> Result<Session, OpenError> {
         self.host.scope.check()?;
         let id = id.unwrap_or_else(|| SessionId::new(ulid::Ulid::generate().to_string()));
         let log = Arc::clone(&self.host.log);
         let options = &self.host.options;
         let (now, settings) = ((options.now)(), options.settings.clone());
-        let writer = SessionWriter::create(log, id, now, folder, settings).await?;
+        let mut writer = SessionWriter::create(log, id, now, folder, settings).await?;
+        if !records.is_empty() {
+            writer.append(records).await?;
+        }
         self.opened(writer, Vec::new())
     }
 

@@ -17,6 +17,16 @@ use crate::stop_plan::{StopPlan, StopTarget};
 impl SessionInner {
     /// Stops a target. On return no further work of the target starts.
     pub(crate) fn stop(self: &Arc<Self>, target: &StopTarget, cause: Cause) -> SessionStop {
+        self.request_stop(target, cause).0
+    }
+
+    /// Like [`Self::stop`]. The second value is true if this request stops the target: the target had not ended, and no
+    /// running stop covered it.
+    pub(crate) fn request_stop(
+        self: &Arc<Self>,
+        target: &StopTarget,
+        cause: Cause,
+    ) -> (SessionStop, bool) {
         let mut state = self.state.lock();
         if let StopTarget::Message(id) | StopTarget::MessageWork(id) = target {
             state.withdraw(id);
@@ -40,11 +50,14 @@ impl SessionInner {
             drop(state);
             self.hub.close();
             self.end();
-            return self.empty_stop(&request, NothingToStop::AlreadyEnded);
+            return (
+                self.empty_stop(&request, NothingToStop::AlreadyEnded),
+                false,
+            );
         }
         if plan.is_empty() {
             drop(state);
-            return self.empty_stop(&request, plan.nothing);
+            return (self.empty_stop(&request, plan.nothing), false);
         }
         if let Some(turn) = &plan.turn {
             plan.scopes.extend(turn.controls.forbid_hooks_after_turn());
@@ -55,13 +68,16 @@ impl SessionInner {
         if plan.scopes.is_empty() && attached.items.is_empty() {
             // All targeted work had already ended.
             drop(state);
-            return self.empty_stop(&request, NothingToStop::AlreadyEnded);
+            return (
+                self.empty_stop(&request, NothingToStop::AlreadyEnded),
+                false,
+            );
         }
         let accepted = self.host.scope.accept_stop_of(&plan.scopes, request);
         if *target == StopTarget::TurnAndBackground {
             self.renew_background(&mut state);
         }
-        let stop = accepted.stop();
+        let (stop, is_new) = (accepted.stop(), accepted.is_new());
         if stop.request().extent != plan.extent {
             // The stop has joined a wider stop.
             plan.turn = running;
@@ -82,13 +98,14 @@ impl SessionInner {
         drop(state);
         drop(accepted.begin());
         self.changed.notify_one();
-        match followed {
+        let stop = match followed {
             FollowedStop::First(stop) => {
                 self.follow(stop.clone());
                 stop
             }
             FollowedStop::Joined(stop) => stop,
-        }
+        };
+        (stop, is_new)
     }
 
     /// Creates a new scope for the background work of later turns.

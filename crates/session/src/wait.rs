@@ -54,6 +54,11 @@ impl SessionInner {
             self.background_idle().await;
         };
         let timed_out = timeout(limit, both).await.is_err();
+        self.waited(sent, timed_out)
+    }
+
+    /// The present state, as the result of a wait.
+    pub(crate) fn waited(&self, sent: MessageHandle, timed_out: bool) -> WaitResult {
         WaitResult {
             outcome: sent.try_outcome(),
             timed_out,

@@ -8,6 +8,7 @@ use allstop_core::{CallId, Usage};
 use parking_lot::Mutex;
 use tokio::sync::SetOnce;
 
+use crate::background::BackgroundHost;
 use crate::call_journal::{CallJournal, CopiedJournal};
 use crate::call_progress::CallProgress;
 use crate::effect::FileChange;
@@ -25,6 +26,11 @@ pub trait CallObserver: Send + Sync {
 
     /// A heartbeat: the call is still active.
     fn heartbeat(&self);
+
+    /// Host of the background work that the call may start. `None` if the call belongs to no session.
+    fn background(&self) -> Option<Arc<dyn BackgroundHost>> {
+        None
+    }
 
     /// Journal for the calls of a sub-agent that runs in the call. `None` if the call belongs to no turn.
     fn journal(&self) -> Option<Arc<dyn CallJournal>> {
@@ -150,6 +156,11 @@ impl CallLink {
             }),
             None => journal,
         })
+    }
+
+    /// Host of the background work that the call may start. `None` if the call belongs to no session.
+    pub fn background(&self) -> Option<Arc<dyn BackgroundHost>> {
+        self.0.as_ref()?.observer.background()
     }
 
     /// Also reports the calls of a sub-agent to `copy`, until the handover to another link. A sub-agent that then moves to

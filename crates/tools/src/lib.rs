@@ -1,6 +1,7 @@
 //! Tools that an agent calls: the trait, the registry, permissions, a shell, files and search.
 //!
-//! Start with [`Tool`], the trait of a tool, and [`ToolRegistry`]. An agent looks up its tools in the registry, and the
+//! Start with [`tool()`], which turns a function into a tool; with [`Tool`], the trait of a tool; and with
+//! [`ToolRegistry`]. An agent looks up its tools in the registry, and the
 //! registry validates the model's arguments before a call. [`permission`] decides whether a call may run.
 //! [`builtin_tools`] creates the tools of Allstop: [`shell`] with its [`background`] work, and [`files`].
 //!
@@ -52,6 +53,7 @@ pub mod external;
 mod file_state;
 #[cfg(feature = "shell")]
 pub mod files;
+mod function;
 #[cfg(feature = "mcp")]
 pub mod mcp;
 pub mod names;
@@ -79,6 +81,7 @@ pub use effect::{DiffLine, DiffLineKind, EffectPreview, FileChange};
 pub use external::{ExternalEvent, ExternalOptions, ExternalRequests, external_tools};
 #[cfg(feature = "shell")]
 pub use files::{FileBeginning, FolderAccess, Workspace, file_tools};
+pub use function::{FnTool, ToolCx, blocking_tool, tool};
 pub use output::{
     BoundedOutput, OutputBudget, OutputBudgetLimits, OutputFolder, OutputLimits, removed_output,
 };

@@ -1,11 +1,12 @@
 //! The trait of a tool: a function that a model can call.
 
+use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::record::CallOutcome;
-use allstop_core::{CallId, Effect, Images, SessionId};
+use allstop_core::{CallId, Effect, Images, SessionId, error_chain};
 use allstop_scope::Scope;
 use futures::future::BoxFuture;
 use serde_json::Value;
@@ -88,9 +89,9 @@ impl<T: Into<Arc<str>>> From<T> for ToolOutput {
     }
 }
 
-/// Failure of a call, which the model receives as an error result.
-#[derive(Debug, Clone, thiserror::Error)]
-#[error("{message}")]
+/// Failure of a call, which the model receives as an error result. Every error converts to this type with `?`, so this type
+/// itself does not implement [`Error`].
+#[derive(Debug, Clone)]
 pub struct ToolError {
     /// Text for the model and for people.
     pub message: String,
@@ -132,6 +133,19 @@ impl ToolError {
     }
 }
 
+impl fmt::Display for ToolError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.message)
+    }
+}
+
+/// A failed call whose message names the error and its sources. A plain text is also an error: `Err("no such key")?`.
+impl<E: Into<Box<dyn Error + Send + Sync>>> From<E> for ToolError {
+    fn from(error: E) -> Self {
+        Self::new(error_chain(&*error.into()))
+    }
+}
+
 /// A tool that a model can call.
 pub trait Tool: Send + Sync + fmt::Debug {
     /// Specification of the tool.
@@ -151,5 +165,19 @@ pub trait Tool: Send + Sync + fmt::Debug {
     /// A stop of the call drops the future.
     fn preview(&self, _invocation: ToolInvocation) -> BoxFuture<'_, Option<EffectPreview>> {
         Box::pin(std::future::ready(None))
+    }
+}
+
+impl<T: Tool + ?Sized> Tool for Arc<T> {
+    fn spec(&self) -> &ToolSpec {
+        (**self).spec()
+    }
+
+    fn call(&self, invocation: ToolInvocation) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
+        (**self).call(invocation)
+    }
+
+    fn preview(&self, invocation: ToolInvocation) -> BoxFuture<'_, Option<EffectPreview>> {
+        (**self).preview(invocation)
     }
 }

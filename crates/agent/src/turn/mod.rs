@@ -209,7 +209,11 @@ async fn run_in_span(
         finish: FinishReason::Done,
         leftovers: Vec::new(),
         account: None,
-        activity: Arc::new(ActivityTimer::new(cx.events.clone(), Arc::clone(&nested))),
+        activity: Arc::new(ActivityTimer::new(
+            cx.events.clone(),
+            Arc::clone(&nested),
+            cx.background.cloned(),
+        )),
         nested,
         trace,
         view: RequestView::default(),

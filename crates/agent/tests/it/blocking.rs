@@ -175,7 +175,7 @@ fn assert_ended_by_the_deadline(turn: &TurnOutcome, blocked: &str) {
 #[test]
 fn deadline_ends_a_turn_whose_model_blocks_its_thread() {
     let (gate, release) = Gate::new();
-    let agent = Agent::builder(Arc::new(BlockingModel(gate))).settings(settings());
+    let agent = Agent::new(Arc::new(BlockingModel(gate))).settings(settings());
     let turn = turn_beside_a_blocked_thread(&agent.build());
     assert_ended_by_the_deadline(&turn, "model");
     drop(release);
@@ -191,7 +191,7 @@ fn deadline_ends_a_turn_whose_hook_blocks_its_thread() {
             gate,
             in_the_call,
         });
-        let agent = Agent::builder(model(vec![Reply::text("ok")])).settings(settings());
+        let agent = Agent::new(model(vec![Reply::text("ok")])).settings(settings());
         let turn = turn_beside_a_blocked_thread(&agent.hook(hook).build());
         assert_ended_by_the_deadline(&turn, "hook");
         drop(release);
@@ -208,7 +208,7 @@ fn deadline_ends_a_turn_whose_guardrail_blocks_its_thread() {
             gate,
             in_the_call,
         });
-        let agent = Agent::builder(model(vec![Reply::text("ok")])).settings(settings());
+        let agent = Agent::new(model(vec![Reply::text("ok")])).settings(settings());
         let turn = turn_beside_a_blocked_thread(&agent.guardrail(guardrail).build());
         assert_ended_by_the_deadline(&turn, "guardrail");
         drop(release);
@@ -226,7 +226,7 @@ fn deadline_ends_a_turn_whose_tool_blocks_the_only_thread() {
         }
     });
     let calls = model(vec![Reply::text("").call("t", json!({}))]);
-    let agent = Agent::builder(calls)
+    let agent = Agent::new(calls)
         .tools(tools(vec![tool]))
         .settings(settings());
     let turn = turn_beside_a_blocked_thread(&agent.build());
@@ -268,7 +268,7 @@ impl Model for ComputingModel {
 async fn answer_after_the_deadline_is_not_committed_although_the_timer_is_late() {
     for (events, event_takes) in [(40, 5), (1, 200)] {
         let event_takes = Duration::from_millis(event_takes);
-        let agent = Agent::builder(Arc::new(ComputingModel {
+        let agent = Agent::new(Arc::new(ComputingModel {
             events,
             event_takes,
         }))

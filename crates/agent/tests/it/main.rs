@@ -71,7 +71,7 @@ fn agent(model: &Arc<ScriptedModel>) -> AgentBuilder {
 }
 
 fn agent_of(model: Arc<dyn Model>) -> AgentBuilder {
-    Agent::builder(model)
+    Agent::new(model)
 }
 
 fn tools(tools: Vec<ToolFn>) -> ToolRegistry {

@@ -117,7 +117,7 @@ fn assert_first_turn_is_kept(outcome: &RunOutcome) {
 #[tokio::test(start_paused = true)]
 async fn hook_that_panics_in_any_function_denies() {
     for at in ["on", "wants"] {
-        let agent = Agent::builder(two_answers()).hook(Panicking::new(at));
+        let agent = Agent::new(two_answers()).hook(Panicking::new(at));
         let outcome = two_turns(agent, EventSink::none()).await;
         let error = outcome.turns[1].error.as_ref().unwrap();
         assert_eq!(error.kind, TurnErrorKind::Hook, "{at}");
@@ -128,7 +128,7 @@ async fn hook_that_panics_in_any_function_denies() {
 
 #[tokio::test(start_paused = true)]
 async fn guardrail_that_panics_before_its_future_refuses() {
-    let agent = Agent::builder(two_answers()).guardrail(Panicking::new("check"));
+    let agent = Agent::new(two_answers()).guardrail(Panicking::new("check"));
     let outcome = two_turns(agent, EventSink::none()).await;
     assert_eq!(outcome.turns[1].stop_reason, StopReason::Guardrail);
     let cause = outcome.turns[1].cause.as_ref().unwrap().to_string();
@@ -138,7 +138,7 @@ async fn guardrail_that_panics_before_its_future_refuses() {
 
 #[tokio::test(start_paused = true)]
 async fn model_that_panics_fails_its_turn_alone() {
-    let outcome = two_turns(Agent::builder(Panicking::new("stream")), EventSink::none()).await;
+    let outcome = two_turns(Agent::new(Panicking::new("stream")), EventSink::none()).await;
     let error = outcome.turns[1].error.as_ref().unwrap();
     assert_eq!(error.kind, TurnErrorKind::Panicked);
     assert_eq!(error.message, "the model embedder panicked");
@@ -147,7 +147,7 @@ async fn model_that_panics_fails_its_turn_alone() {
 
 #[tokio::test(start_paused = true)]
 async fn clock_and_observer_that_panic_change_no_turn() {
-    let agent = Agent::builder(two_answers()).clock(Arc::new(|| panic!("in the clock")));
+    let agent = Agent::new(two_answers()).clock(Arc::new(|| panic!("in the clock")));
     let events = EventSink::observer(|_| panic!("in the observer"));
     let outcome = two_turns(agent, events).await;
     assert_eq!(outcome.turns[1].stop_reason, StopReason::Completed);
@@ -167,7 +167,7 @@ impl Prompter for PanickingPrompter {
 async fn prompter_that_panics_denies() {
     let replies = vec![Reply::text("").call("t", json!({})), Reply::text("ok")];
     let tool = ToolFn::new("t", |_| async { "ran".to_owned() });
-    let agent = Agent::builder(model(replies))
+    let agent = Agent::new(model(replies))
         .tools(tools(vec![tool]))
         .permissions(
             Arc::new(PermissionPolicy::default()),

@@ -41,7 +41,7 @@ fn agent(
     settings: Settings,
     sub_agents: SubAgents,
 ) -> Agent {
-    let agent = Agent::builder(model).tools(tools(with)).settings(settings);
+    let agent = Agent::new(model).tools(tools(with)).settings(settings);
     let agent = agent.build().with_sub_agents(sub_agents);
     agent.expect("no other tool has the name")
 }
@@ -468,7 +468,7 @@ async fn agent_tool_itself_can_be_excluded() {
 fn second_tool_named_agent_is_refused() {
     let model = script("  - {replies: [{text: hi}]}");
     let own = ToolFn::new(AGENT, |_| async { String::new() });
-    let agent = Agent::builder(model).tools(tools(vec![own])).build();
+    let agent = Agent::new(model).tools(tools(vec![own])).build();
     agent
         .with_sub_agents(SubAgents::default())
         .map(drop)

@@ -239,7 +239,7 @@ impl DemoStage {
         let model =
             Arc::new(ScriptedModel::in_order_of_calls(script(checks)).with_name("script::demo"));
         Ok(Self {
-            agent: Agent::builder(model).tools(tools).build(),
+            agent: Agent::new(model).tools(tools).build(),
             session,
             background,
             history: std::cell::Cell::new(Some(RunHistory::Logged(Box::new(writer)))),

@@ -94,9 +94,9 @@ mod tests {
     fn each_default_model_uses_its_key() {
         for known in DEFAULT_MODELS {
             let with = |name: &'static str| ProviderOptions {
-                key_lookup: std::sync::Arc::new(move |asked| {
+                key_lookup: Some(std::sync::Arc::new(move |asked| {
                     (asked == name).then(|| "a-key".to_owned())
-                }),
+                })),
                 ..ProviderOptions::default()
             };
             assert!(

@@ -205,9 +205,10 @@ pub(super) fn cancel_call(
     let id = CallId::new(id.ok_or_else(|| RpcError::invalid_params("`toolCallId` is missing"))?);
     let is_running = session.session.running_calls().contains(&id);
     let is_first = is_running && session.note_cancelled(&id);
-    let stop = session
-        .session
-        .cancel_call(&id, cause_of(params.reason.as_deref()));
+    let stop = session.session.stop(
+        &StopTarget::Call(id.clone()),
+        cause_of(params.reason.as_deref()),
+    );
     Ok(later(async move {
         let receipt = stop.receipt().await;
         let cancelled = is_first && receipt.outcome().is_none();

@@ -50,8 +50,8 @@ pub struct ProviderOptions {
     pub base_url: Option<String>,
     /// Key to send. No other key is ever sent to `base_url`.
     pub key: Option<String>,
-    /// Function that finds the key of a known provider.
-    pub key_lookup: KeyLookup,
+    /// Function that finds the key of a known provider. `None` if no key is looked up.
+    pub key_lookup: Option<KeyLookup>,
     /// Time limit for setting up a connection; `None` if there is no limit.
     pub connect_limit: Option<Duration>,
     /// Limits on the data of one call.
@@ -63,9 +63,25 @@ impl Default for ProviderOptions {
         Self {
             base_url: None,
             key: None,
-            key_lookup: Arc::new(|_| None),
+            key_lookup: None,
             connect_limit: Some(CONNECT_LIMIT_DEFAULT),
             answer_limits: AnswerLimits::default(),
+        }
+    }
+}
+
+impl ProviderOptions {
+    /// Options with which the model reads its key from the environment: `OPENAI_API_KEY`, `ANTHROPIC_API_KEY` and so on.
+    /// The variable is read again for each call. No other function of this crate reads the environment.
+    pub fn from_env() -> Self {
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the caller asks for the environment"
+        )]
+        let lookup = |name: &str| std::env::var(name).ok();
+        Self {
+            key_lookup: Some(Arc::new(lookup)),
+            ..Self::default()
         }
     }
 }

@@ -16,7 +16,7 @@ pub(super) struct ModelTarget {
     name: Arc<str>,
     endpoint: Endpoint,
     key: Option<String>,
-    key_lookup: KeyLookup,
+    key_lookup: Option<KeyLookup>,
     answer_limits: AnswerLimits,
 }
 
@@ -181,7 +181,7 @@ impl ModelTarget {
                 let found = self
                     .key
                     .clone()
-                    .or_else(|| (self.key_lookup)(provider.key_name?));
+                    .or_else(|| (self.key_lookup.as_ref()?)(provider.key_name?));
                 let key = found
                     .map(|key| key.trim().to_owned())
                     .filter(|key| !key.is_empty());
@@ -220,13 +220,19 @@ impl ModelTarget {
     }
 
     fn no_key(&self, key_name: &str) -> ModelError {
-        ModelError::new(
-            ModelErrorKind::Unauthorized,
-            format!("{key_name} is not set (needed for {})", self.name),
+        let unauthorized = |message| ModelError::new(ModelErrorKind::Unauthorized, message);
+        if self.key_lookup.is_none() {
+            let message = format!(
+                "no key for {}: no key and no key lookup was passed",
+                self.name
+            );
+            return unauthorized(message).with_hint(format!(
+                "pass the key, or read it from {key_name} with `ProviderOptions::from_env`"
+            ));
+        }
+        unauthorized(format!("{key_name} is not set (needed for {})", self.name)).with_hint(
+            format!("set {key_name}, or use the base URL of your own server"),
         )
-        .with_hint(format!(
-            "set {key_name}, or use --base-url with your own server"
-        ))
     }
 }
 
@@ -241,7 +247,10 @@ fn known(model: &str) -> Result<(Arc<str>, Endpoint), ModelError> {
                     ModelErrorKind::NotFound,
                     format!("unknown provider {namespace:?}"),
                 )
-                .with_hint(format!("use one of {}, or --base-url", names.join(", ")))
+                .with_hint(format!(
+                    "use one of {}, or the base URL of your own server",
+                    names.join(", ")
+                ))
             })?;
             (provider, bare, false)
         }
@@ -305,18 +314,33 @@ mod tests {
 
     #[test]
     fn missing_key_is_reported_before_a_request() {
-        let error = ModelTarget::new("gpt-4o-mini", ProviderOptions::default())
-            .err()
-            .unwrap();
-        assert_eq!(error.kind, ModelErrorKind::Unauthorized);
-        assert!(error.hint.unwrap().contains("OPENAI_API_KEY"));
+        for key_lookup in [None, Some(Arc::new(|_: &str| None) as KeyLookup)] {
+            let is_looked_up = key_lookup.is_some();
+            let options = ProviderOptions {
+                key_lookup,
+                ..ProviderOptions::default()
+            };
+            let error = ModelTarget::new("gpt-4o-mini", options).err().unwrap();
+            assert_eq!(error.kind, ModelErrorKind::Unauthorized);
+            // Without a lookup, the variable may be set.
+            assert_eq!(
+                error.message.contains("is not set"),
+                is_looked_up,
+                "{error}"
+            );
+            let hint = error.hint.unwrap();
+            assert!(
+                hint.contains("OPENAI_API_KEY") && !hint.contains("--"),
+                "{hint}"
+            );
+        }
     }
 
     #[test]
     fn base_url_never_gets_a_looked_up_key() {
         let options = ProviderOptions {
             base_url: Some("http://elsewhere".into()),
-            key_lookup: Arc::new(|_| Some("sk-mine".into())),
+            key_lookup: Some(Arc::new(|_| Some("sk-mine".into()))),
             ..ProviderOptions::default()
         };
         let access = ModelTarget::new("gpt-4o-mini", options)

@@ -57,6 +57,20 @@ pub(super) struct ChosenReply {
     pub(super) assistants: usize,
 }
 
+impl ChosenReply {
+    /// The only reply to a request.
+    pub(super) fn of(reply: Reply, assistants: usize) -> Self {
+        let reply = ScriptedReply {
+            definition: reply,
+            failed: AtomicU32::new(0),
+        };
+        Self {
+            reply: Arc::new(reply),
+            assistants,
+        }
+    }
+}
+
 impl CompiledTurn {
     pub(super) fn new(when: Option<String>, images: Option<usize>, replies: Vec<Reply>) -> Self {
         Self {

@@ -32,7 +32,7 @@ use futures::future::BoxFuture;
 use parking_lot::Mutex;
 
 use crate::{Model, ModelError, ModelErrorKind, ModelRequest, ModelStream};
-use choose::CompiledScript;
+use choose::{ChosenReply, CompiledScript};
 use playback::Playback;
 
 /// A model that plays a script.
@@ -161,17 +161,26 @@ impl Model for ScriptedModel {
                 )
                 .with_hint("add a reply to the script, or a turn that matches this message")
             })?;
-            if let Some(pause) = chosen.reply.definition.connect_stall {
-                pause.wait().await;
-            }
-            if let Some(error) = chosen.reply.error_at_start() {
-                return Err(error);
-            }
-            Ok(ModelStream {
-                events: Box::pin(Playback::new(chosen)),
-            })
+            play(chosen).await
         })
     }
+}
+
+/// Plays a reply to a conversation with this number of assistant messages.
+pub(crate) async fn play_reply(reply: Reply, assistants: usize) -> Result<ModelStream, ModelError> {
+    play(ChosenReply::of(reply, assistants)).await
+}
+
+async fn play(chosen: ChosenReply) -> Result<ModelStream, ModelError> {
+    if let Some(pause) = chosen.reply.definition.connect_stall {
+        pause.wait().await;
+    }
+    if let Some(error) = chosen.reply.error_at_start() {
+        return Err(error);
+    }
+    Ok(ModelStream {
+        events: Box::pin(Playback::new(chosen)),
+    })
 }
 
 impl fmt::Debug for ScriptedModel {

@@ -161,6 +161,12 @@ impl Reply {
     }
 }
 
+impl<T: Into<Arc<str>>> From<T> for Reply {
+    fn from(text: T) -> Self {
+        Self::text(text)
+    }
+}
+
 /// Error of a stream that was cut off.
 pub(super) fn cut() -> ModelError {
     ModelError::new(

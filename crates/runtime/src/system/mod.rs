@@ -322,7 +322,7 @@ impl System {
         let options = ProviderOptions {
             base_url,
             key,
-            key_lookup: Arc::clone(&self.parts.keys),
+            key_lookup: Some(Arc::clone(&self.parts.keys)),
             answer_limits: self.parts.config.model.answer_limits(),
             ..ProviderOptions::default()
         };

@@ -212,7 +212,7 @@ pub(super) fn agent(
         .in_mode(mode)
         .in_folder(workspace.folder());
     let model = setup.model.as_ref().unwrap_or(&parts.model);
-    let mut builder = Agent::builder(Arc::clone(model))
+    let mut builder = Agent::new(Arc::clone(model))
         .tools(tools)
         .tool_source(source)
         .settings(settings)

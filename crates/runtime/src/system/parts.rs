@@ -107,7 +107,7 @@ pub(super) fn open_model_of(
                     .as_deref()
                     .map(|name| key(options, name))
                     .transpose()?,
-                key_lookup: Arc::clone(&options.keys),
+                key_lookup: Some(Arc::clone(&options.keys)),
                 answer_limits: config.answer_limits(),
                 ..ProviderOptions::default()
             };

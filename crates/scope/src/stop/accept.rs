@@ -125,6 +125,11 @@ impl AcceptedStop {
         Self(Some(acceptance))
     }
 
+    /// True if this request stops its targets: they had not ended, and no running stop covers them.
+    pub fn is_new(&self) -> bool {
+        matches!(self.0, Some(Acceptance::Covered { .. }))
+    }
+
     /// The stop, or the running stop that it has joined.
     pub fn stop(&self) -> Stop {
         let acceptance = self.0.as_ref().expect("only `begin` and the drop take it");

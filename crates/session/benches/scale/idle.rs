@@ -37,7 +37,7 @@ pub(crate) fn run(sessions: usize) {
             .expect("a store");
         let log: Arc<dyn Log> = Arc::new(store);
         let scope = Scope::root("bench", RootOptions::current());
-        let agent = Agent::builder(Arc::new(Short)).build();
+        let agent = Agent::new(Arc::new(Short)).build();
         let options = SessionOptions {
             sleep_after: Some(Duration::ZERO),
             ..SessionOptions::default()

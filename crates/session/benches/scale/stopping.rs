@@ -56,7 +56,7 @@ fn round(runtime: &Runtime, turns: usize) -> Times {
     runtime.block_on(async {
         let log: Arc<dyn Log> = Arc::new(MemoryLog::new());
         let scope = Scope::root("bench", RootOptions::current());
-        let agent = Agent::builder(Arc::new(Endless)).build();
+        let agent = Agent::new(Arc::new(Endless)).build();
         let all = Sessions::new(
             log,
             scope.clone(),

@@ -116,7 +116,11 @@ async fn receipt_of_a_call_is_in_the_log_after_its_turn() {
         _ => None,
     })
     .await;
-    let of_call = fixture.session.cancel_call(&call, user()).receipt().await;
+    let of_call = fixture
+        .session
+        .stop(&StopTarget::Call(call.clone()), user())
+        .receipt()
+        .await;
     assert_eq!(of_call.request().extent, Extent::Call);
     assert_eq!(of_call.items().len(), 1, "{of_call:?}");
     assert!(stored(&fixture).await.is_empty());

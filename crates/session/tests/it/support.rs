@@ -30,7 +30,7 @@ pub(crate) fn in_order(replies: Vec<Reply>) -> Arc<ScriptedModel> {
 }
 
 pub(crate) fn agent(model: &Arc<ScriptedModel>) -> AgentBuilder {
-    Agent::builder(Arc::clone(model) as _)
+    Agent::new(Arc::clone(model) as _)
 }
 
 pub(crate) fn tools(tools: Vec<ToolFn>) -> ToolRegistry {

@@ -240,15 +240,23 @@ async fn one_call_is_cancelled_and_its_siblings_continue() {
     let sent = disk.session.send("go").unwrap();
     let call: CallId = started.recv().await.unwrap();
     let began = Instant::now();
-    let receipt = disk.session.cancel_call(&call, user()).receipt().await;
+    let receipt = disk
+        .session
+        .stop(&StopTarget::Call(call.clone()), user())
+        .receipt()
+        .await;
     assert!(began.elapsed() < AT_ONCE);
     assert!(receipt.quiet() && receipt.cancel_observed() && receipt.outcome().is_none());
-    let again = disk.session.cancel_call(&call, user()).receipt().await;
+    let again = disk
+        .session
+        .stop(&StopTarget::Call(call.clone()), user())
+        .receipt()
+        .await;
     assert_eq!(again.outcome(), Some(NothingToStop::AlreadyEnded));
     assert_eq!(again.stop_id(), receipt.stop_id());
     let never = disk
         .session
-        .cancel_call(&"call_x".into(), user())
+        .stop(&StopTarget::Call("call_x".into()), user())
         .receipt()
         .await;
     assert_eq!(never.outcome(), Some(NothingToStop::NotFound));

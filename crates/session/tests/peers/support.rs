@@ -63,7 +63,7 @@ impl AgentSource for WithShell {
             {
                 tools.register(tool).expect("names differ");
             }
-            let agent = Agent::builder(Arc::clone(&self.model))
+            let agent = Agent::new(Arc::clone(&self.model))
                 .tools(tools)
                 .settings(self.settings.clone())
                 .build();

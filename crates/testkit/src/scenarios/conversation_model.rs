@@ -34,7 +34,7 @@ impl ConversationModel {
 
 /// An agent for a session, whose model answers from this table.
 pub(super) fn answerer(stage: &RunStage, lines: ReplyTable) -> AgentBuilder {
-    Agent::builder(stage.watch_model(ConversationModel::shared(lines)))
+    Agent::new(stage.watch_model(ConversationModel::shared(lines)))
 }
 
 /// Number of answers: larger than the number of turns of any run.

@@ -6,6 +6,7 @@ use std::time::Duration;
 use allstop_agent::{Agent, SubAgentBackground, SubAgents};
 use allstop_core::{Cause, CauseKind, Effect, Message};
 use allstop_model::{Model, ModelError, ModelRequest, ModelStream, Pause, Reply};
+use allstop_session::StopTarget;
 use allstop_tools::external::{ExternalEvent, ExternalOptions, ExternalRequests, external_tools};
 use allstop_tools::{OutputFolder, ToolOutput, ToolSpec};
 use futures::future::BoxFuture;
@@ -88,7 +89,9 @@ async fn handle_late(user: ScriptedUser, mut requests: ExternalRequests) {
     };
     sleep(Duration::from_millis(10)).await;
     let cause = Cause::new(CauseKind::User);
-    let stopping = user.session().cancel_call(&request.call_id, cause);
+    let stopping = user
+        .session()
+        .stop(&StopTarget::Call(request.call_id.clone()), cause);
     stopping.receipt().await;
     let answer = ToolOutput::from("found");
     let _late = handler.answer(request.request_id, Ok(answer));
@@ -118,7 +121,7 @@ fn sub_agent(name: &str, place: SubAgentPlacement) -> Scenario {
                 background: (place != SubAgentPlacement::Foreground).then_some(background),
                 ..SubAgents::default()
             };
-            let agent = stage.build(Agent::builder(delegating(stage, place)));
+            let agent = stage.build(Agent::new(delegating(stage, place)));
             agent
                 .with_sub_agents(options)
                 .expect("it has no other tool")

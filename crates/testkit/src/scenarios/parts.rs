@@ -16,7 +16,7 @@ pub(super) fn agent<const N: usize>(
     tools: [ToolFn; N],
 ) -> AgentBuilder {
     let tools = tools.map(|tool| stage.tool(tool));
-    Agent::builder(stage.model(replies)).tools(stage.tools(tools))
+    Agent::new(stage.model(replies)).tools(stage.tools(tools))
 }
 
 /// A tool that answers at once.

@@ -106,7 +106,7 @@ pub(super) fn all() -> [Scenario; 10] {
 
 /// An agent with a shell.
 fn shelling(stage: &RunStage, replies: Vec<Reply>, prompt: &str) -> Setup {
-    let agent = Agent::builder(stage.model(replies));
+    let agent = Agent::new(stage.model(replies));
     stage.agent(agent.tools(stage.tools([stage.shell()])), prompt)
 }
 

@@ -166,7 +166,7 @@ impl StopSafe {
             let call = Reply::text("").call(&*tool.spec().name, self.input.clone());
             let model = stage.model(vec![call, Reply::text("Done.")]);
             let tools = stage.tools([stage.tool(Observed::new(tool, seen))]);
-            stage.agent(Agent::builder(model).tools(tools), "Call the tool.")
+            stage.agent(Agent::new(model).tools(tools), "Call the tool.")
         })
     }
 

@@ -4,8 +4,6 @@ use std::io;
 
 use allstop_core::ImageError;
 
-use crate::tool::ToolError;
-
 /// Reason why a file tool did nothing, or only a part of its work.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum FileError {
@@ -67,12 +65,6 @@ pub(crate) enum FileError {
         path: String,
         source: io::Error,
     },
-}
-
-impl From<FileError> for ToolError {
-    fn from(error: FileError) -> Self {
-        Self::new(error.to_string())
-    }
 }
 
 impl FileError {

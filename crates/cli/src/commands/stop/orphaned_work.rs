@@ -120,7 +120,7 @@ async fn open(
     };
     // A session needs an agent to write records. This agent never calls its model, because the session receives no
     // message.
-    let agent = Agent::builder(Arc::new(ScriptedModel::new(Vec::new()))).build();
+    let agent = Agent::new(Arc::new(ScriptedModel::new(Vec::new()))).build();
     let sessions = Sessions::new(Arc::clone(log), scope, Arc::new(agent), options);
     sessions.resume(id).await
 }

@@ -26,9 +26,17 @@ async fn sub_agent_call_stops_alone_by_its_path() {
     assert_eq!(running(&fixture, &StopTarget::Call(call.clone())), [path]);
 
     let never = CallId::from("call_1_1/call_9_9");
-    let never = fixture.session.cancel_call(&never, user()).receipt().await;
+    let never = fixture
+        .session
+        .stop(&StopTarget::Call(never.clone()), user())
+        .receipt()
+        .await;
     assert_eq!(never.outcome(), Some(NothingToStop::NotFound));
-    let receipt = fixture.session.cancel_call(&call, user()).receipt().await;
+    let receipt = fixture
+        .session
+        .stop(&StopTarget::Call(call.clone()), user())
+        .receipt()
+        .await;
     assert!(receipt.quiet(), "{receipt:?}");
     let items: Vec<_> = receipt.items().iter().map(|item| &*item.id).collect();
     assert_eq!(items, [path]);
@@ -36,7 +44,11 @@ async fn sub_agent_call_stops_alone_by_its_path() {
     let outcome = sent.outcome().await;
     assert!(outcome.is_completed(), "{outcome:?}");
     assert_eq!(&*outcome.output, "it goes on");
-    let again = fixture.session.cancel_call(&call, user()).receipt().await;
+    let again = fixture
+        .session
+        .stop(&StopTarget::Call(call.clone()), user())
+        .receipt()
+        .await;
     assert_eq!(again.outcome(), Some(NothingToStop::AlreadyEnded));
     assert!(again.items().is_empty());
 
@@ -61,7 +73,11 @@ async fn background_sub_agent_call_stops_alone_by_its_path() {
     let ids = running(&fixture, &StopTarget::TurnAndBackground);
     assert_eq!(ids, ["bg_1", "bg_1/call_1_1", path]);
     let call = CallId::from(path);
-    let receipt = fixture.session.cancel_call(&call, user()).receipt().await;
+    let receipt = fixture
+        .session
+        .stop(&StopTarget::Call(call.clone()), user())
+        .receipt()
+        .await;
     assert!(receipt.quiet(), "{receipt:?}");
     assert_eq!(&*receipt.items()[0].id, path);
     let work = fixture.session.background().remove(0);

@@ -74,7 +74,10 @@ async fn promoted_agent_answers_later_and_is_metered_once() {
     );
     assert_eq!(work.metered().total_tokens(), 0, "that was the call's");
     assert!(session.running_calls().is_empty());
-    let late = session.cancel_call(&agent_call(), user()).receipt().await;
+    let late = session
+        .stop(&StopTarget::Call(agent_call()), user())
+        .receipt()
+        .await;
     assert_eq!(late.outcome(), Some(NothingToStop::AlreadyEnded));
     assert!(work.is_running());
 
@@ -175,7 +178,10 @@ async fn stopping_call_is_not_promoted() {
     let (fixture, sent, _running) = running(SessionOptions::default()).await;
     let session = &fixture.session;
     session.promote(&agent_call()).expect("it listens");
-    let receipt = session.cancel_call(&agent_call(), user()).receipt().await;
+    let receipt = session
+        .stop(&StopTarget::Call(agent_call()), user())
+        .receipt()
+        .await;
     assert!(receipt.quiet(), "{receipt:?}");
     assert_eq!(receipt.items().len(), 3, "{receipt:?}");
     assert!(
@@ -311,7 +317,7 @@ async fn second_full_stop_joins_the_first() {
     let preview = session.preview(&StopTarget::TurnAndBackground);
     assert_eq!(preview.items().len(), 3, "{preview:?}");
     let second = session.stop(&StopTarget::TurnAndBackground, user());
-    let alone = session.cancel_call(&inner, user());
+    let alone = session.stop(&StopTarget::Call(inner.clone()), user());
     let (first, second) = (first.receipt().await, second.receipt().await);
     for receipt in [&first, &second, &alone.receipt().await] {
         assert_eq!(receipt.outcome(), None, "{receipt:?}");

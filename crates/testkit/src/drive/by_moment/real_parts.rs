@@ -94,7 +94,7 @@ impl RealParts {
             },
             ..Settings::default()
         };
-        Agent::builder(Arc::new(model))
+        Agent::new(Arc::new(model))
             .tools(tools)
             .settings(settings)
             .build()

@@ -51,7 +51,7 @@ const ALL_THE_SAME: &str = "Whatever differs from run to run cannot be explored:
 ///
 /// let scenario = Scenario::new("greeting", |stage| {
 ///     let model = stage.model(vec![Reply::text("Hello.")]);
-///     stage.agent(Agent::builder(model), "Hi.")
+///     stage.agent(Agent::new(model), "Hi.")
 /// });
 /// explore(&scenario).assert_clean();
 /// ```

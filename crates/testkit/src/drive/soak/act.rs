@@ -103,7 +103,7 @@ impl SoakState {
         let Some(call) = self.one_of(calls.clone()) else {
             return "no calls".to_owned();
         };
-        let stopping = session.cancel_call(&call, Cause::new(CauseKind::User));
+        let stopping = session.stop(&StopTarget::Call(call.clone()), Cause::new(CauseKind::User));
         let left = session.running_calls();
         let mut others = calls.iter().filter(|other| **other != call);
         if let Some(gone) = others.find(|other| !left.contains(other)) {

@@ -84,7 +84,7 @@ impl AgentSource for SoakAgents {
                 tools.register(tool).expect("their names differ");
             }
             let model: Arc<dyn Model> = Arc::new(SoakModel);
-            let mut agent = Agent::builder(model).tools(tools);
+            let mut agent = Agent::new(model).tools(tools);
             // The agents of sessions whose id ends with 3 or 7 ask for permission.
             if request.session.as_str().ends_with(['3', '7']) {
                 let prompter = Arc::clone(&request.prompter) as Arc<dyn Prompter>;

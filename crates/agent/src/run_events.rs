@@ -1,0 +1,95 @@
+//! Events of a run for the program that started it.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::event::{AgentEvent, EventSink};
+
+/// Maximum number of events that wait for the program. A long answer has about this many deltas.
+const EVENTS_WAITING_MAX: usize = 4096;
+
+/// Events of a run, in order. Each event is returned once, also if several values read the run. If the program reads too
+/// slowly, the oldest events are dropped and counted.
+#[derive(Debug, Clone)]
+pub struct RunEvents(Arc<EventQueue>);
+
+#[derive(Debug, Default)]
+struct EventQueue {
+    state: Mutex<QueueState>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct QueueState {
+    events: VecDeque<AgentEvent>,
+    missed: u64,
+    has_ended: bool,
+}
+
+/// Writer of the queue, which the run drops at its end.
+struct QueueWriter(Arc<EventQueue>);
+
+impl RunEvents {
+    /// Creates a sink, and the events that arrive there.
+    pub(crate) fn channel() -> (EventSink, Self) {
+        let queue = Arc::new(EventQueue::default());
+        let writer = QueueWriter(Arc::clone(&queue));
+        (
+            EventSink::observer(move |event| writer.push(event.clone())),
+            Self(queue),
+        )
+    }
+
+    /// The events of a run without a sink for them: none.
+    pub(crate) fn none() -> Self {
+        Self::channel().1
+    }
+
+    /// Waits for the next event. `None` after the end of the run.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: a future that is dropped takes no event.
+    pub async fn next(&mut self) -> Option<AgentEvent> {
+        loop {
+            let changed = self.0.changed.notified();
+            {
+                let mut state = self.0.state.lock();
+                let event = state.events.pop_front();
+                if event.is_some() || state.has_ended {
+                    return event;
+                }
+            }
+            changed.await;
+        }
+    }
+
+    /// Number of events that were dropped so far, because the program reads too slowly.
+    pub fn missed(&self) -> u64 {
+        self.0.state.lock().missed
+    }
+}
+
+impl QueueWriter {
+    fn push(&self, event: AgentEvent) {
+        {
+            let mut state = self.0.state.lock();
+            if state.events.len() >= EVENTS_WAITING_MAX {
+                state.events.pop_front();
+                state.missed += 1;
+            }
+            state.events.push_back(event);
+        }
+        self.0.changed.notify_one();
+    }
+}
+
+impl Drop for QueueWriter {
+    fn drop(&mut self) {
+        self.0.state.lock().has_ended = true;
+        self.0.changed.notify_waiters();
+        self.0.changed.notify_one();
+    }
+}
