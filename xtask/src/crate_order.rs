@@ -11,7 +11,7 @@ use crate::{exec, workspace};
 
 /// The order of the crates. Each crate may depend only on crates before it in this list. The list also contains planned
 /// crates. If a new crate is missing in this list, the check fails.
-const ORDER: [&str; 24] = [
+const ORDER: [&str; 25] = [
     "core",
     "process",
     "scope",
@@ -32,6 +32,7 @@ const ORDER: [&str; 24] = [
     "copilot",
     "acp",
     "web",
+    "allstop",
     "bench",
     "testkit",
     "cli",

@@ -211,6 +211,16 @@ pub enum AgentEvent {
     },
 }
 
+impl AgentEvent {
+    /// The tool call whose start this event reports.
+    pub fn started_call(&self) -> Option<&CallId> {
+        match self {
+            Self::ToolStarted { call_id, .. } => Some(call_id),
+            _ => None,
+        }
+    }
+}
+
 /// A tool call that ran when its turn was stopped.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 pub struct UnfinishedCall {

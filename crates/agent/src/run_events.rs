@@ -3,6 +3,7 @@
 use std::collections::VecDeque;
 use std::sync::Arc;
 
+use allstop_core::CallId;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 
@@ -63,6 +64,18 @@ impl RunEvents {
                 }
             }
             changed.await;
+        }
+    }
+
+    /// Skips to the start of the next tool call, and returns the call. `None` after the end of the run.
+    ///
+    /// # Cancel safety
+    /// Events before the dropped future are skipped.
+    pub async fn next_call(&mut self) -> Option<CallId> {
+        loop {
+            if let Some(call) = self.next().await?.started_call() {
+                return Some(call.clone());
+            }
         }
     }
 

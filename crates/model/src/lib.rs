@@ -3,10 +3,10 @@
 //! Every [`Model`] streams its answers. To stop a call, drop its future or its stream. The drop closes the connection.
 //! The [`ConnectionProbe`] in the request then asks the kernel whether the connection is closed.
 //!
-//! - [`ProviderModel`] calls providers by name, and any OpenAI-compatible server by URL.
+//! - `ProviderModel` calls providers by name, and any OpenAI-compatible server by URL; `from_env` creates one.
 //! - [`from_fn`] turns a function into a model.
 //! - [`ScriptedModel`] plays a script: for tests of agents, without a key and without a network.
-//! - [`RecordingModel`] wraps a model and writes a script of its answers.
+//! - `RecordingModel` wraps a model and writes a script of its answers.
 //! - [`stream_within`] applies the provider's time limits to a call; [`RetryPolicy`] decides about retries. All waits
 //!   are part of the caller's future, so a stop of the caller also ends the waits.
 //!
@@ -63,6 +63,16 @@ use std::sync::Arc;
 
 use futures::Stream;
 use futures::future::BoxFuture;
+
+/// Creates the model of a provider from its name, with the key in the usual environment variable: `gpt-5-mini` with
+/// `OPENAI_API_KEY`. [`ProviderOptions`] has a base URL and other sources of the key.
+///
+/// # Errors
+/// If the provider is unknown, or its variable is not set.
+#[cfg(feature = "providers")]
+pub fn from_env(model: &str) -> Result<ProviderModel, ModelError> {
+    ProviderModel::new(model, ProviderOptions::from_env())
+}
 
 /// A language model.
 pub trait Model: Send + Sync + fmt::Debug {

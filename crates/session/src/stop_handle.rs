@@ -6,6 +6,7 @@ use allstop_agent::ENDING_MAX;
 use allstop_core::Receipt;
 use allstop_core::receipt::{NothingToStop, ReceiptItem, StopInfo};
 use allstop_scope::Stop;
+use futures::future::BoxFuture;
 use tokio::sync::SetOnce;
 use tokio::time::timeout;
 
@@ -49,6 +50,16 @@ pub(crate) struct RunningStop {
 pub(crate) struct CompleteReceipt {
     pub(crate) receipt: Arc<Receipt>,
     pub(crate) is_in_ending: bool,
+}
+
+/// Waits for the receipt.
+impl IntoFuture for SessionStop {
+    type Output = Arc<Receipt>;
+    type IntoFuture = BoxFuture<'static, Arc<Receipt>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move { self.receipt().await })
+    }
 }
 
 impl SessionStop {

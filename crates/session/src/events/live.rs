@@ -1,9 +1,10 @@
 //! Live events for display, without reads of the log.
 
+use allstop_core::CallId;
 use tokio::sync::broadcast::error::{RecvError, TryRecvError};
 use tokio::sync::{broadcast, mpsc};
 
-use super::event::SessionEvent;
+use super::event::{SessionEvent, SessionEventKind};
 
 /// Events of a session from now on, including durable events. A recipient that lags too far receives the number of
 /// missed events. The recipient never waits for the log.
@@ -37,6 +38,20 @@ impl LiveEvents {
                 Err(RecvError::Closed) => None,
             },
             EventSource::Observer(events) => events.recv().await,
+        }
+    }
+
+    /// Skips to the start of the next tool call, and returns the call; `None` if the session is closed.
+    ///
+    /// # Cancel safety
+    /// Events before the dropped future are skipped.
+    pub async fn next_call(&mut self) -> Option<CallId> {
+        loop {
+            if let SessionEventKind::Live(event) = self.next().await?.kind
+                && let Some(call) = event.started_call()
+            {
+                return Some(call.clone());
+            }
         }
     }
 

@@ -1,0 +1,31 @@
+//! The built-in tools of a session.
+
+use std::io;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use allstop_session::AgentRequest;
+use allstop_tools::{BackgroundHost, OutputFolder, ShellConfig, Tool, Workspace, builtin_tools};
+
+/// Creates the tools that act on this machine, for [`SessionBuilder::tools`](crate::SessionBuilder::tools). File tools work
+/// only inside `folder`. Commands run in `folder` and can do anything that this process can do. Long output goes to files in
+/// `output`.
+///
+/// # Errors
+/// If the folder cannot be opened.
+pub fn local_tools(
+    folder: impl Into<PathBuf>,
+    output: impl Into<PathBuf>,
+) -> io::Result<impl Fn(&AgentRequest) -> Vec<Arc<dyn Tool>> + Send + Sync + 'static> {
+    let folder = folder.into();
+    let workspace = Arc::new(Workspace::new(&folder)?);
+    let output = Arc::new(OutputFolder::new(output));
+    Ok(move |session: &AgentRequest| {
+        let shell = ShellConfig {
+            marker_prefix: session.session.as_str().into(),
+            ..ShellConfig::new(&folder, Arc::clone(&output))
+        };
+        let host: Arc<dyn BackgroundHost> = Arc::clone(&session.background) as _;
+        builtin_tools(&workspace, shell, &host)
+    })
+}

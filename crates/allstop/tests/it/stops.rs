@@ -1,0 +1,216 @@
+//! A stop during each kind of work, and the stop of a run that its program has dropped.
+
+use std::sync::mpsc;
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
+
+use allstop::core::receipt::{ItemKind, ItemState};
+use allstop::model::Pause;
+use allstop::prelude::*;
+use tokio::sync::oneshot;
+
+use crate::{FOREVER, Nothing, calls_work, first_call, impatient};
+
+fn hangs() -> impl Model {
+    model::from_fn("test", async |_request| {
+        Ok(Reply::text("").pause(Pause::Forever))
+    })
+}
+
+/// The single item of a receipt.
+fn item(receipt: &Receipt, kind: ItemKind) -> &ItemState {
+    let items: Vec<_> = receipt.items().iter().collect();
+    assert!(items.len() == 1 && items[0].kind == kind, "{items:?}");
+    &items[0].state
+}
+
+#[tokio::test]
+async fn stop_during_a_model_call() {
+    let run = Agent::new(hangs()).build().run("hello");
+    let mut events = run.events();
+    while !matches!(events.next().await, Some(AgentEvent::StepStarted { .. })) {}
+    let receipt = run.stop(CauseKind::User).await;
+    assert!(receipt.quiet(), "{receipt}");
+    let outcome = run.await;
+    assert_eq!(
+        outcome.receipt().map(|own| own.stop_id()),
+        Some(receipt.stop_id())
+    );
+    let error = outcome.into_result().unwrap_err();
+    assert!(
+        error.to_string().starts_with("Turn 1 stopped by you in "),
+        "{error}"
+    );
+}
+
+#[tokio::test]
+async fn stop_during_an_asynchronous_tool() {
+    let work = tool("work", "Waits", async |_: Nothing, cx: ToolCx| {
+        cx.unless_stopped(tokio::time::sleep(FOREVER)).await?;
+        Ok("worked")
+    });
+    let run = Agent::new(calls_work()).tool(work).build().run("go");
+    first_call(&run).await;
+    let receipt = run.stop(CauseKind::User).await;
+    assert!(receipt.quiet(), "{receipt}");
+    assert_eq!(item(&receipt, ItemKind::ToolCall).as_str(), "stopped");
+    assert!(matches!(run.await, Outcome::Stopped(_)));
+}
+
+#[tokio::test]
+async fn stop_during_a_blocking_tool() {
+    let work = blocking_tool("work", "Computes", |_: Nothing, cx: ToolCx| {
+        loop {
+            cx.checkpoint("round")?;
+            std::hint::spin_loop();
+        }
+        #[expect(unreachable_code, reason = "names the type of the result")]
+        Ok("worked")
+    });
+    let run = Agent::new(calls_work()).tool(work).build().run("go");
+    first_call(&run).await;
+    let receipt = run.stop(CauseKind::User).await;
+    assert!(receipt.quiet(), "{receipt}");
+    assert_eq!(item(&receipt, ItemKind::ToolCall).as_str(), "stopped");
+}
+
+/// The runtime of the test has one thread, and the tool never returns to it.
+#[tokio::test(flavor = "current_thread")]
+async fn tool_that_blocks_its_thread_delays_no_stop() {
+    let (release, gate) = mpsc::channel::<()>();
+    let gate = Arc::new(Mutex::new(gate));
+    let work = tool("work", "Blocks", move |_: Nothing, _cx| {
+        let gate = Arc::clone(&gate);
+        async move {
+            let _released_or_dropped = gate.lock().unwrap().recv();
+            Ok("worked")
+        }
+    });
+    let agent = Agent::new(calls_work())
+        .tool(work)
+        .scope(impatient())
+        .build();
+    let (stop, stopped) = oneshot::channel::<()>();
+    let run = agent.run("go").stop_on(stopped);
+    first_call(&run).await;
+    let began = Instant::now();
+    stop.send(()).unwrap();
+    let outcome = run.await;
+    assert!(
+        began.elapsed() < Duration::from_secs(2),
+        "{:?}",
+        began.elapsed()
+    );
+    let Outcome::Stopped(receipt) = outcome else {
+        panic!("{outcome:?}");
+    };
+    assert!(!receipt.quiet());
+    assert_eq!(receipt.cause().kind, CauseKind::User);
+    assert_eq!(item(&receipt, ItemKind::ToolCall).as_str(), "still_running");
+    assert!(
+        receipt.to_string().ends_with(", but 1 of 1 still runs."),
+        "{receipt}"
+    );
+    drop(release);
+}
+
+#[tokio::test]
+async fn dropped_run_stops_with_cause_disconnect() {
+    let (tell, cause) = mpsc::channel();
+    let work = tool("work", "Waits", move |_: Nothing, cx: ToolCx| {
+        let tell = tell.clone();
+        async move {
+            tell.send(cx.stopped_at("wait").await.kind)?;
+            Ok("stopped")
+        }
+    });
+    let agent = Agent::new(calls_work()).tool(work).build();
+    let run = agent.run("go");
+    first_call(&run).await;
+    // The future that awaits the run owns it.
+    drop(run.into_future());
+    let cause = tokio::task::spawn_blocking(move || cause.recv())
+        .await
+        .unwrap();
+    assert_eq!(cause, Ok(CauseKind::Disconnect));
+    // The agent takes the next prompt.
+    assert!(matches!(
+        agent.run("go").stop(CauseKind::User).await.quiet(),
+        true
+    ));
+}
+
+#[tokio::test]
+async fn call_is_cancelled_once() {
+    let work = tool("work", "Waits", async |_: Nothing, cx: ToolCx| {
+        cx.unless_stopped(tokio::time::sleep(FOREVER)).await?;
+        Ok("worked")
+    });
+    let agent = Agent::new(calls_work()).tool(work).build();
+    let run = agent.run("go");
+    let call = first_call(&run).await;
+    assert!(!run.cancel_call(&"call_x".into()));
+    assert!(run.cancel_call(&call));
+    assert!(!run.cancel_call(&call));
+    assert_eq!(run.await.into_result().unwrap().to_string(), "done");
+
+    let session = agent.session().open().await.unwrap();
+    let mut events = session.watch();
+    let message = session.send("go").unwrap();
+    let call = events.next_call().await.unwrap();
+    assert!(!session.cancel_call(&"call_x".into()));
+    assert!(session.cancel_call(&call));
+    assert!(!session.cancel_call(&call));
+    assert_eq!(message.await.into_result().unwrap().to_string(), "done");
+    assert!(!session.cancel_call(&call));
+    let again = session
+        .stop(&StopTarget::Call(call), CauseKind::User)
+        .receipt()
+        .await;
+    assert!(
+        again.to_string().starts_with("Nothing to stop in call "),
+        "{again}"
+    );
+}
+
+#[cfg(feature = "shell")]
+#[tokio::test]
+async fn stop_during_a_shell() {
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    let folder = tempfile::tempdir().unwrap();
+    let called = AtomicBool::new(false);
+    let model = model::from_fn("test", move |_request| {
+        let again = called.swap(true, Ordering::Relaxed);
+        std::future::ready(Ok(if again {
+            Reply::text("done")
+        } else {
+            let command = "sleep 600 & echo ready; wait";
+            Reply::text("").call("shell", serde_json::json!({"command": command}))
+        }))
+    });
+    let tools = allstop::local_tools(folder.path(), folder.path().join("output")).unwrap();
+    let agent = Agent::new(model).build();
+    let session = agent.session().tools(tools).open().await.unwrap();
+    let mut events = session.watch();
+    let message = session.send("go").unwrap();
+    let is_ready = |event: &allstop::session::SessionEventKind| {
+        matches!(
+            event,
+            allstop::session::SessionEventKind::Live(AgentEvent::ToolOutput { .. })
+        )
+    };
+    while !is_ready(&events.next().await.unwrap().kind) {}
+    let stopping = session.stop(&StopTarget::Turn, CauseKind::User);
+    let receipt = stopping.receipt().await;
+    assert!(receipt.quiet(), "{receipt}");
+    assert_eq!(item(&receipt, ItemKind::ToolCall).as_str(), "stopped");
+    assert!(
+        receipt
+            .to_string()
+            .ends_with("as far as a search can find."),
+        "{receipt}"
+    );
+    assert!(matches!(message.await, Outcome::Stopped(_)));
+    assert!(session.close().await.quiet());
+}
