@@ -32,7 +32,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
             .messages
             .iter()
             .filter_map(|message| match &**message {
-                Message::Tool(result) => Some(result.content.to_string()),
+                Message::Tool(result) => result.content.lines().next().map(str::to_owned),
                 _ => None,
             });
         Ok(Reply::text(results.collect::<Vec<_>>().join(" | ")))

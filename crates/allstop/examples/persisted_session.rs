@@ -27,8 +27,6 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         .await?;
     println!("{}", session.send("one")?.await.into_result()?);
     let waiting = session.send("wait")?;
-    let preview = session.preview(&StopTarget::Turn);
-    println!("{preview}");
     let stop = session.stop(&StopTarget::Turn, CauseKind::User);
     let receipt = stop.await;
     println!("conversation: {:?}", receipt.conversation());

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use allstop_agent::{Agent, TurnError};
 use allstop_core::message::{InvalidHistory, Message, check_history};
-use allstop_core::record::{SessionRecord, TurnOrigin};
-use allstop_core::{SessionId, TurnNumber, Usage};
+use allstop_core::record::{CallOutcome, SessionRecord, StartedCall, StartedCallKind, TurnOrigin};
+use allstop_core::{CallId, SessionId, TurnNumber, Usage};
 use allstop_log::{Log, LogError, MemoryLog, SessionError};
 use allstop_tools::Tool;
 use futures::future::BoxFuture;
@@ -210,6 +210,25 @@ fn records_of(
                 message: None,
                 origin: TurnOrigin::User,
                 reported: Vec::new(),
+            },
+            // A commit follows an answer of a model. This answer came from elsewhere.
+            SessionRecord::CallStarted {
+                turn,
+                call: StartedCall {
+                    id: CallId::from("step_1"),
+                    name: "earlier conversation".into(),
+                    kind: StartedCallKind::Model { reserved_tokens: 0 },
+                },
+                at,
+            },
+            SessionRecord::CallFinished {
+                turn,
+                id: CallId::from("step_1"),
+                outcome: CallOutcome::Succeeded,
+                usage: None,
+                finish: None,
+                exit_code: None,
+                result: None,
             },
             SessionRecord::TurnCommitted {
                 turn,

@@ -118,7 +118,6 @@ fn one_call_is_cancelled_once() {
             "second request: false",
             "unknown call: false",
             "downloaded | the call was stopped: user",
-            "stopped: user",
         ],
     );
 }
@@ -168,7 +167,6 @@ fn later_process_continues_the_session() {
         "persisted_session",
         &[
             "Answer 1 to `one`",
-            "Would stop turn 2:",
             "conversation: Unchanged",
             "Answer 2 to `two`",
             "messages: 4",

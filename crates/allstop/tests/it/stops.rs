@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use allstop::core::receipt::{ItemKind, ItemState};
 use allstop::model::Pause;
 use allstop::prelude::*;
-use tokio::sync::oneshot;
+use tokio::sync::{Notify, oneshot};
 
 use crate::{FOREVER, Nothing, calls_work, first_call, impatient};
 
@@ -59,16 +59,19 @@ async fn stop_during_an_asynchronous_tool() {
 
 #[tokio::test]
 async fn stop_during_a_blocking_tool() {
-    let work = blocking_tool("work", "Computes", |_: Nothing, cx: ToolCx| {
-        loop {
-            cx.checkpoint("round")?;
+    let started = Arc::new(Notify::new());
+    let begin = Arc::clone(&started);
+    let work = blocking_tool("work", "Computes", move |_: Nothing, cx: ToolCx| {
+        begin.notify_one();
+        while cx.checkpoint("round").is_ok() {
             std::hint::spin_loop();
         }
-        #[expect(unreachable_code, reason = "names the type of the result")]
-        Ok("worked")
+        cx.checkpoint("end").map(|()| "worked")
     });
     let run = Agent::new(calls_work()).tool(work).build().run("go");
-    first_call(&run).await;
+    started.notified().await;
+    let preview = run.scope().preview(Extent::Turn, CauseKind::User.into());
+    assert!(preview.to_string().starts_with("Would stop "), "{preview}");
     let receipt = run.stop(CauseKind::User).await;
     assert!(receipt.quiet(), "{receipt}");
     assert_eq!(item(&receipt, ItemKind::ToolCall).as_str(), "stopped");
@@ -79,20 +82,20 @@ async fn stop_during_a_blocking_tool() {
 async fn tool_that_blocks_its_thread_delays_no_stop() {
     let (release, gate) = mpsc::channel::<()>();
     let gate = Arc::new(Mutex::new(gate));
+    let started = Arc::new(Notify::new());
+    let begin = Arc::clone(&started);
     let work = tool("work", "Blocks", move |_: Nothing, _cx| {
-        let gate = Arc::clone(&gate);
+        let (gate, begin) = (Arc::clone(&gate), Arc::clone(&begin));
         async move {
+            begin.notify_one();
             let _released_or_dropped = gate.lock().unwrap().recv();
             Ok("worked")
         }
     });
-    let agent = Agent::new(calls_work())
-        .tool(work)
-        .scope(impatient())
-        .build();
+    let agent = Agent::new(calls_work()).tool(work).scope(impatient());
     let (stop, stopped) = oneshot::channel::<()>();
-    let run = agent.run("go").stop_on(stopped);
-    first_call(&run).await;
+    let run = agent.build().run("go").stop_on(stopped);
+    started.notified().await;
     let began = Instant::now();
     stop.send(()).unwrap();
     let outcome = run.await;
@@ -116,28 +119,29 @@ async fn tool_that_blocks_its_thread_delays_no_stop() {
 
 #[tokio::test]
 async fn dropped_run_stops_with_cause_disconnect() {
-    let (tell, cause) = mpsc::channel();
+    let started = Arc::new(Notify::new());
+    let begin = Arc::clone(&started);
+    let (report, cause) = mpsc::channel();
     let work = tool("work", "Waits", move |_: Nothing, cx: ToolCx| {
-        let tell = tell.clone();
+        let (report, begin) = (report.clone(), Arc::clone(&begin));
         async move {
-            tell.send(cx.stopped_at("wait").await.kind)?;
+            begin.notify_one();
+            report.send(cx.stopped_at("wait").await.kind)?;
             Ok("stopped")
         }
     });
     let agent = Agent::new(calls_work()).tool(work).build();
-    let run = agent.run("go");
-    first_call(&run).await;
-    // The future that awaits the run owns it.
-    drop(run.into_future());
-    let cause = tokio::task::spawn_blocking(move || cause.recv())
-        .await
-        .unwrap();
-    assert_eq!(cause, Ok(CauseKind::Disconnect));
+    let asked = agent.ask("go");
+    tokio::select! {
+        answer = asked => panic!("{answer:?}"),
+        // The future is dropped here, and owns the run.
+        () = started.notified() => {}
+    }
+    assert_eq!(cause.recv(), Ok(CauseKind::Disconnect));
     // The agent takes the next prompt.
-    assert!(matches!(
-        agent.run("go").stop(CauseKind::User).await.quiet(),
-        true
-    ));
+    let run = agent.run("go");
+    started.notified().await;
+    assert!(run.stop(CauseKind::User).await.quiet());
 }
 
 #[tokio::test]
@@ -163,13 +167,11 @@ async fn call_is_cancelled_once() {
     assert!(!session.cancel_call(&call));
     assert_eq!(message.await.into_result().unwrap().to_string(), "done");
     assert!(!session.cancel_call(&call));
-    let again = session
-        .stop(&StopTarget::Call(call), CauseKind::User)
-        .receipt()
-        .await;
-    assert!(
-        again.to_string().starts_with("Nothing to stop in call "),
-        "{again}"
+    let unknown = StopTarget::Call("call_x".into());
+    let unknown = session.stop(&unknown, CauseKind::User).await;
+    assert_eq!(
+        unknown.to_string(),
+        "Nothing to stop: call call_x not found."
     );
 }
 
