@@ -3,7 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::{crate_order, documented_commands, exec, language, links, parts, sources, workspace};
+use crate::{
+    crate_order, documented_commands, exec, facade, language, links, parts, sources, workspace,
+};
 
 pub(crate) fn run() -> anyhow::Result<()> {
     exec::step(
@@ -11,6 +13,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
         workspace::cargo().args(["fmt", "--all", "--check"]),
     )?;
     exec::check("crate order", crate_order::check)?;
+    exec::check("packages of the library", facade::check)?;
     sources::run()?;
     language::run()?;
     exec::check("links in documents", links::check)?;

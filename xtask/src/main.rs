@@ -17,6 +17,7 @@ mod documented_commands;
 mod documents;
 mod exec;
 mod explore;
+mod facade;
 mod gates;
 mod language;
 mod links;

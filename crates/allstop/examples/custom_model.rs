@@ -11,7 +11,7 @@ use futures::stream;
 struct ReverseModel;
 
 impl Model for ReverseModel {
-    fn name(&self) -> &str {
+    fn name(&self) -> &'static str {
         "local::reverse"
     }
 

@@ -30,9 +30,11 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // This model never finishes a long answer.
     let model = model::from_fn("demo", async |request| {
         let answer = Reply::text(format!("Answer to: {}", request.user_text()));
-        Ok(match request.user_text().contains("long") {
-            true => answer.pause(Pause::Forever),
-            false => answer,
+        let is_long = request.user_text().contains("long");
+        Ok(if is_long {
+            answer.pause(Pause::Forever)
+        } else {
+            answer
         })
     });
     let mut bot = Bot {

@@ -15,7 +15,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         tables.spawn(spec, |cx| async move {
             tokio::select! {
                 cause = cx.stopped_at("between rows") => drop(cause),
-                () = tokio::time::sleep(Duration::from_secs(600)) => {}
+                () = tokio::time::sleep(Duration::from_mins(10)) => {}
             }
         })?;
     }

@@ -23,3 +23,17 @@ pub fn milliseconds(ms: f64) -> String {
     }
     duration(Duration::from_secs_f64((ms / 1_000.0).min(1e15)))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn durations_read_well() {
+        assert_eq!(milliseconds(0.4), "0.4 ms");
+        assert_eq!(milliseconds(1_234.0), "1.2 s");
+        assert_eq!(milliseconds(61_000.0), "1 min 01 s");
+        assert_eq!(milliseconds(86_400_000.0), "1 day");
+        assert_eq!(milliseconds(f64::MAX), "11,574,074,074 days");
+    }
+}

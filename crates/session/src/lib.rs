@@ -1,38 +1,33 @@
 //! Sessions: conversations that people can interrupt, extend and leave running.
 //!
-//! [`Sessions`] creates and resumes sessions; a [`Session`] is a cheap handle to one session. Each session has one
+//! [`AgentSessions::session`] opens one session of an agent, and [`Sessions`] creates and resumes many; a [`Session`] is a cheap handle to one session. Each session has one
 //! owner: a task that runs the turns one after another and is the only writer of the session's log. Handles send
 //! [messages](Session::send) to the owner, stop [a target](StopTarget) and [subscribe to events](Session::subscribe).
 //! Dropping a handle, or a future that waits, stops nothing.
 //!
 //! ```
-//! # use std::sync::Arc;
-//! # use allstop_agent::Agent;
-//! # use allstop_core::{Cause, CauseKind};
-//! # use allstop_log::MemoryLog;
+//! # use allstop_agent::{Agent, Outcome};
+//! # use allstop_core::CauseKind;
 //! # use allstop_model::{Pause, Reply, ScriptedModel};
-//! # use allstop_scope::{RootOptions, Scope};
-//! use allstop_session::{FollowUp, SessionOptions, Sessions, StopTarget};
+//! use allstop_session::{AgentSessions as _, FollowUp, StopTarget};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let replies = vec![Reply::text("Better."), Reply::text("…").pause(Pause::Forever)];
 //! # let model = ScriptedModel::in_order_of_calls(replies);
-//! # let agent = Agent::new(Arc::new(model)).build();
-//! let scope = Scope::root("my program", RootOptions::current());
-//! let options = SessionOptions { follow_up: FollowUp::Interrupt, ..SessionOptions::default() };
-//! let sessions = Sessions::new(Arc::new(MemoryLog::new()), scope, Arc::new(agent), options);
-//! let session = sessions.create(None, "/tmp").await?;
+//! let agent = Agent::new(model).build();
+//! let session = agent.session().follow_up(FollowUp::Interrupt).open().await?;
 //!
 //! let first = session.send("Tell me a long story")?;
 //! let second = session.send("No, a short one")?; // interrupts the first
-//! assert_eq!(&*second.outcome().await.output, "Better.");
-//! assert_eq!(first.outcome().await.cause.as_ref().unwrap().kind, CauseKind::Superseded);
+//! assert_eq!(second.await.into_result()?.to_string(), "Better.");
+//! let Outcome::Stopped(receipt) = first.await else { panic!("it was replaced") };
+//! assert_eq!(receipt.cause().kind, CauseKind::Superseded);
 //!
 //! let third = session.send("And another")?;
-//! let receipt = session.stop(&StopTarget::Turn, Cause::new(CauseKind::User)).receipt().await;
+//! let receipt = session.stop(&StopTarget::Turn, CauseKind::User).await;
 //! assert!(receipt.quiet());
-//! assert!(!third.outcome().await.is_completed());
+//! assert!(third.await.answer().is_none());
 //! session.close().await;
 //! # Ok(())
 //! # }

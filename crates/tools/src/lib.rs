@@ -17,9 +17,9 @@
 //! for tool in file_tools(&Arc::new(Workspace::new(".")?)) {
 //!     tools.register(tool)?;
 //! }
-//! let list = tools.find("list")?;
+//! let list = tools.get("list").ok_or("no such tool")?;
 //! let arguments = json!({"path": "src"});
-//! list.check_arguments(&arguments)?;
+//! list.check_arguments(&arguments).map_err(|error| error.message)?;
 //! let turn = Scope::root("turn", RootOptions::current());
 //! let answer = list.tool().call(ToolInvocation {
 //!     session_id: "session".into(),
@@ -30,7 +30,8 @@
 //!     trace: None,
 //!     link: CallLink::default(),
 //! });
-//! assert!(answer.await?.content.contains("lib.rs"));
+//! let answer = answer.await.map_err(|error| error.message)?;
+//! assert!(answer.content.contains("lib.rs"));
 //! # Ok(())
 //! # }
 //! ```

@@ -79,7 +79,7 @@ impl Ending {
 fn agent(model: &Arc<ScriptedModel>, settings: Settings) -> Agent {
     let pay = ToolFn::new("pay", |_| async { "receipt 17".to_owned() });
     let hang = ToolFn::new("hang", |_| std::future::pending());
-    Agent::new(Arc::clone(model) as _)
+    Agent::new(Arc::clone(model))
         .tools(tools(vec![pay, hang]))
         .settings(settings)
         .build()
@@ -276,7 +276,7 @@ async fn repeat_in(
         Reply::text("ok"),
     ]);
     let hang = ToolFn::new("hang", |_| async { "ran".to_owned() });
-    let agent = Agent::new(model as _)
+    let agent = Agent::new(model)
         .tools(tools(vec![hang]))
         .permissions(Arc::new(PermissionPolicy::default()), prompter)
         .settings(Settings {

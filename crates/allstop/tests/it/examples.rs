@@ -61,12 +61,12 @@ fn child_runs_one_example() {
 
 /// Output of an example. Durations are replaced.
 fn output_of(name: &str) -> String {
-    let child = Command::new(std::env::current_exe().unwrap())
+    let child = Command::new(std::env::current_exe().expect("a path"))
         .args(["examples::child_runs_one_example", "--exact", "--nocapture"])
         .env(EXAMPLE, name)
         .output()
-        .unwrap();
-    let output = String::from_utf8(child.stdout).unwrap();
+        .expect("a child");
+    let output = String::from_utf8(child.stdout).expect("UTF-8");
     let errors = String::from_utf8_lossy(&child.stderr);
     assert!(child.status.success(), "{output}\n{errors}");
     let output = output.split(BEGIN).nth(1).expect("two marks");

@@ -31,7 +31,8 @@ async fn answer(tool: FnTool, arguments: serde_json::Value) -> String {
     let agent = Agent::new(calls_with(arguments))
         .tool(tool)
         .scope(impatient());
-    agent.build().ask("go").await.unwrap().to_string()
+    let answer = agent.build().ask("go").await;
+    answer.expect("an answer").to_string()
 }
 
 fn sum() -> FnTool {

@@ -16,7 +16,7 @@ use allstop::prelude::*;
 struct Nothing {}
 
 /// Longer than any test, so that a missing stop fails the test.
-const FOREVER: Duration = Duration::from_secs(3600);
+const FOREVER: Duration = Duration::from_hours(1);
 
 /// A model that calls the tool `work` once, and then answers `done`.
 fn calls_work() -> impl Model {

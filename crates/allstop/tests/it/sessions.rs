@@ -11,7 +11,7 @@ fn counts() -> impl Model {
 }
 
 fn message(value: serde_json::Value) -> Message {
-    serde_json::from_value(value).unwrap()
+    serde_json::from_value(value).expect("a message")
 }
 
 #[tokio::test]

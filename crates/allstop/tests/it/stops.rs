@@ -96,13 +96,13 @@ async fn tool_that_blocks_its_thread_delays_no_stop() {
     let (stop, stopped) = oneshot::channel::<()>();
     let run = agent.build().run("go").stop_on(stopped);
     started.notified().await;
-    let began = Instant::now();
+    let asked_at = Instant::now();
     stop.send(()).unwrap();
     let outcome = run.await;
     assert!(
-        began.elapsed() < Duration::from_secs(2),
+        asked_at.elapsed() < Duration::from_secs(2),
         "{:?}",
-        began.elapsed()
+        asked_at.elapsed()
     );
     let Outcome::Stopped(receipt) = outcome else {
         panic!("{outcome:?}");

@@ -132,7 +132,7 @@ pub(super) fn why(why: NotStoppedReason) -> &'static str {
     }
 }
 
-/// Like [`milliseconds`], but for a whole number.
+/// Formats a whole number of milliseconds; from one second on, uses a larger unit.
 pub(super) fn whole_milliseconds(ms: u64) -> String {
     match ms {
         0..1_000 => format!("{ms} ms"),
@@ -187,11 +187,6 @@ mod tests {
 
     #[test]
     fn durations_read_well() {
-        assert_eq!(milliseconds(0.4), "0.4 ms");
-        assert_eq!(milliseconds(1_234.0), "1.2 s");
-        assert_eq!(milliseconds(61_000.0), "1 min 01 s");
-        assert_eq!(milliseconds(86_400_000.0), "1 day");
-        assert_eq!(milliseconds(f64::MAX), "11,574,074,074 days");
         let at = |ms| Timestamp::from_unix_ms(ms);
         assert_eq!(age(at(5_000), at(0)), "now");
         assert_eq!(age(at(0), at(59_000)), "59 s ago");

@@ -29,7 +29,7 @@ pub(crate) use instructions::describe_instructions;
 pub(crate) use json_stream::JsonStream;
 pub(crate) use labels::{
     age, denial, describe_ending, describe_interrupted, found as found_in_run, found_in_chat,
-    milliseconds, plain, stop_reason as describe_stop_reason, to_stop, waits_for,
+    plain, stop_reason as describe_stop_reason, to_stop, waits_for,
 };
 pub(crate) use live::{LiveOptions, LiveView};
 pub(crate) use project_file::describe_project_file;

@@ -22,12 +22,12 @@ use super::row::DoctorRow;
 use crate::args::StoreArgs;
 use crate::commands::mcp::McpTrials;
 use crate::commands::store::{check_progress, store_problem};
-use crate::display::milliseconds;
 use crate::error::CliError;
 use crate::host::{ProcessHost, variable};
 use crate::resources;
 use crate::shell_command::SameFlags;
 use crate::shell_quote::quoted;
+use allstop_core::elapsed::milliseconds;
 
 /// Minimum free space for a long session, in bytes.
 const SPACE_MIN: u64 = 100 * 1024 * 1024;

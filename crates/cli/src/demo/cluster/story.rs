@@ -23,8 +23,8 @@ use super::script::{
 use super::tasks::DemoTasks;
 use super::wait::wait_for;
 use super::workers::{DemoWorkers, LEASE};
-use crate::display::milliseconds;
 use crate::error::CliError;
+use allstop_core::elapsed::milliseconds;
 
 /// Maximum wait for a task to run, or for a process to end.
 const FACT_MAX: Duration = Duration::from_secs(15);
