@@ -37,7 +37,7 @@ fn main() -> ExitCode {
         let _inside = control.enter();
         RootOptions {
             control: control.handle().clone().into(),
-            work: work.handle().clone(),
+            work: work.handle().clone().into(),
             containment,
             ..RootOptions::current()
         }

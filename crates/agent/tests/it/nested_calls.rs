@@ -36,7 +36,7 @@ fn script(text: &str) -> Arc<ScriptedModel> {
 }
 
 fn agent(model: &Arc<ScriptedModel>, with: Vec<ToolFn>, settings: Settings) -> Agent {
-    let agent = Agent::new(Arc::clone(model) as _).tools(tools(with));
+    let agent = Agent::new(Arc::clone(model)).tools(tools(with));
     let yes = Arc::new(FixedAnswer(PermissionAnswer::AllowOnce));
     let agent = agent.permissions(Arc::new(PermissionPolicy::default()), yes);
     let agent = agent.settings(settings).build();
@@ -123,7 +123,7 @@ turns:
       - {text: ok}
 ",
     );
-    let agent = Agent::new(Arc::clone(&model) as _).tools(tools(vec![look]));
+    let agent = Agent::new(Arc::clone(&model)).tools(tools(vec![look]));
     let sub_agents = SubAgents {
         limits: allstop_agent::SubAgentLimits {
             depth_max: 2,

@@ -58,7 +58,7 @@ impl AgentSource for Workers {
                 }),
                 ..SubAgents::default()
             };
-            let agent = Agent::new(Arc::clone(&self.model) as _).tools(tools);
+            let agent = Agent::new(Arc::clone(&self.model)).tools(tools);
             let agent = agent.build().with_sub_agents(sub_agents);
             let agent = agent.map_err(|error| TurnError {
                 kind: TurnErrorKind::Bug,

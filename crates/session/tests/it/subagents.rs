@@ -48,7 +48,7 @@ impl AgentSource for Starts {
                     "waited".to_owned()
                 }
             });
-            let agent = Agent::new(Arc::clone(&self.model) as _).tools(tools(vec![wait]));
+            let agent = Agent::new(Arc::clone(&self.model)).tools(tools(vec![wait]));
             let options = SubAgents {
                 background: Some(SubAgentBackground {
                     host: request.background,

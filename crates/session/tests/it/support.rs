@@ -30,7 +30,7 @@ pub(crate) fn in_order(replies: Vec<Reply>) -> Arc<ScriptedModel> {
 }
 
 pub(crate) fn agent(model: &Arc<ScriptedModel>) -> AgentBuilder {
-    Agent::new(Arc::clone(model) as _)
+    Agent::new(Arc::clone(model))
 }
 
 pub(crate) fn tools(tools: Vec<ToolFn>) -> ToolRegistry {

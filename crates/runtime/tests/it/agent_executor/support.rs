@@ -68,7 +68,7 @@ impl AgentSource for TestAgents {
         for tool in (self.tools)(&request) {
             registry.register(Arc::new(tool)).expect("names differ");
         }
-        let mut builder = Agent::new(Arc::clone(&self.model) as _).tools(registry);
+        let mut builder = Agent::new(Arc::clone(&self.model)).tools(registry);
         if self.asks {
             let policy = Arc::new(PermissionPolicy::default());
             builder = builder.permissions(policy, request.prompter);
