@@ -5,10 +5,11 @@ use std::fmt;
 use std::sync::Arc;
 
 use allstop_core::{Cause, CauseKind, FinishReason, Receipt, StopReason, Usage};
+use allstop_tools::Denial;
 use serde::Serialize;
 
 use crate::error::{TurnError, TurnErrorKind};
-use crate::outcome::{Denial, TurnOutcome};
+use crate::outcome::TurnOutcome;
 
 /// Outcome of a run or of a message. A failure is never an empty answer.
 #[derive(Debug, Clone, PartialEq, Serialize)]

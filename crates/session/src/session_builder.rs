@@ -6,7 +6,7 @@ use std::sync::Arc;
 use allstop_agent::{Agent, TurnError};
 use allstop_core::message::{InvalidHistory, Message, check_history};
 use allstop_core::record::{CallOutcome, SessionRecord, StartedCall, StartedCallKind, TurnOrigin};
-use allstop_core::{CallId, SessionId, TurnNumber, Usage};
+use allstop_core::{CallId, Images, SessionId, TurnNumber, Usage};
 use allstop_log::{Log, LogError, MemoryLog, SessionError};
 use allstop_tools::Tool;
 use futures::future::BoxFuture;
@@ -190,22 +190,23 @@ fn records_of(
 ) -> Result<Vec<SessionRecord>, OpenSessionError> {
     check_history(&messages)?;
     let at = (options.now)();
-    let mut turns: Vec<(Arc<str>, Vec<Arc<Message>>)> = Vec::new();
+    let mut turns: Vec<(Arc<str>, Images, Vec<Arc<Message>>)> = Vec::new();
     for message in messages {
-        if let Message::User { text, .. } = &message {
-            turns.push((Arc::clone(text), Vec::new()));
+        if let Message::User { text, images } = &message {
+            turns.push((Arc::clone(text), images.clone(), Vec::new()));
         }
-        let (_, of_turn) = turns.last_mut().ok_or(OpenSessionError::NoUserMessage)?;
+        let (_, _, of_turn) = turns.last_mut().ok_or(OpenSessionError::NoUserMessage)?;
         of_turn.push(Arc::new(message));
     }
     let numbered = turns.into_iter().zip(1..);
-    let records = numbered.flat_map(|((input, messages), number)| {
+    let records = numbered.flat_map(|((input, images, messages), number)| {
         let turn = TurnNumber(number);
         [
             SessionRecord::TurnStarted {
                 turn,
                 at,
                 input,
+                images: images.infos(),
                 owner: None,
                 message: None,
                 origin: TurnOrigin::User,
