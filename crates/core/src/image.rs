@@ -1,4 +1,4 @@
-//! Images in messages: PNG, JPEG, GIF and WebP, the formats that all four provider protocols accept.
+//! Images in messages: PNG, JPEG, GIF and WebP, the formats that most providers accept.
 //!
 //! An [`Image`] always has a supported format and at most [`IMAGE_BYTES_MAX`] bytes, and [`Images`] has at most
 //! [`IMAGES_MAX`] of them. The format comes from the signature at the start of the bytes, never from a file name, because
@@ -233,13 +233,12 @@ struct Size(u64);
 
 impl fmt::Display for Size {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.0.div_ceil(1_000) {
-            kilobytes @ 0..1_000 => write!(f, "{kilobytes} kB"),
-            _ => {
-                let tenths = self.0.div_ceil(100_000);
-                write!(f, "{}.{} MB", tenths / 10, tenths % 10)
-            }
+        let kilobytes = self.0.div_ceil(1_000);
+        if kilobytes < 1_000 {
+            return write!(f, "{kilobytes} kB");
         }
+        let tenths = self.0.div_ceil(100_000);
+        write!(f, "{}.{} MB", tenths / 10, tenths % 10)
     }
 }
 

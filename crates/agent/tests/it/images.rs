@@ -12,7 +12,7 @@ use serde_json::json;
 use super::*;
 
 fn images() -> Images {
-    Image::new(*b"\x89PNG\r\n\x1a\n").unwrap().into()
+    Image::new(*b"\x89PNG\r\n\x1a\n").expect("a PNG").into()
 }
 
 fn prompt(text: &str) -> Prompt {
@@ -31,7 +31,7 @@ fn image_count(request: &ModelRequest) -> usize {
 async fn images_after_a_stop(policy: StopPolicy) -> usize {
     let scope = root();
     let stopped = scope.clone();
-    let stopper = ToolFn::new("stop", move |_| {
+    let stop = ToolFn::new("stop", move |_| {
         let stopped: Scope = stopped.clone();
         async move {
             drop(stopped.stop(StopRequest::new(Extent::Turn, Cause::new(CauseKind::User))));
@@ -47,7 +47,7 @@ async fn images_after_a_stop(policy: StopPolicy) -> usize {
         stop_policy: policy,
         ..settings()
     };
-    let agent = agent(&model).settings(settings).tools(tools(vec![stopper]));
+    let agent = agent(&model).settings(settings).tools(tools(vec![stop]));
     let agent = agent.build();
     let request = RunRequest::new(history().await, prompt(""));
     let run = agent.start(&scope, request, EventSink::none());
@@ -84,7 +84,7 @@ async fn log_contains_the_image_and_the_start_only_its_size() {
     let records = records(&*log).await;
     let written: Vec<_> = records
         .iter()
-        .map(|record| serde_json::to_string(record).unwrap())
+        .map(|record| serde_json::to_string(record).expect("JSON"))
         .collect();
     let has = |text: &str| {
         written

@@ -152,7 +152,7 @@ Examples:
   allstop run --model gpt-5-mini \"What does this repository do?\"
   allstop run --base-url http://127.0.0.1:8080/v1 --model my-model \"Fix the tests\"
   allstop run --model script:replies.yaml --json \"hello\" | jq .receipt
-  allstop run --image shot.png \"What is wrong on this page?\"
+  allstop run --image shot.png \"Explain the error on this page\"
   git diff | allstop run --yes - ";
 
 const CHAT_HELP: &str = "\

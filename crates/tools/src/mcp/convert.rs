@@ -108,7 +108,8 @@ pub(super) fn content_of(result: ServerResult) -> Option<McpToolResult> {
     let (images, left_out) = Images::first_within_limits(images);
     if left_out > 0 {
         let images = counted(left_out as u64, "image is", "images are");
-        text += &format!("\n[{images} left out: too many images in one result]");
+        let note = format!("\n[{images} left out: too many images in one result]");
+        text.push_str(&note);
     }
     Some(McpToolResult {
         text,
