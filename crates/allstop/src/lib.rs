@@ -8,8 +8,8 @@
 //! ```
 //!
 //! # Parts
-//! - [`Agent::new`] begins an agent with a model. [`model::from_env`](allstop_model::from_env) finds a model and its key,
-//!   [`model::from_fn`](allstop_model::from_fn) turns a function into a model.
+//! - [`Agent::new`] begins an agent with a model. [`model::from_env`] finds a model and its key,
+//!   [`model::from_fn`] turns a function into a model.
 //! - [`tool`](allstop_tools::tool()) and [`blocking_tool`] turn functions into tools. Their [`ToolCx`] observes the stop.
 //!   [`hook`](allstop_agent::hook()) and [`guardrail`](allstop_agent::guardrail()) do so for hooks and guardrails.
 //! - [`Agent::ask`] returns an [`Answer`]. [`Agent::run`] returns a [`Run`] with events and stops, and an [`Outcome`]: the

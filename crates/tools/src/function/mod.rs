@@ -95,7 +95,7 @@ where
 }
 
 /// Creates a tool from a function that blocks its thread, such as a computation or a call of a C library. Each call runs on
-/// a thread of its own. A stop cannot end a thread: the function calls [`ToolCx::checkpoint`] in its loops. A thread that
+/// a separate thread. A stop cannot end a thread: the function calls [`ToolCx::checkpoint`] in its loops. A thread that
 /// never does so delays no stop, and the receipt lists it as `still_running`.
 ///
 /// ```
