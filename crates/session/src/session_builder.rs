@@ -156,13 +156,17 @@ impl SessionBuilder {
         let Some(id) = self.id else {
             return Ok(sessions.create_with(None, folder(), records).await?);
         };
+        if !records.is_empty() {
+            return match sessions.create_with(Some(id), folder(), records).await {
+                Err(OpenError::Session(SessionError::Exists(_))) => {
+                    Err(OpenSessionError::HasConversation)
+                }
+                created => Ok(created?),
+            };
+        }
         match sessions.resume(id.clone()).await {
             Err(OpenError::Session(SessionError::NotFound(_))) => {
-                Ok(sessions.create_with(Some(id), folder(), records).await?)
-            }
-            Ok(session) if !records.is_empty() => {
-                session.close().await;
-                Err(OpenSessionError::HasConversation)
+                Ok(sessions.create(Some(id), folder()).await?)
             }
             resumed => Ok(resumed?),
         }
