@@ -202,7 +202,11 @@ impl From<StartError> for CliError {
                 _ => CliErrorKind::Failed,
             },
             message: error.message,
-            hint: error.hint,
+            // The library names the option; a person sets it by a flag.
+            hint: error.hint.map(|hint| {
+                let option = "the base URL of your own server";
+                hint.replace(option, "--base-url with your own server")
+            }),
         }
     }
 }
