@@ -8,8 +8,8 @@ use allstop_core::receipt::{EndMethod, ItemState};
 use allstop_core::record::{Attachment, CallOutcome, SessionRecord, StartedCall, StartedCallKind};
 use allstop_core::turn::SessionState;
 use allstop_core::{
-    Cause, CauseKind, Effect, Message, StopReason, Timestamp, ToolCall, ToolResult, TurnNumber,
-    Usage,
+    Cause, CauseKind, Effect, Images, Message, StopReason, Timestamp, ToolCall, ToolResult,
+    TurnNumber, Usage,
 };
 use arbitrary::Arbitrary;
 use libfuzzer_sys::fuzz_target;
@@ -173,6 +173,7 @@ fn record(event: Event, turns: usize) -> SessionRecord {
             turn: number(turn),
             at,
             input: "go".into(),
+            images: Vec::new(),
             owner: None,
             message: None,
             origin: allstop_core::record::TurnOrigin::User,
@@ -339,6 +340,7 @@ fn said(said: Said) -> Arc<Message> {
             call_id: call_id(id),
             content: "done".into(),
             is_error: false,
+            images: Images::default(),
         }),
         Said::Marker => Message::StopMarker {
             text: "stopped".into(),

@@ -15,28 +15,28 @@ const EVENTS_WAITING_MAX: usize = 4096;
 /// Events of a run, in order. Each event is returned once, also if several values read the run. If the program reads too
 /// slowly, the oldest events are dropped and counted.
 #[derive(Debug, Clone)]
-pub struct RunEvents(Arc<EventQueue>);
+pub struct RunEvents(Arc<RunEventQueue>);
 
 #[derive(Debug, Default)]
-struct EventQueue {
-    state: Mutex<QueueState>,
+struct RunEventQueue {
+    state: Mutex<RunQueueState>,
     changed: Notify,
 }
 
 #[derive(Debug, Default)]
-struct QueueState {
+struct RunQueueState {
     events: VecDeque<AgentEvent>,
     missed: u64,
     has_ended: bool,
 }
 
 /// Writer of the queue, which the run drops at its end.
-struct QueueWriter(Arc<EventQueue>);
+struct QueueWriter(Arc<RunEventQueue>);
 
 impl RunEvents {
     /// Creates a sink, and the events that arrive there.
     pub(crate) fn channel() -> (EventSink, Self) {
-        let queue = Arc::new(EventQueue::default());
+        let queue = Arc::new(RunEventQueue::default());
         let writer = QueueWriter(Arc::clone(&queue));
         (
             EventSink::observer(move |event| writer.push(event.clone())),

@@ -79,6 +79,9 @@ impl fmt::Display for CauseKind {
     }
 }
 
+/// Detail of the cause in an ending that recovery writes.
+pub const CRASH: &str = "crash";
+
 /// Cause of a stop: its kind, a detail, and the requester.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cause {

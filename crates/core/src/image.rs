@@ -181,11 +181,11 @@ impl fmt::Debug for Image {
 impl Serialize for Image {
     fn serialize<S: Serializer>(&self, s: S) -> Result<S::Ok, S::Error> {
         #[derive(Serialize)]
-        struct ImageFields {
+        struct EncodedImage {
             media_type: ImageType,
             data: String,
         }
-        let fields = ImageFields {
+        let fields = EncodedImage {
             media_type: self.media_type,
             data: self.to_base64(),
         };
@@ -196,11 +196,11 @@ impl Serialize for Image {
 impl<'de> Deserialize<'de> for Image {
     fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
         #[derive(Deserialize)]
-        struct ImageFields {
+        struct StoredImage {
             // The bytes determine the media type.
             data: String,
         }
-        let fields = ImageFields::deserialize(d)?;
+        let fields = StoredImage::deserialize(d)?;
         Self::from_base64(&fields.data).map_err(D::Error::custom)
     }
 }
@@ -320,7 +320,7 @@ pub fn text_with_images(text: &str, images: impl IntoIterator<Item = ImageInfo>)
 mod tests {
     use super::*;
 
-    const PNG: &[u8] = b"\x89PNG\r\n\x1a\n0123";
+    const PNG: &[u8] = b"\x89PNG\r\n\x1a\npng";
 
     #[test]
     fn signature_decides_the_format() {
@@ -345,7 +345,7 @@ mod tests {
         let json = serde_json::to_string(&images).unwrap();
         assert_eq!(
             json,
-            r#"[{"media_type":"image/png","data":"iVBORw0KGgowMTIz"}]"#
+            r#"[{"media_type":"image/png","data":"iVBORw0KGgpwbmc="}]"#
         );
         assert_eq!(serde_json::from_str::<Images>(&json).unwrap(), images);
         let text = r#"[{"media_type":"image/png","data":"aGVsbG8="}]"#;

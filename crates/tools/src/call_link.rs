@@ -8,7 +8,7 @@ use allstop_core::{CallId, Usage};
 use parking_lot::Mutex;
 use tokio::sync::SetOnce;
 
-use crate::background::BackgroundHost;
+use crate::background::{BackgroundHost, CallMeter};
 use crate::call_journal::{CallJournal, CopiedJournal};
 use crate::call_progress::CallProgress;
 use crate::effect::FileChange;
@@ -290,6 +290,16 @@ impl CallLink {
 impl CallLinkInner {
     fn handed_over(&self) -> Option<CallLink> {
         self.metered.lock().handed_over.clone()
+    }
+}
+
+impl CallMeter for CallLink {
+    fn metered(&self) -> Usage {
+        Self::metered(self)
+    }
+
+    fn denials(&self) -> Vec<Denial> {
+        Self::denials(self)
     }
 }
 

@@ -22,11 +22,10 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::cause::{Cause, CauseKind};
+use crate::cause::{CRASH, Cause, CauseKind};
 use crate::extent::Extent;
 use crate::ids::StopId;
 use crate::time::Timestamp;
-use crate::turn::CRASH;
 use crate::usage::Usage;
 
 pub use item::{Evidence, ItemState, Millis, ReceiptItem};

@@ -42,6 +42,7 @@ mod summary;
 mod tool_call;
 mod turn_start;
 
+pub use crate::cause::CRASH;
 pub use budget::{Budget, BudgetExceeded, BudgetLimits, BudgetUnit, Reservation};
 pub use commit::{NotCommitted, NotCommittedReason, PendingCommit};
 pub use conversation::{Conversation, TurnSpan};
@@ -51,7 +52,6 @@ pub use illegal_record::IllegalRecord;
 pub use limits::{StartRefusal, TurnLimits};
 pub use loop_detector::{DetectedLoop, LoopDetector, LoopLimits};
 pub use model_call::{ModelAnswer, NextAction, StepStart};
-pub use recovery::CRASH;
 pub use session_state::SessionState;
 pub use snapshot::SessionSnapshot;
 pub use state::{IllegalEvent, TurnEndKind, TurnEvent, TurnState};

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::call_label::call_label;
-use crate::cause::{Cause, CauseKind};
+use crate::cause::{CRASH, Cause, CauseKind};
 use crate::extent::Extent;
 use crate::ids::StopId;
 use crate::receipt::{
@@ -16,9 +16,6 @@ use crate::turn::effects::CallEffect;
 use crate::turn::session_state::SessionState;
 use crate::turn::stop::stop_marker;
 use crate::usage::Usage;
-
-/// Detail of the cause in an ending that recovery writes.
-pub const CRASH: &str = "crash";
 
 impl SessionState {
     /// Records to append after a crash: first an end with an unknown outcome for each open call, then the ending of the

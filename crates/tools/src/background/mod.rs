@@ -13,6 +13,7 @@
 //!    process), with or without subscribers.
 
 mod end;
+mod future_work;
 mod host;
 mod process;
 mod slice;
@@ -21,6 +22,7 @@ mod tool;
 mod work;
 
 pub use end::BackgroundEnd;
+pub(crate) use future_work::CallMeter;
 pub use host::{BackgroundChanges, BackgroundHost, BackgroundRegistry, ENDED_WORKS_MAX};
 #[cfg(feature = "shell")]
 pub(crate) use process::{Handover, hand_over};

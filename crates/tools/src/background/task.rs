@@ -11,6 +11,7 @@ use allstop_scope::{NotStarted, Scope, StopRequest, WorkCx, WorkHandle, WorkSpec
 use tokio::time::Instant;
 
 use super::end::BackgroundEnd;
+use super::future_work::FutureWorkState;
 use super::host::BackgroundHost;
 use super::work::{BackgroundWork, WorkBody, WorkInfo, WorkSlot};
 use crate::call_link::CallLink;
@@ -135,7 +136,7 @@ where
     let slot = WorkSlot::create(host, &spec.name)?;
     let output = spec.output;
     let state = Arc::new(FutureWorkState {
-        link: spec.link,
+        meter: Arc::new(spec.link),
         end: OnceLock::new(),
         stopped_at: OnceLock::new(),
     });
@@ -213,29 +214,6 @@ async fn watch(work: &BackgroundWork, state: &FutureWorkState, body: Option<Work
     {
         let state = item.state.clone();
         work.decide(BackgroundEnd { state, ..end });
-    }
-}
-
-/// State of a task's future: its end and its usage.
-#[derive(Debug)]
-pub(super) struct FutureWorkState {
-    pub(super) link: CallLink,
-    end: OnceLock<BackgroundEnd>,
-    stopped_at: OnceLock<Instant>,
-}
-
-impl FutureWorkState {
-    pub(super) fn end(&self) -> Option<BackgroundEnd> {
-        self.end.get().cloned()
-    }
-
-    fn stopped(&self, how: EndMethod, evidence: Evidence) -> ItemState {
-        let after = self.stopped_at.get().map(Instant::elapsed);
-        ItemState::Stopped {
-            how,
-            evidence,
-            after_ms: after.unwrap_or_default().into(),
-        }
     }
 }
 

@@ -12,9 +12,9 @@ use allstop_scope::{NotStarted, Process, Scope, ScopeOptions, Stop, StopRequest,
 use tokio::sync::SetOnce;
 
 use super::end::BackgroundEnd;
+use super::future_work::FutureWorkState;
 use super::host::BackgroundHost;
 use super::slice::OutputSlice;
-use super::task::FutureWorkState;
 use crate::output::SharedOutput;
 use crate::permission::Denial;
 
@@ -209,7 +209,7 @@ impl BackgroundWork {
     pub fn metered(&self) -> Usage {
         match &self.body {
             WorkBody::Process(_) => Usage::default(),
-            WorkBody::Task(task) => task.link.metered(),
+            WorkBody::Task(task) => task.meter.metered(),
         }
     }
 
@@ -217,7 +217,7 @@ impl BackgroundWork {
     pub fn denials(&self) -> Vec<Denial> {
         match &self.body {
             WorkBody::Process(_) => Vec::new(),
-            WorkBody::Task(task) => task.link.denials(),
+            WorkBody::Task(task) => task.meter.denials(),
         }
     }
 

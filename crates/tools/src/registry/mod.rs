@@ -16,7 +16,7 @@ use crate::tool::{Tool, ToolError, ToolSpec};
 #[cfg(feature = "validation")]
 pub(crate) use arguments::ArgumentCheck;
 #[cfg(not(feature = "validation"))]
-pub(crate) use unchecked_arguments::ArgumentCheck;
+pub(crate) use unchecked_arguments::UncheckedArguments as ArgumentCheck;
 
 /// Reason why a tool was not registered.
 #[derive(Debug, thiserror::Error)]

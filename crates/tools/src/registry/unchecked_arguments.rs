@@ -6,14 +6,14 @@ use serde_json::Value;
 use crate::tool::ToolError;
 
 /// A schema that is not compiled.
-pub(crate) struct ArgumentCheck;
+pub(crate) struct UncheckedArguments;
 
 #[expect(
     clippy::unnecessary_wraps,
     clippy::unused_self,
     reason = "the functions of the validation"
 )]
-impl ArgumentCheck {
+impl UncheckedArguments {
     /// Accepts every schema.
     pub(crate) fn compile(_schema: &Value) -> Result<Self, String> {
         Ok(Self)

@@ -60,7 +60,6 @@ impl RunningTurn<'_> {
             commit.state().steps(),
             commit.metered(),
         );
-        let denials = all_denials(cx, self.denials);
         let mut records = self.pending;
         // If the store refuses the commit, it refuses the whole append. Then these records are appended again, with the
         // ending of the stopped turn.
@@ -75,7 +74,7 @@ impl RunningTurn<'_> {
             steps,
             usage,
             receipt: join_receipts(&scope.label(), &self.leftovers),
-            denials,
+            denials: all_denials(cx, self.denials),
             error: None,
             conversation: Arc::default(),
             lost: None,
