@@ -13,9 +13,6 @@ use parking_lot::Mutex;
 
 use crate::kernel::{self, SocketPair};
 
-/// Maximum time to wait for the connection's task in the HTTP library. At its next poll, this task closes a dropped
-/// stream. Half a second is a thousand times the usual time, and much shorter than the time limit of a forced stop.
-const CLOSE_WAIT_MAX: Duration = Duration::from_millis(500);
 /// Number of rounds that only yield to the runtime. The connection's task needs one poll, which takes microseconds.
 const YIELD_ROUNDS: u32 = 4;
 /// Length of the first sleep. This is the resolution of the timer.
@@ -77,20 +74,20 @@ impl ConnectionProbe {
         state.records.retain(|held| !Arc::ptr_eq(held, record));
     }
 
-    /// Waits until the kernel shows no open connection of the call. The wait takes at most half a second.
+    /// Waits until the kernel shows no open connection of the call, for at most the time `max`.
     ///
     /// Call this method after the future and the stream of the call have been dropped. Before that, the result is
     /// `StillOpen`.
     ///
     /// # Cancel safety
     /// If the future is dropped, nothing changes. You can call the method again.
-    pub async fn closed(&self) -> ConnectionState {
+    pub async fn closed(&self, max: Duration) -> ConnectionState {
         let began = tokio::time::Instant::now();
         let mut round = 0;
         let mut sleep = FIRST_SLEEP;
         loop {
             let state = self.look();
-            if state != ConnectionState::StillOpen || began.elapsed() >= CLOSE_WAIT_MAX {
+            if state != ConnectionState::StillOpen || began.elapsed() >= max {
                 return state;
             }
             round += 1;

@@ -93,6 +93,20 @@ impl Registration {
         }
     }
 
+    /// Records the ending that the future returns. For work whose future was dropped, if the evidence of its end comes a
+    /// moment later. A stop waits for this ending, and cannot force it, so the future needs a short time limit.
+    pub fn finish_later(self, ending: impl Future<Output = Ending> + Send + 'static) {
+        let control = self.node.env().control().clone();
+        #[expect(
+            clippy::disallowed_methods,
+            reason = "the work is registered until the future returns"
+        )]
+        let _the_registration_reports_its_end = control.spawn(async move {
+            let ending = ending.await;
+            self.finish(ending);
+        });
+    }
+
     /// Records the end of the work. After [`Registration::acknowledge`], the ending `Returned` is recorded as
     /// `Acknowledged`.
     pub fn finish(mut self, ending: Ending) {

@@ -43,6 +43,29 @@ async fn stop_during_a_model_call() {
     );
 }
 
+/// Regression: the receipt of a forced stop reported `stopped; verified` while the request was still being sent.
+#[cfg(feature = "providers")]
+#[tokio::test]
+async fn forced_stop_during_an_upload_claims_no_end() {
+    use tokio::io::AsyncReadExt as _;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let options = allstop::model::ProviderOptions {
+        base_url: Some(format!("http://{}", listener.local_addr().unwrap())),
+        ..Default::default()
+    };
+    let model = allstop::model::ProviderModel::new("test", options).unwrap();
+    // More than the buffers of the kernel can hold.
+    let run = Agent::new(model).build().run("x".repeat(32 * 1024 * 1024));
+    let (mut server, _) = listener.accept().await.unwrap();
+    server.read_exact(&mut [0; 1024]).await.unwrap();
+    let stop = run.stop(CauseKind::User);
+    stop.force();
+    let receipt = stop.await;
+    let state = item(&receipt, ItemKind::ModelCall);
+    assert_eq!(state.as_str(), "unreachable", "{receipt}");
+    assert!(!receipt.quiet(), "{receipt}");
+}
+
 #[tokio::test]
 async fn stop_during_an_asynchronous_tool() {
     let work = tool("work", "Waits", async |_: Nothing, cx: ToolCx| {

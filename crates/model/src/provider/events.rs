@@ -4,9 +4,11 @@ use std::time::Duration;
 
 use futures::Stream;
 use futures::stream;
+use http::header::CONTENT_TYPE;
 use tokio::time::{Instant, timeout_at};
 
 use super::answer::AnswerParts;
+use super::body::PiecewiseBody;
 use super::call_ids::CallIds;
 use super::client::ClientLease;
 use super::error_context::ErrorContext;
@@ -50,8 +52,12 @@ impl ProviderCall {
         let answer = AnswerParts::new(ids, limits.answer_bytes_max);
         let body = protocol.body(target.model(), &request);
         drop(request);
-        let request = lease.client().post(access.url).json(&body);
+        let text = serde_json::to_vec(&body).expect("a JSON value has a text");
         drop(body);
+        let request = lease.client().post(access.url);
+        let request = request
+            .header(CONTENT_TYPE, "application/json")
+            .body(reqwest::Body::wrap(PiecewiseBody::new(text)));
         let response = protocol
             .authorize(request, access.key.as_deref())
             .send()

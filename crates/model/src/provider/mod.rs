@@ -12,6 +12,7 @@
 
 mod address;
 mod answer;
+mod body;
 mod bounded_json;
 mod call_ids;
 mod client;

@@ -11,6 +11,39 @@ use futures::{FutureExt, StreamExt};
 use crate::openai_server::{OpenAiServer, ServerAnswer};
 use crate::support::{PATIENCE, all_of, ask, model_at};
 
+/// Maximum wait for the end of a dropped connection.
+const CLOSE_MAX: Duration = Duration::from_millis(500);
+
+/// Regression: the HTTP library sent a long request to its last byte, although the call was dropped.
+#[tokio::test]
+async fn stop_during_the_upload_sends_no_whole_request() {
+    // More than the buffers of the kernel can hold.
+    const REQUEST_BYTES: usize = 32 * 1024 * 1024;
+    use tokio::io::AsyncReadExt;
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let model = model_at(&format!("http://{}", listener.local_addr().unwrap()));
+    let request = ask(&"x".repeat(REQUEST_BYTES));
+    let probe = request.probe.clone();
+    let mut call = model.stream(request);
+    let mut beginning = vec![0; 64 * 1024];
+    let mut server = tokio::select! {
+        result = &mut call => panic!("nothing was answered: {result:?}"),
+        server = async {
+            let (mut server, _) = listener.accept().await.unwrap();
+            server.read_exact(&mut beginning).await.unwrap();
+            server
+        } => server,
+    };
+    drop(call);
+    // The server reads nothing, so the rest of the last pieces cannot be sent.
+    assert_eq!(probe.closed(CLOSE_MAX).await, ConnectionState::StillOpen);
+    let mut rest = Vec::new();
+    let ended = tokio::time::timeout(PATIENCE, server.read_to_end(&mut rest)).await;
+    ended.expect("the connection ends").unwrap();
+    assert!(rest.len() < REQUEST_BYTES / 2, "{} bytes", rest.len());
+    assert_eq!(probe.closed(CLOSE_MAX).await, ConnectionState::Closed);
+}
+
 #[tokio::test]
 async fn stop_in_mid_stream_closes_the_connection() {
     let server = OpenAiServer::start([ServerAnswer::text("one two").stall()]);
@@ -25,7 +58,7 @@ async fn stop_in_mid_stream_closes_the_connection() {
     assert_eq!(server.seen().open(), 1);
 
     drop(stream);
-    assert_eq!(probe.closed().await, ConnectionState::Closed);
+    assert_eq!(probe.closed(CLOSE_MAX).await, ConnectionState::Closed);
     server
         .wait_until(PATIENCE, |seen| seen.open() == 0)
         .await
@@ -51,7 +84,7 @@ async fn stop_before_the_headers_closes_the_connection() {
     assert_eq!(probe.look(), ConnectionState::StillOpen);
 
     drop(call);
-    assert_eq!(probe.closed().await, ConnectionState::Closed);
+    assert_eq!(probe.closed(CLOSE_MAX).await, ConnectionState::Closed);
     server
         .wait_until(PATIENCE, |seen| seen.open() == 0)
         .await
@@ -75,13 +108,13 @@ async fn stop_during_connect_leaves_no_socket() {
     }
     assert_eq!(probe.look(), ConnectionState::StillOpen);
     assert_eq!(
-        probe.clone().closed().await,
+        probe.clone().closed(CLOSE_MAX).await,
         ConnectionState::StillOpen,
         "nothing was dropped"
     );
 
     drop(call);
-    assert_eq!(probe.closed().await, ConnectionState::NeverOpened);
+    assert_eq!(probe.closed(CLOSE_MAX).await, ConnectionState::NeverOpened);
     assert_eq!(
         count_sockets_to(address, "02"),
         0,
@@ -110,7 +143,7 @@ async fn stop_during_the_tls_handshake_closes_the_connection() {
     };
     assert_eq!(probe.look(), ConnectionState::StillOpen);
     drop(call);
-    assert_eq!(probe.closed().await, ConnectionState::NeverOpened);
+    assert_eq!(probe.closed(CLOSE_MAX).await, ConnectionState::NeverOpened);
     let rest = tokio::time::timeout(PATIENCE, server.read_to_end(&mut Vec::new())).await;
     rest.expect("the server sees the end").unwrap();
 }
@@ -133,7 +166,7 @@ async fn connect_limit_ends_a_hanging_connect() {
         allstop_model::ModelErrorKind::ConnectTimeout,
         "{error}"
     );
-    assert_eq!(probe.closed().await, ConnectionState::NeverOpened);
+    assert_eq!(probe.closed(CLOSE_MAX).await, ConnectionState::NeverOpened);
 }
 
 #[tokio::test]
@@ -150,7 +183,7 @@ async fn stop_of_one_call_leaves_parallel_calls_open() {
     for stopped in 1..=20 {
         let (stream, probe) = calls.pop().unwrap();
         drop(stream);
-        assert_eq!(probe.closed().await, ConnectionState::Closed);
+        assert_eq!(probe.closed(CLOSE_MAX).await, ConnectionState::Closed);
         for (_, other) in &calls {
             assert_eq!(other.look(), ConnectionState::StillOpen);
         }
@@ -194,7 +227,7 @@ async fn call_watches_a_reused_connection() {
         assert_eq!(probe.look(), ConnectionState::ReturnedToPool);
     }
     drop(stream);
-    assert_eq!(probe.closed().await, ConnectionState::Closed);
+    assert_eq!(probe.closed(CLOSE_MAX).await, ConnectionState::Closed);
     server
         .wait_until(PATIENCE, |seen| seen.open() == 0)
         .await
@@ -211,7 +244,7 @@ async fn endless_answer_is_cut_off() {
     let probe = request.probe.clone();
     let stream = model.stream(request).await.unwrap();
     drop(stream);
-    assert_eq!(probe.closed().await, ConnectionState::Closed);
+    assert_eq!(probe.closed(CLOSE_MAX).await, ConnectionState::Closed);
     let seen = server
         .wait_until(PATIENCE, |seen| seen.open() == 0)
         .await
@@ -222,14 +255,14 @@ async fn endless_answer_is_cut_off() {
 #[tokio::test]
 async fn probe_without_connections_never_reports_closed() {
     assert_eq!(
-        ConnectionProbe::default().closed().await,
+        ConnectionProbe::default().closed(CLOSE_MAX).await,
         ConnectionState::NotVerifiable
     );
     let request: ModelRequest = ask("hi");
     let probe = request.probe.clone();
     let model = ScriptedModel::new(vec![Reply::text("x")]);
     drop(model.stream(request).await.unwrap());
-    assert_eq!(probe.closed().await, ConnectionState::NeverOpened);
+    assert_eq!(probe.closed(CLOSE_MAX).await, ConnectionState::NeverOpened);
 }
 
 /// A listener with a full queue, and the connections that fill it.

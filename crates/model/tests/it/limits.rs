@@ -180,6 +180,9 @@ async fn dropping_a_limited_stream_drops_the_inner_stream() {
         .await
         .unwrap();
     drop(stream);
-    assert_eq!(probe.closed().await, allstop_model::ConnectionState::Closed);
+    assert_eq!(
+        probe.closed(PATIENCE).await,
+        allstop_model::ConnectionState::Closed
+    );
     assert_eq!(model.name(), "some::model-high");
 }

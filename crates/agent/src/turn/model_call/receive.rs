@@ -36,6 +36,17 @@ pub(super) struct SharedAnswer {
 /// Maximum wait of a stop for an observer that receives a piece of the answer.
 const SHOW_MAX: Duration = Duration::from_millis(10);
 
+/// Maximum wait of a stop for the end of the connection. The task of the HTTP library closes a dropped stream at its next
+/// poll. Half a second is a thousand times the usual time, and much shorter than the time limit of a forced stop.
+const CLOSE_WAIT_MAX: Duration = Duration::from_millis(500);
+
+/// Like [`CLOSE_WAIT_MAX`], after a call was dropped by force. It is shorter than the shortest round of force, so that the
+/// receipt contains the result.
+const CLOSE_AFTER_FORCE_MAX: Duration = Duration::from_millis(30);
+
+/// Note of a call whose connection cannot be verified.
+const NOT_VERIFIABLE: &str = "its connection cannot be verified; our side of it was dropped";
+
 impl SharedAnswer {
     pub(super) fn new() -> Self {
         Self {
@@ -86,7 +97,10 @@ pub(super) struct AnswerReceiver {
 impl AnswerReceiver {
     /// Receives the answer, and records the end of the call.
     pub(super) async fn receive(mut self, registration: Registration) -> ModelCallEnd {
-        let probe = self.request.probe.clone();
+        let call = RegisteredCall {
+            registration: Some(registration),
+            probe: self.request.probe.clone(),
+        };
         let end = {
             let work = self.work.clone();
             let mut stopped = pin!(work.stopped());
@@ -99,10 +113,8 @@ impl AnswerReceiver {
             // The stream is dropped here. If the answer is incomplete, the connection is dropped too.
         };
         match &end {
-            ModelCallEnd::Answered | ModelCallEnd::Failed(_) => {
-                registration.finish(Ending::Returned);
-            }
-            ModelCallEnd::Stopped => Box::pin(self.record_stop(registration, &probe)).await,
+            ModelCallEnd::Answered | ModelCallEnd::Failed(_) => call.finish(Ending::Returned),
+            ModelCallEnd::Stopped => Box::pin(self.record_stop(call)).await,
         }
         end
     }
@@ -180,28 +192,80 @@ impl AnswerReceiver {
     }
 
     /// Records the end of a stopped call, with the state of its connection in the kernel as evidence.
-    async fn record_stop(&self, mut registration: Registration, probe: &ConnectionProbe) {
+    async fn record_stop(&self, mut call: RegisteredCall) {
         let (checkpoint, late) = {
             let partial = self.answer.partial.lock();
             (partial.checkpoint, partial.bytes_after_stop)
         };
-        registration.acknowledge(checkpoint);
-        registration.details_mut().tokens_received_after_stop = Some(Usage::estimate_tokens(late));
-        let (how, proof) = match probe.closed().await {
-            ConnectionState::Closed => (EndMethod::ConnectionClosed, EndProof::SocketClosed),
-            // The provider's answer was complete, or no connection was opened. Only our future was dropped.
-            ConnectionState::NeverOpened | ConnectionState::ReturnedToPool => {
-                (EndMethod::Dropped, EndProof::FutureDropped)
+        if let Some(registration) = &mut call.registration {
+            registration.acknowledge(checkpoint);
+            registration.details_mut().tokens_received_after_stop =
+                Some(Usage::estimate_tokens(late));
+        }
+        let state = call.probe.closed(CLOSE_WAIT_MAX).await;
+        if let Some(registration) = &mut call.registration
+            && state == ConnectionState::NotVerifiable
+        {
+            registration.details_mut().note = Some(NOT_VERIFIABLE.into());
+        }
+        call.finish(match end_of(state) {
+            Some((how, proof)) => {
+                let evidence = Evidence::verified(proof).and_observed_at(checkpoint);
+                Ending::Stopped { how, evidence }
             }
-            ConnectionState::NotVerifiable => {
-                registration.details_mut().note =
-                    Some("its connection cannot be verified; our side of it was dropped".into());
-                (EndMethod::Dropped, EndProof::FutureDropped)
-            }
-            ConnectionState::StillOpen => return registration.finish(Ending::NotConfirmed),
+            None => Ending::NotConfirmed,
+        });
+    }
+}
+
+/// The registration of a model call. If the call is dropped by force, its connection decides what its ending is.
+struct RegisteredCall {
+    /// `None` after the end was recorded.
+    registration: Option<Registration>,
+    probe: ConnectionProbe,
+}
+
+impl RegisteredCall {
+    fn finish(mut self, ending: Ending) {
+        if let Some(registration) = self.registration.take() {
+            registration.finish(ending);
+        }
+    }
+}
+
+impl Drop for RegisteredCall {
+    fn drop(&mut self) {
+        let Some(registration) = self.registration.take() else {
+            return;
         };
-        let evidence = Evidence::verified(proof).and_observed_at(checkpoint);
-        registration.finish(Ending::Stopped { how, evidence });
+        if std::thread::panicking() || self.probe.look() != ConnectionState::StillOpen {
+            // The registration records that the call panicked or was dropped.
+            return;
+        }
+        // The HTTP library closes the connection a moment after the call was dropped, or is still sending the request.
+        let probe = self.probe.clone();
+        registration.finish_later(async move {
+            match end_of(probe.closed(CLOSE_AFTER_FORCE_MAX).await) {
+                Some((how, proof)) => Ending::Stopped {
+                    how,
+                    evidence: Evidence::verified(proof),
+                },
+                None => Ending::NotConfirmed,
+            }
+        });
+    }
+}
+
+/// Method and proof of the end of a stopped call; `None` if its connection is still open.
+fn end_of(state: ConnectionState) -> Option<(EndMethod, EndProof)> {
+    match state {
+        ConnectionState::Closed => Some((EndMethod::ConnectionClosed, EndProof::SocketClosed)),
+        // The provider's answer was complete, or no connection was opened, or the connection cannot be verified. Only
+        // our future was dropped.
+        ConnectionState::NeverOpened
+        | ConnectionState::ReturnedToPool
+        | ConnectionState::NotVerifiable => Some((EndMethod::Dropped, EndProof::FutureDropped)),
+        ConnectionState::StillOpen => None,
     }
 }
 
