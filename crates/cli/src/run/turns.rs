@@ -232,10 +232,12 @@ impl RunTurns<'_, '_> {
     /// a stop that also covers the background work.
     fn widen_stop(&mut self, cause: Cause) {
         let covers_background = self.stops_all() || self.stops_background();
-        let is_narrow = !covers_background && self.session.has_background_activity();
-        if is_narrow && !self.background.keep_background {
+        if !covers_background && self.ends_background() {
             self.other_stops.extend(self.stop.take());
             self.stop = Some(self.session.stop(&StopTarget::Process, cause));
+        } else if self.stop.is_none() {
+            // A deadline has stopped the turn. Force needs a stop of the session.
+            self.stop = Some(self.session.stop(&StopTarget::Turn, cause));
         }
     }
 
@@ -244,12 +246,17 @@ impl RunTurns<'_, '_> {
     /// stops.
     fn begin_stop(&mut self, cause: Cause) {
         self.end_with_stop();
-        let target = if self.session.has_background_activity() && !self.background.keep_background {
+        let target = if self.ends_background() {
             StopTarget::Process
         } else {
             StopTarget::Turn
         };
         self.stop = Some(self.session.stop(&target, cause));
+    }
+
+    /// True if background work runs, and a stop of the run has to end it.
+    fn ends_background(&self) -> bool {
+        self.session.has_background_activity() && !self.background.keep_background
     }
 
     /// Handles a stop from another terminal. A stop of the turn ends the run, like a signal; a stop of a single call
@@ -288,13 +295,17 @@ impl RunTurns<'_, '_> {
     fn show(&mut self, event: &SessionEvent) {
         self.owner_idle |= show(self.view, &self.remote, event);
         // The turn has reached its deadline. This is handled like a signal: a stop of the background work begins at
-        // once, and not after the end of the turn.
+        // once, and not after the end of the turn. The turn itself is stopped already, and its ending has the receipt.
         if let SessionEventKind::Live(AgentEvent::StopHeard { cause }) = &event.kind
             && matches!(cause.kind, CauseKind::Deadline | CauseKind::Inactivity)
             && self.supervisor.control.cause().is_none()
         {
             self.supervisor.control.stop(cause.clone(), Instant::now());
-            self.begin_stop(cause.clone());
+            if self.ends_background() {
+                self.begin_stop(cause.clone());
+            } else {
+                self.end_with_stop();
+            }
         }
     }
 }

@@ -90,6 +90,35 @@ fn the_timeout_of_all_turns() {
     assert_eq!(envelope["stop_reason"], "timeout", "{envelope:#}");
 }
 
+/// Regression: the run stopped the turn a second time, and its envelope had the empty receipt of that stop.
+#[test]
+fn deadlines_in_the_configuration_have_one_receipt_with_the_work() {
+    let calls =
+        r#"replies: [{calls: [{tool: shell, arguments: {command: "trap '' TERM; sleep 30"}}]}]"#;
+    for (limit, script, kind) in [
+        (
+            "turn",
+            "replies: [{text: hello there, stall: mid_stream}]",
+            "model_call",
+        ),
+        ("step", calls, "tool_call"),
+        ("inactivity", calls, "tool_call"),
+    ] {
+        let place = Place::new();
+        let config = place.file(
+            "allstop.toml",
+            format!("[deadlines]\n{limit} = \"300ms\"\n"),
+        );
+        let run = place.run_script(script).args("--grace 100ms --config");
+        let (envelope, _) = ends(run.arg(config), 124, "timeout");
+        let receipts = envelope["receipts"].as_array().expect("receipts");
+        assert_eq!(receipts.len(), 1, "{envelope:#}");
+        assert_eq!(receipts[0]["items"][0]["kind"], kind, "{envelope:#}");
+        assert_eq!(envelope["turns"][0]["receipt"], envelope["receipt"]);
+        place.assert_nothing_runs();
+    }
+}
+
 #[test]
 fn the_budget() {
     let place = Place::new();
