@@ -10,7 +10,7 @@ use a2a::{
     SubscribeToTaskRequest, TaskPushNotificationConfig,
 };
 use a2a_server::{RequestHandler, ServiceParams};
-use allstop_core::{ContextId, TaskId};
+use allstop_core::{ContextId, TaskId, TraceContext};
 use allstop_log::Version;
 use allstop_task::{
     AcceptedTask, CancelError, ReadTaskError, SubscriptionItem, Task, TaskManager, TaskRecord,
@@ -27,9 +27,6 @@ use crate::push::{PushConfig, PushNotifications};
 use crate::response_memory::{ResponseMemory, TASK_BYTES, json_bytes};
 use crate::to_wire::{self, TaskDetail};
 use crate::{card, errors, from_wire, receipt_extension};
-
-/// Length of a `traceparent` of version 00 (W3C Trace Context, section 3.2).
-const TRACEPARENT_LEN: usize = 55;
 
 /// Header with the number of the last event that a client has received.
 pub(crate) const LAST_EVENT_ID: &str = "last-event-id";
@@ -322,15 +319,15 @@ impl A2aService {
     }
 }
 
-/// Returns the header `traceparent` of the request, if the header has the format of W3C Trace Context. Omits the
-/// optional header `tracestate`, which has no size limit.
-fn trace_of(params: &ServiceParams) -> Option<Arc<str>> {
-    let trace = params.get("traceparent")?.first()?;
-    let is_valid = trace.len() == TRACEPARENT_LEN
-        && trace
-            .bytes()
-            .all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
-    is_valid.then(|| trace.as_str().into())
+/// Returns the trace context of the request; `None` without a valid header `traceparent`.
+fn trace_of(params: &ServiceParams) -> Option<TraceContext> {
+    let header = |name: &str| params.get(name).map(|values| values.join(","));
+    let trace = TraceContext::new(params.get("traceparent")?.first()?)?;
+    Some(
+        trace
+            .with_tracestate(&header("tracestate").unwrap_or_default())
+            .with_baggage(&header("baggage").unwrap_or_default()),
+    )
 }
 
 fn detail_of(request: &SendMessageRequest) -> TaskDetail {

@@ -24,6 +24,7 @@ use crate::prompt::Prompt;
 use crate::run::{Run, RunRequest};
 use crate::run_events::RunEvents;
 use crate::settings::{Deadlines, Settings};
+use crate::spans::SpanLinks;
 use crate::toolbox::Toolbox;
 
 /// An agent. Clones share the same parts. An agent holds no conversation. An agent without permissions and sub-agents
@@ -57,6 +58,7 @@ impl Agent {
         let model_name = model.name().into();
         AgentBuilder {
             parts: AgentParts {
+                name: None,
                 model,
                 model_name,
                 tools: Toolbox::default(),
@@ -68,6 +70,7 @@ impl Agent {
                 now: Arc::new(|| SystemTime::now().into()),
                 owner: None,
                 home: Arc::default(),
+                spans: None,
             },
         }
     }
@@ -128,6 +131,17 @@ impl Agent {
         }
     }
 
+    /// Returns a copy of the agent with this name.
+    pub(crate) fn named(&self, name: Arc<str>) -> Self {
+        let parts = &self.parts;
+        Self {
+            parts: Arc::new(AgentParts {
+                name: Some(name),
+                ..parts.with(parts.tools.filtered(|_| true), parts.settings.clone())
+            }),
+        }
+    }
+
     /// Returns a copy of the agent with this model.
     pub(crate) fn with_model(&self, model: Arc<dyn Model>) -> Self {
         let parts = &self.parts;
@@ -145,7 +159,7 @@ impl Agent {
     /// # Cancel safety
     /// Dropping the future does not end a hook that has begun, because the scope of `cx` owns the hook.
     pub async fn notify_hooks(&self, cx: &HookCx, event: &HookEvent) {
-        drop(hook::call_hooks(&self.parts.hooks, cx, event).await);
+        drop(hook::call_hooks(&self.parts, cx, event).await);
     }
 
     /// True if at least one hook wants this event.
@@ -292,6 +306,18 @@ impl AgentBuilder {
     /// Sets the process that the log names as the owner of the turns.
     pub fn owner(mut self, owner: ProcessIdentity) -> Self {
         self.parts.owner = Some(owner);
+        self
+    }
+
+    /// Sets the name of the agent in traces.
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.parts.name = Some(name.into());
+        self
+    }
+
+    /// Connects the spans of the agent with a tracer.
+    pub fn spans(mut self, spans: Arc<dyn SpanLinks>) -> Self {
+        self.parts.spans = Some(spans);
         self
     }
 

@@ -9,7 +9,10 @@ use allstop_core::record::CallOutcome;
 use allstop_core::{Receipt, SessionId, StopReason, ToolCall, TurnNumber};
 use allstop_scope::{Scope, catch_panic};
 use futures::future::BoxFuture;
+use tracing::Instrument as _;
 
+use crate::parts::AgentParts;
+use crate::spans::WorkSpan;
 use crate::user_code::{self, UserCodeResult};
 
 /// A point of a turn or of a session.
@@ -225,27 +228,28 @@ pub(crate) enum HookResult {
 }
 
 /// Calls every hook that wants the event, in order, until a hook denies.
-pub(crate) async fn call_hooks(
-    hooks: &[Arc<dyn Hook>],
-    cx: &HookCx,
-    event: &HookEvent,
-) -> HookResult {
+pub(crate) async fn call_hooks(parts: &AgentParts, cx: &HookCx, event: &HookEvent) -> HookResult {
     let mut result = HookResult::Continue;
-    for hook in hooks {
+    for hook in &parts.hooks {
         match catch_panic("Hook::wants", || hook.wants(event)) {
             Some(true) => {}
             Some(false) => continue,
             None => return HookResult::Denied(panicked(hook)),
         }
         let name = Arc::clone(hook.name());
+        let span = WorkSpan::hook(parts, &name, event.name());
         let handling = {
             let (hook, cx, event) = (Arc::clone(hook), cx.clone(), event.clone());
-            async move { hook.on(&cx, event).await }
+            async move { hook.on(&cx, event).await }.instrument(span.span.clone())
         };
         match user_code::run(&cx.scope, ItemKind::Hook, name, event.name(), handling).await {
-            UserCodeResult::Answered(HookVerdict::Continue) => {}
-            UserCodeResult::Answered(HookVerdict::Allow) => result = HookResult::Allowed,
+            UserCodeResult::Answered(HookVerdict::Continue) => span.record_verdict("continue"),
+            UserCodeResult::Answered(HookVerdict::Allow) => {
+                span.record_verdict("allow");
+                result = HookResult::Allowed;
+            }
             UserCodeResult::Answered(HookVerdict::Deny { reason }) => {
+                span.record_verdict("deny");
                 return HookResult::Denied(reason);
             }
             UserCodeResult::Panicked => return HookResult::Denied(panicked(hook)),

@@ -58,6 +58,7 @@ mod request_view;
 mod run;
 mod run_events;
 mod settings;
+mod spans;
 mod subagent;
 mod summary;
 mod toolbox;
@@ -80,6 +81,7 @@ pub use prompt::Prompt;
 pub use run::{ENDING_MAX, Run, RunRequest, RunStop};
 pub use run_events::RunEvents;
 pub use settings::{ContextLimits, Deadlines, RepeatUnknown, Settings};
+pub use spans::SpanLinks;
 pub use subagent::{
     DEPTH_MAX_DEFAULT, RUNNING_MAX_DEFAULT, STEPS_MAX_DEFAULT, SubAgentBackground, SubAgentKind,
     SubAgentLimits, SubAgents,

@@ -11,9 +11,12 @@ use crate::guardrail::Guardrail;
 use crate::home_scope::HomeScope;
 use crate::hook::Hook;
 use crate::settings::Settings;
+use crate::spans::SpanLinks;
 use crate::toolbox::Toolbox;
 
 pub(crate) struct AgentParts {
+    /// Name of the agent in traces.
+    pub(crate) name: Option<Arc<str>>,
     pub(crate) model: Arc<dyn Model>,
     pub(crate) model_name: Arc<str>,
     pub(crate) tools: Toolbox,
@@ -25,12 +28,14 @@ pub(crate) struct AgentParts {
     pub(crate) now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     pub(crate) owner: Option<ProcessIdentity>,
     pub(crate) home: Arc<HomeScope>,
+    pub(crate) spans: Option<Arc<dyn SpanLinks>>,
 }
 
 impl AgentParts {
     /// Copies the parts, with these tools and settings.
     pub(crate) fn with(&self, tools: Toolbox, settings: Settings) -> Self {
         Self {
+            name: self.name.clone(),
             model: Arc::clone(&self.model),
             model_name: Arc::clone(&self.model_name),
             tools,
@@ -42,6 +47,7 @@ impl AgentParts {
             now: Arc::clone(&self.now),
             owner: self.owner.clone(),
             home: Arc::clone(&self.home),
+            spans: self.spans.clone(),
         }
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use allstop_core::image::IMAGE_TOKENS_ESTIMATED;
 use allstop_core::record::TurnOrigin;
-use allstop_core::{Images, MessageId, Usage};
+use allstop_core::{Images, MessageId, TraceContext, Usage};
 
 /// Input of one turn: text and images of the user, and their origin.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -17,8 +17,8 @@ pub struct Prompt {
     pub message: Option<MessageId>,
     /// Origin of the turn.
     pub origin: TurnOrigin,
-    /// W3C trace context of the message (`traceparent`). Tools receive it unchanged; a stop does not cancel it.
-    pub trace: Option<Arc<str>>,
+    /// W3C trace context of the message: the parent of the turn's span. A stop does not change it.
+    pub trace: Option<TraceContext>,
 }
 
 impl Prompt {

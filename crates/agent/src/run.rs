@@ -17,6 +17,7 @@ use futures::future::BoxFuture;
 use tokio::runtime::Handle;
 use tokio::sync::SetOnce;
 use tokio::time::{Duration, Instant, timeout};
+use tracing::Instrument as _;
 
 use crate::answer::Outcome;
 use crate::background::SessionBackground;
@@ -94,7 +95,9 @@ impl Run {
         let scope = run_scope(&parts, parent, &request, bystander.clone());
         let controls = Arc::clone(&request.controls);
         let above = parent.clone();
-        let engine = parent.spawn_engine(drive(parts, above, scope.clone(), request, events));
+        let engine = drive(parts, above, scope.clone(), request, events);
+        // The turns belong to the trace of the caller, such as the call that starts a sub-agent.
+        let engine = parent.spawn_engine(engine.in_current_span());
         Self {
             scope: scope.unwrap_or_else(|_| parent.clone()),
             engine: Some(engine),

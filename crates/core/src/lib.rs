@@ -25,6 +25,7 @@ pub mod stop_reason;
 mod sync;
 pub mod terminal_text;
 pub mod time;
+mod trace_context;
 pub mod turn;
 pub mod usage;
 
@@ -41,4 +42,5 @@ pub use receipt::Receipt;
 pub use session_settings::SessionSettings;
 pub use stop_reason::StopReason;
 pub use time::Timestamp;
+pub use trace_context::TraceContext;
 pub use usage::Usage;

@@ -9,7 +9,7 @@ use allstop_core::decision::{CommitDecision, CommitVerdict};
 use allstop_core::receipt::ConversationEffect;
 use allstop_core::turn::{LostTurn, StopPolicy};
 use allstop_core::{
-    Cause, FinishReason, Images, MessageId, Receipt, StopReason, TurnNumber, Usage,
+    Cause, FinishReason, Images, MessageId, Receipt, StopReason, TraceContext, TurnNumber, Usage,
 };
 use allstop_log::SessionError;
 use allstop_tools::Denial;
@@ -39,9 +39,9 @@ pub struct NewMessage {
     /// Cause of a stop that reached the caller before the caller could send the message. If set, the turn ends at its
     /// start.
     pub stopped: Option<Cause>,
-    /// W3C trace context of the message (`traceparent`). The tools of the turn receive the trace context; a stop does
-    /// not change the trace context.
-    pub trace: Option<Arc<str>>,
+    /// W3C trace context of the message: the parent of the turn's span. The tools of the turn receive the context of their
+    /// spans, or without an exporter this one. A stop does not change it.
+    pub trace: Option<TraceContext>,
 }
 
 /// Deadline of the turn of a message.

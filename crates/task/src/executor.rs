@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use allstop_core::receipt::ReceiptItem;
-use allstop_core::{Cause, Receipt, TaskId};
+use allstop_core::{Cause, Receipt, TaskId, TraceContext};
 use allstop_scope::Scope;
 use futures::future::BoxFuture;
 
@@ -63,7 +63,7 @@ pub struct ExecutionCx {
     /// Collects receipts of work outside the scope. The receipt of a stop will include these receipts.
     pub receipts: PartReceipts,
     /// W3C trace context of the work (`traceparent`). A stop does not change the trace context.
-    pub trace: Option<Arc<str>>,
+    pub trace: Option<TraceContext>,
     /// Continues the task later. Useful if the execution ends with a question.
     pub waker: TaskWaker,
     /// True if a crash has interrupted an earlier execution, and this execution continues its work.

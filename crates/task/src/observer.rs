@@ -1,8 +1,6 @@
 //! Observation of executions, for metrics and traces.
 
-use std::sync::Arc;
-
-use allstop_core::{Cause, Receipt};
+use allstop_core::{Cause, Receipt, TraceContext};
 
 use crate::model::{Task, TaskState};
 
@@ -13,9 +11,9 @@ pub trait TaskObserver: Send + Sync {
     /// In a cluster, another process may run the execution.
     fn message_accepted(&self) {}
 
-    /// Called when an execution is accepted and its records are durable. `trace` is the W3C trace context
-    /// (`traceparent`) of the request.
-    fn accepted(&self, task: &Task, trace: Option<&str>) -> Box<dyn ExecutionObserver>;
+    /// Called when an execution is accepted and its records are durable. `trace` is the W3C trace context of the
+    /// request.
+    fn accepted(&self, task: &Task, trace: Option<&TraceContext>) -> Box<dyn ExecutionObserver>;
 
     /// Called when this node of a cluster has read the end of an execution whose message it has stored since its start.
     /// `state` is the state of the task after the execution.
@@ -33,7 +31,7 @@ pub trait TaskObserver: Send + Sync {
 /// [`ExecutionObserver::ended`] by then, the store has not confirmed the end.
 pub trait ExecutionObserver: Send + Sync {
     /// W3C trace context of the work. `None` means that the context of the request is used.
-    fn trace(&self) -> Option<Arc<str>> {
+    fn trace(&self) -> Option<TraceContext> {
         None
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::record::CallOutcome;
-use allstop_core::{CallId, Effect, Images, SessionId, error_chain};
+use allstop_core::{CallId, Effect, Images, SessionId, TraceContext, error_chain};
 use allstop_scope::Scope;
 use futures::future::BoxFuture;
 use serde_json::Value;
@@ -55,8 +55,8 @@ pub struct ToolInvocation {
     pub arguments: Arc<Value>,
     /// Scope of the call: the node of the tree of work that a stop cancels. The call starts all its work in this scope.
     pub scope: Scope,
-    /// W3C trace context (`traceparent`). A stop does not change the trace context.
-    pub trace: Option<Arc<str>>,
+    /// W3C trace context. A stop does not change the trace context.
+    pub trace: Option<TraceContext>,
     /// Side channel to the caller, for output and progress.
     pub link: CallLink,
 }

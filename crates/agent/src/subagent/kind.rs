@@ -81,7 +81,7 @@ impl SubAgentKind {
         };
         let kind = self.clone();
         let tools: Toolbox = parts.tools.filtered(move |name| kind.has_tool(name));
-        let agent = base.with(tools, settings);
+        let agent = base.with(tools, settings).named(Arc::clone(&self.name));
         match &self.model {
             Some(Ok(model)) => agent.with_model(Arc::clone(model)),
             _ => agent,

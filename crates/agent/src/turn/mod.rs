@@ -17,7 +17,7 @@ use allstop_core::turn::{
     StopPolicy, TurnLimits, TurnStart,
 };
 use allstop_core::{
-    CallId, Cause, CauseKind, Extent, FinishReason, Receipt, StopReason, Timestamp,
+    CallId, Cause, CauseKind, Extent, FinishReason, Receipt, StopReason, Timestamp, TraceContext,
 };
 use allstop_log::SessionError;
 use allstop_scope::{
@@ -37,6 +37,7 @@ use crate::outcome::TurnOutcome;
 use crate::parts::AgentParts;
 use crate::prompt::Prompt;
 use crate::request_view::RequestView;
+use crate::spans::WorkSpan;
 pub(crate) use cx::TurnCx;
 
 /// Input of a turn.
@@ -101,7 +102,7 @@ pub(crate) struct RunningTurn<'a> {
     activity: Arc<ActivityTimer>,
     /// Calls of the sub-agents that run in this turn's calls.
     nested: Arc<NestedCalls>,
-    trace: Option<Arc<str>>,
+    trace: Option<TraceContext>,
     /// Form of the conversation in the requests.
     view: RequestView,
     /// Maximum tokens of a request, learned from a request that the provider has refused as too long.
@@ -132,24 +133,20 @@ pub(crate) async fn run(
         origin: prompt.origin,
         notes,
     };
-    let span = tracing::info_span!(
-        "turn",
-        session = %history.session_id(),
-        turn = start.turn.0,
-        stop_reason = tracing::field::Empty,
-        cause = tracing::field::Empty,
+    let span = WorkSpan::turn(
+        cx.parts,
+        history.session_id(),
+        start.turn,
+        prompt.trace.as_ref(),
     );
     cx.events.send(|| AgentEvent::TurnStarted {
         session_id: history.session_id().clone(),
         turn: start.turn,
     });
     let outcome = run_in_span(cx, history, loops, &start, prompt.trace, decision)
-        .instrument(span.clone())
+        .instrument(span.span.clone())
         .await;
-    span.record("stop_reason", outcome.stop_reason.as_str());
-    if let Some(cause) = &outcome.cause {
-        span.record("cause", tracing::field::display(cause));
-    }
+    span.record_outcome(&outcome);
     cx.events.send(|| AgentEvent::TurnEnded {
         turn: outcome.turn,
         stop_reason: outcome.stop_reason,
@@ -166,7 +163,7 @@ async fn run_in_span(
     history: &mut RunHistory,
     loops: &mut LoopDetector,
     start: &TurnStart,
-    trace: Option<Arc<str>>,
+    trace: Option<TraceContext>,
     decision: Arc<CommitDecision>,
 ) -> TurnOutcome {
     let opened = open_scope(cx, history, start, &decision);
@@ -333,7 +330,7 @@ impl RunningTurn<'_> {
             return Ok(());
         }
         let hook_cx = self.hook_cx(&self.work);
-        match Box::pin(hook::call_hooks(&self.parts().hooks, &hook_cx, &event)).await {
+        match Box::pin(hook::call_hooks(self.parts(), &hook_cx, &event)).await {
             HookResult::Continue | HookResult::Allowed => Ok(()),
             HookResult::Denied(message) => Err(TurnInterrupt::Failed(TurnError {
                 kind: TurnErrorKind::Hook,

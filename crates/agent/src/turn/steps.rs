@@ -14,6 +14,7 @@ use super::{RunningTurn, TurnInterrupt};
 use crate::event::AgentEvent;
 use crate::guardrail::{Guardrail, GuardrailStage, GuardrailVerdict};
 use crate::hook::HookEvent;
+use crate::spans::WorkSpan;
 use crate::user_code::{self, UserCodeResult};
 
 /// Number of tokens that are reserved for an answer if the call has no limit of output tokens. This is about a page,
@@ -30,8 +31,8 @@ impl RunningTurn<'_> {
         self.guard(GuardrailStage::Input, input).await?;
         loop {
             let step = self.draft.state().steps() + 1;
-            let span = tracing::info_span!("step", step);
-            if let Some(answer) = self.step().instrument(span).await? {
+            let span = WorkSpan::step(self.parts(), step);
+            if let Some(answer) = self.step().instrument(span.span.clone()).await? {
                 return Ok(answer);
             }
         }
@@ -185,10 +186,11 @@ impl RunningTurn<'_> {
                 continue;
             }
             let name = Arc::clone(guardrail.name());
+            let span = WorkSpan::guardrail(self.parts(), &name, stage);
             let check = {
                 let (guardrail, cx) = (Arc::clone(guardrail), self.hook_cx(&self.work));
                 let text = Arc::clone(text);
-                async move { guardrail.check(&cx, stage, text).await }
+                async move { guardrail.check(&cx, stage, text).await }.instrument(span.span.clone())
             };
             let refusal = match Box::pin(user_code::run(
                 &self.work,
@@ -199,8 +201,14 @@ impl RunningTurn<'_> {
             ))
             .await
             {
-                UserCodeResult::Answered(GuardrailVerdict::Pass) => continue,
-                UserCodeResult::Answered(GuardrailVerdict::Refuse { reason }) => reason,
+                UserCodeResult::Answered(GuardrailVerdict::Pass) => {
+                    span.record_verdict("pass");
+                    continue;
+                }
+                UserCodeResult::Answered(GuardrailVerdict::Refuse { reason }) => {
+                    span.record_verdict("refuse");
+                    reason
+                }
                 // Guardrails fail closed.
                 UserCodeResult::Panicked => format!("the guardrail {} panicked", guardrail.name()),
                 UserCodeResult::Stopped => {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use allstop_agent::TurnError;
-use allstop_core::StopReason;
+use allstop_core::{StopReason, TraceContext};
 use allstop_jsonrpc::RpcError;
 use allstop_session::{
     FollowUp, MessageHandle, MessageOutcome, MessageRefused, NewMessage, SendError, Subscription,
@@ -38,6 +38,7 @@ struct SendParams {
     attachments: Option<Vec<AttachmentParams>>,
     mode: Option<String>,
     traceparent: Option<String>,
+    tracestate: Option<String>,
     response_format: Option<Value>,
     /// Extension of `session.sendAndWait`: the maximum wait. After this time the wait ends, and nothing is stopped.
     timeout_ms: Option<u64>,
@@ -128,7 +129,9 @@ fn sent(session: &HostedSession, params: &SendParams) -> Result<MessageHandle, R
     }
     let (text, missing) = text_of(params);
     let mut message = NewMessage::from(text).id(HostedSession::new_message_id());
-    message.trace = params.traceparent.as_deref().map(Into::into);
+    let trace = params.traceparent.as_deref().and_then(TraceContext::new);
+    message.trace =
+        trace.map(|trace| trace.with_tracestate(params.tracestate.as_deref().unwrap_or_default()));
     if params.mode.as_deref() == Some("immediate") {
         message = message.policy(FollowUp::Steer);
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use allstop_core::message::Arguments;
 use allstop_core::record::CallOutcome;
-use allstop_core::{CallId, ToolCall};
+use allstop_core::{CallId, ToolCall, TraceContext};
 use serde_json::{Value, json};
 
 use super::{EventTranslator, ExternalCall, PersistedEvent, TurnView};
@@ -139,14 +139,17 @@ impl EventTranslator {
         if !self.calls.sent.insert(Arc::clone(&external.request_id)) {
             return;
         }
-        let data = json!({
+        let mut data = json!({
             "requestId": external.request_id,
             "sessionId": self.options.session,
             "toolCallId": external.call_id,
             "toolName": external.tool,
             "arguments": external.arguments,
-            "traceparent": external.trace,
+            "traceparent": external.trace.as_ref().map(TraceContext::traceparent),
         });
+        if let Some(state) = external.trace.as_ref().and_then(TraceContext::tracestate) {
+            data["tracestate"] = state.into();
+        }
         // The event is ephemeral: a client that attaches later receives such an event for each request that is still
         // open.
         self.ephemeral("external_tool.requested", data);

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use allstop_agent::AgentEvent;
 use allstop_core::record::{CallOutcome, SessionRecord, StartedCallKind};
-use allstop_core::{Cause, MessageId, SessionId, StopReason, Timestamp, TurnNumber};
+use allstop_core::{Cause, MessageId, SessionId, StopReason, Timestamp, TraceContext, TurnNumber};
 use allstop_session::{SessionEvent, SessionEventKind};
 use serde_json::{Value, json};
 use uuid::Uuid;
@@ -54,7 +54,7 @@ pub(crate) struct ExternalCall {
     pub call_id: Arc<str>,
     pub tool: Arc<str>,
     pub arguments: Arc<Value>,
-    pub trace: Option<Arc<str>>,
+    pub trace: Option<TraceContext>,
 }
 
 impl ExternalCall {

@@ -17,7 +17,7 @@ mod sub_agent_kinds;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use allstop_agent::SubAgentKind;
+use allstop_agent::{SpanLinks, SubAgentKind};
 use allstop_core::process::ProcessIdentity;
 use allstop_core::{SessionId, Timestamp};
 use allstop_log::Log;
@@ -72,6 +72,7 @@ pub(crate) struct SystemParts {
     containment: ContainmentChoice,
     now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     owner: Option<ProcessIdentity>,
+    spans: Option<Arc<dyn SpanLinks>>,
     hidden_variables: Vec<std::ffi::OsString>,
     mcp: McpServers,
     keys: KeyLookup,
@@ -200,6 +201,7 @@ impl System {
             scopes,
             prompter,
             owner,
+            spans,
             hidden_variables,
             keys,
             definitions,
@@ -220,6 +222,7 @@ impl System {
             containment: scopes.containment.clone(),
             now: Arc::clone(&scopes.now),
             owner,
+            spans,
             hidden_variables,
             mcp,
             keys,

@@ -27,6 +27,9 @@ use crate::definitions::{SkillDefinition, SkillTool};
 use crate::error::{StartError, StartErrorKind};
 use crate::prompt::ComposedPrompt;
 
+/// Name of the agent of the configuration in traces.
+const AGENT_NAME: &str = "allstop";
+
 pub(super) fn policy(config: &Config) -> PermissionPolicy {
     let permissions = config.permissions.clone();
     PermissionPolicy {
@@ -217,9 +220,13 @@ pub(super) fn agent(
         .tool_source(source)
         .settings(settings)
         .permissions(permissions, Arc::clone(prompter))
-        .clock(Arc::clone(&parts.now));
+        .clock(Arc::clone(&parts.now))
+        .name(AGENT_NAME);
     if let Some(owner) = &parts.owner {
         builder = builder.owner(owner.clone());
+    }
+    if let Some(spans) = &parts.spans {
+        builder = builder.spans(Arc::clone(spans));
     }
     let settings = CommandSettings {
         folder: workspace.folder().to_owned(),

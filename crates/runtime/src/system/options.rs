@@ -4,6 +4,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use allstop_agent::SpanLinks;
 use allstop_core::process::ProcessIdentity;
 use allstop_model::Model;
 use allstop_model::provider::KeyLookup;
@@ -46,6 +47,8 @@ pub struct SystemOptions {
     pub hidden_variables: Vec<std::ffi::OsString>,
     /// Process that the log names as the owner of the turns.
     pub owner: Option<ProcessIdentity>,
+    /// Connects the spans of the agents with a tracer; `None` without traces.
+    pub spans: Option<Arc<dyn SpanLinks>>,
 }
 
 impl SystemOptions {

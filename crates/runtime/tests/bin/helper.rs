@@ -78,6 +78,7 @@ async fn own(args: &[&str]) -> Result<(), Failure> {
         prompter: Arc::new(FixedAnswer(PermissionAnswer::AllowOnce)),
         hidden_variables: Vec::new(),
         owner: identity_of(std::process::id()),
+        spans: None,
     };
     let system = System::open(options).await?;
     let open = system

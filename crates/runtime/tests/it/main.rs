@@ -83,6 +83,7 @@ impl Place {
             prompter: Arc::new(FixedAnswer(PermissionAnswer::AllowOnce)),
             hidden_variables: Vec::new(),
             owner: identity_of(std::process::id()),
+            spans: None,
         }
     }
 

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use allstop_core::receipt::ItemState;
 use allstop_core::record::{CallOutcome, SessionRecord};
-use allstop_core::{Effect, StopReason};
+use allstop_core::{Effect, StopReason, TraceContext};
 use allstop_model::Reply;
 use allstop_session::{NewMessage, SessionOptions, StopTarget};
 use allstop_tools::external::{Delivery, ExternalEvent, ExternalOptions, external_tools};
@@ -53,14 +53,14 @@ async fn late_answer_of_an_external_handler_is_discarded() {
     .await;
     let handler = requests.handler();
     let traced = NewMessage {
-        trace: Some(TRACE.into()),
+        trace: TraceContext::new(TRACE),
         ..NewMessage::from("go")
     };
     let sent = fixture.session.send(traced).unwrap();
     let Some(ExternalEvent::Call(request)) = requests.next().await else {
         panic!("a request comes first");
     };
-    assert_eq!(request.trace.as_deref(), Some(TRACE));
+    assert_eq!(request.trace, TraceContext::new(TRACE));
     let stopping = fixture.session.stop(&StopTarget::Turn, user());
     let Some(ExternalEvent::Cancelled { request_id, .. }) = requests.next().await else {
         panic!("then the cancellation");

@@ -7,7 +7,7 @@ use std::time::Duration;
 use allstop_core::receipt::{
     ItemKind, ItemState, NotStoppedReason, ReceiptItem, StopFindings, StopInfo,
 };
-use allstop_core::{Cause, CauseKind, Extent, Receipt, StopId, Timestamp};
+use allstop_core::{Cause, CauseKind, Extent, Receipt, StopId, Timestamp, TraceContext};
 use allstop_process::this_process;
 use allstop_scope::{EngineGuard, Scope};
 use futures::FutureExt as _;
@@ -500,13 +500,13 @@ impl ExecutionEngine {
     pub(super) fn observe(&mut self) {
         let observer = self.host.options().observer.as_ref();
         self.observer = observer.zip(self.stream.task()).map(|(observer, task)| {
-            let trace = self.execution.trace.as_deref();
+            let trace = self.execution.trace.as_ref();
             observer.accepted(task, trace)
         });
     }
 
     /// Trace context of the work.
-    pub(super) fn trace(&self) -> Option<Arc<str>> {
+    pub(super) fn trace(&self) -> Option<TraceContext> {
         let own = self.observer.as_ref().and_then(|observer| observer.trace());
         own.or_else(|| self.execution.trace.clone())
     }

@@ -20,7 +20,7 @@ mod work_scope;
 use std::sync::Arc;
 
 use allstop_core::decision::{CommitDecision, CommitVerdict};
-use allstop_core::{Cause, CauseKind, Extent, WorkerId};
+use allstop_core::{Cause, CauseKind, Extent, TraceContext, WorkerId};
 use allstop_scope::{NotStarted, Scope, ScopeOptions, Stop, StopRequest};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, watch};
 
@@ -43,7 +43,7 @@ pub(crate) struct Execution {
     decision: Arc<CommitDecision>,
     part_receipts: PartReceipts,
     /// W3C trace context of the request.
-    trace: Option<Arc<str>>,
+    trace: Option<TraceContext>,
     /// Worker that runs the execution, in a cluster.
     worker: Option<WorkerId>,
     /// Notified when the engine of the execution should read the records of other processes.
@@ -81,7 +81,7 @@ impl Execution {
     pub(crate) fn new(
         root: &Scope,
         label: &str,
-        trace: Option<Arc<str>>,
+        trace: Option<TraceContext>,
         worker: Option<WorkerId>,
     ) -> Result<Self, NotStarted> {
         let decision = Arc::<CommitDecision>::default();

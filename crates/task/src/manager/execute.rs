@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Weak};
 
-use allstop_core::{ContextId, TaskId, Timestamp};
+use allstop_core::{ContextId, TaskId, Timestamp, TraceContext};
 use ulid::Ulid;
 
 use super::slots::SlotAnswer;
@@ -29,8 +29,8 @@ pub struct TaskRequest {
     pub message: TaskMessage,
     /// Additional fields from the request. They are stored with a new task.
     pub metadata: JsonMap,
-    /// W3C trace context of the request (`traceparent`), for the execution that the request starts.
-    pub trace: Option<Arc<str>>,
+    /// W3C trace context of the request, for the execution that the request starts.
+    pub trace: Option<TraceContext>,
 }
 
 impl TaskRequest {

@@ -19,7 +19,7 @@ mod wake;
 use std::fmt;
 use std::sync::Arc;
 
-use allstop_core::{TaskId, Timestamp, WorkerId};
+use allstop_core::{TaskId, Timestamp, TraceContext, WorkerId};
 use allstop_log::Log;
 use allstop_scope::{NotStarted, Scope, ScopeOptions};
 use parking_lot::{Mutex, MutexGuard};
@@ -96,7 +96,7 @@ impl ManagerInner {
     fn new_execution(
         &self,
         id: &TaskId,
-        trace: Option<Arc<str>>,
+        trace: Option<TraceContext>,
         worker: Option<WorkerId>,
     ) -> Result<NewExecution, NotStarted> {
         let (label, side_label) = (format!("task/{id}"), format!("task/{id}/parts"));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use allstop_core::process::ProcessIdentity;
-use allstop_core::{Cause, ContextId, Receipt, TaskId, Timestamp, WorkerId};
+use allstop_core::{Cause, ContextId, Receipt, TaskId, Timestamp, TraceContext, WorkerId};
 use serde::{Deserialize, Serialize};
 
 use super::artifact::ArtifactUpdate;
@@ -30,7 +30,7 @@ pub enum TaskRecord {
         metadata: JsonMap,
         /// W3C trace context of the request.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        trace: Option<Arc<str>>,
+        trace: Option<TraceContext>,
         /// Time of the request.
         at: Timestamp,
     },
@@ -40,7 +40,7 @@ pub enum TaskRecord {
         message: Arc<TaskMessage>,
         /// W3C trace context of the request.
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        trace: Option<Arc<str>>,
+        trace: Option<TraceContext>,
         /// Time of the request.
         at: Timestamp,
     },

@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use allstop_core::{Cause, ContextId, TaskId, Timestamp, WorkerId};
+use allstop_core::{Cause, ContextId, TaskId, Timestamp, TraceContext, WorkerId};
 
 use super::artifact::{Artifact, ArtifactUpdate};
 use super::lost_execution::LostExecution;
@@ -44,8 +44,8 @@ pub struct Task {
     pub is_executing: bool,
     /// True if a message was accepted and the execution for this message has not started yet.
     pub awaits_execution: bool,
-    /// W3C trace context (`traceparent`) of the last request, for the executions that answer it.
-    pub trace: Option<Arc<str>>,
+    /// W3C trace context of the last request, for the executions that answer it.
+    pub trace: Option<TraceContext>,
     /// Worker of the last execution, in a cluster.
     pub worker: Option<WorkerId>,
     /// Number of consecutive take-overs. In a take-over, another process starts an execution although the log does not

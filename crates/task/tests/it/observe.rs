@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use allstop_core::Cause;
+use allstop_core::{Cause, TraceContext};
 use allstop_log::MemoryLog;
 use allstop_task::{
     ExecutionObserver, ExecutorReturn, Task, TaskEvent, TaskObserver, TaskOptions, TaskParts,
@@ -29,16 +29,21 @@ impl Observed {
     }
 }
 
+/// Trace contexts of the caller and of the observer.
+const CALLER: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+const OWN: &str = "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01";
+
 impl TaskObserver for Observed {
-    fn accepted(&self, task: &Task, trace: Option<&str>) -> Box<dyn ExecutionObserver> {
-        self.note(format!("accepted {} {trace:?}", task.status.state));
+    fn accepted(&self, task: &Task, trace: Option<&TraceContext>) -> Box<dyn ExecutionObserver> {
+        let parent = trace.map(TraceContext::traceparent);
+        self.note(format!("accepted {} {parent:?}", task.status.state));
         Box::new(self.clone())
     }
 }
 
 impl ExecutionObserver for Observed {
-    fn trace(&self) -> Option<Arc<str>> {
-        Some("own".into())
+    fn trace(&self) -> Option<TraceContext> {
+        TraceContext::new(OWN)
     }
 
     fn started(&mut self) {
@@ -69,13 +74,14 @@ async fn execution_is_observed_from_its_acceptance_to_its_end() {
     let executor = three_events();
     let manager = manager_with(&executor, &seen).await;
     let request = TaskRequest {
-        trace: Some("of the caller".into()),
+        trace: TraceContext::new(CALLER),
         ..request("m1")
     };
     let mut accepted = manager.execute(request).await.unwrap();
     ended(&manager, &mut accepted).await;
+    let accepted_with_trace = format!("accepted submitted Some({CALLER:?})");
     let said = [
-        "accepted submitted Some(\"of the caller\")",
+        accepted_with_trace.as_str(),
         "started",
         "finished",
         "ended completed",
@@ -171,12 +177,12 @@ async fn executor_has_the_trace_of_the_observer_or_of_the_caller() {
         let parts = TaskParts::of(executor);
         let manager = crate::support::manager(parts, options).await;
         let request = TaskRequest {
-            trace: Some("caller".into()),
+            trace: TraceContext::new(CALLER),
             ..request("m1")
         };
         let mut accepted = manager.execute(request).await.unwrap();
         ended(&manager, &mut accepted).await;
-        let expected = if observer.is_some() { "own" } else { "caller" };
-        assert_eq!(*traces.lock(), [Some(expected.into())]);
+        let expected = if observer.is_some() { OWN } else { CALLER };
+        assert_eq!(*traces.lock(), [TraceContext::new(expected)]);
     }
 }

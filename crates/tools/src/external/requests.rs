@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::{CallId, Cause, SessionId};
+use allstop_core::{CallId, Cause, SessionId, TraceContext};
 use serde_json::Value;
 
 use super::pending::{PendingRequests, RequestEnd};
@@ -32,8 +32,8 @@ pub struct ExternalRequest {
     pub name: Arc<str>,
     /// Arguments, parsed and validated.
     pub arguments: Arc<Value>,
-    /// W3C trace context (`traceparent`). A stop does not change the trace context.
-    pub trace: Option<Arc<str>>,
+    /// W3C trace context. A stop does not change the trace context.
+    pub trace: Option<TraceContext>,
     /// Time from the request to the deadline that stops the call; `None` if the call has no deadline.
     pub time_left: Option<Duration>,
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use allstop_core::ids::BackgroundId;
 use allstop_core::record::Attachment;
-use allstop_core::{CallId, Cause, SessionId};
+use allstop_core::{CallId, Cause, SessionId, TraceContext};
 use allstop_scope::{Scope, WorkCx};
 use futures::FutureExt as _;
 
@@ -43,8 +43,8 @@ impl ToolCx {
         &self.invocation.scope
     }
 
-    /// W3C trace context (`traceparent`) of the message. A stop does not change it.
-    pub fn trace(&self) -> Option<&Arc<str>> {
+    /// W3C trace context of the message. A stop does not change it.
+    pub fn trace(&self) -> Option<&TraceContext> {
         self.invocation.trace.as_ref()
     }
 

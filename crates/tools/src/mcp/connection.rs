@@ -71,7 +71,13 @@ impl Connection {
         let mut options = PeerRequestOptions::no_options();
         if let Some(trace) = &invocation.trace {
             let mut meta = RequestMetaObject::new();
-            meta.set_traceparent(&**trace);
+            meta.set_traceparent(trace.traceparent());
+            if let Some(state) = trace.tracestate() {
+                meta.set_tracestate(state);
+            }
+            if let Some(baggage) = trace.baggage() {
+                meta.set_baggage(baggage);
+            }
             options = options.with_meta(meta);
         }
         let (progress, latest) = watch::channel(None);

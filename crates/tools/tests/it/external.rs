@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::receipt::ItemKind;
-use allstop_core::{CallId, Cause, CauseKind, Effect, Extent, Receipt};
+use allstop_core::{CallId, Cause, CauseKind, Effect, Extent, Receipt, TraceContext};
 use allstop_scope::{RootOptions, Scope, ScopeOptions, StopRequest, WorkHandle, WorkSpec};
 use allstop_tools::external::{Delivery, ExternalRequest, LateAnswer, RequestId};
 use allstop_tools::{
@@ -14,6 +14,8 @@ use allstop_tools::{
 use futures::FutureExt as _;
 use parking_lot::Mutex;
 use serde_json::json;
+
+const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
 /// A turn with one external tool. Records the shown output and the late answers.
 struct Stage {
@@ -88,7 +90,7 @@ impl Stage {
             name: "deploy".into(),
             arguments: Arc::new(json!({"to": "production"})),
             scope: scope.clone(),
-            trace: Some("00-trace".into()),
+            trace: TraceContext::new(TRACE),
             link: CallLink::new(id.into(), Arc::clone(&self.shown) as _),
         };
         let tool = Arc::clone(&self.tool);
@@ -157,7 +159,7 @@ async fn request_has_all_fields_and_is_answered_once() {
         ("s", "one", "deploy")
     );
     assert_eq!(*first.arguments, json!({"to": "production"}));
-    assert_eq!(first.trace.as_deref(), Some("00-trace"));
+    assert_eq!(first.trace, TraceContext::new(TRACE));
     assert_eq!(
         handler.progress(first.request_id, "half"),
         Delivery::Delivered

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use allstop_core::{Cause, CauseKind, Extent};
+use allstop_core::{Cause, CauseKind, Extent, TraceContext};
 use allstop_scope::{Deadline, StopRequest};
 use allstop_tools::mcp::{CANCEL_SETTLE, OnIgnoredCancel};
 use serde_json::json;
@@ -139,7 +139,8 @@ async fn dropped_call_is_cancelled() {
         name: "t__wait".into(),
         arguments: std::sync::Arc::new(json!({})),
         scope: scope.clone(),
-        trace: Some("00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01".into()),
+        trace: TraceContext::new("00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01")
+            .map(|trace| trace.with_tracestate("vendor=a").with_baggage("user=7")),
         link: allstop_tools::CallLink::default(),
     };
     let mut call = tool.call(invocation);
@@ -152,6 +153,9 @@ async fn dropped_call_is_cancelled() {
         "{}",
         place.log()
     );
+    for header in ["\"tracestate\":\"vendor=a\"", "\"baggage\":\"user=7\""] {
+        assert!(place.log().contains(header), "{}", place.log());
+    }
     drop(call);
     wait_until("the cancellation came", || {
         !place.cancellations().is_empty()

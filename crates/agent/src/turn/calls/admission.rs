@@ -166,7 +166,7 @@ impl CallAdmission<'_> {
 
     /// Returns true if a hook allows the call.
     async fn ask_hooks(&self, event: HookEvent) -> Result<bool, NotAdmitted> {
-        match hook::call_hooks(&self.cx.parts.hooks, &self.hook_cx, &event).await {
+        match hook::call_hooks(self.cx.parts, &self.hook_cx, &event).await {
             HookResult::Continue => Ok(false),
             HookResult::Allowed => Ok(true),
             HookResult::Denied(reason) => Err(NotAdmitted::Denied(reason)),

@@ -190,7 +190,7 @@ impl RunningTurn<'_> {
             .spec()
             .timeout
             .or(self.parts().settings.deadlines.tool);
-        running_call::start(admitted, limit, &self.work)
+        running_call::start(admitted, limit, &self.work, self.parts())
     }
 
     /// Records the result of a call, and writes it at once unless the call is the last one of the step. The other calls

@@ -14,6 +14,8 @@ use tokio::time::Instant;
 use tracing::Instrument as _;
 
 use super::admission::AdmittedCall;
+use crate::parts::AgentParts;
+use crate::spans::WorkSpan;
 
 pub(super) struct EndedCall {
     /// Position of the call in its step.
@@ -43,12 +45,13 @@ pub(super) fn start(
     admitted: AdmittedCall,
     limit: Option<Duration>,
     turn: &Scope,
+    parts: &AgentParts,
 ) -> Option<impl Future<Output = EndedCall> + use<>> {
     let AdmittedCall {
         position,
         call,
         tool,
-        invocation,
+        mut invocation,
     } = admitted;
     let scope = invocation.scope.clone();
     if let Some(limit) = limit {
@@ -61,7 +64,13 @@ pub(super) fn start(
             bystanders: Vec::new(),
         });
     }
-    let span = tracing::info_span!("tool_call", call = %call.id, tool = %call.name);
+    let span = CallSpan {
+        span: WorkSpan::tool_call(parts, &call),
+        scope: scope.clone(),
+    };
+    if let Some(trace) = span.span.trace() {
+        invocation.trace = Some(trace);
+    }
     let spec = WorkSpec::new(ItemKind::ToolCall, Arc::clone(&call.name)).effect(tool.spec().effect);
     let call_scope = scope.clone();
     let running = scope.spawn(spec, |_| {
@@ -76,13 +85,38 @@ pub(super) fn start(
             }
             answer
         };
-        called.instrument(span)
+        called.instrument(span.span.span.clone())
     });
     if running.is_err() && turn.is_stopped() {
         return None;
     }
     let call = (position, call);
-    Some(watch(call, scope, turn.clone(), running.ok()))
+    Some(watch(call, scope, turn.clone(), running.ok(), span))
+}
+
+/// Span of a running call. Dropping this value ends the span, also if a stop of the turn leaves the call.
+struct CallSpan {
+    span: WorkSpan,
+    scope: Scope,
+}
+
+impl CallSpan {
+    fn record_end(&self, end: &ToolCallEnd) {
+        match end {
+            ToolCallEnd::Returned(Err(error)) => self.span.record_error_kind(error.outcome),
+            ToolCallEnd::Panicked => self.span.record_error("panic"),
+            ToolCallEnd::StoppedAlone(receipt, _) => self.span.record_quiet(receipt),
+            ToolCallEnd::Returned(Ok(_)) | ToolCallEnd::TurnStopped(_) => {}
+        }
+    }
+}
+
+impl Drop for CallSpan {
+    fn drop(&mut self) {
+        if let Some(cause) = self.scope.cause() {
+            self.span.record_cause(&cause);
+        }
+    }
 }
 
 /// Waits for the end of a call. `turn` is the parent scope; the turn's loop handles a stop of that scope. If the call
@@ -92,6 +126,7 @@ async fn watch(
     scope: Scope,
     turn: Scope,
     running: Option<WorkHandle<Result<ToolOutput, ToolError>>>,
+    span: CallSpan,
 ) -> EndedCall {
     let began = Instant::now();
     let running = async {
@@ -107,6 +142,7 @@ async fn watch(
         // is the end of the call.
         receipt = account_of_call(&scope, &turn) => ToolCallEnd::StoppedAlone(receipt, None),
     };
+    span.record_end(&end);
     EndedCall {
         position,
         call,

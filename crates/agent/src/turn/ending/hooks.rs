@@ -30,7 +30,7 @@ pub(super) async fn call_end_hooks(cx: TurnCx<'_>, history: &RunHistory, outcome
             scope: scope.clone(),
         };
         // The turn has ended: the verdict changes nothing.
-        let result = hook::call_hooks(&cx.parts.hooks, &hook_cx, &event).await;
+        let result = hook::call_hooks(cx.parts, &hook_cx, &event).await;
         if let HookResult::Stopped = result
             && let Some(account) = scope.account(Extent::Turn, Vec::new())
         {

@@ -21,6 +21,7 @@ use receive::{AnswerBudget, AnswerReceiver, ModelCallEnd, SharedAnswer};
 use super::steps::ANSWER_TOKENS_RESERVED;
 use super::{RunningTurn, TurnInterrupt};
 use crate::event::AgentEvent;
+use crate::spans::WorkSpan;
 
 /// A complete answer of the model.
 pub(super) struct CompletedAnswer {
@@ -51,14 +52,19 @@ impl RunningTurn<'_> {
             if self.work.is_stopped() {
                 return Err(self.abandon_stopped(spent)?);
             }
-            let span = tracing::info_span!("model_call", step = step.step, attempt);
-            let (error, usage) = match self.attempt(step).instrument(span).await {
+            let span = WorkSpan::model_call(self.parts(), attempt);
+            let attempted = self.attempt(step).instrument(span.span.clone()).await;
+            let (error, usage) = match attempted {
                 ModelAttempt::Answered(mut answer) => {
+                    span.record_usage(answer.usage);
+                    span.record_finish(answer.finish, !answer.calls.is_empty());
                     answer.usage += spent;
                     self.cx.controls.meter_model(answer.usage);
                     return Ok(answer);
                 }
                 ModelAttempt::Interrupted(interrupt, usage) => {
+                    span.record_usage(usage);
+                    span.record_cause(&self.why(&interrupt).0);
                     self.cx.controls.meter_model(spent + usage);
                     let record = self
                         .draft
@@ -66,8 +72,13 @@ impl RunningTurn<'_> {
                     self.pending.push(record);
                     return Err(interrupt);
                 }
-                ModelAttempt::Failed(error, usage) => (error, usage),
+                ModelAttempt::Failed(error, usage) => {
+                    span.record_usage(usage);
+                    span.record_model_error(error.kind);
+                    (error, usage)
+                }
             };
+            drop(span);
             spent += usage;
             self.draft.meter(spent);
             if error.kind == ModelErrorKind::ContextLength && !was_refused {
