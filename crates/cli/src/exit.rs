@@ -43,10 +43,13 @@ impl From<CliError> for Exit {
 }
 
 impl Exit {
-    /// Waits for the readers of the output, and returns the exit code.
+    /// Sends the last traces, waits for the readers of the output, and returns the exit code.
     pub(crate) fn flush(self, host: &ProcessHost) -> u8 {
         let output = &host.output;
         let until = self.output_wait.map(|wait| Instant::now() + wait);
+        if let Some(traces) = &host.traces {
+            traces.close(self.output_wait.unwrap_or(Duration::MAX));
+        }
         let flushed = host.block_on(flush_to_reader(host, until));
         let Some(lost) = lost_output(flushed.stdout, host) else {
             return self.code;

@@ -28,6 +28,7 @@ use crate::project_trust::TrustStore;
 use crate::resources;
 use crate::serve::cluster::names_servers;
 use crate::signals::{EndSignals, InheritedSignals};
+use crate::telemetry::TraceExporter;
 
 /// First argument of a keeper: a small process of this program that starts a shell command and can kill the command's
 /// whole process tree. The help does not list this internal command.
@@ -36,6 +37,12 @@ pub(crate) const KEEPER_COMMAND: &str = "__keeper";
 /// Minimum number of work threads. A tool that blocks its thread must not delay other tools. The engines, which drive
 /// the turns, do not run on these threads.
 const WORK_THREADS_MIN: usize = 4;
+
+/// Environment variables with the headers for a collector of traces, which authenticate this process.
+const COLLECTOR_KEYS: [&str; 2] = [
+    "OTEL_EXPORTER_OTLP_HEADERS",
+    "OTEL_EXPORTER_OTLP_TRACES_HEADERS",
+];
 
 /// Environment of the process.
 #[derive(Debug)]
@@ -66,6 +73,8 @@ pub(crate) struct ProcessHost {
     control: Runtime,
     /// Runtime of tools and hooks, which may block their threads.
     work: Runtime,
+    /// Exporter of traces, if enabled.
+    pub(crate) traces: Option<TraceExporter>,
     /// Keepers of shell commands. If a keeper is killed, this process adopts the processes of its tree.
     pub(crate) keepers: Arc<Keepers>,
 }
@@ -120,6 +129,7 @@ impl ProcessHost {
                 .context("cannot start the main loop")?,
             control: runtime(2, "allstop-control")?,
             work: runtime(cores.max(WORK_THREADS_MIN), "allstop-pool")?,
+            traces: None,
             keepers,
         })
     }
@@ -137,6 +147,18 @@ impl ProcessHost {
             return Err(Self::lost_stdout());
         }
         self.is_result_lost = lacks_stdout && command.prints_result();
+        Ok(self)
+    }
+
+    /// Opens the exporter of traces, if the flags of the command or the environment name a collector.
+    ///
+    /// # Errors
+    /// If the URL of the collector is invalid.
+    pub(crate) fn traced(mut self, command: &CliCommand) -> Result<Self, CliError> {
+        if let Some(args) = command.traces() {
+            let stderr = self.output.stderr().clone();
+            self.traces = TraceExporter::open(args, stderr)?;
+        }
         Ok(self)
     }
 
@@ -215,11 +237,12 @@ impl ProcessHost {
 
     /// Environment variables that look like secrets. The model's commands and the MCP servers do not inherit these
     /// variables. The `configured` variables hold keys regardless of their names, and the URL in `ALLSTOP_BASE_URL` may
-    /// contain a key in its query.
+    /// contain a key in its query. So may the headers for a collector of traces.
     pub(crate) fn secret_variables(configured: &[&str]) -> Vec<OsString> {
         let is_secret = |name: &OsString, value: &OsString| {
             is_secret_variable(name, value)
                 || name == "ALLSTOP_BASE_URL"
+                || COLLECTOR_KEYS.iter().any(|key| name == key)
                 || configured.iter().any(|configured| name == configured)
         };
         #[expect(

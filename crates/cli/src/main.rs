@@ -44,6 +44,8 @@ mod stream_reader;
 mod supervise;
 mod suspend;
 mod tasks;
+#[cfg_attr(not(feature = "otlp"), path = "no_telemetry.rs")]
+mod telemetry;
 mod typed_command;
 
 use std::process::ExitCode;
@@ -82,6 +84,7 @@ fn main() -> ExitCode {
         .and_then(|()| resources::check())
         .and_then(|()| ProcessHost::of_process(signals, cli.command.output_file()))
         .and_then(|host| host.check(&cli.command))
+        .and_then(|host| host.traced(&cli.command))
     {
         Ok(host) => host.quiet(cli.command.is_quiet()),
         Err(problem) => {
@@ -94,7 +97,7 @@ fn main() -> ExitCode {
         }
     };
     start_error::exit_when_this_thread_panics(None);
-    logging::start(host.output.stderr());
+    logging::start(host.output.stderr(), host.traces.as_ref());
     let exit = match dispatch(cli, &host) {
         Ok(exit) => exit,
         Err(problem) => {

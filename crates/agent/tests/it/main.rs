@@ -13,6 +13,7 @@ mod nested_calls;
 mod panics;
 mod provider;
 mod questions;
+mod spans;
 mod stops;
 mod store;
 mod subagents;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::{CliCommand, SessionsAction, StoreAction};
+use super::{CliCommand, SessionsAction, StoreAction, TraceArgs};
 use crate::error::ErrorForm;
 
 impl CliCommand {
@@ -18,6 +18,24 @@ impl CliCommand {
     pub(crate) fn receipt_file(&self) -> Option<&Path> {
         match self {
             Self::Run(args) => args.files.receipt_file.as_deref(),
+            _ => None,
+        }
+    }
+
+    /// Flags of the traces; `None` for a command without traces.
+    pub(crate) fn traces(&self) -> Option<&TraceArgs> {
+        match self {
+            Self::Run(args) => Some(&args.traces),
+            Self::Chat(args) => Some(&args.with.traces),
+            Self::Serve(args) => Some(&args.execution.traces),
+            #[cfg(feature = "nats")]
+            Self::Worker(args) => Some(&args.execution.traces),
+            #[cfg(feature = "copilot")]
+            Self::Copilot(args) => Some(&args.traces),
+            Self::Sessions(args) => match &args.command {
+                SessionsAction::Resume(args) => Some(&args.with.traces),
+                SessionsAction::Look(_) => None,
+            },
             _ => None,
         }
     }

@@ -3,7 +3,7 @@
 use allstop_core::HumanDuration;
 use clap::Args;
 
-use super::{ModelArgs, PermissionArgs, StoreArgs};
+use super::{ModelArgs, PermissionArgs, StoreArgs, TraceArgs};
 
 pub(super) const COPILOT_HELP: &str = "\
 A program that uses a GitHub Copilot SDK runs on Allstop when the SDK starts this binary:
@@ -51,6 +51,8 @@ pub(crate) struct CopilotArgs {
         help_heading = "Limits"
     )]
     pub(crate) unattended: HumanDuration,
+    #[command(flatten)]
+    pub(crate) traces: TraceArgs,
     #[command(flatten)]
     pub(crate) sdk: SdkArgs,
 }

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use allstop_core::HumanDuration;
 use clap::{Args, ValueEnum};
 
-use super::{ModelArgs, PermissionArgs, StoreArgs, age, at_least_one, deadline};
+use super::{ModelArgs, PermissionArgs, StoreArgs, TraceArgs, age, at_least_one, deadline};
 
 /// True if this program was built with the NATS client.
 pub(super) const HAS_NATS: bool = cfg!(feature = "nats");
@@ -16,10 +16,8 @@ pub(crate) struct ExecutionArgs {
     /// Agent that runs the tasks
     #[arg(long, value_name = "NAME", default_value = "model")]
     pub(crate) agent: TaskAgent,
-    /// URL of an OpenTelemetry collector for traces over HTTP (`http://127.0.0.1:4318`). A trace continues the caller's
-    /// trace
-    #[arg(long, value_name = "URL", env = "OTEL_EXPORTER_OTLP_ENDPOINT", hide = !cfg!(feature = "otlp"))]
-    pub(crate) otlp: Option<String>,
+    #[command(flatten)]
+    pub(crate) traces: TraceArgs,
     #[command(flatten)]
     pub(crate) store: StoreArgs,
     #[command(flatten)]

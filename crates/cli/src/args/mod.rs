@@ -19,6 +19,7 @@ mod serve;
 mod serve_access;
 mod store;
 mod tasks;
+mod traces;
 mod variables;
 #[cfg(feature = "nats")]
 mod worker;
@@ -50,6 +51,7 @@ pub(crate) use remote::{PsArgs, ReceiptArgs, StopArgs, WatchArgs};
 pub(crate) use serve::{EndpointArgs, ServeArgs};
 pub(crate) use store::{StoreAction, StoreCommandArgs};
 pub(crate) use tasks::{SERVER_DEFAULT, TasksArgs, TasksCommand};
+pub(crate) use traces::TraceArgs;
 pub(crate) use variables::run_variables;
 #[cfg(feature = "nats")]
 pub(crate) use worker::{WorkerArgs, WorkersAction, WorkersArgs};
@@ -246,6 +248,8 @@ pub(crate) struct ChatWith {
     /// Keep background work running when the chat ends: `ps` lists it, `stop` stops it
     #[arg(long, help_heading = "Background work")]
     pub(crate) keep_background: bool,
+    #[command(flatten)]
+    pub(crate) traces: TraceArgs,
     // These flags are accepted only to reject them with a helpful message.
     #[arg(long, hide = true)]
     pub(crate) json: bool,
@@ -307,6 +311,8 @@ pub(crate) struct RunArgs {
     pub(crate) output: OutputArgs,
     #[command(flatten)]
     pub(crate) files: OutputFileArgs,
+    #[command(flatten)]
+    pub(crate) traces: TraceArgs,
 }
 
 #[derive(Debug, Clone, Args)]

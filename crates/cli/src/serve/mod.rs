@@ -13,17 +13,14 @@ mod open;
 mod push;
 mod retention;
 mod store_probe;
-#[cfg_attr(not(feature = "otlp"), path = "no_traces.rs")]
-mod traces;
 mod unreadable_tasks;
 
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use allstop_core::receipt::ItemKind;
 use allstop_core::{Cause, CauseKind, Extent, HumanDuration, Receipt};
-use allstop_scope::{FORCE_MAX, StopRequest, WorkSpec};
+use allstop_scope::{FORCE_MAX, StopRequest};
 use allstop_task::ShutdownReport;
 use allstop_terminal::OutputPriority;
 
@@ -51,9 +48,6 @@ use open::{RunningServer, ServerArgs, open_server};
 const DRAINING: &str =
     "draining (`workers drain`): accepts no new tasks, and exits after the running tasks";
 
-/// Maximum wait until the last traces are sent at the end of the process.
-const TRACES_MAX: Duration = Duration::from_millis(500);
-
 /// Serves until a signal, then stops the tasks and exits with the signal's code.
 pub(crate) async fn serve(args: ServeArgs, host: &ProcessHost) -> Result<Exit, CliError> {
     access::check_addresses(&args.endpoint)?;
@@ -63,6 +57,7 @@ pub(crate) async fn serve(args: ServeArgs, host: &ProcessHost) -> Result<Exit, C
         metrics_listen: None,
         keepers: Arc::clone(&host.keepers),
         stderr: host.output.stderr().clone(),
+        traces: host.traces.clone(),
     };
     run(args, host).await
 }
@@ -91,6 +86,7 @@ pub(crate) async fn work(args: WorkerArgs, host: &ProcessHost) -> Result<Exit, C
         metrics_listen: args.metrics_listen,
         keepers: Arc::clone(&host.keepers),
         stderr: host.output.stderr().clone(),
+        traces: host.traces.clone(),
     };
     if args.concurrency() == 0 {
         return Err(
@@ -259,15 +255,6 @@ impl HostedServer for HostedTasks<'_> {
             system.close().await;
         } else {
             server.store.log().close().await;
-        }
-        if let Some(traces) = server.traces.clone() {
-            let spec = WorkSpec::new(ItemKind::Thread, "last traces");
-            let sent = server
-                .root
-                .spawn_blocking(spec, move |_cx| traces.close(TRACES_MAX));
-            if let Ok(sent) = sent {
-                let _sent_or_lost = sent.await;
-            }
         }
         (report, background)
     }

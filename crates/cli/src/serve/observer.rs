@@ -1,12 +1,10 @@
 //! Metrics and traces of each execution (run of a task).
 
-use std::sync::Arc;
-
-use allstop_core::{Cause, Receipt};
+use allstop_core::{Cause, Receipt, TraceContext};
 use allstop_task::{ExecutionObserver, Task, TaskObserver, TaskState};
 
 use super::metrics::{ExecutionMetrics, TaskMetrics};
-use super::traces::{ExecutionSpan, TraceExporter};
+use crate::telemetry::{ExecutionSpan, TraceExporter};
 
 /// Observes the executions of the server.
 #[derive(Debug, Clone)]
@@ -21,13 +19,13 @@ impl TaskObserver for ServerObserver {
         self.metrics.message_accepted();
     }
 
-    fn accepted(&self, task: &Task, trace: Option<&str>) -> Box<dyn ExecutionObserver> {
+    fn accepted(&self, task: &Task, trace: Option<&TraceContext>) -> Box<dyn ExecutionObserver> {
         Box::new(ServedExecution {
             metrics: self.metrics.accepted(),
             span: self
                 .traces
                 .as_ref()
-                .map(|traces| traces.accepted(task, trace)),
+                .map(|traces| traces.execution(task, trace)),
         })
     }
 
@@ -46,7 +44,7 @@ struct ServedExecution {
 }
 
 impl ExecutionObserver for ServedExecution {
-    fn trace(&self) -> Option<Arc<str>> {
+    fn trace(&self) -> Option<TraceContext> {
         self.span.as_ref()?.trace()
     }
 

@@ -23,20 +23,17 @@ use super::observer::ServerObserver;
 use super::push;
 use super::retention;
 use super::store_probe::StoreProbe;
-use super::traces::TraceExporter;
 use super::unreadable_tasks;
 use crate::args::{EndpointArgs, ExecutionArgs};
 use crate::error::CliError;
+use crate::telemetry::TraceExporter;
 use allstop_remote::OwnedSessions;
 
 /// A server that accepts requests.
 pub(super) struct RunningServer {
-    pub(super) root: Scope,
     pub(super) manager: TaskManager,
     /// Scope of the executions (running tasks).
     pub(super) tasks: Scope,
-    /// Exporter of traces, if enabled.
-    pub(super) traces: Option<TraceExporter>,
     /// Scope of the agent's sessions and background work.
     pub(super) agent: Scope,
     /// Sessions, tools and MCP servers of the agent, if it has any.
@@ -63,6 +60,8 @@ pub(super) struct ServerArgs {
     pub(super) keepers: Arc<Keepers>,
     /// Output queue for lines about the lease of a worker.
     pub(super) stderr: OutputQueue,
+    /// Exporter of traces, if enabled.
+    pub(super) traces: Option<TraceExporter>,
 }
 
 impl ServerArgs {
@@ -131,15 +130,10 @@ pub(super) async fn open_server(
         .await?;
     let metrics = TaskMetrics::default();
     let execution = &args.execution;
-    let traces = execution
-        .otlp
-        .as_deref()
-        .map(TraceExporter::new)
-        .transpose()?;
     let options = TaskOptions {
         observer: Some(Arc::new(ServerObserver {
             metrics: metrics.clone(),
-            traces: traces.clone(),
+            traces: args.traces.clone(),
         })),
         // With a store in memory, a task that stays in the queue would be lost without an end.
         keeps_queue: !store.log().files().is_empty(),
@@ -190,10 +184,8 @@ pub(super) async fn open_server(
         .context("a scope for the removal of ended tasks")?;
     readiness.set(true);
     Ok(RunningServer {
-        root,
         manager,
         tasks,
-        traces,
         agent: agent_scope,
         system,
         store,

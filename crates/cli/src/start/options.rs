@@ -4,6 +4,7 @@ use std::ffi::OsString;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use allstop_agent::SpanLinks;
 use allstop_runtime::config::{ModelConfig, ProjectFile};
 use allstop_runtime::{Config, StoreChoice, SystemOptions};
 use allstop_scope::RootOptions;
@@ -14,6 +15,7 @@ use crate::error::CliError;
 use crate::host::{ProcessHost, variable};
 use crate::start::StartReporter;
 use crate::start::default_model::{DefaultModel, OTHER_SERVER};
+use crate::telemetry::TraceExporter;
 
 /// Lists the ways to get a model, one per line. `command` is the command that the user typed without a model.
 fn how_to_get_a_model(command: &str) -> String {
@@ -150,6 +152,7 @@ pub(crate) struct HostOptions {
     pub(crate) scopes: RootOptions,
     pub(crate) folder: PathBuf,
     pub(crate) reporter: StartReporter,
+    pub(crate) spans: Option<Arc<dyn SpanLinks>>,
 }
 
 impl HostOptions {
@@ -158,6 +161,7 @@ impl HostOptions {
             scopes: host.scopes(),
             folder: host.folder.clone(),
             reporter: StartReporter::new(host),
+            spans: host.traces.as_ref().map(TraceExporter::links),
         }
     }
 }
@@ -200,6 +204,7 @@ pub(crate) fn system(
         prompter,
         hidden_variables,
         owner: ProcessHost::owner(),
+        spans: given.spans,
     }
 }
 

@@ -1,16 +1,19 @@
-//! Metrics and traces of `allstop serve`. The tests read the metrics, and receive the traces as a collector.
+//! Metrics of `allstop serve`, and traces of all commands. The tests read the metrics, and receive the traces as a
+//! collector.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
+use opentelemetry_proto::tonic::common::v1::any_value::Value as AttributeValue;
+use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
 use opentelemetry_proto::tonic::trace::v1::Span;
 use prost::Message as _;
 use serde_json::Value;
 
 use crate::serve::Server;
-use crate::support::{FACT_MAX, Place, Signal};
+use crate::support::{FACT_MAX, Place, Signal, eventually};
 
 const SCRIPT: &str = "replies: [{text: Never, stall: mid_stream}]\n";
 
@@ -42,6 +45,57 @@ fn collector() -> (String, Receiver<Span>) {
     (address, received)
 }
 
+/// Text of an attribute; the JSON-like form of a list.
+fn text(value: &AnyValue) -> String {
+    match value.value.as_ref() {
+        Some(AttributeValue::StringValue(text)) => text.clone(),
+        Some(AttributeValue::IntValue(number)) => number.to_string(),
+        Some(AttributeValue::BoolValue(value)) => value.to_string(),
+        Some(AttributeValue::ArrayValue(list)) => {
+            let texts: Vec<String> = list.values.iter().map(text).collect();
+            format!("[{}]", texts.join(","))
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+/// Text of the attribute with this name; empty if it is absent.
+fn attribute(span: &Span, name: &str) -> String {
+    let mut attributes = span.attributes.iter();
+    let found = attributes.find(|attribute| attribute.key == name);
+    let value = found.and_then(|attribute: &KeyValue| attribute.value.as_ref());
+    value.map(text).unwrap_or_default()
+}
+
+/// Spans until the span with this name.
+fn spans_until(spans: &Receiver<Span>, last: &str) -> Vec<Span> {
+    let mut received = Vec::new();
+    loop {
+        let span = spans.recv_timeout(FACT_MAX).expect("a span");
+        let is_last = span.name == last;
+        received.push(span);
+        if is_last {
+            return received;
+        }
+    }
+}
+
+fn named<'a>(spans: &'a [Span], name: &str) -> &'a Span {
+    let found = spans.iter().find(|span| span.name == name);
+    found.unwrap_or_else(|| panic!("no span {name:?} in {spans:#?}"))
+}
+
+/// Names of a span and of the spans above it, from the outermost.
+fn path(spans: &[Span], span: &Span) -> String {
+    let above = spans
+        .iter()
+        .find(|above| above.span_id == span.parent_span_id);
+    match above {
+        Some(above) => format!("{} > {}", path(spans, above), span.name),
+        None => span.name.clone(),
+    }
+}
+
 /// Reads one export and answers it; `None` at the end of the connection.
 fn export(stream: &mut BufReader<TcpStream>) -> Option<ExportTraceServiceRequest> {
     let mut len = 0;
@@ -69,7 +123,8 @@ fn export(stream: &mut BufReader<TcpStream>) -> Option<ExportTraceServiceRequest
 /// Sends a message without waiting for the end of its task. Returns the id of the task.
 fn send(server: &Server, id: &str) -> String {
     let head = format!(
-        "POST /message:send HTTP/1.1\r\ntraceparent: 00-{TRACE:032x}-{CALLER:016x}-01\r\nx-rest: "
+        "POST /message:send HTTP/1.1\r\ntraceparent: 00-{TRACE:032x}-{CALLER:016x}-01\r\n\
+         tracestate: vendor=a\r\nbaggage: user=7\r\nx-rest: "
     );
     let body = format!(
         "{{\"configuration\":{{\"returnImmediately\":true}},\"message\":{{\"messageId\":\"{id}\",\
@@ -116,7 +171,16 @@ fn stop_is_in_the_metrics_and_in_the_trace_of_its_caller() {
     }
     // The server sends its last spans before its process ends.
     assert_eq!(server.running.end_by(Signal::TERM).code, 143);
-    let span = spans.recv_timeout(FACT_MAX).expect("a span");
+    let spans = spans_until(&spans, "task execution");
+    let span = named(&spans, "task execution");
+    assert_eq!(span.trace_state, "vendor=a");
+    let turn = named(&spans, "invoke_agent allstop");
+    assert_eq!(turn.parent_span_id, span.span_id);
+    assert_eq!(
+        (&turn.trace_id, &*turn.trace_state),
+        (&span.trace_id, "vendor=a")
+    );
+    assert_eq!(attribute(turn, "allstop.stop.cause"), "user");
     assert_eq!(span.trace_id, TRACE.to_be_bytes());
     assert_eq!(span.parent_span_id, CALLER.to_be_bytes());
     let stop = span.events.iter().find(|event| event.name == "stop");
@@ -152,4 +216,133 @@ fn wrong_collector_is_a_usage_error() {
     let serve = place.allstop().args("serve --agent echo --store :memory:");
     let ended = serve.args("--listen 127.0.0.1:0 --otlp nowhere").end();
     assert_eq!(ended.code, 2, "{}", ended.stderr);
+}
+
+/// Tool call with words that must not be in a trace.
+const SECRETIVE: &str = "replies: [{text: Answer-7, calls: [{tool: shell, arguments: {command: echo result-7}}]}, {text: Done-7}]\n";
+
+#[test]
+fn run_is_traced_without_its_texts() {
+    let place = Place::new();
+    let (collector, spans) = collector();
+    let run = place.run_script(SECRETIVE).arg("--otlp").arg(collector);
+    let ended = run.prompts(&["prompt-7"]).end();
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    let spans = spans_until(&spans, "invoke_agent allstop");
+    let model = attribute(
+        named(&spans, "invoke_agent allstop"),
+        "gen_ai.request.model",
+    );
+    let chat = format!("chat {model}");
+    let paths: Vec<String> = spans.iter().map(|span| path(&spans, span)).collect();
+    let turn = "invoke_agent allstop";
+    let expected = [
+        format!("{turn} > step > {chat}"),
+        format!("{turn} > step > execute_tool shell"),
+        format!("{turn} > step"),
+        format!("{turn} > step > {chat}"),
+        format!("{turn} > step"),
+        turn.to_owned(),
+    ];
+    assert_eq!(paths, expected);
+    for (name, key, value) in [
+        (turn, "gen_ai.operation.name", "invoke_agent"),
+        (turn, "gen_ai.agent.name", "allstop"),
+        (turn, "gen_ai.provider.name", "script"),
+        (turn, "allstop.stop_reason", "completed"),
+        (turn, "allstop.steps", "2"),
+        (turn, "allstop.stop.cause", ""),
+        (&*chat, "gen_ai.operation.name", "chat"),
+        (&*chat, "gen_ai.response.finish_reasons", "[tool_calls]"),
+        (
+            "execute_tool shell",
+            "gen_ai.operation.name",
+            "execute_tool",
+        ),
+        ("execute_tool shell", "gen_ai.tool.name", "shell"),
+        ("execute_tool shell", "gen_ai.tool.call.id", "call_1_1"),
+        ("execute_tool shell", "error.type", ""),
+    ] {
+        assert_eq!(attribute(named(&spans, name), key), value, "{name} {key}");
+    }
+    let turn = named(&spans, turn);
+    assert_eq!(
+        attribute(turn, "gen_ai.conversation.id"),
+        place.only_session()
+    );
+    for tokens in ["gen_ai.usage.input_tokens", "gen_ai.usage.output_tokens"] {
+        let count: u64 = attribute(turn, tokens).parse().expect("a number");
+        assert!(count > 0, "{tokens}");
+    }
+    let all = format!("{spans:?}");
+    for text in ["prompt-7", "Answer-7", "result-7", "Done-7"] {
+        assert!(!all.contains(text), "{text} in {all}");
+    }
+}
+
+#[test]
+fn stopped_run_has_its_receipt_in_the_trace() {
+    let place = Place::new();
+    let (collector, spans) = collector();
+    let script =
+        "replies: [{calls: [{tool: shell, arguments: {command: touch ready; sleep 600}}]}]";
+    let run = place.run_script(script).arg("--otlp").arg(collector);
+    let running = run.prompts(&["hello"]).start();
+    let ready = place.work().join("ready");
+    eventually("the call", || ready.exists().then_some(()));
+    let ended = running.end_by(Signal::INT);
+    assert_eq!(ended.code, 130, "{}", ended.stderr);
+    let spans = spans_until(&spans, "invoke_agent allstop");
+    let turn = named(&spans, "invoke_agent allstop");
+    for (key, value) in [
+        ("allstop.stop_reason", "cancelled"),
+        ("allstop.stop.cause", "user"),
+        ("allstop.stop.quiet", "true"),
+        ("allstop.stop.items.still_running", ""),
+        ("error.type", ""),
+    ] {
+        assert_eq!(attribute(turn, key), value, "{key}");
+    }
+    let stopped: u64 = attribute(turn, "allstop.stop.items.stopped")
+        .parse()
+        .expect("a number");
+    assert!(stopped >= 1);
+    let call = named(&spans, "execute_tool shell");
+    assert_eq!(attribute(call, "allstop.stop.cause"), "user");
+}
+
+#[test]
+fn collector_that_hangs_delays_a_run_by_half_a_second_and_is_reported_once() {
+    let place = Place::new();
+    let silent = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let address = format!("http://{}", silent.local_addr().expect("an address"));
+    let run = place.run_script(SECRETIVE).arg("--otlp").arg(&address);
+    let started = std::time::Instant::now();
+    let ended = run.prompts(&["hello"]).end();
+    assert!(started.elapsed() < std::time::Duration::from_secs(3));
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    let warning = format!("traces are incomplete: 6 spans were not sent to {address}");
+    let lines = ended.stderr.lines();
+    let warnings: Vec<&str> = lines.filter(|line| line.contains("traces")).collect();
+    assert!(
+        matches!(warnings.as_slice(), [one] if one.starts_with(&warning)),
+        "{warnings:?}"
+    );
+    drop(silent);
+}
+
+#[test]
+fn environment_of_the_specification_enables_and_disables_traces() {
+    let place = Place::new();
+    let (collector, spans) = collector();
+    let run = || {
+        let run = place.run_script("replies: [{text: Done.}]");
+        run.prompts(&["hello"])
+            .env("OTEL_EXPORTER_OTLP_ENDPOINT", &collector)
+    };
+    let ended = run().env("OTEL_SDK_DISABLED", "true").end();
+    assert_eq!(ended.code, 0, "{}", ended.stderr);
+    assert!(spans.try_recv().is_err(), "the SDK is disabled");
+    assert_eq!(run().end().code, 0);
+    assert_eq!(spans_until(&spans, "invoke_agent allstop").len(), 3);
 }

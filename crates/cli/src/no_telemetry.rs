@@ -1,0 +1,54 @@
+//! Replacement for the module `telemetry` in a build without traces.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use allstop_agent::SpanLinks;
+use allstop_core::TraceContext;
+use allstop_task::{ExecutionObserver, Task};
+use allstop_terminal::OutputQueue;
+use tracing::Subscriber;
+use tracing_subscriber::Layer;
+use tracing_subscriber::layer::Identity;
+
+use crate::args::TraceArgs;
+use crate::error::CliError;
+
+pub(crate) use self::{NoExecutionSpan as ExecutionSpan, NoTraceExporter as TraceExporter};
+
+/// Exporter that cannot exist in this build.
+#[derive(Debug, Clone)]
+pub(crate) enum NoTraceExporter {}
+
+impl NoTraceExporter {
+    /// Refuses the flag that enables traces.
+    pub(crate) fn open(args: &TraceArgs, _stderr: OutputQueue) -> Result<Option<Self>, CliError> {
+        match args.collector() {
+            Some(_) => Err(CliError::not_built("--otlp", "otlp")),
+            None => Ok(None),
+        }
+    }
+
+    pub(crate) fn links(&self) -> Arc<dyn SpanLinks> {
+        match *self {}
+    }
+
+    pub(crate) fn execution(&self, _task: &Task, _caller: Option<&TraceContext>) -> ExecutionSpan {
+        match *self {}
+    }
+
+    pub(crate) fn close(&self, _max: Duration) {
+        match *self {}
+    }
+}
+
+/// Layer of an exporter that cannot exist.
+pub(crate) fn layer<S: Subscriber>(_exporter: Option<&TraceExporter>) -> Option<impl Layer<S>> {
+    None::<Identity>
+}
+
+/// Span that cannot exist in this build.
+#[derive(Debug)]
+pub(crate) enum NoExecutionSpan {}
+
+impl ExecutionObserver for NoExecutionSpan {}

@@ -1,0 +1,71 @@
+//! Connection of the spans of `tracing` with OpenTelemetry, and the trace context of a message.
+
+use std::collections::HashMap;
+
+use allstop_agent::SpanLinks;
+use allstop_core::TraceContext;
+use opentelemetry::Context;
+use opentelemetry::propagation::TextMapPropagator as _;
+use opentelemetry::trace::TraceContextExt as _;
+use opentelemetry_sdk::propagation::{BaggagePropagator, TraceContextPropagator};
+use tracing::Span;
+use tracing_opentelemetry::OpenTelemetrySpanExt as _;
+
+/// Links of the layer of `tracing-opentelemetry`.
+#[derive(Debug)]
+pub(super) struct OtelLinks;
+
+impl SpanLinks for OtelLinks {
+    fn set_parent(&self, span: &Span, parent: &TraceContext) {
+        // Fails only for a span that is not exported.
+        drop(span.set_parent(context_of(parent)));
+    }
+
+    fn trace_of(&self, span: &Span) -> Option<TraceContext> {
+        trace_of(&span.context())
+    }
+
+    fn end(&self, span: &Span) {
+        span.context().span().end();
+    }
+}
+
+/// Context of OpenTelemetry with the caller's span and baggage.
+pub(super) fn context_of(trace: &TraceContext) -> Context {
+    let mut headers = HashMap::new();
+    let mut set = |name: &str, value: Option<&str>| {
+        if let Some(value) = value {
+            headers.insert(name.to_owned(), value.to_owned());
+        }
+    };
+    set("traceparent", Some(trace.traceparent()));
+    set("tracestate", trace.tracestate());
+    set("baggage", trace.baggage());
+    let caller = TraceContextPropagator::new().extract_with_context(&Context::new(), &headers);
+    BaggagePropagator::new().extract_with_context(&caller, &headers)
+}
+
+/// Trace context for work below the span of `context`; `None` if the context has no span.
+pub(super) fn trace_of(context: &Context) -> Option<TraceContext> {
+    let mut headers: HashMap<String, String> = HashMap::new();
+    TraceContextPropagator::new().inject_context(context, &mut headers);
+    BaggagePropagator::new().inject_context(context, &mut headers);
+    let header = |name: &str| headers.get(name).map_or("", String::as_str);
+    let trace = TraceContext::new(header("traceparent"))?;
+    let trace = trace.with_tracestate(header("tracestate"));
+    Some(trace.with_baggage(header("baggage")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trace_context_survives_the_conversion() {
+        let parent = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
+        let trace = TraceContext::new(parent).unwrap();
+        let trace = trace.with_tracestate("vendor=a,b=2").with_baggage("user=7");
+        assert_eq!(trace_of(&context_of(&trace)), Some(trace));
+        assert_eq!(trace_of(&Context::new()), None);
+    }
+}
