@@ -109,7 +109,7 @@ impl WorkSpan {
             gen_ai.operation.name = "chat",
             gen_ai.provider.name = provider,
             gen_ai.request.model = model,
-            gen_ai.request.max_tokens = parts.settings.output_tokens_max.map(|max| max as i64),
+            gen_ai.request.max_tokens = parts.settings.output_tokens_max.map(number),
             gen_ai.response.finish_reasons = Empty,
             gen_ai.usage.input_tokens = Empty,
             gen_ai.usage.output_tokens = Empty,
@@ -182,11 +182,10 @@ impl WorkSpan {
 
     /// Records the usage of a model call or a turn.
     pub(crate) fn record_usage(&self, usage: Usage) {
-        let tokens = |tokens: u64| i64::try_from(tokens).unwrap_or(i64::MAX);
         self.span
-            .record("gen_ai.usage.input_tokens", tokens(usage.input_tokens));
+            .record("gen_ai.usage.input_tokens", number(usage.input_tokens));
         self.span
-            .record("gen_ai.usage.output_tokens", tokens(usage.output_tokens));
+            .record("gen_ai.usage.output_tokens", number(usage.output_tokens));
     }
 
     /// Records the reason why the model ended its answer.
@@ -261,7 +260,7 @@ impl WorkSpan {
             let items = receipt.items().iter();
             let count = items.filter(|item| item.state.as_str() == state).count();
             if count > 0 {
-                self.span.record(field, count as i64);
+                self.span.record(field, number(count as u64));
             }
         }
     }
@@ -276,6 +275,11 @@ const ITEM_FIELDS: [(&str, &str); 6] = [
     ("unreachable", "allstop.stop.items.unreachable"),
     ("refused", "allstop.stop.items.refused"),
 ];
+
+/// Number as OpenTelemetry has it. An unsigned number would become a text.
+fn number(count: u64) -> i64 {
+    i64::try_from(count).unwrap_or(i64::MAX)
+}
 
 /// Name of a span: the operation and its subject.
 fn span_name(operation: &str, subject: &str) -> String {

@@ -47,6 +47,7 @@ const TARGET: &str = "allstop_agent";
 pub(crate) struct TraceExporter {
     provider: SdkTracerProvider,
     tracer: SdkTracer,
+    links: Arc<OtelLinks>,
     sent: Arc<SentSpans>,
 }
 
@@ -90,6 +91,7 @@ impl TraceExporter {
         Ok(Self {
             provider,
             tracer,
+            links: Arc::new(OtelLinks),
             sent,
         })
     }
@@ -114,7 +116,7 @@ impl TraceExporter {
 
     /// Connection of the agents' spans with this exporter.
     pub(crate) fn links(&self) -> Arc<dyn SpanLinks> {
-        Arc::new(OtelLinks)
+        Arc::clone(&self.links) as _
     }
 
     /// Begins the span of an execution, which continues the trace of the caller.
