@@ -66,6 +66,7 @@ impl TestServer {
             prompter: Arc::new(FixedAnswer(PermissionAnswer::Unanswered)),
             hidden_variables: Vec::new(),
             owner: None,
+            spans: None,
         };
         let root = options.root();
         let child = |label: &'static str| {

@@ -91,12 +91,15 @@ async def abort_does_not_wait_for_the_handlers_clean_up():
 @scenario
 async def trace_context_outlives_an_abort():
     async with opened() as watched:
-        await watched.request("session.send", prompt="wait for one", traceparent=TRACE)
+        await watched.request(
+            "session.send", prompt="wait for one", traceparent=TRACE, tracestate="vendor=a"
+        )
         await watched.handlers.started_all(1)
         await watched.session.abort()
         await watched.until("session.idle")
         [requested] = watched.of("external_tool.requested")
         assert requested.traceparent.split("-")[1] == TRACE.split("-")[1], requested
+        assert requested.tracestate == "vendor=a", requested
 
 
 @scenario

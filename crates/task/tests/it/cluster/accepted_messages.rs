@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use allstop_core::TraceContext;
 use allstop_task::{ExecutionObserver, Task, TaskObserver, TaskOptions, TaskParts, TaskState};
 use parking_lot::Mutex;
 
@@ -24,7 +25,7 @@ struct NoExecution;
 impl ExecutionObserver for NoExecution {}
 
 impl TaskObserver for Counter {
-    fn accepted(&self, _task: &Task, _trace: Option<&str>) -> Box<dyn ExecutionObserver> {
+    fn accepted(&self, _task: &Task, _trace: Option<&TraceContext>) -> Box<dyn ExecutionObserver> {
         self.0.lock().executions += 1;
         Box::new(NoExecution)
     }
