@@ -18,13 +18,14 @@ use crate::event::EventSink;
 use crate::guardrail::Guardrail;
 use crate::history::RunHistory;
 use crate::home_scope::HomeScope;
-use crate::hook::{self, Hook, HookCx, HookEvent};
+use crate::hook::{Hook, HookCx, HookEvent};
+use crate::hook_calls;
 use crate::parts::AgentParts;
 use crate::prompt::Prompt;
 use crate::run::{Run, RunRequest};
 use crate::run_events::RunEvents;
 use crate::settings::{Deadlines, Settings};
-use crate::spans::SpanLinks;
+use crate::span_links::SpanLinks;
 use crate::toolbox::Toolbox;
 
 /// An agent. Clones share the same parts. An agent holds no conversation. An agent without permissions and sub-agents
@@ -159,12 +160,12 @@ impl Agent {
     /// # Cancel safety
     /// Dropping the future does not end a hook that has begun, because the scope of `cx` owns the hook.
     pub async fn notify_hooks(&self, cx: &HookCx, event: &HookEvent) {
-        drop(hook::call_hooks(&self.parts, cx, event).await);
+        drop(hook_calls::call_hooks(&self.parts, cx, event).await);
     }
 
     /// True if at least one hook wants this event.
     pub fn has_hook_for(&self, event: &HookEvent) -> bool {
-        hook::is_wanted(&self.parts.hooks, event)
+        hook_calls::is_wanted(&self.parts.hooks, event)
     }
 
     /// Runs a prompt as one turn of a new conversation, in memory. The run starts at once. Works in every program, also

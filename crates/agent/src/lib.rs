@@ -47,6 +47,7 @@ mod guardrail;
 mod history;
 mod home_scope;
 mod hook;
+mod hook_calls;
 mod nested_calls;
 mod notes;
 mod oldest_turns;
@@ -58,6 +59,7 @@ mod request_view;
 mod run;
 mod run_events;
 mod settings;
+mod span_links;
 mod spans;
 mod subagent;
 mod summary;
@@ -81,7 +83,7 @@ pub use prompt::Prompt;
 pub use run::{ENDING_MAX, Run, RunRequest, RunStop};
 pub use run_events::RunEvents;
 pub use settings::{ContextLimits, Deadlines, RepeatUnknown, Settings};
-pub use spans::SpanLinks;
+pub use span_links::SpanLinks;
 pub use subagent::{
     DEPTH_MAX_DEFAULT, RUNNING_MAX_DEFAULT, STEPS_MAX_DEFAULT, SubAgentBackground, SubAgentKind,
     SubAgentLimits, SubAgents,

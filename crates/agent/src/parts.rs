@@ -11,7 +11,7 @@ use crate::guardrail::Guardrail;
 use crate::home_scope::HomeScope;
 use crate::hook::Hook;
 use crate::settings::Settings;
-use crate::spans::SpanLinks;
+use crate::span_links::SpanLinks;
 use crate::toolbox::Toolbox;
 
 pub(crate) struct AgentParts {

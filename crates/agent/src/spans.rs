@@ -2,7 +2,6 @@
 //! fields follow the semantic conventions of OpenTelemetry for generative AI; fields of Allstop begin with `allstop.`.
 //! No field contains text of a prompt, an answer, a tool's arguments or a tool's result.
 
-use std::fmt;
 use std::sync::Arc;
 
 use allstop_core::{
@@ -16,22 +15,7 @@ use tracing::field::Empty;
 use crate::guardrail::GuardrailStage;
 use crate::outcome::TurnOutcome;
 use crate::parts::AgentParts;
-
-/// Connection between the spans of `tracing` and the spans of a tracer, such as OpenTelemetry. Without this connection,
-/// the parent of a turn's span is the current span, and tools get the trace context of the message.
-///
-/// The methods are called on the engine's threads, so they must not block or panic.
-pub trait SpanLinks: Send + Sync + fmt::Debug {
-    /// Sets the parent of a span that has just been created.
-    fn set_parent(&self, span: &Span, parent: &TraceContext);
-
-    /// Trace context of a span, for work in other processes; `None` if the span is not traced.
-    fn trace_of(&self, span: &Span) -> Option<TraceContext>;
-
-    /// Ends a span now. `tracing` ends a span only after the work inside has dropped it, and a tool that cannot be
-    /// stopped never drops its span.
-    fn end(&self, span: &Span);
-}
+use crate::span_links::SpanLinks;
 
 /// Span of a piece of work. Dropping this value ends the span, even if work inside still runs.
 pub(crate) struct WorkSpan {

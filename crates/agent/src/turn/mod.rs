@@ -31,7 +31,8 @@ use crate::activity::ActivityTimer;
 use crate::error::{TurnError, TurnErrorKind};
 use crate::event::{AgentEvent, UnfinishedCall};
 use crate::history::RunHistory;
-use crate::hook::{self, HookCx, HookEvent, HookResult};
+use crate::hook::{HookCx, HookEvent};
+use crate::hook_calls::{self, HookResult};
 use crate::nested_calls::NestedCalls;
 use crate::outcome::TurnOutcome;
 use crate::parts::AgentParts;
@@ -330,7 +331,7 @@ impl RunningTurn<'_> {
             return Ok(());
         }
         let hook_cx = self.hook_cx(&self.work);
-        match Box::pin(hook::call_hooks(self.parts(), &hook_cx, &event)).await {
+        match Box::pin(hook_calls::call_hooks(self.parts(), &hook_cx, &event)).await {
             HookResult::Continue | HookResult::Allowed => Ok(()),
             HookResult::Denied(message) => Err(TurnInterrupt::Failed(TurnError {
                 kind: TurnErrorKind::Hook,

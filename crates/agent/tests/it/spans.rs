@@ -19,6 +19,9 @@ use crate::{agent, ended, history, model, root, tools};
 const CALLER: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 const OF_CALL: &str = "00-0af7651916cd43dd8448eb211c80319c-00f067aa0ba902b7-01";
 
+/// Spans that a tool has kept, and the trace contexts of its calls.
+type KeptSpans = Mutex<Vec<(Span, Option<TraceContext>)>>;
+
 /// Writes down the calls of the agent.
 #[derive(Debug, Default)]
 struct NotedLinks(Mutex<Vec<String>>);
@@ -66,7 +69,7 @@ fn spanned_agent(links: &Arc<NotedLinks>, tool: ToolFn) -> Agent {
 async fn spans_end_with_the_turn_although_work_inside_keeps_them() {
     let _spans = tracing::subscriber::set_default(tracing_subscriber::registry());
     let links = Arc::new(NotedLinks::default());
-    let kept: Arc<Mutex<Vec<(Span, Option<TraceContext>)>>> = Arc::default();
+    let kept = Arc::<KeptSpans>::default();
     let keeping = Arc::clone(&kept);
     let tool = ToolFn::new("look", move |invocation| {
         let kept = Arc::clone(&keeping);

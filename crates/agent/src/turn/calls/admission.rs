@@ -21,7 +21,8 @@ use serde_json::Value;
 
 use crate::error::{TurnError, TurnErrorKind};
 use crate::event::AgentEvent;
-use crate::hook::{self, HookCx, HookEvent, HookResult};
+use crate::hook::{HookCx, HookEvent};
+use crate::hook_calls::{self, HookResult};
 use crate::settings::RepeatUnknown;
 use crate::toolbox::Tools;
 use crate::turn::{RunningTurn, TurnCx, TurnInterrupt};
@@ -166,7 +167,7 @@ impl CallAdmission<'_> {
 
     /// Returns true if a hook allows the call.
     async fn ask_hooks(&self, event: HookEvent) -> Result<bool, NotAdmitted> {
-        match hook::call_hooks(self.cx.parts, &self.hook_cx, &event).await {
+        match hook_calls::call_hooks(self.cx.parts, &self.hook_cx, &event).await {
             HookResult::Continue => Ok(false),
             HookResult::Allowed => Ok(true),
             HookResult::Denied(reason) => Err(NotAdmitted::Denied(reason)),

@@ -5,7 +5,8 @@ use allstop_scope::ScopeOptions;
 
 use super::TurnCx;
 use crate::history::RunHistory;
-use crate::hook::{self, HookCx, HookEvent, HookResult};
+use crate::hook::{HookCx, HookEvent};
+use crate::hook_calls::{self, HookResult};
 use crate::outcome::TurnOutcome;
 
 /// Calls the hooks in a separate scope, because the scope of the turn is closed. A stop during the hooks has a separate
@@ -15,7 +16,7 @@ pub(super) async fn call_end_hooks(cx: TurnCx<'_>, history: &RunHistory, outcome
     let event = HookEvent::TurnEnd {
         stop_reason: outcome.stop_reason,
     };
-    if !hook::is_wanted(&cx.parts.hooks, &event) {
+    if !hook_calls::is_wanted(&cx.parts.hooks, &event) {
         return;
     }
     let label = format!("{}/hooks", run.label());
@@ -30,7 +31,7 @@ pub(super) async fn call_end_hooks(cx: TurnCx<'_>, history: &RunHistory, outcome
             scope: scope.clone(),
         };
         // The turn has ended: the verdict changes nothing.
-        let result = hook::call_hooks(cx.parts, &hook_cx, &event).await;
+        let result = hook_calls::call_hooks(cx.parts, &hook_cx, &event).await;
         if let HookResult::Stopped = result
             && let Some(account) = scope.account(Extent::Turn, Vec::new())
         {
