@@ -1,5 +1,6 @@
 //! Creation of rules, folders and agents from the configuration.
 
+use std::collections::BTreeMap;
 use std::fs::DirBuilder;
 use std::io::Read as _;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -153,6 +154,31 @@ pub fn marker_prefix(session: &allstop_core::SessionId) -> Arc<str> {
     format!("{session}.").into()
 }
 
+/// Workspace of a session. The model may also read its long output and the files of the skills.
+fn workspace_of(
+    parts: &SystemParts,
+    setup: &SessionSetup,
+    spill: &SpillFolder,
+    skills: Option<&BTreeMap<String, SkillDefinition>>,
+) -> Result<Workspace, StartError> {
+    let mut workspace = workspace(parts.folder_of(setup), &parts.config)?
+        .reserve(parts.store_files.iter().cloned());
+    // Tools save long output in this folder, and the model may read it there. If the folder could not be created, no
+    // such output exists.
+    if let Ok(with_spill) = workspace.clone().allow(spill.path(), FolderAccess::Read) {
+        workspace = with_spill;
+    }
+    // A skill names files in its folder. Skills of the user are outside the working directory.
+    for skill in skills.into_iter().flat_map(BTreeMap::values) {
+        if let Some(folder) = skill.folder()
+            && let Ok(with_skill) = workspace.clone().allow(folder, FolderAccess::Read)
+        {
+            workspace = with_skill;
+        }
+    }
+    Ok(workspace)
+}
+
 pub(super) fn agent(
     parts: &SystemParts,
     setup: &SessionSetup,
@@ -164,25 +190,11 @@ pub(super) fn agent(
         QuestionRecipient::Subscribers => &request.prompter,
         QuestionRecipient::Prompter => &parts.prompter,
     };
-    let mut workspace = workspace(parts.folder_of(setup), &parts.config)?
-        .reserve(parts.store_files.iter().cloned());
-    // Tools save long output in this folder, and the model may read it there. If the folder could not be created, no
-    // such output exists.
-    if let Ok(with_spill) = workspace.clone().allow(spill.path(), FolderAccess::Read) {
-        workspace = with_spill;
-    }
     // The opener of a session with its own tools or folder chooses all that the model can load.
     let has_definitions = setup.tools.is_none() && setup.folder.is_none();
     let skills = &parts.definitions.skills;
-    if has_definitions {
-        // A skill names files in its folder. Skills of the user are outside the working directory.
-        for folder in skills.values().filter_map(SkillDefinition::folder) {
-            if let Ok(with_skill) = workspace.clone().allow(folder, FolderAccess::Read) {
-                workspace = with_skill;
-            }
-        }
-    }
-    let workspace = Arc::new(workspace);
+    let offered = has_definitions.then_some(skills);
+    let workspace = Arc::new(workspace_of(parts, setup, spill, offered)?);
     let output_folder = OutputFolder::new(spill.path()).within(Arc::clone(&parts.output_budget));
     let output_folder = Arc::new(output_folder);
     let mut shell = ShellConfig::new(workspace.folder(), Arc::clone(&output_folder));
