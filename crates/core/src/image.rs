@@ -85,7 +85,7 @@ pub enum ImageError {
     /// The image is too large.
     #[error(
         "the image is too large ({}, at most {}); make it smaller",
-        Size(*.bytes), Size(IMAGE_BYTES_MAX as u64)
+        Size(*.bytes), SizeLimit(IMAGE_BYTES_MAX as u64)
     )]
     TooLarge {
         /// Size of the image.
@@ -100,7 +100,7 @@ pub enum ImageError {
     /// The images of the message are together too large.
     #[error(
         "the images of the message are together too large ({}, at most {}); send fewer or smaller images",
-        Size(*.bytes), Size(IMAGES_BYTES_MAX as u64)
+        Size(*.bytes), SizeLimit(IMAGES_BYTES_MAX as u64)
     )]
     TooLargeTogether {
         /// Size of all images.
@@ -242,6 +242,16 @@ impl fmt::Display for Size {
     }
 }
 
+/// A limit in megabytes, rounded down, so that it differs from a larger [`Size`].
+struct SizeLimit(u64);
+
+impl fmt::Display for SizeLimit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let tenths = self.0 / 100_000;
+        write!(f, "{}.{} MB", tenths / 10, tenths % 10)
+    }
+}
+
 /// The images of one message. Clones share the list.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, JsonSchema)]
 #[serde(transparent)]
@@ -367,7 +377,7 @@ mod tests {
         );
         assert_eq!(
             of_size(IMAGE_BYTES_MAX + 1).unwrap_err().to_string(),
-            "the image is too large (4.0 MB, at most 4.0 MB); make it smaller"
+            "the image is too large (4.0 MB, at most 3.9 MB); make it smaller"
         );
         assert!(Image::from_base64(&"A".repeat(6 << 20)).is_err());
         let small = Image::new(PNG).unwrap();
@@ -382,6 +392,8 @@ mod tests {
         let large = vec![largest; 4];
         let error = Images::new(large.clone()).unwrap_err();
         assert!(matches!(error, ImageError::TooLargeTogether { .. }));
+        let said = error.to_string();
+        assert!(said.contains("(15.8 MB, at most 14.0 MB)"), "{said}");
         assert_eq!(Images::first_within_limits(large).1, 1);
     }
 
