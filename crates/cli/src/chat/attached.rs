@@ -6,15 +6,10 @@ use allstop_core::{Image, Images};
 use url::Url;
 
 use crate::image_file;
-
-/// Extensions of names that certainly mean an image. Another name after `@` means one only if the file is one.
-const EXTENSIONS: [&str; 5] = ["png", "jpg", "jpeg", "gif", "webp"];
+use crate::image_names::{after_at, is_image_name, names};
 
 /// Maximum bytes of a pasted path: the usual limit of systems.
 const PATH_BYTES_MAX: usize = 4_096;
-
-/// Characters that end a sentence, and not the name of a file.
-const PUNCTUATION: [char; 7] = ['.', ',', ';', ':', '!', '?', ')'];
 
 /// The images of a message.
 #[derive(Debug, Default)]
@@ -36,10 +31,7 @@ pub(super) fn read(text: &str, folder: &Path) -> Result<AttachedImages, String> 
     let mut rows = Vec::new();
     for name in names(text) {
         let path = folder.join(&name);
-        let extension = path.extension().and_then(|extension| extension.to_str());
-        let is_named_image = extension
-            .is_some_and(|extension| EXTENSIONS.contains(&extension.to_lowercase().as_str()));
-        if !is_named_image && !image_file::is_image(&path) {
+        if !is_image_name(&name) && !image_file::is_image(&path) {
             continue;
         }
         let image = image_file::read(&path)?;
@@ -48,42 +40,6 @@ pub(super) fn read(text: &str, folder: &Path) -> Result<AttachedImages, String> 
     }
     let images = Images::new(images).map_err(|error| error.to_string())?;
     Ok(AttachedImages { images, rows })
-}
-
-/// The names after `@`, each once. A name in quotes may contain blanks.
-fn names(text: &str) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    let mut before = None;
-    for (at, c) in text.char_indices() {
-        let begins = before.is_none_or(char::is_whitespace);
-        before = Some(c);
-        if c != '@' || !begins {
-            continue;
-        }
-        let rest = &text[at + 1..];
-        let name = match rest.strip_prefix('"') {
-            Some(quoted) => until_quote(quoted),
-            None => rest
-                .split(char::is_whitespace)
-                .next()
-                .map(|word| word.trim_end_matches(PUNCTUATION).to_owned()),
-        };
-        names.extend(name.filter(|name| !name.is_empty() && !names.contains(name)));
-    }
-    names
-}
-
-/// The text up to the closing quote. A backslash keeps the next character.
-fn until_quote(text: &str) -> Option<String> {
-    let mut name = String::new();
-    let mut chars = text.chars();
-    loop {
-        match chars.next()? {
-            '"' => return Some(name),
-            '\\' => name.push(chars.next()?),
-            c => name.push(c),
-        }
-    }
 }
 
 /// Paths that a pasted text may mean. Terminals paste the path of a dropped file in quotes, with backslashes before
@@ -115,34 +71,12 @@ pub(super) fn pasted_image(text: &str, folder: &Path) -> Option<String> {
         .map(|path| folder.join(path))
         .find(|path| image_file::is_image(path))?;
     let name = found.strip_prefix(folder).unwrap_or(&found).to_str()?;
-    let is_plain = |c: char| !c.is_whitespace() && c != '"' && c != '\\';
-    if name.chars().all(is_plain) && !name.ends_with(PUNCTUATION) {
-        return Some(format!("@{name} "));
-    }
-    let escaped = name.replace('\\', "\\\\").replace('"', "\\\"");
-    Some(format!("@\"{escaped}\" "))
+    Some(format!("{} ", after_at(name)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_follow_an_at_sign() {
-        for (text, expected) in [
-            ("look at @shot.png, please", &["shot.png"][..]),
-            (
-                "@\"my shot.png\" @a/b.gif @a/b.gif",
-                &["my shot.png", "a/b.gif"],
-            ),
-            (r#"@"a \"b\".png""#, &[r#"a "b".png"#]),
-            ("me@example.png and @ alone", &[]),
-            ("(see\n@x.jpg)", &["x.jpg"]),
-            ("@\"no end", &[]),
-        ] {
-            assert_eq!(names(text), expected, "{text}");
-        }
-    }
 
     #[test]
     fn pasted_path_of_an_image_becomes_a_name() {

@@ -18,6 +18,7 @@ use allstop_session::{SessionStop, StopTarget};
 use allstop_terminal::{
     InputLine, InputMode, InputReader, JobChange, JobControl, Key, Notification, TextRole,
 };
+use allstop_tools::PermissionAnswer;
 use anyhow::Context as _;
 use futures::FutureExt as _;
 use futures::future::{AbortHandle, BoxFuture};
@@ -31,6 +32,7 @@ use super::status::ChatStatus;
 use super::{ChatInput, OpenChat, leave};
 use crate::control::EndSignal;
 use crate::error::CliError;
+use crate::pasted_mark::unmark;
 use crate::questions::SessionQuestions;
 use crate::signals::EndSignals;
 use crate::supervise::Supervisor;
@@ -467,15 +469,15 @@ impl ChatLoop<'_> {
                     .echoed
                     .take()
                     .is_some_and(|line| line.trim() == text.trim()) => {}
-            ChatEffect::ShowMessage(text) => view.message(&text),
+            ChatEffect::ShowMessage(text) => view.message(&unmark(&text)),
             ChatEffect::ShowSteered(text) => {
-                view.typed(&text, TextRole::Strong, "  (to the running turn)");
+                view.typed(&unmark(&text), TextRole::Strong, "  (to the running turn)");
             }
             ChatEffect::ShowUnanswered(text) => {
-                view.typed(&text, TextRole::Dim, "  (started no turn)");
+                view.typed(&unmark(&text), TextRole::Dim, "  (started no turn)");
             }
             ChatEffect::ShowCommand(_) if self.mode == InputMode::Lines => {}
-            ChatEffect::ShowCommand(text) => view.typed(text.trim(), TextRole::Dim, ""),
+            ChatEffect::ShowCommand(text) => view.typed(unmark(&text).trim(), TextRole::Dim, ""),
             ChatEffect::Note(text) => view.note(&text),
             ChatEffect::Withdraw(numbers, cause) => self.withdraw(&numbers, &cause),
             ChatEffect::StopTurn(cause) => self.stop(&StopTarget::Turn, cause),
@@ -493,6 +495,12 @@ impl ChatLoop<'_> {
             ChatEffect::OpenEditor => self.open_editor(),
             ChatEffect::RunCommand(command) => self.command(command),
             ChatEffect::Answer(number, answer) => {
+                let answer = match answer {
+                    PermissionAnswer::Deny { reason } => PermissionAnswer::Deny {
+                        reason: reason.map(|reason| unmark(&reason).into()),
+                    },
+                    other => other,
+                };
                 self.questions.answer(number, &answer, &self.chat.session);
             }
             ChatEffect::ShowMore(number) => {

@@ -4,6 +4,7 @@ use allstop_runtime::Definitions;
 use allstop_session::FollowUp;
 use allstop_tools::permission::PermissionMode;
 
+use crate::pasted_mark::unmark;
 use crate::typed_command::TypedCommand;
 
 /// Text of `/help`.
@@ -172,6 +173,7 @@ impl TypedLine {
         if let TypedCommand::Expanded { text, .. } = TypedCommand::find(text, definitions) {
             return Self::Prompt(text);
         }
+        let command = unmark(command);
         let mut words = command.split_whitespace();
         let name = words.next().unwrap_or_default();
         let arguments: Vec<&str> = words.collect();

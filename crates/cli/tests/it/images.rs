@@ -6,9 +6,10 @@ use allstop_core::image::IMAGE_BYTES_MAX;
 use allstop_testkit::openai_server::{OpenAiServer, ServerAnswer};
 use serde_json::Value;
 
-use crate::support::Place;
 use crate::support::chat_user::{CTRL_D, ChatUser, assert_in_order};
 use crate::support::terminal::Terminal;
+use crate::support::wait::within;
+use crate::support::{FACT_MAX, Place};
 
 const PNG: &[u8] = b"\x89PNG\r\n\x1a\n";
 const DATA_URL: &str = "data:image/png;base64,iVBORw0KGgo=";
@@ -189,4 +190,70 @@ fn chat_without_a_terminal_attaches_images() {
         ended.stderr.contains("none.png` does not exist"),
         "{ended:#?}"
     );
+}
+
+/// The text of the last message of a request without images.
+fn text_alone(server: &OpenAiServer, request: usize) -> String {
+    let requests = server.requests();
+    let message = requests[request].messages().last().expect("a message");
+    let text = message["content"].as_str();
+    text.unwrap_or_else(|| panic!("{message}")).to_owned()
+}
+
+#[test]
+fn pasted_text_attaches_no_file() {
+    let place = Place::new();
+    let server = OpenAiServer::deciding(|_, _| ServerAnswer::text("A dot."));
+    image(&place, "../out.png");
+    image(&place, "shot.png");
+    let user = chat(&place, &server);
+    let long = format!("{}@../out.png", "line\n".repeat(20));
+    let short = "see: @../out.png\n@shot.png me@x.de npm i @types/node.png";
+    for (number, pasted) in [short, "@shot.png", &long].into_iter().enumerate() {
+        let count = number + 1;
+        user.presses(&format!("{count}: \x1b[200~{pasted}\x1b[201~"))
+            .presses("\r");
+        let sent = within(FACT_MAX, || {
+            (server.requests().len() == count).then_some(())
+        });
+        assert!(sent.is_some(), "{}", user.screen());
+        assert_eq!(text_alone(&server, number), format!("{count}: {pasted}"));
+    }
+    // The history keeps the mark of the pasted text.
+    user.presses("\x1b[A\x1b[A").waits_for("› 2: @shot.png");
+    user.presses(" or @shot.png\r")
+        .waits_for("[image shot.png, 1 kB]");
+    user.waits_for_twice("› 2: @shot.png");
+    let (texts, urls) = parts(&server, 3);
+    assert_eq!(texts, ["2: @shot.png or @shot.png"]);
+    assert_eq!(urls, [DATA_URL], "the typed name attaches the image");
+    user.presses(CTRL_D);
+    drop(user.leaves_chat());
+}
+
+#[test]
+fn path_pasted_into_a_question_becomes_a_name() {
+    let place = Place::new();
+    let server = OpenAiServer::deciding(|number, _| match number {
+        0 => ServerAnswer::stream().tool_call("call_a", "shell", r#"{"command":"touch x"}"#),
+        _ => ServerAnswer::text("A dot."),
+    });
+    let path = image(&place, "shot.png");
+    let user = chat(&place, &server);
+    user.types("begin").waits_for_choices();
+    user.presses(&format!("\x1b[200~{}\x1b[201~", path.display()))
+        .waits_for("@shot.png")
+        .presses("\r")
+        .waits_for("the text is back in your message");
+    user.answers("n no @x: \x1b[200~me@x.de @y\x1b[201~")
+        .waits_for("A dot.");
+    let requests = server.requests();
+    let denied = requests[1].body.to_string();
+    assert!(denied.contains("no @x: me@x.de @y"), "{denied}");
+    user.waits_for("› @shot.png").presses("\r");
+    user.waits_for("[image shot.png, 1 kB]");
+    user.waits_for_twice("A dot.");
+    assert_eq!(parts(&server, 2).1, [DATA_URL]);
+    user.presses(CTRL_D);
+    drop(user.leaves_chat());
 }

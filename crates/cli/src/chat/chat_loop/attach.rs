@@ -1,6 +1,8 @@
 //! Images of messages. A thread reads the files, because a disk can be slow. Later messages and keys wait, so that their
 //! order stays.
 
+use std::time::Instant;
+
 use allstop_core::Images;
 use allstop_core::receipt::ItemKind;
 use allstop_scope::{Scope, WorkSpec};
@@ -10,13 +12,14 @@ use futures::FutureExt as _;
 use super::ChatLoop;
 use super::pending::FinishedWork;
 use crate::chat::attached::{self, AttachedImages};
-use crate::chat::state::{ChatEvent, MessageNumber};
+use crate::chat::state::{ChatActivity, ChatEvent, MessageNumber};
+use crate::pasted_mark::mark;
 
 impl ChatLoop<'_> {
     /// Sends a message with the images that it names.
     pub(super) fn send(&mut self, message: MessageNumber, text: String) -> Option<ChatEvent> {
         if self.unsent.is_empty() && !attached::names_files(&text) {
-            return Some(self.send_now(message, text, Images::default()));
+            return Some(self.send_now(message, &text, Images::default()));
         }
         self.unsent.push_back((message, text));
         if self.unsent.len() == 1 {
@@ -62,7 +65,7 @@ impl ChatLoop<'_> {
             let event = match attached {
                 Ok(AttachedImages { images, rows }) => {
                     self.apply(ChatEvent::Attached { message, rows });
-                    self.send_now(message, text, images)
+                    self.send_now(message, &text, images)
                 }
                 Err(why) => ChatEvent::Refused { message, why },
             };
@@ -70,10 +73,15 @@ impl ChatLoop<'_> {
         }
     }
 
-    /// Replaces a pasted path of an image by its name after `@`. Later keys wait.
+    /// Replaces a pasted path of an image by its name after `@`. Later keys wait. Other pasted text attaches no file.
     pub(super) fn paste(&mut self, text: String) {
-        if !self.state.edits_message() || attached::pasted_paths(&text).is_empty() {
+        let is_reply = self.state.activity() == ChatActivity::Asks;
+        // A search looks for the pasted text.
+        if !is_reply && !self.state.edits_message() {
             return self.apply(ChatEvent::Key(Key::Paste(text)));
+        }
+        if attached::pasted_paths(&text).is_empty() {
+            return self.apply(ChatEvent::Key(Key::Paste(mark(&text))));
         }
         self.is_pasting = true;
         let folder = self.chat.system.folder().to_owned();
@@ -91,21 +99,35 @@ impl ChatLoop<'_> {
         self.pending.push(pasted.boxed());
     }
 
-    pub(super) fn pasted(&mut self, text: String, name: Option<String>) {
+    pub(super) fn pasted(&mut self, text: &str, name: Option<String>) {
         self.is_pasting = false;
         let text = match name {
-            // A name begins after a blank.
-            Some(name)
-                if self
-                    .state
-                    .typed_line()
-                    .ends_with(|c: char| !c.is_whitespace()) =>
-            {
-                format!(" {name}")
+            Some(name) => {
+                let line = self.line_before_cursor();
+                match line.strip_suffix('@') {
+                    // The `@` was typed.
+                    Some(line) if !ends_in_word(line) => name[1..].to_owned(),
+                    _ if ends_in_word(&line) => format!(" {name}"),
+                    _ => name,
+                }
             }
-            Some(name) => name,
-            None => text,
+            None => mark(text),
         };
         self.apply(ChatEvent::Key(Key::Paste(text)));
     }
+
+    /// The text before the cursor. A reply that is no answer returns to the end of the message.
+    fn line_before_cursor(&self) -> String {
+        let shown = self.state.input_line(Instant::now());
+        let before = shown.as_ref().and_then(|line| line.text.get(..line.cursor));
+        match before {
+            Some(before) if !before.is_empty() || self.state.edits_message() => before.to_owned(),
+            _ => self.state.typed_line(),
+        }
+    }
+}
+
+/// True if a name after this text needs a blank before it.
+fn ends_in_word(text: &str) -> bool {
+    text.ends_with(|c: char| !c.is_whitespace())
 }

@@ -15,6 +15,7 @@ use crate::chat::complete::CompletionNames;
 use crate::chat::said::Said;
 use crate::chat::state::{ChatEvent, MessageNumber};
 use crate::display::is_worth_showing;
+use crate::pasted_mark::unmark;
 use allstop_remote::RemoteStop;
 
 /// Maximum number of remembered stops. The outcome of a stopped message arrives within a second after the stop, and no
@@ -51,10 +52,10 @@ impl ChatLoop<'_> {
     pub(super) fn send_now(
         &mut self,
         message: MessageNumber,
-        text: String,
+        text: &str,
         images: Images,
     ) -> ChatEvent {
-        let new = NewMessage::from(text).images(images);
+        let new = NewMessage::from(unmark(text)).images(images);
         match self.chat.session.send(new) {
             Ok(sent) => {
                 self.numbers.insert(sent.id.clone(), message);
@@ -165,7 +166,7 @@ impl ChatLoop<'_> {
                 ..CompletionNames::default()
             })),
             FinishedWork::ImagesRead(read) => self.images_read(read),
-            FinishedWork::Pasted { text, name } => self.pasted(text, name),
+            FinishedWork::Pasted { text, name } => self.pasted(&text, name),
             FinishedWork::Edited(edited) => self.editor_closed(edited),
             FinishedWork::Compacted(said) => {
                 self.chat.view.live.interrupt();
