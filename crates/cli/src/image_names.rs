@@ -58,6 +58,11 @@ pub(crate) fn after_at(name: &str) -> String {
     format!("@\"{escaped}\"")
 }
 
+/// True if a name after this text needs a blank before its `@`.
+pub(crate) fn ends_in_word(text: &str) -> bool {
+    text.ends_with(|c: char| !c.is_whitespace())
+}
+
 /// True if the extension of the name is one of an image.
 pub(crate) fn is_image_name(name: &str) -> bool {
     let extension = Path::new(name)

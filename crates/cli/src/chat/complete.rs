@@ -1,8 +1,10 @@
 //! Completion by Tab: the rest of a command's name or argument.
 
-use super::command::NAMES;
 use allstop_session::FollowUp;
 use allstop_tools::permission::PermissionMode;
+
+use super::command::NAMES;
+use crate::image_names::{after_at, ends_in_word};
 
 /// Names that the arguments of commands can currently refer to.
 #[derive(Debug, Default)]
@@ -24,15 +26,41 @@ pub(super) struct CompletionNames {
 /// Maximum number of files that are listed as choices.
 const FILES_MAX: usize = 20;
 
-/// The last word of a line without its `@`, if the word names a file.
-pub(super) fn file_word(line: &str) -> Option<&str> {
-    let word = line.rsplit(char::is_whitespace).next()?;
-    word.strip_prefix('@')
+/// The beginning of a name of a file at the end of a line, after `@` or `@"`.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct FileWord<'a> {
+    /// The line before the `@`.
+    stem: &'a str,
+    word: &'a str,
+    is_quoted: bool,
+}
+
+/// The beginning of the name of a file, if the line ends with one.
+pub(super) fn file_word(line: &str) -> Option<FileWord<'_>> {
+    if let Some((stem, word)) = line.rsplit_once("@\"")
+        && !word.contains(['"', '\n'])
+        && !ends_in_word(stem)
+    {
+        let is_quoted = true;
+        return Some(FileWord {
+            stem,
+            word,
+            is_quoted,
+        });
+    }
+    let last = line.rsplit(char::is_whitespace).next()?;
+    let word = last.strip_prefix('@')?;
+    let stem = line.strip_suffix(last)?;
+    Some(FileWord {
+        stem,
+        word,
+        is_quoted: false,
+    })
 }
 
 /// Completes the name of a file after `@`. Names that begin with the word come before names that contain it.
-fn complete_file(line: &str, word: &str, files: &[String]) -> Completed {
-    let stem = line.strip_suffix(word).unwrap_or_default();
+fn complete_file(typed: &FileWord<'_>, files: &[String]) -> Completed {
+    let FileWord { stem, word, .. } = *typed;
     let begins: Vec<String> = files
         .iter()
         .filter(|file| file.starts_with(word))
@@ -40,10 +68,12 @@ fn complete_file(line: &str, word: &str, files: &[String]) -> Completed {
         .collect();
     let common = common(&begins);
     if let [only] = begins.as_slice() {
-        return Completed::Line(format!("{stem}{only} "));
+        return typed.whole(only);
     }
     if common.len() > word.len() {
-        return Completed::Line(format!("{stem}{common}"));
+        let needs_quotes = typed.is_quoted || common.contains(char::is_whitespace);
+        let quote = if needs_quotes { "\"" } else { "" };
+        return Completed::Line(format!("{stem}@{quote}{common}"));
     }
     let lower = word.to_lowercase();
     let contains = files
@@ -53,7 +83,7 @@ fn complete_file(line: &str, word: &str, files: &[String]) -> Completed {
     found.extend(contains.cloned());
     match found.as_slice() {
         [] => Completed::Nothing,
-        [only] => Completed::Line(format!("{stem}{only} ")),
+        [only] => typed.whole(only),
         _ => {
             let left_out = found.len().saturating_sub(FILES_MAX);
             found.truncate(FILES_MAX);
@@ -62,6 +92,14 @@ fn complete_file(line: &str, word: &str, files: &[String]) -> Completed {
             }
             Completed::Choices(found)
         }
+    }
+}
+
+impl FileWord<'_> {
+    /// The line with the whole name of a file.
+    fn whole(&self, file: &str) -> Completed {
+        let name = after_at(file);
+        Completed::Line(format!("{}{name} ", self.stem))
     }
 }
 
@@ -78,8 +116,8 @@ pub(super) enum Completed {
 
 /// Completes the last word of a command, or the file after `@`.
 pub(super) fn complete(line: &str, names: &CompletionNames) -> Completed {
-    if let Some(word) = file_word(line) {
-        return complete_file(line, word, &names.files);
+    if let Some(typed) = file_word(line) {
+        return complete_file(&typed, &names.files);
     }
     let Some(command) = line.strip_prefix('/').filter(|rest| !rest.starts_with('/')) else {
         return Completed::Nothing;
@@ -148,9 +186,16 @@ mod tests {
             calls: vec!["call_7".into()],
             outputs: Vec::new(),
             nested: vec!["bg_1/call_3".into()],
-            files: ["src/lib.rs", "src/main.rs", "README.md"]
-                .map(str::to_owned)
-                .to_vec(),
+            files: [
+                "src/lib.rs",
+                "src/main.rs",
+                "README.md",
+                "my shot.png",
+                "a b1",
+                "a b2",
+            ]
+            .map(str::to_owned)
+            .to_vec(),
             commands: vec!["review".into()],
         };
         complete(line, &names)
@@ -193,6 +238,17 @@ mod tests {
         check("look at @RE", "look at @README.md ");
         check("look at @s", "look at @src/");
         check("@main", "@src/main.rs ");
+        for typed in ["@my", "@\"my", "@\"my s", "@shot"] {
+            check(typed, "@\"my shot.png\" ");
+            check(&format!("see {typed}"), "see @\"my shot.png\" ");
+        }
+        check("@a", "@\"a b");
+        check("@\"src/l", "@src/lib.rs ");
+        check("@\"my shot.png\" @RE", "@\"my shot.png\" @README.md ");
+        assert_eq!(
+            completed("@\"a b"),
+            Completed::Choices(vec!["a b1".into(), "a b2".into()])
+        );
         assert_eq!(
             completed("@src/"),
             Completed::Choices(vec!["src/lib.rs".into(), "src/main.rs".into()])

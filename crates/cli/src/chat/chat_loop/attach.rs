@@ -13,6 +13,7 @@ use super::ChatLoop;
 use super::pending::FinishedWork;
 use crate::chat::attached::{self, AttachedImages};
 use crate::chat::state::{ChatActivity, ChatEvent, MessageNumber};
+use crate::image_names::ends_in_word;
 use crate::pasted_mark::mark;
 
 impl ChatLoop<'_> {
@@ -125,9 +126,4 @@ impl ChatLoop<'_> {
             _ => self.state.typed_line(),
         }
     }
-}
-
-/// True if a name after this text needs a blank before it.
-fn ends_in_word(text: &str) -> bool {
-    text.ends_with(|c: char| !c.is_whitespace())
 }
