@@ -71,6 +71,12 @@ pub(crate) fn is_image_name(name: &str) -> bool {
     extension.is_some_and(|extension| EXTENSIONS.contains(&extension.to_lowercase().as_str()))
 }
 
+/// Note about a name in a text that no person typed into a chat, so that it attaches no image.
+pub(crate) fn sent_as_text(name: &str) -> String {
+    let name = after_at(name);
+    format!("{name} is sent as text; `allstop run --image FILE` sends an image")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

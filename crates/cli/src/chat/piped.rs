@@ -2,18 +2,17 @@
 //! outcome of the previous message.
 
 use allstop_agent::AgentEvent;
-use allstop_core::receipt::ItemKind;
-use allstop_core::{Cause, Images};
-use allstop_scope::{Scope, WorkSpec};
+use allstop_core::Cause;
 use allstop_session::{FollowUp, NewMessage, SessionEvent, SessionEventKind};
 use futures::FutureExt as _;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader, Stdin};
 
-use super::{OpenChat, attached, leave};
+use super::{OpenChat, leave};
 use crate::control::ControlEffect;
 use crate::display::recorded;
 use crate::display::{EventView as _, is_worth_showing};
 use crate::exit::Exit;
+use crate::image_names::{is_image_name, names, sent_as_text};
 use crate::supervise::Supervisor;
 use crate::typed_command::TypedCommand;
 
@@ -62,16 +61,10 @@ async fn answer_all(
             TypedCommand::Literal(text) => text.to_owned(),
             TypedCommand::None | TypedCommand::Unknown(_) => line,
         };
-        let images = match wait(chat, supervisor, read_images(chat, &line)).await? {
-            Ok(images) => images,
-            Err(why) => {
-                chat.view.error(&format!("not sent: {why}"), None);
-                return Ok(2);
-            }
-        };
-        let message = NewMessage::from(line)
-            .images(images)
-            .policy(FollowUp::Enqueue);
+        for name in names(&line).iter().filter(|name| is_image_name(name)) {
+            chat.view.note(&sent_as_text(name));
+        }
+        let message = NewMessage::from(line).policy(FollowUp::Enqueue);
         let sent = match chat.session.send(message) {
             Ok(sent) => sent,
             Err(error) => {
@@ -96,22 +89,6 @@ async fn answer_all(
         if !outcome.is_completed() {
             return Ok(supervisor.control.exit_code(outcome.stop_reason));
         }
-    }
-}
-
-/// Reads the images that a message names. The error is a message for the user.
-fn read_images(
-    chat: &OpenChat<'_>,
-    text: &str,
-) -> impl Future<Output = Result<Images, String>> + use<> {
-    let (text, folder) = (text.to_owned(), chat.system.folder().to_owned());
-    let scope = Scope::root("images", chat.host.scopes());
-    let spec = WorkSpec::new(ItemKind::Thread, "reading images");
-    let reading = scope.spawn_blocking(spec, move |_| attached::read(&text, &folder));
-    async move {
-        let reading = reading.map_err(|not_started| not_started.to_string())?;
-        let read = reading.await.map_err(|lost| lost.to_string())?;
-        read.map(|attached| attached.images)
     }
 }
 

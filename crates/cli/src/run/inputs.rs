@@ -19,6 +19,7 @@ use crate::args::{RunArgs, STDIN};
 use crate::error::CliError;
 use crate::host::ProcessHost;
 use crate::image_file;
+use crate::image_names::{is_image_name, names, sent_as_text};
 use crate::start::options::{HostOptions, config_of, config_with_model, system};
 use crate::start::project::TrustedProject;
 use crate::start::{self, StartFailure, StartReporter};
@@ -102,6 +103,11 @@ fn prompts(
         } else {
             prompt_text(bytes)?
         };
+        if args.prompts.images.is_empty() && prompt_is_typed {
+            for name in names(&text).iter().filter(|name| is_image_name(name)) {
+                reporter.note(&sent_as_text(name));
+            }
+        }
         prompts.push(if prompt_is_typed {
             expanded(&text, definitions, reporter)
         } else {

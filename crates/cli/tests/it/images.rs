@@ -167,29 +167,24 @@ fn chat_attaches_an_image_whose_path_is_pasted() {
 }
 
 #[test]
-fn chat_without_a_terminal_attaches_images() {
+fn names_attach_no_image_without_a_terminal() {
     let place = Place::new();
     let server = OpenAiServer::deciding(|_, _| ServerAnswer::text("A dot."));
     image(&place, "shot.png");
-    let chat = || {
-        place
-            .allstop()
-            .args("chat --model any --base-url")
-            .arg(server.url())
-    };
-    chat()
-        .by_script("echo 'see @shot.png' | \"$0\" \"$@\"")
-        .end()
-        .ok();
-    assert_eq!(parts(&server, 0).1, [DATA_URL]);
-    let ended = chat()
-        .by_script("echo 'see @none.png' | \"$0\" \"$@\"")
-        .end();
-    assert_eq!(ended.code, 2, "{ended:#?}");
-    assert!(
-        ended.stderr.contains("none.png` does not exist"),
-        "{ended:#?}"
-    );
+    let chat = place.allstop().args("chat --model any --base-url");
+    let chat = chat.arg(server.url());
+    let chat = chat.by_script("echo 'see @shot.png' | \"$0\" \"$@\"");
+    let run = place.run().args("--model any --base-url").arg(server.url());
+    let run = run.arg("see @shot.png");
+    for (number, command) in [chat, run].into_iter().enumerate() {
+        let ended = command.end().ok();
+        assert_eq!(text_alone(&server, number), "see @shot.png");
+        let note = "@shot.png is sent as text; `allstop run --image FILE` sends an image";
+        assert!(ended.stderr.contains(note), "{ended:#?}");
+    }
+    let run = place.run().args("--model any --base-url").arg(server.url());
+    let run = run.args("--image shot.png").arg("see @shot.png");
+    assert!(!run.end().ok().stderr.contains("sent as text"));
 }
 
 /// The text of the last message of a request without images.
