@@ -24,6 +24,7 @@ use futures::FutureExt as _;
 use futures::future::{AbortHandle, BoxFuture};
 use futures::stream::{FuturesUnordered, StreamExt as _};
 
+use super::attached::ImageFinder;
 use super::call_outputs::CallOutputs;
 use super::complete::file_word;
 use super::next::{ChatEnd, NextChat};
@@ -75,6 +76,7 @@ pub(super) async fn run(
     let questions =
         SessionQuestions::new(chat.view.queue().clone(), chat.view.style, mode.rest_hint());
     let cost = earlier_cost(&chat).await;
+    let images = ImageFinder::in_folder(chat.system.folder());
     let mut chat_loop = ChatLoop {
         status: ChatStatus::new(
             &chat.system,
@@ -101,6 +103,7 @@ pub(super) async fn run(
         terminal: TerminalUser::Chat,
         editor: None,
         has_focus: true,
+        images,
         unsent: VecDeque::new(),
         is_pasting: false,
         mode,
@@ -205,6 +208,8 @@ struct ChatLoop<'a> {
     wait: Option<AbortHandle>,
     /// False if the terminal reported that its window lost the focus.
     has_focus: bool,
+    /// Reader of the images that messages name.
+    images: ImageFinder,
     /// Messages whose images are not read yet, and the messages after them.
     unsent: VecDeque<(MessageNumber, String)>,
     /// True while a pasted path is looked up. Keys wait.

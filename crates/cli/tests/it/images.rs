@@ -132,15 +132,25 @@ fn chat_attaches_an_image_after_an_at_sign() {
     assert_eq!(texts, ["look at @shot.png, please"]);
     assert_eq!(urls, [DATA_URL]);
     user.types("/history").waits_for("[image, image/png, 1 kB]");
-    // A missing image: the text returns, and nothing is sent.
-    user.types("see @none.png")
+    // A missing image is only text.
+    user.types("npm i @types/node.png")
+        .waits_for("no image @types/node.png: the file does not exist");
+    let sent = within(FACT_MAX, || (server.requests().len() == 2).then_some(()));
+    assert!(sent.is_some(), "{}", user.screen());
+    assert_eq!(text_alone(&server, 1), "npm i @types/node.png");
+    // An image that has vanished after its completion: the text returns, and nothing is sent.
+    let path = image(&place, "my shot.png");
+    user.presses("see @my\t")
+        .waits_for("› see @\"my shot.png\" ");
+    std::fs::remove_file(path).expect("a file");
+    user.presses("\r")
         .waits_for("not sent: `")
-        .waits_for("none.png` does not exist");
-    user.waits_for("› see @none.png")
+        .waits_for("my shot.png` does not exist")
+        .waits_for("› see @\"my shot.png\"")
         .presses("\x15")
         .presses(CTRL_D);
     drop(user.leaves_chat());
-    assert_eq!(server.requests().len(), 1);
+    assert_eq!(server.requests().len(), 2);
 }
 
 #[test]
@@ -158,6 +168,14 @@ fn chat_attaches_an_image_whose_path_is_pasted() {
     let (texts, urls) = parts(&server, 0);
     assert_eq!(texts, ["see @\"my shot.png\" now"]);
     assert_eq!(urls, [DATA_URL]);
+    // Two files at once, of which the first one follows a typed `@`.
+    let two = image(&place, "two.png");
+    let paths = format!("{} {escaped}", two.display());
+    user.presses(&format!("@\x1b[200~{paths}\x1b[201~\r"))
+        .waits_for("› @two.png @\"my shot.png\"")
+        .waits_for("[image two.png, 1 kB]")
+        .waits_for_twice("A dot.");
+    assert_eq!(parts(&server, 1).1, [DATA_URL; 2]);
     // Another text is pasted unchanged.
     user.presses("\x1b[200~/tmp/none.png\x1b[201~")
         .waits_for("› /tmp/none.png")

@@ -12,8 +12,9 @@ use futures::FutureExt as _;
 use super::ChatLoop;
 use super::pending::FinishedWork;
 use crate::chat::attached::{self, AttachedImages};
+use crate::chat::complete::CompletionNames;
 use crate::chat::state::{ChatActivity, ChatEvent, MessageNumber};
-use crate::image_names::ends_in_word;
+use crate::image_names::{ends_in_word, names};
 use crate::pasted_mark::mark;
 
 impl ChatLoop<'_> {
@@ -34,10 +35,10 @@ impl ChatLoop<'_> {
         let Some((_, text)) = self.unsent.front().cloned() else {
             return;
         };
-        let folder = self.chat.system.folder().to_owned();
+        let finder = self.images.clone();
         let scope = Scope::root("images", self.chat.host.scopes());
         let spec = WorkSpec::new(ItemKind::Thread, "reading images");
-        let reading = scope.spawn_blocking(spec, move |_| attached::read(&text, &folder));
+        let reading = scope.spawn_blocking(spec, move |_| finder.read(&text));
         let read = async move {
             FinishedWork::ImagesRead(match reading {
                 Ok(reading) => reading.await.unwrap_or_else(|lost| Err(lost.to_string())),
@@ -74,7 +75,7 @@ impl ChatLoop<'_> {
         }
     }
 
-    /// Replaces a pasted path of an image by its name after `@`. Later keys wait. Other pasted text attaches no file.
+    /// Replaces pasted paths of images by their names after `@`. Later keys wait. Other pasted text attaches no file.
     pub(super) fn paste(&mut self, text: String) {
         let is_reply = self.state.activity() == ChatActivity::Asks;
         // A search looks for the pasted text.
@@ -85,36 +86,55 @@ impl ChatLoop<'_> {
             return self.apply(ChatEvent::Key(Key::Paste(mark(&text))));
         }
         self.is_pasting = true;
-        let folder = self.chat.system.folder().to_owned();
+        let finder = self.images.clone();
         let scope = Scope::root("paste", self.chat.host.scopes());
         let spec = WorkSpec::new(ItemKind::Thread, "looking for a pasted file");
         let pasted = text.clone();
-        let looking = scope.spawn_blocking(spec, move |_| attached::pasted_image(&pasted, &folder));
+        let looking = scope.spawn_blocking(spec, move |_| finder.pasted_images(&pasted));
         let pasted = async move {
-            let name = match looking {
+            let names = match looking {
                 Ok(looking) => looking.await.ok().flatten(),
                 Err(_not_started) => None,
             };
-            FinishedWork::Pasted { text, name }
+            FinishedWork::Pasted { text, names }
         };
         self.pending.push(pasted.boxed());
     }
 
-    pub(super) fn pasted(&mut self, text: &str, name: Option<String>) {
+    pub(super) fn pasted(&mut self, text: &str, found: Option<String>) {
         self.is_pasting = false;
-        let text = match name {
-            Some(name) => {
+        let text = match found {
+            Some(found) => {
+                for name in names(&found) {
+                    self.images.remember(name);
+                }
                 let line = self.line_before_cursor();
                 match line.strip_suffix('@') {
                     // The `@` was typed.
-                    Some(line) if !ends_in_word(line) => name[1..].to_owned(),
-                    _ if ends_in_word(&line) => format!(" {name}"),
-                    _ => name,
+                    Some(line) if !ends_in_word(line) => found[1..].to_owned(),
+                    _ if ends_in_word(&line) => format!(" {found}"),
+                    _ => found,
                 }
             }
             None => mark(text),
         };
         self.apply(ChatEvent::Key(Key::Paste(text)));
+    }
+
+    /// Completes the name of a file, and remembers that the file exists.
+    pub(super) fn files_found(&mut self, files: Vec<String>) {
+        let before = self.state.typed_line();
+        self.apply(ChatEvent::Names(CompletionNames {
+            files,
+            ..CompletionNames::default()
+        }));
+        let completed = self.state.typed_line();
+        if completed != before
+            && !ends_in_word(&completed)
+            && let Some(name) = names(&completed).pop()
+        {
+            self.images.remember(name);
+        }
     }
 
     /// The text before the cursor. A reply that is no answer returns to the end of the message.

@@ -11,7 +11,6 @@ use futures::FutureExt as _;
 
 use super::{ChatLoop, LeaveRequest};
 use crate::chat::attached::AttachedImages;
-use crate::chat::complete::CompletionNames;
 use crate::chat::said::Said;
 use crate::chat::state::{ChatEvent, MessageNumber};
 use crate::display::is_worth_showing;
@@ -32,10 +31,10 @@ pub(super) enum FinishedWork {
     Files(Vec<String>),
     /// The images of the oldest unsent message.
     ImagesRead(Result<AttachedImages, String>),
-    /// A pasted text, and its name after `@` if it is the path of an image.
+    /// A pasted text, and the names after `@` if the text is only paths of images.
     Pasted {
         text: String,
-        name: Option<String>,
+        names: Option<String>,
     },
     /// The text that the user has edited in an editor.
     Edited(Result<String, String>),
@@ -161,12 +160,9 @@ impl ChatLoop<'_> {
             FinishedWork::History(Err(error)) => {
                 self.note(&format!("the history cannot be read: {error}"));
             }
-            FinishedWork::Files(files) => self.apply(ChatEvent::Names(CompletionNames {
-                files,
-                ..CompletionNames::default()
-            })),
+            FinishedWork::Files(files) => self.files_found(files),
             FinishedWork::ImagesRead(read) => self.images_read(read),
-            FinishedWork::Pasted { text, name } => self.pasted(&text, name),
+            FinishedWork::Pasted { text, names } => self.pasted(&text, names),
             FinishedWork::Edited(edited) => self.editor_closed(edited),
             FinishedWork::Compacted(said) => {
                 self.chat.view.live.interrupt();
