@@ -17,6 +17,12 @@ pub(crate) fn unmark(text: &str) -> String {
     text.replace(&format!("@{MARK}"), "@")
 }
 
+/// Removes the marks from a line, and returns the position of the cursor without them. Some terminals show the mark.
+pub(crate) fn unmark_line(line: &str, cursor: usize) -> (String, usize) {
+    let before = line.get(..cursor).unwrap_or(line);
+    (unmark(line), unmark(before).len())
+}
+
 /// True if the `@` before this text was pasted.
 pub(crate) fn is_marked(after_at: &str) -> bool {
     after_at.starts_with(MARK)
@@ -31,6 +37,8 @@ mod tests {
         for text in ["", "a@b @c @@ @", "@\u{fe0e}old mark"] {
             assert_eq!(unmark(&mark(text)), text);
         }
+        let line = mark("a@b@c");
+        assert_eq!(unmark_line(&line, line.len() - 1), ("a@b@c".to_owned(), 4));
         assert!(is_marked(&mark("@x")[1..]) && !is_marked("x"));
     }
 }

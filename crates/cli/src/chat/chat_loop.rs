@@ -33,7 +33,7 @@ use super::status::ChatStatus;
 use super::{ChatInput, OpenChat, leave};
 use crate::control::EndSignal;
 use crate::error::CliError;
-use crate::pasted_mark::unmark;
+use crate::pasted_mark::{unmark, unmark_line};
 use crate::questions::SessionQuestions;
 use crate::signals::EndSignals;
 use crate::supervise::Supervisor;
@@ -237,7 +237,14 @@ impl ChatLoop<'_> {
         }
         let view = &self.chat.view;
         let now = Instant::now();
-        let input_line = self.state.input_line(now);
+        let input_line = self.state.input_line(now).map(|line| {
+            let (text, cursor) = unmark_line(&line.text, line.cursor);
+            InputLine {
+                text,
+                cursor,
+                ..line
+            }
+        });
         if self.mode != InputMode::Lines {
             view.input_line(input_line);
             view.title(self.state.activity(), self.status.folder());
