@@ -15,34 +15,65 @@ use crate::queue::MessageRefused;
 #[derive(Debug)]
 pub(crate) enum OwnerCommand {
     Undo(oneshot::Sender<Result<TurnNumber, UndoError>>),
-    Compact(oneshot::Sender<Result<CompactionResult, CompactError>>),
+    Compact(CompactReply),
     Detach(DetachTarget, DetachReply),
 }
+
+pub(crate) type CompactReply = oneshot::Sender<Result<CompactionResult, CompactError>>;
 
 pub(crate) type DetachReply = oneshot::Sender<Result<Vec<DetachResult>, BackgroundDetachError>>;
 
 /// Commands that wait for the owner.
 #[derive(Debug, Default)]
-pub(crate) struct CommandQueue(VecDeque<OwnerCommand>);
+pub(crate) struct CommandQueue {
+    waiting: VecDeque<OwnerCommand>,
+    /// True while a compaction waits or runs. At most one does.
+    has_compaction: bool,
+}
 
 impl CommandQueue {
     pub(crate) fn push(&mut self, command: OwnerCommand) {
-        self.0.push_back(command);
+        self.has_compaction |= matches!(command, OwnerCommand::Compact(_));
+        self.waiting.push_back(command);
     }
 
     pub(crate) fn next(&mut self) -> Option<OwnerCommand> {
-        self.0.pop_front()
+        self.waiting.pop_front()
     }
 
     pub(crate) fn clear(&mut self) {
-        self.0.clear();
+        self.waiting.clear();
+        self.has_compaction = false;
+    }
+
+    /// True while a compaction waits or runs.
+    pub(crate) fn has_compaction(&self) -> bool {
+        self.has_compaction
+    }
+
+    /// Handles the end of the running compaction.
+    pub(crate) fn end_compaction(&mut self) {
+        self.has_compaction = false;
+    }
+
+    /// Removes and returns the waiting compaction.
+    pub(crate) fn take_compaction(&mut self) -> Option<CompactReply> {
+        let is_compaction = |command: &OwnerCommand| matches!(command, OwnerCommand::Compact(_));
+        let at = self.waiting.iter().position(is_compaction)?;
+        match self.waiting.remove(at)? {
+            OwnerCommand::Compact(reply) => {
+                self.has_compaction = false;
+                Some(reply)
+            }
+            OwnerCommand::Undo(_) | OwnerCommand::Detach(..) => None,
+        }
     }
 
     /// Removes and returns the first request to detach work.
     pub(crate) fn take_detach(&mut self) -> Option<(DetachTarget, DetachReply)> {
         let is_detach = |command: &OwnerCommand| matches!(command, OwnerCommand::Detach(..));
-        let at = self.0.iter().position(is_detach)?;
-        match self.0.remove(at)? {
+        let at = self.waiting.iter().position(is_detach)?;
+        match self.waiting.remove(at)? {
             OwnerCommand::Detach(target, reply) => Some((target, reply)),
             OwnerCommand::Undo(_) | OwnerCommand::Compact(_) => None,
         }

@@ -46,6 +46,9 @@ pub struct CompactionResult {
 /// Reason why nothing was compacted. The conversation is unchanged.
 #[derive(Debug, thiserror::Error)]
 pub enum CompactError {
+    /// Another compaction runs or waits.
+    #[error("a compaction already runs")]
+    Busy,
     /// The conversation has no turns, or at most as many turns as an automatic compaction keeps.
     #[error("the conversation is too short: only {}", turn_count(*.0))]
     TooShort(usize),

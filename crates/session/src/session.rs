@@ -402,16 +402,20 @@ impl Session {
     }
 
     /// Replaces the oldest turns by a summary that the model writes. Waits for the running turn.
+    /// [`StopTarget::Turn`] ends the compaction, also while it waits.
     ///
     /// # Errors
-    /// Returns an error if the conversation is too short, the model returned no summary, a stop came first, or the
+    /// Returns an error if another compaction runs or waits, the conversation is too short, the model returned no summary, a stop came first, or the
     /// store failed. The conversation is then unchanged.
     ///
     /// # Cancel safety
     /// Cancel safe: the owner compacts even if no caller waits.
     pub async fn compact(&self) -> Result<CompactionResult, CompactError> {
         let (tx, rx) = oneshot::channel();
-        self.inner.command(OwnerCommand::Compact(tx))?;
+        let is_first = |state: &LockedState| !state.commands.has_compaction();
+        if !self.inner.command_if(OwnerCommand::Compact(tx), is_first)? {
+            return Err(CompactError::Busy);
+        }
         rx.await.unwrap_or(Err(MessageRefused::Closed.into()))
     }
 

@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use allstop_agent::SummaryError;
 use allstop_core::receipt::NothingToStop;
 use allstop_core::{Cause, Receipt};
 use allstop_scope::{Scope, StopRequest};
@@ -30,6 +31,13 @@ impl SessionInner {
         let mut state = self.state.lock();
         if let StopTarget::Message(id) | StopTarget::MessageWork(id) = target {
             state.withdraw(id);
+        }
+        if matches!(target, StopTarget::Turn | StopTarget::TurnAndBackground)
+            && let Some(reply) = state.commands.take_compaction()
+        {
+            let stopped = SummaryError::Stopped(cause.clone());
+            // The caller may be gone.
+            drop(reply.send(Err(stopped.into())));
         }
         let mut plan = self.plan(&state, target);
         let request = StopRequest {

@@ -22,7 +22,8 @@ pub enum StopTarget {
     /// One call of the running turn. The turn continues, and the model receives a result. A call of a sub-agent is
     /// named as in receipts: by the path of the calls that contain it, such as `call_1/call_2`.
     Call(CallId),
-    /// The running turn, or else the first waiting turn. Background work and other waiting messages continue.
+    /// The running turn, or else the first waiting turn. A requested compaction ends, running or waiting. Background
+    /// work and other waiting messages continue.
     Turn,
     /// The turn and all background work, including work that runs without this process because it was detached or an
     /// earlier process left it running. Other waiting messages continue.

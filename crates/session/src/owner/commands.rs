@@ -3,9 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_agent::Prompt;
-use allstop_core::TurnNumber;
+use allstop_agent::{Prompt, SummaryError, TurnError};
 use allstop_core::record::SessionRecord;
+use allstop_core::{TurnNumber, Usage};
+use allstop_scope::Scope;
 use tokio::time::timeout;
 
 use super::SessionOwner;
@@ -22,45 +23,69 @@ const OPEN_MAX: Duration = Duration::from_secs(10);
 impl SessionOwner {
     pub(super) async fn run_command(&mut self, command: OwnerCommand) {
         let scope = self.scope.clone();
-        // The open has a time limit, because a hanging store must not delay the messages after this command. A stop of
-        // such a message would otherwise wait for the command.
-        let failed = match timeout(OPEN_MAX, self.open(&scope)).await {
-            Ok(opened) => opened.err(),
-            Err(_) => Some(not_open(&format!("no answer within {OPEN_MAX:?}"))),
-        };
         // The owner carries out the command even if the caller is gone.
         match command {
-            OwnerCommand::Undo(reply) => drop(reply.send(match failed {
-                None => self.undo().await,
-                Some(error) => Err(UndoError::NotOpen(error)),
+            OwnerCommand::Undo(reply) => drop(reply.send(match self.open_in_time(&scope).await {
+                Ok(()) => self.undo().await,
+                Err(error) => Err(UndoError::NotOpen(error)),
             })),
-            OwnerCommand::Compact(reply) => drop(reply.send(match failed {
-                None => self.compact_as_turn().await,
-                Some(error) => Err(CompactError::NotOpen(error)),
-            })),
-            OwnerCommand::Detach(target, reply) => drop(reply.send(match failed {
-                None => self.detach(&target).await,
-                Some(error) => Err(BackgroundDetachError::NotOpen(error)),
-            })),
+            OwnerCommand::Compact(reply) => {
+                let compacted = self.compact_as_turn().await;
+                // The caller may request the next compaction at once.
+                self.inner.state.lock().commands.end_compaction();
+                drop(reply.send(compacted));
+            }
+            OwnerCommand::Detach(target, reply) => {
+                drop(reply.send(match self.open_in_time(&scope).await {
+                    Ok(()) => self.detach(&target).await,
+                    Err(error) => Err(BackgroundDetachError::NotOpen(error)),
+                }));
+            }
         }
         self.publish();
     }
 
-    /// Compacts as a separate entry of the queue, like a turn. Stops therefore cover the compaction, and a message that
-    /// arrives meanwhile is treated like a message during a turn.
-    async fn compact_as_turn(&mut self) -> Result<CompactionResult, CompactError> {
+    /// Opens the session for a command. The open has a time limit, because a hanging store must not delay the messages
+    /// after this command. A stop of such a message would otherwise wait for the command.
+    async fn open_in_time(&mut self, scope: &Scope) -> Result<(), TurnError> {
+        let no_answer = |_| not_open(&format!("no answer within {OPEN_MAX:?}"));
+        timeout(OPEN_MAX, self.open(scope))
+            .await
+            .map_err(no_answer)?
+    }
+
+    /// Queue entry of a compaction. The compaction runs as a separate entry of the queue, like a turn. Stops therefore
+    /// cover the compaction, and a message that arrives meanwhile is treated like a message during a turn. `None` if
+    /// the session is closed.
+    pub(super) fn open_compaction(&self) -> Option<Arc<QueuedTurn>> {
         let label = format!("{}/compaction", self.inner.label());
-        let queued = QueuedTurn::open(&self.scope, label, Prompt::default(), None);
-        let queued = queued.map_err(|_| CompactError::Closed(MessageRefused::Closed))?;
+        let queued = QueuedTurn::open(&self.scope, label, Prompt::default(), None).ok()?;
         // The compaction accepts no steered messages: they wait for a turn.
         drop(queued.controls.undelivered());
-        self.inner.state.lock().queue.run(Arc::clone(&queued));
-        let compaction = self.inner.host.options.compaction.unwrap_or_default();
-        let kept = self.writer().map_or(0, |writer| {
-            let conversation = writer.state().conversation();
-            turns_kept_on_request(conversation, compaction.turns_kept)
-        });
-        let (compacted, usage) = self.compact(&queued.scope, kept, None).await;
+        Some(queued)
+    }
+
+    /// Compacts as the running entry of the queue, from [`Self::open_compaction`].
+    async fn compact_as_turn(&mut self) -> Result<CompactionResult, CompactError> {
+        let queued = self.inner.state.lock().queue.running().cloned();
+        let queued = queued.ok_or(CompactError::Closed(MessageRefused::Closed))?;
+        let (compacted, usage) = match self.open_in_time(&queued.scope).await {
+            Ok(()) => {
+                let compaction = self.inner.host.options.compaction.unwrap_or_default();
+                let kept = self.writer().map_or(0, |writer| {
+                    let conversation = writer.state().conversation();
+                    turns_kept_on_request(conversation, compaction.turns_kept)
+                });
+                self.compact(&queued.scope, kept, None).await
+            }
+            Err(error) => {
+                let failed = match queued.scope.cause() {
+                    Some(cause) => SummaryError::Stopped(cause).into(),
+                    None => CompactError::NotOpen(error),
+                };
+                (Err(failed), Usage::default())
+            }
+        };
         let outcome = MessageOutcome::of_compaction(compacted.as_ref().err(), usage);
         queued.state.resolve(outcome);
         queued.scope.close();

@@ -95,6 +95,12 @@ impl SessionOwner {
         // begins.
         if let Some(command) = state.commands.next() {
             self.is_sleep_due = false;
+            if matches!(command, OwnerCommand::Compact(_)) {
+                // The compaction leaves the commands and enters the queue in one step, so each stop finds it.
+                self.open_compaction()
+                    .into_iter()
+                    .for_each(|queued| state.queue.run(queued));
+            }
             return OwnerJob::Command(command);
         }
         if let Some(queued) = state.queue.next() {

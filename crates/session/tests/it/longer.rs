@@ -198,6 +198,72 @@ async fn stalled_compaction_stops_like_a_turn() {
     fixture.close().await;
 }
 
+/// Regression: the second compaction waited without a queue entry. A stop did not find it, and its request to the model
+/// followed the stop.
+#[tokio::test(start_paused = true)]
+async fn second_compaction_is_refused_while_one_runs() {
+    let model = in_order(vec![
+        Reply::text("1"),
+        Reply::text("2"),
+        Reply::text("half").pause(Pause::Forever),
+        Reply::text("a summary"),
+    ]);
+    let fixture = fixture(agent(&model).build(), SessionOptions::default()).await;
+    for text in ["a", "b"] {
+        fixture.session.send(text).unwrap().outcome().await;
+    }
+    let session = fixture.session.clone();
+    let others = async {
+        while model.requests().len() < 3 {
+            tokio::task::yield_now().await;
+        }
+        let second = session.compact().await;
+        assert!(matches!(second, Err(CompactError::Busy)), "{second:?}");
+        let receipt = session.stop(&StopTarget::Turn, user()).receipt().await;
+        assert!(receipt.quiet() && receipt.outcome().is_none());
+    };
+    let (first, ()) = tokio::join!(fixture.session.compact(), others);
+    assert!(matches!(first, Err(CompactError::NoSummary(_))));
+    assert!(!fixture.session.is_busy());
+    let third = fixture.session.compact().await.unwrap();
+    assert_eq!(&*third.summary, "a summary");
+    assert_eq!(model.requests().len(), 4);
+    fixture.close().await;
+}
+
+/// Regression: a compaction that waited for a turn began after the stop of this turn.
+#[tokio::test(start_paused = true)]
+async fn stop_of_the_turn_withdraws_a_waiting_compaction() {
+    for target in [StopTarget::Turn, StopTarget::TurnAndBackground] {
+        let model = in_order(vec![
+            Reply::text("1"),
+            Reply::text("2").pause(Pause::Forever),
+            Reply::text("next"),
+        ]);
+        let fixture = fixture(agent(&model).build(), SessionOptions::default()).await;
+        fixture.session.send("a").unwrap().outcome().await;
+        let mut events = fixture.session.subscribe(None);
+        let turn = fixture.session.send("b").unwrap();
+        text_delta(&mut events).await;
+        let session = fixture.session.clone();
+        let (compacted, receipt) = tokio::join!(fixture.session.compact(), async {
+            session.stop(&target, user()).receipt().await
+        });
+        assert!(receipt.quiet(), "{receipt:?}");
+        assert!(
+            matches!(
+                compacted,
+                Err(CompactError::NoSummary(SummaryError::Stopped(_)))
+            ),
+            "{compacted:?}"
+        );
+        assert_eq!(turn.outcome().await.stop_reason, StopReason::Cancelled);
+        let next = fixture.session.send("c").unwrap().outcome().await;
+        assert_eq!(&*next.output, "next");
+        fixture.close().await;
+    }
+}
+
 /// Undo is refused while a turn runs, because it is not yet known which turn will be the last one. The refused undo
 /// removes nothing later.
 #[tokio::test(start_paused = true)]
