@@ -111,7 +111,7 @@ pub(super) async fn run(
     };
     chat_loop.come_back();
     if let Some(first) = first {
-        let effects = chat_loop.state.first_message(&first, Instant::now());
+        let effects = chat_loop.state.first_message(&first);
         chat_loop.carry_out_all(effects);
     }
     let left = loop {
@@ -330,14 +330,25 @@ impl ChatLoop<'_> {
         self.chat.view.note(text);
     }
 
+    /// Names the running turn or `/compact`: the running calls of the turn, if any.
+    fn running_turn(&self) -> Vec<String> {
+        let running = self.calls.iter().filter(|call| call.runs);
+        let calls: Vec<String> = running.map(|call| call.label.clone()).collect();
+        if !calls.is_empty() {
+            calls
+        } else if self.state.compacts() {
+            vec!["the compaction".to_owned()]
+        } else if self.chat.session.is_busy() {
+            vec!["the turn".to_owned()]
+        } else {
+            Vec::new()
+        }
+    }
+
     /// Names the running work that the end of the chat would stop.
     fn running_work(&self) -> Vec<String> {
         let chat = &self.chat;
-        let running = self.calls.iter().filter(|call| call.runs);
-        let mut names: Vec<String> = running.map(|call| call.label.clone()).collect();
-        if names.is_empty() && chat.session.is_busy() {
-            names.push("the turn".to_owned());
-        }
+        let mut names = self.running_turn();
         if !chat.keeps_background {
             let works = chat.session.background().into_iter();
             let works = works.filter(|work| work.is_running());
@@ -362,17 +373,14 @@ impl ChatLoop<'_> {
         ));
     }
 
-    /// Lists the running work, if any, that the end of the chat would stop.
+    /// Answer to a request to leave: the running work, if any, that the end of the chat would stop.
     fn ask_to_leave(&self) -> ChatEvent {
         let names = self.running_work();
         if names.is_empty() {
-            return ChatEvent::MayLeave;
+            ChatEvent::MayLeave
+        } else {
+            ChatEvent::WorkRuns(names)
         }
-        let names = names.join(", ");
-        let said =
-            format!("still running: {names} · Ctrl-D or /quit again stops this work and leaves");
-        self.chat.view.note(&said);
-        ChatEvent::RunningWorkShown
     }
 
     /// Takes the terminal if the chat is in the foreground. Otherwise draws no input line over the line of the shell.
@@ -525,6 +533,12 @@ impl ChatLoop<'_> {
                 view.note(&self.status.describe_mode());
             }
             ChatEffect::AskToLeave => return Some(self.ask_to_leave()),
+            ChatEffect::ListWork(names) => {
+                let names = names.join(", ");
+                view.note(&format!(
+                    "still running: {names} · Ctrl-D or /quit again stops this work and leaves"
+                ));
+            }
             ChatEffect::Leave(cause) => {
                 self.left = Some(LeaveRequest { cause, next: None });
             }

@@ -30,10 +30,11 @@ use messages::ChatMessages;
 use typing::InputResult;
 pub(super) use typing::TypedInput;
 
-/// Ctrl-C does not leave the chat within this time after a turn or a stop has ended, or after a stop was forced. A user
-/// who pressed Ctrl-C to stop or to force needs this time to see that the turn is over.
+/// Ctrl-C does not leave the chat within this time after a turn, a stop or a command has ended, or after a stop was
+/// forced. A user who pressed Ctrl-C to stop or to force needs this time to see that the work is over.
 const END_TO_LEAVE: Duration = Duration::from_secs(1);
-/// A request to leave first lists the running work. A second request within this time ends the chat and stops the work.
+/// A request to leave first lists the running work. A second request within this time ends the chat and stops the work,
+/// unless the work has changed or the user has pressed another key.
 const LEAVE_WITHIN: Duration = Duration::from_secs(10);
 
 /// Activity of a chat.
@@ -45,7 +46,16 @@ pub(super) enum ChatActivity {
     Stops,
     /// A turn runs.
     Runs,
+    /// `/compact` runs.
+    Compacts,
     Idle,
+}
+
+/// Running work that was listed because the end of the chat would stop it.
+#[derive(Debug)]
+struct ListedWork {
+    names: Vec<String>,
+    at: Instant,
 }
 
 /// State of the chat, and the line that the user types.
@@ -56,12 +66,14 @@ pub(super) struct ChatState {
     /// Number of stops that still run: their receipts (the reports of the stopped work) are not complete.
     stops: usize,
     stopped_at: Option<Instant>,
-    /// Time when a turn or a stop last ended, or when a stop was forced.
+    /// Time when a turn, a stop or a command last ended, or when a stop was forced.
     ended_at: Option<Instant>,
-    /// Time when the running work was listed for the user.
-    work_shown_at: Option<Instant>,
-    /// Work of a command that Ctrl-C ends.
-    command_work: Option<CommandWork>,
+    /// The running work that was listed before the user leaves. Each change of the work and each other key clears it.
+    listed_work: Option<ListedWork>,
+    /// Number of waits for background work. A new wait ends the earlier one, which still has to report its end.
+    waits: usize,
+    /// True while `/compact` runs.
+    compacts: bool,
     control: Control,
     /// True if the chat ends after the outcome of the last message.
     leaves_when_idle: bool,
@@ -77,8 +89,9 @@ impl ChatState {
             stops: 0,
             stopped_at: None,
             ended_at: None,
-            work_shown_at: None,
-            command_work: None,
+            listed_work: None,
+            waits: 0,
+            compacts: false,
             control,
             leaves_when_idle: false,
             leaving: false,
@@ -101,29 +114,19 @@ impl ChatState {
         match event {
             // A chat that is leaving ignores all events.
             _ if self.leaving => return Vec::new(),
-            ChatEvent::Key(Key::Escape) if !self.typing.is_searching() => {
-                return self.escape(now);
-            }
-            ChatEvent::Key(Key::NextMode) => return vec![ChatEffect::NextMode],
-            ChatEvent::Key(Key::Redraw) => return vec![ChatEffect::Redraw],
-            ChatEvent::Key(Key::OpenEditor)
-                if !self.typing.is_searching() && !self.typing.has_question() =>
-            {
-                return vec![ChatEffect::OpenEditor];
-            }
-            ChatEvent::Key(key) => {
-                let typed = self.typing.key(key, now);
-                return self.typed(typed, now);
-            }
+            ChatEvent::Key(key) => return self.key(key, now),
             ChatEvent::InputEnded => return self.signal(EndSignal::HangUp, now),
             ChatEvent::Signal(signal) => return self.signal(signal, now),
             ChatEvent::Attached { message, rows } => self.messages.attached(message, rows),
             ChatEvent::Accepted { message, steers } => self.messages.accepted(message, steers),
             ChatEvent::Taken(message) => return self.messages.taken(message),
             ChatEvent::Refused { message, why } => return self.refused(message, &why),
-            ChatEvent::Began(message) => return self.messages.began(message),
+            ChatEvent::Began(message) => {
+                self.listed_work = None;
+                return self.messages.began(message);
+            }
             ChatEvent::Outcome(message) => {
-                self.ended_at = Some(now);
+                self.work_ended(now);
                 let mut effects = self.messages.outcome(message);
                 effects.extend(self.leave_if_idle());
                 return effects;
@@ -132,21 +135,35 @@ impl ChatState {
             ChatEvent::CameBack => self.typing.seen_again(now),
             ChatEvent::Names(names) => return self.typing.complete(&names),
             ChatEvent::TurnEnded(message) => {
-                self.ended_at = Some(now);
+                self.work_ended(now);
                 self.messages.turn_ended(message);
                 return self.leave_if_idle();
             }
             ChatEvent::StopEnded => {
-                self.ended_at = Some(now);
+                self.work_ended(now);
                 self.stops = self.stops.saturating_sub(1);
             }
-            ChatEvent::Works(work) => self.command_work = work,
+            ChatEvent::Works(work) => {
+                match work {
+                    CommandWork::Waits => self.waits += 1,
+                    CommandWork::Compacts => self.compacts = true,
+                }
+                self.listed_work = None;
+            }
+            ChatEvent::CommandEnded => self.ended_at = Some(now),
+            ChatEvent::WorkEnded(work) => {
+                match work {
+                    CommandWork::Waits => self.waits = self.waits.saturating_sub(1),
+                    CommandWork::Compacts => self.compacts = false,
+                }
+                self.work_ended(now);
+            }
             // The turn has ended, but the end of its answer is not on the screen yet.
             ChatEvent::MayLeave if self.messages.is_busy() && !self.leaves_when_idle => {
                 self.leaves_when_idle = true;
             }
             ChatEvent::MayLeave => return self.leave(None),
-            ChatEvent::RunningWorkShown => self.work_shown_at = Some(now),
+            ChatEvent::WorkRuns(names) => return self.leave_or_list(names, now),
             ChatEvent::Asked(question) => self.typing.asked(question, now),
             ChatEvent::ShownMore { number, rows_left } => {
                 self.typing.shown_more(number, rows_left);
@@ -157,9 +174,9 @@ impl ChatState {
     }
 
     /// Submits the first message, from the command line.
-    pub(super) fn first_message(&mut self, text: &str, now: Instant) -> Vec<ChatEffect> {
+    pub(super) fn first_message(&mut self, text: &str) -> Vec<ChatEffect> {
         let typed = self.typing.submitted(text.to_owned());
-        self.typed(typed, now)
+        self.typed(typed)
     }
 
     /// Records the beginning of a stop.
@@ -184,6 +201,8 @@ impl ChatState {
             ChatActivity::Asks
         } else if self.stops > 0 {
             ChatActivity::Stops
+        } else if self.compacts {
+            ChatActivity::Compacts
         } else if self.is_busy() {
             ChatActivity::Runs
         } else {
@@ -221,7 +240,7 @@ impl ChatState {
         self.typing.text().to_owned()
     }
 
-    fn typed(&mut self, typed: InputResult, now: Instant) -> Vec<ChatEffect> {
+    fn typed(&mut self, typed: InputResult) -> Vec<ChatEffect> {
         match typed {
             InputResult::Nothing => Vec::new(),
             InputResult::Line(TypedLine::Message(text), _) => vec![self.messages.send(text)],
@@ -232,16 +251,14 @@ impl ChatState {
                 ]
             }
             InputResult::Line(TypedLine::Command(ChatCommand::Quit), text) => {
-                let mut effects = vec![ChatEffect::ShowCommand(text)];
-                effects.extend(self.ask_to_leave(now));
-                effects
+                vec![ChatEffect::ShowCommand(text), ChatEffect::AskToLeave]
             }
             InputResult::Line(line, text) => typing::effects_of(line, text),
             InputResult::Answer(number, answer) => vec![ChatEffect::Answer(number, answer)],
             InputResult::ShowMore(number) => vec![ChatEffect::ShowMore(number)],
             InputResult::Complete => vec![ChatEffect::Complete],
             InputResult::Note(text) => vec![ChatEffect::Note(text)],
-            InputResult::Leave => self.ask_to_leave(now),
+            InputResult::Leave => vec![ChatEffect::AskToLeave],
         }
     }
 
@@ -263,13 +280,14 @@ impl ChatState {
         }
     }
 
-    fn compacts(&self) -> bool {
-        self.command_work == Some(CommandWork::Compacts)
+    /// True if `/compact` runs.
+    pub(super) fn compacts(&self) -> bool {
+        self.compacts
     }
 
-    /// True if a turn or `/compact` runs.
-    fn is_busy(&self) -> bool {
-        self.compacts() || self.messages.is_busy()
+    /// True if a turn or `/compact` runs, or a message waits.
+    pub(super) fn is_busy(&self) -> bool {
+        self.compacts || self.messages.is_busy()
     }
 
     /// Escape only stops the turn. Users press this key for many reasons, so it never leaves the chat or discards text.
@@ -286,7 +304,7 @@ impl ChatState {
         self.stopped_at = Some(now);
         let cause = Cause::new(CauseKind::User).detail(key).by("cli");
         let (numbers, texts): (Vec<_>, Vec<_>) =
-            self.messages.withdraw(self.compacts()).into_iter().unzip();
+            self.messages.withdraw(self.compacts).into_iter().unzip();
         if numbers.is_empty() {
             return vec![ChatEffect::StopTurn(cause)];
         }
@@ -303,8 +321,17 @@ impl ChatState {
     }
 
     fn interrupt(&mut self, now: Instant) -> Vec<ChatEffect> {
+        let effects = self.interrupted(now);
+        if !effects.is_empty() && !effects.contains(&ChatEffect::AskToLeave) {
+            self.listed_work = None;
+        }
+        effects
+    }
+
+    fn interrupted(&mut self, now: Instant) -> Vec<ChatEffect> {
         let is_same = |at: Instant| now < at + ONE_SIGNAL;
-        if self.stopped_at.max(self.work_shown_at).is_some_and(is_same) {
+        let listed_at = self.listed_work.as_ref().map(|listed| listed.at);
+        if self.stopped_at.max(listed_at).is_some_and(is_same) {
             return Vec::new();
         }
         if self.stops > 0 {
@@ -314,7 +341,7 @@ impl ChatState {
         if self.is_busy() {
             return self.stop_turn("ctrl-c", now);
         }
-        if self.command_work == Some(CommandWork::Waits) {
+        if self.waits > 0 {
             return vec![ChatEffect::GiveUpWait];
         }
         if self.typing.clear() {
@@ -330,16 +357,48 @@ impl ChatState {
                 "the work has ended · press Ctrl-C again in a moment to leave".to_owned(),
             )];
         }
-        self.ask_to_leave(now)
+        vec![ChatEffect::AskToLeave]
     }
 
-    /// Leaves at once if the running work was listed a moment ago. Otherwise requests the list of this work.
-    fn ask_to_leave(&mut self, now: Instant) -> Vec<ChatEffect> {
-        let just_shown = |at: Instant| now < at + LEAVE_WITHIN;
-        if self.work_shown_at.is_some_and(just_shown) {
+    /// Handles a key.
+    fn key(&mut self, key: Key, now: Instant) -> Vec<ChatEffect> {
+        let effects = match key {
+            Key::Escape if !self.typing.is_searching() => self.escape(now),
+            Key::NextMode => vec![ChatEffect::NextMode],
+            Key::Redraw => vec![ChatEffect::Redraw],
+            Key::OpenEditor if !self.typing.is_searching() && !self.typing.has_question() => {
+                vec![ChatEffect::OpenEditor]
+            }
+            key => {
+                let typed = self.typing.key(key, now);
+                self.typed(typed)
+            }
+        };
+        // The letters of `/quit` ask to leave, like its Enter.
+        let asks = effects.contains(&ChatEffect::AskToLeave) || self.typing.begins_to_quit();
+        if !asks {
+            self.listed_work = None;
+        }
+        effects
+    }
+
+    /// Leaves if this work was listed a moment ago. Otherwise lists the work.
+    fn leave_or_list(&mut self, names: Vec<String>, now: Instant) -> Vec<ChatEffect> {
+        let is_confirmed =
+            |listed: ListedWork| now < listed.at + LEAVE_WITHIN && listed.names == names;
+        if self.listed_work.take().is_some_and(is_confirmed) {
             return self.leave(None);
         }
-        vec![ChatEffect::AskToLeave]
+        self.listed_work = Some(ListedWork {
+            names: names.clone(),
+            at: now,
+        });
+        vec![ChatEffect::ListWork(names)]
+    }
+
+    fn work_ended(&mut self, now: Instant) {
+        self.ended_at = Some(now);
+        self.listed_work = None;
     }
 
     fn leave_if_idle(&mut self) -> Vec<ChatEffect> {

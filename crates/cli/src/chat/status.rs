@@ -59,6 +59,8 @@ pub(super) struct ChatStatus {
     includes_summary: bool,
     /// Start of the running turn.
     turn_since: Option<Instant>,
+    /// Start of the running `/compact`.
+    compacts_since: Option<Instant>,
 }
 
 impl ChatStatus {
@@ -84,6 +86,7 @@ impl ChatStatus {
             context: None,
             includes_summary: false,
             turn_since: None,
+            compacts_since: None,
         }
     }
 
@@ -151,13 +154,18 @@ impl ChatStatus {
         self.includes_summary = true;
     }
 
+    /// Sets the start of the running `/compact`; `None` after its end.
+    pub(super) fn compacts(&mut self, since: Option<Instant>) {
+        self.compacts_since = since;
+    }
+
     /// Sets the number of running pieces of background work.
     pub(super) fn set_background(&mut self, running: usize) {
         self.background = running;
     }
 
-    /// Builds the status line. While a turn runs, the line names the effects of Enter and Escape. If the line is too
-    /// long, the items become short or are omitted in the order of their ranks.
+    /// Builds the status line. While a turn, `/compact` or a stop runs, the line names the effects of the keys. If the
+    /// line is too long, the items become short or are omitted in the order of their ranks.
     pub(super) fn line(&self, follow_up: FollowUp, activity: ChatActivity) -> StatusLine {
         let item = |rank: u8, text: String, short: Option<(u8, String)>| StatusItem {
             text: Styled::text(&text),
@@ -170,14 +178,23 @@ impl ChatStatus {
             .map_or(String::new(), |flag| format!(" {flag}"));
         let mode = format!("{}{answers}", self.mode.get());
         let keyed = format!("{mode} (Shift-Tab)");
-        let short = match self.turn_since {
-            Some(_) => rank::SHORT_MODE,
-            None => rank::SHORT,
+        let since = self.turn_since.or(self.compacts_since);
+        let keys = match activity {
+            // While a question is open, the keys answer it.
+            ChatActivity::Asks => None,
+            ChatActivity::Stops => Some(["stopping, Ctrl-C uses force", "Ctrl-C forces"]),
+            ChatActivity::Compacts => Some(["summarising older turns, Esc stops it", "Esc stops"]),
+            ChatActivity::Runs | ChatActivity::Idle => {
+                self.turn_since.map(|_| keys_of_a_turn(follow_up))
+            }
+        };
+        let short = if since.is_some() || keys.is_some() {
+            rank::SHORT_MODE
+        } else {
+            rank::SHORT
         };
         let mut items = vec![item(rank::MODE, keyed, Some((short, mode)))];
-        // While a question is open, the keys answer it.
-        if self.turn_since.is_some() && activity != ChatActivity::Asks {
-            let [long, short] = keys_of_a_turn(follow_up).map(str::to_owned);
+        if let Some([long, short]) = keys.map(|keys| keys.map(str::to_owned)) {
             items.push(item(rank::TURN, long, Some((rank::SHORT_KEYS, short))));
         }
         items.push(item(rank::MODEL, self.model.clone(), None));
@@ -202,7 +219,7 @@ impl ChatStatus {
             let short = (rank::SHORT, format!("{} bg", self.background));
             items.push(item(rank::BACKGROUND, text, Some(short)));
         }
-        items.extend(self.turn_since.map(|since| StatusItem {
+        items.extend(since.map(|since| StatusItem {
             text: Styled::default(),
             rank: rank::TURN,
             short: None,
@@ -357,6 +374,7 @@ mod tests {
             context: None,
             includes_summary: false,
             turn_since: None,
+            compacts_since: None,
         }
     }
 
@@ -415,6 +433,29 @@ mod tests {
         assert_eq!(
             shown(FollowUp::Steer, 40),
             "ask · Enter adds, Esc stops · 0 s"
+        );
+    }
+
+    /// Regression: during a stop, the status named keys that had no such effect any more.
+    #[test]
+    fn keys_of_a_stop_and_of_a_compaction_are_named() {
+        let mut status = ChatStatus {
+            turn_since: Some(Instant::now()),
+            ..status()
+        };
+        let shown =
+            |status: &ChatStatus, activity| status.line(FollowUp::Steer, activity).shown(64);
+        let stops = shown(&status, ChatActivity::Stops);
+        assert!(
+            stops.contains("stopping, Ctrl-C uses force") && !stops.contains("Enter"),
+            "{stops}"
+        );
+        status.turn_since = None;
+        status.compacts(Some(Instant::now()));
+        let compacts = shown(&status, ChatActivity::Compacts);
+        assert!(
+            compacts.contains("summarising older turns, Esc stops it") && compacts.contains("0 s"),
+            "{compacts}"
         );
     }
 

@@ -73,7 +73,7 @@ impl ChatView {
         let sign = match activity {
             ChatActivity::Asks => "? ",
             ChatActivity::Stops => self.style.pick("■ ", "# "),
-            ChatActivity::Runs => self.style.pick("▶ ", "* "),
+            ChatActivity::Runs | ChatActivity::Compacts => self.style.pick("▶ ", "* "),
             ChatActivity::Idle => "",
         };
         self.queue

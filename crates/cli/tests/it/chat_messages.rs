@@ -120,7 +120,7 @@ fn a_full_context_is_compacted_on_request() {
     });
     let user = chat_with(&place, &server, "--policy enqueue");
     user.types("first").waits_for("› first");
-    user.waits_for("word word");
+    user.waits_for("word word").waits_until_idle();
     user.types("/compact")
         .waits_for("now this summary:\nA short summary.");
     user.types("/history")
@@ -143,8 +143,11 @@ fn escape_stops_a_compaction_and_returns_the_waiting_message() {
         _ => ServerAnswer::text("Another answer."),
     });
     let user = chat_with(&place, &server, "--policy enqueue");
-    user.types("first").waits_for("An answer.");
-    user.types("/compact").waits_for("Esc stops it");
+    user.types("first")
+        .waits_for("An answer.")
+        .waits_until_idle();
+    user.types("/compact")
+        .waits_for("summarising older turns, Esc stops it");
     let asked = server.wait_until_blocking(FACT_MAX, |seen| seen.requests.len() == 2);
     assert!(asked.is_ok());
     user.types("later").waits_for("waits: later");

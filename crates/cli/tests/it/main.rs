@@ -17,6 +17,7 @@ mod chat_editing;
 mod chat_messages;
 mod chat_next;
 mod chat_sizes;
+mod chat_stops;
 mod ci_page;
 mod cluster;
 mod completions;

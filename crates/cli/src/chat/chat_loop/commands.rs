@@ -2,6 +2,7 @@
 
 use std::io::{self, Write as _};
 use std::sync::Arc;
+use std::time::Instant;
 
 use allstop_core::receipt::{ItemKind, ReceiptItem};
 use allstop_core::{CallId, Cause, CauseKind};
@@ -219,8 +220,16 @@ impl ChatLoop<'_> {
         });
     }
 
-    /// Summarises older turns. Escape and Ctrl-C stop it, like a turn.
+    /// Summarises older turns. Escape and Ctrl-C stop it, like a turn. Running or waiting work prevents it: otherwise
+    /// the compaction would begin later, when the user no longer expects it.
     fn compact(&mut self) {
+        if self.state.is_busy() || self.chat.session.is_busy() {
+            let names = self.running_turn().join(", ");
+            let names = if names.is_empty() { "the turn" } else { &names };
+            return self.note(&format!(
+                "still running: {names} · type /compact again after its end"
+            ));
+        }
         self.chat
             .view
             .note("summarising older turns · Esc stops it");
@@ -235,7 +244,8 @@ impl ChatLoop<'_> {
             })
         };
         self.pending.push(compacted.boxed());
-        self.apply(ChatEvent::Works(Some(CommandWork::Compacts)));
+        self.status.compacts(Some(Instant::now()));
+        self.apply(ChatEvent::Works(CommandWork::Compacts));
     }
 
     /// Writes the conversation to a file.
@@ -401,7 +411,7 @@ impl ChatLoop<'_> {
             was_wait: true,
         });
         self.pending.push(said.boxed());
-        self.apply(ChatEvent::Works(Some(CommandWork::Waits)));
+        self.apply(ChatEvent::Works(CommandWork::Waits));
     }
 
     fn target(&self, target: TypedTarget) -> Result<StopTarget, String> {

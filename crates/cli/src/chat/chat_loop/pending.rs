@@ -12,7 +12,7 @@ use futures::FutureExt as _;
 use super::{ChatLoop, LeaveRequest};
 use crate::chat::attached::AttachedImages;
 use crate::chat::said::Said;
-use crate::chat::state::{ChatEvent, MessageNumber};
+use crate::chat::state::{ChatEvent, CommandWork, MessageNumber};
 use crate::display::is_worth_showing;
 use crate::pasted_mark::unmark;
 use allstop_remote::RemoteStop;
@@ -156,9 +156,11 @@ impl ChatLoop<'_> {
                     self.chat.view.note("the conversation is empty");
                 }
                 self.chat.view.transcript(&conversation, &id);
+                self.apply(ChatEvent::CommandEnded);
             }
             FinishedWork::History(Err(error)) => {
                 self.note(&format!("the history cannot be read: {error}"));
+                self.apply(ChatEvent::CommandEnded);
             }
             FinishedWork::Files(files) => self.files_found(files),
             FinishedWork::ImagesRead(read) => self.images_read(read),
@@ -167,14 +169,17 @@ impl ChatLoop<'_> {
             FinishedWork::Compacted(said) => {
                 self.chat.view.live.interrupt();
                 self.chat.view.said(&said);
-                self.apply(ChatEvent::Works(None));
+                self.status.compacts(None);
+                self.apply(ChatEvent::WorkEnded(CommandWork::Compacts));
             }
             FinishedWork::Said { said, was_wait } => {
                 self.chat.view.live.interrupt();
                 self.chat.view.said(&said);
-                if was_wait {
-                    self.apply(ChatEvent::Works(None));
-                }
+                self.apply(if was_wait {
+                    ChatEvent::WorkEnded(CommandWork::Waits)
+                } else {
+                    ChatEvent::CommandEnded
+                });
             }
         }
     }

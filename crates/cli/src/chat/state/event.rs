@@ -60,12 +60,16 @@ pub(in crate::chat) enum ChatEvent {
     Outcome(MessageNumber),
     /// A stop has its receipt.
     StopEnded,
-    /// The work of a command has begun, or ended (`None`).
-    Works(Option<CommandWork>),
+    /// The work of a command has begun.
+    Works(CommandWork),
+    /// The work of a command has ended.
+    WorkEnded(CommandWork),
+    /// A command that the chat carries out in the background has its result.
+    CommandEnded,
     /// No work runs that the end of the chat would stop.
     MayLeave,
-    /// The chat has listed the running work that the end of the chat would stop.
-    RunningWorkShown,
+    /// The user asks to leave, and the end of the chat would stop the work with these names.
+    WorkRuns(Vec<String>),
     /// The user is asked a permission question.
     Asked(TerminalQuestion),
     /// Names that can complete the typed command.
@@ -120,8 +124,10 @@ pub(in crate::chat) enum ChatEffect {
     Redraw,
     /// Switch to the next permission mode.
     NextMode,
-    /// Leave the chat, or list the running work that the end of the chat would stop.
+    /// Leave the chat if no work runs that the end of the chat would stop. The answer is an event.
     AskToLeave,
+    /// List the running work that the end of the chat would stop.
+    ListWork(Vec<String>),
     /// Show a note.
     Note(String),
     /// End the chat, with the cause if a signal requested the end.

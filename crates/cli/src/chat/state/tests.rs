@@ -51,6 +51,11 @@ impl TestChat {
         self.handles(ChatEvent::Signal(EndSignal::Interrupt))
     }
 
+    /// Handles the answer to a request to leave.
+    fn work_runs(&mut self, name: &str) -> Vec<ChatEffect> {
+        self.handles(ChatEvent::WorkRuns(vec![name.to_owned()]))
+    }
+
     /// Sends a message and begins its turn.
     fn runs(&mut self, number: MessageNumber) {
         let text = format!("message {number}");
@@ -90,6 +95,10 @@ impl TestChat {
     }
 }
 
+fn lists(name: &str) -> ChatEffect {
+    ChatEffect::ListWork(vec![name.to_owned()])
+}
+
 fn is_leave(effects: &[ChatEffect]) -> bool {
     matches!(effects, [ChatEffect::AskToLeave])
 }
@@ -100,19 +109,58 @@ fn is_leave(effects: &[ChatEffect]) -> bool {
 fn leaving_names_running_work_before_the_stop() {
     let mut chat = TestChat::new();
     assert_eq!(chat.ctrl_c(), [ChatEffect::AskToLeave]);
-    assert!(chat.handles(ChatEvent::RunningWorkShown).is_empty());
+    assert_eq!(chat.work_runs("bg_1"), [lists("bg_1")]);
     assert!(chat.ctrl_c().is_empty(), "it is the same press");
     chat.now += LEAVE_WITHIN;
     assert_eq!(chat.ctrl_c(), [ChatEffect::AskToLeave]);
-    chat.handles(ChatEvent::RunningWorkShown);
+    assert_eq!(chat.work_runs("bg_1"), [lists("bg_1")]);
     let quit = chat.sends("/quit");
     let shown = ChatEffect::ShowCommand("/quit".to_owned());
-    assert_eq!(quit, [shown, ChatEffect::Leave(None)]);
+    assert_eq!(quit, [shown, ChatEffect::AskToLeave]);
+    assert_eq!(chat.work_runs("bg_1"), [ChatEffect::Leave(None)]);
     let mut idle = TestChat::new();
     assert!(is_leave(&idle.handles(ChatEvent::Key(Key::EndOfInput))));
     let left = idle.handles(ChatEvent::MayLeave);
     assert_eq!(left, [ChatEffect::Leave(None)]);
     assert_eq!(idle.sends("too late"), []);
+}
+
+/// Regression: the list of one turn's work confirmed the stop of the next turn, and one Ctrl-D stopped that turn.
+#[test]
+fn a_confirmation_to_leave_holds_only_for_the_listed_work() {
+    let changes: [fn(&mut TestChat); 5] = [
+        |chat| drop(chat.handles(ChatEvent::Outcome(1))),
+        |chat| drop(chat.handles(ChatEvent::Began(None))),
+        |chat| drop(chat.handles(ChatEvent::Key(Key::Escape))),
+        |chat| drop(chat.handles(ChatEvent::Key(Key::Redraw))),
+        |chat| chat.types("a"),
+    ];
+    for (at, change) in changes.into_iter().enumerate() {
+        let mut chat = TestChat::new();
+        chat.runs(1);
+        assert_eq!(chat.work_runs("the turn"), [lists("the turn")], "{at}");
+        change(chat.later());
+        assert_eq!(chat.work_runs("the turn"), [lists("the turn")], "{at}");
+    }
+    let mut chat = TestChat::new();
+    assert_eq!(chat.work_runs("bg_1"), [lists("bg_1")]);
+    assert_eq!(chat.work_runs("bg_2"), [lists("bg_2")]);
+    assert_eq!(chat.work_runs("bg_2"), [ChatEffect::Leave(None)]);
+}
+
+/// Regression: Ctrl-C left the chat a moment after a compaction or a list of models had ended.
+#[test]
+fn ctrl_c_does_not_leave_just_after_the_end_of_a_command() {
+    for end in [
+        ChatEvent::CommandEnded,
+        ChatEvent::WorkEnded(CommandWork::Compacts),
+    ] {
+        let mut chat = TestChat::new();
+        chat.handles(end);
+        assert!(matches!(&*chat.later().ctrl_c(), [ChatEffect::Note(_)]));
+        chat.now += END_TO_LEAVE;
+        assert!(is_leave(&chat.ctrl_c()));
+    }
 }
 
 #[test]
@@ -181,10 +229,26 @@ fn ctrl_c_covers_a_message_whose_turn_has_not_begun() {
 #[test]
 fn ctrl_c_gives_up_a_wait_before_it_leaves() {
     let mut chat = TestChat::new();
-    chat.handles(ChatEvent::Works(Some(CommandWork::Waits)));
+    chat.handles(ChatEvent::Works(CommandWork::Waits));
     assert_eq!(chat.ctrl_c(), [ChatEffect::GiveUpWait]);
-    chat.handles(ChatEvent::Works(None));
+    chat.handles(ChatEvent::WorkEnded(CommandWork::Waits));
+    chat.now += END_TO_LEAVE;
     assert!(is_leave(&chat.ctrl_c()));
+}
+
+/// Regression: the end of a wait hid the running compaction, and Escape did not stop it any more.
+#[test]
+fn end_of_a_wait_hides_no_compaction_and_no_newer_wait() {
+    let mut chat = TestChat::new();
+    chat.handles(ChatEvent::Works(CommandWork::Waits));
+    chat.handles(ChatEvent::Works(CommandWork::Waits));
+    chat.handles(ChatEvent::Works(CommandWork::Compacts));
+    chat.handles(ChatEvent::WorkEnded(CommandWork::Waits));
+    assert_eq!(chat.state.activity(), ChatActivity::Compacts);
+    let stop = chat.handles(ChatEvent::Key(Key::Escape));
+    assert!(matches!(&*stop, [ChatEffect::StopTurn(_)]));
+    chat.handles(ChatEvent::WorkEnded(CommandWork::Compacts));
+    assert_eq!(chat.later().ctrl_c(), [ChatEffect::GiveUpWait]);
 }
 
 #[test]

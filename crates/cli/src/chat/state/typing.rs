@@ -175,6 +175,12 @@ impl TypedInput {
         self.editor.replace(&lines.join("\n"));
     }
 
+    /// True if the line is the beginning of a command that leaves the chat.
+    pub(super) fn begins_to_quit(&self) -> bool {
+        let text = self.editor.text();
+        !text.is_empty() && ["/quit", "/exit"].iter().any(|quit| quit.starts_with(text))
+    }
+
     /// True if a question is open.
     pub(super) fn has_question(&self) -> bool {
         !self.questions.is_empty()

@@ -161,6 +161,22 @@ impl<'a> ChatUser<'a> {
         self
     }
 
+    /// Waits until the status names no key that stops work.
+    #[track_caller]
+    pub(crate) fn waits_until_idle(&self) -> &Self {
+        let is_idle = || {
+            let screen = self.screen();
+            let status = screen.trim_end().lines().last().unwrap_or_default();
+            let is_busy = ["Esc stops", "Ctrl-C uses force", "Ctrl-C forces"]
+                .iter()
+                .any(|keys| status.contains(keys));
+            (!is_busy).then_some(())
+        };
+        let seen = within(FACT_MAX, is_idle);
+        assert!(seen.is_some(), "work runs:\n{}", self.screen());
+        self
+    }
+
     /// Like [`Self::waits_for`], but the text may be wrapped between any two words.
     #[track_caller]
     pub(crate) fn waits_for_words(&self, text: &str) -> &Self {
