@@ -7,6 +7,7 @@ use std::sync::Arc;
 use allstop_agent::AgentEvent;
 use allstop_core::counted::counted;
 use allstop_core::message::Message;
+use allstop_core::record::CallOutcome;
 use allstop_core::turn::Conversation;
 use allstop_core::{CallId, describe_call};
 
@@ -29,8 +30,16 @@ pub(super) struct CallOutput {
     /// One-line label of the call.
     pub(super) label: String,
     pub(super) text: String,
-    /// True until the call has ended.
-    pub(super) runs: bool,
+    pub(super) state: CallState,
+}
+
+/// State of a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum CallState {
+    Runs,
+    /// A stop has ended the call.
+    Stopped,
+    Ended,
 }
 
 impl CallOutputs {
@@ -49,7 +58,7 @@ impl CallOutputs {
                     id: call_id.clone(),
                     label: describe_call(name, arguments),
                     text: String::new(),
-                    runs: true,
+                    state: CallState::Runs,
                 });
             }
             AgentEvent::ToolOutput {
@@ -82,15 +91,35 @@ impl CallOutputs {
                 }
             }
             AgentEvent::ToolFinished {
-                call_id, content, ..
+                call_id,
+                content,
+                outcome,
+                ..
             } => {
                 if let Some(call) = self.find_mut(call_id) {
                     call.text = content.to_string();
-                    call.runs = false;
+                    call.state = match outcome {
+                        CallOutcome::Stopped => CallState::Stopped,
+                        _ => CallState::Ended,
+                    };
                 }
             }
+            AgentEvent::TurnEnded { .. } => self.turn_ended(),
             _ => {}
         }
+    }
+
+    /// Handles the end of a turn. Its calls without a result were stopped together with the turn.
+    fn turn_ended(&mut self) {
+        let running = self.calls.iter_mut();
+        let running = running.filter(|call| call.state == CallState::Runs);
+        running.for_each(|call| call.state = CallState::Stopped);
+    }
+
+    /// Label of a call.
+    pub(super) fn label(&self, id: &CallId) -> Option<&str> {
+        let call = self.calls.iter().rev().find(|call| call.id == *id)?;
+        Some(&call.label)
     }
 
     /// Finds the most recent call with this id or of this tool. If `given` is `None`, finds the most recent call.
@@ -136,7 +165,7 @@ pub(super) fn recorded_output(
                             id: call.id.clone(),
                             label: describe_call(&call.name, &call.arguments),
                             text: result.content.to_string(),
-                            runs: false,
+                            state: CallState::Ended,
                         });
                     }
                 }
@@ -182,6 +211,25 @@ mod tests {
         assert_eq!(found(Some("call_1")).as_deref(), Some("call_1"));
         assert_eq!(found(Some("call_3")), None);
         assert_eq!(outputs.find(Some("call_1")).unwrap().text, "one\n");
+    }
+
+    /// Regression: a call that a stop had ended together with its turn was running for ever.
+    #[test]
+    fn calls_of_a_stopped_turn_do_not_run() {
+        let mut outputs = CallOutputs::default();
+        outputs.event(&requested("call_1", "shell"));
+        outputs.event(&output("call_1", "two\n"));
+        assert_eq!(outputs.find(None).unwrap().state, CallState::Runs);
+        outputs.event(&AgentEvent::TurnEnded {
+            turn: allstop_core::TurnNumber(1),
+            stop_reason: allstop_core::StopReason::Cancelled,
+            cause: None,
+            usage: allstop_core::Usage::default(),
+            unfinished: Vec::new(),
+            lost: None,
+        });
+        let call = outputs.find(None).unwrap();
+        assert_eq!((&*call.text, call.state), ("two\n", CallState::Stopped));
     }
 
     #[test]

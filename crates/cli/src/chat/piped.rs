@@ -7,6 +7,7 @@ use allstop_session::{FollowUp, NewMessage, SessionEvent, SessionEventKind};
 use futures::FutureExt as _;
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader, Stdin};
 
+use super::call_outputs::CallOutputs;
 use super::{OpenChat, leave};
 use crate::control::ControlEffect;
 use crate::display::recorded;
@@ -82,7 +83,7 @@ async fn answer_all(
             }
         };
         chat.view.end_turn(Some(&outcome));
-        chat.view.outcome(&outcome);
+        chat.view.outcome(&outcome, &CallOutputs::default());
         if let Some(receipt) = outcome.receipt.as_ref().filter(|r| is_worth_showing(r)) {
             chat.show_receipt(receipt);
         }

@@ -7,7 +7,9 @@ use allstop_terminal::{
     InputLine, OutputPriority, OutputQueue, StatusLine, Style, Styled, TextRole, TurnMark,
     first_lines, styled,
 };
+use allstop_tools::permission::Denial;
 
+use super::call_outputs::CallOutputs;
 use super::said::Said;
 use super::state::ChatActivity;
 use crate::display::{
@@ -159,26 +161,27 @@ impl ChatView {
         }
     }
 
-    /// Shows the outcome of a message, but not the receipt (the report of the stop) in the outcome.
-    pub(super) fn outcome(&mut self, outcome: &MessageOutcome) {
+    /// Shows the outcome of a message, but not the receipt (the report of the stop) in the outcome. `outputs` contains
+    /// the labels of denied calls.
+    pub(super) fn outcome(&mut self, outcome: &MessageOutcome, outputs: &CallOutputs) {
         if let Some(error) = &outcome.error {
             self.error(&error.to_string(), error.hint.as_deref());
         } else if outcome.stop_reason != StopReason::Completed {
             // If the receipt is shown, it already contains the reason.
             let mut receipt = outcome.receipt.iter();
             if receipt.any(|receipt| is_worth_showing(receipt)) {
-                return self.calls(outcome);
+                return self.calls(outcome, outputs);
             }
             let said = describe_ending(outcome.stop_reason, outcome.cause.as_ref());
             let said = self.queue.fitted(said.into());
             self.lines(self.style.paint(TextRole::Warning, said));
         }
-        self.calls(outcome);
+        self.calls(outcome, outputs);
     }
 
     /// Shows the calls that were denied, and the calls that the conversation does not show.
-    fn calls(&self, outcome: &MessageOutcome) {
-        self.denials(outcome);
+    fn calls(&self, outcome: &MessageOutcome, outputs: &CallOutputs) {
+        self.denials(&outcome.denials, outputs);
         if let Some(lost) = &outcome.lost {
             let lost = describe_lost(lost, false, self.style);
             self.lines(self.queue.fitted(lost));
@@ -191,11 +194,12 @@ impl ChatView {
         self.lines(self.queue.fitted(effects));
     }
 
-    fn denials(&self, outcome: &MessageOutcome) {
-        for entry in &outcome.denials {
+    /// Shows the denied calls, with their labels if these are known.
+    pub(super) fn denials(&self, denials: &[Denial], outputs: &CallOutputs) {
+        for entry in denials {
             let denied = self.style.paint(TextRole::Warning, "denied:");
-            let line = styled![denied, " ", denial(&entry.tool, &entry.reason)];
-            self.lines(line);
+            let said = denial(entry, outputs.label(&entry.call_id));
+            self.lines(self.queue.fitted(styled![denied, " ", said]));
         }
     }
 

@@ -8,6 +8,7 @@ use allstop_core::receipt::{
 use allstop_core::{Cause, StopReason, Timestamp};
 use allstop_runtime::{InterruptedTurn, OrphanedWork};
 use allstop_terminal::duration;
+use allstop_tools::permission::Denial;
 
 /// Replaces the underscores of a term by spaces.
 pub(crate) fn plain(word: &str) -> String {
@@ -53,17 +54,26 @@ pub(crate) fn describe_ending(reason: StopReason, cause: Option<&Cause>) -> Stri
     }
 }
 
-/// Describes a denied call. The caller prints `denied:` before the tool. A reason that was written for models may begin
-/// with the same word. This word is then removed from the reason.
-pub(crate) fn denial(tool: &str, reason: &str) -> String {
+/// Describes a denied call by its label. Without a label, names the tool, and the path of a sub-agent's call. The
+/// caller prints `denied:` before this text. A reason that was written for models may begin with the same word. This
+/// word is then removed from the reason.
+pub(crate) fn denial(denial: &Denial, label: Option<&str>) -> String {
     let beginnings = ["permission was denied: ", "denied: ", "denied "];
+    let reason = &*denial.reason;
     let reason = beginnings
         .iter()
         .find_map(|beginning| reason.strip_prefix(beginning))
         .unwrap_or(reason);
-    match reason {
-        "permission was denied" => tool.to_owned(),
-        reason => format!("{tool}: {reason}"),
+    let id = denial.call_id.as_str();
+    let call = match label {
+        Some(label) => label.to_owned(),
+        None if id.contains('/') => format!("{} ({id})", denial.tool),
+        None => denial.tool.to_string(),
+    };
+    match (reason, label) {
+        ("permission was denied", _) => call,
+        (reason, Some(_)) => format!("{call} · {reason}"),
+        (reason, None) => format!("{call}: {reason}"),
     }
 }
 
@@ -210,7 +220,25 @@ mod tests {
             ),
             ("the tool is gone", "shell: the tool is gone"),
         ] {
-            assert_eq!(denial("shell", reason), said);
+            assert_eq!(denial(&denied("call_1", reason), None), said);
+        }
+    }
+
+    /// Regression: five denied calls had five lines `denied: shell`.
+    #[test]
+    fn denial_names_the_command_or_the_call_of_the_sub_agent() {
+        let own = denied("call_1", "permission was denied: not today");
+        let said = denial(&own, Some("shell: make"));
+        assert_eq!(said, "shell: make · not today");
+        let nested = denied("call_1/call_2", "permission was denied");
+        assert_eq!(denial(&nested, None), "shell (call_1/call_2)");
+    }
+
+    fn denied(call: &str, reason: &str) -> Denial {
+        Denial {
+            call_id: call.into(),
+            tool: "shell".into(),
+            reason: reason.to_owned(),
         }
     }
 }

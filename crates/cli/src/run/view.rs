@@ -237,7 +237,7 @@ impl<'a> RunView<'a> {
         let shows_denials = !is_quiet || self.fails_on_denied;
         for entry in envelope.denials.iter().filter(|_| shows_denials) {
             let denied = style.paint(TextRole::Warning, "denied:");
-            text.push_line(&styled![denied, " ", denial(&entry.tool, &entry.reason)]);
+            text.push_line(&styled![denied, " ", denial(entry, None)]);
         }
         if self.prompter.was_asked() && shows_denials {
             let hint = style.paint(TextRole::Dim, "hint:");

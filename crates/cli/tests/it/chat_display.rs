@@ -227,11 +227,12 @@ fn terminal_without_a_cursor_gets_no_sequence() {
     let chat = chat.on_screen(terminal.line()).start();
     terminal.wait("/help lists");
     terminal.type_keys("/policy\n");
-    terminal.wait("policy interrupt");
+    terminal.wait("policy interrupt\r\n› ");
     terminal.type_keys("ask\n");
     terminal.wait("yes, once");
     terminal.type_keys("n because\n");
-    terminal.wait("denied: shell: because\r\n› ");
+    terminal.wait("denied: shell: echo 1");
+    terminal.wait(" · because\r\n› ");
     terminal.type_keys("hang\n");
     terminal.wait("were said");
     terminal.type_keys(CTRL_C);

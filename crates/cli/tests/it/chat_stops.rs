@@ -2,7 +2,7 @@
 
 use allstop_testkit::openai_server::{OpenAiServer, ServerAnswer};
 
-use crate::support::chat_user::{CTRL_C, CTRL_D, ChatUser};
+use crate::support::chat_user::{CTRL_C, CTRL_D, ChatUser, assert_in_order};
 use crate::support::terminal::Terminal;
 use crate::support::{FACT_MAX, Place, eventually};
 
@@ -66,9 +66,10 @@ fn a_turn_prevents_a_compaction() {
     assert_eq!(server.requests().len(), 1);
 }
 
-/// Regression: the status named keys that had no effect during the stop.
+/// Regression: `/output` described a stopped call as running, and the status named keys that had no effect during the
+/// stop.
 #[test]
-fn status_names_the_key_of_a_running_stop() {
+fn output_of_a_stopped_call_is_marked_as_stopped() {
     let place = Place::new();
     let stubborn = "trap '' TERM INT HUP; echo two; echo x > begun; while :; do sleep 1; done";
     let server = OpenAiServer::deciding(move |_, _| runs("call_a", stubborn));
@@ -84,6 +85,10 @@ fn status_names_the_key_of_a_running_stop() {
     user.presses_until(CTRL_C, "using force on the remaining work");
     user.waits_for("Nothing is left running; verified.");
     user.waits_until_idle();
+    for command in ["/output call_a", "/output"] {
+        user.types(command);
+    }
+    user.waits_for_twice("(call_a), stopped]");
     user.presses(CTRL_D);
     drop(user.leaves_chat());
 }
@@ -107,5 +112,42 @@ fn confirmation_to_leave_ends_with_the_named_work() {
         screen.matches("stopped by you (Esc)").count(),
         2,
         "{screen}"
+    );
+}
+
+/// Regression: each denied call had the line `denied: shell`, and denied calls of background sub-agents had none.
+#[test]
+fn denied_calls_are_named_also_those_of_background_sub_agents() {
+    let place = Place::new();
+    let config = "[permissions]\nallow = ['agent']\ndeny = ['shell']\n";
+    let config = place.file("allstop.toml", config);
+    let script = place.script(
+        "turns:
+  - when: both
+    replies:
+      - calls:
+          - {tool: shell, arguments: {command: make one}}
+          - {tool: shell, arguments: {command: make two}}
+      - {text: Neither ran.}
+  - when: delegate
+    replies:
+      - calls: [{tool: agent, arguments: {prompt: touch it, background: true}}]
+      - {text: It is delegated.}
+  - when: touch it
+    replies:
+      - calls: [{tool: shell, arguments: {command: touch it}}]
+      - {text: It was denied.}
+",
+    );
+    let chat = place.allstop().args("chat --config").arg(config);
+    let user = ChatUser::with_model(&place, chat.arg("--model").arg(script), Terminal::new());
+    user.types("both").waits_for("denied: shell: make two");
+    user.types("delegate").waits_for("bg_1 has ended");
+    user.waits_for("denied: shell (bg_1/").waits_until_idle();
+    user.presses(CTRL_D);
+    let (_, screen) = user.leaves_chat();
+    assert_in_order(
+        &screen,
+        &["denied: shell: make one", "denied: shell: make two"],
     );
 }

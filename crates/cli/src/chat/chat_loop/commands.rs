@@ -17,7 +17,7 @@ use tempfile::NamedTempFile;
 
 use super::pending::FinishedWork;
 use super::{ChatLoop, KnownCall};
-use crate::chat::call_outputs::{CallOutput, recorded_output};
+use crate::chat::call_outputs::{CallOutput, CallState, recorded_output};
 use crate::chat::command::{BackgroundCommand, ChatCommand, HELP, TypedTarget};
 use crate::chat::complete::CompletionNames;
 use crate::chat::next::NextChat;
@@ -40,8 +40,11 @@ fn describe_output(call: &CallOutput, running: &[ReceiptItem]) -> Said {
     let waits = running.iter().find(is_it).and_then(|item| item.waits_for);
     let state = match waits {
         Some(reason) => format!(", {}", waits_for(reason)),
-        None if call.runs => ", running".to_owned(),
-        None => String::new(),
+        None => match call.state {
+            CallState::Runs => ", running".to_owned(),
+            CallState::Stopped => ", stopped".to_owned(),
+            CallState::Ended => String::new(),
+        },
     };
     let text = match call.text.trim_end() {
         "" => "(no output)",

@@ -189,7 +189,7 @@ impl ChatLoop<'_> {
             self.chat.view.end_turn(Some(outcome));
         }
         self.apply(ChatEvent::Outcome(number));
-        self.chat.view.outcome(outcome);
+        self.chat.view.outcome(outcome, &self.outputs);
         if let Some(error) = &outcome.error {
             self.chat.remote.announcer().note(error.to_string());
         }

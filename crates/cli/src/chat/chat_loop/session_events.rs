@@ -127,6 +127,12 @@ impl ChatLoop<'_> {
         if let Some(said) = recorded::describe(record, number.is_some()) {
             self.note(&said);
         }
+        if let SessionRecord::BackgroundEnded { id, .. } = record {
+            let works = self.chat.session.background();
+            if let Some(work) = works.iter().find(|work| work.id == *id) {
+                self.chat.view.denials(&work.denials(), &self.outputs);
+            }
+        }
     }
 
     fn live(&mut self, event: &AgentEvent, number: Option<MessageNumber>) {
