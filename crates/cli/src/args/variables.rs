@@ -171,7 +171,9 @@ mod tests {
         let command = Cli::command();
         let run = command.find_subcommand(RUN).expect("the command");
         for arg in run.get_arguments().filter(|arg| !arg.is_global_set()) {
-            let Some(long) = arg.get_long().filter(|long| *long != "help") else {
+            // The variable of `--otlp` has the name of the specification of OpenTelemetry.
+            let other = ["help", "otlp"];
+            let Some(long) = arg.get_long().filter(|long| !other.contains(long)) else {
                 continue;
             };
             let name = format!("ALLSTOP_{}", long.replace('-', "_").to_uppercase());

@@ -99,6 +99,9 @@ fn chooses_server(terminal: &Terminal, server: &OpenAiServer) {
     terminal.wait("number [1]");
     terminal.type_keys("\n");
     terminal.wait("URL of the server");
+    // Regression: a URL without a scheme was written to the file, and no chat could begin.
+    terminal.type_keys("127.0.0.1:8080\n");
+    terminal.wait("is no URL of a server");
     terminal.type_keys(&format!("{}\n", server.url()));
 }
 

@@ -117,9 +117,7 @@ impl InitQuestions {
         let chosen = self.choose("Which model?", &options, 0).await?;
         let mut providers = with_key.iter().chain(&without);
         if chosen == with_key.len() {
-            let base_url = self
-                .line("URL of the server", "http://127.0.0.1:8080/v1")
-                .await?;
+            let base_url = self.server_url().await?;
             let name = self.model_of(None, Some(&base_url)).await?;
             return Ok(ModelSource {
                 name,
@@ -139,6 +137,23 @@ impl InitQuestions {
             name,
             base_url: None,
         })
+    }
+
+    /// Asks for the URL of a server, until the answer is one.
+    async fn server_url(&mut self) -> Result<String, InitEnd> {
+        loop {
+            let given = self
+                .line("URL of the server", "http://127.0.0.1:8080/v1")
+                .await?;
+            let is_http =
+                |url: url::Url| matches!(url.scheme(), "http" | "https") && url.has_host();
+            if given.parse().is_ok_and(is_http) {
+                return Ok(given);
+            }
+            self.prompt.show(Styled::text(&format!(
+                "  `{given}` is no URL of a server; begin with http:// or https://"
+            )));
+        }
     }
 
     /// Asks for the model, by its name or by its number in the list that the provider or server offers.
