@@ -7,6 +7,7 @@ use allstop_agent::{Agent, TurnError};
 use allstop_core::message::{InvalidHistory, Message, check_history};
 use allstop_core::record::{CallOutcome, SessionRecord, StartedCall, StartedCallKind, TurnOrigin};
 use allstop_core::{CallId, Images, SessionId, TurnNumber, Usage};
+use allstop_log::session::stream_of;
 use allstop_log::{Log, LogError, MemoryLog, SessionError};
 use allstop_tools::Tool;
 use futures::future::BoxFuture;
@@ -152,13 +153,16 @@ impl SessionBuilder {
             agent: self.agent,
             tools: self.tools,
         });
-        let sessions = Sessions::new(log, scope, source, self.options);
+        let sessions = Sessions::new(Arc::clone(&log), scope, source, self.options);
         let Some(id) = self.id else {
             return Ok(sessions.create_with(None, folder(), records).await?);
         };
         if !records.is_empty() {
+            let stream = stream_of(&id);
             return match sessions.create_with(Some(id), folder(), records).await {
                 Err(OpenError::Session(SessionError::Exists(_))) => {
+                    // The store releases the lock of the session before it answers this question.
+                    let _released = log.lock_owner(&stream).await;
                     Err(OpenSessionError::HasConversation)
                 }
                 created => Ok(created?),

@@ -3,6 +3,7 @@
 use allstop_agent::HookEvent;
 use allstop_core::TurnNumber;
 use allstop_core::record::SessionRecord;
+use allstop_log::session::stream_of;
 use allstop_log::{SessionError, SessionWriter};
 use tokio::time::{Duration, timeout};
 
@@ -177,6 +178,11 @@ impl SessionOwner {
         self.inner.stops_complete(StopList::first_running).await;
         self.record_background().await;
         self.resources = None;
+        // A store releases the lock of the session before it answers a later question. So another process, or another
+        // store of this process, can resume a session that is closed.
+        let log = &self.inner.host.log;
+        let answer = log.lock_owner(&stream_of(&self.inner.id));
+        let _released_or_late = timeout(RECORD_WRITE_MAX, answer).await;
         let mut state = self.inner.state.lock();
         state.awake = None;
         state.commands.clear();
