@@ -30,12 +30,12 @@ pub(super) struct CallOutput {
     /// One-line label of the call.
     pub(super) label: String,
     pub(super) text: String,
-    pub(super) state: CallState,
+    pub(super) state: CallOutputState,
 }
 
 /// State of a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum CallState {
+pub(super) enum CallOutputState {
     Runs,
     /// A stop has ended the call.
     Stopped,
@@ -58,7 +58,7 @@ impl CallOutputs {
                     id: call_id.clone(),
                     label: describe_call(name, arguments),
                     text: String::new(),
-                    state: CallState::Runs,
+                    state: CallOutputState::Runs,
                 });
             }
             AgentEvent::ToolOutput {
@@ -99,8 +99,8 @@ impl CallOutputs {
                 if let Some(call) = self.find_mut(call_id) {
                     call.text = content.to_string();
                     call.state = match outcome {
-                        CallOutcome::Stopped => CallState::Stopped,
-                        _ => CallState::Ended,
+                        CallOutcome::Stopped => CallOutputState::Stopped,
+                        _ => CallOutputState::Ended,
                     };
                 }
             }
@@ -112,8 +112,8 @@ impl CallOutputs {
     /// Handles the end of a turn. Its calls without a result were stopped together with the turn.
     fn turn_ended(&mut self) {
         let running = self.calls.iter_mut();
-        let running = running.filter(|call| call.state == CallState::Runs);
-        running.for_each(|call| call.state = CallState::Stopped);
+        let running = running.filter(|call| call.state == CallOutputState::Runs);
+        running.for_each(|call| call.state = CallOutputState::Stopped);
     }
 
     /// Label of a call.
@@ -165,7 +165,7 @@ pub(super) fn recorded_output(
                             id: call.id.clone(),
                             label: describe_call(&call.name, &call.arguments),
                             text: result.content.to_string(),
-                            state: CallState::Ended,
+                            state: CallOutputState::Ended,
                         });
                     }
                 }
@@ -219,7 +219,7 @@ mod tests {
         let mut outputs = CallOutputs::default();
         outputs.event(&requested("call_1", "shell"));
         outputs.event(&output("call_1", "two\n"));
-        assert_eq!(outputs.find(None).unwrap().state, CallState::Runs);
+        assert_eq!(outputs.find(None).unwrap().state, CallOutputState::Runs);
         outputs.event(&AgentEvent::TurnEnded {
             turn: allstop_core::TurnNumber(1),
             stop_reason: allstop_core::StopReason::Cancelled,
@@ -229,7 +229,10 @@ mod tests {
             lost: None,
         });
         let call = outputs.find(None).unwrap();
-        assert_eq!((&*call.text, call.state), ("two\n", CallState::Stopped));
+        assert_eq!(
+            (&*call.text, call.state),
+            ("two\n", CallOutputState::Stopped)
+        );
     }
 
     #[test]

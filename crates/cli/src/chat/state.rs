@@ -53,7 +53,7 @@ pub(super) enum ChatActivity {
 
 /// Running work that was listed because the end of the chat would stop it.
 #[derive(Debug)]
-struct ListedWork {
+struct NamedWork {
     names: Vec<String>,
     at: Instant,
 }
@@ -69,7 +69,7 @@ pub(super) struct ChatState {
     /// Time when a turn, a stop or a command last ended, or when a stop was forced.
     ended_at: Option<Instant>,
     /// The running work that was listed before the user leaves. Each change of the work and each other key clears it.
-    listed_work: Option<ListedWork>,
+    listed_work: Option<NamedWork>,
     /// Number of waits for background work. A new wait ends the earlier one, which still has to report its end.
     waits: usize,
     /// True while `/compact` runs.
@@ -385,11 +385,11 @@ impl ChatState {
     /// Leaves if this work was listed a moment ago. Otherwise lists the work.
     fn leave_or_list(&mut self, names: Vec<String>, now: Instant) -> Vec<ChatEffect> {
         let is_confirmed =
-            |listed: ListedWork| now < listed.at + LEAVE_WITHIN && listed.names == names;
+            |listed: NamedWork| now < listed.at + LEAVE_WITHIN && listed.names == names;
         if self.listed_work.take().is_some_and(is_confirmed) {
             return self.leave(None);
         }
-        self.listed_work = Some(ListedWork {
+        self.listed_work = Some(NamedWork {
             names: names.clone(),
             at: now,
         });

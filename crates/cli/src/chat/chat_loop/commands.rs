@@ -17,7 +17,7 @@ use tempfile::NamedTempFile;
 
 use super::pending::FinishedWork;
 use super::{ChatLoop, KnownCall};
-use crate::chat::call_outputs::{CallOutput, CallState, recorded_output};
+use crate::chat::call_outputs::{CallOutput, CallOutputState, recorded_output};
 use crate::chat::command::{BackgroundCommand, ChatCommand, HELP, TypedTarget};
 use crate::chat::complete::CompletionNames;
 use crate::chat::next::NextChat;
@@ -41,9 +41,9 @@ fn describe_output(call: &CallOutput, running: &[ReceiptItem]) -> Said {
     let state = match waits {
         Some(reason) => format!(", {}", waits_for(reason)),
         None => match call.state {
-            CallState::Runs => ", running".to_owned(),
-            CallState::Stopped => ", stopped".to_owned(),
-            CallState::Ended => String::new(),
+            CallOutputState::Runs => ", running".to_owned(),
+            CallOutputState::Stopped => ", stopped".to_owned(),
+            CallOutputState::Ended => String::new(),
         },
     };
     let text = match call.text.trim_end() {
