@@ -170,6 +170,7 @@ async fn drive(
         stop: None,
         reader: StreamReader::new(streams),
         other_stops: Vec::new(),
+        works_at_stop: Vec::new(),
         owner_idle: true,
         unreported: &open.unreported,
     };

@@ -46,6 +46,8 @@ pub(super) struct RunTurns<'a, 'b> {
     /// Further stops from other terminals: stops of single calls, and stops that do not end the run because `stop`
     /// already does.
     pub(super) other_stops: Vec<SessionStop>,
+    /// Background work at the beginning of the stop. A session that the stop has closed does not list it any more.
+    pub(super) works_at_stop: Vec<Arc<BackgroundWork>>,
     /// True if the owner of the session (the task that runs its turns) has finished all work since the last message,
     /// including hooks.
     pub(super) owner_idle: bool,
@@ -109,6 +111,9 @@ impl RunTurns<'_, '_> {
             let outcome = self.wait(sent.outcome(), |_| false).await;
             run.is_cut = outcome.is_none();
             run.works = self.session.background();
+            if run.works.is_empty() {
+                run.works = std::mem::take(&mut self.works_at_stop);
+            }
             let outcome =
                 outcome.unwrap_or_else(|| self.session.outcome_now(&sent, self.stop.as_ref()));
             let completed = outcome.is_completed();
@@ -246,6 +251,7 @@ impl RunTurns<'_, '_> {
     /// stops.
     fn begin_stop(&mut self, cause: Cause) {
         self.end_with_stop();
+        self.works_at_stop = self.session.background();
         let target = if self.ends_background() {
             StopTarget::Process
         } else {
