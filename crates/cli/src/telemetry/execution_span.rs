@@ -1,6 +1,6 @@
 //! Span of an execution (a running task). A stop is an event of the span, with the cause of the stop.
 
-use allstop_core::{Cause, TraceContext};
+use allstop_core::{Cause, CauseKind, TraceContext};
 use allstop_task::{ExecutionObserver, Task, TaskState};
 use opentelemetry::trace::{Span as _, SpanKind, Status, TraceContextExt as _, Tracer as _};
 use opentelemetry::{Context, KeyValue};
@@ -44,9 +44,11 @@ impl ExecutionObserver for ExecutionSpan {
 
     fn stopping(&mut self, cause: &Cause) {
         let mut attributes = vec![KeyValue::new("cause.kind", cause.kind.as_str())];
-        let detail = cause.detail.as_deref().map(|text| ("cause.detail", text));
         let by = cause.by.as_deref().map(|text| ("cause.by", text));
-        let texts = detail.into_iter().chain(by);
+        let texts = detail_of(cause)
+            .map(|text| ("cause.detail", text))
+            .into_iter()
+            .chain(by);
         attributes.extend(texts.map(|(key, text)| KeyValue::new(key, text.to_owned())));
         self.span.add_event("stop", attributes);
     }
@@ -65,6 +67,31 @@ impl ExecutionObserver for ExecutionSpan {
         if state == TaskState::Failed {
             // The text of the error may quote a prompt.
             self.span.set_status(Status::error(""));
+        }
+    }
+}
+
+/// Detail of a cause, unless the detail can quote a text of the conversation or of a provider.
+fn detail_of(cause: &Cause) -> Option<&str> {
+    let quotes = matches!(cause.kind, CauseKind::Failure | CauseKind::Guardrail);
+    cause.detail.as_deref().filter(|_| !quotes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Regression: the message of a failure and the reason of a guardrail were sent to the collector.
+    #[test]
+    fn details_that_can_quote_a_text_are_not_sent() {
+        for (kind, is_sent) in [
+            (CauseKind::User, true),
+            (CauseKind::Deadline, true),
+            (CauseKind::Failure, false),
+            (CauseKind::Guardrail, false),
+        ] {
+            let cause = Cause::new(kind).detail("the prompt was: secret");
+            assert_eq!(detail_of(&cause).is_some(), is_sent, "{kind:?}");
         }
     }
 }
