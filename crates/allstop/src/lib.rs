@@ -36,6 +36,7 @@
 //! | `nats` | stores and workers on NATS JetStream; includes `tasks` |
 //! | `a2a` | the protocol A2A 1.0; includes `tasks` |
 //! | `copilot` | the server for the GitHub Copilot SDKs |
+//! | `otel` | traces over OTLP |
 
 #![warn(missing_docs)]
 
@@ -54,6 +55,8 @@ pub use allstop_core as core;
 pub use allstop_log as log;
 #[cfg(feature = "nats")]
 pub use allstop_nats as nats;
+#[cfg(feature = "otel")]
+pub use allstop_otel as otel;
 pub use allstop_process as process;
 pub use allstop_scope as scope;
 pub use allstop_session as session;

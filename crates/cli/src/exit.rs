@@ -12,6 +12,7 @@ use futures::FutureExt as _;
 
 use crate::error::CliError;
 use crate::host::ProcessHost;
+use crate::telemetry;
 
 /// Interval between two checks for a signal during the wait for a reader.
 const READER_LOOK: Duration = Duration::from_millis(50);
@@ -48,7 +49,7 @@ impl Exit {
         let output = &host.output;
         let until = self.output_wait.map(|wait| Instant::now() + wait);
         if let Some(traces) = &host.traces {
-            traces.close(self.output_wait.unwrap_or(Duration::MAX));
+            telemetry::close(traces, self.output_wait.unwrap_or(Duration::MAX));
         }
         let flushed = host.block_on(flush_to_reader(host, until));
         let Some(lost) = lost_output(flushed.stdout, host) else {

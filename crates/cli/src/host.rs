@@ -28,7 +28,7 @@ use crate::project_trust::TrustStore;
 use crate::resources;
 use crate::serve::cluster::names_servers;
 use crate::signals::{EndSignals, InheritedSignals};
-use crate::telemetry::TraceExporter;
+use crate::telemetry::{self, TraceExporter};
 
 /// First argument of a keeper: a small process of this program that starts a shell command and can kill the command's
 /// whole process tree. The help does not list this internal command.
@@ -157,7 +157,7 @@ impl ProcessHost {
     pub(crate) fn traced(mut self, command: &CliCommand) -> Result<Self, CliError> {
         if let Some(args) = command.traces() {
             let stderr = self.output.stderr().clone();
-            self.traces = TraceExporter::open(args, stderr)?;
+            self.traces = telemetry::open(args, stderr)?;
         }
         Ok(self)
     }

@@ -21,14 +21,6 @@ pub(crate) use self::{NoExecutionSpan as ExecutionSpan, NoTraceExporter as Trace
 pub(crate) enum NoTraceExporter {}
 
 impl NoTraceExporter {
-    /// Refuses the flag that enables traces.
-    pub(crate) fn open(args: &TraceArgs, _stderr: OutputQueue) -> Result<Option<Self>, CliError> {
-        match args.collector() {
-            Some(_) => Err(CliError::not_built("--otlp", "otlp")),
-            None => Ok(None),
-        }
-    }
-
     pub(crate) fn links(&self) -> Arc<dyn SpanLinks> {
         match *self {}
     }
@@ -36,10 +28,22 @@ impl NoTraceExporter {
     pub(crate) fn execution(&self, _task: &Task, _caller: Option<&TraceContext>) -> ExecutionSpan {
         match *self {}
     }
+}
 
-    pub(crate) fn close(&self, _max: Duration) {
-        match *self {}
+/// Refuses the flag that enables traces.
+pub(crate) fn open(
+    args: &TraceArgs,
+    _stderr: OutputQueue,
+) -> Result<Option<TraceExporter>, CliError> {
+    match args.collector() {
+        Some(_) => Err(CliError::not_built("--otlp", "otlp")),
+        None => Ok(None),
     }
+}
+
+/// Ends an exporter that cannot exist.
+pub(crate) fn close(exporter: &TraceExporter, _max: Duration) {
+    match *exporter {}
 }
 
 /// Layer of an exporter that cannot exist.

@@ -13,7 +13,7 @@ use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
 /// Links of the layer of `tracing-opentelemetry`.
 #[derive(Debug)]
-pub(super) struct OtelLinks;
+pub(crate) struct OtelLinks;
 
 impl SpanLinks for OtelLinks {
     fn set_parent(&self, span: &Span, parent: &TraceContext) {
@@ -31,7 +31,7 @@ impl SpanLinks for OtelLinks {
 }
 
 /// Context of OpenTelemetry with the caller's span and baggage.
-pub(super) fn context_of(trace: &TraceContext) -> Context {
+pub(crate) fn context_of(trace: &TraceContext) -> Context {
     let mut headers = HashMap::new();
     let mut set = |name: &str, value: Option<&str>| {
         if let Some(value) = value {
@@ -46,7 +46,7 @@ pub(super) fn context_of(trace: &TraceContext) -> Context {
 }
 
 /// Trace context for work below the span of `context`; `None` if the context has no span.
-pub(super) fn trace_of(context: &Context) -> Option<TraceContext> {
+pub(crate) fn trace_of(context: &Context) -> Option<TraceContext> {
     let mut headers: HashMap<String, String> = HashMap::new();
     TraceContextPropagator::new().inject_context(context, &mut headers);
     BaggagePropagator::new().inject_context(context, &mut headers);

@@ -6,18 +6,18 @@ use opentelemetry::trace::{Span as _, SpanKind, Status, TraceContextExt as _, Tr
 use opentelemetry::{Context, KeyValue};
 use opentelemetry_sdk::trace::{SdkTracer, Span};
 
-use super::span_links::{context_of, trace_of};
+use crate::span_links::{context_of, trace_of};
 
 /// Span of one execution. Dropping this value ends the span.
 #[derive(Debug)]
-pub(crate) struct ExecutionSpan {
+pub struct ExecutionSpan {
     span: Span,
     /// Trace context of the span, with the baggage of the caller.
     trace: Option<TraceContext>,
 }
 
 impl ExecutionSpan {
-    pub(super) fn begin(tracer: &SdkTracer, task: &Task, caller: Option<&TraceContext>) -> Self {
+    pub(crate) fn begin(tracer: &SdkTracer, task: &Task, caller: Option<&TraceContext>) -> Self {
         let caller = caller.map_or_else(Context::new, context_of);
         let span = tracer.span_builder("task execution");
         let span = span.with_kind(SpanKind::Server).with_attributes([

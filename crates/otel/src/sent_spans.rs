@@ -1,71 +1,83 @@
 //! Count of the spans that ended and of the spans that the collector has accepted. The difference is reported once.
 
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::Duration;
 
-use allstop_core::counted::counted;
 use allstop_core::error_chain;
-use allstop_terminal::{OutputPriority, OutputQueue, Styled};
 use opentelemetry::{Array, Context, Key, StringValue, Value};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{BatchSpanProcessor, Span, SpanData, SpanExporter, SpanProcessor};
 
+use crate::lost_spans::LostSpans;
+
 /// Attribute that is a list by the conventions. `tracing` has no lists.
 const FINISH_REASONS: &str = "gen_ai.response.finish_reasons";
 
 /// Numbers of the spans of this process.
-#[derive(Debug)]
-pub(super) struct SentSpans {
+pub(crate) struct SentSpans {
     collector: String,
-    stderr: OutputQueue,
+    on_lost: Box<dyn Fn(&LostSpans) + Send + Sync>,
     ended: AtomicU64,
     sent: AtomicU64,
     is_reported: AtomicBool,
 }
 
+impl fmt::Debug for SentSpans {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SentSpans")
+            .field("ended", &self.ended)
+            .field("sent", &self.sent)
+            .finish_non_exhaustive()
+    }
+}
+
 impl SentSpans {
-    pub(super) fn new(collector: &str, stderr: OutputQueue) -> Self {
+    pub(crate) fn new(
+        collector: &str,
+        on_lost: impl Fn(&LostSpans) + Send + Sync + 'static,
+    ) -> Self {
         Self {
             collector: collector.to_owned(),
-            stderr,
+            on_lost: Box::new(on_lost),
             ended: AtomicU64::new(0),
             sent: AtomicU64::new(0),
             is_reported: AtomicBool::new(false),
         }
     }
 
-    /// Warns if spans were not sent, unless an earlier warning has named the problem.
-    pub(super) fn warn_if_lost(&self) {
+    /// Reports spans that were not sent, unless an earlier report has named the problem.
+    pub(crate) fn report_if_lost(&self) {
         let ended = self.ended.load(Ordering::Acquire);
         let lost = ended.saturating_sub(self.sent.load(Ordering::Acquire));
         if lost > 0 {
-            self.warn(lost, "no answer in time");
+            self.report(lost, "no answer in time");
         }
     }
 
-    fn warn(&self, lost: u64, why: &str) {
+    fn report(&self, count: u64, why: &str) {
         if self.is_reported.swap(true, Ordering::AcqRel) {
             return;
         }
-        let lost = counted(lost, "span was", "spans were");
-        let collector = &self.collector;
-        let warning = format!("traces are incomplete: {lost} not sent to {collector}: {why}");
-        self.stderr
-            .sentences(Styled::text(&warning), OutputPriority::Required);
+        (self.on_lost)(&LostSpans {
+            count,
+            collector: self.collector.clone(),
+            why: why.to_owned(),
+        });
     }
 }
 
 /// Exporter that counts the accepted spans, and reports the first failure at once.
 #[derive(Debug)]
-pub(super) struct CountedExporter<E> {
+pub(crate) struct CountedExporter<E> {
     exporter: E,
     spans: Arc<SentSpans>,
 }
 
 impl<E> CountedExporter<E> {
-    pub(super) fn new(exporter: E, spans: Arc<SentSpans>) -> Self {
+    pub(crate) fn new(exporter: E, spans: Arc<SentSpans>) -> Self {
         Self { exporter, spans }
     }
 }
@@ -81,7 +93,7 @@ impl<E: SpanExporter> SpanExporter for CountedExporter<E> {
             Ok(()) => {
                 self.spans.sent.fetch_add(count, Ordering::AcqRel);
             }
-            Err(error) => self.spans.warn(count, &error_chain(error)),
+            Err(error) => self.spans.report(count, &error_chain(error)),
         }
         exported
     }
@@ -112,13 +124,13 @@ fn list_finish_reasons(span: &mut SpanData) {
 
 /// Processor that counts the ended spans.
 #[derive(Debug)]
-pub(super) struct CountedProcessor {
+pub(crate) struct CountedProcessor {
     batches: BatchSpanProcessor,
     spans: Arc<SentSpans>,
 }
 
 impl CountedProcessor {
-    pub(super) fn new(batches: BatchSpanProcessor, spans: Arc<SentSpans>) -> Self {
+    pub(crate) fn new(batches: BatchSpanProcessor, spans: Arc<SentSpans>) -> Self {
         Self { batches, spans }
     }
 }

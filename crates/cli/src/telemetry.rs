@@ -1,0 +1,57 @@
+//! Traces over OTLP, for all commands that run agents.
+
+use std::time::Duration;
+
+use allstop_terminal::{OutputPriority, OutputQueue, Styled};
+use tracing::Subscriber;
+use tracing_subscriber::Layer;
+use tracing_subscriber::registry::LookupSpan;
+
+pub(crate) use allstop_otel::{ExecutionSpan, TraceExporter};
+
+use crate::args::TraceArgs;
+use crate::error::CliError;
+use crate::host::ProcessHost;
+
+/// Maximum wait until the last spans are sent at the end of the process. A collector on the same network answers in
+/// milliseconds, and a user does not notice half a second.
+const LAST_SPANS_MAX: Duration = Duration::from_millis(500);
+
+/// Creates the exporter that the flags and the environment select, without sending anything. `stderr` gets the warning about
+/// lost spans.
+///
+/// # Errors
+/// If the URL of the collector is invalid.
+pub(crate) fn open(
+    args: &TraceArgs,
+    stderr: OutputQueue,
+) -> Result<Option<TraceExporter>, CliError> {
+    let is_disabled = ProcessHost::text_variable("OTEL_SDK_DISABLED")
+        .is_some_and(|value| value.eq_ignore_ascii_case("true"));
+    let Some(collector) = args.collector().filter(|_| !is_disabled) else {
+        return Ok(None);
+    };
+    let exporter = TraceExporter::new(collector, move |lost| {
+        let warning = lost.to_string();
+        stderr.sentences(Styled::text(&warning), OutputPriority::Required);
+    });
+    match exporter {
+        Ok(exporter) => Ok(Some(exporter)),
+        Err(error) => {
+            Err(CliError::usage(error.to_string()).hint("use a URL such as http://127.0.0.1:4318"))
+        }
+    }
+}
+
+/// Layer of an exporter that may be absent.
+pub(crate) fn layer<S>(exporter: Option<&TraceExporter>) -> Option<impl Layer<S> + use<S>>
+where
+    S: Subscriber + for<'span> LookupSpan<'span> + Send + Sync,
+{
+    exporter.map(TraceExporter::layer)
+}
+
+/// Sends the remaining spans, for at most `max`, and warns about lost spans. Blocks the thread.
+pub(crate) fn close(exporter: &TraceExporter, max: Duration) {
+    exporter.close(max.min(LAST_SPANS_MAX));
+}
