@@ -8,7 +8,9 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use super::item_enums::{Containment, EndMethod, EndProof, ItemKind, NotStoppedReason, WaitReason};
+use super::item_enums::{
+    Containment, EndMethod, EndProof, ItemKind, MissedWork, NotStoppedReason, WaitReason,
+};
 use crate::message::Effect;
 use crate::process::ProcessIdentity;
 
@@ -46,6 +48,9 @@ impl From<Duration> for Millis {
 pub struct Evidence {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     verified: Option<EndProof>,
+    /// Work that this verification can miss; absent if it misses none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    may_miss: Option<MissedWork>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     observed_at: Option<Cow<'static, str>>,
 }
@@ -55,6 +60,7 @@ impl Evidence {
     pub fn verified(way: EndProof) -> Self {
         Self {
             verified: Some(way),
+            may_miss: way.may_miss(),
             observed_at: None,
         }
     }
@@ -63,6 +69,7 @@ impl Evidence {
     pub fn observed_at(checkpoint: impl Into<Cow<'static, str>>) -> Self {
         Self {
             verified: None,
+            may_miss: None,
             observed_at: Some(checkpoint.into()),
         }
     }
@@ -77,6 +84,11 @@ impl Evidence {
     /// The verification from outside; `None` if the work only acknowledged the stop.
     pub fn proof(&self) -> Option<EndProof> {
         self.verified
+    }
+
+    /// Work that the verification can miss; `None` if it misses none.
+    pub fn may_miss(&self) -> Option<MissedWork> {
+        self.may_miss
     }
 
     /// The checkpoint, if the work acknowledged the stop.

@@ -128,6 +128,36 @@ impl EndProof {
             Self::RemoteConfirmed => "remote_confirmed",
         }
     }
+
+    /// Work that this evidence can miss; `None` if it misses none.
+    pub(super) fn may_miss(self) -> Option<MissedWork> {
+        match self {
+            Self::ProcessGroupEmpty => Some(MissedWork::EscapedProcesses),
+            Self::FutureDropped
+            | Self::TaskEnded
+            | Self::ThreadEnded
+            | Self::SocketClosed
+            | Self::ProcessTreeEmpty
+            | Self::RemoteConfirmed => None,
+        }
+    }
+}
+
+/// Work that a verification can miss.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum MissedWork {
+    /// A process that has left the group and the session, has cleared its environment, and has lost its parent.
+    EscapedProcesses,
+}
+
+impl MissedWork {
+    /// The word used in JSON and in text.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::EscapedProcesses => "escaped_processes",
+        }
+    }
 }
 
 /// Reason why an item still runs, or could not be stopped.

@@ -29,7 +29,9 @@ use crate::time::Timestamp;
 use crate::usage::Usage;
 
 pub use item::{Evidence, ItemState, Millis, ReceiptItem};
-pub use item_enums::{Containment, EndMethod, EndProof, ItemKind, NotStoppedReason, WaitReason};
+pub use item_enums::{
+    Containment, EndMethod, EndProof, ItemKind, MissedWork, NotStoppedReason, WaitReason,
+};
 
 /// Version of the receipt's format.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
