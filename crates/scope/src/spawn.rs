@@ -8,7 +8,6 @@ use std::sync::Arc;
 use std::task::{Context, Poll};
 
 use allstop_core::Cause;
-use pin_project_lite::pin_project;
 use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
@@ -135,34 +134,35 @@ impl WorkCx {
     }
 }
 
-pin_project! {
-    /// A future with its registration. The future is the first field, so it is dropped first.
-    struct Tracked<F> {
-        #[pin]
-        future: Option<F>,
-        registration: Option<Registration>,
-        begun: bool,
-    }
+/// A future of any type. The runtime's code for a task is compiled for each type of future, and takes more time to compile than
+/// most futures. It also moves a whole task when the task is created, when it ends, and when its output is taken.
+type BoxedFuture<T> = Pin<Box<dyn Future<Output = T> + Send>>;
+
+/// A future with its registration. The future is the first field, so it is dropped first.
+struct Tracked<T> {
+    future: Option<BoxedFuture<T>>,
+    registration: Option<Registration>,
+    begun: bool,
 }
 
-impl<F: Future> Future for Tracked<F> {
+impl<T> Future for Tracked<T> {
     /// `None` if a stop was accepted between the registration and the first poll. In this case, the work was registered
     /// before the stop but has not begun. No work begins after the barrier is closed.
-    type Output = Option<F::Output>;
+    type Output = Option<T>;
 
-    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<F::Output>> {
-        let mut this = self.project();
-        let overtaken = !std::mem::replace(this.begun, true)
+    fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Option<T>> {
+        let this = self.get_mut();
+        let overtaken = !std::mem::replace(&mut this.begun, true)
             && this
                 .registration
                 .as_ref()
                 .is_some_and(|work| work.node().cause().is_some());
-        let output = match this.future.as_mut().as_pin_mut() {
-            Some(future) if !overtaken => Some(std::task::ready!(future.poll(cx))),
+        let output = match &mut this.future {
+            Some(future) if !overtaken => Some(std::task::ready!(future.as_mut().poll(cx))),
             _ => None,
         };
         // Also drops a future that has returned. Its destructors may take time, and the work ends only after them.
-        this.future.set(None);
+        this.future = None;
         if let Some(registration) = this.registration.take() {
             registration.finish(if overtaken {
                 Ending::NotBegun
@@ -223,7 +223,7 @@ impl Scope {
     {
         let registration = self.node().register(spec, Force::AbortSoon)?;
         let (key, node) = (registration.key(), registration.node().clone());
-        let future = Box::pin(make(registration));
+        let future: BoxedFuture<F::Output> = Box::pin(make(registration));
         #[expect(
             clippy::disallowed_methods,
             reason = "the one place that spawns: registered above"
@@ -257,7 +257,7 @@ impl Scope {
             reason = "the one place that spawns: registered above"
         )]
         let task = runtime.spawn(Tracked {
-            future: Some(future),
+            future: Some(Box::pin(future)),
             registration: Some(registration),
             begun,
         });
@@ -277,8 +277,7 @@ impl Scope {
     where
         F: Future<Output: Send + 'static> + Send + 'static,
     {
-        // Boxed, because the runtime moves a whole task when it is created, when it ends, and when its output is taken.
-        let engine = Box::pin(engine);
+        let engine: BoxedFuture<F::Output> = Box::pin(engine);
         #[expect(clippy::disallowed_methods, reason = "the one place that spawns")]
         let task = self.env().control().spawn(engine);
         WorkHandle {

@@ -8,7 +8,7 @@ use std::sync::mpsc::{Receiver, channel};
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as AttributeValue;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
-use opentelemetry_proto::tonic::trace::v1::Span;
+use opentelemetry_proto::tonic::trace::v1::{ResourceSpans, Span};
 use prost::Message as _;
 use serde_json::Value;
 
@@ -21,8 +21,8 @@ const SCRIPT: &str = "replies: [{text: Never, stall: mid_stream}]\n";
 const TRACE: u128 = 0x0af7_6519_16cd_43dd_8448_eb21_1c80_319c;
 const CALLER: u64 = 0xb7ad_6b71_6920_3331;
 
-/// Starts a collector for OTLP over HTTP on a free port. Returns its address and the received spans. The thread of the
-/// collector ends with the process.
+/// Starts a collector for OTLP over HTTP on a free port. Returns its address and the received spans, each with the attributes
+/// of its process too. The thread of the collector ends with the process.
 fn collector() -> (String, Receiver<Span>) {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
     let address = format!("http://{}", listener.local_addr().expect("an address"));
@@ -33,9 +33,7 @@ fn collector() -> (String, Receiver<Span>) {
         for stream in listener.incoming().flatten() {
             let mut stream = BufReader::new(stream);
             while let Some(request) = export(&mut stream) {
-                let groups = request.resource_spans.into_iter();
-                let groups = groups.flat_map(|group| group.scope_spans);
-                for span in groups.flat_map(|group| group.spans) {
+                for span in request.resource_spans.into_iter().flat_map(spans_of) {
                     // An error is ignored, because the test may already have ended.
                     let _sent = spans.send(span);
                 }
@@ -43,6 +41,16 @@ fn collector() -> (String, Receiver<Span>) {
         }
     });
     (address, received)
+}
+
+/// Spans of a process, each with the attributes of the process too.
+fn spans_of(group: ResourceSpans) -> impl Iterator<Item = Span> {
+    let process = group.resource.unwrap_or_default().attributes;
+    let spans = group.scope_spans.into_iter().flat_map(|scope| scope.spans);
+    spans.map(move |mut span| {
+        span.attributes.extend(process.iter().cloned());
+        span
+    })
 }
 
 /// Text of an attribute; the JSON-like form of a list.
@@ -277,6 +285,47 @@ fn run_is_traced_without_its_texts() {
     let all = format!("{spans:?}");
     for text in ["prompt-7", "Answer-7", "result-7", "Done-7"] {
         assert!(!all.contains(text), "{text} in {all}");
+    }
+}
+
+#[test]
+fn chat_traces_its_hooks_and_guardrails_and_names_its_service() {
+    let place = Place::new();
+    let (collector, spans) = collector();
+    let config = "[[hooks]]\non = \"turn_start\"\ncommand = \"true # hook-1\"\n\
+                  [[guardrails]]\non = \"input\"\ncommand = \"exit 2 # guardrail-1\"\n";
+    let config = place.file("allstop.toml", config);
+    let chat = place.allstop().args("chat --yes hello --store");
+    let chat = chat.arg(place.store()).arg("--config").arg(config);
+    let chat = chat.arg("--model").arg(place.script(SECRETIVE));
+    let chat = chat.env("OTEL_EXPORTER_OTLP_ENDPOINT", &collector);
+    let chat = chat.env(
+        "OTEL_RESOURCE_ATTRIBUTES",
+        "deployment.environment.name=test",
+    );
+    let ended = chat.env("OTEL_SERVICE_NAME", "reviewer").end();
+    assert!(ended.stderr.contains("guardrail"), "{ended:#?}");
+
+    let turn = "invoke_agent allstop";
+    let spans = spans_until(&spans, turn);
+    let begins = |with: &str| {
+        let found = spans.iter().find(|span| span.name.starts_with(with));
+        found.unwrap_or_else(|| panic!("no span {with:?} in {spans:#?}"))
+    };
+    let (hook, guardrail) = (begins("hook "), begins("guardrail "));
+    for (span, key, value) in [
+        (hook, "allstop.hook.event", "turn_start"),
+        (hook, "allstop.verdict", "continue"),
+        (guardrail, "allstop.guardrail.stage", "input"),
+        (guardrail, "allstop.verdict", "refuse"),
+        (begins(turn), "allstop.stop_reason", "guardrail"),
+        (begins(turn), "service.name", "reviewer"),
+        (begins(turn), "deployment.environment.name", "test"),
+    ] {
+        assert_eq!(attribute(span, key), value, "{key}: {span:#?}");
+    }
+    for span in [hook, guardrail] {
+        assert_eq!(path(&spans, span), format!("{turn} > {}", span.name));
     }
 }
 
