@@ -11,19 +11,22 @@ use crate::{exec, workspace};
 
 /// The order of the crates. Each crate may depend only on crates before it in this list. The list also contains planned
 /// crates. If a new crate is missing in this list, the check fails.
-const ORDER: [&str; 25] = [
+const ORDER: [&str; 28] = [
     "core",
     "process",
     "scope",
     "log",
+    "log-tests",
     "model",
     "tools",
+    "tools-tests",
     "agent",
     "session",
     "task",
     "task-tests",
     "nats",
     "runtime",
+    "runtime-tests",
     "jsonrpc",
     "terminal",
     "host",

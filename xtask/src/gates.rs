@@ -4,7 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::{
-    crate_order, documented_commands, exec, facade, language, links, parts, sources, workspace,
+    crate_order, documented_commands, exec, facade, language, links, packages, parts, sources,
+    workspace,
 };
 
 pub(crate) fn run() -> anyhow::Result<()> {
@@ -14,6 +15,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     )?;
     exec::check("crate order", crate_order::check)?;
     exec::check("packages of the library", facade::check)?;
+    exec::check("packages to publish", packages::check)?;
     sources::run()?;
     language::run()?;
     exec::check("links in documents", links::check)?;

@@ -23,6 +23,7 @@ mod language;
 mod links;
 mod minimal;
 mod mutants;
+mod packages;
 mod parts;
 mod picture;
 mod sources;

@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use crate::{Place, within};
 
 fn path(name: &str) -> PathBuf {
-    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("../../schemas/{name}.schema.json"))
+    PathBuf::from(env!("CARGO_MANIFEST_DIR")).join(format!("../../../schemas/{name}.schema.json"))
 }
 
 fn published(name: &str) -> Value {

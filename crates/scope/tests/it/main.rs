@@ -1,7 +1,5 @@
 //! Tests of scopes through their public interface. The clock is paused where time matters.
 
-#[cfg(target_os = "linux")]
-mod detaching;
 mod ladder;
 mod launches;
 mod nested;

@@ -1,26 +1,44 @@
-//! A process that is detached (left running without a scope) while a stop covers it.
+//! The test, and its keeper.
 
 use std::time::{Duration, Instant};
 
 use allstop_core::receipt::ItemKind;
+use allstop_core::{Cause, CauseKind, Extent};
 use allstop_process::{
     ContainmentChoice, KeeperProgram, Keepers, ProcessSignal, ProcessSpec, is_alive, signal,
 };
-use allstop_scope::WorkSpec;
+use allstop_scope::{RootOptions, Scope, StopRequest, WorkSpec};
+use libtest_mimic::Trial;
 
-use crate::{by_user, root};
+/// First argument of this binary as a keeper.
+pub(crate) const KEEPER: &str = "keep-call";
 
 const SOON: Duration = Duration::from_secs(3);
 
+pub(crate) fn trials() -> Vec<Trial> {
+    let name = "stop_names_a_process_that_is_detached_meanwhile";
+    let runtime = || {
+        tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+    };
+    let test = move || {
+        runtime()
+            .expect("a runtime")
+            .block_on(stop_names_a_process_that_is_detached_meanwhile());
+        Ok(())
+    };
+    vec![Trial::test(name, test)]
+}
+
 /// The process ignores SIGTERM, and is detached while the stop waits for its end. The receipt of the stop lists the
 /// process.
-#[tokio::test]
 async fn stop_names_a_process_that_is_detached_meanwhile() {
     let folder = tempfile::tempdir().expect("a folder");
-    let scope = root();
+    let scope = Scope::root("test", RootOptions::single_runtime());
     let keepers = Keepers::new(KeeperProgram {
-        executable: env!("CARGO_BIN_EXE_allstop-scope-keeper").into(),
-        args: Vec::new(),
+        executable: std::env::current_exe().expect("the path of this binary"),
+        args: vec![KEEPER.into()],
     });
     let script = "trap '' TERM; echo ready; while :; do sleep 0.1; done";
     let spec = ProcessSpec {
@@ -36,7 +54,8 @@ async fn stop_names_a_process_that_is_detached_meanwhile() {
     let (process, mut output) = scope.spawn_process(work, spec).expect("it starts");
     let mut buffer = [0; 64];
     assert!(output.read(&mut buffer).await.expect("it prints") > 0);
-    let stop = scope.stop(by_user().grace(SOON));
+    let by_user = StopRequest::new(Extent::Process, Cause::new(CauseKind::User));
+    let stop = scope.stop(by_user.grace(SOON));
     let keeper = process.handle().keeper_identity().cloned();
     let keeper = keeper.expect("it has one");
     process
