@@ -35,6 +35,7 @@ mod resources;
 mod run;
 mod serve;
 mod server_loop;
+mod service_manager;
 mod shell_command;
 mod shell_quote;
 mod short_id;

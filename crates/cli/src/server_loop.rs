@@ -12,6 +12,7 @@ use crate::control::{Control, ControlEffect};
 use crate::error::CliError;
 use crate::exit::Exit;
 use crate::host::ProcessHost;
+use crate::service_manager::ServiceManager;
 use crate::start::StartFailure;
 use crate::supervise::Supervisor;
 use allstop_remote::{OwnedSessions, RemoteListener};
@@ -88,6 +89,8 @@ pub(crate) async fn run_server<S: HostedServer>(
     if let Some(problem) = remote.problem() {
         server.show_line(&problem);
     }
+    let manager = ServiceManager::of_environment();
+    manager.ready();
     let (cause, has_ended) = loop {
         tokio::select! {
             biased;
@@ -99,6 +102,7 @@ pub(crate) async fn run_server<S: HostedServer>(
             cause = server.ended() => break (cause, true),
         }
     };
+    manager.stopping(&cause.to_string());
     shut_down(&server, &mut supervisor, &cause, has_ended).await;
     // If another terminal requested a stop, it gets the receipt (the report of the stop) before this process exits.
     let answered = remote.answered();

@@ -69,6 +69,7 @@ mod serve_agent;
 mod serve_push;
 mod serve_retention;
 mod servers;
+mod service_units;
 mod shell;
 mod stalls;
 mod stop_receipts;
