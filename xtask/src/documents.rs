@@ -31,7 +31,7 @@ pub(crate) fn report(complaints: impl Fn(&str, &Path) -> Vec<String>) -> anyhow:
 
 /// Returns the documents that git tracks or does not ignore. The build folder and an editor's temporary files are
 /// ignored.
-fn list() -> anyhow::Result<Vec<PathBuf>> {
+pub(crate) fn list() -> anyhow::Result<Vec<PathBuf>> {
     let root = workspace::root();
     let listed = exec::output(Command::new("git").current_dir(root).args([
         "ls-files",

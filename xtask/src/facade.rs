@@ -97,6 +97,25 @@ mod tests {
         check().expect("the packages of the facade");
     }
 
+    /// `cargo doc --open` opens the first default member that has documentation.
+    #[test]
+    fn cargo_doc_opens_the_facade() {
+        let metadata = workspace::metadata().expect("metadata");
+        let first = metadata["workspace_default_members"][0].as_str();
+        assert!(
+            first.expect("a member").contains("/crates/allstop#"),
+            "{first:?}"
+        );
+        let mut packages = metadata["packages"].as_array().expect("packages").iter();
+        let cli = packages.find(|package| package["name"] == "allstop-cli");
+        let targets = cli.expect("the binary")["targets"].as_array();
+        let mut programs = targets
+            .expect("targets")
+            .iter()
+            .filter(|it| it["kind"][0] == "bin");
+        assert!(programs.all(|program| program["doc"] == false));
+    }
+
     #[test]
     fn unwanted_packages_are_named() {
         let tree = "allstop v0.1.0 (/a/path)\ntokio v1.54.1\nrusqlite v0.41.0\ntokio v1.54.1 (*)\n";

@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use crate::{
-    crate_order, documented_commands, exec, facade, language, links, packages, parts, sources,
-    workspace,
+    book, crate_order, documented_commands, exec, facade, language, links, packages, parts,
+    sources, workspace,
 };
 
 pub(crate) fn run() -> anyhow::Result<()> {
@@ -19,6 +19,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
     sources::run()?;
     language::run()?;
     exec::check("links in documents", links::check)?;
+    exec::check("book", book::check)?;
     exec::check(
         "xtask commands in documents",
         documented_commands::check_xtask,

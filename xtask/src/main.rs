@@ -12,6 +12,7 @@
 use std::process::ExitCode;
 
 mod bench;
+mod book;
 mod crate_order;
 mod dist;
 mod documented_commands;
@@ -45,6 +46,7 @@ Developer commands of this repository.
     cargo xtask language         phrases, long sentences and spelling in comments and documents
     cargo xtask texts            all that the program prints, in one listing: help, messages, snapshots
     cargo xtask minimal          checks the binary alone, with its features and without, which compiles dependencies again
+    cargo xtask book             the book, from docs/SUMMARY.md, in target/book/html
     cargo xtask dist             the files of a release: tarball, package for Debian, bill of materials, checksums
                                    cargo xtask dist --check         makes them of the debug binary, and installs them
     cargo xtask parts            fetch what tests need from outside and print where it is
@@ -67,8 +69,8 @@ and A2A with its client for JavaScript.
 ";
 
 /// The subcommands. A check compares them with the commands in the documents.
-const SUBCOMMANDS: [&str; 13] = [
-    "test", "gates", "sources", "language", "texts", "minimal", "parts", "dist", "explore",
+const SUBCOMMANDS: [&str; 14] = [
+    "test", "gates", "sources", "language", "texts", "minimal", "parts", "book", "dist", "explore",
     "bench", "mutants", "picture", "help",
 ];
 
@@ -82,6 +84,7 @@ fn main() -> ExitCode {
         "gates" => gates::run().map(|()| ExitCode::SUCCESS),
         "minimal" => minimal::run().map(|()| ExitCode::SUCCESS),
         "parts" => parts::run().map(|()| ExitCode::SUCCESS),
+        "book" => book::run().map(|()| ExitCode::SUCCESS),
         "dist" => dist::run(rest).map(|()| ExitCode::SUCCESS),
         "sources" => sources::run().map(|()| ExitCode::SUCCESS),
         "language" => language::run().map(|()| ExitCode::SUCCESS),

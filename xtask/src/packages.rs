@@ -1,12 +1,15 @@
 //! Packages that are published: each one has all fields that a registry shows, and `cargo package` accepts it.
 //!
-//! The packages are not compiled again from their archives, because that takes minutes. The field `repository` is not
+//! The packages are not compiled again from their archives, because that takes minutes. Instead, a check finds sources that
+//! include a file outside of their package. A symbolic link is inside: Cargo packages its target. The field `repository` is not
 //! required, because the repository has no public address.
+
+use std::path::Path;
 
 use anyhow::{Context as _, bail};
 use serde_json::Value;
 
-use crate::{exec, workspace};
+use crate::{exec, sources, workspace};
 
 /// Fields of a manifest that must not be empty.
 const REQUIRED: [&str; 8] = [
@@ -26,7 +29,14 @@ const PROGRAMS: [&str; 1] = ["allstop-cli"];
 pub(crate) fn check() -> anyhow::Result<()> {
     let metadata = workspace::metadata()?;
     let published = published(&metadata)?;
-    let wrong: Vec<String> = published.iter().flat_map(|it| problems(it)).collect();
+    let mut wrong: Vec<String> = published.iter().flat_map(|it| problems(it)).collect();
+    for file in sources::read("crates/*/src/*.rs")? {
+        let path = file.path.display();
+        let outside = outside_includes(&file.path, &file.text);
+        wrong.extend(
+            outside.map(|name| format!("{path} includes {name}, which is not in its package")),
+        );
+    }
     if !wrong.is_empty() {
         bail!("{}", wrong.join("\n"));
     }
@@ -80,6 +90,19 @@ fn problems(package: &Value) -> Vec<String> {
             .extend(programs.map(|target| format!("{name} has the program {}", target["name"])));
     }
     problems
+}
+
+/// Returns the files that a source in `crates/NAME/…` includes from other folders than `crates/NAME`.
+fn outside_includes<'a>(source: &Path, text: &'a str) -> impl Iterator<Item = &'a str> {
+    // The folders of the source below the folder of the package, without `crates`, the name and the file.
+    let depth = source.components().count().saturating_sub(3);
+    let includes = ["include!(\"", "include_str!(\"", "include_bytes!(\""];
+    let names = includes
+        .into_iter()
+        .flat_map(move |start| text.split(start).skip(1));
+    names
+        .filter_map(|rest| rest.split('"').next())
+        .filter(move |name| name.matches("../").count() > depth)
 }
 
 fn is_empty(value: &Value) -> bool {
@@ -137,6 +160,17 @@ mod tests {
         package["name"] = json!("allstop-cli");
         package["documentation"] = json!("https://docs.rs/allstop-cli");
         assert_eq!(problems(&package), [""; 0]);
+    }
+
+    #[test]
+    fn file_outside_of_the_package_is_named() {
+        let found = |text| {
+            let source = Path::new("crates/a/src/b/c.rs");
+            outside_includes(source, text).collect::<Vec<_>>()
+        };
+        assert_eq!(found("include_str!(\"../../book/x.md\")"), [""; 0]);
+        let outside = "#![doc = include_str!(\"../../../../docs/x.md\")]";
+        assert_eq!(found(outside), ["../../../../docs/x.md"]);
     }
 
     #[test]

@@ -21,7 +21,7 @@ pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
     }
     parts::fetch_for_tests()?;
     let mut tests = nextest_run(&nextest);
-    // If no package is named, Cargo would choose only the package of the binary.
+    // If no package is named, Cargo would choose only the library and the binary.
     let names_package = |arg: &String| {
         arg.starts_with("-p") || arg.starts_with("--package") || arg == "--workspace"
     };

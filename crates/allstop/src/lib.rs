@@ -40,6 +40,8 @@
 
 #![warn(missing_docs)]
 
+#[cfg(doctest)]
+mod book;
 #[cfg(feature = "shell")]
 mod local_tools;
 pub mod prelude;

