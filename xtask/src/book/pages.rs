@@ -41,7 +41,7 @@ pub(super) fn without_other_links(text: &str, page: &Path, kept: &[PathBuf]) -> 
                 let is_kept = path.is_empty()
                     || path.contains("://")
                     || kept.contains(&normal(&folder.join(path)));
-                link[if is_kept { 0 } else { 1 }].to_owned()
+                link[usize::from(!is_kept)].to_owned()
             });
         }
         changed.push('\n');

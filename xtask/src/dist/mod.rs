@@ -9,11 +9,12 @@ mod installation;
 mod packages;
 mod tree;
 
+use std::ffi::OsString;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context as _, bail};
+use anyhow::{Context as _, anyhow, bail};
 
 use crate::{exec, workspace};
 
@@ -60,13 +61,23 @@ impl Release {
 
 /// The time that the variable `SOURCE_DATE_EPOCH` names, or else the time of the commit.
 fn epoch() -> anyhow::Result<String> {
-    if let Ok(epoch) = std::env::var("SOURCE_DATE_EPOCH") {
-        return Ok(epoch);
+    if let Some(epoch) = variable("SOURCE_DATE_EPOCH") {
+        return epoch
+            .into_string()
+            .map_err(|_| anyhow!("SOURCE_DATE_EPOCH is not text"));
     }
     let mut git = Command::new("git");
     git.current_dir(workspace::root());
     let time = exec::output(git.args(["log", "-1", "--format=%ct"]))?;
     Ok(time.trim().to_owned())
+}
+
+fn variable(name: &str) -> Option<OsString> {
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "settings of Cargo and of reproducible builds"
+    )]
+    std::env::var_os(name)
 }
 
 pub(crate) fn run(args: &[String]) -> anyhow::Result<()> {
@@ -148,7 +159,7 @@ fn build() -> anyhow::Result<Command> {
 }
 
 fn cargo_home() -> anyhow::Result<PathBuf> {
-    let named = std::env::var_os("CARGO_HOME").map(PathBuf::from);
+    let named = variable("CARGO_HOME").map(PathBuf::from);
     let below_home = || std::env::home_dir().map(|home| home.join(".cargo"));
     named
         .or_else(below_home)

@@ -13,15 +13,15 @@ pub struct BuiltinScript {
 pub const BUILTIN_SCRIPTS: [BuiltinScript; 3] = [
     BuiltinScript {
         name: "demo",
-        text: include_str!("../../../../docs/examples/demo.yaml"),
+        text: include_str!("../../scripts/demo.yaml"),
     },
     BuiltinScript {
         name: "hello",
-        text: include_str!("../../../../docs/examples/hello.yaml"),
+        text: include_str!("../../scripts/hello.yaml"),
     },
     BuiltinScript {
         name: "tree",
-        text: include_str!("../../../../docs/examples/tree.yaml"),
+        text: include_str!("../../scripts/tree.yaml"),
     },
 ];
 
