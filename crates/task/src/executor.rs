@@ -8,6 +8,7 @@ use allstop_core::{Cause, Receipt, TaskId, TraceContext};
 use allstop_scope::Scope;
 use futures::future::BoxFuture;
 
+use crate::error::TaskStoreError;
 use crate::event_writer::EventWriter;
 use crate::execution::PartReceipts;
 use crate::live_text_writer::LiveTextWriter;
@@ -174,11 +175,16 @@ pub trait Processor: Send + Sync {
     /// Decides about one event. The manager calls this method for one event after the other, in order.
     fn process(&self, event: TaskEvent, task: Arc<Task>) -> BoxFuture<'static, ProcessorDecision>;
 
-    /// Returns the event with which the execution ends after an error of the executor. If the method returns `None`,
-    /// the task fails with the error.
-    fn process_error(&self, error: &ExecutorError, task: &Task) -> Option<TaskEvent> {
-        let (_, _) = (error, task);
-        None
+    /// Decides about an error of the executor. With `Ok`, the execution ends with this event instead; an event that does
+    /// not end the execution is stored before the error. With `Err`, the task fails with the returned error. By default,
+    /// the task fails with the error of the executor.
+    fn process_error(
+        &self,
+        error: ExecutorError,
+        task: Arc<Task>,
+    ) -> BoxFuture<'static, Result<TaskEvent, ExecutorError>> {
+        drop(task);
+        Box::pin(std::future::ready(Err(error)))
     }
 }
 
@@ -191,32 +197,77 @@ pub enum ProcessorDecision {
     Drop,
     /// Store this event instead. The new event alone decides whether the execution ends.
     Replace(TaskEvent),
+    /// End the execution, even if the executor still works.
+    End {
+        /// Event to store before the end. Clients see this event.
+        event: Option<TaskEvent>,
+        /// Event that ends the execution. If this event does not end the execution, the task fails.
+        result: TaskEvent,
+    },
     /// Stop the executor and fail the task with this reason.
     Fail(Arc<str>),
 }
 
 /// Cleans up after an execution.
 pub trait Cleanup: Send + Sync {
-    /// Called once after each execution and after each stop, if the factory has created parts for it. The argument is
-    /// the task as last stored. If a stop waits for the clean-up, the time limit is the grace.
+    /// Called once after each execution and after each stop, if the factory has created parts for it. If a stop waits
+    /// for the clean-up, the time limit is the grace.
     ///
     /// In a cluster, a worker that has lost its lease may no longer run tasks. Such a worker also calls this method,
     /// and another worker may already run the task. So clean up only resources of this process, for example its locks
     /// and folders. Do not clean up resources that the next worker of the task uses.
-    fn clean_up(&self, task: Arc<Task>) -> BoxFuture<'static, ()>;
+    fn clean_up(&self, cx: CleanupCx) -> BoxFuture<'static, ()>;
 }
 
-/// Creates the parts of a task, at the start of each execution.
+/// Context of a clean-up: the result and the error of an execution or a stop.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct CleanupCx {
+    /// The task as last stored.
+    pub task: Arc<Task>,
+    /// Error of the execution or the stop. `None` if the end is stored and contains no error.
+    pub error: Option<ExecutionError>,
+}
+
+/// Error with which an execution or a stop has ended.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum ExecutionError {
+    /// The execution has failed with this reason, which the task also contains.
+    #[error("{0}")]
+    Failed(Arc<str>),
+    /// The canceler or the factory has refused the stop. The task does not change.
+    #[error("the stop was refused: {0}")]
+    StopRefused(#[source] ExecutorError),
+    /// The store has not confirmed the end.
+    #[error(transparent)]
+    Store(#[from] TaskStoreError),
+}
+
+/// Creates the parts of a task: one method for the start of an execution, one for a stop of a task at rest.
 pub trait TaskPartsFactory: Send + Sync {
-    /// Creates the parts.
+    /// Creates the parts of an execution. A stop of this execution uses the canceler of these parts.
     ///
     /// # Errors
-    /// If the factory returns an error, the task fails. If the factory was called for a stop and no execution runs, the
-    /// stop is refused with the error.
+    /// If the factory returns an error, the task fails.
     fn create(&self, task: Arc<Task>) -> BoxFuture<'static, Result<TaskParts, ExecutorError>>;
 
-    /// Parts that all tasks share. If this method returns parts, [`create`](Self::create) is not called. The manager
-    /// calls this method once, when it opens.
+    /// Creates the parts for a stop while no executor of the task runs. By default, takes them from
+    /// [`create`](Self::create).
+    ///
+    /// # Errors
+    /// If the factory returns an error, the stop is refused with the error. A stop of an interrupted execution is not
+    /// refused; the task then fails with the error.
+    fn create_for_cancel(
+        &self,
+        task: Arc<Task>,
+    ) -> BoxFuture<'static, Result<CancelParts, ExecutorError>> {
+        let created = self.create(task);
+        Box::pin(async move { created.await.map(CancelParts::from) })
+    }
+
+    /// Parts that all tasks share. If this method returns parts, the other methods are not called. The manager calls
+    /// this method once, when it opens.
     fn shared_parts(&self) -> Option<TaskParts> {
         None
     }
@@ -245,11 +296,78 @@ impl TaskParts {
             cleanup: None,
         }
     }
+
+    /// Sets the canceler.
+    #[must_use]
+    pub fn canceler(mut self, canceler: impl Canceler + 'static) -> Self {
+        self.canceler = Some(Arc::new(canceler));
+        self
+    }
+
+    /// Sets the processor.
+    #[must_use]
+    pub fn processor(mut self, processor: impl Processor + 'static) -> Self {
+        self.processor = Some(Arc::new(processor));
+        self
+    }
+
+    /// Sets the clean-up.
+    #[must_use]
+    pub fn cleanup(mut self, cleanup: impl Cleanup + 'static) -> Self {
+        self.cleanup = Some(Arc::new(cleanup));
+        self
+    }
 }
 
 impl fmt::Debug for TaskParts {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("TaskParts").finish_non_exhaustive()
+    }
+}
+
+/// Parts for a stop of a task whose executor does not run.
+#[derive(Clone, Default)]
+#[non_exhaustive]
+pub struct CancelParts {
+    /// Ends the remaining work. `None` if the manager ends the task immediately.
+    pub canceler: Option<Arc<dyn Canceler>>,
+    /// Cleans up after the stop.
+    pub cleanup: Option<Arc<dyn Cleanup>>,
+    /// Parts of an execution from which these parts come. Kept until the clean-up, because their destructors are code of
+    /// the embedding program.
+    source: Option<TaskParts>,
+}
+
+impl CancelParts {
+    /// Creates parts that contain only a canceler.
+    pub fn of(canceler: impl Canceler + 'static) -> Self {
+        Self {
+            canceler: Some(Arc::new(canceler)),
+            ..Self::default()
+        }
+    }
+
+    /// Sets the clean-up.
+    #[must_use]
+    pub fn cleanup(mut self, cleanup: impl Cleanup + 'static) -> Self {
+        self.cleanup = Some(Arc::new(cleanup));
+        self
+    }
+}
+
+impl From<TaskParts> for CancelParts {
+    fn from(parts: TaskParts) -> Self {
+        Self {
+            canceler: parts.canceler.clone(),
+            cleanup: parts.cleanup.clone(),
+            source: Some(parts),
+        }
+    }
+}
+
+impl fmt::Debug for CancelParts {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("CancelParts").finish_non_exhaustive()
     }
 }
 

@@ -46,8 +46,8 @@ pub use error::{CancelError, ExecuteError, ReadTaskError, TaskStoreError};
 pub use event_writer::{EventWriter, ExecutionEnded};
 pub use execution::PartReceipts;
 pub use executor::{
-    CancelCx, Canceler, Cleanup, ExecutionCx, Executor, ExecutorError, ExecutorReturn, Processor,
-    ProcessorDecision, TaskParts, TaskPartsFactory,
+    CancelCx, CancelParts, Canceler, Cleanup, CleanupCx, ExecutionCx, ExecutionError, Executor,
+    ExecutorError, ExecutorReturn, Processor, ProcessorDecision, TaskParts, TaskPartsFactory,
 };
 pub use feed::TaskUpdate;
 pub use live_subscription::{LiveItem, LiveSubscription};

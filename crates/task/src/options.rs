@@ -6,6 +6,7 @@ use std::time::{Duration, SystemTime};
 
 use allstop_core::Timestamp;
 
+use crate::executor::ExecutorError;
 use crate::observer::TaskObserver;
 
 /// Options of a task manager. All limits apply to one manager, unless a field states otherwise.
@@ -41,15 +42,15 @@ pub struct TaskOptions {
     pub event_queue_len_max: usize,
     /// Wall-clock time, for records.
     pub now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
-    /// Called after each panic in code of the embedding program, with the name of the callback and the message of the
-    /// panic.
+    /// Called after each panic in code of the embedding program.
     pub on_panic: Option<PanicHandler>,
     /// Observer of the executions.
     pub observer: Option<Arc<dyn TaskObserver>>,
 }
 
-/// Called with the name of a callback (`executor`, `processor` …) and the message of a panic.
-pub type PanicHandler = Arc<dyn Fn(&'static str, &str) + Send + Sync>;
+/// Called with the name of a callback (`executor`, `processor` …) and the message of a panic. Returns the error with
+/// which the callback then fails; `None` means an error without details, such as "the executor panicked".
+pub type PanicHandler = Arc<dyn Fn(&'static str, &str) -> Option<ExecutorError> + Send + Sync>;
 
 /// Reason of a refusal: one owner has its whole share of the queue.
 pub(crate) const OWNER_WAITS: &str = "too many of your tasks wait";

@@ -32,7 +32,7 @@ use allstop_core::receipt::ReceiptItem;
 use allstop_core::{Cause, CauseKind, Receipt, TaskId};
 use allstop_session::Sessions;
 use allstop_task::{
-    CancelCx, Canceler, Cleanup, ExecutionCx, Executor, ExecutorError, ExecutorReturn,
+    CancelCx, Canceler, Cleanup, CleanupCx, ExecutionCx, Executor, ExecutorError, ExecutorReturn,
     PartReceipts, Task, TaskEvent, TaskParts, TaskState,
 };
 use futures::FutureExt as _;
@@ -231,9 +231,10 @@ impl Drop for StoppingTurn<'_> {
 
 /// If a turn waits for an answer and its task has failed meanwhile, stops the turn.
 impl Cleanup for AgentExecutor {
-    fn clean_up(&self, task: Arc<Task>) -> BoxFuture<'static, ()> {
+    fn clean_up(&self, cx: CleanupCx) -> BoxFuture<'static, ()> {
         let inner = Arc::clone(&self.inner);
         async move {
+            let task = cx.task;
             if task.has_ended() {
                 inner.tasks.end(&task.id);
                 if let Some(turn) = inner.waiting.take(&task.id) {

@@ -22,7 +22,7 @@ use super::repeat_pause::take_over_pause;
 use super::slot::{SlotGuard, SlotRequest};
 use super::{Execution, ExecutionResult, user_code};
 use crate::error::TaskStoreError;
-use crate::executor::{ExecutorError, TaskParts};
+use crate::executor::{CancelParts, Cleanup, CleanupCx, ExecutorError, TaskParts};
 use crate::model::{Task, TaskMessage, TaskRecord};
 use crate::observer::ExecutionObserver;
 use crate::task_stream::TaskStream;
@@ -48,6 +48,21 @@ pub(crate) enum ExecutionJob {
 
 /// The execution has left the queue without a start, and waits in the store for the next manager.
 struct LeftInStore;
+
+/// Parts that the factory has created for this engine.
+enum CreatedParts {
+    Execution(TaskParts),
+    Cancel(CancelParts),
+}
+
+impl CreatedParts {
+    fn cleanup(&self) -> Option<&Arc<dyn Cleanup>> {
+        match self {
+            Self::Execution(parts) => parts.cleanup.as_ref(),
+            Self::Cancel(parts) => parts.cleanup.as_ref(),
+        }
+    }
+}
 
 /// Engine of one execution.
 pub(crate) struct ExecutionEngine {
@@ -124,9 +139,12 @@ impl ExecutionEngine {
         slot: SlotRequest,
         accepted: AcceptanceSender,
         guard: &EngineGuard,
-    ) -> Option<TaskParts> {
+    ) -> Option<CreatedParts> {
         match job {
-            ExecutionJob::Cancel(cause) => self.cancel_at_rest(cause, guard).await,
+            ExecutionJob::Cancel(cause) => {
+                let parts = self.cancel_at_rest(cause, guard).await;
+                parts.map(CreatedParts::Cancel)
+            }
             job => {
                 let follow_up = match &job {
                     ExecutionJob::Message { owner, message } => {
@@ -188,7 +206,7 @@ impl ExecutionEngine {
         slot: SlotRequest,
         client: ClientAnswer,
         guard: &EngineGuard,
-    ) -> Option<TaskParts> {
+    ) -> Option<CreatedParts> {
         let is_from_client = !matches!(job, ExecutionJob::FromLog);
         let record = match job {
             ExecutionJob::NewTask(created) => Some(created),
@@ -232,13 +250,11 @@ impl ExecutionEngine {
         match self.create_parts(&task, guard).await {
             Ok(parts) => {
                 self.run_executor(&parts, slot, false, guard).await;
-                Some(parts)
+                Some(CreatedParts::Execution(parts))
             }
             Err(error) => {
                 drop(slot);
-                let event = LifecycleEvent::Failed(Arc::clone(error.message()));
-                self.end_without_executor(event, guard).await;
-                None
+                self.end_without_parts(&error, guard).await
             }
         }
     }
@@ -277,7 +293,7 @@ impl ExecutionEngine {
         &mut self,
         slot: SlotRequest,
         guard: &EngineGuard,
-    ) -> Option<TaskParts> {
+    ) -> Option<CreatedParts> {
         let task = Arc::clone(self.stream.task()?);
         self.is_interrupted = true;
         self.taken_over = task.worker.is_some().then(|| Arc::clone(&task));
@@ -293,20 +309,22 @@ impl ExecutionEngine {
             self.end_unstarted(&error, guard).await;
             return None;
         }
-        let parts = match self.create_parts(&task, guard).await {
-            Ok(parts) => parts,
-            Err(error) => {
-                let event = LifecycleEvent::Failed(Arc::clone(error.message()));
-                self.end_without_executor(event, guard).await;
-                return None;
-            }
-        };
         if let Some(cause) = task.stop_requested.clone() {
             drop(slot);
-            drop(self.execution.stop(cause));
-            self.end_before_start(&parts, guard).await;
-            return Some(parts);
+            return match self.create_cancel_parts(&task, guard).await {
+                Ok(parts) => {
+                    drop(self.execution.stop(cause));
+                    let canceler = parts.canceler.as_ref();
+                    self.end_before_start(canceler, guard).await;
+                    Some(CreatedParts::Cancel(parts))
+                }
+                Err(error) => self.end_without_parts(&error, guard).await,
+            };
         }
+        let parts = match self.create_parts(&task, guard).await {
+            Ok(parts) => parts,
+            Err(error) => return self.end_without_parts(&error, guard).await,
+        };
         let executor = Arc::clone(&parts.executor);
         let can_resume = self
             .user_code("executor", move |_scope| async move {
@@ -315,7 +333,7 @@ impl ExecutionEngine {
             .await;
         if can_resume == Ok(true) {
             let Ok(slot) = self.wait_for_slot(slot, guard).await else {
-                return Some(parts);
+                return Some(CreatedParts::Execution(parts));
             };
             if self.taken_over.is_none()
                 && let Err(error) = self.store_start().await
@@ -338,7 +356,18 @@ impl ExecutionEngine {
             let end = crashed(reason.into(), lost, self.now());
             self.end(Vec::new(), end).await;
         }
-        Some(parts)
+        Some(CreatedParts::Execution(parts))
+    }
+
+    /// Ends an execution whose parts the factory could not create.
+    async fn end_without_parts(
+        &mut self,
+        error: &ExecutorError,
+        guard: &EngineGuard,
+    ) -> Option<CreatedParts> {
+        let event = LifecycleEvent::Failed(Arc::clone(error.message()));
+        self.end_without_executor(event, guard).await;
+        None
     }
 
     /// Adds an item for the previous worker to the receipt of a stop, unless the executor has started here. Returns
@@ -408,8 +437,8 @@ impl ExecutionEngine {
         }
     }
 
-    /// Calls the factory. If a stop of the task comes during the call, the factory has the grace of the stop to return.
-    pub(super) async fn create_parts(
+    /// Calls the factory for an execution.
+    async fn create_parts(
         &self,
         task: &Arc<Task>,
         guard: &EngineGuard,
@@ -418,9 +447,31 @@ impl ExecutionEngine {
             return Ok(shared.clone());
         }
         let (host, task) = (Arc::clone(&self.host), Arc::clone(task));
-        let created = self.user_code("factory", move |_scope| async move {
-            host.create_parts(task).await
-        });
+        let create = move || host.create_parts(task);
+        self.call_factory(create, guard).await
+    }
+
+    /// Calls the factory for a stop of a task whose executor does not run.
+    pub(super) async fn create_cancel_parts(
+        &self,
+        task: &Arc<Task>,
+        guard: &EngineGuard,
+    ) -> Result<CancelParts, ExecutorError> {
+        if let Some(shared) = self.host.shared_parts() {
+            return Ok(shared.clone().into());
+        }
+        let (host, task) = (Arc::clone(&self.host), Arc::clone(task));
+        let create = move || host.create_cancel_parts(task);
+        self.call_factory(create, guard).await
+    }
+
+    /// Calls the factory. If a stop of the task comes during the call, the factory has the grace of the stop to return.
+    async fn call_factory<T: Send + 'static>(
+        &self,
+        create: impl FnOnce() -> BoxFuture<'static, Result<T, ExecutorError>> + Send + 'static,
+        guard: &EngineGuard,
+    ) -> Result<T, ExecutorError> {
+        let created = self.user_code("factory", move |_scope| async move { create().await });
         let too_late = async {
             self.execution.scope.stopped().await;
             guard.acknowledge();
@@ -433,21 +484,22 @@ impl ExecutionEngine {
         };
         match created {
             Ok(parts) => parts,
-            Err(error) => Err(ExecutorError::new(format!("the factory {error}"))),
+            Err(error) => Err(error.of("factory")),
         }
     }
 
     /// Calls the clean-up and drops the parts. If a stop waits for the clean-up, the call has at most the grace.
-    async fn clean_up(&self, parts: Option<TaskParts>) {
+    async fn clean_up(&self, parts: Option<CreatedParts>) {
         let (Some(parts), Some(task)) = (parts, self.stream.task().map(Arc::clone)) else {
             return;
         };
-        if self.host.shared_parts().is_some() && parts.cleanup.is_none() {
+        if self.host.shared_parts().is_some() && parts.cleanup().is_none() {
             return; // The manager keeps the shared parts, so no destructor runs here.
         }
+        let error = self.execution.error();
         let cleaned = self.user_code("clean-up", move |_scope| async move {
-            if let Some(cleanup) = &parts.cleanup {
-                cleanup.clean_up(task).await;
+            if let Some(cleanup) = parts.cleanup() {
+                cleanup.clean_up(CleanupCx { task, error }).await;
             }
             // Dropped within the call, because the destructors are also code of the embedding program.
             drop(parts);

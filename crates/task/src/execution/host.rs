@@ -6,7 +6,7 @@ use allstop_core::{MessageId, TaskId, WorkerId};
 use futures::future::BoxFuture;
 
 use crate::error::TaskStoreError;
-use crate::executor::{ExecutorError, TaskParts};
+use crate::executor::{CancelParts, ExecutorError, TaskParts};
 use crate::model::{Task, TaskRecord};
 use crate::options::TaskOptions;
 use crate::task_stream::TaskStream;
@@ -19,9 +19,15 @@ pub(crate) trait ExecutionHost: Send + Sync {
     /// Parts that all tasks share. `None` if the factory creates parts for each task.
     fn shared_parts(&self) -> Option<&TaskParts>;
 
-    /// Creates the parts of a task.
+    /// Creates the parts of an execution.
     fn create_parts(&self, task: Arc<Task>)
     -> BoxFuture<'static, Result<TaskParts, ExecutorError>>;
+
+    /// Creates the parts for a stop of a task whose executor does not run.
+    fn create_cancel_parts(
+        &self,
+        task: Arc<Task>,
+    ) -> BoxFuture<'static, Result<CancelParts, ExecutorError>>;
 
     /// Updates the table of this process, or the index of tasks in a cluster, after the store has confirmed an append.
     fn note(&self, stream: &TaskStream);

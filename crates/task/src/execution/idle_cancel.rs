@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use super::lifecycle::{Lifecycle, LifecycleEffect, LifecycleEvent};
 use super::{ExecutionEngine, ExecutionResult};
 use crate::event_writer::EventWriter;
-use crate::executor::{CancelCx, Canceler, ExecutorError, TaskParts};
+use crate::executor::{CancelCx, CancelParts, Canceler, ExecutorError};
 use crate::model::{Task, TaskEvent, TaskRecord};
 
 /// Maximum number of events of a canceler, which usually writes a few artifacts and an end. The events are kept in
@@ -24,7 +24,7 @@ impl ExecutionEngine {
         &mut self,
         cause: Cause,
         guard: &EngineGuard,
-    ) -> Option<TaskParts> {
+    ) -> Option<CancelParts> {
         let begun = Instant::now();
         let receipt = self.account(guard).await?;
         if let Err(error) = self.load().await {
@@ -35,7 +35,7 @@ impl ExecutionEngine {
         let task = Arc::clone(self.stream.task()?);
         self.observe();
         self.observe_stop();
-        let parts = match self.create_parts(&task, guard).await {
+        let parts = match self.create_cancel_parts(&task, guard).await {
             Ok(parts) => parts,
             Err(error) => {
                 self.refuse_stop(error).await;
@@ -48,7 +48,8 @@ impl ExecutionEngine {
         let is_lost = self.host.may_have_work_elsewhere(&task, own);
         self.taken_over = is_lost.then(|| Arc::clone(&task));
         self.add_lost_worker();
-        match self.canceler_events(&parts, task, &cause, begun).await {
+        let canceler = parts.canceler.as_ref();
+        match self.canceler_events(canceler, task, &cause, begun).await {
             Ok(events) => self.end_stopped(cause, events, receipt).await,
             Err(error) => self.refuse_stop(error).await,
         }
@@ -77,7 +78,11 @@ impl ExecutionEngine {
     /// Ends an execution that was stopped before its executor started. If the task was at rest before, work of an
     /// earlier execution may still wait, and the canceler must end this work. After a crash, the canceler names this work. The execution ends even if the canceler
     /// refuses.
-    pub(super) async fn end_before_start(&mut self, parts: &TaskParts, guard: &EngineGuard) {
+    pub(super) async fn end_before_start(
+        &mut self,
+        canceler: Option<&Arc<dyn Canceler>>,
+        guard: &EngineGuard,
+    ) {
         let begun = Instant::now();
         let reason = if self.add_lost_worker() {
             "the task was stopped after the loss of its worker"
@@ -102,7 +107,7 @@ impl ExecutionEngine {
         let events = if self.execution.has_lost_lease() {
             Ok(Vec::new())
         } else {
-            self.canceler_events(parts, task, &cause, begun).await
+            self.canceler_events(canceler, task, &cause, begun).await
         };
         let events = events.unwrap_or_else(|error| {
             tracing::warn!(%error, "a canceler refused; the task is stopped");
@@ -139,12 +144,12 @@ impl ExecutionEngine {
     /// time for force, because the canceler may need both for the work that it stops.
     async fn canceler_events(
         &self,
-        parts: &TaskParts,
+        canceler: Option<&Arc<dyn Canceler>>,
         task: Arc<Task>,
         cause: &Cause,
         begun: Instant,
     ) -> Result<Vec<TaskEvent>, ExecutorError> {
-        let Some(canceler) = &parts.canceler else {
+        let Some(canceler) = canceler else {
             return Ok(Vec::new());
         };
         let max = self.execution.scope.grace() + FORCE_MAX;
@@ -189,7 +194,7 @@ impl ExecutionEngine {
         }
         match answer {
             Ok(answer) => answer.map(|()| events),
-            Err(error) => Err(ExecutorError::new(format!("the canceler {error}"))),
+            Err(error) => Err(error.of("canceler")),
         }
     }
 }

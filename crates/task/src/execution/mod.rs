@@ -25,7 +25,7 @@ use allstop_scope::{NotStarted, Scope, ScopeOptions, Stop, StopRequest};
 use tokio::sync::{Notify, Semaphore, SemaphorePermit, watch};
 
 use crate::error::{ExecuteError, TaskStoreError};
-use crate::executor::ExecutorError;
+use crate::executor::{ExecutionError, ExecutorError};
 use crate::model::Task;
 
 pub(crate) use client_answer::Acceptance;
@@ -184,6 +184,18 @@ impl Execution {
     /// The present result, if there is one.
     pub(crate) fn present_result(&self) -> Option<ExecutionResult> {
         self.result.borrow().clone()
+    }
+
+    /// Error of the present result. `None` if the end is stored and contains no error.
+    pub(crate) fn error(&self) -> Option<ExecutionError> {
+        match self.present_result()? {
+            ExecutionResult::Ended(task) => task.ending.error.clone().map(ExecutionError::Failed),
+            ExecutionResult::Refused(error) => Some(ExecutionError::StopRefused(error)),
+            ExecutionResult::NotConfirmed(error)
+            | ExecutionResult::NotStarted(ExecuteError::Store(error)) => Some(error.into()),
+            // No parts exist for these results, so no clean-up receives an error.
+            ExecutionResult::NotStarted(_) | ExecutionResult::KeptWaiting => None,
+        }
     }
 
     /// Resolves when a stop is requested, even if the execution has already ended.

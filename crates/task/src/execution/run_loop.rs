@@ -18,13 +18,14 @@ use futures::future::BoxFuture;
 use tokio::sync::mpsc;
 use tokio::time::{Instant, sleep_until};
 
+use super::ExecutionEngine;
 use super::lifecycle::{ExecutorEnd, Lifecycle, LifecycleEffect, LifecycleEvent};
 use super::slot::SlotGuard;
-use super::work_scope::{ExecutorResult, end_leftover};
-use super::{ExecutionEngine, user_code};
+use super::user_code::{ChosenError, UserCodeError};
+use super::work_scope::{ExecutorResult, StartedExecutor, end_leftover};
 use crate::error::TaskStoreError;
 use crate::event_writer::EventWriter;
-use crate::executor::{CancelCx, ExecutorReturn, ProcessorDecision, TaskParts};
+use crate::executor::{CancelCx, ExecutorError, ExecutorReturn, ProcessorDecision, TaskParts};
 use crate::model::{NESTING_MAX, TaskEvent, TaskRecord, is_too_deep};
 
 /// A running execution.
@@ -42,8 +43,10 @@ struct RunLoop<'a> {
     executor: Option<WorkHandle<ExecutorResult>>,
     /// End of the executor's code. The loop handles this end only after all earlier events.
     executor_end: Option<ExecutorEnd>,
+    /// Error from the panic handler, after the executor has panicked.
+    panic_error: ChosenError,
     /// The running call of the processor, if any. The loop reads no further event during the call.
-    processing: Option<BoxFuture<'static, Option<LifecycleEvent>>>,
+    processing: Option<BoxFuture<'static, Vec<LifecycleEvent>>>,
     is_stopped: bool,
     account: Option<BoxFuture<'static, Arc<Receipt>>>,
     receipt: Option<Arc<Receipt>>,
@@ -73,7 +76,7 @@ enum RunEvent {
     Accounted(Arc<Receipt>),
     CancelerReturned,
     ExecutorEnded(Result<ExecutorResult, WorkLost>),
-    Processed(Option<LifecycleEvent>),
+    Processed(Vec<LifecycleEvent>),
     ExecutorWrote(Option<TaskEvent>),
     CancelerWrote(Option<TaskEvent>),
     Inactive,
@@ -117,9 +120,14 @@ impl ExecutionEngine {
             drop(self.execution.stop(cause));
         }
         let started = self.start_executor(parts, task, writer, is_resumed);
-        let Some((work, executor)) = started else {
+        let Some(StartedExecutor {
+            work,
+            executor,
+            panic_error,
+        }) = started
+        else {
             drop(slot);
-            return self.end_before_start(parts, guard).await;
+            return self.end_before_start(parts.canceler.as_ref(), guard).await;
         };
         if let Some(observer) = &mut self.observer {
             observer.started();
@@ -134,6 +142,7 @@ impl ExecutionEngine {
             work_scope: work.0.clone(),
             executor: Some(executor),
             executor_end: None,
+            panic_error,
             processing: None,
             is_stopped: false,
             account: None,
@@ -216,7 +225,7 @@ impl RunLoop<'_> {
             receipt = pending_or(&mut self.account) => RunEvent::Accounted(receipt),
             () = pending_or(&mut self.canceling) => RunEvent::CancelerReturned,
             ended = pending_or(&mut self.executor) => RunEvent::ExecutorEnded(ended),
-            event = pending_or(&mut self.processing) => RunEvent::Processed(event),
+            events = pending_or(&mut self.processing) => RunEvent::Processed(events),
             event = executor_events.queue.recv(), if is_free && !executor_events.is_done => {
                 RunEvent::ExecutorWrote(event)
             }
@@ -248,10 +257,10 @@ impl RunLoop<'_> {
                 self.executor = None;
                 self.executor_ended(ended);
             }
-            RunEvent::Processed(event) => {
+            RunEvent::Processed(events) => {
                 self.processing = None;
                 self.reset_inactivity();
-                return event.and_then(|event| self.decide(event));
+                return events.into_iter().find_map(|event| self.decide(event));
             }
             RunEvent::ExecutorWrote(Some(event)) | RunEvent::CancelerWrote(Some(event)) => {
                 self.reset_inactivity();
@@ -396,7 +405,7 @@ impl RunLoop<'_> {
     }
 
     /// Calls the processor with an event. `None` if there is no processor.
-    fn process(&self, event: &TaskEvent) -> Option<BoxFuture<'static, Option<LifecycleEvent>>> {
+    fn process(&self, event: &TaskEvent) -> Option<BoxFuture<'static, Vec<LifecycleEvent>>> {
         let processor = Arc::clone(self.parts.processor.as_ref()?);
         let task = Arc::clone(self.engine.stream.task()?);
         let event = event.clone();
@@ -405,54 +414,64 @@ impl RunLoop<'_> {
             .user_code("processor", move |_scope| async move {
                 processor.process(event, task).await
             });
-        let event = async move {
+        let events = async move {
             match decision.await {
                 Ok(ProcessorDecision::Keep(event) | ProcessorDecision::Replace(event)) => {
-                    Some(LifecycleEvent::Wrote(event))
+                    vec![LifecycleEvent::Wrote(event)]
                 }
-                Ok(ProcessorDecision::Drop) | Err(user_code::UserCodeError::Stopped) => None,
-                Ok(ProcessorDecision::Fail(reason)) => Some(LifecycleEvent::Failed(reason)),
-                Err(error) => Some(LifecycleEvent::Failed(
-                    format!("the processor {error}").into(),
-                )),
+                Ok(ProcessorDecision::End { event, result }) => {
+                    // After an end, the last event has no effect.
+                    let no_end = "the result of the processor does not end the execution";
+                    let wrote = event.into_iter().chain([result]).map(LifecycleEvent::Wrote);
+                    let failed = LifecycleEvent::Failed(no_end.into());
+                    wrote.chain([failed]).collect()
+                }
+                Ok(ProcessorDecision::Drop) | Err(UserCodeError::Stopped) => Vec::new(),
+                Ok(ProcessorDecision::Fail(reason)) => vec![LifecycleEvent::Failed(reason)],
+                Err(error) => {
+                    let error = error.of("processor");
+                    vec![LifecycleEvent::Failed(Arc::clone(error.message()))]
+                }
             }
         };
-        Some(event.boxed())
+        Some(events.boxed())
     }
 
     /// Calls the processor with an error of the executor.
-    fn process_error(
-        &self,
-        end: &ExecutorEnd,
-    ) -> Option<BoxFuture<'static, Option<LifecycleEvent>>> {
-        let ExecutorEnd::Failed(error, _) = end else {
+    fn process_error(&self, end: &ExecutorEnd) -> Option<BoxFuture<'static, Vec<LifecycleEvent>>> {
+        let ExecutorEnd::Failed(error, taken_over) = end else {
             return None;
         };
         let processor = Arc::clone(self.parts.processor.as_ref()?);
         let task = Arc::clone(self.engine.stream.task()?);
-        let error = error.clone();
+        let (error, taken_over) = (error.clone(), *taken_over);
+        let processed = error.clone();
         let decision = self
             .engine
             .user_code("processor", move |_scope| async move {
-                processor.process_error(&error, &task)
+                processor.process_error(processed, task).await
             });
-        let silent = LifecycleEvent::Silent(end.clone());
-        let event = async move {
-            let event = decision.await.ok().flatten();
-            Some(event.map_or(silent, LifecycleEvent::Wrote))
+        let events = async move {
+            let silent = |error| LifecycleEvent::Silent(ExecutorEnd::Failed(error, taken_over));
+            match decision.await {
+                Ok(Ok(event)) if event.ends_execution() => vec![LifecycleEvent::Wrote(event)],
+                Ok(Ok(event)) => vec![LifecycleEvent::Wrote(event), silent(error)],
+                Ok(Err(other)) => vec![silent(other)],
+                Err(_no_decision) => vec![silent(error)],
+            }
         };
-        Some(event.boxed())
+        Some(events.boxed())
     }
 
     fn executor_ended(&mut self, ended: Result<ExecutorResult, WorkLost>) {
         let end = match ended {
             Ok(Ok(ExecutorReturn::ContinuesElsewhere)) => return,
             Ok(Ok(ExecutorReturn::Finished)) => ExecutorEnd::Returned,
-            Ok(Err(error)) => {
-                let taken_over = self.engine.taken_over.as_ref();
-                ExecutorEnd::Failed(error, taken_over.map(|task| task.epoch))
-            }
-            Err(WorkLost::Panicked) => ExecutorEnd::Panicked,
+            Ok(Err(error)) => self.failed_with(error),
+            Err(WorkLost::Panicked) => match self.panic_error.get() {
+                Some(error) => self.failed_with(error.clone()),
+                None => ExecutorEnd::Panicked,
+            },
             Err(WorkLost::Dropped | WorkLost::NoThread) => ExecutorEnd::Dropped,
         };
         // Events that were written before the executor ended are still read. Other holders of the writer can write no
@@ -461,6 +480,11 @@ impl RunLoop<'_> {
             self.executor_events.queue.close();
         }
         self.executor_end = Some(end);
+    }
+
+    fn failed_with(&self, error: ExecutorError) -> ExecutorEnd {
+        let taken_over = self.engine.taken_over.as_ref();
+        ExecutorEnd::Failed(error, taken_over.map(|task| task.epoch))
     }
 
     fn stopped(&mut self) {

@@ -2,7 +2,7 @@
 
 use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use allstop_core::receipt::ItemKind;
@@ -10,14 +10,15 @@ use allstop_core::{Cause, CauseKind, Extent};
 use allstop_scope::{Scope, ScopeOptions, StopRequest, WorkLost, WorkSpec};
 use futures::FutureExt as _;
 
+use crate::executor::ExecutorError;
 use crate::options::PanicHandler;
 
 /// Reason why a call has no result.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum UserCodeError {
-    /// The call panicked.
+    /// The call panicked. Contains the error that the panic handler has chosen, if any.
     #[error("panicked")]
-    Panicked,
+    Panicked(Option<ExecutorError>),
     /// The call exceeded its time limit and was stopped.
     #[error("took too long")]
     TimedOut,
@@ -25,6 +26,19 @@ pub(crate) enum UserCodeError {
     #[error("was stopped")]
     Stopped,
 }
+
+impl UserCodeError {
+    /// Error of the callback, for people: the error from the panic handler, or the reason.
+    pub(crate) fn of(self, callback: &str) -> ExecutorError {
+        match self {
+            Self::Panicked(Some(chosen)) => chosen,
+            reason => ExecutorError::new(format!("the {callback} {reason}")),
+        }
+    }
+}
+
+/// Error that the panic handler has chosen. Empty before a panic, and if the handler has chosen no error.
+pub(super) type ChosenError = Arc<OnceLock<ExecutorError>>;
 
 /// Runs `make`'s future as work of a new scope below `scope`, for at most `max`.
 ///
@@ -53,7 +67,8 @@ where
         let scope = call.scope.clone();
         async move { make(scope).await }
     };
-    let code = reporting_panics(callback, on_panic.cloned(), code);
+    let chosen = ChosenError::default();
+    let code = reporting_panics(callback, on_panic.cloned(), Arc::clone(&chosen), code);
     let spec = WorkSpec::new(ItemKind::Future, callback);
     let Ok(work) = call.scope.spawn(spec, |_cx| code) else {
         return Err(UserCodeError::Stopped);
@@ -63,7 +78,7 @@ where
             call.has_returned = true;
             Ok(value)
         }
-        Ok(Err(WorkLost::Panicked)) => Err(UserCodeError::Panicked),
+        Ok(Err(WorkLost::Panicked)) => Err(UserCodeError::Panicked(chosen.get().cloned())),
         Ok(Err(_)) => Err(UserCodeError::Stopped),
         Err(_elapsed) => Err(UserCodeError::TimedOut),
     }
@@ -94,36 +109,40 @@ impl Drop for UserCall {
     }
 }
 
-/// Runs the future. If the future panics, reports the panic to the handler, and then resumes the panic.
-pub(crate) async fn reporting_panics<T>(
+/// Runs the future. If the future panics, reports the panic to the handler, keeps the error that the handler chooses, and
+/// then resumes the panic.
+pub(super) async fn reporting_panics<T>(
     callback: &'static str,
     on_panic: Option<PanicHandler>,
+    chosen: ChosenError,
     code: impl Future<Output = T>,
 ) -> T {
     match AssertUnwindSafe(code).catch_unwind().await {
         Ok(value) => value,
         Err(panic) => {
-            report(callback, on_panic.as_ref(), &*panic);
+            if let Some(error) = report(callback, on_panic.as_ref(), &*panic) {
+                chosen.get_or_init(|| error);
+            }
             resume_unwind(panic)
         }
     }
 }
 
-/// Logs a panic, and passes it to the handler of the embedding program.
+/// Logs a panic, and passes it to the handler of the embedding program. Returns the error that the handler chooses.
 pub(crate) fn report(
     callback: &'static str,
     on_panic: Option<&PanicHandler>,
     panic: &(dyn Any + Send),
-) {
+) -> Option<ExecutorError> {
     let message = panic
         .downcast_ref::<&str>()
         .copied()
         .or_else(|| panic.downcast_ref::<String>().map(String::as_str))
         .unwrap_or("no message");
     tracing::error!(place = callback, message, "code of a task panicked");
-    if let Some(handler) = on_panic.map(Arc::clone)
-        && catch_unwind(AssertUnwindSafe(|| handler(callback, message))).is_err()
-    {
+    let handler = on_panic.map(Arc::clone)?;
+    catch_unwind(AssertUnwindSafe(|| handler(callback, message))).unwrap_or_else(|_panic| {
         tracing::error!(place = callback, "the panic handler panicked");
-    }
+        None
+    })
 }

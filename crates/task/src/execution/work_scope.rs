@@ -10,7 +10,8 @@ use allstop_scope::{
 };
 use tokio::time::Instant;
 
-use super::{Execution, ExecutionEngine, user_code};
+use super::user_code::{self, ChosenError};
+use super::{Execution, ExecutionEngine};
 use crate::event_writer::EventWriter;
 use crate::executor::{ExecutionCx, ExecutorError, ExecutorReturn, TaskParts};
 use crate::live_text_writer::LiveTextWriter;
@@ -22,6 +23,15 @@ const LINGER_MAX: Duration = Duration::from_secs(2);
 
 pub(super) type ExecutorResult = Result<ExecutorReturn, ExecutorError>;
 
+/// A started executor.
+pub(super) struct StartedExecutor {
+    /// Scope of the executor.
+    pub(super) work: WorkScope,
+    pub(super) executor: WorkHandle<ExecutorResult>,
+    /// Error from the panic handler, after the executor has panicked.
+    pub(super) panic_error: ChosenError,
+}
+
 impl ExecutionEngine {
     /// Starts the executor. `None` if a stop came first.
     pub(super) fn start_executor(
@@ -30,7 +40,7 @@ impl ExecutionEngine {
         task: Arc<Task>,
         events: EventWriter,
         is_resumed: bool,
-    ) -> Option<(WorkScope, WorkHandle<ExecutorResult>)> {
+    ) -> Option<StartedExecutor> {
         let scope = self.execution.scope();
         self.check_lease();
         let options = self.host.options();
@@ -57,10 +67,16 @@ impl ExecutionEngine {
         };
         let executor = Arc::clone(&parts.executor);
         let code = async move { executor.execute(cx).await };
-        let code = user_code::reporting_panics("executor", options.on_panic.clone(), code);
+        let panic_error = ChosenError::default();
+        let (on_panic, chosen) = (options.on_panic.clone(), Arc::clone(&panic_error));
+        let code = user_code::reporting_panics("executor", on_panic, chosen, code);
         let spec = WorkSpec::new(ItemKind::Future, "executor").id("executor");
         let executor = work.0.spawn(spec, |_cx| code).ok()?;
-        Some((work, executor))
+        Some(StartedExecutor {
+            work,
+            executor,
+            panic_error,
+        })
     }
 }
 

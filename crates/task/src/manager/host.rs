@@ -9,7 +9,7 @@ use futures::future::BoxFuture;
 use super::ManagerInner;
 use crate::error::TaskStoreError;
 use crate::execution::ExecutionHost;
-use crate::executor::{ExecutorError, TaskParts};
+use crate::executor::{CancelParts, ExecutorError, TaskParts};
 use crate::model::{Task, TaskRecord};
 use crate::options::TaskOptions;
 use crate::task_stream::TaskStream;
@@ -29,6 +29,13 @@ impl ExecutionHost for ManagerInner {
         task: Arc<Task>,
     ) -> BoxFuture<'static, Result<TaskParts, ExecutorError>> {
         self.factory.create(task)
+    }
+
+    fn create_cancel_parts(
+        &self,
+        task: Arc<Task>,
+    ) -> BoxFuture<'static, Result<CancelParts, ExecutorError>> {
+        self.factory.create_for_cancel(task)
     }
 
     fn note(&self, stream: &TaskStream) {

@@ -8,9 +8,9 @@ use allstop_core::TaskId;
 use allstop_log::MemoryLog;
 use allstop_scope::{RootOptions, Scope};
 use allstop_task::{
-    CancelCx, CancelError, Canceler, Cleanup, ExecutionCx, Executor, ExecutorError, ExecutorReturn,
-    Processor, ProcessorDecision, Task, TaskEvent, TaskManager, TaskOptions, TaskParts,
-    TaskPartsFactory, TaskState,
+    CancelCx, CancelError, Canceler, Cleanup, CleanupCx, ExecutionCx, Executor, ExecutorError,
+    ExecutorReturn, Processor, ProcessorDecision, Task, TaskEvent, TaskManager, TaskOptions,
+    TaskParts, TaskPartsFactory, TaskState,
 };
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -111,14 +111,18 @@ impl Processor for Blocking {
         std::future::ready(ProcessorDecision::Keep(event)).boxed()
     }
 
-    fn process_error(&self, _error: &ExecutorError, _task: &Task) -> Option<TaskEvent> {
+    fn process_error(
+        &self,
+        error: ExecutorError,
+        _task: Arc<Task>,
+    ) -> BoxFuture<'static, Result<TaskEvent, ExecutorError>> {
         self.at(Part::ProcessorError);
-        None
+        std::future::ready(Err(error)).boxed()
     }
 }
 
 impl Cleanup for Blocking {
-    fn clean_up(&self, _task: Arc<Task>) -> BoxFuture<'static, ()> {
+    fn clean_up(&self, _cx: CleanupCx) -> BoxFuture<'static, ()> {
         self.at(Part::Cleanup);
         std::future::ready(()).boxed()
     }

@@ -9,9 +9,9 @@ use allstop_core::CauseKind;
 use allstop_log::{AppendIds, Log as _, MemoryLog, StreamName, Version};
 use allstop_task::model::{Artifact, MessagePart, MessageSender, PartContent};
 use allstop_task::{
-    CancelError, Cleanup, ExecuteError, Executor, ExecutorError, ExecutorReturn, Processor,
-    ProcessorDecision, Task, TaskEvent, TaskMessage, TaskOptions, TaskParts, TaskPartsFactory,
-    TaskState,
+    CancelError, Cleanup, CleanupCx, ExecuteError, Executor, ExecutorError, ExecutorReturn,
+    Processor, ProcessorDecision, Task, TaskEvent, TaskMessage, TaskOptions, TaskParts,
+    TaskPartsFactory, TaskState,
 };
 use allstop_testkit::{FaultyLog, LogFault};
 use futures::FutureExt as _;
@@ -219,14 +219,18 @@ struct ScriptedProcessor<D, E> {
 impl<D, E> Processor for ScriptedProcessor<D, E>
 where
     D: Fn(TaskEvent) -> BoxFuture<'static, ProcessorDecision> + Send + Sync,
-    E: Fn(&ExecutorError) -> Option<TaskEvent> + Send + Sync,
+    E: Fn(ExecutorError) -> Result<TaskEvent, ExecutorError> + Send + Sync,
 {
     fn process(&self, event: TaskEvent, _task: Arc<Task>) -> BoxFuture<'static, ProcessorDecision> {
         (self.decide)(event)
     }
 
-    fn process_error(&self, error: &ExecutorError, _task: &Task) -> Option<TaskEvent> {
-        (self.on_error)(error)
+    fn process_error(
+        &self,
+        error: ExecutorError,
+        _task: Arc<Task>,
+    ) -> BoxFuture<'static, Result<TaskEvent, ExecutorError>> {
+        std::future::ready((self.on_error)(error)).boxed()
     }
 }
 
@@ -237,7 +241,7 @@ fn processing(
     TaskParts {
         processor: Some(Arc::new(ScriptedProcessor {
             decide,
-            on_error: |_: &ExecutorError| None,
+            on_error: Err,
         })),
         ..TaskParts::of(executor.clone())
     }
@@ -318,7 +322,7 @@ async fn processor_turns_an_error_into_a_result() {
     let parts = TaskParts {
         processor: Some(Arc::new(ScriptedProcessor {
             decide: |event| decided(ProcessorDecision::Keep(event)),
-            on_error: |_: &ExecutorError| Some(TaskEvent::state(TaskState::Rejected)),
+            on_error: |_| Ok(TaskEvent::state(TaskState::Rejected)),
         })),
         ..TaskParts::of(executor)
     };
@@ -368,8 +372,8 @@ struct ScriptedCleanup {
 }
 
 impl Cleanup for ScriptedCleanup {
-    fn clean_up(&self, task: Arc<Task>) -> BoxFuture<'static, ()> {
-        assert!(!task.is_executing, "it comes behind the end");
+    fn clean_up(&self, cx: CleanupCx) -> BoxFuture<'static, ()> {
+        assert!(!cx.task.is_executing, "it comes behind the end");
         self.calls.fetch_add(1, Ordering::SeqCst);
         if self.hangs {
             return std::future::pending().boxed();

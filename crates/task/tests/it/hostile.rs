@@ -10,9 +10,9 @@ use allstop_log::MemoryLog;
 use allstop_scope::{RootOptions, Scope};
 use allstop_task::model::Artifact;
 use allstop_task::{
-    CancelCx, CancelError, Canceler, Cleanup, ExecuteError, ExecutionCx, Executor, ExecutorError,
-    ExecutorReturn, ListFilter, Processor, ProcessorDecision, Task, TaskEvent, TaskManager,
-    TaskOptions, TaskParts, TaskPartsFactory, TaskState,
+    CancelCx, CancelError, Canceler, Cleanup, CleanupCx, ExecuteError, ExecutionCx, Executor,
+    ExecutorError, ExecutorReturn, ListFilter, Processor, ProcessorDecision, Task, TaskEvent,
+    TaskManager, TaskOptions, TaskParts, TaskPartsFactory, TaskState,
 };
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -277,7 +277,7 @@ async fn events_after_the_end_are_dropped_during_a_stop() {
 struct HangingCleanup;
 
 impl Cleanup for HangingCleanup {
-    fn clean_up(&self, _task: Arc<Task>) -> BoxFuture<'static, ()> {
+    fn clean_up(&self, _cx: CleanupCx) -> BoxFuture<'static, ()> {
         std::future::pending().boxed()
     }
 }

@@ -3,6 +3,7 @@
 mod blocking;
 mod cancel;
 mod cluster;
+mod contract;
 mod crash;
 mod crash_everywhere;
 mod damaged_store;

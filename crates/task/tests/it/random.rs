@@ -15,9 +15,9 @@ use allstop_log::{Log, MemoryLog, StreamName, Version};
 use allstop_scope::{RootOptions, Scope, WorkSpec};
 use allstop_task::model::{Artifact, MessageSender};
 use allstop_task::{
-    CancelCx, CancelError, Canceler, Cleanup, ExecutionCx, ExecutorError, ExecutorReturn,
-    ListFilter, Processor, ProcessorDecision, Task, TaskEvent, TaskManager, TaskMessage,
-    TaskOptions, TaskParts, TaskRequest, TaskState, TaskSummary, WhenFull,
+    CancelCx, CancelError, Canceler, Cleanup, CleanupCx, ExecutionCx, ExecutorError,
+    ExecutorReturn, ListFilter, Processor, ProcessorDecision, Task, TaskEvent, TaskManager,
+    TaskMessage, TaskOptions, TaskParts, TaskRequest, TaskState, TaskSummary, WhenFull,
 };
 use allstop_testkit::{FaultyLog, LogFault};
 use futures::FutureExt as _;
@@ -189,7 +189,7 @@ impl Processor for RandomParts {
 }
 
 impl Cleanup for RandomParts {
-    fn clean_up(&self, _task: Arc<Task>) -> BoxFuture<'static, ()> {
+    fn clean_up(&self, _cx: CleanupCx) -> BoxFuture<'static, ()> {
         let dice = self.0.clone();
         async move {
             match dice.roll(12) {

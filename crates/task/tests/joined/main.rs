@@ -2,6 +2,8 @@
 
 #[path = "../it/cancel.rs"]
 mod cancel;
+#[path = "../it/contract.rs"]
+mod contract;
 #[path = "../it/execute.rs"]
 mod execute;
 #[path = "../it/failures.rs"]
