@@ -130,6 +130,7 @@ pub(crate) fn event(record: &TaskRecord, task: &Task) -> Option<a2a::StreamRespo
         | TaskRecord::ExecutionStarted { .. }
         | TaskRecord::StopRequested { .. }
         | TaskRecord::StopRefused { .. }
+        | TaskRecord::HandedOver { .. }
         | TaskRecord::LateReceipt { .. } => None,
     }
 }

@@ -32,6 +32,14 @@ pub trait Executor: Send + Sync {
         false
     }
 
+    /// True if the worker of this task can shut down and hand the running execution over to another worker of its
+    /// cluster. The scope is stopped first, with the cause `shutdown`. The other worker executes the task again, with
+    /// [`ExecutionCx::is_resumed`]. If false, the task is cancelled. The method must not block. By default, the answer of
+    /// [`can_resume`](Self::can_resume).
+    fn can_hand_over(&self, task: &Task) -> bool {
+        self.can_resume(task)
+    }
+
     /// Work that a stop of this task would find now, in addition to the work in the scope of the execution. The manager
     /// may also call this method after the end of the task. The method must not block, so it omits work that takes time
     /// to find. If a factory creates an executor for each task, the method is not called.
@@ -67,7 +75,8 @@ pub struct ExecutionCx {
     pub trace: Option<TraceContext>,
     /// Continues the task later. Useful if the execution ends with a question.
     pub waker: TaskWaker,
-    /// True if a crash has interrupted an earlier execution, and this execution continues its work.
+    /// True if this execution continues the work of an earlier execution, which a crash has interrupted or another worker
+    /// has handed over.
     pub is_resumed: bool,
 }
 
@@ -335,7 +344,7 @@ pub struct CancelParts {
     pub cleanup: Option<Arc<dyn Cleanup>>,
     /// Parts of an execution from which these parts come. Kept until the clean-up, because their destructors are code of
     /// the embedding program.
-    source: Option<TaskParts>,
+    _source: Option<TaskParts>,
 }
 
 impl CancelParts {
@@ -360,7 +369,7 @@ impl From<TaskParts> for CancelParts {
         Self {
             canceler: parts.canceler.clone(),
             cleanup: parts.cleanup.clone(),
-            source: Some(parts),
+            _source: Some(parts),
         }
     }
 }

@@ -16,6 +16,15 @@
 //! grace), and then uses force. The call returns the receipt, even if the executor does not cooperate. If no execution
 //! of the task runs, the [`Canceler`] ends the task; without a canceler the manager ends the task immediately.
 
+//!
+//! # Replacing one part
+//! | part | type | checks of an implementation |
+//! | --- | --- | --- |
+//! | store of the tasks | [`Log`](allstop_log::Log) | [`log_conformance!`](allstop_log::log_conformance) |
+//! | events for the subscribers of a cluster | [`Log::tail`](allstop_log::Log::tail) of a log that wraps another log | `log_conformance!` |
+//! | work queue of a cluster | [`WakeUpQueue`], in [`ClusterOptions::wake_ups`] | [`wake_up_conformance!`] |
+//! | entries and questions of a cluster | [`ClusterLink`] | the tests of the link |
+
 mod cluster;
 mod cut_task;
 mod error;
@@ -36,10 +45,11 @@ mod subscription;
 mod task_stream;
 mod waker;
 
+pub use cluster::wake_up_conformance;
 pub use cluster::{
     AdmissionLimits, AskedQuestion, ClusterLink, ClusterOptions, DeadLetter, DeadLetterRetryError,
     HeldWakeUp, LeaseChange, LeaseHandler, LinkEntry, LinkFuture, MemoryLink, PutError,
-    RenewalHandler, StopDelivery, WorkerInfo,
+    RenewalHandler, StopDelivery, WakeUpQueue, WorkerInfo,
 };
 pub use cut_task::end_of_cut_task;
 pub use error::{CancelError, ExecuteError, ReadTaskError, TaskStoreError};

@@ -28,7 +28,7 @@ pub trait TaskObserver: Send + Sync {
 }
 
 /// Observes one execution. The engine drops the observer when the engine ends. If the engine has not called
-/// [`ExecutionObserver::ended`] by then, the store has not confirmed the end.
+/// [`ExecutionObserver::ended`] or another last method by then, the store has not confirmed the end.
 pub trait ExecutionObserver: Send + Sync {
     /// W3C trace context of the work. `None` means that the context of the request is used.
     fn trace(&self) -> Option<TraceContext> {
@@ -46,6 +46,9 @@ pub trait ExecutionObserver: Send + Sync {
     /// Called when the manager shuts down and the execution has not started. It has no end: the next manager of the store
     /// starts it.
     fn kept_waiting(&mut self) {}
+
+    /// Called when the worker of the execution shuts down and has handed the task over to another worker.
+    fn handed_over(&mut self) {}
 
     /// Called when the executor has ended or will not start, before the end of the execution is stored. The store may
     /// accept the end much later. Not called if the executor cannot be stopped.

@@ -249,6 +249,10 @@ impl ExecutionObserver for ExecutionMetrics {
         self.is_settled = true;
     }
 
+    fn handed_over(&mut self) {
+        self.is_settled = true;
+    }
+
     fn finished(&mut self) {
         self.count_by(Some(self.metrics.ending.clone()));
     }

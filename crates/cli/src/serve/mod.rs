@@ -297,6 +297,11 @@ fn summary(report: &ShutdownReport, others: &Receipt) -> String {
             format!("{tasks}; {count} queued tasks stay in the store, and the next start runs them")
         }
     };
+    let tasks = match report.handed_over {
+        0 => tasks,
+        1 => format!("{tasks}; 1 task was handed over to the next worker"),
+        count => format!("{tasks}; {count} tasks were handed over to the next workers"),
+    };
     let others = if has_others {
         "; the receipt lists the work of waiting tasks and in the background"
     } else {
@@ -336,11 +341,10 @@ mod tests {
     }
 
     fn report(receipts: Vec<Receipt>, not_stored: usize) -> ShutdownReport {
-        ShutdownReport {
-            receipts: receipts.into_iter().map(Arc::new).collect(),
-            not_stored,
-            kept_waiting: 0,
-        }
+        let mut report = ShutdownReport::default();
+        report.receipts = receipts.into_iter().map(Arc::new).collect();
+        report.not_stored = not_stored;
+        report
     }
 
     /// Regression: because of a full disk, the end of an execution was not stored. The execution was counted as
@@ -382,15 +386,24 @@ mod tests {
                 "2 queued tasks stay in the store, and the next start runs them",
             ),
         ] {
-            let report = ShutdownReport {
-                kept_waiting,
-                ..report(Vec::new(), 0)
-            };
+            let mut report = report(Vec::new(), 0);
+            report.kept_waiting = kept_waiting;
             assert_eq!(
                 summary(&report, &none),
                 format!("no task was stopped; {expected}; nothing is left running")
             );
         }
+    }
+
+    #[test]
+    fn tasks_that_were_handed_over_are_not_stopped() {
+        let none = Receipt::of_stop(info(), StopFindings::default());
+        let mut report = report(vec![none.clone()], 0);
+        report.handed_over = 1;
+        assert_eq!(
+            summary(&report, &none),
+            "no task was stopped; 1 task was handed over to the next worker; nothing is left running"
+        );
     }
 
     /// Regression: the line was `no task was stopped; nothing is left running`, above a receipt with stopped work, or

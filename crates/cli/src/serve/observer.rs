@@ -66,6 +66,10 @@ impl ExecutionObserver for ServedExecution {
         self.metrics.kept_waiting();
     }
 
+    fn handed_over(&mut self) {
+        self.metrics.handed_over();
+    }
+
     fn finished(&mut self) {
         self.metrics.finished();
     }

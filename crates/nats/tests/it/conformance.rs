@@ -4,3 +4,8 @@ use crate::support::{on_one_server, on_three_servers};
 
 allstop_log::log_conformance!(one_server, on_one_server());
 allstop_log::log_conformance!(three_servers, on_three_servers());
+allstop_task::wake_up_conformance!(work_queue, async {
+    let (log, kept) = on_one_server().await;
+    let link = log.link().await.expect("the servers have a link");
+    (link, (log, kept))
+});

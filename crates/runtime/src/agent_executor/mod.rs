@@ -144,6 +144,12 @@ impl Executor for AgentExecutor {
         true
     }
 
+    /// Always false: another process cannot continue a turn in progress. The shutdown stops the turn, and the task ends
+    /// with the receipt.
+    fn can_hand_over(&self, _task: &Task) -> bool {
+        false
+    }
+
     /// Lists the tool calls and the background work of the task's turn.
     fn preview(&self, task: &TaskId) -> Vec<ReceiptItem> {
         self.inner.tasks.preview(task)

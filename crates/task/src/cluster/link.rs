@@ -12,13 +12,30 @@ use futures::stream::BoxStream;
 /// Future that a method of the link returns.
 pub type LinkFuture<T> = BoxFuture<'static, T>;
 
-/// Services that the managers of a cluster share in addition to the log: entries, wake-ups and questions.
+/// Work queue of a cluster: the wake-ups. A wake-up is a stored hint that a task may need a worker.
 ///
-/// An entry is a value under a key. A wake-up is a stored hint that a task may need a worker. A question goes to one
-/// worker, which answers it.
+/// [`wake_up_conformance!`](crate::wake_up_conformance) tests an implementation.
+///
+/// **Cancel safety**, for all methods: if the future is dropped, the operation may nevertheless have taken effect. A
+/// wake-up that a dropped call has taken is delivered again.
+pub trait WakeUpQueue: Send + Sync + fmt::Debug {
+    /// Stores a wake-up. The queue may deliver the wake-up several times, and in any order, until a worker removes it.
+    fn wake(&self, wake_up: Vec<u8>) -> LinkFuture<Result<(), LogError>>;
+
+    /// Returns the next wake-up that no worker holds. Waits until such a wake-up exists.
+    fn next_wake_up(&self) -> LinkFuture<Result<Box<dyn HeldWakeUp>, LogError>>;
+
+    /// Returns a wake-up that is due and that no worker holds. `None` if no such wake-up exists, or if another worker
+    /// waits in [`next_wake_up`](Self::next_wake_up).
+    fn waiting_wake_up(&self) -> LinkFuture<Result<Option<Box<dyn HeldWakeUp>>, LogError>>;
+}
+
+/// Services that the managers of a cluster share in addition to the log: a work queue, entries and questions.
+///
+/// An entry is a value under a key. A question goes to one worker, which answers it.
 ///
 /// **Cancel safety**, for all methods: if the future is dropped, the operation may nevertheless have taken effect.
-pub trait ClusterLink: Send + Sync + fmt::Debug {
+pub trait ClusterLink: WakeUpQueue {
     /// Returns the value of a key. The answer may be older than a recent put.
     fn entry(&self, key: &str) -> LinkFuture<Result<Option<LinkEntry>, LogError>>;
 
@@ -41,16 +58,6 @@ pub trait ClusterLink: Send + Sync + fmt::Debug {
     /// does not exist succeeds.
     fn remove(&self, key: &str, revision: u64) -> LinkFuture<Result<(), LogError>>;
 
-    /// Stores a wake-up. The link may deliver the wake-up several times, and in any order, until a worker removes it.
-    fn wake(&self, wake_up: Vec<u8>) -> LinkFuture<Result<(), LogError>>;
-
-    /// Returns the next wake-up that no worker holds. Waits until such a wake-up exists.
-    fn next_wake_up(&self) -> LinkFuture<Result<Box<dyn HeldWakeUp>, LogError>>;
-
-    /// Returns a wake-up that is due and that no worker holds. `None` if no such wake-up exists, or if another worker
-    /// waits in [`next_wake_up`](Self::next_wake_up).
-    fn waiting_wake_up(&self) -> LinkFuture<Result<Option<Box<dyn HeldWakeUp>>, LogError>>;
-
     /// Sends a question to a worker. `None` if no answer arrives within `max`.
     fn ask(
         &self,
@@ -66,8 +73,8 @@ pub trait ClusterLink: Send + Sync + fmt::Debug {
     ) -> LinkFuture<Result<BoxStream<'static, AskedQuestion>, LogError>>;
 }
 
-/// A delivered wake-up. The link delivers the wake-up again some seconds after the last [`hold`](Self::hold). After
-/// [`release_after`](Self::release_after), the link delivers the wake-up again when the pause has passed.
+/// A delivered wake-up. The queue delivers the wake-up again some seconds after the last [`hold`](Self::hold). After
+/// [`release_after`](Self::release_after), the queue delivers the wake-up again when the pause has passed.
 pub trait HeldWakeUp: Send + Sync {
     /// The stored bytes of the wake-up.
     fn payload(&self) -> &[u8];
@@ -84,7 +91,7 @@ pub trait HeldWakeUp: Send + Sync {
     /// Makes the wake-up available to all workers after this time.
     fn release_after(&self, pause: Duration) -> LinkFuture<Result<(), LogError>>;
 
-    /// Removes the wake-up. The link does not deliver it again.
+    /// Removes the wake-up. The queue does not deliver it again.
     fn remove(&self) -> LinkFuture<Result<(), LogError>>;
 }
 

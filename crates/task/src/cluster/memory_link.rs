@@ -16,7 +16,9 @@ use parking_lot::Mutex;
 use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::time::{Instant, sleep_until, timeout};
 
-use super::link::{AskedQuestion, ClusterLink, HeldWakeUp, LinkEntry, LinkFuture, PutError};
+use super::link::{
+    AskedQuestion, ClusterLink, HeldWakeUp, LinkEntry, LinkFuture, PutError, WakeUpQueue,
+};
 
 /// Time after which a wake-up (a hint that a task needs a worker) is delivered again if no worker holds it.
 const REDELIVERED_AFTER: Duration = Duration::from_secs(2);
@@ -115,50 +117,7 @@ impl Queue {
     }
 }
 
-impl ClusterLink for MemoryLink {
-    fn entry(&self, key: &str) -> LinkFuture<Result<Option<LinkEntry>, LogError>> {
-        let entry = self.0.entries.lock().by_key.get(key).cloned();
-        ready(Ok(entry)).boxed()
-    }
-
-    fn entries(&self, prefix: &str) -> LinkFuture<Result<Vec<LinkEntry>, LogError>> {
-        let entries = self.0.entries.lock();
-        let found = entries.by_key.values();
-        let found = found.filter(|entry| entry.key.starts_with(prefix));
-        ready(Ok(found.cloned().collect())).boxed()
-    }
-
-    fn put(
-        &self,
-        key: &str,
-        value: Vec<u8>,
-        expected: Option<u64>,
-        _ttl: Option<Duration>,
-    ) -> LinkFuture<Result<u64, PutError>> {
-        let mut entries = self.0.entries.lock();
-        let present = entries.by_key.get(key).map_or(0, |entry| entry.revision);
-        if expected.is_some_and(|expected| expected != present) {
-            return ready(Err(PutError::Conflict)).boxed();
-        }
-        entries.last += 1;
-        let (key, revision) = (Arc::<str>::from(key), entries.last);
-        let entry = LinkEntry {
-            key: Arc::clone(&key),
-            revision,
-            value,
-        };
-        entries.by_key.insert(key, entry);
-        ready(Ok(revision)).boxed()
-    }
-
-    fn remove(&self, key: &str, revision: u64) -> LinkFuture<Result<(), LogError>> {
-        let mut entries = self.0.entries.lock();
-        if entries.by_key.get(key).map(|entry| entry.revision) == Some(revision) {
-            entries.by_key.remove(key);
-        }
-        ready(Ok(())).boxed()
-    }
-
+impl WakeUpQueue for MemoryLink {
     fn wake(&self, wake_up: Vec<u8>) -> LinkFuture<Result<(), LogError>> {
         let mut queue = self.0.queue.lock();
         queue.last += 1;
@@ -210,6 +169,51 @@ impl ClusterLink for MemoryLink {
         let held =
             taken.map(|queued| Box::new(MemoryWakeUp { shared, queued }) as Box<dyn HeldWakeUp>);
         ready(Ok(held)).boxed()
+    }
+}
+
+impl ClusterLink for MemoryLink {
+    fn entry(&self, key: &str) -> LinkFuture<Result<Option<LinkEntry>, LogError>> {
+        let entry = self.0.entries.lock().by_key.get(key).cloned();
+        ready(Ok(entry)).boxed()
+    }
+
+    fn entries(&self, prefix: &str) -> LinkFuture<Result<Vec<LinkEntry>, LogError>> {
+        let entries = self.0.entries.lock();
+        let found = entries.by_key.values();
+        let found = found.filter(|entry| entry.key.starts_with(prefix));
+        ready(Ok(found.cloned().collect())).boxed()
+    }
+
+    fn put(
+        &self,
+        key: &str,
+        value: Vec<u8>,
+        expected: Option<u64>,
+        _ttl: Option<Duration>,
+    ) -> LinkFuture<Result<u64, PutError>> {
+        let mut entries = self.0.entries.lock();
+        let present = entries.by_key.get(key).map_or(0, |entry| entry.revision);
+        if expected.is_some_and(|expected| expected != present) {
+            return ready(Err(PutError::Conflict)).boxed();
+        }
+        entries.last += 1;
+        let (key, revision) = (Arc::<str>::from(key), entries.last);
+        let entry = LinkEntry {
+            key: Arc::clone(&key),
+            revision,
+            value,
+        };
+        entries.by_key.insert(key, entry);
+        ready(Ok(revision)).boxed()
+    }
+
+    fn remove(&self, key: &str, revision: u64) -> LinkFuture<Result<(), LogError>> {
+        let mut entries = self.0.entries.lock();
+        if entries.by_key.get(key).map(|entry| entry.revision) == Some(revision) {
+            entries.by_key.remove(key);
+        }
+        ready(Ok(())).boxed()
     }
 
     fn ask(

@@ -35,6 +35,7 @@ mod stop;
 pub(crate) mod stop_delivery;
 mod stop_step;
 mod wake_up;
+pub mod wake_up_conformance;
 mod wake_up_loop;
 mod worker;
 
@@ -42,7 +43,9 @@ pub use admission::AdmissionLimits;
 pub use dead_letter::DeadLetter;
 pub use dead_letter_retry::DeadLetterRetryError;
 pub use lease::WorkerInfo;
-pub use link::{AskedQuestion, ClusterLink, HeldWakeUp, LinkEntry, LinkFuture, PutError};
+pub use link::{
+    AskedQuestion, ClusterLink, HeldWakeUp, LinkEntry, LinkFuture, PutError, WakeUpQueue,
+};
 pub use memory_link::MemoryLink;
 pub use node::{ClusterOptions, LeaseChange, LeaseHandler, RenewalHandler};
 pub use stop_delivery::StopDelivery;

@@ -22,7 +22,7 @@ use super::lease::{
     LEASE_PREFIX, LeaseEnd, LeaseEntry, LeaseState, LeaseTimes, LeaseWatch, OwnLease, ReadLease,
     WorkerInfo, key_of,
 };
-use super::link::{ClusterLink, PutError};
+use super::link::{ClusterLink, PutError, WakeUpQueue};
 use super::owner_question::{AttendReply, OwnerQuestion};
 use crate::model::Task;
 
@@ -50,6 +50,8 @@ pub(super) const LIVE_TEXT_WAITS_MAX: usize = 128;
 pub struct ClusterOptions {
     /// Services that the managers share.
     pub link: Arc<dyn ClusterLink>,
+    /// Work queue that the managers share. By default, the queue of the link.
+    pub wake_ups: Arc<dyn WakeUpQueue>,
     /// Maximum number of executions at the same time. With 0, the node accepts messages and stop requests but runs no
     /// executions.
     pub concurrency: usize,
@@ -103,6 +105,7 @@ impl ClusterOptions {
     pub fn new(link: Arc<dyn ClusterLink>) -> Self {
         let process = allstop_process::this_process();
         Self {
+            wake_ups: Arc::clone(&link) as Arc<dyn WakeUpQueue>,
             link,
             concurrency: 0,
             settles_lost_tasks: false,

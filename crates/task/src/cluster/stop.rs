@@ -270,14 +270,15 @@ impl ClusterNode {
         Ok(())
     }
 
-    pub(super) async fn wake_for(
+    /// Stores a wake-up that announces a record of the task.
+    pub(crate) async fn wake_for(
         &self,
         id: &TaskId,
         version: Version,
         now: Timestamp,
     ) -> Result<(), LogError> {
         let wake_up = WakeUp::new(id, version, now).to_bytes();
-        self.link().wake(wake_up).await
+        self.options.wake_ups.wake(wake_up).await
     }
 
     /// True if the last execution of the task ran at another worker that has not returned its lease, so the worker may

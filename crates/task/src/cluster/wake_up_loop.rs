@@ -200,9 +200,9 @@ async fn next_wake_up(
     has_permit: bool,
 ) -> Result<Option<Box<dyn HeldWakeUp>>, LogError> {
     if has_permit {
-        node.link().next_wake_up().await.map(Some)
+        node.options.wake_ups.next_wake_up().await.map(Some)
     } else {
-        node.link().waiting_wake_up().await
+        node.options.wake_ups.waiting_wake_up().await
     }
 }
 

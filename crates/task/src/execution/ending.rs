@@ -33,6 +33,7 @@ impl ExecutionEngine {
         if let Some(observer) = self.observer.as_mut().filter(|_| !self.is_executor_left) {
             observer.finished();
         }
+        let end = self.or_hand_over(end);
         let written = self.write_or_give_up(events, end).await;
         self.host.note(&self.stream);
         let result = match (written, self.stream.task()) {
@@ -41,7 +42,10 @@ impl ExecutionEngine {
             (Err(error), _) => ExecutionResult::NotConfirmed(error),
         };
         if let (Some(observer), ExecutionResult::Ended(task)) = (&mut self.observer, &result) {
-            observer.ended(task);
+            match &task.handed_over {
+                Some(_) => observer.handed_over(),
+                None => observer.ended(task),
+            }
         }
         self.execution.finish(result);
     }
@@ -112,12 +116,13 @@ impl ExecutionEngine {
     /// Another worker ends this execution. Keeps the receipt of this worker until the receipt can be written to the
     /// task.
     fn keep_receipt(&self, end: &TaskRecord) {
-        let TaskRecord::TaskEnded { ending, .. } = end else {
-            return;
+        let receipt = match end {
+            TaskRecord::TaskEnded { ending, .. } => ending.receipt.as_ref(),
+            TaskRecord::HandedOver { receipt, .. } => Some(receipt),
+            _ => None,
         };
         let task = self.stream.task().filter(|task| task.is_executing);
-        if let (Some(receipt), Some(worker), Some(task)) =
-            (&ending.receipt, &self.execution.worker, task)
+        if let (Some(receipt), Some(worker), Some(task)) = (receipt, &self.execution.worker, task)
             && task.worker.as_ref() == Some(worker)
         {
             let late = TaskRecord::LateReceipt {

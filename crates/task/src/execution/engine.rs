@@ -218,6 +218,10 @@ impl ExecutionEngine {
             ExecutionJob::FromLog | ExecutionJob::Cancel(_) => None,
         };
         let was_interrupted = self.is_executing();
+        let was_handed_over = self
+            .stream
+            .task()
+            .is_some_and(|it| it.handed_over.is_some());
         self.check_lease();
         let starts_now = matches!(slot, SlotRequest::Granted(_))
             && !was_interrupted
@@ -249,7 +253,8 @@ impl ExecutionEngine {
         let task = Arc::clone(self.stream.task()?);
         match self.create_parts(&task, guard).await {
             Ok(parts) => {
-                self.run_executor(&parts, slot, false, guard).await;
+                self.run_executor(&parts, slot, was_handed_over, guard)
+                    .await;
                 Some(CreatedParts::Execution(parts))
             }
             Err(error) => {

@@ -5,6 +5,7 @@ mod acceptance;
 mod client_answer;
 mod ending;
 mod engine;
+mod hand_over;
 mod host;
 mod idle_cancel;
 mod lifecycle;
@@ -30,6 +31,7 @@ use crate::model::Task;
 
 pub(crate) use client_answer::Acceptance;
 pub(crate) use engine::{ExecutionEngine, ExecutionJob};
+use hand_over::HandOver;
 pub(crate) use host::ExecutionHost;
 pub(crate) use lifecycle::crashed;
 pub use part_receipts::PartReceipts;
@@ -46,6 +48,7 @@ pub(crate) struct Execution {
     trace: Option<TraceContext>,
     /// Worker that runs the execution, in a cluster.
     worker: Option<WorkerId>,
+    hand_over: HandOver,
     /// Notified when the engine of the execution should read the records of other processes.
     look: Notify,
     /// Number of reads after such notifications.
@@ -63,7 +66,7 @@ pub(crate) struct Execution {
 /// Result of an execution.
 #[derive(Debug, Clone)]
 pub(crate) enum ExecutionResult {
-    /// The end of the execution is durable.
+    /// The end of the execution is durable: the task has ended, waits for its client, or was handed over.
     Ended(Arc<Task>),
     /// The execution never began: its first records were not accepted.
     NotStarted(ExecuteError),
@@ -95,6 +98,7 @@ impl Execution {
             part_receipts: PartReceipts::default(),
             trace,
             worker,
+            hand_over: HandOver::default(),
             look: Notify::new(),
             looks: watch::Sender::default(),
             is_accepted: watch::Sender::new(false),

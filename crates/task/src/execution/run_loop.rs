@@ -507,8 +507,11 @@ impl RunLoop<'_> {
     /// Calls the canceler. The time limit is the grace.
     fn call_canceler(&mut self, cause: Cause) {
         let canceler = self.parts.canceler.as_ref();
-        // If this worker has lost its lease, another worker takes the task over, so the canceler must not end the task.
-        let canceler = canceler.filter(|_| !self.engine.execution.has_lost_lease());
+        // If this worker has lost its lease or hands the task over, another worker continues the task, so the canceler
+        // must not end it.
+        let execution = &self.engine.execution;
+        let continues_elsewhere = execution.has_lost_lease() || execution.is_handed_over();
+        let canceler = canceler.filter(|_| !continues_elsewhere);
         let (Some(canceler), Some(task)) = (canceler, self.engine.stream.task()) else {
             self.canceler_events.is_done = true;
             return;

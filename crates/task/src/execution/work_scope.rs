@@ -72,6 +72,8 @@ impl ExecutionEngine {
         let code = user_code::reporting_panics("executor", on_panic, chosen, code);
         let spec = WorkSpec::new(ItemKind::Future, "executor").id("executor");
         let executor = work.0.spawn(spec, |_cx| code).ok()?;
+        let feed = self.stream.feed();
+        self.execution.note_executor(&parts.executor, feed);
         Some(StartedExecutor {
             work,
             executor,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use allstop_core::{TaskId, Timestamp, WorkerId};
-use allstop_log::StreamLock;
+use allstop_log::{StreamLock, Version};
 use parking_lot::Mutex;
 use tokio::time::Instant;
 
@@ -59,6 +59,17 @@ impl Coordinator {
         match self {
             Self::Local { .. } => None,
             Self::Cluster(node) => Some(RemoteLiveText::new(Arc::clone(node), task)),
+        }
+    }
+
+    /// Notifies the workers of a task that this worker has handed over.
+    pub(super) async fn wake(&self, task: &Task, now: Timestamp) {
+        let Self::Cluster(node) = self else {
+            return;
+        };
+        if let Err(error) = node.wake_for(&task.id, Version::default(), now).await {
+            // The earlier wake-up of the task is delivered again when this worker no longer holds it.
+            tracing::debug!(%error, task = %task.id, "a task that was handed over starts later");
         }
     }
 

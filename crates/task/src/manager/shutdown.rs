@@ -11,26 +11,32 @@ use tokio::time::{Instant, timeout_at};
 use super::coordinator::Coordinator;
 use super::{ManagerInner, TaskManager};
 use crate::execution::{Execution, ExecutionResult};
+use crate::model::Task;
 
 /// Report of a shutdown.
-#[derive(Debug)]
-#[must_use = "the report says what still runs"]
+#[derive(Debug, Default)]
+#[non_exhaustive]
+#[must_use = "the report lists the remaining work"]
 pub struct ShutdownReport {
     /// Receipt of each execution that was stopped.
     pub receipts: Vec<Arc<Receipt>>,
     /// Number of executions whose end was not stored in time.
     pub not_stored: usize,
+    /// Number of running tasks that this worker has handed over to other workers of its cluster
+    /// ([`Executor::can_hand_over`](crate::Executor::can_hand_over)).
+    pub handed_over: usize,
     /// Number of tasks whose executions had not started. They wait in the store for the next manager
     /// ([`keeps_queue`](crate::TaskOptions::keeps_queue)).
     pub kept_waiting: usize,
 }
 
 impl ShutdownReport {
-    /// Number of executions that the shutdown stopped. All other executions had already ended, and only waited for the
-    /// store.
+    /// Number of executions that the shutdown stopped and did not hand over. All other executions had already ended, and
+    /// only waited for the store.
     pub fn stopped(&self) -> usize {
         let stopped = |receipt: &&Arc<Receipt>| receipt.outcome().is_none();
-        self.receipts.iter().filter(stopped).count()
+        let stopped = self.receipts.iter().filter(stopped).count();
+        stopped.saturating_sub(self.handed_over)
     }
 
     /// Number of executions whose work still runs. If the engine of an execution only waits for the store, the engine
@@ -44,6 +50,14 @@ impl ShutdownReport {
         let left = |receipt: &&Arc<Receipt>| receipt.items().iter().any(runs);
         self.receipts.iter().filter(left).count()
     }
+}
+
+/// Execution that a shutdown has stopped.
+struct EndedExecution {
+    receipt: Arc<Receipt>,
+    is_stored: bool,
+    /// The task, if it was handed over.
+    handed_over: Option<Arc<Task>>,
 }
 
 impl TaskManager {
@@ -68,7 +82,8 @@ impl TaskManager {
         self.drain().await;
     }
 
-    /// Accepts no more messages, and stops every execution with the cause `shutdown`. With
+    /// Accepts no more messages, and stops every execution with the cause `shutdown`. A worker of a cluster hands the tasks
+    /// over whose executors can continue elsewhere; all other stopped tasks are cancelled. With
     /// [`keeps_queue`](crate::TaskOptions::keeps_queue), an execution that waits for a slot is not stopped: its task
     /// stays as it is, and the subscriptions to its execution end. Then the call waits, for at most `within`,
     /// for the receipts and for the writes of the ends. In a cluster, the call also waits for unfinished requests of
@@ -81,35 +96,57 @@ impl TaskManager {
         self.inner.table.lock().is_closed = true;
         let executions = self.inner.stop_taking();
         let cause = Cause::new(CauseKind::Shutdown).detail(detail);
+        let handing_over = format!("{detail}; another worker continues the task");
+        let handing_over = Cause::new(CauseKind::Shutdown).detail(handing_over);
         let stopping = executions.into_iter().map(|execution| {
-            let stop = execution.stop(cause.clone());
+            let on_panic = self.inner.options.on_panic.as_ref();
+            let stop = if execution.can_hand_over(on_panic) {
+                execution.hand_over(handing_over.clone())
+            } else {
+                execution.stop(cause.clone())
+            };
             async move {
                 // After the end of an execution, its clean-up runs, and the store may still confirm a write whose
                 // outcome was unknown.
                 let _in_time = timeout_at(until, execution.released()).await;
-                let is_stored = match execution.present_result() {
+                let (is_stored, handed_over) = match execution.present_result() {
                     Some(ExecutionResult::KeptWaiting) => return None,
-                    Some(
-                        ExecutionResult::Ended(_)
-                        | ExecutionResult::Refused(_)
-                        | ExecutionResult::NotStarted(_),
-                    ) => true,
-                    Some(ExecutionResult::NotConfirmed(_)) | None => false,
+                    Some(ExecutionResult::Ended(task)) => {
+                        (true, task.handed_over.is_some().then_some(task))
+                    }
+                    Some(ExecutionResult::Refused(_) | ExecutionResult::NotStarted(_)) => {
+                        (true, None)
+                    }
+                    Some(ExecutionResult::NotConfirmed(_)) | None => (false, None),
                 };
-                let receipt = stop.try_receipt().unwrap_or_else(|| stop.account_now());
-                Some((receipt, is_stored))
+                Some(EndedExecution {
+                    receipt: stop.try_receipt().unwrap_or_else(|| stop.account_now()),
+                    is_stored,
+                    handed_over,
+                })
             }
         });
         // Collected first: every stop begins before the first wait.
         let stopping: Vec<_> = stopping.collect();
         let ended = join_all(stopping).await;
         let ended: Vec<_> = ended.into_iter().flatten().collect();
+        let handed_over: Vec<_> = ended
+            .iter()
+            .filter_map(|it| it.handed_over.as_ref())
+            .collect();
+        let now = self.inner.now();
+        let wakes = handed_over
+            .iter()
+            .map(|task| self.inner.coordinator.wake(task, now));
+        let _in_time = timeout_at(until, join_all(wakes)).await;
+        let handed_over = handed_over.len();
         self.inner.coordinator.close(until).await;
         self.inner.is_shut_down.send_replace(true);
         ShutdownReport {
             kept_waiting: self.inner.table.lock().kept_waiting(),
-            not_stored: ended.iter().filter(|(_, is_stored)| !is_stored).count(),
-            receipts: ended.into_iter().map(|(receipt, _)| receipt).collect(),
+            handed_over,
+            not_stored: ended.iter().filter(|it| !it.is_stored).count(),
+            receipts: ended.into_iter().map(|it| it.receipt).collect(),
         }
     }
 }

@@ -107,6 +107,15 @@ pub enum TaskRecord {
         #[serde(default)]
         ending: TaskEnding,
     },
+    /// The worker of the execution shuts down and has stopped its work. The next worker continues the task.
+    HandedOver {
+        /// Number of the execution.
+        epoch: u64,
+        /// Receipt of the stop. All work of the execution has ended.
+        receipt: Arc<Receipt>,
+        /// Time of the hand-over.
+        at: Timestamp,
+    },
     /// Receipt of the stop that ended a [`LostExecution`](super::LostExecution). The worker of the execution writes the
     /// receipt as soon as the worker can write again, perhaps after the end of the task. This record does not change
     /// the state of the task. If the end of the task names this execution, the record adds the receipt to the end.
@@ -145,7 +154,10 @@ impl TaskRecord {
     pub fn changes_task(&self) -> bool {
         !matches!(
             self,
-            Self::ExecutionStarted { .. } | Self::StopRequested { .. } | Self::StopRefused { .. }
+            Self::ExecutionStarted { .. }
+                | Self::StopRequested { .. }
+                | Self::StopRefused { .. }
+                | Self::HandedOver { .. }
         )
     }
 
@@ -164,12 +176,13 @@ impl TaskRecord {
             | Self::StopRefused { at, .. }
             | Self::ArtifactUpdated { at, .. }
             | Self::Replied { at, .. }
+            | Self::HandedOver { at, .. }
             | Self::LateReceipt { at, .. } => *at,
             Self::StatusChanged { status, .. } | Self::TaskEnded { status, .. } => status.at,
         }
     }
 
-    /// True if this is the last record of its execution.
+    /// True if this is the last record of its execution, and no other worker continues it.
     pub fn ends_execution(&self) -> bool {
         match self {
             Self::Replied { .. } | Self::TaskEnded { .. } => true,

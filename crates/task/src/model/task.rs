@@ -9,7 +9,7 @@
 
 use std::sync::Arc;
 
-use allstop_core::{Cause, ContextId, TaskId, Timestamp, TraceContext, WorkerId};
+use allstop_core::{Cause, ContextId, Receipt, TaskId, Timestamp, TraceContext, WorkerId};
 
 use super::artifact::{Artifact, ArtifactUpdate};
 use super::lost_execution::LostExecution;
@@ -42,7 +42,7 @@ pub struct Task {
     pub epoch: u64,
     /// True from the start of an execution until the record that ends it.
     pub is_executing: bool,
-    /// True if a message was accepted and the execution for this message has not started yet.
+    /// True if a message was accepted or the task was handed over, and the next execution has not started yet.
     pub awaits_execution: bool,
     /// W3C trace context of the last request, for the executions that answer it.
     pub trace: Option<TraceContext>,
@@ -52,6 +52,9 @@ pub struct Task {
     /// contain the end of the previous execution. The process of the previous execution has ended or has lost its
     /// lease.
     pub take_overs: u32,
+    /// Receipt of the worker that has handed the task over. `None` if no worker has, or after another worker has started
+    /// its execution.
+    pub handed_over: Option<Arc<Receipt>>,
     /// Executions that other workers have taken over, or that the cluster has given up, oldest first.
     pub lost: Vec<LostExecution>,
     /// Cause of the first stop request, unless the stop was refused.
@@ -90,8 +93,9 @@ pub enum IllegalTaskRecord {
     /// A refusal comes without a matching stop request, or during an execution.
     #[error("no stop can be refused there")]
     NothingToRefuse,
-    /// The number of an execution is not the number of the previous execution plus one.
-    #[error("execution {actual} follows execution {last}")]
+    /// The number of an execution is not the number of the previous execution plus one, or a record names another
+    /// execution than the last.
+    #[error("a record of execution {actual} follows execution {last}")]
     WrongEpoch {
         /// Number of the last execution.
         last: u64,
@@ -160,6 +164,7 @@ impl Task {
             trace: trace.clone(),
             worker: None,
             take_overs: 0,
+            handed_over: None,
             lost: Vec::new(),
             stop_requested: None,
             reply: None,
@@ -207,6 +212,10 @@ impl Task {
             | TaskRecord::StopRequested { .. }
             | TaskRecord::StopRefused { .. } => Ok(()),
             _ if !self.is_executing => Err(IllegalTaskRecord::NotExecuting),
+            TaskRecord::HandedOver { epoch, .. } if *epoch != self.epoch => {
+                let (last, actual) = (self.epoch, *epoch);
+                Err(IllegalTaskRecord::WrongEpoch { last, actual })
+            }
             TaskRecord::StatusChanged { status, .. } if status.state.is_terminal() => {
                 Err(IllegalTaskRecord::WrongState(status.state))
             }
@@ -243,6 +252,7 @@ impl Task {
                 };
                 self.epoch = *epoch;
                 self.worker.clone_from(worker);
+                self.handed_over = None;
                 self.is_executing = true;
                 self.awaits_execution = false;
             }
@@ -264,6 +274,11 @@ impl Task {
                     self.lose_execution();
                 }
                 self.complete_ending();
+            }
+            TaskRecord::HandedOver { receipt, .. } => {
+                self.handed_over = Some(Arc::clone(receipt));
+                self.is_executing = false;
+                self.awaits_execution = true;
             }
             TaskRecord::LateReceipt { epoch, receipt, .. } => {
                 self.add_late_receipt(*epoch, receipt);

@@ -207,6 +207,7 @@ fn word_of(record: &Record) -> Option<String> {
         Record::ArtifactUpdated { update, .. } => format!("artifact {}", update.artifact.id),
         Record::Replied { .. } => "replied".into(),
         Record::TaskEnded { status, .. } => format!("ended {}", status.state),
+        Record::HandedOver { .. } => "handed over".into(),
         Record::LateReceipt { epoch, .. } => format!("late receipt {epoch}"),
     })
 }

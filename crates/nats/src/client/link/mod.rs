@@ -16,7 +16,9 @@ use std::time::Duration;
 
 use allstop_core::WorkerId;
 use allstop_log::LogError;
-use allstop_task::{AskedQuestion, ClusterLink, HeldWakeUp, LinkEntry, LinkFuture, PutError};
+use allstop_task::{
+    AskedQuestion, ClusterLink, HeldWakeUp, LinkEntry, LinkFuture, PutError, WakeUpQueue,
+};
 use async_nats::jetstream::consumer::PullConsumer;
 use async_nats::jetstream::stream::{Config, RetentionPolicy, Stream};
 use futures::FutureExt as _;
@@ -77,6 +79,23 @@ fn wake_ups_config(options: &NatsOptions) -> Config {
     }
 }
 
+impl WakeUpQueue for NatsLink {
+    fn wake(&self, wake_up: Vec<u8>) -> LinkFuture<Result<(), LogError>> {
+        let link = Arc::clone(&self.shared);
+        async move { link.wake(wake_up).await }.boxed()
+    }
+
+    fn next_wake_up(&self) -> LinkFuture<Result<Box<dyn HeldWakeUp>, LogError>> {
+        let link = Arc::clone(&self.shared);
+        async move { link.next_wake_up().await }.boxed()
+    }
+
+    fn waiting_wake_up(&self) -> LinkFuture<Result<Option<Box<dyn HeldWakeUp>>, LogError>> {
+        let link = Arc::clone(&self.shared);
+        async move { link.waiting_wake_up().await }.boxed()
+    }
+}
+
 impl ClusterLink for NatsLink {
     fn entry(&self, key: &str) -> LinkFuture<Result<Option<LinkEntry>, LogError>> {
         let (link, key) = (Arc::clone(&self.shared), key.to_owned());
@@ -102,21 +121,6 @@ impl ClusterLink for NatsLink {
     fn remove(&self, key: &str, revision: u64) -> LinkFuture<Result<(), LogError>> {
         let (link, key) = (Arc::clone(&self.shared), key.to_owned());
         async move { link.remove(&key, revision).await }.boxed()
-    }
-
-    fn wake(&self, wake_up: Vec<u8>) -> LinkFuture<Result<(), LogError>> {
-        let link = Arc::clone(&self.shared);
-        async move { link.wake(wake_up).await }.boxed()
-    }
-
-    fn next_wake_up(&self) -> LinkFuture<Result<Box<dyn HeldWakeUp>, LogError>> {
-        let link = Arc::clone(&self.shared);
-        async move { link.next_wake_up().await }.boxed()
-    }
-
-    fn waiting_wake_up(&self) -> LinkFuture<Result<Option<Box<dyn HeldWakeUp>>, LogError>> {
-        let link = Arc::clone(&self.shared);
-        async move { link.waiting_wake_up().await }.boxed()
     }
 
     fn ask(

@@ -10,7 +10,9 @@ use allstop_log::{
     AppendError, AppendId, LockAttempt, Log, LogError, LogErrorKind, LogFuture, RecordBytes,
     StreamLock, StreamName, Version,
 };
-use allstop_task::{AskedQuestion, ClusterLink, HeldWakeUp, LinkEntry, LinkFuture, PutError};
+use allstop_task::{
+    AskedQuestion, ClusterLink, HeldWakeUp, LinkEntry, LinkFuture, PutError, WakeUpQueue,
+};
 use futures::future::pending;
 use futures::stream::BoxStream;
 use futures::{FutureExt as _, StreamExt as _};
@@ -298,6 +300,43 @@ pub(crate) struct LineLink {
     pub line: Line,
 }
 
+impl WakeUpQueue for LineLink {
+    fn wake(&self, wake_up: Vec<u8>) -> LinkFuture<Result<(), LogError>> {
+        let (shared, line) = (Arc::clone(&self.link), self.line.clone());
+        async move {
+            if line.dice.as_ref().is_some_and(|dice| dice.roll(10) == 0) {
+                // The wake-up is sent twice, as if a client had repeated its request after a lost answer.
+                line.read(async { shared.wake(wake_up.clone()).await })
+                    .await?;
+            }
+            line.read(async { shared.wake(wake_up).await }).await
+        }
+        .boxed()
+    }
+
+    fn next_wake_up(&self) -> LinkFuture<Result<Box<dyn HeldWakeUp>, LogError>> {
+        let (shared, line) = (Arc::clone(&self.link), self.line.clone());
+        async move {
+            let held = line.read(async { shared.next_wake_up().await }).await?;
+            let held = Arc::from(held);
+            Ok(Box::new(LineWakeUp { held, line }) as Box<dyn HeldWakeUp>)
+        }
+        .boxed()
+    }
+
+    fn waiting_wake_up(&self) -> LinkFuture<Result<Option<Box<dyn HeldWakeUp>>, LogError>> {
+        let (shared, line) = (Arc::clone(&self.link), self.line.clone());
+        async move {
+            let held = line.read(async { shared.waiting_wake_up().await }).await?;
+            Ok(held.map(|held| {
+                let held = Arc::from(held);
+                Box::new(LineWakeUp { held, line }) as Box<dyn HeldWakeUp>
+            }))
+        }
+        .boxed()
+    }
+}
+
 impl ClusterLink for LineLink {
     fn entry(&self, key: &str) -> LinkFuture<Result<Option<LinkEntry>, LogError>> {
         let (shared, line, key) = (Arc::clone(&self.link), self.line.clone(), key.to_owned());
@@ -342,41 +381,6 @@ impl ClusterLink for LineLink {
                 Ok(answer) => answer,
                 Err(Lost::Request | Lost::Answer) => Err(unreachable()),
             }
-        }
-        .boxed()
-    }
-
-    fn wake(&self, wake_up: Vec<u8>) -> LinkFuture<Result<(), LogError>> {
-        let (shared, line) = (Arc::clone(&self.link), self.line.clone());
-        async move {
-            if line.dice.as_ref().is_some_and(|dice| dice.roll(10) == 0) {
-                // The wake-up is sent twice, as if a client had repeated its request after a lost answer.
-                line.read(async { shared.wake(wake_up.clone()).await })
-                    .await?;
-            }
-            line.read(async { shared.wake(wake_up).await }).await
-        }
-        .boxed()
-    }
-
-    fn next_wake_up(&self) -> LinkFuture<Result<Box<dyn HeldWakeUp>, LogError>> {
-        let (shared, line) = (Arc::clone(&self.link), self.line.clone());
-        async move {
-            let held = line.read(async { shared.next_wake_up().await }).await?;
-            let held = Arc::from(held);
-            Ok(Box::new(LineWakeUp { held, line }) as Box<dyn HeldWakeUp>)
-        }
-        .boxed()
-    }
-
-    fn waiting_wake_up(&self) -> LinkFuture<Result<Option<Box<dyn HeldWakeUp>>, LogError>> {
-        let (shared, line) = (Arc::clone(&self.link), self.line.clone());
-        async move {
-            let held = line.read(async { shared.waiting_wake_up().await }).await?;
-            Ok(held.map(|held| {
-                let held = Arc::from(held);
-                Box::new(LineWakeUp { held, line }) as Box<dyn HeldWakeUp>
-            }))
         }
         .boxed()
     }

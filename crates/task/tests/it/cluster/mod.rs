@@ -10,6 +10,7 @@ mod line;
 mod live_text;
 mod lost_lease;
 mod messages;
+mod parts;
 mod races;
 mod retention;
 mod seeded_bug;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use allstop_core::CauseKind;
 use allstop_log::{AppendIds, Log, RecordBytes, StreamName};
 use allstop_task::{
-    CancelError, ClusterLink, ExecutionCx, ExecutorReturn, Task, TaskEvent, TaskOptions, TaskParts,
-    TaskState,
+    CancelError, ExecutionCx, ExecutorReturn, Task, TaskEvent, TaskOptions, TaskParts, TaskState,
+    WakeUpQueue,
 };
 use tokio::time::{Instant, sleep, timeout};
 

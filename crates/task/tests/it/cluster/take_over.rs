@@ -86,6 +86,58 @@ async fn worker_that_gives_its_lease_back_leaves_nothing_to_wait_for() {
     assert!(front.manager.workers().await.unwrap().is_empty());
 }
 
+/// A worker shuts down. Another worker continues its task at once, and the receipt is in the log.
+#[tokio::test(start_paused = true)]
+async fn shutdown_hands_a_resumable_task_over() {
+    let cluster = Cluster::new();
+    let (front, executor) = (cluster.front_end(), completes_when_resumed());
+    let first = cluster.worker(&executor);
+    let mut accepted = start(&front.manager, &executor).await;
+    let report = first.manager.shutdown(LEASE, "an update").await;
+    assert_eq!((report.handed_over, report.stopped()), (1, 0));
+    assert_eq!((report.left_running(), report.not_stored), (0, 0));
+    let task = task_when(&front, &accepted.task_id, |task| task.handed_over.is_some()).await;
+    assert!(task.awaits_execution && !task.is_executing);
+    assert!(task.handed_over.as_ref().unwrap().quiet());
+    let _second = cluster.worker(&executor);
+    let began = Instant::now();
+    let task = ended(&front.manager, &mut accepted).await;
+    assert_eq!((task.status.state, task.epoch), (TaskState::Completed, 2));
+    assert_eq!((task.take_overs, &*task.lost), (0, &[][..]));
+    assert!(began.elapsed() < LEASE, "{:?}", began.elapsed());
+}
+
+/// A stop arrives before the shutdown, or after the hand-over. The task is cancelled in both cases.
+#[tokio::test(start_paused = true)]
+async fn stopped_task_is_not_handed_over() {
+    for stops_first in [true, false] {
+        let cluster = Cluster::new();
+        let (front, executor) = (cluster.front_end(), endless(false).resumable());
+        let first = cluster.worker(&executor);
+        let accepted = start(&front.manager, &executor).await;
+        let stopping = async {
+            if !stops_first {
+                task_when(&front, &accepted.task_id, |task| task.handed_over.is_some()).await;
+            }
+            front.manager.cancel(&accepted.task_id, user()).await
+        };
+        let closing = async {
+            if stops_first {
+                let is_requested = |task: &allstop_task::Task| task.stop_requested.is_some();
+                task_when(&front, &accepted.task_id, is_requested).await;
+            }
+            first.manager.shutdown(LEASE, "an update").await
+        };
+        let (outcome, report) = tokio::join!(stopping, closing);
+        assert_eq!(report.handed_over, usize::from(!stops_first));
+        drop(outcome);
+        let _second = cluster.worker(&executor);
+        let task = task_when(&front, &accepted.task_id, allstop_task::Task::has_ended).await;
+        assert_eq!(task.status.state, TaskState::Canceled);
+        assert_eq!(task.ending.cause.as_ref().unwrap().kind, CauseKind::User);
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn task_that_ends_worker_after_worker_becomes_a_dead_letter() {
     let cluster = Cluster::new();
