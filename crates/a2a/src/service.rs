@@ -171,14 +171,12 @@ impl A2aService {
             Ok::<_, A2AError>((push, config))
         });
         let webhook = webhook.transpose()?;
-        let request = TaskRequest {
-            owner: principal_of(params),
-            task_id: task_id.map(TaskId::from),
-            context_id: context_id.map(ContextId::from),
-            metadata: from_wire::map(request.metadata),
-            trace: trace_of(params),
-            message: from_wire::message(request.message)?,
-        };
+        let message = from_wire::message(request.message)?;
+        let request = TaskRequest::new(principal_of(params), message)
+            .task(task_id.map(TaskId::from))
+            .context(context_id.map(ContextId::from))
+            .metadata(from_wire::map(request.metadata))
+            .trace(trace_of(params));
         if let Some((push, config)) = webhook {
             return push.execute(request, config).await;
         }

@@ -2,25 +2,16 @@
 
 use allstop::core::receipt::ItemKind;
 use allstop::prelude::*;
-use allstop::process::{ContainmentChoice, ProcessSpec};
+use allstop::process::ProcessSpec;
 use allstop::scope::WorkSpec;
 
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let scope = Scope::root("job", RootOptions::current());
-    let spec = ProcessSpec {
-        program: "sh".into(),
-        // Both ignore SIGTERM.
-        args: vec![
-            "-c".into(),
-            "trap '' TERM; sleep 600 & echo started; wait; sleep 600".into(),
-        ],
-        cwd: "/".into(),
-        env: Vec::new(),
-        env_hidden: Vec::new(),
-        marker: format!("example-{}", std::process::id()).into(),
-        containment: ContainmentChoice::GroupAndMarker,
-    };
+    // Both processes ignore SIGTERM.
+    let script = "trap '' TERM; sleep 600 & echo started; wait; sleep 600";
+    let marker = format!("example-{}", std::process::id());
+    let spec = ProcessSpec::new("sh", marker).args(["-c", script]);
     let (_process, mut output) =
         scope.spawn_process(WorkSpec::new(ItemKind::Process, "sh"), spec)?;
     let mut buffer = [0; 64];

@@ -5,19 +5,13 @@
 //! command. [`reattach`] returns a handle and a driver for a tree that an earlier process left running.
 //!
 //! ```
-//! use allstop_process::{ContainmentChoice, ProcessSpec, launch};
+//! use allstop_process::{ProcessSpec, launch};
 //!
 //! # #[tokio::main(flavor = "current_thread")]
 //! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let (handle, driver, mut output) = launch(ProcessSpec {
-//!     program: "sh".into(),
-//!     args: vec!["-c".into(), "sleep 100 & echo started; sleep 100".into()],
-//!     cwd: "/".into(),
-//!     env: Vec::new(),
-//!     env_hidden: Vec::new(),
-//!     marker: "a unique text".into(),
-//!     containment: ContainmentChoice::GroupAndMarker,
-//! })?;
+//! let spec = ProcessSpec::new("sh", "a unique text");
+//! let script = "sleep 100 & echo started; sleep 100";
+//! let (handle, driver, mut output) = launch(spec.args(["-c", script]))?;
 //! # #[expect(clippy::disallowed_methods, reason = "an example for any tokio program")]
 //! let watching = tokio::spawn(driver);
 //! let mut buffer = [0; 16];

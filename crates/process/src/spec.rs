@@ -32,6 +32,57 @@ pub struct ProcessSpec {
     pub containment: ContainmentChoice,
 }
 
+impl ProcessSpec {
+    /// Creates the specification of a program without arguments. The program runs in the working directory and with the
+    /// environment of this process. `marker` must differ from the markers of all other calls.
+    pub fn new(program: impl Into<OsString>, marker: impl Into<Arc<str>>) -> Self {
+        Self {
+            program: program.into(),
+            args: Vec::new(),
+            cwd: PathBuf::from("."),
+            env: Vec::new(),
+            env_hidden: Vec::new(),
+            marker: marker.into(),
+            containment: ContainmentChoice::GroupAndMarker,
+        }
+    }
+
+    /// Sets the arguments.
+    #[must_use]
+    pub fn args(mut self, args: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+        self.args = args.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets the working directory.
+    #[must_use]
+    pub fn cwd(mut self, cwd: impl Into<PathBuf>) -> Self {
+        self.cwd = cwd.into();
+        self
+    }
+
+    /// Adds a variable to the environment.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// Sets the variables that the command does not inherit.
+    #[must_use]
+    pub fn env_hidden(mut self, names: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+        self.env_hidden = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets the level of containment.
+    #[must_use]
+    pub fn containment(mut self, containment: ContainmentChoice) -> Self {
+        self.containment = containment;
+        self
+    }
+}
+
 /// Choice of a level of containment.
 #[derive(Debug, Clone)]
 pub enum ContainmentChoice {

@@ -35,6 +35,45 @@ pub struct ToolSpec {
 }
 
 impl ToolSpec {
+    /// Creates the specification of a tool whose calls are irreversible, have the time limit of the agent, and run one
+    /// after the other. `input_schema` is the JSON schema of the arguments.
+    pub fn new(
+        name: impl Into<Arc<str>>,
+        description: impl Into<Arc<str>>,
+        input_schema: impl Into<Arc<Value>>,
+    ) -> Self {
+        Self {
+            name: name.into(),
+            description: description.into(),
+            input_schema: input_schema.into(),
+            effect: Effect::Irreversible,
+            timeout: None,
+            parallel: false,
+            name_in_rules: None,
+        }
+    }
+
+    /// Sets the consequence of repeating a call.
+    #[must_use]
+    pub fn effect(mut self, effect: Effect) -> Self {
+        self.effect = effect;
+        self
+    }
+
+    /// Sets the time limit of one call.
+    #[must_use]
+    pub fn timeout(mut self, max: Duration) -> Self {
+        self.timeout = Some(max);
+        self
+    }
+
+    /// Sets the flag of calls that may run concurrently with other calls of their step.
+    #[must_use]
+    pub fn parallel(mut self, parallel: bool) -> Self {
+        self.parallel = parallel;
+        self
+    }
+
     /// Name of the tool in permission rules.
     pub fn name_in_rules(&self) -> &Arc<str> {
         self.name_in_rules.as_ref().unwrap_or(&self.name)

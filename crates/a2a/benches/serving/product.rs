@@ -12,7 +12,7 @@ use allstop_core::receipt::ItemKind;
 use allstop_host::{PlaceLimits, Places};
 use allstop_log::Log;
 use allstop_scope::{RootOptions, Scope, WorkSpec};
-use allstop_task::model::{Artifact, JsonMap, MessageSender};
+use allstop_task::model::{Artifact, MessageSender};
 use allstop_task::{
     AcceptedTask, ExecutionCx, Executor, ExecutorError, ExecutorReturn, TaskEvent, TaskManager,
     TaskMessage, TaskOptions, TaskParts, TaskRequest, TaskState,
@@ -66,14 +66,10 @@ pub(crate) async fn manager(
 
 /// Sends a message that starts a new task.
 pub(crate) async fn begin(manager: &TaskManager, id: usize, text: &str) -> AcceptedTask {
-    let request = TaskRequest {
-        owner: OWNER.into(),
-        task_id: None,
-        context_id: None,
-        message: TaskMessage::text(id.to_string(), MessageSender::User, text),
-        metadata: JsonMap::new(),
-        trace: None,
-    };
+    let request = TaskRequest::new(
+        OWNER,
+        TaskMessage::text(id.to_string(), MessageSender::User, text),
+    );
     manager.execute(request).await.expect("a new message")
 }
 

@@ -26,6 +26,11 @@ example!(persisted_session, "persisted_session.rs");
 example!(process_tree, "process_tree.rs");
 example!(replace_answer, "replace_answer.rs");
 example!(scope_alone, "scope_alone.rs");
+example!(stop_safe_test, "stop_safe_test.rs");
+#[cfg(feature = "tasks")]
+example!(task_manager, "task_manager.rs");
+#[cfg(feature = "nats")]
+example!(two_managers, "two_managers.rs");
 example!(typed_tool, "typed_tool.rs");
 example!(wait_for_background, "wait_for_background.rs");
 
@@ -51,6 +56,11 @@ fn child_runs_one_example() {
         "process_tree" => process_tree::run(),
         "replace_answer" => replace_answer::run(),
         "scope_alone" => scope_alone::run(),
+        "stop_safe_test" => stop_safe_test::run(),
+        #[cfg(feature = "tasks")]
+        "task_manager" => task_manager::run(),
+        #[cfg(feature = "nats")]
+        "two_managers" => two_managers::run(),
         "typed_tool" => typed_tool::run(),
         "wait_for_background" => wait_for_background::run(),
         unknown => panic!("no example {unknown}"),
@@ -59,11 +69,17 @@ fn child_runs_one_example() {
     print!("{BEGIN}");
 }
 
-/// Output of an example. Durations are replaced.
+/// Output of an example. Durations and ids are replaced.
 fn output_of(name: &str) -> String {
+    output_with(name, &[])
+}
+
+/// Output of an example with these environment variables.
+fn output_with(name: &str, variables: &[(&str, &str)]) -> String {
     let child = Command::new(std::env::current_exe().expect("a path"))
         .args(["examples::child_runs_one_example", "--exact", "--nocapture"])
         .env(EXAMPLE, name)
+        .envs(variables.iter().copied())
         .output()
         .expect("a child");
     let output = String::from_utf8(child.stdout).expect("UTF-8");
@@ -75,6 +91,7 @@ fn output_of(name: &str) -> String {
         let words: Vec<&str> = line.split(' ').collect();
         let mut words = words.windows(2).map(|pair| match pair {
             [number, "ms" | "ms."] if is_number(number) => "N",
+            [id, _] if id.parse::<ulid::Ulid>().is_ok() => "ID",
             _ => pair[0],
         });
         let last = line.rsplit(' ').next().unwrap_or_default();
@@ -204,6 +221,40 @@ fn scope_stops_futures_and_threads() {
             "3 of 3 stopped: checksum, orders, users",
         ],
     );
+}
+
+#[test]
+fn tool_that_ignores_stops_is_caught_by_its_test() {
+    let output = output_of("stop_safe_test");
+    let lines = "0 broken\ndownload: clean\ndeaf: caught by tool_observes_stop";
+    assert!(output.ends_with(lines), "{output}");
+}
+
+#[cfg(feature = "tasks")]
+#[test]
+fn task_ends_with_the_receipt_of_its_stop() {
+    check(
+        "task_manager",
+        &[
+            "canceler: unlocks the disk",
+            "canceled",
+            "Task ID stopped by you in N ms. Nothing is left running; verified.",
+        ],
+    );
+}
+
+#[cfg(feature = "nats")]
+#[test]
+fn manager_stops_a_task_of_another_manager() {
+    let folder = tempfile::tempdir().unwrap();
+    let server = allstop_testkit::nats_server::NatsServer::start(folder.path());
+    let output = output_with("two_managers", &[("NATS_URL", &server.url())]);
+    let expected = [
+        "the front end accepts, the worker runs",
+        "canceled",
+        "Task ID stopped by you in N ms. Nothing is left running; verified.",
+    ];
+    assert_eq!(output, expected.join("\n"));
 }
 
 /// Maximum number of lines of an example, so that a reader sees it at once.

@@ -185,27 +185,20 @@ pub(crate) fn system(
     hidden_variables.extend(run_variables().map(OsString::from));
     // Without a data folder, no answers of the user about projects are stored.
     let trust = ProcessHost::project_trust().ok();
-    SystemOptions {
-        config,
-        definitions: Arc::default(),
-        model: None,
-        record,
-        keys: ProcessHost::keys(),
-        store,
-        folder: given.folder,
-        spill_folder,
-        // The folder of the user's answers about projects is closed to tools. If a tool could store an answer, it could
-        // trust the settings of a project in place of the user, and so start any command.
-        reserved: trust
-            .iter()
-            .map(|trust| trust.folder().to_owned())
-            .collect(),
-        scopes: given.scopes,
-        prompter,
-        hidden_variables,
-        owner: ProcessHost::owner(),
-        spans: given.spans,
-    }
+    // The folder of the user's answers about projects is closed to tools. If a tool could store an answer, it could trust
+    // the settings of a project in place of the user, and so start any command.
+    let reserved = trust.iter().map(|trust| trust.folder().to_owned());
+    SystemOptions::new(config, given.folder)
+        .record(record)
+        .keys(ProcessHost::keys())
+        .store(store)
+        .spill_folder(spill_folder)
+        .reserved(reserved.collect())
+        .scopes(given.scopes)
+        .prompter(prompter)
+        .hidden_variables(hidden_variables)
+        .owner(ProcessHost::owner())
+        .spans(given.spans)
 }
 
 #[cfg(test)]

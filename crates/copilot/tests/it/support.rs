@@ -51,23 +51,12 @@ impl TestServer {
     ) -> Self {
         let place = TempDir::new().expect("a temporary folder");
         let model = ScriptedModel::parse("test.yaml", script).expect("the script is right");
-        let options = SystemOptions {
-            config: Config::parse(Path::new("test.toml"), config)
-                .expect("the configuration is right"),
-            definitions: Arc::default(),
-            model: Some(ModelChoice::Given(Arc::new(model))),
-            record: None,
-            keys: Arc::new(|_| None),
-            store: StoreChoice::Memory,
-            folder: place.path().to_owned(),
-            reserved: Vec::new(),
-            spill_folder: place.path().join("output"),
-            scopes: RootOptions::single_runtime(),
-            prompter: Arc::new(FixedAnswer(PermissionAnswer::Unanswered)),
-            hidden_variables: Vec::new(),
-            owner: None,
-            spans: None,
-        };
+        let config = Config::parse(Path::new("test.toml"), config);
+        let config = config.expect("the configuration is right");
+        let options = SystemOptions::new(config, place.path())
+            .model(ModelChoice::Given(Arc::new(model)))
+            .spill_folder(place.path().join("output"))
+            .scopes(RootOptions::single_runtime());
         let root = options.root();
         let child = |label: &'static str| {
             let child = root.child(label, ScopeOptions::default());

@@ -7,7 +7,7 @@ use allstop_core::TaskId;
 use allstop_log::Log;
 use allstop_nats::{NatsLog, NatsOptions};
 use allstop_scope::{RootOptions, Scope};
-use allstop_task::model::{JsonMap, MessageSender};
+use allstop_task::model::MessageSender;
 use allstop_task::{
     ClusterOptions, ExecutionCx, Executor, ExecutorError, ExecutorReturn, SubscriptionItem,
     TaskEvent, TaskManager, TaskMessage, TaskOptions, TaskParts, TaskRecord, TaskRequest,
@@ -74,14 +74,10 @@ impl Servers {
 }
 
 pub(crate) fn request(message: &str) -> TaskRequest {
-    TaskRequest {
-        owner: "bench".into(),
-        task_id: None,
-        context_id: None,
-        message: TaskMessage::text(message, MessageSender::User, "do it"),
-        metadata: JsonMap::new(),
-        trace: None,
-    }
+    TaskRequest::new(
+        "bench",
+        TaskMessage::text(message, MessageSender::User, "do it"),
+    )
 }
 
 /// Waits for a record of a task.

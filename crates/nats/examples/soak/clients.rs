@@ -109,14 +109,11 @@ impl<'a> Clients<'a> {
     async fn task(&self, index: usize, random: &mut Random) {
         let plan = SoakPlan::choose(random, self.options.longest.0);
         let front = random.below(2) as usize;
-        let request = TaskRequest {
-            owner: "soak".into(),
-            task_id: None,
-            context_id: None,
-            message: TaskMessage::text(format!("soak-{index}"), MessageSender::User, "work"),
-            metadata: plan.to_metadata(),
-            trace: None,
-        };
+        let request = TaskRequest::new(
+            "soak",
+            TaskMessage::text(format!("soak-{index}"), MessageSender::User, "work"),
+        )
+        .metadata(plan.to_metadata());
         let mut accepted = self.send(&self.managers[front], &request).await;
         let id = accepted.task_id.clone();
         self.sent.lock().push(SentSoakTask {

@@ -7,7 +7,7 @@ use allstop_core::{Cause, CauseKind};
 use allstop_log::Log;
 use allstop_nats::NatsLog;
 use allstop_scope::Scope;
-use allstop_task::model::{JsonMap, MessageSender};
+use allstop_task::model::MessageSender;
 use allstop_task::{
     ClusterOptions, ExecutionCx, Executor, ExecutorError, ExecutorReturn, ListFilter, LiveItem,
     SubscriptionItem, TaskEvent, TaskManager, TaskMessage, TaskOptions, TaskParts, TaskRecord,
@@ -77,14 +77,10 @@ pub(crate) async fn node(url: String, replicas: usize, concurrency: usize) -> No
 }
 
 pub(crate) fn request(message: &str) -> TaskRequest {
-    TaskRequest {
-        owner: "alice".into(),
-        task_id: None,
-        context_id: None,
-        message: TaskMessage::text(message, MessageSender::User, "do it"),
-        metadata: JsonMap::new(),
-        trace: None,
-    }
+    TaskRequest::new(
+        "alice",
+        TaskMessage::text(message, MessageSender::User, "do it"),
+    )
 }
 
 /// A message to one node runs on the other node, and a stop at one node reaches the other. Both nodes list the same

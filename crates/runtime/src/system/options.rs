@@ -1,5 +1,6 @@
 //! Options of a system.
 
+use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -10,13 +11,15 @@ use allstop_model::Model;
 use allstop_model::provider::KeyLookup;
 use allstop_nats::NatsOptions;
 use allstop_scope::{RootOptions, Scope};
-use allstop_tools::Prompter;
+use allstop_tools::permission::FixedAnswer;
+use allstop_tools::{PermissionAnswer, Prompter};
 
 use crate::config::{Config, ModelConfig};
 use crate::definitions::Definitions;
 use crate::link_target::link_target;
 
 /// Options of a system: all values that the binary reads from flags, files, environment and home folder.
+#[non_exhaustive]
 pub struct SystemOptions {
     /// The configuration, after flags have overridden it.
     pub config: Config,
@@ -44,7 +47,7 @@ pub struct SystemOptions {
     pub prompter: Arc<dyn Prompter>,
     /// Variables that tools' commands and MCP servers do not inherit: secrets, which could reach the model in the
     /// output of commands and servers. The configuration can exempt some of them.
-    pub hidden_variables: Vec<std::ffi::OsString>,
+    pub hidden_variables: Vec<OsString>,
     /// Process that the log names as the owner of the turns.
     pub owner: Option<ProcessIdentity>,
     /// Connects the spans of the agents with a tracer; `None` without traces.
@@ -52,6 +55,111 @@ pub struct SystemOptions {
 }
 
 impl SystemOptions {
+    /// Creates options for sessions in memory, without keys of providers. `folder` is the working directory. A call that
+    /// needs a permission is denied.
+    pub fn new(config: Config, folder: impl Into<PathBuf>) -> Self {
+        Self {
+            config,
+            definitions: Arc::default(),
+            model: None,
+            record: None,
+            keys: Arc::new(|_variable| None),
+            store: StoreChoice::Memory,
+            folder: folder.into(),
+            spill_folder: std::env::temp_dir().join("allstop-output"),
+            reserved: Vec::new(),
+            scopes: RootOptions::for_any_runtime(),
+            prompter: Arc::new(FixedAnswer(PermissionAnswer::Unanswered)),
+            hidden_variables: Vec::new(),
+            owner: None,
+            spans: None,
+        }
+    }
+
+    /// Sets the commands, skills and agents from files.
+    #[must_use]
+    pub fn definitions(mut self, definitions: Arc<Definitions>) -> Self {
+        self.definitions = definitions;
+        self
+    }
+
+    /// Sets the model.
+    #[must_use]
+    pub fn model(mut self, model: impl Into<Option<ModelChoice>>) -> Self {
+        self.model = model.into();
+        self
+    }
+
+    /// Sets the file for the recorded answers of the model.
+    #[must_use]
+    pub fn record(mut self, record: impl Into<Option<PathBuf>>) -> Self {
+        self.record = record.into();
+        self
+    }
+
+    /// Sets the function that finds API keys.
+    #[must_use]
+    pub fn keys(mut self, keys: KeyLookup) -> Self {
+        self.keys = keys;
+        self
+    }
+
+    /// Sets the storage of sessions.
+    #[must_use]
+    pub fn store(mut self, store: StoreChoice) -> Self {
+        self.store = store;
+        self
+    }
+
+    /// Sets the folder for long output.
+    #[must_use]
+    pub fn spill_folder(mut self, spill_folder: impl Into<PathBuf>) -> Self {
+        self.spill_folder = spill_folder.into();
+        self
+    }
+
+    /// Sets the files and folders that file tools must not access.
+    #[must_use]
+    pub fn reserved(mut self, reserved: Vec<PathBuf>) -> Self {
+        self.reserved = reserved;
+        self
+    }
+
+    /// Sets the options of the root scope.
+    #[must_use]
+    pub fn scopes(mut self, scopes: RootOptions) -> Self {
+        self.scopes = scopes;
+        self
+    }
+
+    /// Sets the prompter.
+    #[must_use]
+    pub fn prompter(mut self, prompter: Arc<dyn Prompter>) -> Self {
+        self.prompter = prompter;
+        self
+    }
+
+    /// Sets the variables that tools and MCP servers do not inherit.
+    #[must_use]
+    pub fn hidden_variables(mut self, hidden_variables: Vec<OsString>) -> Self {
+        self.hidden_variables = hidden_variables;
+        self
+    }
+
+    /// Sets the process that the log names as the owner of the turns.
+    #[must_use]
+    pub fn owner(mut self, owner: impl Into<Option<ProcessIdentity>>) -> Self {
+        self.owner = owner.into();
+        self
+    }
+
+    /// Sets the connection of the spans with a tracer.
+    #[must_use]
+    pub fn spans(mut self, spans: impl Into<Option<Arc<dyn SpanLinks>>>) -> Self {
+        self.spans = spans.into();
+        self
+    }
+
     /// Creates the root scope of the system, with the configured grace period.
     pub fn root(&self) -> Scope {
         let mut scopes = self.scopes.clone();

@@ -61,25 +61,16 @@ async fn own(args: &[&str]) -> Result<(), Failure> {
         executable: std::env::current_exe()?,
         args: vec!["keep-call".into()],
     };
-    let options = SystemOptions {
-        config: Config::default(),
-        definitions: Arc::default(),
-        model: Some(ModelChoice::Given(Arc::new(model))),
-        record: None,
-        keys: Arc::new(|_| None),
-        store: StoreChoice::Sqlite(folder.join("store.db")),
-        folder: folder.to_owned(),
-        reserved: Vec::new(),
-        spill_folder: folder.join("output"),
-        scopes: RootOptions {
+    let options = SystemOptions::new(Config::default(), folder)
+        .model(ModelChoice::Given(Arc::new(model)))
+        .store(StoreChoice::Sqlite(folder.join("store.db")))
+        .spill_folder(folder.join("output"))
+        .scopes(RootOptions {
             containment: ContainmentChoice::Keeper(Keepers::new(keeper)),
             ..RootOptions::single_runtime()
-        },
-        prompter: Arc::new(FixedAnswer(PermissionAnswer::AllowOnce)),
-        hidden_variables: Vec::new(),
-        owner: identity_of(std::process::id()),
-        spans: None,
-    };
+        })
+        .prompter(Arc::new(FixedAnswer(PermissionAnswer::AllowOnce)))
+        .owner(identity_of(std::process::id()));
     let system = System::open(options).await?;
     let open = system
         .new_session(Some(session.into()), SessionSetup::default())

@@ -66,25 +66,16 @@ impl Place {
             executable: HELPER.into(),
             args: vec!["keep-call".into()],
         };
-        SystemOptions {
-            config,
-            definitions: Arc::default(),
-            model: model.map(|model| ModelChoice::Given(Arc::new(model))),
-            record: None,
-            keys: Arc::new(|_| None),
-            store: StoreChoice::Sqlite(self.file("store.db")),
-            folder: self.path().to_owned(),
-            reserved: Vec::new(),
-            spill_folder: self.file("output"),
-            scopes: RootOptions {
+        SystemOptions::new(config, self.path())
+            .model(model.map(|model| ModelChoice::Given(Arc::new(model))))
+            .store(StoreChoice::Sqlite(self.file("store.db")))
+            .spill_folder(self.file("output"))
+            .scopes(RootOptions {
                 containment: ContainmentChoice::Keeper(Keepers::new(keeper)),
                 ..RootOptions::single_runtime()
-            },
-            prompter: Arc::new(FixedAnswer(PermissionAnswer::AllowOnce)),
-            hidden_variables: Vec::new(),
-            owner: identity_of(std::process::id()),
-            spans: None,
-        }
+            })
+            .prompter(Arc::new(FixedAnswer(PermissionAnswer::AllowOnce)))
+            .owner(identity_of(std::process::id()))
     }
 
     async fn system(&self, config: &str, replies: Vec<Reply>) -> System {

@@ -92,10 +92,9 @@ async fn scripts() {
             &format!("[model]\nname = '{name}'"),
         )
         .unwrap();
-        SystemOptions {
-            config,
-            ..place.options("", None)
-        }
+        let mut options = place.options("", None);
+        options.config = config;
+        options
     };
     let bad = refused(script("bad.yaml"), StartErrorKind::Script).await;
     assert!(bad.contains("bad.yaml:2:5"), "{bad}");

@@ -103,7 +103,7 @@ impl TaskManager {
             let admit = async |id: &TaskId| node.admission.admit(&reads, id, &request.owner).await;
             let (id, before, record) = match &request.task_id {
                 None => {
-                    let context = request.context();
+                    let context = request.context_or_new();
                     let id = task_of(&request.owner, &request.message.id);
                     _admitted = match admit(&id).await {
                         Ok(admitted) => admitted,

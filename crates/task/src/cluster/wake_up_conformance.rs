@@ -1,12 +1,14 @@
 //! Checks that an implementation of [`WakeUpQueue`] follows its rules.
 //!
 //! [`wake_up_conformance!`](crate::wake_up_conformance) creates a test of each check for one kind of queue. The
-//! expression in the call opens a new queue. If another value must exist as long as the queue, the expression also
-//! returns this value:
+//! expression in the call opens a new queue, in a smart pointer. If another value must exist as long as the queue, the
+//! expression also returns this value:
 //!
 //! ```
 //! # mod tests {
-//! allstop_task::wake_up_conformance!(memory, async { (allstop_task::MemoryLink::new(), ()) });
+//! allstop_task::wake_up_conformance!(memory, async {
+//!     (std::sync::Arc::new(allstop_task::MemoryLink::new()), ())
+//! });
 //! # }
 //! ```
 //!
@@ -42,7 +44,7 @@ macro_rules! wake_up_conformance {
                 #[tokio::test]
                 async fn $check() {
                     let (queue, _kept) = $open.await;
-                    $crate::wake_up_conformance::$check(&queue).await;
+                    $crate::wake_up_conformance::$check(&*queue).await;
                 }
             )+
         }

@@ -17,6 +17,7 @@ use crate::subscription::TaskSubscription;
 
 /// Message that starts an execution.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct TaskRequest {
     /// Principal that sends the message.
     pub owner: Arc<str>,
@@ -34,8 +35,55 @@ pub struct TaskRequest {
 }
 
 impl TaskRequest {
+    /// Creates the request of a principal for a new task in a new context.
+    pub fn new(owner: impl Into<Arc<str>>, message: TaskMessage) -> Self {
+        Self {
+            owner: owner.into(),
+            task_id: None,
+            context_id: None,
+            message,
+            metadata: JsonMap::new(),
+            trace: None,
+        }
+    }
+
+    /// Sets the owner.
+    #[must_use]
+    pub fn owner(mut self, owner: impl Into<Arc<str>>) -> Self {
+        self.owner = owner.into();
+        self
+    }
+
+    /// Sets the task that the message continues.
+    #[must_use]
+    pub fn task(mut self, id: impl Into<Option<TaskId>>) -> Self {
+        self.task_id = id.into();
+        self
+    }
+
+    /// Sets the context.
+    #[must_use]
+    pub fn context(mut self, id: impl Into<Option<ContextId>>) -> Self {
+        self.context_id = id.into();
+        self
+    }
+
+    /// Sets the additional fields.
+    #[must_use]
+    pub fn metadata(mut self, metadata: JsonMap) -> Self {
+        self.metadata = metadata;
+        self
+    }
+
+    /// Sets the trace context.
+    #[must_use]
+    pub fn trace(mut self, trace: impl Into<Option<TraceContext>>) -> Self {
+        self.trace = trace.into();
+        self
+    }
+
     /// Context of the new task: the context from the request, or a new one.
-    pub(crate) fn context(&self) -> ContextId {
+    pub(crate) fn context_or_new(&self) -> ContextId {
         let new = || ContextId::new(Ulid::generate().to_string());
         self.context_id.clone().unwrap_or_else(new)
     }
@@ -151,7 +199,7 @@ impl ManagerInner {
         }
         let execution = Arc::clone(&scopes.execution);
         let (feed, job) = if request.task_id.is_none() {
-            let (feed, context) = (Arc::default(), request.context());
+            let (feed, context) = (Arc::default(), request.context_or_new());
             table.enter_new(&id, &context, owner, execution, &feed);
             (
                 feed,

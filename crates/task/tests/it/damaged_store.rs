@@ -6,8 +6,7 @@ use std::sync::Arc;
 use allstop_core::{ContextId, TaskId};
 use allstop_log::{AppendId, Log, MemoryLog, SqliteLog, StreamName, Version};
 use allstop_task::{
-    ExecuteError, ListFilter, ReadTaskError, TaskManager, TaskOptions, TaskParts, TaskRequest,
-    TaskState,
+    ExecuteError, ListFilter, ReadTaskError, TaskManager, TaskOptions, TaskParts, TaskState,
 };
 
 use crate::retention::run;
@@ -110,10 +109,7 @@ async fn task_with_a_damaged_record_is_listed_as_it_was_before() {
 /// must not get the context of another owner.
 #[tokio::test(start_paused = true)]
 async fn context_of_an_unreadable_task_is_not_given_to_another_owner() {
-    let in_context = |message, context| TaskRequest {
-        context_id: Some(ContextId::new(context)),
-        ..request(message)
-    };
+    let in_context = |message, context| request(message).context(ContextId::new(context));
     let log: Arc<dyn Log> = Arc::new(MemoryLog::new());
     let manager = open(&log).await;
     run(&manager, in_context("m1", "known")).await;

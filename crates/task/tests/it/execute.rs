@@ -4,11 +4,12 @@ use futures::FutureExt as _;
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use allstop_core::ContextId;
 use allstop_log::MemoryLog;
 use allstop_task::model::{Artifact, MessageSender};
 use allstop_task::{
     ExecuteError, ExecutorReturn, ListFilter, ReadTaskError, TaskEvent, TaskMessage, TaskOptions,
-    TaskParts, TaskRequest, TaskState,
+    TaskParts, TaskState,
 };
 
 use crate::support::{
@@ -153,11 +154,8 @@ async fn message_of_another_context_is_refused() {
 #[tokio::test(start_paused = true)]
 async fn context_belongs_to_the_owner_of_its_first_task() {
     let store = TestStore::over(Arc::new(MemoryLog::new()));
-    let in_context = |message: &str, owner: &str| TaskRequest {
-        owner: owner.into(),
-        context_id: Some("c1".into()),
-        ..request(message)
-    };
+    let in_context =
+        |message: &str, owner: &str| request(message).owner(owner).context(ContextId::new("c1"));
     let open = || {
         let parts = TaskParts::of(three_events());
         store.manager(parts, TaskOptions::default())
@@ -186,11 +184,8 @@ async fn created_context_belongs_to_the_sender_of_its_message() {
     let manager = manager_of(&three_events()).await;
     let mut first = manager.execute(request("m1")).await.unwrap();
     let context = ended(&manager, &mut first).await.context_id.clone();
-    let in_context = |message: &str, owner: &str| TaskRequest {
-        owner: owner.into(),
-        context_id: Some(context.clone()),
-        ..request(message)
-    };
+    let in_context =
+        |message: &str, owner: &str| request(message).owner(owner).context(context.clone());
     let refused = manager.execute(in_context("m2", "bob")).await;
     assert!(matches!(
         refused.unwrap_err(),

@@ -6,7 +6,7 @@ use allstop_core::{Cause, TraceContext};
 use allstop_log::MemoryLog;
 use allstop_task::{
     ExecutionObserver, ExecutorReturn, Task, TaskEvent, TaskObserver, TaskOptions, TaskParts,
-    TaskRequest, TaskState,
+    TaskState,
 };
 use allstop_testkit::{FaultyLog, LogFault};
 use parking_lot::Mutex;
@@ -73,10 +73,7 @@ async fn execution_is_observed_from_its_acceptance_to_its_end() {
     let seen = Observed::default();
     let executor = three_events();
     let manager = manager_with(&executor, &seen).await;
-    let request = TaskRequest {
-        trace: TraceContext::new(CALLER),
-        ..request("m1")
-    };
+    let request = request("m1").trace(TraceContext::new(CALLER));
     let mut accepted = manager.execute(request).await.unwrap();
     ended(&manager, &mut accepted).await;
     let accepted_with_trace = format!("accepted submitted Some({CALLER:?})");
@@ -176,10 +173,7 @@ async fn executor_has_the_trace_of_the_observer_or_of_the_caller() {
             .map_or_else(TaskOptions::default, Observed::options);
         let parts = TaskParts::of(executor);
         let manager = crate::support::manager(parts, options).await;
-        let request = TaskRequest {
-            trace: TraceContext::new(CALLER),
-            ..request("m1")
-        };
+        let request = request("m1").trace(TraceContext::new(CALLER));
         let mut accepted = manager.execute(request).await.unwrap();
         ended(&manager, &mut accepted).await;
         let expected = if observer.is_some() { OWN } else { CALLER };

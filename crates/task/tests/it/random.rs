@@ -17,7 +17,7 @@ use allstop_task::model::{Artifact, MessageSender};
 use allstop_task::{
     CancelCx, CancelError, Canceler, Cleanup, CleanupCx, ExecutionCx, ExecutorError,
     ExecutorReturn, ListFilter, Processor, ProcessorDecision, Task, TaskEvent, TaskManager,
-    TaskMessage, TaskOptions, TaskParts, TaskRequest, TaskState, TaskSummary, WhenFull,
+    TaskMessage, TaskOptions, TaskParts, TaskState, TaskSummary, WhenFull,
 };
 use allstop_testkit::{FaultyLog, LogFault};
 use futures::FutureExt as _;
@@ -251,11 +251,9 @@ async fn client(
             let at = usize::try_from(dice.roll(tasks.len() as u64 + 1)).expect("small");
             tasks.get(at).cloned()
         };
-        let sent = TaskRequest {
-            owner: format!("owner{}", number % 3).into(),
-            task_id: known.clone().filter(|_| dice.roll(3) != 0),
-            ..request(&format!("m{}", dice.roll(CLIENTS * 3) * 10 + step))
-        };
+        let sent = request(&format!("m{}", dice.roll(CLIENTS * 3) * 10 + step))
+            .owner(format!("owner{}", number % 3))
+            .task(known.clone().filter(|_| dice.roll(3) != 0));
         let patience = Duration::from_millis(dice.roll(30));
         let goes_away = dice.roll(4) == 0;
         match (dice.roll(5), known) {
@@ -462,10 +460,7 @@ async fn stop_all(manager: &TaskManager, seed: u64) {
 async fn check_slots(manager: &TaskManager, running_max: Option<usize>, seed: u64) {
     let mut started = Vec::new();
     for number in 0..running_max.unwrap_or(0) {
-        let sent = TaskRequest {
-            owner: format!("checker{number}").into(),
-            ..request("slot")
-        };
+        let sent = request("slot").owner(format!("checker{number}"));
         let began = Instant::now();
         let accepted = loop {
             // A slot is released a short time after the end of its execution.

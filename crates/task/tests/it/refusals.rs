@@ -6,10 +6,7 @@ use allstop_task::{ExecuteError, TaskOptions, TaskParts, TaskRequest, WhenFull};
 use crate::support::{endless, follow_up, manager, manager_of, request, start, user, wait_until};
 
 fn of_owner(owner: &str, message: &str) -> TaskRequest {
-    TaskRequest {
-        owner: owner.into(),
-        ..request(message)
-    }
+    request(message).owner(owner)
 }
 
 #[tokio::test(start_paused = true)]

@@ -106,10 +106,7 @@ async fn stop(manager: &TaskManager, id: &TaskId) {
 }
 
 fn in_context(message: &str, context: &str) -> TaskRequest {
-    TaskRequest {
-        context_id: Some(ContextId::new(context)),
-        ..request(message)
-    }
+    request(message).context(ContextId::new(context))
 }
 
 async fn opened(log: &Arc<dyn Log>, executor: &ScriptedExecutor, clock: &TestClock) -> TaskManager {
@@ -299,10 +296,7 @@ async fn context_belongs_to_its_owner_until_its_data_is_deleted() {
     assert_eq!(pass(&manager, &retention).await.removed, 2);
     assert_eq!(*contexts.forgotten.lock(), []);
 
-    let of_bob = |message: &str| TaskRequest {
-        owner: "bob".into(),
-        ..in_context(message, "c")
-    };
+    let of_bob = |message: &str| in_context(message, "c").owner("bob");
     clock.pass(2 * HOUR);
     contexts.is_in_use.store(true, Ordering::SeqCst);
     let report = pass(&manager, &retention).await;
@@ -343,10 +337,7 @@ async fn context_of_a_task_in_progress_stays_with_its_owner() {
     };
     assert_eq!(pass(&manager, &retention).await.removed, 1);
     assert_eq!(*contexts.forgotten.lock(), []);
-    let of_bob = TaskRequest {
-        owner: "bob".into(),
-        ..in_context("b1", "c")
-    };
+    let of_bob = in_context("b1", "c").owner("bob");
     let refused = manager.execute(of_bob).await;
     assert!(matches!(refused, Err(ExecuteError::ContextOfOther(_))));
     stop(&manager, &second.task_id).await;
@@ -437,10 +428,7 @@ impl TaskAttachment for Intruder {
     fn streams(&self, _task: &TaskId) -> Option<Vec<(StreamName, Version)>> {
         // The second call comes after the task has left the table, and before the store deletes it.
         if self.calls.fetch_add(1, Ordering::SeqCst) == 1 {
-            let of_bob = TaskRequest {
-                owner: "bob".into(),
-                ..in_context("b1", "c")
-            };
+            let of_bob = in_context("b1", "c").owner("bob");
             let answer = self.manager.execute(of_bob).now_or_never();
             let is_refused = matches!(answer, Some(Err(ExecuteError::ContextOfOther(_))));
             self.is_refused.store(is_refused, Ordering::SeqCst);

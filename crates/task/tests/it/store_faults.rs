@@ -9,7 +9,7 @@ use allstop_log::{AppendIds, Log, MemoryLog, RecordBytes, StreamName, Version};
 use allstop_task::model::Artifact;
 use allstop_task::{
     CancelCx, CancelError, Canceler, ExecuteError, ExecutorError, ExecutorReturn, Task, TaskEvent,
-    TaskManager, TaskOptions, TaskParts, TaskRequest, TaskState, WhenFull,
+    TaskManager, TaskOptions, TaskParts, TaskState, WhenFull,
 };
 use allstop_testkit::{FaultyLog, LogFault};
 use futures::FutureExt as _;
@@ -411,10 +411,7 @@ async fn shutdown_is_in_time_whatever_is_under_way() {
         ..TaskOptions::default()
     };
     let manager = manager_over(log.clone(), parts, options).await;
-    let of_owner = |owner: &str, message: &str| TaskRequest {
-        owner: owner.into(),
-        ..request(message)
-    };
+    let of_owner = |owner: &str, message: &str| request(message).owner(owner);
     let mut at_rest = manager.execute(of_owner("alice", "rests")).await.unwrap();
     ended(&manager, &mut at_rest).await;
     let running = manager.execute(of_owner("bob", "works")).await.unwrap();

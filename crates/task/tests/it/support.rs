@@ -7,7 +7,7 @@ use std::time::Duration;
 use allstop_core::{Cause, CauseKind, TaskId};
 use allstop_log::{Log, MemoryLog};
 use allstop_scope::{RootOptions, Scope};
-use allstop_task::model::{Artifact, JsonMap, MessageSender};
+use allstop_task::model::{Artifact, MessageSender};
 use allstop_task::{
     AcceptedTask, ExecutionCx, Executor, ExecutorError, ExecutorReturn, SubscriptionItem, Task,
     TaskEvent, TaskManager, TaskMessage, TaskOptions, TaskParts, TaskPartsFactory,
@@ -150,21 +150,14 @@ pub(crate) async fn manager_of(executor: &ScriptedExecutor) -> TaskManager {
 }
 
 pub(crate) fn request(message_id: &str) -> TaskRequest {
-    TaskRequest {
-        owner: "alice".into(),
-        task_id: None,
-        context_id: None,
-        message: TaskMessage::text(message_id, MessageSender::User, "do it"),
-        metadata: JsonMap::new(),
-        trace: None,
-    }
+    TaskRequest::new(
+        "alice",
+        TaskMessage::text(message_id, MessageSender::User, "do it"),
+    )
 }
 
 pub(crate) fn follow_up(message_id: &str, task: &TaskId) -> TaskRequest {
-    TaskRequest {
-        task_id: Some(task.clone()),
-        ..request(message_id)
-    }
+    request(message_id).task(task.clone())
 }
 
 pub(crate) fn user() -> Cause {

@@ -163,7 +163,8 @@ impl Tool for Observed {
                 }
             };
             let outcome = match &ended {
-                Ok(Err(error)) if running.asked.is_none() => {
+                // The call may observe the stop in the poll in which it ends.
+                Ok(Err(error)) if running.asked.is_none() && !scope.is_stopped() => {
                     FutureOutcome::Failed(error.message.clone())
                 }
                 Ok(_) => FutureOutcome::Returned,

@@ -134,6 +134,21 @@ fn unexplorable_tools_are_explained() {
     assert!(failing.contains("no such file"), "{failing}");
 }
 
+/// Regression: the report named a failure without a stop if the call returned in the poll in which it observed the stop.
+#[test]
+fn tool_may_fail_because_of_a_stop() {
+    let stoppable = || {
+        ToolFn::fallible("stoppable", |call| async move {
+            tokio::select! {
+                biased;
+                cause = call.scope.stopped_at("waiting") => Err(format!("stopped: {cause}")),
+                () = sleep(LONG) => Ok("done".to_owned()),
+            }
+        })
+    };
+    assert_stop_safe!(stoppable(), {});
+}
+
 #[test]
 #[should_panic(expected = "deaf cannot be called with 7")]
 fn invalid_tool_input_is_reported() {

@@ -108,16 +108,10 @@ impl StopCheck {
 }
 
 pub(super) fn file_tool<T: FileTool>(workspace: &Arc<Workspace>) -> Arc<dyn Tool> {
-    let spec = ToolSpec {
-        name: T::NAME.into(),
-        description: T::DESCRIPTION.into(),
-        input_schema: schema_of::<T>(),
-        effect: T::EFFECT,
-        timeout: None,
-        // Only read-only calls run in parallel, because two changes of the same file in one step must keep their order.
-        parallel: T::EFFECT == Effect::ReadOnly,
-        name_in_rules: None,
-    };
+    // Only read-only calls run in parallel, because two changes of the same file in one step must keep their order.
+    let spec = ToolSpec::new(T::NAME, T::DESCRIPTION, schema_of::<T>())
+        .effect(T::EFFECT)
+        .parallel(T::EFFECT == Effect::ReadOnly);
     Arc::new(FileToolAdapter::<T> {
         spec,
         workspace: Arc::clone(workspace),

@@ -6,7 +6,7 @@ use allstop_log::Version;
 use allstop_log::session::{decode, stream_of};
 use allstop_model::{ModelError, ModelErrorKind, Reply};
 use allstop_runtime::AgentExecutorOptions;
-use allstop_task::{TaskRequest, TaskState};
+use allstop_task::TaskState;
 use serde_json::json;
 
 use super::support::{AgentTasks, Logs, TestAgents, WorkTool, answer, request, soon, words};
@@ -78,10 +78,7 @@ async fn contexts_do_not_share_a_conversation() {
     };
     let tasks = AgentTasks::with(agents, options).await;
     tasks.run("m1", "first text").await;
-    let other = TaskRequest {
-        context_id: Some(ContextId::new("c2")),
-        ..request("m2", "second text")
-    };
+    let other = request("m2", "second text").context(ContextId::new("c2"));
     let mut second = tasks.manager.execute(other).await.unwrap();
     assert_eq!(answer(&*tasks.rest(&mut second).await), "two");
     assert!(!tasks.last_request().contains("first text"));
@@ -100,10 +97,8 @@ async fn closed_session_of_a_context_is_opened_again() {
     };
     let tasks = AgentTasks::with(agents, options).await;
     for (message, context) in [("m1", "c1"), ("m2", "c2"), ("m3", "c1")] {
-        let request = TaskRequest {
-            context_id: Some(ContextId::new(context)),
-            ..request(message, &format!("text of {message}"))
-        };
+        let request =
+            request(message, &format!("text of {message}")).context(ContextId::new(context));
         let mut started = soon(tasks.manager.execute(request)).await.unwrap();
         assert_eq!(
             tasks.rest(&mut started).await.status.state,
@@ -135,10 +130,7 @@ async fn error_of_the_provider_fails_the_task() {
 #[tokio::test]
 async fn unusable_context_id_fails_the_task() {
     let tasks = AgentTasks::new(TestAgents::new(Vec::new())).await;
-    let outside = TaskRequest {
-        context_id: Some(ContextId::new("../../etc")),
-        ..request("m1", "Hello")
-    };
+    let outside = request("m1", "Hello").context(ContextId::new("../../etc"));
     let mut started = tasks.manager.execute(outside).await.unwrap();
     let task = tasks.rest(&mut started).await;
     assert_eq!(task.status.state, TaskState::Failed);

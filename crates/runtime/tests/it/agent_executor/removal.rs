@@ -10,8 +10,7 @@ use allstop_runtime::{
 };
 use allstop_session::Session;
 use allstop_task::{
-    ContextData, RemovalReport, RetentionLimits, TaskManager, TaskOptions, TaskRequest,
-    TaskRetention, TaskState,
+    ContextData, RemovalReport, RetentionLimits, TaskManager, TaskOptions, TaskRetention, TaskState,
 };
 
 use super::support::{request, soon, user, words};
@@ -86,10 +85,7 @@ async fn conversation_is_deleted_with_the_last_task_of_its_context() {
     assert!(!output.exists());
 
     // Another user may use the context now, and gets a new conversation.
-    let of_bob = TaskRequest {
-        owner: "bob".into(),
-        ..request("b1", "tell me")
-    };
+    let of_bob = request("b1", "tell me").owner("bob");
     let mut started = manager.execute(of_bob).await.unwrap();
     words(&mut started).await;
     let task = manager.get(&started.task_id).await.unwrap();

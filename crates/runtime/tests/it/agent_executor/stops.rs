@@ -5,13 +5,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::receipt::{ConversationEffect, ItemKind};
-use allstop_core::{Extent, Receipt};
+use allstop_core::{ContextId, Extent, Receipt};
 use allstop_model::{Reply, ScriptedModel};
 use allstop_runtime::AgentExecutorOptions;
 use allstop_scope::{RootOptions, Scope, StopRequest, WorkSpec};
-use allstop_task::{
-    ExecutionCx, Executor, ExecutorError, ExecutorReturn, TaskParts, TaskRequest, TaskState,
-};
+use allstop_task::{ExecutionCx, Executor, ExecutorError, ExecutorReturn, TaskParts, TaskState};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde_json::json;
@@ -127,10 +125,7 @@ async fn receipt_of_a_task_lists_only_its_own_work() {
     let tasks = AgentTasks::over(&logs, agents, options, unheard).await;
     let mut started = Vec::new();
     for context in ["c1", "c2"] {
-        let request = TaskRequest {
-            context_id: Some(context.into()),
-            ..request(context, "Work")
-        };
+        let request = request(context, "Work").context(ContextId::from(context));
         started.push(tasks.manager.execute(request).await.unwrap());
         work.started().await;
     }

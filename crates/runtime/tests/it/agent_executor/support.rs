@@ -12,7 +12,7 @@ use allstop_model::{Reply, ScriptedModel};
 use allstop_runtime::{AgentExecutor, AgentExecutorOptions};
 use allstop_scope::{RootOptions, Scope};
 use allstop_session::{AgentRequest, AgentSource, Session, SessionAgent, SessionOptions, Sessions};
-use allstop_task::model::{JsonMap, MessagePart, MessageSender, PartContent};
+use allstop_task::model::{MessagePart, MessageSender, PartContent};
 use allstop_task::{
     AcceptedTask, SubscriptionItem, Task, TaskManager, TaskMessage, TaskOptions, TaskParts,
     TaskRecord, TaskRequest, TaskState,
@@ -180,10 +180,7 @@ impl AgentTasks {
         message: &str,
         parts: Vec<MessagePart>,
     ) -> AcceptedTask {
-        let mut request = TaskRequest {
-            task_id: Some(task.clone()),
-            ..request(message, "")
-        };
+        let mut request = request(message, "").task(task.clone());
         request.message.parts = parts;
         self.manager.execute(request).await.expect("accepted")
     }
@@ -217,14 +214,11 @@ impl AgentTasks {
 }
 
 pub(super) fn request(message: &str, text: &str) -> TaskRequest {
-    TaskRequest {
-        owner: "alice".into(),
-        task_id: None,
-        context_id: Some(ContextId::new("c1")),
-        message: TaskMessage::text(message, MessageSender::User, text),
-        metadata: JsonMap::new(),
-        trace: None,
-    }
+    TaskRequest::new(
+        "alice",
+        TaskMessage::text(message, MessageSender::User, text),
+    )
+    .context(ContextId::new("c1"))
 }
 
 pub(super) fn user() -> Cause {

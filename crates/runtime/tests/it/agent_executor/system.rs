@@ -6,7 +6,7 @@ use allstop_core::ContextId;
 use allstop_log::MemoryLog;
 use allstop_model::Reply;
 use allstop_runtime::{AgentExecutorOptions, QuestionRecipient, SessionSetup};
-use allstop_task::{TaskManager, TaskOptions, TaskRequest, TaskState};
+use allstop_task::{TaskManager, TaskOptions, TaskState};
 use serde_json::json;
 
 use super::support::{request, soon, user, words};
@@ -73,10 +73,7 @@ async fn client_context_never_opens_a_foreign_session() {
         TaskOptions::default(),
     );
     let manager = manager.await.unwrap();
-    let request = TaskRequest {
-        context_id: Some(ContextId::new(id.as_str())),
-        ..request("m1", "tell me")
-    };
+    let request = request("m1", "tell me").context(ContextId::new(id.as_str()));
     let mut started = manager.execute(request).await.unwrap();
     words(&mut started).await;
     let task = manager.get(&started.task_id).await.unwrap();

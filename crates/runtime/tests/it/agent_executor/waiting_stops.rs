@@ -9,7 +9,7 @@ use allstop_core::receipt::ItemKind;
 use allstop_log::MemoryLog;
 use allstop_model::{ModelError, ModelErrorKind, Reply};
 use allstop_runtime::{AgentExecutorOptions, QuestionRecipient, SessionSetup, System};
-use allstop_task::{TaskManager, TaskOptions, TaskRequest, TaskState, WhenFull};
+use allstop_task::{TaskManager, TaskOptions, TaskState, WhenFull};
 use serde_json::json;
 
 use super::support::{request, soon, user, words};
@@ -94,10 +94,7 @@ async fn stop_of_a_queued_answer_stops_the_turn_that_waits_for_it() {
     wait_until("it sleeps", || sleepers(&token) == 1).await;
     // Occupies the only slot, because its turn waits until the question is answered.
     let holder = manager.execute(request("m2", "Hold")).await.unwrap();
-    let answer = TaskRequest {
-        task_id: Some(asked.task_id.clone()),
-        ..request("m3", "yes")
-    };
+    let answer = request("m3", "yes").task(asked.task_id.clone());
     manager.execute(answer).await.unwrap();
     let outcome = soon(manager.cancel(&asked.task_id, user())).await.unwrap();
     let receipt = outcome.receipt;

@@ -1,7 +1,7 @@
 //! The limits of the tasks that a front end accepts.
 
 use allstop_core::TaskId;
-use allstop_task::{AcceptedTask, AdmissionLimits, ExecuteError, TaskRequest};
+use allstop_task::{AcceptedTask, AdmissionLimits, ExecuteError};
 use futures::future::join_all;
 
 use super::support::{Cluster, Node, task_when};
@@ -16,10 +16,7 @@ fn limits(running_max: usize, waiting_max: usize) -> AdmissionLimits {
 }
 
 async fn send(front: &Node, owner: &str, message: &str) -> Result<AcceptedTask, ExecuteError> {
-    let request = TaskRequest {
-        owner: owner.into(),
-        ..request(message)
-    };
+    let request = request(message).owner(owner);
     front.manager.execute(request).await
 }
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 use allstop_core::TaskId;
 use allstop_task::{
     CancelError, ExecuteError, ExecutionCx, ExecutorReturn, Task, TaskEvent, TaskOptions,
-    TaskParts, TaskRequest, TaskState,
+    TaskParts, TaskState,
 };
 use futures::StreamExt as _;
 use tokio::time::sleep;
@@ -27,10 +27,7 @@ fn limited(cluster: &Cluster, executor: &ScriptedExecutor, max: usize) -> Node {
 }
 
 async fn send(front: &Node, owner: &str, message: &str) -> TaskId {
-    let request = TaskRequest {
-        owner: owner.into(),
-        ..request(message)
-    };
+    let request = request(message).owner(owner);
     let accepted = front.manager.execute(request).await;
     accepted.expect("it is stored").task_id
 }

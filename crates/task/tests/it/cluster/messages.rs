@@ -6,7 +6,7 @@ use allstop_core::ContextId;
 use allstop_task::model::MessageSender;
 use allstop_task::{
     ExecuteError, ExecutionCx, ExecutorReturn, ListFilter, Task, TaskEvent, TaskOptions, TaskParts,
-    TaskRequest, TaskState,
+    TaskState,
 };
 
 use super::line::Line;
@@ -105,11 +105,8 @@ async fn answer_to_a_question_continues_the_task() {
 async fn context_belongs_to_its_first_owner_at_every_node() {
     let cluster = Cluster::new();
     let (one, two) = (cluster.front_end(), cluster.front_end());
-    let in_context = |owner: &str, message: &str| TaskRequest {
-        owner: owner.into(),
-        context_id: Some(ContextId::new("c1")),
-        ..request(message)
-    };
+    let in_context =
+        |owner: &str, message: &str| request(message).owner(owner).context(ContextId::new("c1"));
     one.manager
         .execute(in_context("alice", "m1"))
         .await

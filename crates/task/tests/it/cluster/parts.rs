@@ -15,7 +15,7 @@ use allstop_task::{
 
 use crate::support::{ScriptedExecutor, ended, request, three_events};
 
-allstop_task::wake_up_conformance!(memory_queue, async { (MemoryLink::new(), ()) });
+allstop_task::wake_up_conformance!(memory_queue, async { (Arc::new(MemoryLink::new()), ()) });
 
 fn joined(
     log: Arc<dyn Log>,

@@ -28,10 +28,7 @@ fn node(
 }
 
 fn in_context(message: &str) -> TaskRequest {
-    TaskRequest {
-        context_id: Some(ContextId::new("c")),
-        ..request(message)
-    }
+    request(message).context(ContextId::new("c"))
 }
 
 async fn indexed(cluster: &Cluster) -> usize {
@@ -82,10 +79,7 @@ async fn removed_task_is_gone_for_every_node() {
     assert_eq!(*contexts.forgotten.lock(), [ContextId::new("c")]);
     assert_eq!((indexed(&cluster).await, streams(&cluster).await), (0, 0));
     // The context still belongs to its owner.
-    let of_bob = TaskRequest {
-        owner: "bob".into(),
-        ..in_context("m1")
-    };
+    let of_bob = in_context("m1").owner("bob");
     let refused = front.manager.execute(of_bob).await;
     assert!(matches!(refused, Err(ExecuteError::ContextOfOther(_))));
     // A repeated message starts its task again.
