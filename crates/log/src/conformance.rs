@@ -14,12 +14,14 @@
 
 use std::collections::BTreeSet;
 use std::task::Poll;
+use std::time::{Duration, Instant};
 
 use futures::future::join_all;
 use futures::poll;
 
 use crate::{
-    AppendError, AppendId, LockAttempt, Log, RecordBytes, StreamLock, StreamName, Version,
+    AppendError, AppendId, LockAttempt, Log, LogError, LogFuture, RecordBytes, StreamLock,
+    StreamName, TAIL_POLL_MS, Version,
 };
 
 /// Creates a module with one test for each check.
@@ -37,8 +39,11 @@ macro_rules! log_conformance {
             streams_are_listed_by_prefix,
             streams_are_listed_by_their_last_append,
             a_tail_waits_for_the_next_record,
+            one_append_ends_all_waiting_tails_at_once,
+            a_tail_misses_no_append,
             a_lock_is_held_by_one,
             a_deleted_stream_begins_again,
+            append_ids_end_with_their_stream,
             unchanged_streams_are_deleted_together,
             a_dropped_append_is_whole_or_not_there,
             many_writers_on_many_streams_mix_nothing,
@@ -398,6 +403,73 @@ pub async fn a_tail_waits_for_the_next_record(log: &dyn Log) {
     assert_eq!(first.await.expect("the log can be read").len(), 1);
 }
 
+/// Longest wait of a tail for an append that is already stored. A log whose tail takes longer has lost the notification.
+const TAIL_MAX: Duration = Duration::from_secs(20);
+
+/// Time in which a tail ends after an append through this store object: shorter than the interval at which a tail checks
+/// for records of other processes.
+const AT_ONCE: Duration = Duration::from_millis(TAIL_POLL_MS / 2);
+
+/// Number of attempts to measure one wait. The machine may delay most of them; the shortest wait counts.
+const WAITS: u64 = 6;
+
+type WaitingTail = LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>>;
+
+/// Polls the tails, appends the next record of the stream, and returns the time until all tails have returned it.
+async fn wait_of_tails(log: &dyn Log, version: u64, tails: usize, polls: u64) -> Duration {
+    let (name, next) = (stream("s"), Version(version + 1));
+    let mut waiting: Vec<WaitingTail> = (0..tails).map(|_| log.tail(&name, next, 10)).collect();
+    for _ in 0..polls {
+        for tail in &mut waiting {
+            assert!(
+                matches!(poll!(tail), Poll::Pending),
+                "there is no record {next:?}"
+            );
+        }
+        tokio::task::yield_now().await;
+    }
+    append(log, "s", version, u128::from(version) + 1, ["x"]).await;
+    let stored = Instant::now();
+    let ended = tokio::time::timeout(TAIL_MAX, join_all(waiting)).await;
+    for records in ended.expect("each tail ends") {
+        assert_eq!(
+            records.expect("the log can be read"),
+            [(next, "x".into())],
+            "a tail returns the next record"
+        );
+    }
+    stored.elapsed()
+}
+
+/// Several tails wait for one record. The append ends all of them immediately, not only the first.
+pub async fn one_append_ends_all_waiting_tails_at_once(log: &dyn Log) {
+    const TAILS: usize = 8;
+    let mut shortest = Duration::MAX;
+    for version in 0..WAITS {
+        shortest = shortest.min(wait_of_tails(log, version, TAILS, 1).await);
+    }
+    assert!(
+        shortest < AT_ONCE,
+        "a tail waits {shortest:?} for an append"
+    );
+}
+
+/// The append comes at different steps of a tail: before its first poll, or after several. No step misses the append.
+pub async fn a_tail_misses_no_append(log: &dyn Log) {
+    const POLLS_MAX: u64 = 4;
+    for polls in 0..=POLLS_MAX {
+        let mut shortest = Duration::MAX;
+        for attempt in 0..WAITS {
+            let version = polls * WAITS + attempt;
+            shortest = shortest.min(wait_of_tails(log, version, 1, polls).await);
+        }
+        assert!(
+            shortest < AT_ONCE,
+            "after {polls} polls, a tail waits {shortest:?} for an append"
+        );
+    }
+}
+
 /// Only one owner can hold a lock, and other callers can read the identity of this owner. Dropping the lock releases
 /// it. Each stream has a separate lock.
 pub async fn a_lock_is_held_by_one(log: &dyn Log) {
@@ -453,6 +525,28 @@ pub async fn a_deleted_stream_begins_again(log: &dyn Log) {
     // A stream that does not exist can also be deleted.
     let held = lock(log, "unknown").await;
     log.delete(held).await.expect("there is nothing to delete");
+}
+
+/// After the deletion of a stream, an append with an id of the deleted stream is a new append: it writes its records.
+pub async fn append_ids_end_with_their_stream(log: &dyn Log) {
+    append(log, "s", 0, 1, ["a"]).await;
+    append(log, "s", 1, 2, ["b"]).await;
+    let held = lock(log, "s").await;
+    log.delete(held).await.expect("it can be deleted");
+    assert_eq!(append(log, "s", 0, 1, ["c"]).await, 1);
+    assert_eq!(read(log, "s", 1, 10).await, [(Version(1), "c".into())]);
+    assert_eq!(append(log, "s", 1, 2, ["d"]).await, 2);
+    let unchanged = vec![(stream("s"), Version(2))];
+    let gone = log.delete_unchanged(unchanged).await;
+    assert_eq!(gone.expect("streams can be deleted"), [stream("s")]);
+    assert_eq!(append(log, "s", 0, 1, ["e"]).await, 1);
+    assert_eq!(read(log, "s", 1, 10).await, [(Version(1), "e".into())]);
+    // The end of the deleted stream does not count as the end of the new one.
+    let ahead = log.append(&stream("s"), Version(2), AppendId(3), records(["f"]));
+    assert!(matches!(
+        ahead.await,
+        Err(AppendError::Conflict { actual: Version(1) })
+    ));
 }
 
 /// A deletion without a lock deletes only the streams that have the expected version.

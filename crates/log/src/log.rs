@@ -17,7 +17,7 @@ use allstop_process::{is_alive, this_process};
 /// 2. An append is written completely or not at all. `Ok` means that the append is as durable as the store promises.
 /// 3. If two appends expect the same version, one succeeds and the other gets [`AppendError::Conflict`].
 /// 4. If an append is repeated with the same id, expected version and records, the store writes nothing and returns the
-///    first result. Other appends in between do not change this.
+///    first result. Other appends in between do not change this. A deletion of the stream also deletes its append ids.
 /// 5. A read that starts after the answer to an append returns the records of this append.
 ///
 /// **Cancel safety**, for all methods: if the future of an append, a deletion or a lock is dropped, the operation is

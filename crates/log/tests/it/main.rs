@@ -1,6 +1,7 @@
 //! Tests of the log through its public interface.
 #![expect(clippy::unwrap_used, reason = "a test's panic is its report")]
 
+mod broken;
 mod conformance;
 mod damage;
 mod exchange;
