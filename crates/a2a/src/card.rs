@@ -75,6 +75,7 @@ pub fn agent_card(agent: &AgentDescription) -> AgentCard {
 
 /// Kind of bearer token that a server accepts.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum BearerScheme {
     /// Token that the operator has given to the client.
     Token,

@@ -37,6 +37,7 @@ struct PemPair {
 
 /// Reason why a certificate or a key cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TlsFilesError {
     /// A file cannot be read.
     #[error("{} cannot be read", .0.display())]

@@ -85,6 +85,7 @@ impl ProcessSpec {
 
 /// Choice of a level of containment.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub enum ContainmentChoice {
     /// A keeper, which is a helper process that contains the process tree: the strongest level. Outside Linux, a
     /// process group replaces the keeper.

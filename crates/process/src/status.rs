@@ -131,6 +131,7 @@ impl ProcessStatus {
 
 /// Reason why a wait ended without a result.
 #[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
 pub enum ProcessWaitError {
     /// The command never started.
     #[error("the process never started")]

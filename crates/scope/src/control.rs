@@ -9,6 +9,7 @@ use tokio::sync::oneshot;
 
 /// Runtime for the stops, timers and engines of a tree, or for its work.
 #[derive(Clone, Default)]
+#[non_exhaustive]
 pub enum TreeRuntime {
     /// A runtime with one thread that belongs to the tree. The thread ends after the last scope of the tree was
     /// dropped. Work that blocks the threads of other runtimes does not delay this runtime.

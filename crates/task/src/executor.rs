@@ -82,6 +82,7 @@ pub struct ExecutionCx {
 
 /// Return value of an executor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ExecutorReturn {
     /// All events are written.
     Finished,
@@ -199,6 +200,7 @@ pub trait Processor: Send + Sync {
 
 /// Decision about an event.
 #[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
 pub enum ProcessorDecision {
     /// Store the event.
     Keep(TaskEvent),

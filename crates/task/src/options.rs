@@ -63,6 +63,7 @@ pub(crate) fn queue_share(len_max: usize) -> usize {
 
 /// Treatment of a request beyond a limit of executions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum WhenFull {
     /// Refuse the request. In a cluster, the request waits instead, because the limits of [`TaskOptions`] apply to a
     /// worker. [`AdmissionLimits`](crate::AdmissionLimits) are the limits of a process that accepts requests.

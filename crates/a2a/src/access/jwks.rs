@@ -28,6 +28,7 @@ pub(super) struct JwtKey {
 
 /// Reason why keys cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum JwksError {
     /// The file cannot be read.
     #[error("the key set {} cannot be read", .0.display())]

@@ -36,6 +36,7 @@ pub struct TokenFile {
 
 /// Reason why a token file cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TokenFileError {
     /// The file cannot be read.
     #[error("the token file {} cannot be read", .0.display())]

@@ -35,6 +35,7 @@ pub struct PushNotifications {
 
 /// Reason why push notifications cannot be opened.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum OpenPushError {
     /// The store cannot be read.
     #[error(transparent)]

@@ -39,6 +39,7 @@ const SETTLE_PAUSE: Duration = Duration::from_millis(200);
 
 /// Failure of the store of push notifications.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum PushStoreError {
     /// The store failed; nothing was written.
     #[error(transparent)]

@@ -8,10 +8,9 @@ use allstop_copilot::{ConnectionAccess, CopilotOptions, CopilotServer, ServedCon
 use allstop_core::receipt::ItemKind;
 use allstop_jsonrpc::{FrameDecoder, FrameLimits, encode_frame};
 use allstop_model::ScriptedModel;
-use allstop_runtime::{Config, ModelChoice, StoreChoice, System, SystemOptions};
+use allstop_runtime::{Config, ModelChoice, System, SystemOptions};
 use allstop_scope::{RootOptions, Scope, ScopeOptions, WorkHandle, WorkSpec};
 use allstop_tools::PermissionAnswer;
-use allstop_tools::permission::FixedAnswer;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, DuplexStream, ReadHalf, WriteHalf};

@@ -26,6 +26,7 @@ const TOOL_RULES: &str = include_str!("tools.md");
 
 /// Tools of the session that a prompt describes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PromptTools {
     /// The built-in tools.
     Builtin,

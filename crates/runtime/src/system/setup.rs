@@ -17,6 +17,7 @@ use crate::prompt::{ComposedPrompt, PromptTools};
 
 /// Recipient of permission questions.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum QuestionRecipient {
     /// Subscribers of the session.
     Subscribers,
@@ -48,6 +49,7 @@ pub struct SessionSetup {
 
 /// Choice of a system prompt.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum SystemPrompt {
     /// The configured or default prompt, with the project's instructions.
     #[default]

@@ -16,6 +16,7 @@ use crate::task_stream::{TaskStream, read_task};
 
 /// Reason why the work of a dead letter is not repeated.
 #[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
 pub enum DeadLetterRetryError {
     /// No dead letter has this id.
     #[error("dead letter `{0}` not found")]

@@ -85,7 +85,7 @@ pub async fn wake_up_returns_until_it_is_removed(queue: &dyn WakeUpQueue) {
     assert!(is_empty(queue).await, "the wake-up was removed");
 }
 
-/// As long as a worker holds a wake-up, no other worker gets it, also after the time for which one delivery lasts.
+/// As long as a worker holds a wake-up, no other worker gets it, also after the end of one delivery.
 pub async fn held_wake_up_is_with_one_worker(queue: &dyn WakeUpQueue) {
     wake(queue, "a").await;
     let held = next(queue).await;

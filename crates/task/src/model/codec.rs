@@ -12,6 +12,7 @@ const FORMAT: u32 = 2;
 
 /// Reason why a record cannot be read.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum TaskRecordError {
     /// A newer version of Allstop wrote the record.
     #[error(

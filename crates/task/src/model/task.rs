@@ -71,6 +71,7 @@ pub struct Task {
 
 /// Error: a record is not allowed after the records before it.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum IllegalTaskRecord {
     /// The stream does not begin with `task_created`.
     #[error("the first record does not create the task")]

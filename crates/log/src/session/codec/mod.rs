@@ -28,6 +28,7 @@ const NESTING_MAX: usize = 256;
 
 /// Reason why bytes cannot be decoded.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum RecordDecodeError {
     /// A newer version of Allstop wrote the record.
     #[error("the record has format {0}; this version reads format 1")]
