@@ -64,7 +64,7 @@ fn failing_with(
 
 async fn end_of(parts: TaskParts) -> Arc<Task> {
     let manager = manager(parts, TaskOptions::default()).await;
-    let mut accepted = manager.execute(request("m1")).await.unwrap();
+    let mut accepted = manager.execute(request("m1")).await.expect("accepted");
     ended(&manager, &mut accepted).await
 }
 
