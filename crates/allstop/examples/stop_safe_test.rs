@@ -33,6 +33,7 @@ fn deaf() -> impl Tool {
     })
 }
 
+#[expect(clippy::unnecessary_wraps, reason = "all examples have one signature")]
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     assert_stop_safe!(download(), {"seconds": 10});
     println!("download: clean");
