@@ -315,6 +315,7 @@ fn usage(tokens: u64) -> Usage {
     Usage {
         input_tokens: tokens,
         cached_input_tokens: 0,
+        cache_write_input_tokens: 0,
         output_tokens: tokens / 2,
         estimated: false,
     }

@@ -6,14 +6,17 @@ use std::time::SystemTime;
 use allstop_core::Timestamp;
 use allstop_core::process::ProcessIdentity;
 use allstop_core::turn::Budget;
-use allstop_model::Model;
+use allstop_model::{Model, RequestSettings};
 use allstop_scope::{Scope, catch_panic};
 use allstop_tools::permission::FixedAnswer;
 use allstop_tools::{
     PermissionAnswer, Permissions, Prompter, RegistryError, Tool, ToolRegistry, ToolSource,
 };
+use schemars::JsonSchema;
+use serde::de::DeserializeOwned;
 
-use crate::answer::{Answer, RunError};
+use crate::answer::{Answer, RunError, RunFailure};
+use crate::answer_schema::AnswerSchema;
 use crate::event::EventSink;
 use crate::guardrail::Guardrail;
 use crate::history::RunHistory;
@@ -24,7 +27,7 @@ use crate::parts::AgentParts;
 use crate::prompt::Prompt;
 use crate::run::{Run, RunRequest};
 use crate::run_events::RunEvents;
-use crate::settings::{Deadlines, Settings};
+use crate::settings::{Deadlines, Settings, without_tool_choice};
 use crate::span_links::SpanLinks;
 use crate::toolbox::Toolbox;
 
@@ -89,6 +92,8 @@ impl Agent {
             system: None,
             turns_max: None,
             context: None,
+            request: without_tool_choice(&self.parts.settings.request),
+            answer: None,
             ..self.parts.settings.clone()
         };
         Self {
@@ -190,6 +195,51 @@ impl Agent {
         run.await.into_result()
     }
 
+    /// Like [`Agent::ask`], and returns the answer as a value of the type `T`. The provider gets the JSON schema of `T`. After
+    /// the first answer that is no `T`, the model answers once more, in the same turn.
+    ///
+    /// ```
+    /// use allstop_agent::Agent;
+    /// use allstop_model::ScriptedModel;
+    ///
+    /// #[derive(serde::Deserialize, schemars::JsonSchema)]
+    /// struct City {
+    ///     name: String,
+    ///     inhabitants: u32,
+    /// }
+    ///
+    /// # #[tokio::main(flavor = "current_thread")]
+    /// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// let answer = r#"{"name": "Bern", "inhabitants": 137_000}"#.replace('_', "");
+    /// let model = ScriptedModel::in_order_of_calls(vec!["Bern".into(), answer.as_str().into()]);
+    /// let city: City = Agent::new(model).build().ask_as("The capital of Switzerland").await?;
+    /// assert_eq!((&*city.name, city.inhabitants), ("Bern", 137_000));
+    /// # Ok(())
+    /// # }
+    /// ```
+    ///
+    /// # Errors
+    /// If the run was stopped or failed. The kind is [`AnswerMismatch`](crate::TurnErrorKind::AnswerMismatch) if the second answer is no
+    /// `T` either.
+    ///
+    /// # Cancel safety
+    /// Dropping the future stops the run with cause `disconnect`.
+    pub async fn ask_as<T: DeserializeOwned + JsonSchema + 'static>(
+        &self,
+        prompt: impl Into<Prompt>,
+    ) -> Result<T, RunError> {
+        let settings = Settings {
+            answer: Some(AnswerSchema::of_type::<T>()),
+            ..self.parts.settings.clone()
+        };
+        let agent = self.with(self.parts.tools.filtered(|_| true), settings);
+        let answer = agent.ask(prompt).await?;
+        answer.parse().map_err(|error| {
+            // The answer has passed the check with this type.
+            RunError::Failed(Box::new(RunFailure::bug(&error.to_string())))
+        })
+    }
+
     fn run_bare(&self, prompt: Prompt, events: EventSink) -> Run {
         let home = &self.parts.home;
         let history = RunHistory::bare(home.next_run(), Arc::default());
@@ -238,6 +288,27 @@ impl AgentBuilder {
     /// Sets limits, deadlines and policies.
     pub fn settings(mut self, settings: Settings) -> Self {
         self.parts.settings = settings;
+        self
+    }
+
+    /// Sets sampling, reasoning, the choice of tools and other settings of the requests to the model.
+    ///
+    /// ```
+    /// use allstop_agent::Agent;
+    /// use allstop_model::{RequestSettings, ScriptedModel};
+    ///
+    /// let model = ScriptedModel::in_order_of_calls(vec!["Hello!".into()]);
+    /// let agent = Agent::new(model).request(RequestSettings::default().temperature(0.2)).build();
+    /// # let _ = agent;
+    /// ```
+    pub fn request(mut self, settings: RequestSettings) -> Self {
+        self.parts.settings.request = Arc::new(settings);
+        self
+    }
+
+    /// Sets the format of the final answer of each turn. [`Answer::parse`] reads the answer.
+    pub fn answer_schema(mut self, format: AnswerSchema) -> Self {
+        self.parts.settings.answer = Some(format);
         self
     }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 use allstop_core::{Cause, CauseKind, FinishReason, Receipt, StopReason, Usage};
 use allstop_tools::Denial;
 use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::error::{TurnError, TurnErrorKind};
 use crate::outcome::TurnOutcome;
@@ -115,14 +116,20 @@ impl Outcome {
     }
 
     pub(crate) fn of_bug(message: &str) -> Self {
+        Self::Failed(RunFailure::bug(message))
+    }
+}
+
+impl RunFailure {
+    pub(crate) fn bug(message: &str) -> Self {
         let error = TurnError::bug(message);
-        Self::Failed(RunFailure {
+        Self {
             reason: StopReason::Error,
             kind: Some(error.kind),
             message: error.message,
             hint: error.hint,
             receipt: None,
-        })
+        }
     }
 }
 
@@ -190,6 +197,14 @@ impl Answer {
             usage: Usage::default(),
             denials: Vec::new(),
         }
+    }
+
+    /// Reads the answer as JSON. With an [`AnswerSchema`](crate::AnswerSchema) of the type `T`, this succeeds.
+    ///
+    /// # Errors
+    /// If the answer is not the JSON of a `T`.
+    pub fn parse<T: DeserializeOwned>(&self) -> serde_json::Result<T> {
+        serde_json::from_str(&self.text)
     }
 
     /// Sets the reason why the model ended the answer.

@@ -58,6 +58,8 @@ pub enum TurnErrorKind {
     System,
     /// A hook denied or panicked at a point other than the request or the start of a tool call.
     Hook,
+    /// The final answer does not match the required JSON schema, also after a second request.
+    AnswerMismatch,
     /// Work ended in an unexpected way: a bug of Allstop.
     Bug,
 }

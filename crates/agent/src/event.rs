@@ -42,7 +42,7 @@ pub enum AgentEvent {
         /// The model.
         #[schemars(with = "String")]
         model: Arc<str>,
-        /// True if a guardrail checks the answer before the commit. A receiver that shows only text that has passed
+        /// True if a guardrail or the format of the answer checks the answer before the commit. A receiver that shows only text that has passed
         /// must not show the pieces of this step.
         #[serde(skip)]
         is_guarded: bool,

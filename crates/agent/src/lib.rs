@@ -38,6 +38,7 @@
 mod activity;
 mod agent;
 mod answer;
+mod answer_schema;
 mod background;
 mod controls;
 mod ending_turn;
@@ -69,6 +70,7 @@ mod user_code;
 
 pub use agent::{Agent, AgentBuilder};
 pub use answer::{Answer, Outcome, OutcomeParts, RunError, RunFailure};
+pub use answer_schema::{AnswerSchema, InvalidSchema};
 pub use background::{OrphanItems, SessionBackground};
 pub use controls::{RunControls, SteeredMessage};
 pub use ending_turn::{InterruptReason, UnwrittenEnding};

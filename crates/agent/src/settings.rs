@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::turn::{Budget, LoopLimits, StopPolicy};
-use allstop_model::RetryPolicy;
+use allstop_model::{RequestSettings, RetryPolicy, ToolChoice};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+
+use crate::answer_schema::AnswerSchema;
 
 /// Settings of an agent.
 #[derive(Debug, Clone, Default)]
@@ -21,6 +23,10 @@ pub struct Settings {
     pub budget: Option<Arc<Budget>>,
     /// Maximum tokens of one answer. With a budget, also the number of tokens that a call reserves for its answer.
     pub output_tokens_max: Option<u64>,
+    /// Sampling, reasoning and the choice of tools in the requests to the model.
+    pub request: Arc<RequestSettings>,
+    /// Format of the final answer of each turn; `None` for any text.
+    pub answer: Option<AnswerSchema>,
     /// Time limits.
     pub deadlines: Deadlines,
     /// Policy for the retry of failed model calls.
@@ -33,6 +39,16 @@ pub struct Settings {
     pub context: Option<ContextLimits>,
     /// Handling of calls that repeat a call of an earlier turn, whose outcome is unknown.
     pub repeat_unknown: RepeatUnknown,
+}
+
+/// The settings for other questions than the prompts of the agent: a question outside the conversation, or the prompt of a
+/// sub-agent.
+pub(crate) fn without_tool_choice(settings: &Arc<RequestSettings>) -> Arc<RequestSettings> {
+    let mut settings = Arc::clone(settings);
+    if !settings.tool_choice.is_auto() {
+        Arc::make_mut(&mut settings).tool_choice = ToolChoice::Auto;
+    }
+    settings
 }
 
 /// Limits on the length of requests. If a request is too long, older tool results are shortened in it; then a summary

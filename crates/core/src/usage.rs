@@ -14,6 +14,10 @@ pub struct Usage {
     /// unknown.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub cached_input_tokens: u64,
+    /// Number of the sent tokens that the provider has written to its cache, for a higher price at some providers. Absent
+    /// if zero or unknown.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub cache_write_input_tokens: u64,
     /// Tokens received.
     pub output_tokens: u64,
     /// True if a part of the usage was estimated here because the provider sent no count.
@@ -50,6 +54,9 @@ impl AddAssign for Usage {
         self.cached_input_tokens = self
             .cached_input_tokens
             .saturating_add(other.cached_input_tokens);
+        self.cache_write_input_tokens = self
+            .cache_write_input_tokens
+            .saturating_add(other.cache_write_input_tokens);
         self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
         self.estimated = self.estimated || other.estimated;
     }

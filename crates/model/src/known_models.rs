@@ -24,6 +24,10 @@ pub struct KnownModel {
     pub is_text_only: bool,
 }
 
+/// Price of a token that Anthropic writes to its cache for five minutes, in relation to the price of another input token, as
+/// its price list states for all models. The other providers have no price for this.
+const CACHE_WRITE_FACTOR: f64 = 1.25;
+
 /// A row of the table.
 struct ModelRow {
     /// Name of the provider before the `::`.
@@ -44,6 +48,7 @@ const fn row(
     let price = TokenPrice {
         input,
         cached_input,
+        cache_write: None,
         output,
         call_tokens_max,
     };
@@ -184,6 +189,10 @@ fn find(provider: &str, model: &str) -> Option<KnownModel> {
         };
         MODELS.iter().find(is_it).map(|row| KnownModel {
             is_text_only: TEXT_ONLY.contains(&(row.provider, row.model)),
+            price: row.known.price.map(|price| TokenPrice {
+                cache_write: (provider == "anthropic").then_some(price.input * CACHE_WRITE_FACTOR),
+                ..price
+            }),
             ..row.known
         })
     };

@@ -36,6 +36,7 @@ pub mod provider;
 pub mod record;
 pub mod redact;
 pub mod request;
+pub mod request_settings;
 pub mod retry;
 pub mod scripted;
 
@@ -53,7 +54,8 @@ pub use provider::{AnswerLimits, ProviderModel, ProviderOptions};
 #[cfg(feature = "script-files")]
 pub use record::{RECORDING_BEGINNING, RecordingModel};
 pub use redact::SecretRedactor;
-pub use request::{ModelRequest, ToolDeclaration};
+pub use request::{ModelRequest, OutputSchema, ToolDeclaration};
+pub use request_settings::{ReasoningEffort, RequestSettings, ToolChoice};
 pub use retry::RetryPolicy;
 pub use scripted::{Pause, Reply, ScriptedModel};
 

@@ -6,6 +6,7 @@ use allstop_core::Message;
 use serde_json::Value;
 
 use crate::probe::ConnectionProbe;
+use crate::request_settings::RequestSettings;
 
 /// A request to a model. All parts are shared, so that a clone copies only pointers.
 #[derive(Debug, Clone)]
@@ -19,6 +20,10 @@ pub struct ModelRequest {
     pub tools: Arc<[ToolDeclaration]>,
     /// Maximum tokens of the answer.
     pub max_output_tokens: Option<u64>,
+    /// Schema of the answer; `None` for any text.
+    pub output_schema: Option<OutputSchema>,
+    /// Sampling, reasoning, the choice of tools, and other settings.
+    pub settings: Arc<RequestSettings>,
     /// Probe for the connections of this call. Keep a clone, and ask it after a stop.
     pub probe: ConnectionProbe,
 }
@@ -31,6 +36,8 @@ impl ModelRequest {
             messages,
             tools: Arc::new([]),
             max_output_tokens: None,
+            output_schema: None,
+            settings: Arc::default(),
             probe: ConnectionProbe::default(),
         }
     }
@@ -68,4 +75,27 @@ pub struct ToolDeclaration {
     pub description: Arc<str>,
     /// JSON schema of the arguments.
     pub input_schema: Arc<Value>,
+}
+
+/// JSON schema of an answer. Providers that support schemas constrain the answer to the schema. The other providers get
+/// the schema as part of the system prompt.
+#[derive(Debug, Clone, PartialEq)]
+pub struct OutputSchema {
+    /// Name of the answer for the provider: letters, digits, `_` and `-`.
+    pub name: Arc<str>,
+    /// The schema.
+    pub schema: Arc<Value>,
+}
+
+impl OutputSchema {
+    /// Name of an answer whose schema has no other name.
+    pub const NAME_DEFAULT: &str = "answer";
+
+    /// Creates the schema of an answer, with the default name.
+    pub fn new(schema: impl Into<Arc<Value>>) -> Self {
+        Self {
+            name: Self::NAME_DEFAULT.into(),
+            schema: schema.into(),
+        }
+    }
 }

@@ -301,6 +301,7 @@ mod tests {
             price: Some(crate::PriceConfig {
                 input: 1.0,
                 cached_input: None,
+                cache_write: None,
                 output: 1.0,
                 currency: "€".to_owned(),
             }),

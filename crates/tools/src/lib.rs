@@ -91,7 +91,7 @@ pub use permission::{
     Permissions, Prompter,
 };
 pub use registry::{
-    RegisteredTool, RegistryError, TOOL_NAME_LEN_MAX, ToolRegistry, is_valid_tool_name,
+    RegisteredTool, RegistryError, SchemaCheck, TOOL_NAME_LEN_MAX, ToolRegistry, is_valid_tool_name,
 };
 #[cfg(feature = "shell")]
 pub use shell::{ShellConfig, ShellTool};

@@ -20,7 +20,7 @@ use crate::history::RunHistory;
 use crate::outcome::{RunOutcome, TurnOutcome};
 use crate::prompt::Prompt;
 use crate::run::{Run, RunRequest};
-use crate::settings::Settings;
+use crate::settings::{Settings, without_tool_choice};
 
 /// Context that a sub-agent receives with its prompt.
 const CONTEXT: &str = "Another agent gave you this task. It sees only your last message: include everything that it \
@@ -91,6 +91,8 @@ impl SubAgent {
             turns_max: None,
             budget: budget.map_err(|exceeded| format!("the agent did not start: {exceeded}"))?,
             stop_policy: StopPolicy::Rollback,
+            request: without_tool_choice(&own.request),
+            answer: None,
             ..own.clone()
         };
         // The session id of the starting agent already contains the ids of the enclosing calls, so only the last id is

@@ -1,6 +1,7 @@
 //! One turn, from its start to its ending. A turn is a message of the user and all steps that answer it. All work of a
 //! turn runs in the turn's scope, so that a stop of the scope ends the work. The receipt is the result of the stop.
 
+mod answer_check;
 mod calls;
 mod cx;
 mod ending;
@@ -94,6 +95,8 @@ pub(crate) struct RunningTurn<'a> {
     denials: Vec<Denial>,
     /// Reason why the model ended its last answer.
     finish: FinishReason,
+    /// True if the model has been asked once more for an answer in the required format.
+    is_repairing: bool,
     /// Receipts of calls that ended although some of their work still runs. The outcome of the turn lists that work,
     /// for every kind of ending.
     leftovers: Vec<Arc<Receipt>>,
@@ -205,6 +208,7 @@ async fn run_in_span(
         pending: vec![start.record()],
         denials: Vec::new(),
         finish: FinishReason::Done,
+        is_repairing: false,
         leftovers: Vec::new(),
         account: None,
         activity: Arc::new(ActivityTimer::new(

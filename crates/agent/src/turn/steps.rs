@@ -56,7 +56,8 @@ impl RunningTurn<'_> {
         self.cx.events.send(|| AgentEvent::StepStarted {
             step: step.step,
             model: Arc::clone(&self.cx.parts.model_name),
-            is_guarded: self.checks(GuardrailStage::Output),
+            is_guarded: self.parts().settings.answer.is_some()
+                || self.checks(GuardrailStage::Output),
         });
         let answer = self.call_model(&step).await?;
         let text: Arc<str> = answer.text.into();
@@ -90,6 +91,9 @@ impl RunningTurn<'_> {
         .await?;
         match model.next {
             NextAction::Commit => {
+                let Some(text) = self.check_answer(text).await? else {
+                    return Ok(None);
+                };
                 self.guard(GuardrailStage::Output, &text).await?;
                 // A message that arrived in the meantime also needs an answer, so the turn continues.
                 Ok(self.cx.controls.close_if_empty().then_some(text))

@@ -1,5 +1,6 @@
 //! Tests of the agent loop through its public API, with scripted models, closures as tools, and paused time.
 
+mod answer_schema;
 mod blocking;
 mod calls;
 mod deadlines;

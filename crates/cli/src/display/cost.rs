@@ -16,11 +16,19 @@ pub(crate) fn describe_cost(cost: Option<&Cost>, usage: Usage) -> String {
     }
 }
 
-/// Tokens sent, read from the provider's cache, and received.
+/// Tokens sent, read from and written to the provider's cache, and received.
 pub(crate) fn describe_usage(usage: Usage) -> String {
-    let cached = match usage.cached_input_tokens {
-        0 => String::new(),
-        cached => format!(" ({} cached)", grouped(cached)),
+    let parts = [
+        (usage.cached_input_tokens, "cached"),
+        (usage.cache_write_input_tokens, "written to the cache"),
+    ];
+    let parts = parts.into_iter().filter(|(tokens, _)| *tokens > 0);
+    let parts: Vec<_> = parts
+        .map(|(tokens, name)| format!("{} {name}", grouped(tokens)))
+        .collect();
+    let cached = match parts.as_slice() {
+        [] => String::new(),
+        parts => format!(" ({})", parts.join(", ")),
     };
     let mark = estimate_mark(usage);
     let (input, output) = (grouped(usage.input_tokens), grouped(usage.output_tokens));
@@ -68,12 +76,13 @@ mod tests {
         let usage = Usage {
             input_tokens: 1_234_567,
             cached_input_tokens: 1_000,
+            cache_write_input_tokens: 200,
             output_tokens: 20,
             estimated: true,
         };
         assert_eq!(
             describe_usage(usage),
-            "~1,234,567 tokens in (1,000 cached), 20 out"
+            "~1,234,567 tokens in (1,000 cached, 200 written to the cache), 20 out"
         );
         assert_eq!(describe_cost(None, usage), "price unknown");
     }

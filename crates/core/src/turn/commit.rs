@@ -67,7 +67,10 @@ impl Draft {
     /// # Errors
     /// Returns the draft with the reason. If the turn was stopped, [stop](Draft::stop) the draft.
     pub fn commit(self, at: Timestamp) -> Result<PendingCommit, Box<NotCommitted>> {
-        let answered = self.check_step_answered();
+        let answered = match self.messages_unseen {
+            0 => self.check_step_answered(),
+            _ => Err(IllegalEvent::NoAnswer),
+        };
         if let Err(illegal) =
             answered.and_then(|()| self.state.check_ending(TurnEndKind::Committed))
         {

@@ -155,6 +155,22 @@ impl Draft {
         Ok(record)
     }
 
+    /// Adds a note of the program for the model after its answer. The model must answer again before the turn can commit. A
+    /// stop before the next step drops the note.
+    ///
+    /// # Errors
+    /// Returns the refusal if the turn is stopped. Also reports a bug of the caller: a call is open or has no result.
+    pub fn add_note(&mut self, text: impl Into<Arc<str>>) -> Result<(), DraftError> {
+        self.check_stop()?;
+        if let Some(call) = self.step.as_ref().and_then(|step| step.unanswered().next()) {
+            return Err(IllegalEvent::CallOpen(call.id.clone()).into());
+        }
+        let note = Message::Note { text: text.into() };
+        self.messages.push(Arc::new(note));
+        self.messages_unseen += 1;
+        Ok(())
+    }
+
     /// Under the policy `keep`: the record of the messages that are complete since the last call of this function. Append
     /// it with the next records. If the process then dies, the recovery keeps these messages. `None` if there are no new
     /// messages, or if a step is not complete.

@@ -53,6 +53,7 @@ pub(crate) fn usage(input_tokens: u64, output_tokens: u64) -> Usage {
     Usage {
         input_tokens,
         cached_input_tokens: 0,
+        cache_write_input_tokens: 0,
         output_tokens,
         estimated: false,
     }

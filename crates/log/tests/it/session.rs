@@ -57,6 +57,7 @@ pub(crate) fn answered_and_committed(turn: u32) -> Vec<SessionRecord> {
             usage: Some(Usage {
                 input_tokens: 3,
                 cached_input_tokens: 0,
+                cache_write_input_tokens: 0,
                 output_tokens: 1,
                 estimated: false,
             }),
@@ -71,6 +72,7 @@ pub(crate) fn answered_and_committed(turn: u32) -> Vec<SessionRecord> {
             usage: Usage {
                 input_tokens: 3,
                 cached_input_tokens: 0,
+                cache_write_input_tokens: 0,
                 output_tokens: 1,
                 estimated: false,
             },

@@ -37,6 +37,7 @@ fn compacted(turns: u32, turns_kept: u32) -> SessionRecord {
         usage: Usage {
             input_tokens: 100,
             cached_input_tokens: 0,
+            cache_write_input_tokens: 0,
             output_tokens: 7,
             estimated: false,
         },

@@ -11,8 +11,8 @@ mod openai_server;
 
 use std::sync::Arc;
 
-use allstop_core::Message;
 use allstop_core::message::Arguments;
+use allstop_core::{Message, Usage};
 use futures::StreamExt;
 use serde_json::json;
 
@@ -152,6 +152,28 @@ async fn anthropic_calls_are_complete_or_text_and_cuts_are_errors() {
     let error = error.unwrap();
     assert_eq!(error.kind, ModelErrorKind::Unavailable, "{error}");
     assert!(error.message.contains("Overloaded"), "{error}");
+}
+
+#[tokio::test]
+async fn anthropic_usage_counts_tokens_read_from_and_written_to_the_cache() {
+    let body = anthropic("{}", ANTHROPIC_END).replace(
+        r#""input_tokens":9"#,
+        r#""input_tokens":9,"cache_creation_input_tokens":100,"cache_read_input_tokens":1000"#,
+    );
+    let (events, error) = hear("claude-sonnet-4-6", &body, false).await;
+    assert_eq!(error, None);
+    let usage = events.iter().rev().find_map(|event| match event {
+        ModelEvent::Usage(usage) => Some(*usage),
+        _ => None,
+    });
+    let expected = Usage {
+        input_tokens: 1_109,
+        cached_input_tokens: 1_000,
+        cache_write_input_tokens: 100,
+        output_tokens: 7,
+        estimated: false,
+    };
+    assert_eq!(usage, Some(expected));
 }
 
 #[tokio::test]

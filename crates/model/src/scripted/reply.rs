@@ -131,6 +131,7 @@ impl Reply {
         self.step(ReplyStep::Usage(Usage {
             input_tokens,
             cached_input_tokens: 0,
+            cache_write_input_tokens: 0,
             output_tokens,
             estimated: false,
         }))

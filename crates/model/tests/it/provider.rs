@@ -6,6 +6,7 @@ use allstop_core::message::Arguments;
 use allstop_core::{Message, ToolCall, ToolResult, Usage};
 use allstop_model::{
     FinishReason, Model, ModelErrorKind, ModelEvent, ModelRequest, ProviderModel, ProviderOptions,
+    RequestSettings,
 };
 use serde_json::json;
 
@@ -36,12 +37,27 @@ async fn text_arrives_in_pieces_with_usage_and_end() {
             ModelEvent::Usage(Usage {
                 input_tokens: 12,
                 cached_input_tokens: 0,
+                cache_write_input_tokens: 0,
                 output_tokens: 3,
                 estimated: false
             }),
             ModelEvent::End(FinishReason::Done),
         ]
     );
+}
+
+#[tokio::test]
+async fn refused_setting_is_an_error_before_a_request() {
+    let server = OpenAiServer::start([ServerAnswer::text("one")]);
+    let request = ModelRequest {
+        settings: Arc::new(RequestSettings::default().provider_option("stream", false)),
+        ..ask("hi")
+    };
+    let (_, error) = all_of(&model_at(&server.url()), request).await;
+    let error = error.unwrap();
+    assert_eq!(error.kind, ModelErrorKind::Invalid);
+    assert!(error.message.contains("`stream`"), "{error}");
+    assert!(server.requests().is_empty());
 }
 
 #[tokio::test]

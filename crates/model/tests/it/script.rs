@@ -144,6 +144,7 @@ async fn reply_can_have_every_kind_of_event() {
             ModelEvent::Usage(Usage {
                 input_tokens: 7,
                 cached_input_tokens: 0,
+                cache_write_input_tokens: 0,
                 output_tokens: 8,
                 estimated: false
             }),

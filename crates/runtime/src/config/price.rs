@@ -13,6 +13,9 @@ pub struct PriceConfig {
     /// Price of a million input tokens that the provider reads from its cache; the price of other input by default.
     #[serde(default)]
     pub cached_input: Option<f64>,
+    /// Price of a million input tokens that the provider writes to its cache; the price of other input by default.
+    #[serde(default)]
+    pub cache_write: Option<f64>,
     /// Price of a million output tokens.
     pub output: f64,
     /// Sign of the currency; `$` by default.
@@ -30,6 +33,7 @@ impl PriceConfig {
         TokenPrice {
             input: self.input,
             cached_input: self.cached_input,
+            cache_write: self.cache_write,
             output: self.output,
             call_tokens_max: None,
         }

@@ -1,11 +1,12 @@
 //! Sections of the configuration with plain values.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use allstop_agent::{ContextLimits, Deadlines, RepeatUnknown, Settings};
 use allstop_core::HumanDuration;
 use allstop_core::turn::{Budget, LoopLimits};
-use allstop_model::{AnswerLimits, RetryPolicy, known_model};
+use allstop_model::{AnswerLimits, RequestSettings, RetryPolicy, known_model};
 use allstop_session::SessionOptions;
 use allstop_tools::OutputBudgetLimits;
 use allstop_tools::permission::{PermissionMode, PermissionRule};
@@ -31,6 +32,9 @@ pub struct ModelConfig {
     pub api_key_env: Option<String>,
     /// Maximum tokens of one answer.
     pub max_output_tokens: Option<u64>,
+    /// Sampling, reasoning, the choice of tools, and other settings of each request.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub request: RequestSettings,
     /// Time limit for connecting.
     pub connect_timeout: Option<HumanDuration>,
     /// Time limit until the provider's first token.
@@ -53,6 +57,10 @@ pub struct ModelConfig {
     pub context_window: Option<u64>,
     /// Price of the model's tokens, only to display the cost. Default: the listed price of a common model.
     pub price: Option<PriceConfig>,
+}
+
+fn is_default(settings: &RequestSettings) -> bool {
+    *settings == RequestSettings::default()
 }
 
 impl ModelConfig {
@@ -281,6 +289,9 @@ impl Config {
             turns_max: self.limits.max_turns,
             budget: self.limits.max_budget_tokens.map(Budget::of_tokens),
             output_tokens_max: self.model.max_output_tokens,
+            request: Arc::new(self.model.request.clone()),
+            // The answers of `run --output-schema` have a format: `SystemOptions::answer`.
+            answer: None,
             context: Some(self.context_limits(None)),
             deadlines: Deadlines {
                 run: limit(self.deadlines.run),

@@ -198,6 +198,7 @@ async fn usage_of_ended_steps_is_known_before_the_turn_ends() {
     let first_step = Usage {
         input_tokens: 10,
         cached_input_tokens: 0,
+        cache_write_input_tokens: 0,
         output_tokens: 5,
         estimated: true,
     };

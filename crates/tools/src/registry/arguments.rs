@@ -79,20 +79,37 @@ impl ArgumentCheck {
                 "the arguments for `{tool}` {problem}; it was not run: send less at once"
             ))
         })?;
-        let Err(error) = self.schemas.validate(arguments, self.root) else {
+        self.check_fields(arguments, "the arguments")
+            .map_err(|wrong| {
+                ToolError::new(format!(
+                    "wrong arguments for `{tool}`: {wrong}; it was not run"
+                ))
+            })
+    }
+
+    /// Checks a value that is not the arguments of a call. `whole` names the value in the error.
+    pub(super) fn check_value(&self, value: &Value, whole: &str) -> Result<(), String> {
+        self.cost.check(value).map_err(|too| match too {
+            TooCostly::Steps => format!("{whole} is too large to be checked against its schema"),
+            TooCostly::Depth => {
+                format!("{whole} is nested too deeply to be checked against its schema")
+            }
+        })?;
+        self.check_fields(value, whole)
+    }
+
+    fn check_fields(&self, value: &Value, whole: &str) -> Result<(), String> {
+        let Err(error) = self.schemas.validate(value, self.root) else {
             return Ok(());
         };
         let mut wrong = Vec::new();
-        describe(&error, &mut wrong);
+        describe(&error, whole, &mut wrong);
         let more = wrong.len().saturating_sub(FIELDS_NAMED_MAX);
         wrong.truncate(FIELDS_NAMED_MAX);
         if more > 0 {
             wrong.push(format!("{more} more"));
         }
-        Err(ToolError::new(format!(
-            "wrong arguments for `{tool}`: {}; it was not run",
-            wrong.join("; ")
-        )))
+        Err(wrong.join("; "))
     }
 }
 
@@ -121,12 +138,12 @@ fn remove_pattern(schema: &mut Value, place: &str) -> bool {
     keywords.is_some_and(|keywords| keywords.remove("pattern").is_some())
 }
 
-/// Describes each wrong field. Omits values, because they may be megabytes long.
-fn describe(error: &ValidationError<'_, '_>, wrong: &mut Vec<String>) {
+/// Describes each wrong field. Omits values, because they may be megabytes long. `whole` names the value.
+fn describe(error: &ValidationError<'_, '_>, whole: &str, wrong: &mut Vec<String>) {
     let path = error.instance_location.to_string();
     let path = path.trim_start_matches('/').replace('/', ".");
     let (subject, inside) = if path.is_empty() {
-        ("the arguments".to_owned(), String::new())
+        (whole.to_owned(), String::new())
     } else {
         (format!("`{path}`"), format!(" in `{path}`"))
     };
@@ -136,7 +153,7 @@ fn describe(error: &ValidationError<'_, '_>, wrong: &mut Vec<String>) {
         | ErrorKind::Reference { .. }
         | ErrorKind::AllOf => {
             for cause in &error.causes {
-                describe(cause, wrong);
+                describe(cause, whole, wrong);
             }
             return;
         }

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "validation")]
 mod arguments;
+mod schema_check;
 #[cfg(feature = "validation")]
 mod schema_cost;
 #[cfg(not(feature = "validation"))]
@@ -15,6 +16,7 @@ use serde_json::Value;
 use crate::tool::{Tool, ToolError, ToolSpec};
 #[cfg(feature = "validation")]
 pub(crate) use arguments::ArgumentCheck;
+pub use schema_check::SchemaCheck;
 #[cfg(not(feature = "validation"))]
 pub(crate) use unchecked_arguments::UncheckedArguments as ArgumentCheck;
 

@@ -24,6 +24,11 @@ impl UncheckedArguments {
         true
     }
 
+    /// Accepts all values.
+    pub(super) fn check_value(&self, _value: &Value, _whole: &str) -> Result<(), String> {
+        Ok(())
+    }
+
     /// Accepts all arguments.
     pub(super) fn check(&self, _tool: &str, _arguments: &Value) -> Result<(), ToolError> {
         Ok(())

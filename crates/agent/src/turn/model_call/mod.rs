@@ -12,7 +12,10 @@ use allstop_core::receipt::ItemKind;
 use allstop_core::record::CallOutcome;
 use allstop_core::turn::StepStart;
 use allstop_core::{FinishReason, ToolCall, Usage};
-use allstop_model::{ConnectionProbe, ModelError, ModelErrorKind, ModelRequest, TokenLimits};
+use allstop_model::{
+    ConnectionProbe, ModelError, ModelErrorKind, ModelRequest, RequestSettings, TokenLimits,
+    ToolChoice,
+};
 use allstop_scope::{WorkHandle, WorkLost, WorkSpec};
 use tracing::Instrument as _;
 
@@ -272,6 +275,21 @@ impl RunningTurn<'_> {
         }
     }
 
+    /// The settings of the request. A choice that requires a call is only for the first step of the turn: with it, no step
+    /// could end the turn.
+    fn request_settings(&self) -> Arc<RequestSettings> {
+        let settings = &self.parts().settings;
+        let mut request = Arc::clone(&settings.request);
+        let requires_call = matches!(
+            request.tool_choice,
+            ToolChoice::Required | ToolChoice::Tool(_)
+        );
+        if requires_call && self.draft.state().steps() > 1 {
+            Arc::make_mut(&mut request).tool_choice = ToolChoice::Auto;
+        }
+        request
+    }
+
     fn request(&self, probe: ConnectionProbe) -> ModelRequest {
         let settings = &self.parts().settings;
         let system = match (&settings.system, self.cx.context) {
@@ -283,6 +301,11 @@ impl RunningTurn<'_> {
             messages: self.view.apply(&self.draft.request_messages()),
             tools: Arc::clone(&self.cx.parts.tools.now().declarations),
             max_output_tokens: settings.output_tokens_max,
+            output_schema: settings
+                .answer
+                .as_ref()
+                .map(|format| format.schema().clone()),
+            settings: self.request_settings(),
             probe,
         }
     }

@@ -61,6 +61,7 @@ impl PartialAnswer {
         Usage {
             input_tokens,
             cached_input_tokens: reported.cached_input_tokens,
+            cache_write_input_tokens: reported.cache_write_input_tokens,
             output_tokens: reported
                 .output_tokens
                 .max(Usage::estimate_tokens(self.bytes)),

@@ -168,6 +168,7 @@ fn receipt(items: Vec<ReceiptItem>) -> Receipt {
     Receipt::of_stop(request(), findings).with_usage(Usage {
         input_tokens: 812,
         cached_input_tokens: 0,
+        cache_write_input_tokens: 0,
         output_tokens: 64,
         estimated: true,
     })

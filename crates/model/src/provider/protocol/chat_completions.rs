@@ -7,8 +7,10 @@ use super::super::answer::AnswerParts;
 use super::super::transcript::{
     TranscriptEntry, UserPart, arguments_object, data_url, entries, only_text,
 };
+use super::answer_schema;
 use super::decoding::{AnswerProgress, EventDecodeError, text_at, usage_of};
-use crate::{FinishReason, ModelRequest};
+use super::settings::{put, stop_texts};
+use crate::{FinishReason, ModelRequest, RequestSettings, ToolChoice};
 
 /// Data of the event that ends the stream.
 pub(super) const END_MARKER: &str = "[DONE]";
@@ -18,7 +20,9 @@ const IMAGES_OF_RESULT: &str = "[images of a tool result]";
 
 pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
     let mut messages = Vec::new();
-    if let Some(system) = &request.system {
+    let schema = request.output_schema.as_ref().map(|output| &*output.schema);
+    let in_prompt = schema.filter(|schema| !answer_schema::is_object(schema));
+    if let Some(system) = answer_schema::system_with_schema(request, in_prompt) {
         messages.push(json!({"role": "system", "content": system}));
     }
     let mut images_of_results = Vec::new();
@@ -80,10 +84,56 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
         });
         body["tools"] = tools.collect();
     }
-    if let Some(limit) = request.max_output_tokens {
-        body["max_tokens"] = limit.into();
-    }
+    put(&mut body, "max_tokens", request.max_output_tokens);
+    set(&mut body, request);
     body
+}
+
+fn set(body: &mut Value, request: &ModelRequest) {
+    let settings = &*request.settings;
+    let RequestSettings {
+        temperature,
+        top_p,
+        stop_sequences: _,
+        seed,
+        presence_penalty,
+        frequency_penalty,
+        reasoning_effort,
+        tool_choice,
+        // Servers with this protocol cache without markers.
+        prompt_cache: _,
+        provider_options: _,
+    } = settings;
+    put(body, "temperature", *temperature);
+    put(body, "top_p", *top_p);
+    put(body, "stop", stop_texts(settings));
+    put(body, "seed", *seed);
+    put(body, "presence_penalty", *presence_penalty);
+    put(body, "frequency_penalty", *frequency_penalty);
+    put(
+        body,
+        "reasoning_effort",
+        reasoning_effort.map(|effort| effort.as_str()),
+    );
+    let has_tools = body.get("tools").is_some();
+    let choice = match tool_choice {
+        ToolChoice::Auto => None,
+        // Servers refuse a choice between no tools.
+        ToolChoice::None => has_tools.then(|| "none".into()),
+        ToolChoice::Required => Some("required".into()),
+        ToolChoice::Tool(name) => Some(json!({"type": "function", "function": {"name": name}})),
+    };
+    put(body, "tool_choice", choice);
+    if let Some(output) = &request.output_schema
+        && answer_schema::is_object(&output.schema)
+    {
+        let strict = answer_schema::strict(&output.schema);
+        body["response_format"] = json!({"type": "json_schema", "json_schema": {
+            "name": output.name,
+            "strict": strict.is_some(),
+            "schema": strict.as_ref().unwrap_or(&output.schema),
+        }});
+    }
 }
 
 fn user_message(parts: &[UserPart<'_>]) -> Value {

@@ -50,6 +50,7 @@ pub(super) fn usage_of(
     Some(Usage {
         input_tokens,
         cached_input_tokens: cached.unwrap_or_default().min(input_tokens),
+        cache_write_input_tokens: 0,
         output_tokens: output_tokens?,
         estimated: false,
     })

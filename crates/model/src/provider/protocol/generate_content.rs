@@ -4,10 +4,12 @@ use serde_json::{Value, json};
 
 use super::super::answer::AnswerParts;
 use super::super::transcript::{TranscriptEntry, UserPart, arguments_object, entries};
+use super::answer_schema;
 use super::decoding::{AnswerProgress, EventDecodeError, text_at, usage_of};
-use crate::{FinishReason, ModelRequest};
+use super::settings::{SettingError, put, stop_texts};
+use crate::{FinishReason, ModelRequest, ReasoningEffort, ToolChoice};
 
-pub(super) fn body(request: &ModelRequest) -> Value {
+pub(super) fn body(model: &str, request: &ModelRequest) -> Result<Value, SettingError> {
     let contents: Vec<_> = entries(&request.messages)
         .into_iter()
         .map(|entry| match entry {
@@ -38,7 +40,13 @@ pub(super) fn body(request: &ModelRequest) -> Value {
         })
         .collect();
     let mut body = json!({"contents": contents});
-    if let Some(system) = &request.system {
+    let schema = request.output_schema.as_ref().map(|output| &*output.schema);
+    let is_constrained = |schema: &&Value| {
+        answer_schema::is_object(schema) && (request.tools.is_empty() || !is_before_3(model))
+    };
+    let format = schema.filter(is_constrained);
+    let in_prompt = schema.filter(|_| format.is_none());
+    if let Some(system) = answer_schema::system_with_schema(request, in_prompt) {
         body["systemInstruction"] = json!({"parts": [{"text": system}]});
     }
     if !request.tools.is_empty() {
@@ -51,10 +59,76 @@ pub(super) fn body(request: &ModelRequest) -> Value {
         });
         body["tools"] = json!([{"functionDeclarations": tools.collect::<Value>()}]);
     }
-    if let Some(limit) = request.max_output_tokens {
-        body["generationConfig"] = json!({"maxOutputTokens": limit});
+    let mut config = config(model, request)?;
+    if let Some(schema) = format {
+        config["responseMimeType"] = "application/json".into();
+        config["responseJsonSchema"] = schema.clone();
     }
-    body
+    if config != json!({}) {
+        body["generationConfig"] = config;
+    }
+    let choice = match &request.settings.tool_choice {
+        ToolChoice::Auto => None,
+        ToolChoice::None => (!request.tools.is_empty()).then(|| json!({"mode": "NONE"})),
+        ToolChoice::Required => Some(json!({"mode": "ANY"})),
+        ToolChoice::Tool(name) => Some(json!({"mode": "ANY", "allowedFunctionNames": [name]})),
+    };
+    if let Some(choice) = choice {
+        body["toolConfig"] = json!({"functionCallingConfig": choice});
+    }
+    Ok(body)
+}
+
+fn config(model: &str, request: &ModelRequest) -> Result<Value, SettingError> {
+    let settings = &request.settings;
+    let mut config = json!({});
+    put(&mut config, "maxOutputTokens", request.max_output_tokens);
+    put(&mut config, "temperature", settings.temperature);
+    put(&mut config, "topP", settings.top_p);
+    put(&mut config, "stopSequences", stop_texts(settings));
+    put(&mut config, "seed", settings.seed);
+    put(&mut config, "presencePenalty", settings.presence_penalty);
+    put(&mut config, "frequencyPenalty", settings.frequency_penalty);
+    if let Some(effort) = settings.reasoning_effort {
+        let thinking = if is_before_3(model) {
+            thinking_budget(effort).map(|tokens| json!({"thinkingBudget": tokens}))
+        } else {
+            thinking_level(effort).map(|level| json!({"thinkingLevel": level}))
+        };
+        config["thinkingConfig"] = thinking.ok_or_else(|| {
+            SettingError::UnsupportedValue("reasoning_effort", effort.to_string())
+        })?;
+    }
+    Ok(config)
+}
+
+/// True for models before Gemini 3. They have a budget instead of levels of thinking, and refuse a schema of the answer
+/// together with tools.
+fn is_before_3(model: &str) -> bool {
+    ["gemini-1", "gemini-2"]
+        .iter()
+        .any(|version| model.contains(version))
+}
+
+/// Tokens for the thinking of models before Gemini 3: the numbers of the provider's compatible API for these levels.
+fn thinking_budget(effort: ReasoningEffort) -> Option<u32> {
+    match effort {
+        ReasoningEffort::None => Some(0),
+        ReasoningEffort::Minimal | ReasoningEffort::Low => Some(1_024),
+        ReasoningEffort::Medium => Some(8_192),
+        ReasoningEffort::High => Some(24_576),
+        ReasoningEffort::Xhigh | ReasoningEffort::Max => None,
+    }
+}
+
+fn thinking_level(effort: ReasoningEffort) -> Option<&'static str> {
+    match effort {
+        ReasoningEffort::Minimal
+        | ReasoningEffort::Low
+        | ReasoningEffort::Medium
+        | ReasoningEffort::High => Some(effort.as_str()),
+        ReasoningEffort::None | ReasoningEffort::Xhigh | ReasoningEffort::Max => None,
+    }
 }
 
 fn part(part: UserPart<'_>) -> Value {

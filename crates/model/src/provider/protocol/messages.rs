@@ -7,13 +7,15 @@ use super::super::answer::AnswerParts;
 use super::super::transcript::{
     TranscriptEntry, TranscriptResult, UserPart, arguments_object, entries,
 };
+use super::answer_schema;
 use super::decoding::{AnswerProgress, EventDecodeError, text_at};
-use crate::{FinishReason, ModelRequest};
+use super::settings::{SettingError, put, refuse, stop_texts};
+use crate::{FinishReason, ModelRequest, ReasoningEffort, RequestSettings, ToolChoice};
 
 /// Version of the protocol.
 pub(super) const VERSION: &str = "2023-06-01";
 
-pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
+pub(super) fn body(model: &str, request: &ModelRequest) -> Result<Value, SettingError> {
     let messages: Vec<_> = entries(&request.messages)
         .into_iter()
         .map(|entry| match entry {
@@ -54,9 +56,16 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
         "max_tokens": limit,
         "stream": true,
     });
-    if let Some(system) = &request.system {
-        body["system"] = (**system).into();
-    }
+    let schema = request.output_schema.as_ref().map(|output| &*output.schema);
+    let format = schema
+        .filter(|schema| answer_schema::is_object(schema) && has_formats(model))
+        .and_then(answer_schema::for_messages);
+    let in_prompt = schema.filter(|_| format.is_none());
+    put(
+        &mut body,
+        "system",
+        answer_schema::system_with_schema(request, in_prompt),
+    );
     if !request.tools.is_empty() {
         let tools = request.tools.iter().map(|tool| {
             json!({
@@ -67,7 +76,105 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
         });
         body["tools"] = tools.collect();
     }
-    body
+    put(
+        &mut body,
+        "output_config",
+        format.map(|schema| json!({"format": {"type": "json_schema", "schema": schema}})),
+    );
+    set(&mut body, request)?;
+    if request.settings.prompt_cache != Some(false) {
+        mark_for_cache(&mut body);
+    }
+    Ok(body)
+}
+
+fn set(body: &mut Value, request: &ModelRequest) -> Result<(), SettingError> {
+    let settings = &*request.settings;
+    let RequestSettings {
+        temperature,
+        top_p,
+        stop_sequences: _,
+        seed,
+        presence_penalty,
+        frequency_penalty,
+        reasoning_effort,
+        tool_choice,
+        prompt_cache: _,
+        provider_options: _,
+    } = settings;
+    refuse([
+        ("seed", seed.is_some()),
+        ("presence_penalty", presence_penalty.is_some()),
+        ("frequency_penalty", frequency_penalty.is_some()),
+    ])?;
+    put(body, "temperature", *temperature);
+    put(body, "top_p", *top_p);
+    put(body, "stop_sequences", stop_texts(settings));
+    match reasoning_effort {
+        None => {}
+        Some(effort @ (ReasoningEffort::None | ReasoningEffort::Minimal)) => {
+            return Err(SettingError::UnsupportedValue(
+                "reasoning_effort",
+                effort.to_string(),
+            ));
+        }
+        Some(effort) => body["output_config"]["effort"] = effort.as_str().into(),
+    }
+    let has_tools = body.get("tools").is_some();
+    let choice = match tool_choice {
+        ToolChoice::Auto => None,
+        // The provider refuses a choice between no tools.
+        ToolChoice::None => has_tools.then(|| json!({"type": "none"})),
+        ToolChoice::Required => Some(json!({"type": "any"})),
+        ToolChoice::Tool(name) => Some(json!({"type": "tool", "name": name})),
+    };
+    put(body, "tool_choice", choice);
+    Ok(())
+}
+
+/// True if the provider constrains the answers of this model to a schema. Models before Claude 4.5 get the schema in the
+/// system prompt.
+fn has_formats(model: &str) -> bool {
+    let is_before = |family: &str| {
+        ["-4-0", "-4-1", "-4-2"]
+            .iter()
+            .any(|version| model.contains(&format!("{family}{version}")))
+    };
+    model.starts_with("claude")
+        && !model.contains("claude-2")
+        && !model.contains("claude-3")
+        && !is_before("sonnet")
+        && !is_before("opus")
+}
+
+/// Marks the two ends of the text that the next request repeats: the system prompt with the tools before it, and the
+/// conversation. The provider caches the text up to each marker, and ignores markers of short texts.
+fn mark_for_cache(body: &mut Value) {
+    if let Some(system) = body.get("system").and_then(Value::as_str) {
+        body["system"] = json!([{"type": "text", "text": system}]);
+    }
+    let (system, tools) = ("/system/0".to_owned(), last_of(body, "/tools"));
+    let before = [Some(system), tools].into_iter().flatten();
+    let before: Vec<_> = before
+        .filter(|place| body.pointer(place).is_some())
+        .collect();
+    let newest =
+        last_of(body, "/messages").and_then(|last| last_of(body, &format!("{last}/content")));
+    for place in before.into_iter().take(1).chain(newest) {
+        match body.pointer_mut(&place) {
+            // The provider refuses a marker at an empty text.
+            Some(block) if block.get("text") != Some(&"".into()) => {
+                block["cache_control"] = json!({"type": "ephemeral"});
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Pointer to the last element of the list at a pointer.
+fn last_of(body: &Value, list: &str) -> Option<String> {
+    let last = body.pointer(list)?.as_array()?.len().checked_sub(1)?;
+    Some(format!("{list}/{last}"))
 }
 
 fn part(part: UserPart<'_>) -> Value {
@@ -154,9 +261,16 @@ fn usage(counted: Option<&Value>, before: Option<Usage>) -> Option<Usage> {
             .filter_map(tokens)
             .fold(input, u64::saturating_add)
     });
-    super::decoding::usage_of(
+    let written = tokens("cache_creation_input_tokens")
+        .or(before.map(|usage| usage.cache_write_input_tokens))
+        .unwrap_or_default();
+    let usage = super::decoding::usage_of(
         input_tokens.or(before.map(|usage| usage.input_tokens)),
         tokens("cache_read_input_tokens").or(before.map(|usage| usage.cached_input_tokens)),
         tokens("output_tokens").or(before.map(|usage| usage.output_tokens)),
-    )
+    )?;
+    Some(Usage {
+        cache_write_input_tokens: written.min(usage.input_tokens),
+        ..usage
+    })
 }

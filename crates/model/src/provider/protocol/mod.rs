@@ -1,5 +1,6 @@
 //! The protocols of providers. A protocol defines the request as JSON, and the events of the answer.
 
+mod answer_schema;
 #[cfg(test)]
 mod any_event_tests;
 mod chat_completions;
@@ -7,6 +8,9 @@ mod decoding;
 mod generate_content;
 mod messages;
 mod responses;
+mod settings;
+#[cfg(test)]
+mod settings_tests;
 
 use reqwest::RequestBuilder;
 use reqwest::header::HeaderValue;
@@ -17,6 +21,7 @@ use super::answer::AnswerParts;
 use super::bounded_json::parse;
 use crate::ModelRequest;
 pub(super) use decoding::{AnswerProgress, EventDecodeError};
+pub(super) use settings::SettingError;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Protocol {
@@ -64,13 +69,17 @@ impl Protocol {
         }
     }
 
-    pub(super) fn body(self, model: &str, request: &ModelRequest) -> Value {
-        match self {
+    /// The request as JSON. Fails if the protocol lacks a setting of the request.
+    pub(super) fn body(self, model: &str, request: &ModelRequest) -> Result<Value, SettingError> {
+        settings::check(request)?;
+        let mut body = match self {
             Self::ChatCompletions => chat_completions::body(model, request),
-            Self::Responses => responses::body(model, request),
-            Self::Messages => messages::body(model, request),
-            Self::GenerateContent => generate_content::body(request),
-        }
+            Self::Responses => responses::body(model, request)?,
+            Self::Messages => messages::body(model, request)?,
+            Self::GenerateContent => generate_content::body(model, request)?,
+        };
+        settings::merge_options(&mut body, &request.settings.provider_options)?;
+        Ok(body)
     }
 
     /// Adds the data of one event to the answer.
@@ -140,9 +149,10 @@ mod tests {
     fn each_protocol_has_its_own_request_format() {
         let schema = json!({"type": "object"});
         assert_eq!(
-            Protocol::Messages.body("m", &request()),
+            Protocol::Messages.body("m", &request()).unwrap(),
             json!({
-                "model": "m", "max_tokens": 7, "stream": true, "system": "be brief",
+                "model": "m", "max_tokens": 7, "stream": true,
+                "system": [{"type": "text", "text": "be brief", "cache_control": {"type": "ephemeral"}}],
                 "tools": [{"name": "shell", "description": "Runs.", "input_schema": schema}],
                 "messages": [
                     {"role": "user", "content": [{"type": "text", "text": "one"}]},
@@ -153,12 +163,14 @@ mod tests {
                     {"role": "user", "content": [
                         {"type": "tool_result", "tool_use_id": "a", "content": "no", "is_error": true},
                     ]},
-                    {"role": "user", "content": [{"type": "text", "text": "two"}]},
+                    {"role": "user", "content": [
+                        {"type": "text", "text": "two", "cache_control": {"type": "ephemeral"}},
+                    ]},
                 ],
             })
         );
         assert_eq!(
-            Protocol::Responses.body("m", &request()),
+            Protocol::Responses.body("m", &request()).unwrap(),
             json!({
                 "model": "m", "max_output_tokens": 7, "stream": true, "store": false,
                 "instructions": "be brief",
@@ -175,7 +187,7 @@ mod tests {
             })
         );
         assert_eq!(
-            Protocol::GenerateContent.body("m", &request()),
+            Protocol::GenerateContent.body("m", &request()).unwrap(),
             json!({
                 "generationConfig": {"maxOutputTokens": 7},
                 "systemInstruction": {"parts": [{"text": "be brief"}]},
@@ -230,7 +242,7 @@ mod tests {
         let request = request_with_images();
         let image = json!({"type": "image_url", "image_url": {"url": url}});
         assert_eq!(
-            Protocol::ChatCompletions.body("m", &request)["messages"],
+            Protocol::ChatCompletions.body("m", &request).unwrap()["messages"],
             json!([
                 {"role": "user", "content": [image]},
                 {"role": "assistant", "content": "", "tool_calls": [
@@ -246,7 +258,7 @@ mod tests {
         );
         let image = json!({"type": "input_image", "image_url": url});
         assert_eq!(
-            Protocol::Responses.body("m", &request)["input"],
+            Protocol::Responses.body("m", &request).unwrap()["input"],
             json!([
                 {"role": "user", "content": [image]},
                 {"type": "function_call", "call_id": "a", "name": "read", "arguments": "{}"},
@@ -260,7 +272,7 @@ mod tests {
         let source = json!({"type": "base64", "media_type": "image/png", "data": data});
         let image = json!({"type": "image", "source": source});
         assert_eq!(
-            Protocol::Messages.body("m", &request)["messages"],
+            Protocol::Messages.body("m", &request).unwrap()["messages"],
             json!([
                 {"role": "user", "content": [image]},
                 {"role": "assistant", "content": [
@@ -272,12 +284,14 @@ mod tests {
                         image,
                     ]},
                 ]},
-                {"role": "user", "content": [{"type": "text", "text": "two"}]},
+                {"role": "user", "content": [
+                    {"type": "text", "text": "two", "cache_control": {"type": "ephemeral"}},
+                ]},
             ])
         );
         let image = json!({"inlineData": {"mimeType": "image/png", "data": data}});
         assert_eq!(
-            Protocol::GenerateContent.body("m", &request)["contents"],
+            Protocol::GenerateContent.body("m", &request).unwrap()["contents"],
             json!([
                 {"role": "user", "parts": [image]},
                 {"role": "model", "parts": [{"functionCall": {"name": "read", "args": {}}}]},
@@ -294,7 +308,7 @@ mod tests {
     fn images_of_the_last_results_follow_in_a_user_message() {
         let mut request = request_with_images();
         request.messages.pop();
-        let body = Protocol::ChatCompletions.body("m", &request);
+        let body = Protocol::ChatCompletions.body("m", &request).unwrap();
         let last = &body["messages"][3];
         assert_eq!(last["role"], "user");
         assert_eq!(last["content"][1]["type"], "image_url");

@@ -6,10 +6,12 @@ use super::super::answer::AnswerParts;
 use super::super::transcript::{
     TranscriptEntry, TranscriptResult, UserPart, arguments_object, data_url, entries, only_text,
 };
+use super::answer_schema;
 use super::decoding::{AnswerProgress, EventDecodeError, text_at, usage_of};
-use crate::{FinishReason, ModelRequest};
+use super::settings::{SettingError, put, refuse};
+use crate::{FinishReason, ModelRequest, RequestSettings, ToolChoice};
 
-pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
+pub(super) fn body(model: &str, request: &ModelRequest) -> Result<Value, SettingError> {
     let mut input = Vec::new();
     for entry in entries(&request.messages) {
         match entry {
@@ -39,9 +41,13 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
         }
     }
     let mut body = json!({"model": model, "input": input, "stream": true, "store": false});
-    if let Some(system) = &request.system {
-        body["instructions"] = (**system).into();
-    }
+    let schema = request.output_schema.as_ref().map(|output| &*output.schema);
+    let in_prompt = schema.filter(|schema| !answer_schema::is_object(schema));
+    put(
+        &mut body,
+        "instructions",
+        answer_schema::system_with_schema(request, in_prompt),
+    );
     if !request.tools.is_empty() {
         let tools = request.tools.iter().map(|tool| {
             json!({
@@ -55,10 +61,58 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
         });
         body["tools"] = tools.collect();
     }
-    if let Some(limit) = request.max_output_tokens {
-        body["max_output_tokens"] = limit.into();
+    put(&mut body, "max_output_tokens", request.max_output_tokens);
+    set(&mut body, request)?;
+    Ok(body)
+}
+
+fn set(body: &mut Value, request: &ModelRequest) -> Result<(), SettingError> {
+    let settings = &*request.settings;
+    let RequestSettings {
+        temperature,
+        top_p,
+        stop_sequences,
+        seed,
+        presence_penalty,
+        frequency_penalty,
+        reasoning_effort,
+        tool_choice,
+        // The provider caches without markers.
+        prompt_cache: _,
+        provider_options: _,
+    } = settings;
+    refuse([
+        ("stop_sequences", !stop_sequences.is_empty()),
+        ("seed", seed.is_some()),
+        ("presence_penalty", presence_penalty.is_some()),
+        ("frequency_penalty", frequency_penalty.is_some()),
+    ])?;
+    put(body, "temperature", *temperature);
+    put(body, "top_p", *top_p);
+    put(
+        body,
+        "reasoning",
+        reasoning_effort.map(|effort| json!({"effort": effort.as_str()})),
+    );
+    let choice = match tool_choice {
+        ToolChoice::Auto => None,
+        ToolChoice::None => Some("none".into()),
+        ToolChoice::Required => Some("required".into()),
+        ToolChoice::Tool(name) => Some(json!({"type": "function", "name": name})),
+    };
+    put(body, "tool_choice", choice);
+    if let Some(output) = &request.output_schema
+        && answer_schema::is_object(&output.schema)
+    {
+        let strict = answer_schema::strict(&output.schema);
+        body["text"] = json!({"format": {
+            "type": "json_schema",
+            "name": output.name,
+            "strict": strict.is_some(),
+            "schema": strict.as_ref().unwrap_or(&output.schema),
+        }});
     }
-    body
+    Ok(())
 }
 
 /// A text, or a list of texts and images.
