@@ -14,6 +14,8 @@
 //!   [`hook`](allstop_agent::hook()) and [`guardrail`](allstop_agent::guardrail()) do so for hooks and guardrails.
 //! - [`Agent::ask`] returns an [`Answer`]. [`Agent::run`] returns a [`Run`] with events and stops, and an [`Outcome`]: the
 //!   answer, the receipt of the stop, or the failure. Dropping the run stops it.
+//! - [`Agent::ask_as`] returns the answer as a value of a type. [`AgentBuilder::request`] sets sampling, reasoning and the
+//!   choice of tools ([`RequestSettings`]).
 //! - [`AgentSessions::session`] begins a conversation: its [`Session`] takes messages while a turn runs, stops a turn or one
 //!   call, and lists background work.
 //! - [`scope`] contains and stops any other work, and [`process`] trees of processes. Both work alone.

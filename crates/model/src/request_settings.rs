@@ -40,7 +40,6 @@ pub struct RequestSettings {
     /// Effort that the model spends on reasoning.
     pub reasoning_effort: Option<ReasoningEffort>,
     /// Choice between tools and an answer.
-    #[serde(skip_serializing_if = "ToolChoice::is_auto")]
     pub tool_choice: ToolChoice,
     /// False omits the cache markers from requests to Anthropic. Other providers cache without markers, or never. True by
     /// default.

@@ -16,6 +16,7 @@ use allstop_session::orphan_scan::OrphanedWork;
 use allstop_tools::Denial;
 use schemars::JsonSchema;
 use serde::Serialize;
+use serde_json::Value;
 
 /// Version of the envelope's format.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, JsonSchema)]
@@ -149,6 +150,8 @@ pub struct Envelope {
     /// Final answer of the last turn; empty unless that turn was committed.
     #[schemars(with = "String")]
     pub output: Arc<str>,
+    /// The final answer as a JSON value, with `--output-schema`; `null` without it, or unless the last turn was committed.
+    pub output_json: Option<Value>,
     /// Model's reason for the end of that answer: `length` and `content_filter` mean a truncated answer. `null` unless
     /// the last turn completed.
     pub finish: Option<FinishReason>,
@@ -227,6 +230,7 @@ impl Envelope {
             cause: None,
             cancel_observed: false,
             output: "".into(),
+            output_json: None,
             finish: None,
             steps: 0,
             usage: Usage::default(),

@@ -31,6 +31,7 @@ example!(stop_safe_test, "stop_safe_test.rs");
 example!(task_manager, "task_manager.rs");
 #[cfg(feature = "nats")]
 example!(two_managers, "two_managers.rs");
+example!(structured_output, "structured_output.rs");
 example!(typed_tool, "typed_tool.rs");
 example!(wait_for_background, "wait_for_background.rs");
 
@@ -61,6 +62,7 @@ fn child_runs_one_example() {
         "task_manager" => task_manager::run(),
         #[cfg(feature = "nats")]
         "two_managers" => two_managers::run(),
+        "structured_output" => structured_output::run(),
         "typed_tool" => typed_tool::run(),
         "wait_for_background" => wait_for_background::run(),
         unknown => panic!("no example {unknown}"),
@@ -124,6 +126,19 @@ fn typed_tool_gets_only_valid_arguments() {
     let output = output_of("typed_tool");
     assert!(output.contains("\"Amount in euros.\""), "{output}");
     assert!(output.ends_with("\n320.00 Yen"), "{output}");
+}
+
+#[test]
+fn answer_is_a_value_after_one_correction() {
+    let output = output_of("structured_output");
+    let lines: Vec<&str> = output.lines().collect();
+    assert!(lines[0].starts_with("model reads: "), "{output}");
+    assert!(lines[0].contains("minutes"), "{output}");
+    assert_eq!(lines[1], "Pesto, 20 minutes: basil and oil");
+    assert!(
+        lines[2].contains("the answer is not a JSON value"),
+        "{output}"
+    );
 }
 
 #[test]

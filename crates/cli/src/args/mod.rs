@@ -309,6 +309,9 @@ pub(crate) struct RunArgs {
     pub(crate) background: BackgroundArgs,
     #[command(flatten)]
     pub(crate) output: OutputArgs,
+    /// JSON schema that the final answer must match; standard output is then only the JSON of the answer
+    #[arg(long, value_name = "FILE", help_heading = "Output")]
+    pub(crate) output_schema: Option<PathBuf>,
     #[command(flatten)]
     pub(crate) files: OutputFileArgs,
     #[command(flatten)]

@@ -13,7 +13,7 @@ const RUN: &str = "run";
 
 /// Long names of flags, and their variables. The definitions of other flags, which several commands share, name their
 /// variables themselves.
-const VARIABLES: [(&str, &str); 24] = [
+const VARIABLES: [(&str, &str); 25] = [
     ("then", "ALLSTOP_THEN"),
     ("image", "ALLSTOP_IMAGE"),
     ("record", "ALLSTOP_RECORD"),
@@ -35,6 +35,7 @@ const VARIABLES: [(&str, &str); 24] = [
     ("keep-background", "ALLSTOP_KEEP_BACKGROUND"),
     ("json", "ALLSTOP_JSON"),
     ("stream-json", "ALLSTOP_STREAM_JSON"),
+    ("output-schema", "ALLSTOP_OUTPUT_SCHEMA"),
     ("quiet", "ALLSTOP_QUIET"),
     ("output", "ALLSTOP_OUTPUT"),
     ("receipt-file", "ALLSTOP_RECEIPT_FILE"),

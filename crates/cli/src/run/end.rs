@@ -56,6 +56,7 @@ impl RunTurns<'_, '_> {
             self.take_stops_from_elsewhere();
             self.finish_stop(&mut envelope).await;
         }
+        envelope.output_json = self.view.output_json(&envelope);
         envelope.cost = self.view.cost.as_ref().and_then(SessionCost::total);
         let announcer = self.remote.announcer();
         if let Some(error) = &envelope.error {

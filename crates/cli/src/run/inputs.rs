@@ -14,6 +14,7 @@ use allstop_scope::{GRACE_DEFAULT, WorkCx};
 use allstop_session::OnBackgroundEnd;
 use allstop_tools::Prompter;
 
+use super::output_schema;
 use super::stdin::read_stdin;
 use crate::args::{RunArgs, STDIN};
 use crate::error::CliError;
@@ -52,6 +53,8 @@ pub(super) async fn read(
     start::read(given.scopes.clone(), supervisor, move |cx| {
         let mut config = config(&args, &given, project.file.as_deref())?;
         let definitions = start::definitions::load(&project.definitions, &given.reporter);
+        let answer = args.output_schema.as_deref().map(output_schema::read);
+        let answer = answer.transpose().map_err(StartFailure::input)?;
         let images = images(&args, &config).map_err(StartFailure::input)?;
         let prompts = prompts(&args, &definitions, cx, &given.reporter);
         let prompts = prompts.map_err(StartFailure::input)?;
@@ -63,6 +66,7 @@ pub(super) async fn read(
         let store = ProcessHost::store(&args.session.store, config.store.path.clone())?;
         let mut system = system(store, record, given, config, prompter);
         system.definitions = definitions;
+        system.answer = answer;
         Ok(Inputs {
             prompts,
             images,

@@ -4,6 +4,7 @@
 mod end;
 mod inputs;
 mod no_terminal_prompter;
+mod output_schema;
 mod questions;
 mod receipt_file;
 mod stdin;

@@ -30,6 +30,8 @@ pub(super) struct RunView<'a> {
     host: &'a ProcessHost,
     /// False if the output is JSON.
     for_people: bool,
+    /// True if the answers are JSON (`--output-schema`).
+    has_schema: bool,
     /// True if a denied call makes the run fail.
     fails_on_denied: bool,
     /// Flags for the command that continues the session.
@@ -52,18 +54,21 @@ impl<'a> RunView<'a> {
     pub(super) fn new(host: &'a ProcessHost, args: &RunArgs, prompter: NoTerminalPrompter) -> Self {
         let flags = SameFlags::of_remembered(&args.model, &args.session.store);
         let fails_on_denied = args.fail_on_denied;
+        let has_schema = args.output_schema.is_some();
         let args = &args.output;
         let for_people = !args.json && !args.stream_json;
         // If the output is JSON, the live view is also shown, but only at a terminal.
         let is_watched = for_people || (host.output.stderr().is_terminal() && !host.is_quiet);
         let options = LiveOptions {
             environment: host.terminal.clone(),
-            answers: for_people,
+            // An answer is printed only if its schema has been checked and its turn is committed.
+            answers: for_people && !has_schema,
         };
         let stdout = host.output.stdout();
         Self {
             host,
             for_people,
+            has_schema,
             fails_on_denied,
             flags,
             prompter,
@@ -77,6 +82,12 @@ impl<'a> RunView<'a> {
             }),
             stream: args.stream_json.then(|| JsonStream::new(stdout.clone())),
         }
+    }
+
+    /// The answer as a JSON value, if the answers are JSON and the run has completed.
+    pub(super) fn output_json(&self, envelope: &Envelope) -> Option<serde_json::Value> {
+        let is_json = self.has_schema && envelope.stop_reason == StopReason::Completed;
+        is_json.then(|| serde_json::from_str(&envelope.output).ok())?
     }
 
     /// Shows that a stop has begun. At the time `force_at`, the stop begins to use force (kills processes).
@@ -205,6 +216,9 @@ impl<'a> RunView<'a> {
             live.end(completed.then_some(&*envelope.output));
         }
         if self.for_people {
+            if self.has_schema {
+                self.print_answers(envelope);
+            }
             return self.end_for_people(envelope);
         }
         let json = serde_json::to_value(envelope).unwrap_or_default();
@@ -213,6 +227,15 @@ impl<'a> RunView<'a> {
         } else {
             let stdout = self.host.output.stdout();
             stdout.json(&json.to_string(), OutputPriority::Last);
+        }
+    }
+
+    /// Prints the JSON of the answer of each committed turn.
+    fn print_answers(&self, envelope: &Envelope) {
+        let turns = envelope.turns.iter();
+        for turn in turns.filter(|turn| turn.stop_reason == StopReason::Completed) {
+            let stdout = self.host.output.stdout();
+            stdout.json(&turn.output, OutputPriority::Last);
         }
     }
 

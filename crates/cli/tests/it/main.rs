@@ -46,6 +46,7 @@ mod odd_times;
 mod one_receipt;
 mod open_files;
 mod output_budget;
+mod output_schema;
 mod own_rows;
 mod permission_wait;
 mod pick;

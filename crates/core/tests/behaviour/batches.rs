@@ -7,7 +7,8 @@ use allstop_core::receipt::{
 };
 use allstop_core::record::CallOutcome;
 use allstop_core::turn::{
-    DraftError, IllegalEvent, NextAction, StopPolicy, StoppedTurn, TurnLimits, TurnStop,
+    DraftError, IllegalEvent, NextAction, NotCommittedReason, StopPolicy, StoppedTurn, TurnLimits,
+    TurnStop,
 };
 use allstop_core::{CallId, Extent, FinishReason, Message, Receipt, StopReason};
 use allstop_core::{Cause, CauseKind};
@@ -404,6 +405,39 @@ fn a_stop_keeps_no_message_that_no_model_call_has_seen() {
     session.stop(draft, Cause::new(CauseKind::Superseded));
     let kept = texts(&session);
     assert!(kept.contains(&"user: older".to_owned()), "{kept:?}");
+}
+
+#[test]
+fn note_after_an_answer_needs_another_answer() {
+    let mut session = keep();
+    let mut draft = session.begin("go");
+    session.answer(&mut draft, "wrong", usage(1, 1));
+    draft.add_note("answer again").expect("it continues");
+    let refused = draft.commit(at()).expect_err("no answer to the note");
+    assert_eq!(
+        refused.why,
+        NotCommittedReason::Illegal(IllegalEvent::NoAnswer)
+    );
+    let mut draft = refused.draft;
+    session.answer(&mut draft, "right", usage(1, 1));
+    session.end(draft);
+    assert_eq!(
+        texts(&session),
+        [
+            "user: go",
+            "model: wrong",
+            "note: answer again",
+            "model: right"
+        ]
+    );
+
+    let mut session = keep();
+    let mut draft = session.begin("go");
+    session.answer(&mut draft, "wrong", usage(1, 1));
+    draft.add_note("answer again").expect("it continues");
+    session.stop(draft, user());
+    let kept = texts(&session);
+    assert!(!kept.iter().any(|text| text.contains("again")), "{kept:?}");
 }
 
 #[test]

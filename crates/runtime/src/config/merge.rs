@@ -115,6 +115,17 @@ mod tests {
     }
 
     #[test]
+    fn request_settings_are_merged_by_key() {
+        let user = "[model.request]\ntemperature = 0.5\nseed = 7\ntool_choice = { tool = 'read' }\n\
+                    provider_options = { user = 'me', a = { b = 1 } }";
+        let project =
+            "[model.request]\nseed = 8\ntool_choice = 'auto'\nprovider_options = { a = { c = 2 } }";
+        let expected = "[model.request]\ntemperature = 0.5\nseed = 8\n\
+                        provider_options = { user = 'me', a = { b = 1, c = 2 } }";
+        assert_eq!(merged(user, project), parse(expected));
+    }
+
+    #[test]
     fn settings_replace_and_lists_are_added_to() {
         let user = "on_stop = 'keep'\n[limits]\nmax_steps = 7\nmax_turns = 9\nloops = { repeats = 2 }\n\
                     [deadlines]\ngrace = '4s'\n\

@@ -33,7 +33,7 @@ pub struct ModelConfig {
     /// Maximum tokens of one answer.
     pub max_output_tokens: Option<u64>,
     /// Sampling, reasoning, the choice of tools, and other settings of each request.
-    #[serde(default, skip_serializing_if = "is_default")]
+    #[serde(default)]
     pub request: RequestSettings,
     /// Time limit for connecting.
     pub connect_timeout: Option<HumanDuration>,
@@ -57,10 +57,6 @@ pub struct ModelConfig {
     pub context_window: Option<u64>,
     /// Price of the model's tokens, only to display the cost. Default: the listed price of a common model.
     pub price: Option<PriceConfig>,
-}
-
-fn is_default(settings: &RequestSettings) -> bool {
-    *settings == RequestSettings::default()
 }
 
 impl ModelConfig {
@@ -290,7 +286,7 @@ impl Config {
             budget: self.limits.max_budget_tokens.map(Budget::of_tokens),
             output_tokens_max: self.model.max_output_tokens,
             request: Arc::new(self.model.request.clone()),
-            // The answers of `run --output-schema` have a format: `SystemOptions::answer`.
+            // `SystemOptions::answer` sets it.
             answer: None,
             context: Some(self.context_limits(None)),
             deadlines: Deadlines {

@@ -17,7 +17,7 @@ mod sub_agent_kinds;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use allstop_agent::{SpanLinks, SubAgentKind};
+use allstop_agent::{AnswerSchema, SpanLinks, SubAgentKind};
 use allstop_core::process::ProcessIdentity;
 use allstop_core::{SessionId, Timestamp};
 use allstop_log::Log;
@@ -73,6 +73,7 @@ pub(crate) struct SystemParts {
     now: Arc<dyn Fn() -> Timestamp + Send + Sync>,
     owner: Option<ProcessIdentity>,
     spans: Option<Arc<dyn SpanLinks>>,
+    answer: Option<AnswerSchema>,
     hidden_variables: Vec<std::ffi::OsString>,
     mcp: McpServers,
     keys: KeyLookup,
@@ -202,6 +203,7 @@ impl System {
             prompter,
             owner,
             spans,
+            answer,
             hidden_variables,
             keys,
             definitions,
@@ -223,6 +225,7 @@ impl System {
             now: Arc::clone(&scopes.now),
             owner,
             spans,
+            answer,
             hidden_variables,
             mcp,
             keys,

@@ -220,6 +220,7 @@ pub(super) fn agent(
         settings.context = Some(parts.config.context_limits(Some(chosen.name())));
     }
     settings.system.clone_from(&prompt.text);
+    settings.answer.clone_from(&parts.answer);
     let configured = parts.config.permissions.mode;
     let mode = setup.mode.clone();
     let mode = mode.unwrap_or_else(|| ModeSwitch::new(configured));

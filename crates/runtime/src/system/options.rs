@@ -5,7 +5,7 @@ use std::fmt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use allstop_agent::SpanLinks;
+use allstop_agent::{AnswerSchema, SpanLinks};
 use allstop_core::process::ProcessIdentity;
 use allstop_model::Model;
 use allstop_model::provider::KeyLookup;
@@ -27,6 +27,8 @@ pub struct SystemOptions {
     pub definitions: Arc<Definitions>,
     /// The model; `None` for the model of the configuration.
     pub model: Option<ModelChoice>,
+    /// Schema of the final answer of each turn; `None` for any text.
+    pub answer: Option<AnswerSchema>,
     /// File for a script with the recorded answers of the model.
     pub record: Option<PathBuf>,
     /// Finds an API key by the name of its environment variable.
@@ -62,6 +64,7 @@ impl SystemOptions {
             config,
             definitions: Arc::default(),
             model: None,
+            answer: None,
             record: None,
             keys: Arc::new(|_variable| None),
             store: StoreChoice::Memory,
@@ -87,6 +90,13 @@ impl SystemOptions {
     #[must_use]
     pub fn model(mut self, model: impl Into<Option<ModelChoice>>) -> Self {
         self.model = model.into();
+        self
+    }
+
+    /// Sets the schema of the final answer of each turn.
+    #[must_use]
+    pub fn answer(mut self, answer: impl Into<Option<AnswerSchema>>) -> Self {
+        self.answer = answer.into();
         self
     }
 

@@ -49,6 +49,7 @@ async fn completed_run_of_two_turns() {
       "cause": null,
       "cancel_observed": false,
       "output": "Two.",
+      "output_json": null,
       "finish": "done",
       "steps": 3,
       "usage": {
@@ -158,6 +159,7 @@ async fn stopped_run() {
       },
       "cancel_observed": true,
       "output": "",
+      "output_json": null,
       "finish": null,
       "steps": 1,
       "usage": {
@@ -238,6 +240,7 @@ fn run_that_did_not_start() {
       "cause": null,
       "cancel_observed": false,
       "output": "",
+      "output_json": null,
       "finish": null,
       "steps": 0,
       "usage": {

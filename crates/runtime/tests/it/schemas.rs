@@ -73,7 +73,7 @@ fn every_key_of_the_envelope_is_required() {
     let schema = published("envelope");
     let keys = schema["properties"].as_object().unwrap().len();
     assert_eq!(schema["required"].as_array().unwrap().len(), keys);
-    assert_eq!(keys, 20);
+    assert_eq!(keys, 21);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use allstop_agent::{Agent, Deadlines, Settings};
+use allstop_agent::{Agent, AnswerSchema, Deadlines, Settings};
 use allstop_core::turn::StopPolicy;
 use allstop_model::{ModelError, ModelErrorKind, Pause, Reply};
 use serde_json::json;
@@ -11,7 +11,7 @@ use super::parts::{agent, answering, deaf, listening};
 use crate::explore::{RunStage, Scenario, Setup};
 use crate::{Behaviour, ToolFn};
 
-pub(super) fn all() -> [Scenario; 10] {
+pub(super) fn all() -> [Scenario; 12] {
     [
         Scenario::new("streaming", |stage| {
             let reply = Reply::text("Once").and_reasoning("hm");
@@ -25,6 +25,8 @@ pub(super) fn all() -> [Scenario; 10] {
             let reply = Reply::text("At last.").usage(5, 2).failing_first(2, busy);
             stage.agent(agent(stage, vec![reply], []), "Are you there?")
         }),
+        corrected_answer("corrected_answer", StopPolicy::Rollback),
+        corrected_answer("corrected_answer_kept", StopPolicy::Keep),
         Scenario::new("provider_fails", |stage| {
             let replies = vec![
                 Reply::text("I look.").call("look", json!({})).usage(5, 9),
@@ -108,6 +110,25 @@ pub(super) fn all() -> [Scenario; 10] {
 fn shelling(stage: &RunStage, replies: Vec<Reply>, prompt: &str) -> Setup {
     let agent = Agent::new(stage.model(replies));
     stage.agent(agent.tools(stage.tools([stage.shell()])), prompt)
+}
+
+/// The first final answer does not match the answer schema, so the model answers again in the same turn.
+fn corrected_answer(name: &'static str, policy: StopPolicy) -> Scenario {
+    Scenario::new(name, move |stage| {
+        let replies = vec![
+            Reply::text("I look.").call("look", json!({})).usage(5, 9),
+            Reply::text("\"short\"").usage(7, 3),
+            Reply::text("\"long enough\"").usage(9, 4),
+        ];
+        let schema = json!({"type": "string", "minLength": 10});
+        let settings = Settings {
+            stop_policy: policy,
+            answer: Some(AnswerSchema::from_schema(schema).expect("a valid schema")),
+            ..Settings::default()
+        };
+        let agent = agent(stage, replies, [answering("look", "seen")]);
+        stage.agent(agent.settings(settings), "Answer in JSON.")
+    })
 }
 
 /// Two tools run in parallel: one reacts to a stop, and the other ignores a stop and takes a while. Then a single tool

@@ -128,9 +128,10 @@ fn asks_for_the_next(messages: &[Arc<Message>]) -> bool {
     newest.is_some_and(|text| &**text == NEXT_MESSAGE)
 }
 
+/// The answer to the next message: text, and also JSON for agents with an answer schema.
 fn next_answer() -> [Result<ModelEvent, ModelError>; 2] {
     [
-        Ok(ModelEvent::Text("the next answer".into())),
+        Ok(ModelEvent::Text("\"the next answer\"".into())),
         Ok(ModelEvent::End(FinishReason::Done)),
     ]
 }

@@ -150,6 +150,8 @@ impl RunningTurn<'_> {
             let schema = serde_json::to_string(&tool.input_schema).map_or(0, |json| json.len());
             tool.name.len() + tool.description.len() + schema
         });
-        Usage::estimate_tokens(texts.chain(tools).sum())
+        let answer = self.parts().settings.answer.as_ref();
+        let answer = answer.map(|format| format.schema().schema.to_string().len());
+        Usage::estimate_tokens(texts.chain(tools).chain(answer).sum())
     }
 }
