@@ -13,13 +13,16 @@ use serde_json::Value;
 /// Name of the answer in errors.
 const ANSWER: &str = "the answer";
 
+/// Check of a parsed answer. The error names the wrong fields.
+type AnswerCheck = dyn Fn(&Value) -> Result<(), String> + Send + Sync;
+
 /// Format of the final answer. The provider gets the schema, and the answer is checked before the turn commits. After the
 /// first wrong answer of a turn, the model gets one message with the problems, and answers again in the same turn. A second
 /// wrong answer fails the turn with an error of kind [`AnswerMismatch`](crate::TurnErrorKind::AnswerMismatch).
 #[derive(Clone)]
 pub struct AnswerSchema {
     schema: OutputSchema,
-    check: Arc<dyn Fn(&Value) -> Result<(), String> + Send + Sync>,
+    check: Arc<AnswerCheck>,
 }
 
 /// A JSON value is no valid JSON schema, or cannot be checked.

@@ -40,6 +40,8 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     // A second wrong answer is a failure that names the field, never an empty or wrong value.
     let stubborn = model::from_fn("stubborn", async |_| Ok(Reply::text("Pesto!")));
     let failed = Agent::new(stubborn).build().ask_as::<Recipe>("Again").await;
-    println!("{}", failed.unwrap_err());
+    if let Err(error) = failed {
+        println!("{error}");
+    }
     Ok(())
 }

@@ -25,13 +25,21 @@ use crate::shell_command::SameFlags;
 use crate::short_id::short;
 use crate::suspend::suspend_session;
 
+/// Form of the answers of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum AnswerForm {
+    Text,
+    /// JSON that matches the schema of `--output-schema`.
+    Json,
+}
+
 /// Output of a run.
 pub(super) struct RunView<'a> {
     host: &'a ProcessHost,
     /// False if the output is JSON.
     for_people: bool,
-    /// True if the answers are JSON (`--output-schema`).
-    has_schema: bool,
+    /// Form of the answers.
+    answers: AnswerForm,
     /// True if a denied call makes the run fail.
     fails_on_denied: bool,
     /// Flags for the command that continues the session.
@@ -54,7 +62,10 @@ impl<'a> RunView<'a> {
     pub(super) fn new(host: &'a ProcessHost, args: &RunArgs, prompter: NoTerminalPrompter) -> Self {
         let flags = SameFlags::of_remembered(&args.model, &args.session.store);
         let fails_on_denied = args.fail_on_denied;
-        let has_schema = args.output_schema.is_some();
+        let form = match args.output_schema {
+            None => AnswerForm::Text,
+            Some(_) => AnswerForm::Json,
+        };
         let args = &args.output;
         let for_people = !args.json && !args.stream_json;
         // If the output is JSON, the live view is also shown, but only at a terminal.
@@ -62,13 +73,13 @@ impl<'a> RunView<'a> {
         let options = LiveOptions {
             environment: host.terminal.clone(),
             // An answer is printed only if its schema has been checked and its turn is committed.
-            answers: for_people && !has_schema,
+            answers: for_people && form == AnswerForm::Text,
         };
         let stdout = host.output.stdout();
         Self {
             host,
             for_people,
-            has_schema,
+            answers: form,
             fails_on_denied,
             flags,
             prompter,
@@ -86,7 +97,8 @@ impl<'a> RunView<'a> {
 
     /// The answer as a JSON value, if the answers are JSON and the run has completed.
     pub(super) fn output_json(&self, envelope: &Envelope) -> Option<serde_json::Value> {
-        let is_json = self.has_schema && envelope.stop_reason == StopReason::Completed;
+        let is_json =
+            self.answers == AnswerForm::Json && envelope.stop_reason == StopReason::Completed;
         is_json.then(|| serde_json::from_str(&envelope.output).ok())?
     }
 
@@ -216,7 +228,7 @@ impl<'a> RunView<'a> {
             live.end(completed.then_some(&*envelope.output));
         }
         if self.for_people {
-            if self.has_schema {
+            if self.answers == AnswerForm::Json {
                 self.print_answers(envelope);
             }
             return self.end_for_people(envelope);

@@ -143,8 +143,7 @@ async fn stopped_run() {
     assert!(envelope.cancel_observed);
     assert_eq!(envelope.receipts, Vec::from_iter(envelope.receipt.clone()));
     let mut shown = envelope.clone();
-    let turn = shown.turns.remove(0);
-    assert_eq!(turn.receipt, envelope.receipt);
+    assert_eq!(shown.turns.remove(0).receipt, envelope.receipt);
     shown.receipts.clear();
     assert_snapshot!(without_chance(&shown), @r#"
     {

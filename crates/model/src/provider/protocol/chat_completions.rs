@@ -10,7 +10,7 @@ use super::super::transcript::{
 use super::answer_schema;
 use super::decoding::{AnswerProgress, EventDecodeError, text_at, usage_of};
 use super::settings::{put, stop_texts};
-use crate::{FinishReason, ModelRequest, RequestSettings, ToolChoice};
+use crate::{FinishReason, ModelRequest, ReasoningEffort, RequestSettings, ToolChoice};
 
 /// Data of the event that ends the stream.
 pub(super) const END_MARKER: &str = "[DONE]";
@@ -113,7 +113,7 @@ fn set(body: &mut Value, request: &ModelRequest) {
     put(
         body,
         "reasoning_effort",
-        reasoning_effort.map(|effort| effort.as_str()),
+        reasoning_effort.map(ReasoningEffort::as_str),
     );
     let has_tools = body.get("tools").is_some();
     let choice = match tool_choice {

@@ -172,9 +172,9 @@ fn mark_for_cache(body: &mut Value) {
 }
 
 /// Pointer to the last element of the list at a pointer.
-fn last_of(body: &Value, list: &str) -> Option<String> {
-    let last = body.pointer(list)?.as_array()?.len().checked_sub(1)?;
-    Some(format!("{list}/{last}"))
+fn last_of(body: &Value, pointer: &str) -> Option<String> {
+    let index = body.pointer(pointer)?.as_array()?.len().checked_sub(1)?;
+    Some(format!("{pointer}/{index}"))
 }
 
 fn part(part: UserPart<'_>) -> Value {

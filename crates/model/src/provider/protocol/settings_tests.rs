@@ -40,13 +40,11 @@ fn added(protocol: Protocol, model: &str, with: &ModelRequest) -> Result<Value, 
     let mut without = with.clone();
     (without.settings, without.output_schema) = (Arc::default(), None);
     let before = protocol.body(model, &without)?;
-    let Value::Object(body) = protocol.body(model, with)? else {
-        panic!("an object")
-    };
-    let added = body
-        .into_iter()
-        .filter(|(name, value)| before.get(name) != Some(value));
-    Ok(Value::Object(added.collect()))
+    let mut added = protocol.body(model, with)?;
+    if let Value::Object(fields) = &mut added {
+        fields.retain(|name, value| before.get(name) != Some(value));
+    }
+    Ok(added)
 }
 
 /// The added fields in all protocols, in the order of [`PROTOCOLS`].
@@ -257,12 +255,12 @@ fn answer_schema_is_in_the_prompt_of_other_models() {
 
 #[test]
 fn anthropic_caches_the_system_prompt_or_the_tools_and_the_conversation() {
-    let marker = json!({"type": "ephemeral"});
+    let ephemeral = json!({"type": "ephemeral"});
     let mut with = with_tool(settings());
     let body = |request: &ModelRequest| Protocol::Messages.body("m", request).unwrap();
     let places = ["/system/0", "/tools/0", "/messages/0/content/0"];
     let marked = |body: &Value| {
-        places.map(|place| body.pointer(&format!("{place}/cache_control")) == Some(&marker))
+        places.map(|place| body.pointer(&format!("{place}/cache_control")) == Some(&ephemeral))
     };
     assert_eq!(marked(&body(&with)), [false, true, true]);
     with.system = Some("be brief".into());
