@@ -26,7 +26,7 @@ use crate::hook_calls;
 use crate::parts::AgentParts;
 use crate::prompt::Prompt;
 use crate::run::{Run, RunRequest};
-use crate::run_events::RunEvents;
+use crate::run_events::{EventsEnd, RunEvents};
 use crate::settings::{Deadlines, Settings, without_tool_choice};
 use crate::span_links::SpanLinks;
 use crate::toolbox::Toolbox;
@@ -179,8 +179,9 @@ impl Agent {
     ///
     /// Dropping the [`Run`] stops it with cause `disconnect`.
     pub fn run(&self, prompt: impl Into<Prompt>) -> Run {
-        let (sink, events) = RunEvents::channel();
-        self.run_bare(prompt.into(), sink).with_events(events)
+        let (sink, events, end) = RunEvents::channel();
+        self.run_bare(prompt.into(), sink, Some(end))
+            .with_events(events)
     }
 
     /// Like [`Agent::run`], and waits for the answer.
@@ -191,7 +192,7 @@ impl Agent {
     /// # Cancel safety
     /// Dropping the future stops the run with cause `disconnect`.
     pub async fn ask(&self, prompt: impl Into<Prompt>) -> Result<Answer, RunError> {
-        let run = self.run_bare(prompt.into(), EventSink::none());
+        let run = self.run_bare(prompt.into(), EventSink::none(), None);
         run.await.into_result()
     }
 
@@ -240,10 +241,16 @@ impl Agent {
         })
     }
 
-    fn run_bare(&self, prompt: Prompt, events: EventSink) -> Run {
+    fn run_bare(&self, prompt: Prompt, events: EventSink, end: Option<EventsEnd>) -> Run {
         let home = &self.parts.home;
         let history = RunHistory::bare(home.next_run(), Arc::default());
-        self.start(home.scope(), RunRequest::new(history, prompt), events)
+        let request = RunRequest::new(history, prompt);
+        Run::start(
+            Arc::clone(&self.parts),
+            home.scope(),
+            request,
+            (events, end),
+        )
     }
 
     /// Scope of the runs of [`Agent::run`]: created at the first use, unless the builder got one.
@@ -256,7 +263,7 @@ impl Agent {
     /// Dropping the [`Run`] stops the run with cause `disconnect`. If the scope is already stopped, the first turn ends
     /// at its start.
     pub fn start(&self, scope: &Scope, request: RunRequest, events: EventSink) -> Run {
-        Run::start(Arc::clone(&self.parts), scope, request, events)
+        Run::start(Arc::clone(&self.parts), scope, request, (events, None))
     }
 }
 

@@ -82,7 +82,7 @@ pub use hook::{FnHook, Hook, HookCx, HookEvent, HookVerdict, hook};
 pub use oldest_turns::{TurnsSummary, newest_turns_within, oldest_turns, tokens_of};
 pub use outcome::{RunOutcome, TurnOutcome};
 pub use prompt::Prompt;
-pub use run::{ENDING_MAX, Run, RunRequest, RunStop};
+pub use run::{ENDING_MAX, Run, RunRequest, RunStop, RunStopper};
 pub use run_events::RunEvents;
 pub use settings::{ContextLimits, Deadlines, RepeatUnknown, Settings};
 pub use span_links::SpanLinks;

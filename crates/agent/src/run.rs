@@ -29,7 +29,7 @@ use crate::notes;
 use crate::outcome::{RunOutcome, TurnOutcome};
 use crate::parts::AgentParts;
 use crate::prompt::Prompt;
-use crate::run_events::RunEvents;
+use crate::run_events::{EventsEnd, RunEvents};
 use crate::turn::{self, TurnCx, TurnInput};
 
 /// Maximum wait for the ending of a turn after its stop: the time limit for writing that ending.
@@ -86,7 +86,7 @@ impl Run {
         parts: Arc<AgentParts>,
         parent: &Scope,
         request: RunRequest,
-        events: EventSink,
+        (events, end): (EventSink, Option<EventsEnd>),
     ) -> Self {
         let bystander = request
             .background
@@ -95,7 +95,11 @@ impl Run {
         let scope = run_scope(&parts, parent, &request, bystander.clone());
         let controls = Arc::clone(&request.controls);
         let above = parent.clone();
-        let engine = drive(parts, above, scope.clone(), request, events);
+        let turns = drive(parts, above, scope.clone(), request, events);
+        let engine = async move {
+            let _ends_with_the_turns = end;
+            turns.await
+        };
         // The turns belong to the trace of the caller, such as the call that starts a sub-agent.
         let engine = parent.spawn_engine(engine.in_current_span());
         Self {
@@ -127,14 +131,15 @@ impl Run {
             tokio::select! {
                 biased;
                 _ended = ended.wait() => {}
-                _signal = signal => drop(stop.stop(CauseKind::User.into())),
+                _signal = signal => drop(stop.stop(CauseKind::User)),
             }
         };
         let _ends_with_the_run = self.scope.spawn_engine(watch);
         self
     }
 
-    fn stopper(&self) -> RunStopper {
+    /// A handle that stops the run while another part of the program waits for it.
+    pub fn stopper(&self) -> RunStopper {
         RunStopper {
             scope: self.scope.clone(),
             bystander: self.bystander.clone(),
@@ -155,7 +160,7 @@ impl Run {
 
     /// Stops the running turn and the run: no further turn starts. Background work continues, and the receipt lists it.
     pub fn stop(&self, cause: impl Into<Cause>) -> RunStop {
-        self.stopper().stop(cause.into())
+        self.stopper().stop(cause)
     }
 
     /// Scope of the turns.
@@ -192,16 +197,18 @@ impl Run {
     }
 }
 
-/// The parts of a run that a stop needs.
-struct RunStopper {
+/// Stops a run from another part of the program. Dropping this value stops nothing.
+#[derive(Debug, Clone)]
+pub struct RunStopper {
     scope: Scope,
     bystander: Option<Scope>,
     controls: Arc<RunControls>,
 }
 
 impl RunStopper {
-    fn stop(&self, cause: Cause) -> RunStop {
-        let mut order = StopRequest::new(Extent::Turn, cause);
+    /// Stops the run, like [`Run::stop`].
+    pub fn stop(&self, cause: impl Into<Cause>) -> RunStop {
+        let mut order = StopRequest::new(Extent::Turn, cause.into());
         order.bystanders.extend(self.bystander.clone());
         RunStop {
             stop: self.scope.stop(order),

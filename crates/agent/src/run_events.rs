@@ -30,18 +30,18 @@ struct RunQueueState {
     has_ended: bool,
 }
 
-/// Writer of the queue, which the run drops at its end.
-struct QueueWriter(Arc<RunEventQueue>);
+/// Ends the events when the run drops this value. The sink cannot do so: the calls of the run hold it, and everything that
+/// can stop one of these calls holds them.
+#[derive(Debug)]
+pub(crate) struct EventsEnd(Arc<RunEventQueue>);
 
 impl RunEvents {
-    /// Creates a sink, and the events that arrive there.
-    pub(crate) fn channel() -> (EventSink, Self) {
+    /// Creates a sink, the events that arrive there, and their end.
+    pub(crate) fn channel() -> (EventSink, Self, EventsEnd) {
         let queue = Arc::new(RunEventQueue::default());
-        let writer = QueueWriter(Arc::clone(&queue));
-        (
-            EventSink::observer(move |event| writer.push(event.clone())),
-            Self(queue),
-        )
+        let (writer, end) = (Arc::clone(&queue), EventsEnd(Arc::clone(&queue)));
+        let sink = EventSink::observer(move |event| writer.push(event.clone()));
+        (sink, Self(queue), end)
     }
 
     /// The events of a run without a sink for them: none.
@@ -85,21 +85,21 @@ impl RunEvents {
     }
 }
 
-impl QueueWriter {
+impl RunEventQueue {
     fn push(&self, event: AgentEvent) {
         {
-            let mut state = self.0.state.lock();
+            let mut state = self.state.lock();
             if state.events.len() >= EVENTS_WAITING_MAX {
                 state.events.pop_front();
                 state.missed += 1;
             }
             state.events.push_back(event);
         }
-        self.0.changed.notify_one();
+        self.changed.notify_one();
     }
 }
 
-impl Drop for QueueWriter {
+impl Drop for EventsEnd {
     fn drop(&mut self) {
         self.0.state.lock().has_ended = true;
         self.0.changed.notify_waiters();

@@ -48,7 +48,7 @@ pub use function::{FnModel, from_fn};
 pub use known_models::{FIGURES_DATE, KnownModel, known_model};
 pub use limits::{TokenLimits, stream_within};
 pub use price::TokenPrice;
-pub use probe::{ConnectionProbe, ConnectionState};
+pub use probe::{ConnectionProbe, ConnectionState, OutsideWork};
 #[cfg(feature = "providers")]
 pub use provider::{AnswerLimits, ProviderModel, ProviderOptions};
 #[cfg(feature = "script-files")]

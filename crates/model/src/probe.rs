@@ -60,6 +60,16 @@ impl ConnectionProbe {
         self.state.lock().registered = true;
     }
 
+    /// Begins work of the call outside of its future, such as a task of an interpreter. The call counts as open until the
+    /// guard is dropped.
+    pub fn begin_outside_work(&self) -> OutsideWork {
+        let record = Arc::new(SocketRecord::default());
+        self.add_record(Arc::clone(&record));
+        OutsideWork {
+            _open: record.begin_connect(),
+        }
+    }
+
     /// Adds the record of a client. From now on, the present and future connections of the client count for this call.
     pub(crate) fn add_record(&self, record: Arc<SocketRecord>) {
         let mut state = self.state.lock();
@@ -151,6 +161,13 @@ impl fmt::Debug for ConnectionProbe {
             .field("records", &state.records)
             .finish_non_exhaustive()
     }
+}
+
+/// Work of a model call outside of its future. Dropping the guard records the end of the work.
+#[derive(Debug)]
+#[must_use = "the work counts until this is dropped"]
+pub struct OutsideWork {
+    _open: ConnectGuard,
 }
 
 /// Record of all connections of one HTTP client. The client serves only one call at a time.

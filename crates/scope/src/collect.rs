@@ -2,6 +2,7 @@
 //! that share one registry of work. The extent contains all scopes that the stop covers. A unit is a scope whose whole
 //! work is one item, such as a tool call.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -96,7 +97,7 @@ struct WorkFinding {
     containment: Option<allstop_core::receipt::Containment>,
     processes: Vec<ProcessIdentity>,
     tokens_received_after_stop: Option<u64>,
-    note: Option<std::borrow::Cow<'static, str>>,
+    note: Option<Cow<'static, str>>,
     waits_for: Option<WaitReason>,
 }
 
@@ -131,7 +132,7 @@ impl WorkFinding {
             containment,
             processes,
             tokens_received_after_stop: None,
-            note: None,
+            note: matches!(entry.force, Force::Thread).then(|| thread_note(&entry.spec)),
             waits_for: None,
         }
     }
@@ -286,16 +287,13 @@ impl WorkFinding {
         if item.note.is_none() {
             item.note.clone_from(&self.note);
         }
-        if matches!(
-            self.state,
-            ItemState::StillRunning {
-                why: NotStoppedReason::BlockingThread
-            }
-        ) && item.note.is_none()
-        {
-            item.note = Some("a thread cannot be forced; it never delays the exit".into());
-        }
     }
+}
+
+/// Note on a running thread. In a unit, only the note names the thread, because the item has the name of the unit.
+fn thread_note(spec: &WorkSpec) -> Cow<'static, str> {
+    let name = &spec.name;
+    format!("the thread `{name}` cannot be forced; it never delays the exit").into()
 }
 
 /// Changes `stopped` to `unknown` if a tool's future was dropped or failed, and the call cannot be repeated safely. The

@@ -198,6 +198,16 @@ impl Scope {
         self.node.register(spec, Force::Remote(Arc::new(ask)))
     }
 
+    /// Registers a thread that runs outside of this crate, such as a thread of an interpreter. A stop cannot end the
+    /// thread. If the registration is not finished before the last step of the stop, the receipt reports the thread as
+    /// still running, with the name of `spec`. The thread finishes the registration when it ends.
+    ///
+    /// # Errors
+    /// If a stop covers this scope, or the scope is closed.
+    pub fn register_thread(&self, spec: WorkSpec) -> Result<Registration, NotStarted> {
+        self.node.register(spec, Force::Thread)
+    }
+
     /// Registers the engine, the task that drives this scope. A stop waits until the engine has acknowledged, and the
     /// receipt's `cancel_observed` depends on the acknowledgement. Dropping the guard records the end of the engine.
     pub fn attach_engine(&self) -> EngineGuard {

@@ -3,6 +3,7 @@
 mod answers;
 mod examples;
 mod functions;
+mod outside;
 mod processes;
 mod providers;
 mod sessions;
