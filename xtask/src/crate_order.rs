@@ -11,7 +11,7 @@ use crate::{exec, workspace};
 
 /// The order of the crates. Each crate may depend only on crates before it in this list. The list also contains planned
 /// crates. If a new crate is missing in this list, the check fails.
-const ORDER: [&str; 28] = [
+const ORDER: [&str; 30] = [
     "core",
     "process",
     "scope",
@@ -24,6 +24,7 @@ const ORDER: [&str; 28] = [
     "session",
     "task",
     "task-tests",
+    "otel",
     "nats",
     "runtime",
     "runtime-tests",
@@ -36,6 +37,7 @@ const ORDER: [&str; 28] = [
     "acp",
     "web",
     "allstop",
+    "python",
     "bench",
     "testkit",
     "cli",

@@ -28,9 +28,11 @@ mod mutants;
 mod packages;
 mod parts;
 mod picture;
+mod python;
 mod sources;
 mod test;
 mod texts;
+mod wheel;
 mod workspace;
 
 const HELP: &str = "\
@@ -55,6 +57,8 @@ Developer commands of this repository.
                                    cargo xtask explore --kill               kills processes too
                                    cargo xtask explore --faults             makes each system call on the store fail
                                    cargo xtask explore --help               the rest
+    cargo xtask python           the tests of the Python package, with the wheel in a virtual environment
+    cargo xtask wheel            builds the wheel of the Python package for users, with the binary
     cargo xtask bench [ARGS...]  the benchmarks, a verdict for each goal; ARGS are those of `cargo bench`:
                                    cargo xtask bench -p allstop-log         one crate
                                    cargo xtask bench -- stop                names that contain a word
@@ -69,9 +73,9 @@ and A2A with its client for JavaScript.
 ";
 
 /// The subcommands. A check compares them with the commands in the documents.
-const SUBCOMMANDS: [&str; 14] = [
+const SUBCOMMANDS: [&str; 16] = [
     "test", "gates", "sources", "language", "texts", "minimal", "parts", "book", "dist", "explore",
-    "bench", "mutants", "picture", "help",
+    "bench", "mutants", "picture", "python", "wheel", "help",
 ];
 
 fn main() -> ExitCode {
@@ -91,6 +95,8 @@ fn main() -> ExitCode {
         "texts" => texts::run().map(|()| ExitCode::SUCCESS),
         "explore" => explore::run(rest),
         "picture" => picture::run().map(|()| ExitCode::SUCCESS),
+        "python" => python::run().map(|()| ExitCode::SUCCESS),
+        "wheel" => wheel::run().map(|()| ExitCode::SUCCESS),
         "mutants" => mutants::run(rest).map(|()| ExitCode::SUCCESS),
         "bench" => bench::run(rest).map(|()| ExitCode::SUCCESS),
         "help" | "--help" | "-h" => {

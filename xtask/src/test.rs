@@ -8,7 +8,7 @@ use std::thread;
 
 use anyhow::Context as _;
 
-use crate::{dist, documented_commands, exec, gates, parts, workspace};
+use crate::{dist, documented_commands, exec, gates, parts, python, workspace};
 
 /// Number of concurrent tests per core. The number is more than one, because most tests wait for processes and grace
 /// periods (the times in which stopped work may end by itself).
@@ -60,6 +60,7 @@ fn run_all(nextest: &Path) -> anyhow::Result<()> {
             .args(["test", "--doc", "--quiet"])
             .args(whole),
     )?;
+    python::test()?;
     let cores = thread::available_parallelism().context("the number of cores")?;
     let at_once = TESTS_PER_CORE * cores.get();
     exec::step(

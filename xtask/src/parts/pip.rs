@@ -40,7 +40,8 @@ pub(super) fn install(
     Ok(())
 }
 
-fn python() -> Command {
+/// The interpreter, without settings of the user that change the target folder of pip.
+pub(crate) fn python() -> Command {
     let mut python = Command::new("python3");
     // Neither an activated environment nor the user's own configuration may change the target folder.
     python

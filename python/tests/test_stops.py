@@ -1,0 +1,302 @@
+"""A stop during each kind of work, in each way, with its receipt."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+
+import pytest
+from allstop import Agent, Reply, Model, RunFailed, Stopped, ToolCx, receipt_of, tool
+from support import LIMIT_S, asked, begun, calls, cancel, hangs, receipt_of_task, wait_until
+
+
+def test_cancel_during_an_async_tool() -> None:
+    ended = []
+
+    @tool
+    async def work(cx: ToolCx) -> None:
+        cx.output("begun")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append("cleaned up")
+
+    async def main() -> None:
+        receipt = await cancel(await begun(Agent(calls("work"), tools=[work]).start("go")))
+        [item] = receipt.items
+        assert (item.kind, item.name, item.state, item.how) == ("tool_call", "work", "unknown", "dropped")
+        assert receipt.quiet and receipt.cause.kind == "user" and receipt.cause.detail == "asyncio cancel"
+        assert receipt.conversation == "unchanged"
+        # The task had really ended when the receipt was made.
+        assert ended == ["cleaned up"]
+
+    asyncio.run(main())
+
+
+def test_cancelled_read_only_tool_is_stopped_with_proof() -> None:
+    @tool(effect="read_only")
+    async def work(cx: ToolCx) -> None:
+        cx.output("begun")
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        receipt = await cancel(await begun(Agent(calls("work"), tools=[work]).start("go")))
+        [item] = receipt.items
+        assert (item.state, item.how, item.evidence.verified) == ("stopped", "dropped", "task_ended")
+        assert item.after_ms is not None and receipt.quiet_after_ms is not None
+        assert str(receipt).startswith("Turn 1 stopped by python (asyncio cancel) in ")
+
+    asyncio.run(main())
+
+
+def test_task_that_ignores_the_cancellation_is_unreachable() -> None:
+    release = None
+
+    @tool
+    async def work(cx: ToolCx) -> None:
+        cx.output("begun")
+        nonlocal release
+        release = asyncio.Event()
+        while not release.is_set():
+            try:
+                await release.wait()
+            except asyncio.CancelledError:
+                pass
+
+    async def main() -> None:
+        receipt = await cancel(await begun(Agent(calls("work"), tools=[work], grace=0.05).start("go")))
+        [item] = receipt.items
+        assert (item.state, item.why) == ("unreachable", "not_confirmed")
+        assert not receipt.quiet and not receipt.cancel_observed
+        assert release is not None
+        release.set()
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("waits", ["sleep", "checkpoint"])
+def test_cancel_during_a_blocking_tool(waits: str) -> None:
+    @tool
+    def work(cx: ToolCx) -> None:
+        cx.output("begun")
+        if waits == "sleep":
+            cx.sleep(600)
+        while True:
+            cx.checkpoint("round")
+            time.sleep(0.001)
+
+    async def main() -> None:
+        receipt = await cancel(await begun(Agent(calls("work"), tools=[work]).start("go")))
+        [item] = receipt.items
+        expected = "sleep" if waits == "sleep" else "round"
+        assert (item.state, item.how, item.evidence.observed_at) == ("stopped", "acknowledged", expected)
+        assert item.evidence.verified == "thread_ended" and receipt.quiet
+
+    asyncio.run(main())
+
+
+def test_thread_that_cannot_be_stopped_is_named() -> None:
+    release = threading.Event()
+
+    @tool
+    def work(cx: ToolCx) -> None:
+        cx.output("begun")
+        release.wait(LIMIT_S)
+
+    async def main() -> None:
+        receipt = await cancel(await begun(Agent(calls("work"), tools=[work], grace=0.05).start("go")))
+        [item] = receipt.items
+        [thread] = [one for one in threading.enumerate() if one.name.startswith("allstop-work-")]
+        assert (item.state, item.why) == ("still_running", "blocking_thread")
+        assert item.note == f"the thread `{thread.name}` cannot be forced; it never delays the exit"
+        assert not receipt.quiet and str(receipt).endswith("but 1 of 1 still runs.")
+        release.set()
+        assert wait_until(lambda: not thread.is_alive())
+
+    asyncio.run(main())
+
+
+def test_cancel_during_a_model_call() -> None:
+    async def main() -> None:
+        receipt = await cancel(await asked(Agent(hangs()).start("hello")))
+        [item] = receipt.items
+        assert (item.kind, item.state) == ("model_call", "stopped") and receipt.quiet
+        assert not [task for task in asyncio.all_tasks() if task.get_name() == "allstop-model"]
+
+    asyncio.run(main())
+
+
+def test_model_that_ignores_the_cancellation_is_unreachable() -> None:
+    async def main() -> None:
+        release = asyncio.Event()
+
+        async def answer(_request: object) -> str:
+            while not release.is_set():
+                try:
+                    await release.wait()
+                except asyncio.CancelledError:
+                    pass
+            return "late"
+
+        agent = Agent(Model.from_function(answer), grace=0.05)
+        receipt = await cancel(await asked(agent.start("hello")))
+        assert [item.state for item in receipt.items] == ["unreachable"] and not receipt.quiet
+        release.set()
+
+    asyncio.run(main())
+
+
+def test_second_cancel_ends_the_grace() -> None:
+    release = threading.Event()
+
+    @tool
+    def work(cx: ToolCx) -> None:
+        cx.output("begun")
+        release.wait(LIMIT_S)
+
+    async def main() -> None:
+        run = await begun(Agent(calls("work"), tools=[work], grace=600).start("go"))
+
+        async def wait() -> None:
+            await run
+
+        task = asyncio.create_task(wait())
+        await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.sleep(0)
+        assert not task.done()
+        task.cancel()
+        receipt = await receipt_of_task(task)
+        assert [item.state for item in receipt.items] == ["still_running"]
+
+    try:
+        asyncio.run(main())
+    finally:
+        release.set()
+
+
+def test_timeout_has_the_receipt() -> None:
+    async def main() -> None:
+        with pytest.raises(TimeoutError) as raised:
+            async with asyncio.timeout(0.05):
+                await Agent(hangs()).run("hello")
+        receipt = receipt_of(raised.value)
+        assert receipt is not None and receipt.quiet
+        with pytest.raises(TimeoutError) as raised:
+            await asyncio.wait_for(Agent(hangs()).run("hello"), 0.05)
+        assert receipt_of(raised.value) is not None
+
+    asyncio.run(main())
+
+
+def test_task_group_stops_its_runs() -> None:
+    receipts = []
+
+    async def one(agent: Agent) -> None:
+        try:
+            await agent.run("hello")
+        except asyncio.CancelledError as error:
+            receipts.append(receipt_of(error))
+            raise
+
+    async def main() -> None:
+        agent = Agent(hangs())
+        with pytest.raises(ExceptionGroup):
+            async with asyncio.TaskGroup() as group:
+                group.create_task(one(agent))
+                group.create_task(one(agent))
+                await asyncio.sleep(0.05)
+                raise ValueError("the program failed")
+        assert len(receipts) == 2 and all(receipt is not None and receipt.quiet for receipt in receipts)
+
+    asyncio.run(main())
+
+
+def test_event_stops_a_run() -> None:
+    async def main() -> None:
+        event = asyncio.Event()
+        task = asyncio.create_task(Agent(hangs()).run_with_cancel(event, "hello"))
+        await asyncio.sleep(0.01)
+        event.set()
+        with pytest.raises(Stopped) as stopped:
+            await task
+        assert stopped.value.receipt.cause.detail == "event" and stopped.value.receipt.quiet
+        assert str(await Agent(calls("x")).run_with_cancel(asyncio.Event(), "hello")) == "done"
+
+    asyncio.run(main())
+
+
+def test_stop_returns_the_receipt_of_the_run() -> None:
+    async def main() -> None:
+        run = await asked(Agent(hangs()).start("hello"))
+        receipt = await run.stop()
+        with pytest.raises(Stopped) as stopped:
+            await run
+        assert stopped.value.receipt.stop_id == receipt.stop_id
+        late = await run.stop()
+        assert late.outcome == "already_ended" and late.items == ()
+
+    asyncio.run(main())
+
+
+def test_run_timeout_is_a_deadline() -> None:
+    async def main() -> None:
+        with pytest.raises(Stopped) as stopped:
+            await Agent(hangs(), run_timeout=0.05).run("hello")
+        assert stopped.value.receipt.cause.kind == "deadline"
+
+    asyncio.run(main())
+
+
+def test_cancelled_call_leaves_the_turn() -> None:
+    @tool
+    async def work(cx: ToolCx) -> None:
+        cx.output("begun")
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        run = Agent(calls("work"), tools=[work]).start("go")
+        call = await run.events().next_call()
+        assert call is not None and not run.cancel_call("call_x")
+        assert run.cancel_call(call) and not run.cancel_call(call)
+        assert str(await run) == "done"
+
+    asyncio.run(main())
+
+
+def test_dropped_run_is_stopped() -> None:
+    ended = threading.Event()
+
+    @tool
+    async def work(cx: ToolCx) -> None:
+        cx.output("begun")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.set()
+
+    async def main() -> None:
+        run = await begun(Agent(calls("work"), tools=[work]).start("go"))
+        del run
+        async with asyncio.timeout(LIMIT_S):
+            while not ended.is_set():
+                await asyncio.sleep(0.001)
+
+    asyncio.run(main())
+
+
+def test_failures_are_no_stops() -> None:
+    async def fails(_request: object) -> str:
+        raise ValueError("no model today")
+
+    async def main() -> None:
+        with pytest.raises(RunFailed, match="no model today") as failed:
+            await Agent(Model.from_function(fails)).run("hello")
+        assert failed.value.reason == "error"
+        endless = Model.from_function(lambda _request: Reply(calls=[("work", {})]))
+        with pytest.raises(RunFailed) as failed:
+            await Agent(endless, tools=[tool(name="work")(lambda: "worked")], max_steps=2).run("hello")
+        assert failed.value.reason == "max_steps_reached"
+
+    asyncio.run(main())
