@@ -8,6 +8,32 @@
 //!   `Last-Event-ID` receives all events, without duplicates, even after a restart of the server.
 //! - The metadata of a stopped task contains the receipt of the stop ([`RECEIPT_EXTENSION`]). The receipt lists each
 //!   part of the stopped work, with the proof that the part has ended, or the reason why the part may still run.
+//!
+//! ```no_run
+//! use std::sync::Arc;
+//!
+//! use allstop_a2a::{
+//!     A2aService, AccessControl, AgentDescription, NoAuthentication, ServerOptions, agent_card, http_router, serve,
+//! };
+//! use allstop_scope::Scope;
+//! use allstop_task::TaskManager;
+//! use tokio::net::TcpListener;
+//!
+//! /// Serves the tasks of a manager without authentication, until the scope is stopped.
+//! async fn serve_tasks(manager: TaskManager, listener: TcpListener, scope: Scope) -> std::io::Result<()> {
+//!     let card = agent_card(&AgentDescription {
+//!         name: "Backup".into(),
+//!         description: "Backs up disks.".into(),
+//!         version: "1.0.0".into(),
+//!         http_url: format!("http://{}", listener.local_addr()?),
+//!         grpc_url: None,
+//!     });
+//!     let service = Arc::new(A2aService::new(manager));
+//!     let router = http_router(&service, card, AccessControl::new(Arc::new(NoAuthentication)));
+//!     serve(listener, router, scope, ServerOptions::default()).await;
+//!     Ok(())
+//! }
+//! ```
 
 mod access;
 mod bounded_file;

@@ -12,6 +12,34 @@
 //! - `hosted` is one open session with its clients: their tools, hooks and questions, and the events that they receive.
 //! - `translate` converts a session's events to the protocol's events, without a runtime.
 //! - `builtin` provides the built-in tools with the names that the SDKs' users expect.
+//!
+//! ```no_run
+//! use std::io;
+//! use std::sync::Arc;
+//! use std::time::Duration;
+//!
+//! use allstop_copilot::{ConnectionAccess, CopilotOptions, CopilotServer};
+//! use allstop_core::Cause;
+//! use allstop_runtime::System;
+//! use allstop_scope::Scope;
+//! use allstop_tools::PermissionAnswer;
+//!
+//! /// Serves the program that started this process, over standard input and output.
+//! async fn serve(system: Arc<System>, connections: Scope, cause: Cause) -> io::Result<()> {
+//!     let options = CopilotOptions {
+//!         version: "1.0.0".into(),
+//!         unattended_max: Duration::from_secs(60),
+//!         default_answer: PermissionAnswer::Unanswered,
+//!     };
+//!     let server = CopilotServer::new(system, connections, options);
+//!     let (reader, writer) = (tokio::io::stdin(), tokio::io::stdout());
+//!     server.serve(reader, writer, ConnectionAccess::Trusted).await;
+//!     for receipt in server.close(&cause).await {
+//!         eprintln!("{receipt}");
+//!     }
+//!     Ok(())
+//! }
+//! ```
 
 mod builtin;
 mod connection;

@@ -2,6 +2,29 @@
 //!
 //! Start with [`receipt::Receipt`], the result of a stop, and with [`turn`], the state machine in which only a commit
 //! changes a conversation. This crate reads no clock and creates no ids: callers pass times and ids in as parameters.
+//!
+//! A program that reads the receipt of another process:
+//!
+//! ```
+//! use allstop_core::Receipt;
+//! use allstop_core::receipt::ItemState;
+//!
+//! # fn main() -> Result<(), serde_json::Error> {
+//! let json = r#"{
+//!     "schema": "allstop.receipt/1", "stop_id": "01KB7", "target": "session/01KB6/turn/1", "extent": "subtree",
+//!     "cause": {"kind": "user"}, "requested_at": "2026-07-02T10:00:00.000Z",
+//!     "quiet": true, "quiet_after_ms": 12.5, "cancel_observed": true, "conversation": "unchanged",
+//!     "items": [{"id": "c1", "kind": "tool_call", "name": "fetch", "in_extent": true, "effect": "read_only",
+//!         "state": "stopped", "how": "acknowledged", "verified": "future_dropped", "after_ms": 12.5}],
+//!     "usage": {"input_tokens": 40, "output_tokens": 2, "estimated": false}
+//! }"#;
+//! let receipt: Receipt = serde_json::from_str(json)?;
+//! assert!(receipt.quiet());
+//! assert!(matches!(receipt.items()[0].state, ItemState::Stopped { .. }));
+//! println!("{receipt}");
+//! # Ok(())
+//! # }
+//! ```
 
 mod call_label;
 pub mod cause;

@@ -7,6 +7,24 @@
 //! - [`finish_work`] runs work to its end, even if its client leaves.
 //!
 //! The open sessions of a server are in the registry of its system (`allstop_session::SessionRegistry`).
+//!
+//! ```no_run
+//! use allstop_host::{PlaceLimits, Places, accept_connections};
+//! use allstop_scope::{RootOptions, Scope};
+//! use tokio::io::AsyncWriteExt as _;
+//! use tokio::net::TcpListener;
+//!
+//! # async fn example() -> std::io::Result<()> {
+//! let scope = Scope::root("server", RootOptions::current());
+//! let listener = TcpListener::bind("127.0.0.1:0").await?;
+//! let places = Places::new(PlaceLimits::of_connections(1_000));
+//! accept_connections(listener, scope, places, |mut stream, _cx, _place| async move {
+//!     let _gone = stream.write_all(b"hello").await;
+//! })
+//! .await;
+//! # Ok(())
+//! # }
+//! ```
 
 mod accept;
 mod fair_budget;

@@ -12,6 +12,24 @@
 //!
 //! Only `ProviderOptions::from_env` reads environment variables. Other options contain a function that returns the API
 //! keys.
+//!
+//! A model for a test, and a call that is dropped while the model answers:
+//!
+//! ```
+//! use allstop_model::{Model, ModelRequest, Pause, Reply, ScriptedModel};
+//! use futures::{FutureExt as _, StreamExt as _};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let model = ScriptedModel::in_order_of_calls(vec![Reply::text("Once upon").pause(Pause::Forever)]);
+//! let mut call = model.stream(ModelRequest::new(Vec::new())).await?;
+//! let first = call.events.next().await.expect("a text")?;
+//! println!("{first:?}");
+//! assert!(call.events.next().now_or_never().is_none(), "the model pauses");
+//! drop(call); // The call ends here.
+//! # Ok(())
+//! # }
+//! ```
 
 #![cfg_attr(
     not(all(feature = "providers", feature = "script-files")),

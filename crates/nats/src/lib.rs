@@ -12,6 +12,19 @@
 //!
 //! Without the feature `client`, the crate contains only the options and the errors. An attempt to open the log then
 //! fails with [`ConnectError::NotBuilt`].
+//!
+//! ```no_run
+//! use allstop_nats::{NatsLog, NatsOptions};
+//! use allstop_scope::{RootOptions, Scope};
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), allstop_nats::ConnectError> {
+//! let scope = Scope::root("program", RootOptions::current());
+//! let log = NatsLog::open(NatsOptions::new("nats://127.0.0.1:4222"), &scope).await?;
+//! # drop(log);
+//! # Ok(())
+//! # }
+//! ```
 
 mod connect_error;
 mod options;

@@ -7,6 +7,26 @@
 //!
 //! This crate does not read the environment or the home folder, does not print, and does not end the process. The
 //! binary does all this, and passes the values as parameters.
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use allstop_model::ScriptedModel;
+//! use allstop_runtime::{Config, ModelChoice, SessionSetup, System, SystemOptions};
+//!
+//! # #[tokio::main]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let folder = std::env::current_dir()?;
+//! let model = ScriptedModel::in_order_of_calls(vec!["Hello!".into()]);
+//! let options = SystemOptions::new(Config::default(), folder).model(ModelChoice::Given(Arc::new(model)));
+//! let system = System::open(options).await?;
+//! let opened = system.new_session(None, SessionSetup::default()).await?;
+//! let outcome = opened.session.send("Hi")?.wait().await;
+//! println!("{outcome:?}");
+//! system.close().await;
+//! # Ok(())
+//! # }
+//! ```
 
 mod agent_executor;
 mod command;

@@ -24,6 +24,47 @@
 //! | events for the subscribers of a cluster | [`Log::tail`](allstop_log::Log::tail) of a log that wraps another log | `log_conformance!` |
 //! | work queue of a cluster | [`WakeUpQueue`], in [`ClusterOptions::wake_ups`] | [`wake_up_conformance!`] |
 //! | entries and questions of a cluster | [`ClusterLink`] | the tests of the link |
+//!
+//! # Example
+//! A task that is cancelled while it works:
+//!
+//! ```
+//! use std::sync::Arc;
+//!
+//! use allstop_core::CauseKind;
+//! use allstop_log::MemoryLog;
+//! use allstop_scope::{RootOptions, Scope};
+//! use allstop_task::model::MessageSender;
+//! use allstop_task::{
+//!     ExecutionCx, Executor, ExecutorError, ExecutorReturn, TaskManager, TaskMessage, TaskOptions, TaskParts, TaskRequest,
+//!     TaskState,
+//! };
+//! use futures::future::BoxFuture;
+//!
+//! struct Backup;
+//!
+//! impl Executor for Backup {
+//!     fn execute(&self, cx: ExecutionCx) -> BoxFuture<'static, Result<ExecutorReturn, ExecutorError>> {
+//!         Box::pin(async move {
+//!             cx.scope.stopped_at("between two files").await;
+//!             Ok(ExecutorReturn::Finished)
+//!         })
+//!     }
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let scope = Scope::root("tasks", RootOptions::current());
+//! let parts = Arc::new(TaskParts::of(Backup));
+//! let manager = TaskManager::open(Arc::new(MemoryLog::new()), scope, parts, TaskOptions::default()).await?;
+//! let message = TaskMessage::text("m1", MessageSender::User, "Back up the disk.");
+//! let accepted = manager.execute(TaskRequest::new("ann", message)).await?;
+//! let outcome = manager.cancel(&accepted.task_id, CauseKind::User.into()).await?;
+//! assert_eq!(outcome.task.status.state, TaskState::Canceled);
+//! assert!(outcome.receipt.quiet());
+//! # Ok(())
+//! # }
+//! ```
 
 mod cluster;
 mod cut_task;

@@ -2,6 +2,24 @@
 //!
 //! To test your tool at every moment at which it can be stopped, start with [`assert_stop_safe!`] and the [`guide`];
 //! for a whole agent, start with [`explore::explore`].
+//!
+//! ```
+//! use std::time::Duration;
+//!
+//! use allstop_testkit::assert_stop_safe;
+//! use allstop_tools::{Tool, tool};
+//! use serde_json::Value;
+//!
+//! /// Waits, and ends as soon as a stop asks it to.
+//! fn waits() -> impl Tool {
+//!     tool("waits", "Waits", async |_: Value, cx| {
+//!         cx.unless_stopped(tokio::time::sleep(Duration::from_secs(5))).await?;
+//!         Ok("done")
+//!     })
+//! }
+//!
+//! assert_stop_safe!(waits(), {});
+//! ```
 
 pub mod check;
 pub mod drive;

@@ -138,8 +138,8 @@ fn watcher_sees_the_words_before_the_stop() {
     user.presses(CTRL_C).waits_for("stopped by you");
     terminal.wait("verified.");
     user.presses(CTRL_D);
-    drop(user.leaves_chat());
     assert_eq!(watcher.end(FACT_MAX).code, 0);
+    drop(user.leaves_chat());
     let mut emulator = vt100::Parser::new(200, 80, 0);
     emulator.process(terminal.written().as_bytes());
     let screen = emulator.screen().contents();

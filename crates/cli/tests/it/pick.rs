@@ -57,7 +57,8 @@ fn list_fits_the_width_and_arrows_choose() {
         user.waits_for("Enter continues, Esc leaves");
         user.presses(DOWN).waits_for("› 2   short answers");
         user.presses("\r").waits_for(&format!("session {older}"));
-        user.types("short again").waits_for("A short answer.");
+        user.types("short again").waits_for_twice("A short answer.");
+        user.waits_until_idle();
         assert!(
             !user.screen().contains("Choose a session"),
             "{}",
