@@ -21,7 +21,7 @@
 //! let options = SystemOptions::new(Config::default(), folder).model(ModelChoice::Given(Arc::new(model)));
 //! let system = System::open(options).await?;
 //! let opened = system.new_session(None, SessionSetup::default()).await?;
-//! let outcome = opened.session.send("Hi")?.wait().await;
+//! let outcome = opened.session.send("Hi")?.await;
 //! println!("{outcome:?}");
 //! system.close().await;
 //! # Ok(())

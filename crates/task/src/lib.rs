@@ -20,9 +20,9 @@
 //! # Replacing one part
 //! | part | type | checks of an implementation |
 //! | --- | --- | --- |
-//! | store of the tasks | [`Log`](allstop_log::Log) | [`log_conformance!`](allstop_log::log_conformance) |
+//! | store of the tasks | [`Log`](allstop_log::Log) | `log_conformance!` of `allstop_log` (feature `conformance`) |
 //! | events for the subscribers of a cluster | [`Log::tail`](allstop_log::Log::tail) of a log that wraps another log | `log_conformance!` |
-//! | work queue of a cluster | [`WakeUpQueue`], in [`ClusterOptions::wake_ups`] | [`wake_up_conformance!`] |
+//! | work queue of a cluster | [`WakeUpQueue`], in [`ClusterOptions::wake_ups`] | [`wake_up_conformance!`](crate::wake_up_conformance!) |
 //! | entries and questions of a cluster | [`ClusterLink`] | the tests of the link |
 //!
 //! # Example

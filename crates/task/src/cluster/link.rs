@@ -14,7 +14,7 @@ pub type LinkFuture<T> = BoxFuture<'static, T>;
 
 /// Work queue of a cluster: the wake-ups. A wake-up is a stored hint that a task may need a worker.
 ///
-/// [`wake_up_conformance!`](crate::wake_up_conformance) tests an implementation.
+/// [`wake_up_conformance!`](crate::wake_up_conformance!) tests an implementation.
 ///
 /// **Cancel safety**, for all methods: if the future is dropped, the operation may nevertheless have taken effect. A
 /// wake-up that a dropped call has taken is delivered again.

@@ -1,6 +1,6 @@
 //! Checks that an implementation of [`WakeUpQueue`] follows its rules.
 //!
-//! [`wake_up_conformance!`](crate::wake_up_conformance) creates a test of each check for one kind of queue. The
+//! [`wake_up_conformance!`](crate::wake_up_conformance!) creates a test of each check for one kind of queue. The
 //! expression in the call opens a new queue, in a smart pointer. If another value must exist as long as the queue, the
 //! expression also returns this value:
 //!
