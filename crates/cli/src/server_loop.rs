@@ -53,8 +53,8 @@ pub(crate) trait HostedServer {
     /// Dropping the future does not revoke the stop.
     async fn stop(&self, cause: &Cause, left: Duration) -> Self::Report;
 
-    /// Shows the result of the stop.
-    fn report(&self, report: Self::Report);
+    /// Shows the result of the stop. Returns an error if the store lacks ends of stopped work.
+    fn report(&self, report: Self::Report) -> Result<(), CliError>;
 
     /// Error of a server that ended without a signal, if the user should see one.
     fn problem(self) -> Option<CliError>;
@@ -103,11 +103,11 @@ pub(crate) async fn run_server<S: HostedServer>(
         }
     };
     manager.stopping(&cause.to_string());
-    shut_down(&server, &mut supervisor, &cause, has_ended).await;
+    let stored = shut_down(&server, &mut supervisor, &cause, has_ended).await;
     // If another terminal requested a stop, it gets the receipt (the report of the stop) before this process exits.
     let answered = remote.answered();
     let _answered_or_late = supervisor.wait_to_exit(answered, |_| {}).await;
-    match server.problem() {
+    match server.problem().or(stored.err()) {
         Some(problem) => Err(problem),
         None if has_ended => Ok(Exit::from(0)),
         None => Ok(exit(&supervisor)),
@@ -119,7 +119,7 @@ async fn shut_down(
     supervisor: &mut Supervisor,
     cause: &Cause,
     has_ended: bool,
-) {
+) -> Result<(), CliError> {
     // From here on, all waits are bounded, even if the server ended without a signal.
     supervisor.control.end(Instant::now());
     if !has_ended {
@@ -139,7 +139,10 @@ async fn shut_down(
     let force = |_hurry: ControlEffect| server.force(cause);
     match supervisor.wait_to_exit(stopping, force).await {
         Some(report) => server.report(report),
-        None => server.show_line("time limit reached: the remaining work ends with the process"),
+        None => {
+            server.show_line("time limit reached: the remaining work ends with the process");
+            Ok(())
+        }
     }
 }
 

@@ -101,7 +101,9 @@ impl HostedServer for RunningCopilot {
         self.system.close().await;
     }
 
-    fn report(&self, (): ()) {}
+    fn report(&self, (): ()) -> Result<(), CliError> {
+        Ok(())
+    }
 
     fn problem(self) -> Option<CliError> {
         let error = self.malformed?;

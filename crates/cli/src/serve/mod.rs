@@ -259,13 +259,18 @@ impl HostedServer for HostedTasks<'_> {
         (report, background)
     }
 
-    fn report(&self, (report, background): Self::Report) {
+    fn report(&self, (report, background): Self::Report) -> Result<(), CliError> {
         self.show_line(&summary(&report, &background));
         if !background.items().is_empty() {
             let stderr = self.host.output.stderr();
             let style = self.host.terminal.style(stderr.is_terminal());
             let receipt = render_receipt(&background, style, RECEIPT_WIDTH_DEFAULT);
             stderr.lines(receipt, OutputPriority::Required);
+        }
+        match report.not_stored {
+            0 => Ok(()),
+            _ => Err(CliError::failure("the store lacks ends of stopped tasks")
+                .hint("the next start reports these tasks as failed, with unknown outcomes")),
         }
     }
 

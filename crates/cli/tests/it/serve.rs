@@ -340,6 +340,35 @@ fn readyz_proves_that_the_store_can_be_written() {
     }
 }
 
+/// Regression: the exit code was that of a stop whose receipts are stored.
+#[test]
+fn exit_code_reports_ends_that_are_not_stored() {
+    let place = Place::new();
+    let fault = Fault::new(&place, "");
+    let model = place.script("replies: [{text: Never, stall: mid_stream}]");
+    let flags = format!("--model {model}");
+    let server = Server::start_by(&place, &flags, |serve| fault.below(serve));
+    let body = json!({
+        "configuration": {"returnImmediately": true},
+        "message": {"messageId": "m1", "role": "ROLE_USER", "parts": [{"text": "hello"}]},
+    });
+    let sent = server.request("POST /message:send", &body.to_string());
+    assert_eq!(sent.expect("an answer").0, 200);
+    eventually("the task works", || {
+        let task = server.tasks().pop()?;
+        (task["status"]["state"] == "TASK_STATE_WORKING").then_some(())
+    });
+    fault.set("write store.db ENOSPC");
+    let ended = server.running.end_by(Signal::TERM);
+    assert_eq!(ended.code, 1, "{ended:#?}");
+    assert!(
+        ended
+            .stderr
+            .contains("the store lacks ends of stopped tasks"),
+        "{ended:#?}"
+    );
+}
+
 /// Each context has a session, and each open session holds a descriptor.
 #[test]
 fn more_contexts_than_file_descriptors_are_served() {

@@ -5,6 +5,7 @@ use std::io::Read as _;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use serde_json::Value;
 use toml::Spanned;
 use toml::de::DeTable;
 
@@ -43,6 +44,12 @@ impl Config {
             let message =
                 "both `system_prompt` and `system_prompt_file` are given, expected one of them";
             let span = span_of_key(text, "system_prompt_file");
+            return Err(ConfigError::at(path, text, span, message));
+        }
+        let options = config.model.request.provider_options.values();
+        if options.clone().any(is_not_json) {
+            let message = "`provider_options` has a date, `inf` or `nan`, which JSON does not have; use a text or a number";
+            let span = span_of_key(text, "model");
             return Err(ConfigError::at(path, text, span, message));
         }
         Ok(config)
@@ -115,4 +122,17 @@ fn read_text(path: &Path) -> Result<String, ConfigError> {
             )
         }
     })
+}
+
+/// True if a value of TOML has no counterpart in JSON. The conversion turns a date into a map with a private key, and `inf` and
+/// `nan` into `null`, which TOML does not have.
+fn is_not_json(value: &Value) -> bool {
+    match value {
+        Value::Null => true,
+        Value::Array(items) => items.iter().any(is_not_json),
+        Value::Object(fields) => fields
+            .iter()
+            .any(|(key, value)| key.starts_with("$__toml_private") || is_not_json(value)),
+        _ => false,
+    }
 }

@@ -119,6 +119,14 @@ fn errors_have_line_and_column() {
             "allstop.toml:3:1: both `system_prompt` and `system_prompt_file` are given, expected one of them",
         ),
         (
+            "[model.request]\nprovider_options = { a = [1979-05-27] }",
+            "allstop.toml:1:2: `provider_options` has a date, `inf` or `nan`, which JSON does not have; use a text or a number",
+        ),
+        (
+            "[model.request.provider_options]\nb = { c = inf }",
+            "allstop.toml:1:2: `provider_options` has a date, `inf` or `nan`, which JSON does not have; use a text or a number",
+        ),
+        (
             "[model\nname = 1",
             "allstop.toml:1:7: unclosed table, expected `]`",
         ),

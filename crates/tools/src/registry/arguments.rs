@@ -17,6 +17,10 @@ const FIELDS_NAMED_MAX: usize = 5;
 /// Maximum number of characters of a field's name in an error.
 const NAME_CHARS_MAX: usize = 64;
 
+/// Maximum nesting of a schema, in levels of JSON. The check of a schema is recursive: a level takes about 40 kB of a thread's
+/// stack in a debug build, and a thread has 2 MB.
+const NESTING_MAX: usize = 32;
+
 /// URL of the schema. The schema needs a URL because it may refer to its own parts.
 const SCHEMA_URL: &str = "allstop:/arguments";
 
@@ -31,36 +35,56 @@ impl ArgumentCheck {
     /// Compiles a schema; the error is for people. A `pattern` that the library cannot compile, such as a pattern with
     /// look-ahead, is removed from the check. Only the tool itself can then check the value.
     pub(crate) fn compile(schema: &Value) -> Result<Self, String> {
-        let cost = SchemaCost::of(schema)?;
         let mut schema = schema.clone();
         loop {
-            let error = match Self::compile_all(schema.clone()) {
-                Ok((schemas, root)) => {
-                    return Ok(Self {
-                        schemas,
-                        root,
-                        cost,
-                    });
-                }
-                Err(error) => error,
+            let unread = match Self::compile_all(&schema) {
+                Ok(check) => return Ok(check),
+                Err(NotCompiled::Pattern(place, error)) => (place, error),
+                Err(NotCompiled::Invalid(error)) => return Err(error),
             };
-            let unread = match &*error {
-                CompileError::ValidationError { src, .. } => unread_pattern(src),
-                _ => None,
-            };
-            if !unread.is_some_and(|place| remove_pattern(&mut schema, &place)) {
-                return Err(format!("{error:#}"));
+            if !remove_pattern(&mut schema, &unread.0) {
+                return Err(unread.1);
             }
         }
     }
 
-    fn compile_all(schema: Value) -> Result<(Schemas, SchemaIndex), Box<CompileError>> {
-        let mut compiler = Compiler::new();
-        compiler.use_loader(Box::new(NothingElse));
-        compiler.add_resource(SCHEMA_URL, schema)?;
-        let mut schemas = Schemas::new();
-        let root = compiler.compile(SCHEMA_URL, &mut schemas)?;
-        Ok((schemas, root))
+    /// Like [`ArgumentCheck::compile`], but refuses a `pattern` that the library cannot compile.
+    pub(super) fn compile_whole(schema: &Value) -> Result<Self, String> {
+        Self::compile_all(schema).map_err(|error| match error {
+            NotCompiled::Pattern(place, _) => {
+                let pattern = schema.pointer(&place).and_then(Value::as_str);
+                let pattern = pattern.unwrap_or_default();
+                format!(
+                    "the regular expression `{pattern}` at `{place}` cannot be checked: it is invalid, or has look-around or \
+                     back-references"
+                )
+            }
+            NotCompiled::Invalid(error) => error,
+        })
+    }
+
+    fn compile_all(schema: &Value) -> Result<Self, NotCompiled> {
+        if is_nested_deeper(schema, NESTING_MAX) {
+            let error = format!("it is nested deeper than {NESTING_MAX} levels");
+            return Err(NotCompiled::Invalid(error));
+        }
+        let cost = SchemaCost::of(schema).map_err(NotCompiled::Invalid)?;
+        let (schemas, root) = compiled(schema.clone()).map_err(|error| {
+            let text = format!("{error:#}");
+            let pattern = match &*error {
+                CompileError::ValidationError { src, .. } => unread_pattern(src),
+                _ => None,
+            };
+            match pattern {
+                Some(place) => NotCompiled::Pattern(place, text),
+                None => NotCompiled::Invalid(text),
+            }
+        })?;
+        Ok(Self {
+            schemas,
+            root,
+            cost,
+        })
     }
 
     /// True if the check of these arguments takes less than a millisecond.
@@ -110,6 +134,36 @@ impl ArgumentCheck {
             wrong.push(format!("{more} more"));
         }
         Err(wrong.join("; "))
+    }
+}
+
+/// Reason why a schema was not compiled, for people.
+enum NotCompiled {
+    /// A regular expression that the library cannot compile, at this JSON pointer.
+    Pattern(String, String),
+    /// Any other reason.
+    Invalid(String),
+}
+
+fn compiled(schema: Value) -> Result<(Schemas, SchemaIndex), Box<CompileError>> {
+    let mut compiler = Compiler::new();
+    compiler.use_loader(Box::new(NothingElse));
+    compiler.add_resource(SCHEMA_URL, schema)?;
+    let mut schemas = Schemas::new();
+    let root = compiler.compile(SCHEMA_URL, &mut schemas)?;
+    Ok((schemas, root))
+}
+
+/// True if a value has more levels of lists and objects than `levels`.
+fn is_nested_deeper(value: &Value, levels: usize) -> bool {
+    let Some(levels) = levels.checked_sub(1) else {
+        return value.is_array() || value.is_object();
+    };
+    let is_deeper = |inside| is_nested_deeper(inside, levels);
+    match value {
+        Value::Array(items) => items.iter().any(is_deeper),
+        Value::Object(fields) => fields.values().any(is_deeper),
+        _ => false,
     }
 }
 

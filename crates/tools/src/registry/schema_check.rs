@@ -13,13 +13,13 @@ impl SchemaCheck {
     /// Compiles a schema.
     ///
     /// # Errors
-    /// Returns the reason, for people, if the value is not a valid schema, if its checks would take too long, or if this
-    /// build lacks the feature `validation`.
+    /// Returns the reason, for people, if the value is not a valid schema, if its checks would take too long, if a
+    /// regular expression cannot be checked, or if this build lacks the feature `validation`.
     pub fn compile(schema: &Value) -> Result<Self, String> {
         if !cfg!(feature = "validation") {
             return Err("this build lacks the feature `validation`".to_owned());
         }
-        ArgumentCheck::compile(schema).map(Self)
+        ArgumentCheck::compile_whole(schema).map(Self)
     }
 
     /// Checks a value. `whole` names the value in an error: "the answer".
@@ -61,5 +61,30 @@ mod tests {
             assert_eq!(check.check(&value, "the answer"), Err(expected.to_owned()));
         }
         assert!(SchemaCheck::compile(&json!({"type": "nonsense"})).is_err());
+    }
+
+    /// Regression: the check ignored such patterns, so wrong answers passed.
+    #[test]
+    fn pattern_that_cannot_be_checked_is_refused() {
+        for pattern in ["^(?=a)a+$", "(["] {
+            let schema = json!({"properties": {"modules": {"type": "string", "pattern": pattern}}});
+            let error = SchemaCheck::compile(&schema).expect_err(pattern);
+            let expected =
+                format!("the regular expression `{pattern}` at `/properties/modules/pattern`");
+            assert!(error.starts_with(&expected), "{error}");
+        }
+    }
+
+    /// Regression: the check of a deeply nested schema overflowed the stack of its thread.
+    #[test]
+    fn deeply_nested_schema_is_refused() {
+        let nested = |levels: usize| {
+            (0..levels).fold(json!(true), |inner, _| json!({"properties": {"a": inner}}))
+        };
+        assert!(SchemaCheck::compile(&nested(16)).is_ok());
+        for levels in [17, 60] {
+            let error = SchemaCheck::compile(&nested(levels)).expect_err("too deep");
+            assert_eq!(error, "it is nested deeper than 32 levels");
+        }
     }
 }
