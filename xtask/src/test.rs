@@ -72,9 +72,7 @@ fn run_all(nextest: &Path) -> anyhow::Result<()> {
 }
 
 fn nextest_run(nextest: &Path) -> Command {
-    let mut command = Command::new(nextest);
-    command
-        .current_dir(workspace::root())
-        .args(["nextest", "run"]);
+    let mut command = workspace::building(nextest);
+    command.args(["nextest", "run"]);
     command
 }

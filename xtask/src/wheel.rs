@@ -42,9 +42,8 @@ pub(crate) fn build(kind: WheelKind, binary: &Path) -> anyhow::Result<PathBuf> {
     if out.exists() {
         fs::remove_dir_all(&out).with_context(|| format!("cannot remove {}", out.display()))?;
     }
-    let mut build = Command::new(maturin);
+    let mut build = workspace::building(maturin);
     build
-        .current_dir(workspace::root())
         .args(["build", "--locked", "--strip"])
         .args(["--manifest-path", "python/Cargo.toml", "--out"])
         .arg(&out);

@@ -1,5 +1,6 @@
 //! Paths of the workspace, and `cargo metadata`.
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -37,7 +38,25 @@ pub(crate) fn target_dir() -> anyhow::Result<PathBuf> {
 
 /// Returns a `cargo` command that runs in the root of the workspace.
 pub(crate) fn cargo() -> Command {
-    let mut cargo = Command::new("cargo");
-    cargo.current_dir(root());
-    cargo
+    building("cargo")
+}
+
+/// Returns a command that runs in the root of the workspace and builds by Cargo. It does not inherit the description of the
+/// package `xtask`, which `cargo run` adds to the environment. Some build scripts run again if this description changes, so
+/// a build by hand and a build by `cargo xtask` would compile a hundred packages in turns.
+pub(crate) fn building(program: impl AsRef<OsStr>) -> Command {
+    let mut command = Command::new(program);
+    command.current_dir(root());
+    #[expect(
+        clippy::disallowed_methods,
+        reason = "the environment that `cargo run` has made"
+    )]
+    let inherited = std::env::vars_os();
+    for (name, _) in inherited {
+        let text = name.to_string_lossy();
+        if text.starts_with("CARGO_PKG_") || text.starts_with("CARGO_MANIFEST_") {
+            command.env_remove(name);
+        }
+    }
+    command
 }
