@@ -10,6 +10,7 @@ from typing import Any
 
 from . import _native
 from ._bridge import Bridge, expect
+from ._checks import seconds
 from ._errors import RunFailed, Stopped, receipt_of
 from ._events import Events
 from ._job import Job, StopInProgress
@@ -35,15 +36,16 @@ class Answer:
 class Run:
     """A run in progress. Awaiting it returns the answer. A run that no variable refers to is stopped."""
 
-    def __init__(self, run: _native.Run, finished: asyncio.Future[str]) -> None:
+    def __init__(self, run: _native.Run, finished: asyncio.Future[str], model: Model) -> None:
         self._run = run
+        self._model = model
         self._job = Job(finished, run.stop)
 
     def __await__(self) -> Any:
         return self._wait().__await__()
 
     async def _wait(self) -> Answer:
-        return answer_of(json.loads(await self._job.wait()))
+        return answer_of(json.loads(await self._job.wait()), self._model)
 
     def stop(self, detail: str | None = None) -> StopInProgress:
         """Stops the run with cause `user`. Await the result for the receipt."""
@@ -55,11 +57,13 @@ class Run:
 
     def events(self) -> Events:
         """The events of the run, from the first one on. Each event is returned once."""
-        return Events(self._run.events())
+        return Events(self._run.events(), self._job.finished.get_loop())
 
 
 class Agent:
     """An agent: a model, tools and limits. It holds no conversation, and serves any number of runs and event loops.
+
+    An agent uses two threads for each event loop that it runs in, so share one `Agent` between all runs.
 
     Times are in seconds. `grace` is the time between asking work to stop and ending it by force.
     """
@@ -76,6 +80,8 @@ class Agent:
         run_timeout: float | None = None,
         tool_timeout: float | None = None,
     ) -> None:
+        if not isinstance(model, Model):
+            raise TypeError(f"`model` is a `Model`, such as `Model.from_env('gpt-5-mini')`, not {model!r}")
         self._model = model
         self._tools: Sequence[Tool] = [one if isinstance(one, Tool) else Tool(one) for one in tools]
         self._description = json.dumps(
@@ -83,9 +89,9 @@ class Agent:
                 "name": name,
                 "system": system,
                 "max_steps": max_steps,
-                "grace_s": grace,
-                "run_timeout_s": run_timeout,
-                "tool_timeout_s": tool_timeout,
+                "grace_s": seconds("grace", grace),
+                "run_timeout_s": seconds("run_timeout", run_timeout),
+                "tool_timeout_s": seconds("tool_timeout", tool_timeout),
             }
         )
 
@@ -102,7 +108,7 @@ class Agent:
     def start(self, prompt: str) -> Run:
         """Starts a run: one turn of a new conversation. Needs a running event loop."""
         finished, receive = expect()
-        return Run(self._native().start(prompt, receive), finished)
+        return Run(self._native().start(prompt, receive), finished, self._model)
 
     async def run(self, prompt: str) -> Answer:
         """Runs a prompt, and returns the answer.
@@ -115,6 +121,8 @@ class Agent:
 
     async def run_with_cancel(self, event: asyncio.Event, prompt: str) -> Answer:
         """Like `run`, and stops the run when the event is set. Then raises `Stopped`."""
+        if not isinstance(event, asyncio.Event):
+            raise TypeError(f"`event` is an `asyncio.Event`, not {event!r}")
         run = self.start(prompt)
 
         def stop(waiter: asyncio.Task[Any]) -> None:
@@ -134,6 +142,8 @@ class Agent:
         Ctrl-C stops the run, and raises `KeyboardInterrupt` whose attribute `receipt` is the receipt. A second Ctrl-C
         ends the grace.
         """
+        if asyncio._get_running_loop() is not None:
+            raise RuntimeError("`run_sync` blocks its thread; in an event loop, use `await agent.run(prompt)`")
         receipts: list[Receipt | None] = []
 
         async def main() -> Answer:
@@ -167,11 +177,11 @@ class Agent:
         return Session(self, id=id, store=store, follow_up=follow_up, local_tools=local_tools, output=output)
 
 
-def answer_of(outcome: dict[str, Any]) -> Answer:
+def answer_of(outcome: dict[str, Any], model: Model) -> Answer:
     """Returns the answer of an outcome, or raises its stop or its failure."""
     if (receipt := outcome.get("stopped")) is not None:
         raise Stopped(Receipt._from_json(receipt))
     if (failure := outcome.get("failed")) is not None:
-        raise RunFailed(failure)
+        raise RunFailed(failure) from model._take_exception(failure["message"])
     answer = outcome["completed"]
     return _pick(Answer, {**answer, "usage": _pick(Usage, answer["usage"])})

@@ -14,6 +14,7 @@ from collections.abc import AsyncGenerator, Callable
 from typing import TYPE_CHECKING, Any, Protocol
 
 from . import _native
+from ._keeper import keeper_program
 
 if TYPE_CHECKING:
     from ._agent import Agent
@@ -28,7 +29,7 @@ class Bridge:
     """The mailbox of one event loop, and the agents of this loop."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.mailbox = _native.Mailbox()
+        self.mailbox = _native.Mailbox(keeper_program())
         self.agents: weakref.WeakKeyDictionary[Agent, _native.Agent] = weakref.WeakKeyDictionary()
         # The loop refers to the bridge. A strong reference back would keep both for ever.
         self._loop = weakref.ref(loop)
@@ -76,6 +77,19 @@ def expect() -> tuple[asyncio.Future[Any], Callable[[Any], None]]:
             future.set_result(body)
 
     return future, receive
+
+
+def check_loop(home: asyncio.AbstractEventLoop | None) -> None:
+    """Raises `RuntimeError` outside of the event loop that started the work. There, no answer would arrive."""
+    if asyncio.get_running_loop() is not home:
+        raise RuntimeError("the work belongs to another event loop; use it in the event loop that started it")
+
+
+async def arrival(future: asyncio.Future[Any]) -> Any:
+    """Waits for an answer, and returns it. A cancellation of the wait loses no answer."""
+    check_loop(future.get_loop())
+    await asyncio.wait([future])
+    return future.result()
 
 
 class Stoppable(Protocol):

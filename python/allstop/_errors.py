@@ -42,6 +42,12 @@ class ToolStopped(Exception):
     """Raised inside a tool by `ToolCx.checkpoint` and `ToolCx.sleep` if a stop covers the call."""
 
 
+def describe(error: BaseException) -> str:
+    """Text of an exception. Rust accepts only valid Unicode."""
+    text = f"{type(error).__name__}: {error}"
+    return text.encode(errors="backslashreplace").decode()
+
+
 def receipt_of(error: BaseException | None) -> Receipt | None:
     """Returns the receipt of an exception, or of an exception that led to it.
 
@@ -58,11 +64,11 @@ def receipt_of(error: BaseException | None) -> Receipt | None:
     return None
 
 
-def cancelled(receipt: Receipt) -> asyncio.CancelledError:
-    """Creates the exception of a cancelled run.
+def cancelled(receipt: Receipt | None) -> asyncio.CancelledError:
+    """Creates the exception of a cancelled run. The receipt is `None` if it has not arrived.
 
     Its type is exactly `asyncio.CancelledError`, because `asyncio.timeout` ignores subclasses before Python 3.13.
     """
-    error = asyncio.CancelledError(str(receipt))
+    error = asyncio.CancelledError(str(receipt) if receipt else "no receipt arrived; the work may still run")
     error.receipt = receipt  # type: ignore[attr-defined]
     return error

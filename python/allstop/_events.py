@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from . import _native
-from ._bridge import expect
+from ._bridge import arrival, check_loop, expect
 
 
 @dataclass(frozen=True)
@@ -17,25 +17,36 @@ class Event:
     """One event. `type` is its name, such as `tool_started`; `fields` are its values."""
 
     type: str
-    fields: Mapping[str, Any]
+    fields: Mapping[str, Any] = field(hash=False)
 
     def __getitem__(self, name: str) -> Any:
         return self.fields[name]
 
 
 class Events(AsyncIterator[Event]):
-    """Events in order. The iterator ends with the run or the session. A cancelled wait loses no event."""
+    """Events in order. The iterator ends with the run or the session. A cancelled wait loses no event.
 
-    def __init__(self, events: _native.Events) -> None:
+    One task at a time can wait for the next event.
+    """
+
+    def __init__(self, events: _native.Events, home: asyncio.AbstractEventLoop) -> None:
         self._events = events
+        self._home = home
+        self._has_reader = False
         self._next: asyncio.Future[str] | None = None
 
     async def __anext__(self) -> Event:
+        check_loop(self._home)
+        if self._has_reader:
+            raise RuntimeError("another task waits for the next of these events; use one reader")
         if self._next is None:
             self._next, receive = expect()
             self._events.next(receive)
-        await asyncio.wait([self._next])
-        event = json.loads(self._next.result())
+        self._has_reader = True
+        try:
+            event = json.loads(await arrival(self._next))
+        finally:
+            self._has_reader = False
         self._next = None
         if event is None:
             raise StopAsyncIteration

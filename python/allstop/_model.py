@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import json
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 from . import _native
+from ._errors import describe
 
 
 @dataclass(frozen=True)
@@ -37,12 +39,17 @@ class ModelRequest:
 ModelFunction = Callable[[ModelRequest], "str | Reply | Awaitable[str | Reply]"]
 
 
+EXCEPTIONS_MAX = 16
+"""Maximum number of exceptions that wait for the `RunFailed` of their run. More runs seldom fail at the same time."""
+
+
 class Model:
     """A language model."""
 
     def __init__(self, description: Mapping[str, Any], function: ModelFunction | None) -> None:
         self._description = json.dumps(description)
         self._function = function
+        self._exceptions: deque[BaseException] = deque(maxlen=EXCEPTIONS_MAX)
 
     @classmethod
     def from_env(cls, name: str, *, base_url: str | None = None) -> Model:
@@ -60,15 +67,23 @@ class Model:
         return cls({"kind": "function", "name": name}, function)
 
     def _port(self) -> tuple[str, Callable[[Any], None], Callable[[Any], None]]:
-        port = _ModelPort(self._function)
+        port = _ModelPort(self._function, self._exceptions)
         return self._description, port.begin, port.cancel
+
+    def _take_exception(self, message: str) -> BaseException | None:
+        """Takes the exception of the function that has led to this message of a failure."""
+        found = next((one for one in reversed(self._exceptions) if describe(one) in message), None)
+        if found is not None:
+            self._exceptions.remove(found)
+        return found
 
 
 class _ModelPort:
     """Runs the calls of a model as tasks."""
 
-    def __init__(self, function: ModelFunction | None) -> None:
+    def __init__(self, function: ModelFunction | None, exceptions: deque[BaseException]) -> None:
         self._function = function
+        self._exceptions = exceptions
         self._tasks: dict[int, asyncio.Task[Any]] = {}
 
     def begin(self, call: _native.ModelCall) -> None:
@@ -76,8 +91,11 @@ class _ModelPort:
             del self._tasks[call.key]
             try:
                 call.answer(task.result())
-            except BaseException as error:  # also a cancellation
-                call.fail(f"{type(error).__name__}: {error}")
+            except asyncio.CancelledError as error:
+                call.fail(describe(error))
+            except BaseException as error:
+                self._exceptions.append(error)
+                call.fail(describe(error))
 
         task = asyncio.get_running_loop().create_task(self._answer(call), name="allstop-model")
         self._tasks[call.key] = task
@@ -94,4 +112,7 @@ class _ModelPort:
         if inspect.isawaitable(answer):
             answer = await answer
         reply = Reply(answer) if isinstance(answer, str) else answer
-        return json.dumps({"text": reply.text, "calls": [[name, dict(given)] for name, given in reply.calls]})
+        if not isinstance(reply, Reply):
+            raise TypeError(f"a model returns a text or a `Reply`, not {reply!r}")
+        calls = [[name, dict(given)] for name, given in reply.calls]
+        return json.dumps({"text": reply.text, "calls": calls}, allow_nan=False)

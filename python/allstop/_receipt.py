@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal, TypeVar
 
 from . import _native
@@ -51,6 +51,8 @@ class Evidence:
 
     verified: str | None = None
     observed_at: str | None = None
+    may_miss: str | None = None
+    """Kind of work that the evidence cannot exclude, such as processes that left their group; `None` for none."""
 
 
 @dataclass(frozen=True)
@@ -68,7 +70,7 @@ class Item:
     label: str | None = None
     effect: str | None = None
     containment: str | None = None
-    processes: tuple[Mapping[str, Any], ...] = ()
+    processes: tuple[Mapping[str, Any], ...] = field(default=(), hash=False)
     tokens_received_after_stop: int | None = None
     note: str | None = None
 
@@ -92,7 +94,7 @@ class Receipt:
     conversation: Literal["unchanged", "kept_completed_steps", "unknown"]
     usage: Usage
     outcome: Literal["already_ended", "ending", "not_found"] | None
-    raw: Mapping[str, Any]
+    raw: Mapping[str, Any] = field(hash=False)
     """The receipt as JSON, in the format `allstop.receipt/1`."""
 
     @classmethod
@@ -127,5 +129,5 @@ _T = TypeVar("_T")
 
 def _pick(kind: type[_T], raw: Mapping[str, Any]) -> _T:
     """Creates a value from its fields, and ignores fields of newer versions."""
-    names = {field.name for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    names = {one.name for one in dataclasses.fields(kind)}  # type: ignore[arg-type]
     return kind(**{name: value for name, value in raw.items() if name in names})

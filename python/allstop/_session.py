@@ -10,13 +10,15 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from . import _native
-from ._bridge import expect, live
+from ._bridge import arrival, check_loop, expect, live
+from ._errors import cancelled, receipt_of
 from ._events import Events
-from ._job import Job, StopInProgress
+from ._job import Job, StopInProgress, outlast_cancellations
 from ._receipt import Receipt
 
 if TYPE_CHECKING:
     from ._agent import Agent, Answer
+    from ._model import Model
 
 FollowUp = Literal["reject", "enqueue", "interrupt", "replace", "steer"]
 """Policy for a message that arrives while a turn runs."""
@@ -40,8 +42,9 @@ class WaitResult:
 class Message:
     """A sent message. Awaiting it returns its answer. A cancellation of the wait stops nothing."""
 
-    def __init__(self, id: str, finished: asyncio.Future[str]) -> None:
+    def __init__(self, id: str, finished: asyncio.Future[str], model: Model) -> None:
         self.id = id
+        self._model = model
         self._finished = finished
 
     def __await__(self) -> Any:
@@ -50,8 +53,7 @@ class Message:
     async def _wait(self) -> Answer:
         from ._agent import answer_of
 
-        await asyncio.wait([self._finished])
-        return answer_of(json.loads(self._finished.result()))
+        return answer_of(json.loads(await arrival(self._finished)), self._model)
 
 
 class Session:
@@ -73,6 +75,7 @@ class Session:
         self._output = output
         self._own_output: tempfile.TemporaryDirectory[str] | None = None
         self._opened: _native.Session | None = None
+        self._home: asyncio.AbstractEventLoop
 
     async def open(self) -> Session:
         """Opens the session."""
@@ -81,48 +84,72 @@ class Session:
                 self._own_output = tempfile.TemporaryDirectory(prefix="allstop-")
                 self._output = self._own_output.name
             self._description["local_tools"] = [os.fspath(self._local_tools), os.fspath(self._output)]
+        self._home = asyncio.get_running_loop()
         opened, receive = expect()
-        self._agent._native().open_session(json.dumps(self._description), receive)
-        await asyncio.wait([opened])
-        session = opened.result()
-        if isinstance(session, str):
-            raise RuntimeError(session)
+        try:
+            self._agent._native().open_session(json.dumps(self._description), receive)
+            session = await arrival(opened)
+            if isinstance(session, str):
+                raise RuntimeError(session)
+        except BaseException:
+            opened.add_done_callback(_close_unused)
+            self._remove_own_output()
+            raise
         self._opened = session
         live.add(self)
         return self
 
     async def close(self) -> Receipt:
-        """Stops the work of the session, and closes it. A stored session can be opened again afterwards."""
+        """Stops the work of the session, and closes it. A stored session can be opened again afterwards.
+
+        A cancellation of the task ends the grace. The session is closed nevertheless, and the `asyncio.CancelledError`
+        has the receipt.
+        """
+        session = self._session
         closed, receive = expect()
-        self._session.close(receive)
-        await asyncio.wait([closed])
+        session.close(receive)
+        was_cancelled = await outlast_cancellations(closed, lambda: self._stop_at_exit().force())
+        receipt = Receipt._from_json(json.loads(closed.result())) if closed.done() else None
         live.discard(self)
-        if self._own_output is not None:
-            self._own_output.cleanup()
-        return Receipt._from_json(json.loads(closed.result()))
+        self._remove_own_output()
+        if was_cancelled or receipt is None:
+            raise cancelled(receipt)
+        return receipt
 
     async def __aenter__(self) -> Session:
         return await self.open()
 
-    async def __aexit__(self, *_error: object) -> None:
-        await self.close()
+    async def __aexit__(self, _kind: object, error: BaseException | None, _traceback: object) -> None:
+        receipt = await self.close()
+        if isinstance(error, asyncio.CancelledError) and receipt_of(error) is None:
+            error.receipt = receipt  # type: ignore[attr-defined]
 
     @property
-    def _session(self) -> _native.Session:
+    def _any_loop(self) -> _native.Session:
         if self._opened is None:
             raise RuntimeError("the session is not open: use `async with agent.session() as session`")
         return self._opened
 
     @property
+    def _session(self) -> _native.Session:
+        session = self._any_loop
+        check_loop(self._home)
+        return session
+
+    @property
     def id(self) -> str:
         """Id of the session."""
-        return self._session.id
+        return self._any_loop.id
+
+    def _remove_own_output(self) -> None:
+        if self._own_output is not None:
+            self._own_output.cleanup()
 
     def send(self, text: str, *, follow_up: FollowUp | None = None) -> Message:
         """Sends a message. Raises `RuntimeError` if the session refuses it."""
         finished, receive = expect()
         policy = None if follow_up is None else json.dumps(follow_up)
-        return Message(self._session.send(text, policy, receive), finished)
+        return Message(self._session.send(text, policy, receive), finished, self._agent._model)
 
     async def run(self, text: str) -> Answer:
         """Sends a message, and returns its answer. A cancellation of the task stops the turn, as in `Agent.run`."""
@@ -131,7 +158,7 @@ class Session:
         message, session = self.send(text), self._session
         target = json.dumps({"message": message.id})
         job = Job(message._finished, lambda kind, detail, receive: session.stop(target, kind, detail, receive))
-        return answer_of(json.loads(await job.wait()))
+        return answer_of(json.loads(await job.wait()), self._agent._model)
 
     async def send_and_wait(self, text: str, *, timeout: float = WAIT_DEFAULT_S) -> WaitResult:
         """Sends a message, and waits until its turn has ended and no attached background work runs.
@@ -142,13 +169,12 @@ class Session:
 
         waited, receive = expect()
         self._session.send_and_wait(text, timeout, receive)
-        await asyncio.wait([waited])
-        result = json.loads(waited.result())
+        result = json.loads(await arrival(waited))
         if (refused := result.get("refused")) is not None:
             raise RuntimeError(refused)
         outcome = result["outcome"]
         return WaitResult(
-            answer=None if outcome is None else answer_of(outcome),
+            answer=None if outcome is None else answer_of(outcome, self._agent._model),
             timed_out=result["timed_out"],
             running=result["running"],
         )
@@ -165,14 +191,13 @@ class Session:
 
     def cancel_call(self, call_id: str) -> bool:
         """Like `stop_call`, without a receipt. True if this request has stopped the call."""
-        return self._session.cancel_call(call_id)
+        return self._any_loop.cancel_call(call_id)
 
     async def history(self) -> list[dict[str, Any]]:
         """The messages of the committed conversation, in the format of the log."""
         read, receive = expect()
         self._session.history(receive)
-        await asyncio.wait([read])
-        result = json.loads(read.result())
+        result = json.loads(await arrival(read))
         if (error := result.get("error")) is not None:
             raise RuntimeError(error)
         messages: list[dict[str, Any]] = result["messages"]
@@ -180,7 +205,7 @@ class Session:
 
     def events(self) -> Events:
         """Events from now on."""
-        return Events(self._session.events())
+        return Events(self._session.events(), self._home)
 
     def _stop(self, target: str, detail: str | None) -> StopInProgress:
         session = self._session
@@ -189,4 +214,10 @@ class Session:
         )
 
     def _stop_at_exit(self) -> _native.Stop:
-        return self._session.stop(json.dumps("session"), "shutdown", "exit of the interpreter", lambda _: None)
+        return self._any_loop.stop(json.dumps("session"), "shutdown", "exit of the interpreter", lambda _: None)
+
+
+def _close_unused(opened: asyncio.Future[Any]) -> None:
+    """Closes a session that no variable received, because the task was cancelled."""
+    if not opened.cancelled() and isinstance(session := opened.result(), _native.Session):
+        session.close(lambda _: None)

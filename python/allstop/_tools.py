@@ -8,10 +8,11 @@ import inspect
 import json
 import threading
 from collections.abc import Callable
-from typing import Any, Literal, overload
+from typing import Any, Literal, get_args, overload
 
 from . import _native, _schema
-from ._errors import ToolStopped
+from ._checks import one_of, seconds
+from ._errors import ToolStopped, describe
 from ._receipt import Cause, _pick
 
 Effect = Literal["read_only", "idempotent", "compensatable", "irreversible"]
@@ -74,17 +75,21 @@ class Tool:
         timeout: float | None = None,
         parallel: bool = True,
     ) -> None:
+        if inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+            raise TypeError(f"{function!r} is a generator; a tool returns one value, and sends output with `ToolCx.output`")
+        self.name = name or getattr(function, "__name__", "")
+        if not self.name:
+            raise TypeError(f"{function!r} has no name; use `tool(name=...)`")
         schema, self._kinds, self._context = _schema.parameters(function, ToolCx)
         self.function = function
-        self.name = name or function.__name__
         self.is_blocking = not inspect.iscoroutinefunction(function)
         self._description = json.dumps(
             {
                 "name": self.name,
                 "description": description or inspect.getdoc(function) or self.name,
                 "schema": schema,
-                "effect": effect,
-                "timeout_s": timeout,
+                "effect": one_of("effect", effect, get_args(Effect)),
+                "timeout_s": seconds("timeout", timeout),
                 "parallel": parallel,
                 "blocking": self.is_blocking,
             }
@@ -137,6 +142,11 @@ def tool(function: Callable[..., Any] | None = None, /, **options: Any) -> Any:
     An `async` function runs as a task of the event loop, and a stop cancels the task. Any other function blocks its
     thread, so each call runs in a thread of its own. A stop cannot end a thread: the function calls
     `ToolCx.checkpoint` or `ToolCx.sleep`, and otherwise the receipt names the thread as `still_running`.
+
+    A receipt covers the task or the thread of the tool, and the work that Allstop starts: `exec` and the local tools. It
+    does not cover work that the tool starts in other ways: `asyncio.to_thread`, `asyncio.create_task`, `threading`,
+    `subprocess`. A cancelled `asyncio.to_thread` keeps its thread running. Use `exec` for commands, and await or cancel
+    other work in the tool.
 
     `effect` is the consequence of repeating a call, and `timeout` the limit of a call in seconds.
     """
@@ -203,14 +213,23 @@ def _finish(call: _native.ToolCall, result: Callable[[], Any]) -> None:
     """Ends a call with its result, or with the exception of its function."""
     try:
         end, text = "ok", _text(result())
+    except ToolStopped as error:
+        end, text = "error", str(error)
     except BaseException as error:  # also SystemExit: it ends the call, not the program
-        end, text = "error", str(error) if isinstance(error, ToolStopped) else f"{type(error).__name__}: {error}"
+        end, text = "error", describe(error)
     call.finish(end, text)
 
 
 def _text(value: Any) -> str:
     """Text of a result for the model."""
-    return value if isinstance(value, str) else json.dumps(value, default=_plain)
+    if inspect.isawaitable(value) or inspect.isgenerator(value) or inspect.isasyncgen(value):
+        if inspect.iscoroutine(value):
+            value.close()
+        raise TypeError(f"the tool returned {value!r}; declare the tool with `async def`, and return one value")
+    text = value if isinstance(value, str) else json.dumps(value, default=_plain, allow_nan=False)
+    if not text.isascii():
+        text.encode()  # raises an error for half of a surrogate pair, which no model can read
+    return text
 
 
 def _plain(value: Any) -> Any:

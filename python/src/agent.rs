@@ -12,7 +12,7 @@ use serde::Deserialize;
 
 use crate::events::PythonEvents;
 use crate::json;
-use crate::mailbox::{Mailbox, MessageBody, PythonMailbox};
+use crate::mailbox::{Mailbox, MessageBody, PythonMailbox, root_scope};
 use crate::model_call;
 use crate::session::{self, SessionDescription};
 use crate::stopping::PythonStop;
@@ -72,6 +72,7 @@ impl PythonAgent {
                 .map_err(|error| PyValueError::new_err(error.to_string()))?;
         }
         let mut options = RootOptions::for_any_runtime();
+        options.containment = mailbox.containment();
         if let Some(grace) = seconds(description.grace_s)? {
             options.grace = grace;
         }
@@ -85,10 +86,11 @@ impl PythonAgent {
             },
             ..Settings::default()
         };
+        let scope = root_scope("agent", options)?;
         let agent = Agent::new(model_call::create(Arc::clone(&mailbox), model)?)
             .tools(registry)
             .settings(settings)
-            .scope(Scope::root("agent", options));
+            .scope(scope);
         let agent = match description.name {
             Some(name) => agent.name(name),
             None => agent,
@@ -122,7 +124,7 @@ impl PythonAgent {
     /// Opens a session. `opened` receives the session, or a message if the session cannot be opened.
     fn open_session(&self, description: &str, opened: Py<PyAny>) -> PyResult<()> {
         let description: SessionDescription = json::value(description)?;
-        let builder = session::builder(&self.agent, description)?;
+        let builder = session::builder(&self.agent, description, self.mailbox.containment())?;
         let (scope, mailbox) = (self.scope().clone(), Arc::clone(&self.mailbox));
         let opened = Arc::new(opened);
         let _the_control_thread_owns_it = self.scope().spawn_engine(async move {
@@ -146,7 +148,7 @@ impl PythonAgent {
 }
 
 /// An error with its sources.
-fn error_text(error: &dyn std::error::Error) -> String {
+pub(crate) fn error_text(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(error) = source {

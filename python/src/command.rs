@@ -14,7 +14,7 @@ use pyo3::prelude::*;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use crate::agent::CreatorProcess;
+use crate::agent::{CreatorProcess, error_text};
 use crate::json;
 use crate::mailbox::{Mailbox, MessageBody, PythonMailbox};
 use crate::stopping::PythonStop;
@@ -54,10 +54,10 @@ impl PythonCommand {
         let grace = json::seconds(command.grace_s)?;
         let label = format!("command/{}", command.program);
         let scope = mailbox
-            .command_scope()
+            .command_scope()?
             .child(label, ScopeOptions::default())
             .map_err(|refused| PyRuntimeError::new_err(refused.to_string()))?;
-        let running = run(scope.clone(), command, grace);
+        let running = run(scope.clone(), command, grace, mailbox.containment());
         let (to, finished) = (Arc::clone(&mailbox), Arc::new(finished));
         let _the_control_thread_owns_it = scope.spawn_engine(async move {
             let (end, output) = running.await;
@@ -106,7 +106,12 @@ fn request(cause: Cause, grace: Duration) -> StopRequest {
 }
 
 /// Runs a command. Returns its end as JSON, and its output.
-async fn run(scope: Scope, command: CommandDescription, grace: Duration) -> (Value, Vec<u8>) {
+async fn run(
+    scope: Scope,
+    command: CommandDescription,
+    grace: Duration,
+    containment: ContainmentChoice,
+) -> (Value, Vec<u8>) {
     let work = WorkSpec::new(ItemKind::Process, command.program.as_str());
     let spec = ProcessSpec {
         program: command.program.into(),
@@ -119,12 +124,15 @@ async fn run(scope: Scope, command: CommandDescription, grace: Duration) -> (Val
             .collect(),
         env_hidden: Vec::new(),
         marker: format!("python-{}", ulid::Ulid::generate()).into(),
-        containment: ContainmentChoice::GroupAndMarker,
+        containment,
     };
     let (process, output) = match scope.spawn_process(work, spec) {
         Ok(started) => started,
-        Err(error) => return (json!({"error": error.to_string()}), Vec::new()),
+        Err(error) => return (json!({"error": error_text(&error)}), Vec::new()),
     };
+    if let Err(error) = process.handle().wait_started().await {
+        return (json!({"error": error_text(&*error)}), Vec::new());
+    }
     let (output, missed_bytes) = read(output).await;
     let exit = match process.handle().wait_exited().await {
         Ok(ExitInfo::Code(code)) => json!({"code": code}),

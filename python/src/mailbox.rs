@@ -8,10 +8,14 @@ use std::collections::VecDeque;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
+use std::panic::AssertUnwindSafe;
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
+use allstop::process::{ContainmentChoice, KeeperProgram, Keepers};
 use allstop::scope::{RootOptions, Scope};
 use parking_lot::Mutex;
+use pyo3::exceptions::PyOSError;
 use pyo3::prelude::*;
 
 use crate::model_call::PythonModelCall;
@@ -23,6 +27,9 @@ const MESSAGES_MAX: usize = 65_536;
 
 /// Length of one read of wake-ups. The bytes carry no information, so any length works.
 const WAKE_UPS_READ_LEN: usize = 256;
+
+/// Hidden command of the program `allstop` that runs a keeper.
+const KEEPER_COMMAND: &str = "__keeper";
 
 /// A callable of Python. Clones need no lock of the interpreter.
 pub(crate) type Callback = Arc<Py<PyAny>>;
@@ -53,6 +60,8 @@ pub(crate) struct Mailbox {
     woken: UnixStream,
     /// Scope of the commands of this event loop, created for the first command.
     commands: OnceLock<Scope>,
+    /// Containment of all commands of this event loop.
+    containment: ContainmentChoice,
 }
 
 #[derive(Default)]
@@ -90,10 +99,35 @@ impl Mailbox {
         let _ended = self.post(to, body);
     }
 
-    pub(crate) fn command_scope(&self) -> &Scope {
-        let create = || Scope::root("python", RootOptions::for_any_runtime());
-        self.commands.get_or_init(create)
+    /// Scope of the commands.
+    ///
+    /// # Errors
+    /// If the system provides no thread for the scope.
+    pub(crate) fn command_scope(&self) -> PyResult<Scope> {
+        if let Some(scope) = self.commands.get() {
+            return Ok(scope.clone());
+        }
+        let scope = root_scope("python", RootOptions::for_any_runtime())?;
+        Ok(self.commands.get_or_init(|| scope).clone())
     }
+
+    pub(crate) fn containment(&self) -> ContainmentChoice {
+        self.containment.clone()
+    }
+}
+
+/// Creates the root of a tree of scopes.
+///
+/// # Errors
+/// If the system provides no thread, or no descriptor for the event loop of a thread.
+pub(crate) fn root_scope(label: &'static str, options: RootOptions) -> PyResult<Scope> {
+    // The scope cannot be created in part, so a panic leaves no broken value.
+    let root = AssertUnwindSafe(|| Scope::root(label, options));
+    std::panic::catch_unwind(root).map_err(|_reported| {
+        PyOSError::new_err(
+            "the system provides no thread or file descriptor; share one Agent between all runs, or raise the limits",
+        )
+    })
 }
 
 /// The side of the event loop.
@@ -102,8 +136,9 @@ pub(crate) struct PythonMailbox(pub(crate) Arc<Mailbox>);
 
 #[pymethods]
 impl PythonMailbox {
+    /// `keeper` is the program `allstop`, which then contains the process trees of commands.
     #[new]
-    fn new() -> io::Result<Self> {
+    fn new(keeper: Option<PathBuf>) -> io::Result<Self> {
         let (wake, woken) = UnixStream::pair()?;
         wake.set_nonblocking(true)?;
         woken.set_nonblocking(true)?;
@@ -112,6 +147,12 @@ impl PythonMailbox {
             wake,
             woken,
             commands: OnceLock::new(),
+            containment: keeper.map_or(ContainmentChoice::GroupAndMarker, |executable| {
+                ContainmentChoice::Keeper(Keepers::new(KeeperProgram {
+                    executable,
+                    args: vec![KEEPER_COMMAND.into()],
+                }))
+            }),
         })))
     }
 
@@ -130,8 +171,11 @@ impl PythonMailbox {
         messages.into_iter().map(of_python).collect()
     }
 
-    /// Refuses all further messages.
-    fn close(&self) {
+    /// Refuses all further messages, and ends the idle keepers. Waits 0.1 seconds at most.
+    fn close(&self, py: Python<'_>) {
+        if let ContainmentChoice::Keeper(keepers) = &self.0.containment {
+            py.detach(|| keepers.close());
+        }
         let mut queue = self.0.queue.lock();
         queue.is_closed = true;
         // Dropped after the lock: a call without an answer informs its agent.

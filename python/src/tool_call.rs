@@ -4,6 +4,7 @@
 //! 1. Each call is registered in its scope before Python receives it, and until its task or its thread has ended. A stop
 //!    that cannot end it reports it: a thread as `still_running`, a task as `unreachable`.
 //! 2. A task that was cancelled is reported as dropped, because the stop has ended it at an unknown place.
+//! 3. A stop asks each call to end, even if the stop drops the future of the call before this future runs again.
 
 use std::fmt;
 use std::sync::Arc;
@@ -105,18 +106,22 @@ impl PythonTool {
         };
         self.mailbox
             .post(&self.begin, MessageBody::ToolCall(call))?;
+        let mut end_request = EndRequest {
+            tool: self,
+            signal,
+            key,
+            is_open: true,
+        };
         let mut answered = answered.fuse();
         let ended = tokio::select! {
             biased;
             ended = &mut answered => ended,
             () = scope.stopped() => {
-                signal.set();
-                if !self.is_blocking {
-                    self.mailbox.answer(&self.cancel, MessageBody::Key(key));
-                }
+                end_request.send();
                 answered.await
             }
         };
+        end_request.is_open = false;
         ended.unwrap_or_else(|_| Err(ToolError::new("the tool ended without an answer")))
     }
 }
@@ -134,6 +139,34 @@ impl Tool for PythonTool {
 impl fmt::Debug for PythonTool {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_tuple("PythonTool").field(&self.spec.name).finish()
+    }
+}
+
+/// Asks a call to end, once: at a stop, or when the future of the call is dropped.
+struct EndRequest<'a> {
+    tool: &'a PythonTool,
+    signal: Arc<StopSignal>,
+    key: u64,
+    /// False after the request or the answer.
+    is_open: bool,
+}
+
+impl EndRequest<'_> {
+    fn send(&mut self) {
+        if !std::mem::take(&mut self.is_open) {
+            return;
+        }
+        self.signal.set();
+        if !self.tool.is_blocking {
+            let (mailbox, cancel) = (&self.tool.mailbox, &self.tool.cancel);
+            mailbox.answer(cancel, MessageBody::Key(self.key));
+        }
+    }
+}
+
+impl Drop for EndRequest<'_> {
+    fn drop(&mut self) {
+        self.send();
     }
 }
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
@@ -13,6 +14,11 @@ from allstop import Agent, Model, ModelRequest, Receipt, Reply, Run
 
 LIMIT_S = 10.0
 """Limit of each wait. A test that needs longer fails."""
+
+TREE_PROOF, CONTAINMENT = (
+    ("process_tree_empty", "keeper") if sys.platform == "linux" else ("process_group_empty", "group_and_marker")
+)
+"""Proof and containment of a process tree that was stopped."""
 
 
 def calls(tool: str, **arguments: Any) -> Model:

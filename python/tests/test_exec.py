@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 from allstop import CommandResult, exec, receipt_of
-from support import LIMIT_S, cancel, is_alive, wait_until
+from support import LIMIT_S, TREE_PROOF, cancel, is_alive, wait_until
 
 
 def run(*command: str) -> CommandResult:
@@ -49,7 +51,7 @@ def test_cancel_leaves_no_process(tmp_path: Path) -> None:
         receipt = await cancel(task)
         [item] = receipt.items
         assert (item.kind, item.name, item.state, item.how) == ("process", "sh", "stopped", "sigkill")
-        assert item.evidence.verified == "process_group_empty" and receipt.quiet
+        assert item.evidence.verified == TREE_PROOF and receipt.quiet
         for pid in pids.read_text().split():
             assert wait_until(lambda pid=pid: not is_alive(int(pid)))  # type: ignore[misc]
 
@@ -65,3 +67,52 @@ def test_timeout_has_the_receipt() -> None:
         assert receipt is not None and receipt.quiet
 
     asyncio.run(main())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="keepers need Linux")
+def test_process_in_a_new_session_without_environment_is_stopped(tmp_path: Path) -> None:
+    async def main() -> None:
+        script = "env -i setsid sh -c 'echo $$ > pid; exec sleep 600' & wait"
+        pid = tmp_path / "pid"
+        task = asyncio.create_task(exec(["sh", "-c", script], cwd=tmp_path, grace=0.05))
+        async with asyncio.timeout(LIMIT_S):
+            while not (pid.exists() and pid.read_text()):
+                await asyncio.sleep(0.005)
+        receipt = await cancel(task)
+        [item] = receipt.items
+        assert (item.state, item.containment, item.evidence.verified) == ("stopped", "keeper", "process_tree_empty")
+        assert item.evidence.may_miss is None and receipt.quiet
+        assert wait_until(lambda: not is_alive(int(pid.read_text())))
+
+    asyncio.run(main())
+
+
+def test_missing_program_of_the_package_leaves_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("allstop._bridge.keeper_program", lambda: None)
+    result = run("sh", "-c", "sleep 600 >/dev/null 2>&1 & echo $!")
+    [item] = result.receipt.items
+    assert (item.containment, item.evidence.verified) == ("group_and_marker", "process_group_empty")
+    assert item.evidence.may_miss is not None
+
+
+def test_long_output_is_truncated() -> None:
+    length = 64 * 1024 * 1024
+    result = run("head", "-c", str(length + 5), "/dev/zero")
+    assert (len(result.output), result.missed_bytes, result.truncated) == (length, 5, True)
+    assert not run("true").truncated
+
+
+@pytest.mark.parametrize(
+    ("command", "options", "error"),
+    [
+        ([], {}, ValueError),
+        ([""], {}, ValueError),
+        ("ls", {}, TypeError),
+        (["ls"], {"env": {"A=": "b"}}, ValueError),
+        (["ls"], {"env": {"A": "\0"}}, ValueError),
+        (["ls"], {"grace": float("nan")}, ValueError),
+    ],
+)
+def test_wrong_command_is_an_error(command: list[str], options: dict[str, Any], error: type[Exception]) -> None:
+    with pytest.raises(error, match="a command|variable|`grace`"):
+        asyncio.run(exec(command, **options))

@@ -81,17 +81,55 @@ def test_exit_of_the_interpreter_stops_active_work(tmp_path: Path) -> None:
     assert wait_until(lambda: not is_alive(int((tmp_path / "pid").read_text())))
 
 
+def test_kill_of_the_interpreter_leaves_no_process(tmp_path: Path) -> None:
+    program = f"""
+        import asyncio
+        from allstop import exec
+        script = "env -i setsid sh -c 'echo $$ > pid; exec sleep 600' & wait"
+        asyncio.run(exec(["sh", "-c", script], cwd={str(tmp_path)!r}))
+        """
+    process = python(program)
+    pid = tmp_path / "pid"
+    assert wait_until(lambda: pid.exists() and bool(pid.read_text()))
+    process.kill()
+    process.communicate(timeout=LIMIT_S)
+    gone = wait_until(lambda: not is_alive(int(pid.read_text())))
+    assert gone or sys.platform != "linux"
+
+
+def test_exhausted_descriptors_are_an_os_error() -> None:
+    program = """
+        import asyncio, resource
+        from allstop import Agent, Model
+        resource.setrlimit(resource.RLIMIT_NOFILE, (100, 100))
+        agents = [Agent(Model.from_function(lambda request: "hello")) for _ in range(60)]
+        async def main():
+            try:
+                for agent in agents:
+                    await agent.run("hi")
+            except OSError as error:
+                print("share one Agent" in str(error))
+            print(await agents[0].run("hi"))
+        asyncio.run(main())
+        """
+    process = python(program, stderr=subprocess.DEVNULL)
+    output, _ = process.communicate(timeout=LIMIT_S)
+    assert (output, process.returncode) == ("True\nhello\n", 0)
+
+
 def test_exit_waits_for_no_blocking_tool() -> None:
     program = """
         import asyncio, threading
         from allstop import Agent, Model, Reply, tool
+        begun = threading.Event()
         @tool
         def work():
+            begun.set()
             threading.Event().wait(600)
         async def main():
             model = Model.from_function(lambda request: Reply(calls=[("work", {})]))
             run = Agent(model, tools=[work], grace=0.05).start("hello")
-            await run.events().next_call()
+            await asyncio.to_thread(begun.wait)
             print((await run.stop()).items[0].state, flush=True)
         asyncio.run(main())
         """

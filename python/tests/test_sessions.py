@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 
 import pytest
-from allstop import Agent, Model, ModelRequest, Reply, Stopped, tool
-from support import LIMIT_S, calls, cancel, hangs, is_alive, wait_until
+from allstop import Agent, Events, Model, ModelRequest, Reply, Run, Session, Stopped, receipt_of, tool
+from support import CONTAINMENT, LIMIT_S, TREE_PROOF, calls, cancel, hangs, is_alive, receipt_of_task, wait_until
 
 
 def counts() -> Model:
@@ -133,8 +133,92 @@ def test_cancel_during_a_shell(tmp_path: Path) -> None:
             receipt = await cancel(task)
             [item] = receipt.items
             assert (item.kind, item.name, item.state) == ("tool_call", "shell", "stopped")
-            assert item.evidence.verified == "process_group_empty" and item.containment == "group_and_marker"
+            assert item.evidence.verified == TREE_PROOF and item.containment == CONTAINMENT
             assert receipt.quiet and wait_until(lambda: not is_alive(pid))
             assert str(await session.run("and now?")) == "done"
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("cancellations", [1, 2, 5])
+def test_cancelled_body_waits_for_the_close(cancellations: int) -> None:
+    ended = []
+
+    @tool
+    async def work() -> None:
+        try:
+            await asyncio.Event().wait()
+        finally:
+            ended.append(True)
+
+    async def main() -> None:
+        sessions = []
+
+        async def body() -> None:
+            async with Agent(calls("work"), tools=[work]).session() as session:
+                sessions.append(session)
+                events = session.events()
+                session.send("go")
+                await events.next_call()
+                await asyncio.Event().wait()
+
+        task = asyncio.create_task(body())
+        await asyncio.sleep(0.05)
+        for _ in range(cancellations):
+            task.cancel()
+            await asyncio.sleep(0)
+        receipt = await receipt_of_task(task)
+        assert receipt.extent == "session" and ended == [True]
+        with pytest.raises(RuntimeError, match="closed"):
+            sessions[0].send("hello")
+
+    asyncio.run(main())
+
+
+def test_cancelled_close_has_the_receipt() -> None:
+    async def main() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        with pytest.raises(asyncio.CancelledError) as raised:
+            async with Agent(hangs()).session() as session:
+                session.send("hello")
+                task.cancel()
+        assert receipt_of(raised.value) is not None
+        task.uncancel()
+
+    asyncio.run(main())
+
+
+def test_other_event_loop_is_an_error(tmp_path: Path) -> None:
+    async def begin() -> tuple[Run, Events, Session]:
+        agent = Agent(hangs())
+        run = agent.start("hello")
+        return run, run.events(), await agent.session().open()
+
+    run, events, session = asyncio.run(begin())
+
+    async def use() -> None:
+        for work in (run, anext(events), session.run("hello"), session.send_and_wait("hello"), session.close()):
+            with pytest.raises(RuntimeError, match="another event loop"):
+                async with asyncio.timeout(LIMIT_S):
+                    await work
+        for function in (run.stop, run.events().next_call, session.stop, session.events):
+            with pytest.raises(RuntimeError, match="another event loop"):
+                result = function()  # type: ignore[operator]
+                if asyncio.iscoroutine(result):
+                    await result
+
+    asyncio.run(use())
+    assert session.id
+
+
+def test_second_reader_of_events_is_an_error() -> None:
+    async def main() -> None:
+        events = Agent(hangs()).start("hello").events()
+        readers = [asyncio.create_task(events.next_call()) for _ in range(2)]
+        done, [first] = await asyncio.wait(readers, timeout=LIMIT_S, return_when=asyncio.FIRST_COMPLETED)
+        with pytest.raises(RuntimeError, match="another task"):
+            await done.pop()
+        first.cancel()
 
     asyncio.run(main())

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 import time
+from pathlib import Path
 
 import pytest
-from allstop import Agent, Reply, Model, RunFailed, Stopped, ToolCx, receipt_of, tool
-from support import LIMIT_S, asked, begun, calls, cancel, hangs, receipt_of_task, wait_until
+from allstop import Agent, Model, Reply, RunFailed, Stopped, ToolCx, exec, receipt_of, tool
+from support import LIMIT_S, asked, begun, calls, cancel, hangs, is_alive, receipt_of_task, wait_until
 
 
 def test_cancel_during_an_async_tool() -> None:
@@ -223,6 +224,8 @@ def test_event_stops_a_run() -> None:
             await task
         assert stopped.value.receipt.cause.detail == "event" and stopped.value.receipt.quiet
         assert str(await Agent(calls("x")).run_with_cancel(asyncio.Event(), "hello")) == "done"
+        with pytest.raises(TypeError, match="asyncio.Event"):
+            await Agent(hangs()).run_with_cancel(threading.Event(), "hello")  # type: ignore[arg-type]
 
     asyncio.run(main())
 
@@ -298,5 +301,111 @@ def test_failures_are_no_stops() -> None:
         with pytest.raises(RunFailed) as failed:
             await Agent(endless, tools=[tool(name="work")(lambda: "worked")], max_steps=2).run("hello")
         assert failed.value.reason == "max_steps_reached"
+
+    asyncio.run(main())
+
+
+@pytest.mark.parametrize("turns", [0, 1, 3])
+def test_second_cancel_reaches_the_task_of_the_tool(turns: int) -> None:
+    running = 0
+
+    @tool
+    async def work(cx: ToolCx) -> None:
+        nonlocal running
+        running += 1
+        cx.output("begun")
+        try:
+            await asyncio.Event().wait()
+        finally:
+            running -= 1
+
+    async def main() -> None:
+        agent = Agent(calls("work"), tools=[work], grace=600)
+        for _ in range(50):
+            run = await begun(agent.start("go"))
+            task = asyncio.create_task(run._wait())
+            await asyncio.sleep(0)
+            task.cancel()
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            task.cancel()
+            await receipt_of_task(task)
+        async with asyncio.timeout(LIMIT_S):
+            while running:
+                await asyncio.sleep(0.001)
+
+    asyncio.run(main())
+
+
+def test_second_cancel_ends_the_command_of_the_tool(tmp_path: Path) -> None:
+    @tool
+    async def work() -> None:
+        await exec(["sh", "-c", "echo $$ >> pids; exec sleep 600"], cwd=tmp_path)
+
+    async def main() -> None:
+        agent = Agent(calls("work"), tools=[work])
+        for _ in range(10):
+            task = asyncio.create_task(agent.run("go"))
+            await asyncio.sleep(0.02)
+            task.cancel()
+            await asyncio.sleep(0)
+            task.cancel()
+            await receipt_of_task(task)
+        async with asyncio.timeout(LIMIT_S):
+            while [one for one in asyncio.all_tasks() if one.get_name().startswith("allstop-work-")]:
+                await asyncio.sleep(0.005)
+
+    asyncio.run(main())
+    pids = tmp_path / "pids"
+    for pid in pids.read_text().split() if pids.exists() else []:
+        assert not is_alive(int(pid))
+
+
+def test_each_of_many_cancels_keeps_the_receipt() -> None:
+    @tool
+    async def work(cx: ToolCx) -> None:
+        cx.output("begun")
+        await asyncio.Event().wait()
+
+    async def main() -> None:
+        agent = Agent(calls("work"), tools=[work])
+        for _ in range(50):
+            run = await begun(agent.start("go"))
+            task = asyncio.create_task(run._wait())
+            await asyncio.sleep(0)
+            while not task.done():
+                task.cancel()
+                await asyncio.sleep(0)
+            assert (await receipt_of_task(task)).items
+
+    asyncio.run(main())
+
+
+def test_failure_of_a_model_has_the_exception_as_cause() -> None:
+    class Refused(Exception):
+        """An exception of the program."""
+
+    async def fails(_request: object) -> str:
+        raise Refused("no model today")
+
+    async def main() -> None:
+        agent = Agent(Model.from_function(fails))
+        with pytest.raises(RunFailed) as failed:
+            await agent.run("hello")
+        assert isinstance(failed.value.__cause__, Refused)
+        async with agent.session() as session:
+            with pytest.raises(RunFailed) as failed:
+                await session.run("hello")
+        assert isinstance(failed.value.__cause__, Refused)
+        with pytest.raises(RunFailed, match="a text or a `Reply`") as failed:
+            await Agent(Model.from_function(lambda _request: 5)).run("hello")  # type: ignore[arg-type,return-value]
+
+    asyncio.run(main())
+
+
+def test_receipts_are_hashable() -> None:
+    async def main() -> None:
+        receipt = await cancel(await asked(Agent(hangs()).start("hello")))
+        assert receipt in {receipt} and receipt.items[0] in set(receipt.items)
 
     asyncio.run(main())

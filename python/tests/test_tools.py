@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import json
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal, TypedDict
 
@@ -169,6 +171,62 @@ def test_mistakes_of_the_program_are_errors(monkeypatch: pytest.MonkeyPatch) -> 
 
     asyncio.run(twice())
 
+    def generates() -> Iterator[int]:
+        yield 1
+
+    with pytest.raises(TypeError, match="generator"):
+        tool(generates)
+    with pytest.raises(ValueError, match="`effect` is one of read_only"):
+        tool(effect="zz")(lambda: "x")  # type: ignore[arg-type]
+    with pytest.raises(TypeError, match="Model.from_env"):
+        Agent("gpt-5-mini")  # type: ignore[arg-type]
+    for grace in (float("nan"), float("inf"), -1):
+        with pytest.raises(ValueError, match="`grace`"):
+            Agent(results(), grace=grace)
+
+
+def test_run_sync_refuses_an_event_loop() -> None:
+    async def main() -> None:
+        with pytest.raises(RuntimeError, match="await agent.run"):
+            Agent(results()).run_sync("go")
+
+    asyncio.run(main())
+
+
+def test_integers_are_exact_or_an_error() -> None:
+    @tool
+    def double(number: int) -> int:
+        return 2 * number
+
+    numbers = [2**63 - 1, 2**64 - 1, 2**70]
+    text = run_alone(Agent(results(*(("double", {"number": number}) for number in numbers)), tools=[double]))
+    first, second, third = text.split(" | ")
+    assert (first, second) == (str(2**64 - 2), str(2**65 - 2))
+    assert third.startswith("ValueError: ") and "64 bits" in third
+
+
+@pytest.mark.parametrize(
+    ("result", "error"),
+    [
+        ("\ud800", "UnicodeEncodeError"),
+        (float("nan"), "ValueError"),
+        ({"key": [float("inf")]}, "ValueError"),
+        ((one for one in ()), "TypeError"),
+    ],
+)
+def test_result_that_no_model_can_read_is_an_error(result: Any, error: str) -> None:
+    @tool
+    def work() -> Any:
+        return result
+
+    @tool
+    async def fails() -> None:
+        raise ValueError("\ud800")
+
+    agent = Agent(results(("work", {}), ("fails", {})), tools=[work, fails])
+    first, second = run_alone(agent).split(" | ")
+    assert first.startswith(f"{error}: ") and second == "ValueError: \\ud800"
+
 
 def test_models_of_pydantic_are_optional() -> None:
     class PydanticLike:
@@ -194,3 +252,52 @@ def test_models_of_pydantic_are_optional() -> None:
     visit.__annotations__ = {"place": PydanticLike}
     agent = Agent(results(("visit", {"place": {"city": "Lima"}})), tools=[visit])
     assert run_alone(agent) == '{"city": "Lima", "mode": "json"}'
+
+
+def test_definitions_of_models_are_at_the_root() -> None:
+    class City:
+        """A model of pydantic that refers to itself and to another model."""
+
+        @classmethod
+        def model_json_schema(cls, ref_template: str = "#/$defs/{model}") -> dict[str, Any]:
+            next_city = {"anyOf": [{"$ref": ref_template.format(model="City")}, {"type": "null"}]}
+            place = {"type": "object", "properties": {"height": {"type": cls.height}}}
+            city = {"type": "object", "properties": {"place": {"$ref": ref_template.format(model="Place")}, "next": next_city}}
+            return {"$defs": {"City": city, "Place": place}, "$ref": ref_template.format(model="City")}
+
+        @classmethod
+        def model_validate(cls, value: dict[str, Any]) -> dict[str, Any]:
+            return value
+
+        height = "number"
+
+    class OtherCity(City):
+        height = "string"
+
+    def visit(city: Any, cities: Any, others: Any) -> Any:
+        return [city, cities, others]
+
+    visit.__annotations__ = {"city": City, "cities": list[City], "others": list[OtherCity]}
+    schema = tool(visit).schema
+    assert set(schema["$defs"]) == {"City", "Place", "City_2", "Place_2"}
+    assert schema["properties"]["others"]["items"] == {"$ref": "#/$defs/City_2"}
+    lima = {"place": {"height": 161}, "next": {"place": {"height": 3399}}}
+    other = {"place": {"height": "high"}}
+    arguments = {"city": lima, "cities": [lima], "others": [other]}
+    wrong = {**arguments, "others": [lima]}
+    text = run_alone(Agent(results(("visit", arguments), ("visit", wrong)), tools=[visit]))
+    first, second = text.split(" | ")
+    assert json.loads(first) == [lima, [lima], [other]] and "must be of type string" in second
+
+
+def test_type_that_contains_itself_is_an_error() -> None:
+    def visit(place: Any) -> None: ...
+
+    visit.__annotations__ = {"place": Nested}
+    with pytest.raises(TypeError, match="contains itself"):
+        tool(visit)
+
+
+@dataclass
+class Nested:
+    inner: Nested | None = None
