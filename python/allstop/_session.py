@@ -91,8 +91,12 @@ class Session:
             session = await arrival(opened)
             if isinstance(session, str):
                 raise RuntimeError(session)
+        except asyncio.CancelledError:
+            await outlast_cancellations(opened, lambda: None)
+            if opened.done() and isinstance(opened.result(), _native.Session):
+                await self._close(opened.result())
+            raise
         except BaseException:
-            opened.add_done_callback(_close_unused)
             self._remove_own_output()
             raise
         self._opened = session
@@ -105,16 +109,23 @@ class Session:
         A cancellation of the task ends the grace. The session is closed nevertheless, and the `asyncio.CancelledError`
         has the receipt.
         """
-        session = self._session
-        closed, receive = expect()
-        session.close(receive)
-        was_cancelled = await outlast_cancellations(closed, lambda: self._stop_at_exit().force())
-        receipt = Receipt._from_json(json.loads(closed.result())) if closed.done() else None
+        receipt, was_cancelled = await self._close(self._session)
         live.discard(self)
-        self._remove_own_output()
         if was_cancelled or receipt is None:
             raise cancelled(receipt)
         return receipt
+
+    async def _close(self, session: _native.Session) -> tuple[Receipt | None, bool]:
+        """Closes a session. Returns the receipt, and true if the task was cancelled meanwhile."""
+
+        def force() -> None:
+            session.stop(json.dumps("session"), "user", "asyncio cancel", lambda _: None).force()
+
+        closed, receive = expect()
+        session.close(receive)
+        was_cancelled = await outlast_cancellations(closed, force)
+        self._remove_own_output()
+        return Receipt._from_json(json.loads(closed.result())) if closed.done() else None, was_cancelled
 
     async def __aenter__(self) -> Session:
         return await self.open()
@@ -215,9 +226,3 @@ class Session:
 
     def _stop_at_exit(self) -> _native.Stop:
         return self._any_loop.stop(json.dumps("session"), "shutdown", "exit of the interpreter", lambda _: None)
-
-
-def _close_unused(opened: asyncio.Future[Any]) -> None:
-    """Closes a session that no variable received, because the task was cancelled."""
-    if not opened.cancelled() and isinstance(session := opened.result(), _native.Session):
-        session.close(lambda _: None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 
-from allstop import Agent, ToolCx, tool
+from allstop import Agent, ToolCx, exec, tool
 from support import asked, begun, calls, cancel, descriptor_count, hangs, thread_count, wait_until
 
 RUNS = 1_000
@@ -54,6 +54,7 @@ def test_event_loops_leak_nothing() -> None:
     def run_once() -> None:
         assert str(asyncio.run(agent.run("go"))) == "done"
         assert str(agent.run_sync("go")) == "done"
+        assert asyncio.run(exec(["true"])).code == 0
 
     run_once()
     gc.collect()

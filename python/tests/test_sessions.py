@@ -189,7 +189,23 @@ def test_cancelled_close_has_the_receipt() -> None:
     asyncio.run(main())
 
 
-def test_other_event_loop_is_an_error(tmp_path: Path) -> None:
+def test_cancelled_open_leaves_the_session_closed(tmp_path: Path) -> None:
+    async def main() -> None:
+        agent, store = Agent(counts()), str(tmp_path / "store.db")
+        for turns in range(5):
+            task = asyncio.create_task(agent.session(id="one", store=store).open())
+            for _ in range(turns):
+                await asyncio.sleep(0)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            async with agent.session(id="one", store=store) as session:
+                await session.run("hello")
+
+    asyncio.run(main())
+
+
+def test_other_event_loop_is_an_error() -> None:
     async def begin() -> tuple[Run, Events, Session]:
         agent = Agent(hangs())
         run = agent.start("hello")
