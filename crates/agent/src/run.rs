@@ -14,9 +14,8 @@ use allstop_scope::{
 };
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use tokio::runtime::Handle;
 use tokio::sync::SetOnce;
-use tokio::time::{Duration, Instant, timeout};
+use tokio::time::{Duration, Instant};
 use tracing::Instrument as _;
 
 use crate::answer::Outcome;
@@ -263,25 +262,13 @@ impl RunStop {
     /// # Cancel safety
     /// Cancel safe: the stop continues even if no caller waits.
     pub async fn receipt(&self) -> Arc<Receipt> {
-        if Handle::try_current().is_ok() {
-            return self.wait().await;
-        }
-        // The wait needs a timer.
-        let own = self.clone();
-        let waited = self.scope.spawn_engine(async move { own.wait().await });
-        match waited.await {
-            Ok(receipt) => receipt,
-            Err(_) => self.stop.receipt().await,
-        }
-    }
-
-    async fn wait(&self) -> Arc<Receipt> {
         let receipt = self.stop.receipt().await;
         if receipt.outcome().is_some() {
             return receipt;
         }
         let ending = self.controls.ending_turn();
-        let _ended_or_not = timeout(ENDING_MAX, ending.has_outcome()).await;
+        let ended = ending.has_outcome();
+        let _ended_or_not = self.scope.timeout(ENDING_MAX, ended).await;
         let (conversation, usage) = match ending.outcome() {
             Some(turn) => match turn.receipt {
                 Some(own) if own.is_of_same_work(&receipt) => return own,

@@ -46,6 +46,7 @@ mod signal;
 mod spawn;
 mod stop;
 mod sync;
+mod timeout;
 mod user_code;
 mod work;
 

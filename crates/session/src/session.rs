@@ -9,7 +9,6 @@ use allstop_core::turn::Conversation;
 use allstop_core::{CallId, Cause, CauseKind, Extent, MessageId, Receipt, SessionId, TurnNumber};
 use allstop_log::{LoggedAnswer, SessionError, Version, committed_answer, read_session_end};
 use allstop_tools::{BackgroundHost as _, BackgroundWork, NotPromotable, PermissionAnswer};
-use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 use crate::command::{BackgroundDetachError, DetachResult, DetachTarget, OwnerCommand, UndoError};
@@ -97,17 +96,7 @@ impl Session {
         limit: Duration,
     ) -> Result<WaitResult, SendError> {
         let sent = self.send(message)?;
-        if Handle::try_current().is_ok() {
-            return Ok(self.inner.wait(sent, limit).await);
-        }
-        // The wait needs a timer.
-        let (inner, own) = (Arc::clone(&self.inner), sent.clone());
-        let scope = &self.inner.host.scope;
-        let waited = scope.spawn_engine(async move { inner.wait(own, limit).await });
-        match waited.await {
-            Ok(waited) => Ok(waited),
-            Err(_) => Ok(self.inner.waited(sent, true)),
-        }
+        Ok(self.inner.wait(sent, limit).await)
     }
 
     /// Current outcome of a message, as far as it is known, for a process that must exit before the final outcome

@@ -5,7 +5,6 @@ use std::time::Duration;
 
 use allstop_core::record::Attachment;
 use allstop_tools::{BackgroundHost as _, BackgroundWork};
-use tokio::time::timeout;
 
 use crate::events::{BackgroundItem, OpenQuestion};
 use crate::inner::SessionInner;
@@ -53,12 +52,7 @@ impl SessionInner {
             sent.outcome().await;
             self.background_idle().await;
         };
-        let timed_out = timeout(limit, both).await.is_err();
-        self.waited(sent, timed_out)
-    }
-
-    /// The present state, as the result of a wait.
-    pub(crate) fn waited(&self, sent: MessageHandle, timed_out: bool) -> WaitResult {
+        let timed_out = self.host.scope.timeout(limit, both).await.is_none();
         WaitResult {
             outcome: sent.try_outcome(),
             timed_out,

@@ -231,7 +231,7 @@ fn scope_stops_futures_and_threads() {
     check(
         "scope_alone",
         &[
-            "Would stop everything:",
+            "Would stop everything: 3 pieces of work run.",
             "Everything stopped by you in N ms. Nothing is left running; verified.",
             "3 of 3 stopped: checksum, orders, users",
         ],

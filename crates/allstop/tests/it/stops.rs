@@ -194,7 +194,7 @@ async fn call_is_cancelled_once() {
     let unknown = session.stop(&unknown, CauseKind::User).await;
     assert_eq!(
         unknown.to_string(),
-        "Nothing to stop: call call_x not found."
+        "Nothing to stop: call call_x was not found."
     );
 }
 
@@ -238,4 +238,65 @@ async fn stop_during_a_shell() {
     );
     assert!(matches!(message.await, Outcome::Stopped(_)));
     assert!(session.close().await.quiet());
+}
+
+/// Regression: a stop of an ended run had the id of another receipt, and the sentence contained the name `run_1`.
+#[tokio::test]
+async fn each_stop_of_a_run_has_its_own_receipt() {
+    let (release, released) = mpsc::channel::<()>();
+    let released = Arc::new(Mutex::new(released));
+    let started = Arc::new(Notify::new());
+    let begin = Arc::clone(&started);
+    let blocks = tool("work", "Blocks its thread", move |_: Nothing, _cx| {
+        let (begin, released) = (Arc::clone(&begin), Arc::clone(&released));
+        async move {
+            begin.notify_one();
+            // An error means that the test has ended.
+            let _released = released.lock().unwrap().recv();
+            Ok("worked")
+        }
+    });
+    let agent = Agent::new(calls_work()).tool(blocks).scope(impatient());
+    let run = agent.build().run("go");
+    started.notified().await;
+    let first = run.stop(CauseKind::User).await;
+    assert!(!first.quiet(), "{first}");
+
+    let second = run.stop(CauseKind::User);
+    release.send(()).unwrap();
+    let second = second.await;
+    assert!(second.quiet() && second.outcome().is_none(), "{second}");
+    assert_eq!(second.items().len(), 1, "{second}");
+    assert!(
+        second.to_string().starts_with("The run stopped by you in "),
+        "{second}"
+    );
+
+    let third = run.stop(CauseKind::User).await;
+    assert_eq!(
+        third.to_string(),
+        "Nothing to stop in the run: already ended."
+    );
+    let mut ids = [&first, &second, &third].map(|receipt| receipt.stop_id());
+    ids.sort();
+    assert!(ids[0] != ids[1] && ids[1] != ids[2], "{ids:?}");
+}
+
+/// Regression: a stop, and the wait for a message, panicked in a runtime without timers.
+#[test]
+fn stop_and_wait_need_no_timers() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .build()
+        .expect("a thread is all that it needs");
+    runtime.block_on(async {
+        let agent = Agent::new(hangs()).build();
+        let receipt = agent.run("hello").stop(CauseKind::User).await;
+        assert!(receipt.quiet(), "{receipt}");
+        let session = agent.session().open().await.unwrap();
+        let waited = session.send_and_wait("hello", Duration::ZERO).await;
+        assert!(waited.unwrap().timed_out);
+        let receipt = session.stop(&StopTarget::Turn, CauseKind::User).await;
+        assert!(receipt.quiet(), "{receipt}");
+        assert!(session.close().await.quiet());
+    });
 }

@@ -323,7 +323,7 @@ fn session_is_closed_and_one_call_is_stopped() {
     let unknown = stop(&place, &format!("{id} --call no_such_call"));
     assert_eq!(unknown.code, 2, "{unknown:?}");
     assert!(
-        unknown.stdout.contains("call no_such_call not found"),
+        unknown.stdout.contains("call no_such_call was not found"),
         "{}",
         unknown.stdout
     );

@@ -4,6 +4,7 @@
 use std::fmt;
 
 use super::{EndProof, ItemKind, ItemState, NothingToStop, Receipt, ReceiptItem};
+use crate::counted::counted;
 use crate::elapsed::milliseconds;
 use crate::extent::Extent;
 use crate::terminal_text::{escape, is_unsafe};
@@ -27,18 +28,18 @@ fn sentence(receipt: &Receipt) -> String {
                     "Too late to stop {target}: its result is decided, but its work may still run."
                 )
             }
-            NothingToStop::NotFound => format!("Nothing to stop: {target} not found."),
+            NothingToStop::NotFound => format!("Nothing to stop: {target} was not found."),
         };
     }
     if receipt.is_preview() {
-        let runs = !receipt
-            .items()
-            .iter()
-            .all(|item| item.state.is_outside_extent());
-        return if runs {
-            format!("Would stop {target}:")
-        } else {
-            format!("Would stop nothing of {target}.")
+        let items = receipt.items().iter();
+        let runs = items.filter(|item| !item.state.is_outside_extent()).count();
+        return match runs {
+            0 => format!("Would stop nothing of {target}."),
+            _ => format!(
+                "Would stop {target}: {}.",
+                counted(runs as u64, "piece of work runs", "pieces of work run")
+            ),
         };
     }
     let target = if target.starts_with("bg_") {
@@ -160,6 +161,7 @@ fn target(receipt: &Receipt) -> String {
         }
         (Some("message"), _) => "the turn of your message".to_owned(),
         (_, "compaction") => "the compaction".to_owned(),
+        (Some(_), "run") => "the run".to_owned(),
         (Some("task"), id) => format!("task {id}"),
         (Some("session"), _) => "the session".to_owned(),
         _ => request.target.to_string(),

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use allstop_core::{Cause, Receipt};
 use allstop_scope::FORCE_MAX;
 use futures::FutureExt as _;
-use tokio::time::timeout;
 
 use super::ManagerInner;
 use crate::execution::user_code;
@@ -24,18 +23,18 @@ impl ManagerInner {
         let task = Arc::clone(task);
         let stopped = AssertUnwindSafe(async move { canceler.stop_orphans(task, cause).await });
         let max = self.root.grace() + FORCE_MAX + self.options.ending_write_max;
-        match timeout(max, stopped.catch_unwind()).await {
-            Ok(Ok(receipt)) => {
+        match self.root.timeout(max, stopped.catch_unwind()).await {
+            Some(Ok(receipt)) => {
                 if let (Some(observer), Some(receipt)) = (&self.options.observer, &receipt) {
                     observer.left_work_stopped(receipt);
                 }
                 receipt
             }
-            Ok(Err(panic)) => {
+            Some(Err(panic)) => {
                 user_code::report("canceler", self.options.on_panic.as_ref(), &*panic);
                 None
             }
-            Err(_late) => {
+            None => {
                 tracing::warn!("a canceler does not stop the left work of a task in time");
                 None
             }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use allstop_core::receipt::{ItemKind, ReceiptItem};
 use allstop_core::{Cause, CauseKind, Receipt};
 use futures::future::join_all;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::Instant;
 
 use super::coordinator::Coordinator;
 use super::{ManagerInner, TaskManager};
@@ -93,6 +93,7 @@ impl TaskManager {
     /// Dropping the future does not revoke the shutdown.
     pub async fn shutdown(&self, within: Duration, detail: &'static str) -> ShutdownReport {
         let until = Instant::now() + within;
+        let time_left = || until.saturating_duration_since(Instant::now());
         self.inner.table.lock().is_closed = true;
         let executions = self.inner.stop_taking();
         let cause = Cause::new(CauseKind::Shutdown).detail(detail);
@@ -108,7 +109,8 @@ impl TaskManager {
             async move {
                 // After the end of an execution, its clean-up runs, and the store may still confirm a write whose
                 // outcome was unknown.
-                let _in_time = timeout_at(until, execution.released()).await;
+                let released = execution.released();
+                let _in_time = self.inner.root.timeout(time_left(), released).await;
                 let (is_stored, handed_over) = match execution.present_result() {
                     Some(ExecutionResult::KeptWaiting) => return None,
                     Some(ExecutionResult::Ended(task)) => {
@@ -138,7 +140,8 @@ impl TaskManager {
         let wakes = handed_over
             .iter()
             .map(|task| self.inner.coordinator.wake(task, now));
-        let _in_time = timeout_at(until, join_all(wakes)).await;
+        let woken = join_all(wakes);
+        let _in_time = self.inner.root.timeout(time_left(), woken).await;
         let handed_over = handed_over.len();
         self.inner.coordinator.close(until).await;
         self.inner.is_shut_down.send_replace(true);
