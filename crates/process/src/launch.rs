@@ -25,7 +25,7 @@ pub fn launch(
     let (status_tx, status) = status_channel();
     let launcher: Arc<dyn TreeLauncher> = match &spec.containment {
         ContainmentChoice::Keeper(keepers) => Arc::clone(keepers) as _,
-        ContainmentChoice::GroupAndMarker => Arc::new(ProcessGroups),
+        ContainmentChoice::Inherit | ContainmentChoice::GroupAndMarker => Arc::new(ProcessGroups),
         ContainmentChoice::Custom(launcher) => Arc::clone(launcher),
     };
     let tree = launcher.launch(&spec, status_tx)?;

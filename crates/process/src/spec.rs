@@ -34,7 +34,8 @@ pub struct ProcessSpec {
 
 impl ProcessSpec {
     /// Creates the specification of a program without arguments. The program runs in the working directory and with the
-    /// environment of this process. `marker` must differ from the markers of all other calls.
+    /// environment of this process, and with the containment of the scope that starts it. `marker` must differ from the
+    /// markers of all other calls.
     pub fn new(program: impl Into<OsString>, marker: impl Into<Arc<str>>) -> Self {
         Self {
             program: program.into(),
@@ -43,7 +44,7 @@ impl ProcessSpec {
             env: Vec::new(),
             env_hidden: Vec::new(),
             marker: marker.into(),
-            containment: ContainmentChoice::GroupAndMarker,
+            containment: ContainmentChoice::Inherit,
         }
     }
 
@@ -84,9 +85,13 @@ impl ProcessSpec {
 }
 
 /// Choice of a level of containment.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub enum ContainmentChoice {
+    /// The level of the scope that starts the process. Without a scope, or if the scope has this level itself, a process group
+    /// and a marker.
+    #[default]
+    Inherit,
     /// A keeper, which is a helper process that contains the process tree: the strongest level. Outside Linux, a
     /// process group replaces the keeper.
     Keeper(Arc<Keepers>),

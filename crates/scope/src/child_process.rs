@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use allstop_core::receipt::{Containment, EndProof, Evidence};
 use allstop_process::{
-    DetachTreeError, ExitInfo, LaunchError, OutputReader, ProcessDriver, ProcessHandle,
-    ProcessSpec, ProcessWaitError, TreeMember, launch,
+    ContainmentChoice, DetachTreeError, ExitInfo, LaunchError, OutputReader, ProcessDriver,
+    ProcessHandle, ProcessSpec, ProcessWaitError, TreeMember, launch,
 };
 
 use crate::barrier::NotStarted;
@@ -33,16 +33,26 @@ pub struct Process {
 }
 
 impl Scope {
-    /// Starts a child process with the containment that `spec` selects. The work ends when the last descendant has
-    /// ended, not when the process itself exits.
+    /// Containment of a process that starts in this scope: the choice itself, or the containment of the tree if the
+    /// choice is [`ContainmentChoice::Inherit`].
+    pub fn containment_of(&self, choice: ContainmentChoice) -> ContainmentChoice {
+        match choice {
+            ContainmentChoice::Inherit => self.env().options.containment.clone(),
+            own => own,
+        }
+    }
+
+    /// Starts a child process with the containment that `spec` selects: by default, the containment of the tree. The work
+    /// ends when the last descendant has ended, not when the process itself exits.
     ///
     /// # Errors
     /// If a stop covers this scope, the scope is closed, or the system refuses.
     pub fn spawn_process(
         &self,
         work: WorkSpec,
-        spec: ProcessSpec,
+        mut spec: ProcessSpec,
     ) -> Result<(Process, OutputReader), SpawnProcessError> {
+        spec.containment = self.containment_of(spec.containment);
         // The process is registered before it is launched. If the process starts, every later stop covers it. If a stop
         // was accepted before the registration, the process does not start.
         let registration = self.node().register(work, Force::AbortSoon)?;

@@ -47,7 +47,9 @@ pub struct RootOptions {
     pub work: TreeRuntime,
     /// Grace: the time between asking work to stop and ending it by force.
     pub grace: Duration,
-    /// Default containment of child processes.
+    /// Containment of child processes that choose none themselves. A process group and a marker by default: a process can
+    /// escape, and `kill -9` of this program leaves its processes. A keeper closes both gaps; see
+    /// [`keeper_main`](allstop_process::keeper_main).
     pub containment: ContainmentChoice,
     /// Wall-clock time, for receipts.
     pub now: Arc<dyn Fn() -> Timestamp + Send + Sync>,

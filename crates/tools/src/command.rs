@@ -69,11 +69,12 @@ impl RunningCommand {
         name: impl Into<Arc<str>>,
         spec: ProcessSpec,
     ) -> Result<Self, SpawnProcessError> {
+        let chosen = scope.containment_of(spec.containment.clone());
         let containment = tokio::select! {
             biased;
             // The start returns the reason.
             () = scope.stopped() => spec.containment,
-            reserved = spec.containment.reserved(SLOT_WAIT_MAX) => reserved?,
+            reserved = chosen.reserved(SLOT_WAIT_MAX) => reserved?,
         };
         Self::start_server(
             scope,

@@ -70,15 +70,15 @@ pub struct ShellConfig {
 }
 
 impl ShellConfig {
-    /// Creates a configuration with `/bin/sh`, this folder and the default limits. Processes are contained without a
-    /// helper program.
+    /// Creates a configuration with `/bin/sh`, this folder and the default limits. The scope of a call contains its
+    /// processes.
     pub fn new(folder: impl Into<PathBuf>, output_folder: Arc<OutputFolder>) -> Self {
         Self {
             program: "/bin/sh".into(),
             folder: folder.into(),
             env: Vec::new(),
             env_hidden: Vec::new(),
-            containment: ContainmentChoice::GroupAndMarker,
+            containment: ContainmentChoice::Inherit,
             output: OutputLimits::default(),
             output_folder,
             attachment: Attachment::Attached,

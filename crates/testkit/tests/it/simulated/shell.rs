@@ -28,13 +28,15 @@ impl Session {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let system = SimulatedSystem::new();
-        let root = Scope::root("session", RootOptions::single_runtime());
+        // The shell has no containment of its own, and takes the one of the scope.
+        let options = RootOptions {
+            containment: system.containment(),
+            ..RootOptions::single_runtime()
+        };
+        let root = Scope::root("session", options);
         let jobs = root.child("background", ScopeOptions::default());
         let host = Arc::new(BackgroundRegistry::new(jobs.expect("nothing is stopped")));
-        let config = ShellConfig {
-            containment: system.containment(),
-            ..ShellConfig::new("/work", Arc::new(OutputFolder::new(folder.path())))
-        };
+        let config = ShellConfig::new("/work", Arc::new(OutputFolder::new(folder.path())));
         Self {
             shell: ShellTool::new(config, Arc::clone(&host) as _),
             folder,
