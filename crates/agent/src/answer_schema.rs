@@ -27,7 +27,7 @@ pub struct AnswerSchema {
 
 /// A JSON value is no valid JSON schema, or cannot be checked.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("invalid JSON schema: {reason}")]
+#[error("invalid JSON schema of the answer: {reason}")]
 pub struct InvalidSchema {
     /// The reason, for people.
     pub reason: String,
@@ -111,6 +111,18 @@ mod tests {
     struct Count {
         #[expect(dead_code, reason = "read by the check alone")]
         n: u8,
+    }
+
+    /// Regression: the error named an internal URL of the arguments of a tool.
+    #[test]
+    fn error_of_a_schema_names_the_answer() {
+        let error = AnswerSchema::from_schema(serde_json::json!({"type": 7})).unwrap_err();
+        let text = error.to_string();
+        assert!(
+            text.starts_with("invalid JSON schema of the answer: "),
+            "{text}"
+        );
+        assert!(!text.contains("allstop:"), "{text}");
     }
 
     #[test]

@@ -9,7 +9,8 @@ use serde_json::{Map, Value};
 /// Settings of the requests to a model. A value that is not set is the provider's default.
 ///
 /// Each protocol translates the settings. If a provider lacks a setting, the call fails with an error of kind `Invalid`
-/// that names the setting, before anything is sent. Models that are functions and scripted models ignore all settings.
+/// that names the setting, before anything is sent. A model
+/// that is a function finds the settings in its request, and decides about them itself. Scripted models ignore them.
 ///
 /// ```
 /// use allstop_model::{ReasoningEffort, RequestSettings};
@@ -126,6 +127,22 @@ impl ToolChoice {
 }
 
 impl RequestSettings {
+    /// The first value that no provider can understand, such as a temperature that is no number; for people.
+    pub fn problem(&self) -> Option<String> {
+        let numbers = [
+            ("temperature", self.temperature),
+            ("top_p", self.top_p),
+            ("presence_penalty", self.presence_penalty),
+            ("frequency_penalty", self.frequency_penalty),
+        ];
+        numbers.into_iter().find_map(|(name, value)| {
+            let value = value.filter(|value| !value.is_finite())?;
+            Some(format!(
+                "the setting `{name}` is {value}, which is no finite number"
+            ))
+        })
+    }
+
     /// Sets the temperature.
     #[must_use]
     pub fn temperature(mut self, temperature: f64) -> Self {

@@ -153,7 +153,9 @@ async fn typed_answers_are_values() {
 fn invalid_schema_is_an_error() {
     let error = AnswerSchema::from_schema(json!({"type": 1})).expect_err("no schema");
     assert!(
-        error.to_string().starts_with("invalid JSON schema: "),
+        error
+            .to_string()
+            .starts_with("invalid JSON schema of the answer: "),
         "{error}"
     );
 }

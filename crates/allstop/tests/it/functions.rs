@@ -144,3 +144,49 @@ async fn hooks_and_guardrails_are_functions() {
     assert_eq!(failure.reason, StopReason::Guardrail);
     assert_eq!(failure.message, "stopped by a guardrail (too short)");
 }
+
+/// Regression: the agent sent a schema that every provider refuses.
+#[test]
+fn arguments_that_are_no_object_are_refused() {
+    fn refused<A: serde::de::DeserializeOwned + schemars::JsonSchema + Send + 'static>() -> String {
+        let work = tool("work", "Works", async |_: A, _cx| Ok("worked"));
+        let mut registry = allstop::tools::ToolRegistry::new();
+        let refused = registry.register(Arc::new(work));
+        refused.expect_err("no object").to_string()
+    }
+    for error in [refused::<u32>(), refused::<Vec<u8>>(), refused::<()>()] {
+        assert!(
+            error.ends_with("but arguments are an object: use a struct with named fields"),
+            "{error}"
+        );
+    }
+    let any = tool("work", "Works", async |_: serde_json::Value, _cx| {
+        Ok("worked")
+    });
+    let agent = Agent::new(calls_work()).tool(any).build();
+    drop(agent);
+}
+
+/// Regression: the settings reached the model, or a provider refused them after the request was sent.
+#[tokio::test]
+async fn settings_without_meaning_end_the_run() {
+    let unknown = RequestSettings::default().tool_choice(model::ToolChoice::Tool("nope".into()));
+    let nan = RequestSettings::default().temperature(f64::NAN);
+    for (settings, message) in [
+        (
+            unknown,
+            "the setting `tool_choice` names the unknown tool `nope`",
+        ),
+        (
+            nan,
+            "the setting `temperature` is NaN, which is no finite number",
+        ),
+    ] {
+        let agent = Agent::new(calls_work()).request(settings).build();
+        let Outcome::Failed(failure) = agent.run("go").await else {
+            panic!("the settings have a meaning");
+        };
+        assert_eq!(failure.kind, Some(allstop::agent::TurnErrorKind::Invalid));
+        assert_eq!(failure.message, message);
+    }
+}

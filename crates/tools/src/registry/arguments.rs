@@ -21,8 +21,8 @@ const NAME_CHARS_MAX: usize = 64;
 /// stack in a debug build, and a thread has 2 MB.
 const NESTING_MAX: usize = 32;
 
-/// URL of the schema. The schema needs a URL because it may refer to its own parts.
-const SCHEMA_URL: &str = "allstop:/arguments";
+/// URL of the schema. The schema needs a URL because it may refer to its own parts. Errors do not contain it.
+const SCHEMA_URL: &str = "allstop:/schema";
 
 /// A compiled schema. Each schema is compiled only once per tool, because every call is validated.
 pub(crate) struct ArgumentCheck {
@@ -70,7 +70,8 @@ impl ArgumentCheck {
         }
         let cost = SchemaCost::of(schema).map_err(NotCompiled::Invalid)?;
         let (schemas, root) = compiled(schema.clone()).map_err(|error| {
-            let text = format!("{error:#}");
+            let text = format!("{error:#}").replace(&format!("{SCHEMA_URL}#"), "the schema");
+            let text = text.replace(SCHEMA_URL, "the schema");
             let pattern = match &*error {
                 CompileError::ValidationError { src, .. } => unread_pattern(src),
                 _ => None,

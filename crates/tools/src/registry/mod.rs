@@ -65,6 +65,7 @@ impl ToolRegistry {
     pub fn register(&mut self, tool: Arc<dyn Tool>) -> Result<(), RegistryError> {
         self.check_name(&tool)?;
         let spec = tool.spec();
+        check_is_object(spec)?;
         let check = ArgumentCheck::compile(&spec.input_schema).map_err(|detail| {
             let name = Arc::clone(&spec.name);
             RegistryError::Schema { name, detail }
@@ -126,6 +127,27 @@ impl ToolRegistry {
     pub fn specs(&self) -> impl ExactSizeIterator<Item = &ToolSpec> {
         self.tools.iter().map(RegisteredTool::spec)
     }
+}
+
+/// The arguments of a call are one JSON object: providers refuse every other schema.
+fn check_is_object(spec: &ToolSpec) -> Result<(), RegistryError> {
+    let Some(kind) = spec.input_schema.get("type") else {
+        return Ok(()); // A schema of several alternatives, or of any value.
+    };
+    let allows_object = match kind {
+        Value::Array(kinds) => kinds.iter().any(|kind| kind == "object"),
+        // A value of another type is an error of the schema itself.
+        kind => kind == "object" || !kind.is_string(),
+    };
+    if allows_object {
+        return Ok(());
+    }
+    Err(RegistryError::Schema {
+        name: Arc::clone(&spec.name),
+        detail: format!(
+            "its type is {kind}, but arguments are an object: use a struct with named fields"
+        ),
+    })
 }
 
 /// A registered tool.

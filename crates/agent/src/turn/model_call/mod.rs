@@ -55,6 +55,10 @@ impl RunningTurn<'_> {
             if self.work.is_stopped() {
                 return Err(self.abandon_stopped(spent)?);
             }
+            if let Some(problem) = self.settings_problem() {
+                let error = ModelError::new(ModelErrorKind::Invalid, problem);
+                return Err(self.fail_model(error, spent)?);
+            }
             let span = WorkSpan::model_call(self.parts(), attempt);
             let attempted = self.attempt(step).instrument(span.span.clone()).await;
             let (error, usage) = match attempted {
@@ -288,6 +292,19 @@ impl RunningTurn<'_> {
             Arc::make_mut(&mut request).tool_choice = ToolChoice::Auto;
         }
         request
+    }
+
+    /// The first setting that no request can contain, for people.
+    fn settings_problem(&self) -> Option<String> {
+        let settings = self.request_settings();
+        match &settings.tool_choice {
+            ToolChoice::Tool(name) if self.cx.parts.tools.now().registry.get(name).is_none() => {
+                Some(format!(
+                    "the setting `tool_choice` names the unknown tool `{name}`"
+                ))
+            }
+            _ => settings.problem(),
+        }
     }
 
     fn request(&self, probe: ConnectionProbe) -> ModelRequest {
