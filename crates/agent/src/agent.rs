@@ -52,7 +52,11 @@ impl std::fmt::Debug for AgentBuilder {
 
 impl Agent {
     /// Begins an agent with this model, no tools and no limits. Without [`AgentBuilder::permissions`] every tool call is
-    /// allowed, because a program that registers a tool intends it to be called.
+    /// allowed, because a program that registers a tool intends it to be called. The loop detector is on:
+    /// [`LoopLimits::default`](allstop_core::turn::LoopLimits) ends a run that repeats its calls.
+    ///
+    /// A receipt covers the futures and threads of the tools, and the work that they start through a scope. Await each stop
+    /// before `main` returns; otherwise processes can stay.
     #[expect(
         clippy::new_ret_no_self,
         reason = "an agent without a builder would have nothing to configure"
@@ -274,11 +278,11 @@ impl AgentBuilder {
         self
     }
 
-    /// Adds a tool.
+    /// Adds a tool. A process, task or thread that the tool does not start through the scope of its call is in no receipt.
     ///
     /// # Panics
-    /// If the name of the tool is not valid or taken, or if the schema of its arguments is invalid: a mistake in the
-    /// program. [`AgentBuilder::tools`] takes a registry, which returns these errors.
+    /// If the name of the tool is not valid or taken, or if the schema of its arguments is invalid or no object: a mistake in
+    /// the program. [`AgentBuilder::tools`] takes a registry, which returns these errors.
     pub fn tool(mut self, tool: impl Tool + 'static) -> Self {
         if let Err(error) = self.parts.tools.add(Arc::new(tool)) {
             panic!("{error}");

@@ -31,6 +31,8 @@ pub struct FnModel {
 ///     _ => Ok(Reply::text("It is sunny.")),
 /// });
 /// # let _ = model;
+/// let hello = from_fn("hello", async |_request| Ok("hi"));
+/// # let _ = hello;
 /// ```
 ///
 /// # Cancel safety

@@ -38,6 +38,11 @@ impl TaskManager {
     /// need this time once more. [`CancelError::Store`] means that the work was stopped but the store has not confirmed
     /// the end. The manager then repeats the write.
     ///
+    /// # Errors
+    /// The answer for a task that had ended depends on its end. If the task is `canceled`, the result is a new receipt with the
+    /// outcome `already_ended`. If the task completed or failed, the error is [`CancelError::AlreadyEnded`], unless the
+    /// canceler stops orphaned work. Other errors: the task is unknown, the canceler refused, or the store failed.
+    ///
     /// # Cancel safety
     /// Dropping the future does not revoke the stop.
     pub async fn cancel(&self, id: &TaskId, cause: Cause) -> Result<CancelOutcome, CancelError> {
