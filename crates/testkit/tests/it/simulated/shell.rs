@@ -28,7 +28,7 @@ impl Session {
     fn new() -> Self {
         let folder = tempfile::tempdir().expect("a folder");
         let system = SimulatedSystem::new();
-        // The shell has no containment of its own, and takes the one of the scope.
+        // The shell inherits the containment of the scope.
         let options = RootOptions {
             containment: system.containment(),
             ..RootOptions::single_runtime()
