@@ -278,8 +278,11 @@ pub(super) fn walk(
 
 /// A stop of targets that have ended, or can no longer be stopped. If an engine is writing its commit, the stop waits
 /// for this engine, but at most for the grace. The stop lists the work of the turn that still runs, and does not end
-/// this work. It is a new stop with its own id, because an id belongs to one receipt.
-fn too_late(targets: &[&Node], info: StopInfo, times: LadderTimes) -> Arc<StopInProgress> {
+/// this work.
+fn too_late(targets: &[&Node], mut info: StopInfo, times: LadderTimes) -> Arc<StopInProgress> {
+    if let Some(first) = targets.iter().find_map(|target| target.covering_stop()) {
+        info.stop_id = first.request().stop_id.clone();
+    }
     let shared = StopInProgress::too_late(targets, info, times);
     for target in targets {
         target.watch_engines(&shared);

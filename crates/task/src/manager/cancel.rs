@@ -29,8 +29,7 @@ impl CancelOutcome {
     /// end of the task.
     pub fn covers_orphans(&self) -> bool {
         let end = self.task.ending.receipt.as_ref();
-        let is_end = end.is_some_and(|end| end.stop_id() == self.receipt.stop_id());
-        !is_end && self.receipt.outcome().is_none()
+        end.is_none_or(|end| end.stop_id() != self.receipt.stop_id())
     }
 }
 
@@ -58,8 +57,7 @@ impl TaskManager {
 }
 
 impl ManagerInner {
-    /// Answers a stop of a task that has ended. If the task was stopped, the answer is a receipt of this later stop, with a
-    /// new id. [`Task::ending`] keeps the receipt of the first stop.
+    /// Answers a stop of a task that has ended. If the task was stopped, the receipt has the id of the first stop.
     pub(crate) fn already_ended(
         &self,
         task: Arc<Task>,
@@ -68,9 +66,10 @@ impl ManagerInner {
         if task.status.state != TaskState::Canceled {
             return Err(CancelError::AlreadyEnded(task));
         }
-        let info = self.stop_info(&task.id, cause);
+        let mut info = self.stop_info(&task.id, cause);
         let mut left = Vec::new();
         if let Some(first) = &task.ending.receipt {
+            info.stop_id = first.stop_id().clone();
             // These items did not have a verified end at the first stop. This process has not checked them since.
             let items = first.items().iter();
             left.extend(items.filter(|item| item.state.breaks_quiet()).cloned());

@@ -158,8 +158,8 @@ fn check_evidence(item: &ReceiptItem, effect: Option<Effect>) -> Result<(), Stri
     }
 }
 
-/// Concurrent stops of the same target get the same receipt. A stop of a target that has already ended is a new stop, with
-/// a new id.
+/// Concurrent stops of the same target get the same receipt. A stop of a target that has already ended gets the id of
+/// the stop that ended the target.
 pub(super) fn one_stop_one_receipt(run: &RunObservation) -> Result<(), String> {
     let mut of_turn = run
         .stops
@@ -173,19 +173,13 @@ pub(super) fn one_stop_one_receipt(run: &RunObservation) -> Result<(), String> {
     if first.receipt.outcome().is_some() || !of_the_same {
         return Ok(());
     }
-    let is_same_id = first.receipt.stop_id() == second.receipt.stop_id();
-    match second.receipt.outcome() {
-        Some(_) if is_same_id => {
-            Err("a stop of an ended target has the id of another receipt".to_owned())
-        }
-        None if !is_same_id => {
-            Err("a second stop of the same has another id than the first".to_owned())
-        }
-        None if first.receipt != second.receipt => {
-            Err("two who asked for the same stop got different receipts".to_owned())
-        }
-        Some(_) | None => Ok(()),
+    if first.receipt.stop_id() != second.receipt.stop_id() {
+        return Err("a second stop of the same has another id than the first".to_owned());
     }
+    if second.receipt.outcome().is_none() && first.receipt != second.receipt {
+        return Err("two who asked for the same stop got different receipts".to_owned());
+    }
+    Ok(())
 }
 
 /// A stop of a turn does not end background work, and the receipt of the stop names this work.

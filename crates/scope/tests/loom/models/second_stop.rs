@@ -16,7 +16,7 @@ use crate::work::Ending;
 fn is_same_or_already_ended(first: &Arc<Receipt>, second: &Arc<Receipt>) -> bool {
     Arc::ptr_eq(first, second)
         || second.outcome() == Some(NothingToStop::AlreadyEnded)
-            && second.stop_id() != first.stop_id()
+            && second.stop_id() == first.stop_id()
             && second.items().is_empty()
 }
 
@@ -69,7 +69,7 @@ fn stop_after_the_receipt_reports_already_ended() {
         work.finish(Ending::Returned);
         let again = joined(again);
         assert_eq!(again.outcome(), Some(NothingToStop::AlreadyEnded));
-        assert_ne!(again.stop_id(), receipt_of(stop).stop_id());
+        assert_eq!(again.stop_id(), receipt_of(stop).stop_id());
     });
 }
 
