@@ -137,13 +137,11 @@ async fn shut_down(
     let left = supervisor.control.time_left(Instant::now());
     let stopping = server.stop(cause, left);
     let force = |_hurry: ControlEffect| server.force(cause);
-    match supervisor.wait_to_exit(stopping, force).await {
-        Some(report) => server.report(report),
-        None => {
-            server.show_line("time limit reached: the remaining work ends with the process");
-            Ok(())
-        }
+    if let Some(report) = supervisor.wait_to_exit(stopping, force).await {
+        return server.report(report);
     }
+    server.show_line("time limit reached: the remaining work ends with the process");
+    Ok(())
 }
 
 fn exit(supervisor: &Supervisor) -> Exit {
