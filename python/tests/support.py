@@ -30,10 +30,12 @@ def calls(tool: str, **arguments: Any) -> Model:
     return Model.from_function(answer, name="test")
 
 
-def hangs() -> Model:
-    """A model that never answers."""
+def hangs(asked: asyncio.Semaphore | None = None) -> Model:
+    """A model that never answers. Releases `asked` once for each request."""
 
     async def answer(_request: ModelRequest) -> str:
+        if asked is not None:
+            asked.release()
         await asyncio.Event().wait()
         return "never"
 

@@ -143,9 +143,11 @@ def test_cancel_during_a_shell(tmp_path: Path) -> None:
 @pytest.mark.parametrize("cancellations", [1, 2, 5])
 def test_cancelled_body_waits_for_the_close(cancellations: int) -> None:
     ended = []
+    begun = asyncio.Event()
 
     @tool
     async def work() -> None:
+        begun.set()
         try:
             await asyncio.Event().wait()
         finally:
@@ -163,7 +165,7 @@ def test_cancelled_body_waits_for_the_close(cancellations: int) -> None:
                 await asyncio.Event().wait()
 
         task = asyncio.create_task(body())
-        await asyncio.sleep(0.05)
+        await asyncio.wait_for(begun.wait(), LIMIT_S)
         for _ in range(cancellations):
             task.cancel()
             await asyncio.sleep(0)

@@ -130,9 +130,10 @@ def test_cancel_during_a_model_call() -> None:
 
 def test_model_that_ignores_the_cancellation_is_unreachable() -> None:
     async def main() -> None:
-        release = asyncio.Event()
+        entered, release = asyncio.Event(), asyncio.Event()
 
         async def answer(_request: object) -> str:
+            entered.set()
             while not release.is_set():
                 try:
                     await release.wait()
@@ -140,8 +141,10 @@ def test_model_that_ignores_the_cancellation_is_unreachable() -> None:
                     pass
             return "late"
 
-        agent = Agent(Model.from_function(answer), grace=0.05)
-        receipt = await cancel(await asked(agent.start("hello")))
+        run = Agent(Model.from_function(answer), grace=0.05).start("hello")
+        # The event of the step comes before the function begins.
+        await asyncio.wait_for(entered.wait(), LIMIT_S)
+        receipt = await cancel(run)
         assert [item.state for item in receipt.items] == ["unreachable"] and not receipt.quiet
         release.set()
 
@@ -202,12 +205,14 @@ def test_task_group_stops_its_runs() -> None:
             raise
 
     async def main() -> None:
-        agent = Agent(hangs())
+        asked = asyncio.Semaphore(0)
+        agent = Agent(hangs(asked))
         with pytest.raises(ExceptionGroup):
             async with asyncio.TaskGroup() as group:
                 group.create_task(one(agent))
                 group.create_task(one(agent))
-                await asyncio.sleep(0.05)
+                for _ in range(2):
+                    await asyncio.wait_for(asked.acquire(), LIMIT_S)
                 raise ValueError("the program failed")
         assert len(receipts) == 2 and all(receipt is not None and receipt.quiet for receipt in receipts)
 
@@ -216,9 +221,9 @@ def test_task_group_stops_its_runs() -> None:
 
 def test_event_stops_a_run() -> None:
     async def main() -> None:
-        event = asyncio.Event()
-        task = asyncio.create_task(Agent(hangs()).run_with_cancel(event, "hello"))
-        await asyncio.sleep(0.01)
+        event, asked = asyncio.Event(), asyncio.Semaphore(0)
+        task = asyncio.create_task(Agent(hangs(asked)).run_with_cancel(event, "hello"))
+        await asyncio.wait_for(asked.acquire(), LIMIT_S)
         event.set()
         with pytest.raises(Stopped) as stopped:
             await task
@@ -338,15 +343,18 @@ def test_second_cancel_reaches_the_task_of_the_tool(turns: int) -> None:
 
 
 def test_second_cancel_ends_the_command_of_the_tool(tmp_path: Path) -> None:
+    begun = asyncio.Semaphore(0)
+
     @tool
     async def work() -> None:
+        begun.release()
         await exec(["sh", "-c", "echo $$ >> pids; exec sleep 600"], cwd=tmp_path)
 
     async def main() -> None:
         agent = Agent(calls("work"), tools=[work])
         for _ in range(10):
             task = asyncio.create_task(agent.run("go"))
-            await asyncio.sleep(0.02)
+            await asyncio.wait_for(begun.acquire(), LIMIT_S)
             task.cancel()
             await asyncio.sleep(0)
             task.cancel()

@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[derive(serde::Deserialize, JsonSchema)]
-    struct Count {
+    struct Numbered {
         #[expect(dead_code, reason = "read by the check alone")]
         n: u8,
     }
@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn answer_may_have_a_code_fence_but_no_other_text() {
-        let format = AnswerSchema::of_type::<Count>();
+        let format = AnswerSchema::of_type::<Numbered>();
         for answer in [
             "{\"n\": 1}",
             " {\"n\": 1}\n",
