@@ -77,11 +77,9 @@ pub(crate) async fn router(push: Option<PushOptions>) -> Router {
     let manager = manager.expect("an empty store opens");
     let mut service = A2aService::new(manager.clone());
     if let Some(options) = push {
-        let options = PushOptions {
+        let options = options
             // The fuzzer may find addresses of real machines, so no delivery may be sent.
-            running_max: 0,
-            ..options
-        };
+            .running_max(0);
         let push = PushNotifications::open(manager, log, root, options).await;
         service = service.push(push.expect("an empty store opens"));
     }

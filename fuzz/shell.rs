@@ -3,7 +3,6 @@
 use std::cell::OnceCell;
 use std::sync::Arc;
 
-use allstop_core::Effect;
 use allstop_scope::{RootOptions, Scope};
 use allstop_tools::permission::PermissionMode;
 use allstop_tools::{PermissionDecision, PermissionPolicy, ToolInvocation, ToolSpec};
@@ -36,14 +35,6 @@ fn shell_and_scope() -> (ToolSpec, Scope, tokio::runtime::Runtime) {
     let entered = runtime.enter();
     let scope = Scope::root("turn", RootOptions::current());
     drop(entered);
-    let spec = ToolSpec {
-        name: "shell".into(),
-        description: "".into(),
-        input_schema: Arc::new(json!({})),
-        effect: Effect::Irreversible,
-        timeout: None,
-        parallel: true,
-        name_in_rules: None,
-    };
+    let spec = ToolSpec::new("shell", "", Arc::new(json!({}))).parallel(true);
     (spec, scope, runtime)
 }

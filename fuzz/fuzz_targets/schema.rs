@@ -35,15 +35,11 @@ fuzz_target!(|text: &str| {
         return;
     };
     let mut tools = ToolRegistry::new();
-    let registered = tools.register(Arc::new(Declared(ToolSpec {
-        name: "declared".into(),
-        description: "".into(),
-        input_schema: Arc::new(schema),
-        effect: Effect::ReadOnly,
-        timeout: None,
-        parallel: true,
-        name_in_rules: None,
-    })));
+    let registered = tools.register(Arc::new(Declared(
+        ToolSpec::new("declared", "", Arc::new(schema))
+            .effect(Effect::ReadOnly)
+            .parallel(true),
+    )));
     if registered.is_err() {
         return;
     }

@@ -76,16 +76,14 @@ impl PythonAgent {
         if let Some(grace) = seconds(description.grace_s)? {
             options.grace = grace;
         }
-        let settings = Settings {
-            system: description.system,
-            steps_max: description.max_steps,
-            deadlines: Deadlines {
-                run: seconds(description.run_timeout_s)?,
-                tool: seconds(description.tool_timeout_s)?,
-                ..Deadlines::default()
-            },
-            ..Settings::default()
-        };
+        let mut settings = Settings::default()
+            .steps_max(description.max_steps)
+            .deadlines(
+                Deadlines::default()
+                    .run(seconds(description.run_timeout_s)?)
+                    .tool(seconds(description.tool_timeout_s)?),
+            );
+        settings.system = description.system;
         let scope = root_scope("agent", options)?;
         let agent = Agent::new(model_call::create(Arc::clone(&mailbox), model)?)
             .tools(registry)

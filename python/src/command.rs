@@ -113,19 +113,14 @@ async fn run(
     containment: ContainmentChoice,
 ) -> (Value, Vec<u8>) {
     let work = WorkSpec::new(ItemKind::Process, command.program.as_str());
-    let spec = ProcessSpec {
-        program: command.program.into(),
-        args: command.args.into_iter().map(Into::into).collect(),
-        cwd: command.cwd,
-        env: command
-            .env
-            .into_iter()
-            .map(|(name, value)| (name.into(), value.into()))
-            .collect(),
-        env_hidden: Vec::new(),
-        marker: format!("python-{}", ulid::Ulid::generate()).into(),
-        containment,
-    };
+    let spec = ProcessSpec::new(
+        command.program,
+        format!("python-{}", ulid::Ulid::generate()),
+    )
+    .args(command.args)
+    .cwd(command.cwd)
+    .envs(command.env)
+    .containment(containment);
     let (process, output) = match scope.spawn_process(work, spec) {
         Ok(started) => started,
         Err(error) => return (json!({"error": error_text(&error)}), Vec::new()),

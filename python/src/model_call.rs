@@ -36,13 +36,11 @@ pub(crate) fn create(
     match json::value(&description)? {
         ModelDescription::FromEnv { name, base_url } => {
             let options = ProviderOptions::from_env();
-            let model = ProviderModel::new(
-                &name,
-                ProviderOptions {
-                    base_url: base_url.or_else(|| options.base_url.clone()),
-                    ..options
-                },
-            );
+            let options = match base_url {
+                Some(url) => options.base_url(url),
+                None => options,
+            };
+            let model = ProviderModel::new(&name, options);
             Ok(Arc::new(model.map_err(|error| {
                 PyValueError::new_err(error.to_string())
             })?))

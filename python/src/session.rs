@@ -62,11 +62,9 @@ fn local_tools(
     let workspace = Arc::new(Workspace::new(&folder)?);
     let output = Arc::new(OutputFolder::new(output));
     Ok(move |session: &AgentRequest| {
-        let shell = ShellConfig {
-            marker_prefix: session.session.as_str().into(),
-            containment: containment.clone(),
-            ..ShellConfig::new(&folder, Arc::clone(&output))
-        };
+        let shell = ShellConfig::new(&folder, Arc::clone(&output))
+            .marker_prefix(session.session.as_str())
+            .containment(containment.clone());
         let host: Arc<dyn BackgroundHost> = Arc::clone(&session.background) as _;
         builtin_tools(&workspace, shell, &host)
     })

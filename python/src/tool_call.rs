@@ -60,15 +60,14 @@ impl PythonTool {
     ) -> PyResult<Self> {
         let description: ToolDescription = json::value(&description)?;
         Ok(Self {
-            spec: ToolSpec {
-                name: description.name,
-                description: description.description,
-                input_schema: description.schema,
-                effect: description.effect,
-                timeout: description.timeout_s.map(json::seconds).transpose()?,
-                parallel: description.parallel,
-                name_in_rules: None,
-            },
+            spec: ToolSpec::new(
+                description.name,
+                description.description,
+                description.schema,
+            )
+            .effect(description.effect)
+            .timeout(description.timeout_s.map(json::seconds).transpose()?)
+            .parallel(description.parallel),
             is_blocking: description.blocking,
             mailbox,
             begin: Arc::new(begin),

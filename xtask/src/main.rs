@@ -44,7 +44,7 @@ Developer commands of this repository.
                                    cargo xtask test ladder                  names that contain a word
                                    cargo xtask test ladder --no-capture     and show what they print
     cargo xtask gates            format, sources, language, crate order, links, licences, clippy, docs; no tests
-    cargo xtask sources          type names, doc lines and import cycles of the sources
+    cargo xtask sources          type names, doc lines, import cycles and structs that will grow
     cargo xtask language         phrases, long sentences and spelling in comments and documents
     cargo xtask texts            all that the program prints, in one listing: help, messages, snapshots
     cargo xtask minimal          checks the binary alone, with its features and without, which compiles dependencies again

@@ -160,18 +160,13 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         Arc::clone(&log),
         root.clone(),
         Arc::new(TaskParts::of(ConformanceAgent)),
-        TaskOptions {
+        TaskOptions::default()
             // The kit sends each message id many times, and expects a new task each time.
-            repetition_max: Some(Duration::ZERO),
-            ..TaskOptions::default()
-        },
+            .repetition_max(Duration::ZERO),
     );
     let manager = manager.await?;
     // The kit's webhook runs on this machine.
-    let options = PushOptions {
-        allowed: vec!["127.0.0.0/8".parse()?, "::1/128".parse()?],
-        ..PushOptions::default()
-    };
+    let options = PushOptions::default().allowed(vec!["127.0.0.0/8".parse()?, "::1/128".parse()?]);
     let push = PushNotifications::open(manager.clone(), log, root.clone(), options).await?;
     let modes = ["text", "text/plain", "application/json"];
     let modes: Vec<_> = modes.map(str::to_owned).into();

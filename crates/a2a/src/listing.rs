@@ -66,14 +66,15 @@ impl A2aService {
                 "historyLength must not be negative",
             ));
         }
-        let filter = ListFilter {
-            owner: Some(principal_of(params)),
-            context_id: request.context_id.map(ContextId::from),
-            state: request.status.as_ref().and_then(from_wire::state),
-            updated_after: request
-                .status_timestamp_after
-                .map(|at| Timestamp::from_unix_ms(at.timestamp_millis() - 1)),
-        };
+        let filter = ListFilter::default()
+            .owner(principal_of(params))
+            .context_id(request.context_id.map(ContextId::from))
+            .state(request.status.as_ref().and_then(from_wire::state))
+            .updated_after(
+                request
+                    .status_timestamp_after
+                    .map(|at| Timestamp::from_unix_ms(at.timestamp_millis() - 1)),
+            );
         let after = request
             .page_token
             .as_deref()

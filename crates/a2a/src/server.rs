@@ -22,13 +22,16 @@ use crate::tls::ServerTls;
 use crate::unread_body::answer_whole_request;
 
 /// Limits of a server's connections.
-pub const PLACE_LIMITS: PlaceLimits = PlaceLimits {
-    // Enough for the clients that connect at the same moment. Without a limit, connections without a token could take
-    // all places for the time of a head.
-    unproven_max: 1_000,
-    // Each connection and its task need two descriptors, so 40,000 in total. The usual limit is 65,536.
-    ..PlaceLimits::of_connections(20_000)
-};
+pub const PLACE_LIMITS: PlaceLimits =
+    PlaceLimits::of_connections(CONNECTIONS_MAX).unproven_max(UNPROVEN_MAX);
+
+/// Maximum number of connections. Each connection and its task need two descriptors, so 40,000 in total. The usual limit
+/// is 65,536.
+const CONNECTIONS_MAX: usize = 20_000;
+
+/// Maximum number of connections that have had no admitted request: enough for the clients that connect at the same
+/// moment. Without a limit, connections without a token could take all places for the time of a head.
+const UNPROVEN_MAX: usize = 1_000;
 
 /// Maximum number of concurrent requests of an HTTP/2 connection. The specification recommends at least 100 (RFC 9113,
 /// section 6.5.2).
@@ -36,6 +39,7 @@ const STREAMS_MAX: u32 = 100;
 
 /// Options of a server.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct ServerOptions {
     /// Places for the connections. Several listeners of a server may share them.
     pub places: Places,
@@ -62,6 +66,36 @@ impl Default for ServerOptions {
             idle_time_max: Duration::from_mins(5),
             tls: None,
         }
+    }
+}
+
+impl ServerOptions {
+    /// Sets the places for the connections.
+    #[must_use]
+    pub fn places(mut self, places: Places) -> Self {
+        self.places = places;
+        self
+    }
+
+    /// Sets the maximum time for a TLS handshake, and for the head of a request.
+    #[must_use]
+    pub fn head_time_max(mut self, head_time_max: Duration) -> Self {
+        self.head_time_max = head_time_max;
+        self
+    }
+
+    /// Sets the maximum idle time of an HTTP/2 connection.
+    #[must_use]
+    pub fn idle_time_max(mut self, idle_time_max: Duration) -> Self {
+        self.idle_time_max = idle_time_max;
+        self
+    }
+
+    /// Sets the TLS options.
+    #[must_use]
+    pub fn tls(mut self, tls: impl Into<Option<ServerTls>>) -> Self {
+        self.tls = tls.into();
+        self
     }
 }
 

@@ -31,10 +31,7 @@ fn agent() -> Agent {
     let step = |n| Reply::text("").call("echo", json!({ "n": n })).usage(10, 5);
     let mut replies: Vec<Reply> = (0..STEPS).map(step).collect();
     replies.push(Reply::text("Done.").usage(20, 2));
-    let settings = Settings {
-        steps_max: None,
-        ..Settings::default()
-    };
+    let settings = Settings::default().steps_max(None);
     Agent::new(Arc::new(ScriptedModel::new(replies)))
         .tools(tools)
         .settings(settings)

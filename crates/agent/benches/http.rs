@@ -159,10 +159,7 @@ fn main() -> ExitCode {
         timed(|| runtime.block_on(turns)).0
     };
 
-    let options = ProviderOptions {
-        base_url: Some(url),
-        ..ProviderOptions::default()
-    };
+    let options = ProviderOptions::default().base_url(url);
     let model = ProviderModel::new("m", options).expect("a model");
     let mut tools = ToolRegistry::new();
     let echo = ToolFn::new("echo", |call| async move { call.arguments.to_string() });

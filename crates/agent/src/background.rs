@@ -175,7 +175,6 @@ fn started(work: &BackgroundWork, turn: TurnNumber) -> SessionRecord {
 
 #[cfg(test)]
 mod tests {
-    use allstop_core::record::Attachment;
     use allstop_scope::{RootOptions, ScopeOptions};
     use allstop_tools::background::ENDED_WORKS_MAX;
     use allstop_tools::{BoundedOutput, OutputFolder, OutputLimits, TaskSpec, start_task};
@@ -199,15 +198,13 @@ mod tests {
             SessionBackground::new(jobs.expect("nothing is stopped"), 1, Box::new(Vec::new));
         let start = |name: &'static str| {
             let folder = Arc::new(OutputFolder::new("/nowhere"));
-            let spec = TaskSpec {
-                call_id: "call_1".into(),
-                call: background.scope(),
-                name: name.into(),
-                attachment: Attachment::Attached,
-                output: BoundedOutput::new(OutputLimits::default(), folder).into(),
-                link: allstop_tools::CallLink::unwatched("call".into()),
-                answer_if_lost: None,
-            };
+            let spec = TaskSpec::new(
+                "call_1",
+                background.scope(),
+                name,
+                BoundedOutput::new(OutputLimits::default(), folder),
+                allstop_tools::CallLink::unwatched("call".into()),
+            );
             let task = move |_cx| async move {
                 match name {
                     "ends" => Ok(String::new()),

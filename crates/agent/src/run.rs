@@ -36,6 +36,7 @@ pub const ENDING_MAX: Duration = Duration::from_secs(1);
 
 /// Input of a run.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct RunRequest {
     /// Destination of the turns, with the conversation so far.
     pub history: RunHistory,
@@ -55,14 +56,29 @@ pub struct RunRequest {
 impl RunRequest {
     /// Creates a request with one prompt.
     pub fn new(history: RunHistory, prompt: impl Into<Prompt>) -> Self {
+        Self::of_prompts(history, [prompt])
+    }
+
+    /// Creates a request with several prompts. Each prompt starts one turn.
+    pub fn of_prompts(
+        history: RunHistory,
+        prompts: impl IntoIterator<Item = impl Into<Prompt>>,
+    ) -> Self {
         Self {
             history,
-            prompts: VecDeque::from([prompt.into()]),
+            prompts: prompts.into_iter().map(Into::into).collect(),
             context: None,
             background: None,
             controls: Arc::default(),
             decision: None,
         }
+    }
+
+    /// Sets the background work of the session.
+    #[must_use]
+    pub fn background(mut self, background: impl Into<Option<Arc<SessionBackground>>>) -> Self {
+        self.background = background.into();
+        self
     }
 }
 
@@ -316,10 +332,7 @@ fn run_scope(
         bystanders: bystander.into_iter().collect(),
     });
     let label = format!("session/{}/run", request.history.session_id());
-    let options = ScopeOptions {
-        deadline,
-        ..ScopeOptions::default()
-    };
+    let options = ScopeOptions::default().deadline(deadline);
     parent.child(label, options)
 }
 

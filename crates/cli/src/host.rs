@@ -193,12 +193,10 @@ impl ProcessHost {
     /// keeper.
     pub(crate) fn scopes(&self) -> RootOptions {
         let _inside = self.control.enter();
-        RootOptions {
-            control: self.control.handle().clone().into(),
-            work: self.work.handle().clone().into(),
-            containment: ContainmentChoice::Keeper(Arc::clone(&self.keepers)),
-            ..RootOptions::current()
-        }
+        RootOptions::current()
+            .control(self.control.handle().clone().into())
+            .work(self.work.handle().clone().into())
+            .containment(ContainmentChoice::Keeper(Arc::clone(&self.keepers)))
     }
 
     /// Path of this program.

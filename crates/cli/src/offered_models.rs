@@ -24,11 +24,9 @@ pub(crate) async fn offered_models(
     default: Option<&str>,
     base_url: Option<&str>,
 ) -> Result<Vec<String>, String> {
-    let options = ProviderOptions {
-        base_url: base_url.map(str::to_owned),
-        key_lookup: Some(ProcessHost::keys()),
-        ..ProviderOptions::default()
-    };
+    let options = ProviderOptions::default()
+        .base_url(base_url.map(str::to_owned))
+        .key_lookup(ProcessHost::keys());
     let asked = ProviderModel::new(default.unwrap_or("any"), options);
     let asked = asked.map_err(|error| error.to_string())?;
     let answer = tokio::time::timeout(ANSWER_MAX, asked.offered_models()).await;

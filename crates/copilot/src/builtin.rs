@@ -73,12 +73,10 @@ pub(crate) fn renamed(tool: Arc<dyn Tool>) -> Arc<dyn Tool> {
         "properties": properties,
         "required": required,
     });
-    let spec = ToolSpec {
-        name: name.into(),
-        input_schema: Arc::new(schema),
-        name_in_rules: Some(Arc::clone(&tool.spec().name)),
-        ..tool.spec().clone()
-    };
+    let mut spec = tool.spec().clone();
+    spec.name_in_rules = Some(spec.name);
+    spec.name = name.into();
+    spec.input_schema = Arc::new(schema);
     Arc::new(RenamedTool {
         spec,
         inner: tool,

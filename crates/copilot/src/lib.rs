@@ -22,15 +22,10 @@
 //! use allstop_core::Cause;
 //! use allstop_runtime::System;
 //! use allstop_scope::Scope;
-//! use allstop_tools::PermissionAnswer;
 //!
 //! /// Serves the program that started this process, over standard input and output.
 //! async fn serve(system: Arc<System>, connections: Scope, cause: Cause) -> io::Result<()> {
-//!     let options = CopilotOptions {
-//!         version: "1.0.0".into(),
-//!         unattended_max: Duration::from_secs(60),
-//!         default_answer: PermissionAnswer::Unanswered,
-//!     };
+//!     let options = CopilotOptions::new("1.0.0").unattended_max(Duration::from_secs(60));
 //!     let server = CopilotServer::new(system, connections, options);
 //!     let (reader, writer) = (tokio::io::stdin(), tokio::io::stdout());
 //!     server.serve(reader, writer, ConnectionAccess::Trusted).await;

@@ -22,6 +22,7 @@ pub const UNATTENDED_MAX_DEFAULT: Duration = Duration::from_mins(1);
 
 /// Options of a server.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct CopilotOptions {
     /// Version that the server reports to clients.
     pub version: Arc<str>,
@@ -31,6 +32,31 @@ pub struct CopilotOptions {
     pub unattended_max: Duration,
     /// Answer to a permission question that no client of its session answers.
     pub default_answer: PermissionAnswer,
+}
+
+impl CopilotOptions {
+    /// Creates options with the default of `unattended_max`. A permission question without an answer denies the call.
+    pub fn new(version: impl Into<Arc<str>>) -> Self {
+        Self {
+            version: version.into(),
+            unattended_max: UNATTENDED_MAX_DEFAULT,
+            default_answer: PermissionAnswer::Unanswered,
+        }
+    }
+
+    /// Sets the maximum time that a session keeps running without a client.
+    #[must_use]
+    pub fn unattended_max(mut self, unattended_max: Duration) -> Self {
+        self.unattended_max = unattended_max;
+        self
+    }
+
+    /// Sets the answer to a permission question that no client of its session answers.
+    #[must_use]
+    pub fn default_answer(mut self, default_answer: PermissionAnswer) -> Self {
+        self.default_answer = default_answer;
+        self
+    }
 }
 
 /// Serves the sessions of one system to clients of the Copilot SDKs. Clones refer to the same server.

@@ -23,6 +23,7 @@ use tokio_util::sync::CancellationToken;
 
 /// Limits of a server's connections.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct PlaceLimits {
     /// Maximum number of connections.
     pub connections_max: usize,
@@ -54,6 +55,48 @@ impl PlaceLimits {
             // A slow mobile network has this speed.
             bytes_per_s_min: 16 * 1024,
         }
+    }
+
+    /// Sets the maximum number of connections.
+    #[must_use]
+    pub const fn connections_max(mut self, connections_max: usize) -> Self {
+        self.connections_max = connections_max;
+        self
+    }
+
+    /// Sets the maximum number of connections that have had no admitted request.
+    #[must_use]
+    pub const fn unproven_max(mut self, unproven_max: usize) -> Self {
+        self.unproven_max = unproven_max;
+        self
+    }
+
+    /// Sets the maximum size of the responses of one connection that its client has not taken, in bytes.
+    #[must_use]
+    pub const fn connection_unsent_bytes_max(mut self, connection_unsent_bytes_max: usize) -> Self {
+        self.connection_unsent_bytes_max = connection_unsent_bytes_max;
+        self
+    }
+
+    /// Sets the maximum size of the responses of all connections that the clients have not taken, in bytes.
+    #[must_use]
+    pub const fn unsent_bytes_max(mut self, unsent_bytes_max: usize) -> Self {
+        self.unsent_bytes_max = unsent_bytes_max;
+        self
+    }
+
+    /// Sets the time in which a client must take a part of a response.
+    #[must_use]
+    pub const fn stall_time_max(mut self, stall_time_max: Duration) -> Self {
+        self.stall_time_max = stall_time_max;
+        self
+    }
+
+    /// Sets the speed at which a client must be able to take a part of a response, in bytes per second.
+    #[must_use]
+    pub const fn bytes_per_s_min(mut self, bytes_per_s_min: u32) -> Self {
+        self.bytes_per_s_min = bytes_per_s_min;
+        self
     }
 }
 

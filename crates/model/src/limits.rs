@@ -16,6 +16,7 @@ use crate::{Model, ModelError, ModelErrorKind, ModelEvents, ModelRequest, ModelS
 /// Every [`crate::ModelEvent`] counts as a token: text, reasoning, and the progress of a tool call. Keep-alive messages
 /// of a provider do not count.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct TokenLimits {
     /// Maximum time from the start of the call to the first event.
     pub first_token: Option<Duration>,
@@ -24,6 +25,20 @@ pub struct TokenLimits {
 }
 
 impl TokenLimits {
+    /// Sets the maximum time from the start of the call to the first event.
+    #[must_use]
+    pub fn first_token(mut self, first_token: impl Into<Option<Duration>>) -> Self {
+        self.first_token = first_token.into();
+        self
+    }
+
+    /// Sets the maximum time from each event to the next event.
+    #[must_use]
+    pub fn between_tokens(mut self, between_tokens: impl Into<Option<Duration>>) -> Self {
+        self.between_tokens = between_tokens.into();
+        self
+    }
+
     fn is_none(self) -> bool {
         self.first_token.is_none() && self.between_tokens.is_none()
     }

@@ -10,6 +10,7 @@ use crate::request_settings::RequestSettings;
 
 /// A request to a model. All parts are shared, so that a clone copies only pointers.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct ModelRequest {
     /// System prompt, if any.
     pub system: Option<Arc<str>>,
@@ -40,6 +41,48 @@ impl ModelRequest {
             settings: Arc::default(),
             probe: ConnectionProbe::default(),
         }
+    }
+
+    /// Sets the system prompt.
+    #[must_use]
+    pub fn system(mut self, system: impl Into<Option<Arc<str>>>) -> Self {
+        self.system = system.into();
+        self
+    }
+
+    /// Sets the tools.
+    #[must_use]
+    pub fn tools(mut self, tools: Arc<[ToolDeclaration]>) -> Self {
+        self.tools = tools;
+        self
+    }
+
+    /// Sets the maximum tokens of the answer.
+    #[must_use]
+    pub fn max_output_tokens(mut self, max_output_tokens: impl Into<Option<u64>>) -> Self {
+        self.max_output_tokens = max_output_tokens.into();
+        self
+    }
+
+    /// Sets the schema of the answer.
+    #[must_use]
+    pub fn output_schema(mut self, output_schema: impl Into<Option<OutputSchema>>) -> Self {
+        self.output_schema = output_schema.into();
+        self
+    }
+
+    /// Sets sampling, reasoning, the choice of tools, and other settings.
+    #[must_use]
+    pub fn settings(mut self, settings: Arc<RequestSettings>) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// Sets the probe for the connections of this call.
+    #[must_use]
+    pub fn probe(mut self, probe: ConnectionProbe) -> Self {
+        self.probe = probe;
+        self
     }
 }
 

@@ -10,6 +10,7 @@ use crate::ModelError;
 /// The delays have no random part (jitter). Jitter separates callers that fail together. But a session makes only one
 /// call at a time, and a provider can use `Retry-After` to distribute its callers over time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RetryPolicy {
     /// Maximum number of calls, including the first call; 1 means no retry.
     pub attempts_max: u32,
@@ -43,6 +44,27 @@ impl RetryPolicy {
             attempts_max: 1,
             ..Self::default()
         }
+    }
+
+    /// Sets the maximum number of calls, including the first call.
+    #[must_use]
+    pub fn attempts_max(mut self, attempts_max: u32) -> Self {
+        self.attempts_max = attempts_max;
+        self
+    }
+
+    /// Sets the delay after the first failure.
+    #[must_use]
+    pub fn first_delay(mut self, first_delay: Duration) -> Self {
+        self.first_delay = first_delay;
+        self
+    }
+
+    /// Sets the longest delay, unless the provider asks for a longer one.
+    #[must_use]
+    pub fn delay_max(mut self, delay_max: Duration) -> Self {
+        self.delay_max = delay_max;
+        self
     }
 
     /// Delay before the next call; `None` if there is no next call.

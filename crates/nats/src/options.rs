@@ -17,6 +17,7 @@ const ANSWER_MAX: Duration = Duration::from_secs(15);
 
 /// Options of a [`NatsLog`](crate::NatsLog).
 #[derive(Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct NatsOptions {
     /// Addresses of the servers as `nats://HOST:PORT`, separated by commas. The URLs may contain a user and a password.
     pub servers: String,

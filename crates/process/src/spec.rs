@@ -15,6 +15,7 @@ pub const MARKER_VARIABLE: &str = "ALLSTOP_CALL";
 ///
 /// The command's standard input is `/dev/null`. Its standard output and error share one pipe, so their order is kept.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct ProcessSpec {
     /// Program: a path, or a name that is looked up in `PATH`.
     pub program: OsString,
@@ -66,6 +67,18 @@ impl ProcessSpec {
     #[must_use]
     pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
         self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// Adds variables to the environment.
+    #[must_use]
+    pub fn envs(
+        mut self,
+        variables: impl IntoIterator<Item = (impl Into<OsString>, impl Into<OsString>)>,
+    ) -> Self {
+        let variables = variables.into_iter();
+        self.env
+            .extend(variables.map(|(name, value)| (name.into(), value.into())));
         self
     }
 

@@ -15,6 +15,7 @@ use crate::work::WorkSpec;
 
 /// Options of a new scope.
 #[derive(Debug, Default)]
+#[non_exhaustive]
 pub struct ScopeOptions {
     /// Time at which the scope stops automatically, with the cause `deadline`.
     pub deadline: Option<Deadline>,
@@ -24,6 +25,36 @@ pub struct ScopeOptions {
     pub decision: Option<Arc<CommitDecision>>,
     /// Placement relative to the parent scope.
     pub placement: Placement,
+}
+
+impl ScopeOptions {
+    /// Sets the time at which the scope stops automatically, with the cause `deadline`.
+    #[must_use]
+    pub fn deadline(mut self, deadline: impl Into<Option<Deadline>>) -> Self {
+        self.deadline = deadline.into();
+        self
+    }
+
+    /// Makes the scope and all its work one item of a receipt.
+    #[must_use]
+    pub fn unit(mut self, unit: impl Into<Option<WorkSpec>>) -> Self {
+        self.unit = unit.into();
+        self
+    }
+
+    /// Sets the turn's decision between commit and stop.
+    #[must_use]
+    pub fn decision(mut self, decision: impl Into<Option<Arc<CommitDecision>>>) -> Self {
+        self.decision = decision.into();
+        self
+    }
+
+    /// Sets the placement relative to the parent scope.
+    #[must_use]
+    pub fn placement(mut self, placement: Placement) -> Self {
+        self.placement = placement;
+        self
+    }
 }
 
 /// Time at which a scope stops automatically, and the description of that stop in receipts.

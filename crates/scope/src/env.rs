@@ -40,6 +40,7 @@ pub fn instant_after(from: Instant, duration: Duration) -> Instant {
 
 /// Options of a tree of scopes.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct RootOptions {
     /// Runtime for stops, timers and engines.
     pub control: TreeRuntime,
@@ -94,6 +95,48 @@ impl RootOptions {
             work: TreeRuntime::beside_caller(),
             ..Self::with_own_threads()
         }
+    }
+
+    /// Sets the runtime for stops, timers and engines.
+    #[must_use]
+    pub fn control(mut self, control: TreeRuntime) -> Self {
+        self.control = control;
+        self
+    }
+
+    /// Sets the runtime of the work.
+    #[must_use]
+    pub fn work(mut self, work: TreeRuntime) -> Self {
+        self.work = work;
+        self
+    }
+
+    /// Sets the time between asking work to stop and ending it by force.
+    #[must_use]
+    pub fn grace(mut self, grace: Duration) -> Self {
+        self.grace = grace;
+        self
+    }
+
+    /// Sets the containment of child processes that choose none themselves.
+    #[must_use]
+    pub fn containment(mut self, containment: ContainmentChoice) -> Self {
+        self.containment = containment;
+        self
+    }
+
+    /// Sets the wall-clock time, for receipts.
+    #[must_use]
+    pub fn now(mut self, now: Arc<dyn Fn() -> Timestamp + Send + Sync>) -> Self {
+        self.now = now;
+        self
+    }
+
+    /// Sets the function that creates stop ids.
+    #[must_use]
+    pub fn new_stop_id(mut self, new_stop_id: Arc<dyn Fn() -> StopId + Send + Sync>) -> Self {
+        self.new_stop_id = new_stop_id;
+        self
     }
 
     fn with_own_threads() -> Self {

@@ -12,6 +12,7 @@ use crate::sync::{AbortHandle, ProcessHandle};
 
 /// Description of a piece of work for receipts.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct WorkSpec {
     /// Kind of the work.
     pub kind: ItemKind,

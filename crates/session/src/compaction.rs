@@ -11,6 +11,7 @@ use crate::queue::MessageRefused;
 
 /// Limits of compaction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct CompactionLimits {
     /// Maximum length of the conversation in tokens, estimated at four bytes per token. A longer conversation is
     /// compacted before the next turn.
@@ -27,6 +28,22 @@ impl Default for CompactionLimits {
             tokens_max: 64_000,
             turns_kept: 4,
         }
+    }
+}
+
+impl CompactionLimits {
+    /// Sets the maximum length of the conversation in tokens.
+    #[must_use]
+    pub fn tokens_max(mut self, tokens_max: u64) -> Self {
+        self.tokens_max = tokens_max;
+        self
+    }
+
+    /// Sets the number of newest turns that a compaction keeps unchanged.
+    #[must_use]
+    pub fn turns_kept(mut self, turns_kept: u32) -> Self {
+        self.turns_kept = turns_kept;
+        self
     }
 }
 

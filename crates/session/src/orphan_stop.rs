@@ -132,10 +132,7 @@ fn attach(
         found => found.map_err(|error| error.to_string())?,
     };
     let unit = WorkSpec::new(ItemKind::Background, Arc::clone(&work.name)).id(work.id.as_str());
-    let options = ScopeOptions {
-        unit: Some(unit),
-        ..ScopeOptions::default()
-    };
+    let options = ScopeOptions::default().unit(unit);
     let scope = parent.child(work.id.as_str(), options);
     let scope = scope.map_err(|refused| refused.to_string())?;
     let spec = WorkSpec::new(ItemKind::Process, Arc::clone(&work.name));

@@ -30,11 +30,9 @@ impl QueuedTurn {
         deadline: Option<Deadline>,
     ) -> Result<Arc<Self>, NotStarted> {
         let decision = Arc::new(CommitDecision::new());
-        let options = ScopeOptions {
-            decision: Some(Arc::clone(&decision)),
-            deadline,
-            ..ScopeOptions::default()
-        };
+        let options = ScopeOptions::default()
+            .decision(Arc::clone(&decision))
+            .deadline(deadline);
         let controls = Arc::<RunControls>::default();
         Ok(Arc::new(Self {
             scope: above.child(label, options)?,

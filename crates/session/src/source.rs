@@ -36,6 +36,7 @@ pub trait AgentSource: Send + Sync + fmt::Debug {
 }
 
 /// Parts of a session for the creation of its agent.
+#[non_exhaustive]
 pub struct AgentRequest {
     /// Id of the session.
     pub session: SessionId,
@@ -98,6 +99,7 @@ pub enum OnBackgroundEnd {
 
 /// Options of sessions.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct SessionOptions {
     /// Policy for a message that arrives while a turn runs.
     pub follow_up: FollowUp,
@@ -143,6 +145,74 @@ impl Default for SessionOptions {
             now: Arc::new(|| SystemTime::now().into()),
             new_message_id: Arc::new(|| MessageId::new(ulid::Ulid::generate().to_string())),
         }
+    }
+}
+
+impl SessionOptions {
+    /// Sets the policy for a message that arrives while a turn runs.
+    #[must_use]
+    pub fn follow_up(mut self, follow_up: FollowUp) -> Self {
+        self.follow_up = follow_up;
+        self
+    }
+
+    /// Sets the policy for the end of attached background work.
+    #[must_use]
+    pub fn on_background_end(mut self, on_background_end: OnBackgroundEnd) -> Self {
+        self.on_background_end = on_background_end;
+        self
+    }
+
+    /// Sets the maximum number of waiting messages.
+    #[must_use]
+    pub fn waiting_max(mut self, waiting_max: usize) -> Self {
+        self.waiting_max = waiting_max;
+        self
+    }
+
+    /// Sets the idle time after which the session sleeps.
+    #[must_use]
+    pub fn sleep_after(mut self, sleep_after: impl Into<Option<Duration>>) -> Self {
+        self.sleep_after = sleep_after.into();
+        self
+    }
+
+    /// Sets the limits for automatic compaction.
+    #[must_use]
+    pub fn compaction(mut self, compaction: impl Into<Option<CompactionLimits>>) -> Self {
+        self.compaction = compaction.into();
+        self
+    }
+
+    /// Sets the maximum time that a permission question stays open after the last subscriber has left.
+    #[must_use]
+    pub fn unanswered_after(mut self, unanswered_after: impl Into<Option<Duration>>) -> Self {
+        self.unanswered_after = unanswered_after.into();
+        self
+    }
+
+    /// Sets the settings that a session records for the process that continues it later.
+    #[must_use]
+    pub fn settings(mut self, settings: impl Into<Option<Arc<SessionSettings>>>) -> Self {
+        self.settings = settings.into();
+        self
+    }
+
+    /// Sets the wall clock for the times in records.
+    #[must_use]
+    pub fn now(mut self, now: Arc<dyn Fn() -> Timestamp + Send + Sync>) -> Self {
+        self.now = now;
+        self
+    }
+
+    /// Sets the function that creates message ids.
+    #[must_use]
+    pub fn new_message_id(
+        mut self,
+        new_message_id: Arc<dyn Fn() -> MessageId + Send + Sync>,
+    ) -> Self {
+        self.new_message_id = new_message_id;
+        self
     }
 }
 

@@ -40,13 +40,8 @@ impl SessionInner {
             drop(reply.send(Err(stopped.into())));
         }
         let mut plan = self.plan(&state, target);
-        let request = StopRequest {
-            extent: plan.extent,
-            target: Some(Arc::clone(&plan.target)),
-            cause,
-            grace: None,
-            bystanders: std::mem::take(&mut plan.bystanders),
-        };
+        let mut request = StopRequest::new(plan.extent, cause).target(Arc::clone(&plan.target));
+        request.bystanders = std::mem::take(&mut plan.bystanders);
         let is_of_session = matches!(target, StopTarget::Session | StopTarget::Process);
         if is_of_session && state.awake.is_some() {
             // The queue is closed in the critical section that reads `awake`, so the owner that exists now will end the

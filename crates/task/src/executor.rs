@@ -286,6 +286,7 @@ pub trait TaskPartsFactory: Send + Sync {
 
 /// Parts of one task.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct TaskParts {
     /// Does the work.
     pub executor: Arc<dyn Executor>,

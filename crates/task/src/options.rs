@@ -11,6 +11,7 @@ use crate::observer::TaskObserver;
 
 /// Options of a task manager. All limits apply to one manager, unless a field states otherwise.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct TaskOptions {
     /// Time in which a second message with the same id and owner counts as a repetition and starts no execution. `None`
     /// means that the time is unlimited. With zero, repetitions are not detected.
@@ -101,6 +102,102 @@ impl Default for TaskOptions {
             on_panic: None,
             observer: None,
         }
+    }
+}
+
+impl TaskOptions {
+    /// Sets the time in which a second message with the same id and owner counts as a repetition.
+    #[must_use]
+    pub fn repetition_max(mut self, repetition_max: impl Into<Option<Duration>>) -> Self {
+        self.repetition_max = repetition_max.into();
+        self
+    }
+
+    /// Sets the maximum number of executions at the same time.
+    #[must_use]
+    pub fn running_max(mut self, running_max: impl Into<Option<usize>>) -> Self {
+        self.running_max = running_max.into();
+        self
+    }
+
+    /// Sets the maximum number of executions of one owner at the same time.
+    #[must_use]
+    pub fn running_per_owner_max(
+        mut self,
+        running_per_owner_max: impl Into<Option<usize>>,
+    ) -> Self {
+        self.running_per_owner_max = running_per_owner_max.into();
+        self
+    }
+
+    /// Sets the treatment of a request beyond a limit.
+    #[must_use]
+    pub fn when_full(mut self, when_full: WhenFull) -> Self {
+        self.when_full = when_full;
+        self
+    }
+
+    /// Sets if a drain or a shutdown leaves the waiting executions in the store.
+    #[must_use]
+    pub fn keeps_queue(mut self, keeps_queue: bool) -> Self {
+        self.keeps_queue = keeps_queue;
+        self
+    }
+
+    /// Sets the longest time between two events of an execution.
+    #[must_use]
+    pub fn inactivity_max(mut self, inactivity_max: impl Into<Option<Duration>>) -> Self {
+        self.inactivity_max = inactivity_max.into();
+        self
+    }
+
+    /// Sets the longest duration of an execution.
+    #[must_use]
+    pub fn execution_max(mut self, execution_max: impl Into<Option<Duration>>) -> Self {
+        self.execution_max = execution_max.into();
+        self
+    }
+
+    /// Sets the longest duration of one call of code of the embedding program.
+    #[must_use]
+    pub fn user_code_max(mut self, user_code_max: Duration) -> Self {
+        self.user_code_max = user_code_max;
+        self
+    }
+
+    /// Sets the longest time that a caller waits for a write.
+    #[must_use]
+    pub fn ending_write_max(mut self, ending_write_max: Duration) -> Self {
+        self.ending_write_max = ending_write_max;
+        self
+    }
+
+    /// Sets the number of events that can wait in the queue of an executor.
+    #[must_use]
+    pub fn event_queue_len_max(mut self, event_queue_len_max: usize) -> Self {
+        self.event_queue_len_max = event_queue_len_max;
+        self
+    }
+
+    /// Sets the wall-clock time, for records.
+    #[must_use]
+    pub fn now(mut self, now: Arc<dyn Fn() -> Timestamp + Send + Sync>) -> Self {
+        self.now = now;
+        self
+    }
+
+    /// Sets the function that is called after each panic in code of the embedding program.
+    #[must_use]
+    pub fn on_panic(mut self, on_panic: PanicHandler) -> Self {
+        self.on_panic = Some(on_panic);
+        self
+    }
+
+    /// Sets the observer of the executions.
+    #[must_use]
+    pub fn observer(mut self, observer: Arc<dyn TaskObserver>) -> Self {
+        self.observer = Some(observer);
+        self
     }
 }
 

@@ -43,15 +43,7 @@ impl ToolFn {
     where
         F: Future<Output = Result<String, String>> + Send + 'static,
     {
-        let spec = ToolSpec {
-            name: name.into(),
-            description: name.into(),
-            input_schema: Arc::new(json!({"type": "object"})),
-            effect: Effect::Irreversible,
-            timeout: None,
-            parallel: true,
-            name_in_rules: None,
-        };
+        let spec = ToolSpec::new(name, name, Arc::new(json!({"type": "object"}))).parallel(true);
         let body = move |call| {
             let answer = body(call);
             async move {

@@ -35,21 +35,16 @@ fn main() -> ExitCode {
     };
     let scopes = |containment| {
         let _inside = control.enter();
-        RootOptions {
-            control: control.handle().clone().into(),
-            work: work.handle().clone().into(),
-            containment,
-            ..RootOptions::current()
-        }
+        RootOptions::current()
+            .control(control.handle().clone().into())
+            .work(work.handle().clone().into())
+            .containment(containment)
     };
     let shell = |keepers: &Arc<Keepers>| {
         let containment = ContainmentChoice::Keeper(Arc::clone(keepers));
         let root = Scope::root("bench", scopes(containment.clone()));
         let output = Arc::new(OutputFolder::new(folder.path()));
-        let config = ShellConfig {
-            containment,
-            ..ShellConfig::new(folder.path(), output)
-        };
+        let config = ShellConfig::new(folder.path(), output).containment(containment);
         let host = Arc::new(BackgroundRegistry::new(root.clone()));
         (root, ShellTool::new(config, host))
     };

@@ -67,23 +67,16 @@ impl RunningCommand {
     pub async fn start(
         scope: &Scope,
         name: impl Into<Arc<str>>,
-        spec: ProcessSpec,
+        mut spec: ProcessSpec,
     ) -> Result<Self, SpawnProcessError> {
         let chosen = scope.containment_of(spec.containment.clone());
-        let containment = tokio::select! {
+        spec.containment = tokio::select! {
             biased;
             // The start returns the reason.
             () = scope.stopped() => spec.containment,
             reserved = chosen.reserved(SLOT_WAIT_MAX) => reserved?,
         };
-        Self::start_server(
-            scope,
-            name,
-            ProcessSpec {
-                containment,
-                ..spec
-            },
-        )
+        Self::start_server(scope, name, spec)
     }
 
     /// Starts an MCP server in a scope. It does not count for the limit of commands, because it may run for ever.

@@ -16,6 +16,7 @@ use crate::effect::EffectPreview;
 
 /// Specification of a tool, for the model and for the agent loop.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct ToolSpec {
     /// Name of the tool for the model.
     pub name: Arc<str>,
@@ -62,8 +63,8 @@ impl ToolSpec {
 
     /// Sets the time limit of one call.
     #[must_use]
-    pub fn timeout(mut self, max: Duration) -> Self {
-        self.timeout = Some(max);
+    pub fn timeout(mut self, max: impl Into<Option<Duration>>) -> Self {
+        self.timeout = max.into();
         self
     }
 

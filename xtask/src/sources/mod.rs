@@ -1,4 +1,4 @@
-//! Checks of the Rust sources: type names, doc lines and import cycles.
+//! Checks of the Rust sources: type names, doc lines, import cycles and structs that will grow.
 //!
 //! Each check reads only files that git tracks or does not ignore, and never build results.
 
@@ -10,11 +10,12 @@ use anyhow::{Context as _, bail};
 use crate::{exec, workspace};
 
 mod doc_lines;
+mod growing_structs;
 mod import_cycles;
 mod imports;
 mod type_names;
 
-/// Runs all three checks, even if one of them fails, so that one run reports all complaints.
+/// Runs all checks, even if one of them fails, so that one run reports all complaints.
 pub(crate) fn run() -> anyhow::Result<()> {
     let checks = [
         (
@@ -23,6 +24,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
         ),
         ("doc lines", doc_lines::check),
         ("import cycles", import_cycles::check),
+        ("structs that will grow", growing_structs::check),
     ];
     let mut failed = Vec::new();
     for (name, check) in checks {

@@ -44,10 +44,7 @@ async fn tasks(count: usize) -> TaskManager {
 }
 
 fn page(manager: &TaskManager) -> Duration {
-    let filter = ListFilter {
-        owner: Some(product::OWNER.into()),
-        ..ListFilter::default()
-    };
+    let filter = ListFilter::default().owner(product::OWNER);
     each_of(PAGES, || {
         let page = manager.list(&filter, None, PAGE_LEN).now_or_never();
         page.expect("it never waits").expect("one machine")

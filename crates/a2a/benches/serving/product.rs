@@ -9,7 +9,7 @@ use allstop_a2a::{
     ServerOptions, agent_card, http_router,
 };
 use allstop_core::receipt::ItemKind;
-use allstop_host::{PlaceLimits, Places};
+use allstop_host::Places;
 use allstop_log::Log;
 use allstop_scope::{RootOptions, Scope, WorkSpec};
 use allstop_task::model::{Artifact, MessageSender};
@@ -88,14 +88,11 @@ pub(crate) async fn serve(scope: &Scope, manager: TaskManager) -> SocketAddr {
     let router = http_router(&Arc::new(A2aService::new(manager)), card, access);
     let spec = WorkSpec::new(ItemKind::Future, "listener");
     let connections = scope.clone();
-    let options = ServerOptions {
+    let options = ServerOptions::default()
         // A stalled subscriber of a benchmark reads its events at the end.
-        places: Places::new(PlaceLimits {
-            stall_time_max: Duration::from_hours(1),
-            ..PLACE_LIMITS
-        }),
-        ..ServerOptions::default()
-    };
+        .places(Places::new(
+            PLACE_LIMITS.stall_time_max(Duration::from_hours(1)),
+        ));
     let served = scope.spawn(spec, |_cx| {
         allstop_a2a::serve(listener, router, connections, options)
     });

@@ -11,6 +11,7 @@ use super::signature::PushSecret;
 
 /// Limits, times and secrets of push notifications.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct PushOptions {
     /// Maximum number of configurations of one task.
     pub configs_per_task_max: usize,
@@ -62,6 +63,71 @@ impl Default for PushOptions {
             secret: None,
             resolver: Arc::new(SystemResolver),
         }
+    }
+}
+
+impl PushOptions {
+    /// Sets the maximum number of concurrent requests.
+    #[must_use]
+    pub fn running_max(mut self, running_max: usize) -> Self {
+        self.running_max = running_max;
+        self
+    }
+
+    /// Sets the maximum duration of one attempt.
+    #[must_use]
+    pub fn attempt_max(mut self, attempt_max: Duration) -> Self {
+        self.attempt_max = attempt_max;
+        self
+    }
+
+    /// Sets the pause after the first failure.
+    #[must_use]
+    pub fn pause_min(mut self, pause_min: Duration) -> Self {
+        self.pause_min = pause_min;
+        self
+    }
+
+    /// Sets the maximum pause between two attempts.
+    #[must_use]
+    pub fn pause_max(mut self, pause_max: Duration) -> Self {
+        self.pause_max = pause_max;
+        self
+    }
+
+    /// Sets the maximum time from the first failed attempt at an event.
+    #[must_use]
+    pub fn failing_max(mut self, failing_max: Duration) -> Self {
+        self.failing_max = failing_max;
+        self
+    }
+
+    /// Sets the maximum time from the delivery of an event to its record in the log.
+    #[must_use]
+    pub fn cursor_delay(mut self, cursor_delay: Duration) -> Self {
+        self.cursor_delay = cursor_delay;
+        self
+    }
+
+    /// Sets the networks that may contain webhooks, in addition to public addresses.
+    #[must_use]
+    pub fn allowed(mut self, allowed: Vec<IpNet>) -> Self {
+        self.allowed = allowed;
+        self
+    }
+
+    /// Sets the secret for signatures.
+    #[must_use]
+    pub fn secret(mut self, secret: impl Into<Option<PushSecret>>) -> Self {
+        self.secret = secret.into();
+        self
+    }
+
+    /// Sets the resolver of hosts.
+    #[must_use]
+    pub fn resolver(mut self, resolver: Arc<dyn HostResolver>) -> Self {
+        self.resolver = resolver;
+        self
     }
 }
 

@@ -17,10 +17,7 @@ use crate::support::{message, router_with, rpc};
 use crate::test_server::{PAGE_BYTES, SOON, TestServer, pages, peak_memory_kb, read_to_end};
 
 fn short() -> ServerOptions {
-    ServerOptions {
-        head_time_max: Duration::from_millis(200),
-        ..ServerOptions::default()
-    }
+    ServerOptions::default().head_time_max(Duration::from_millis(200))
 }
 
 #[tokio::test]
@@ -111,10 +108,7 @@ async fn connection_goes_on_after_a_refusal() {
 
 #[tokio::test]
 async fn new_connection_gets_the_place_of_one_without_a_request() {
-    let options = ServerOptions {
-        places: Places::new(PlaceLimits::of_connections(2)),
-        ..ServerOptions::default()
-    };
+    let options = ServerOptions::default().places(Places::new(PlaceLimits::of_connections(2)));
     let server = TestServer::start(options).await;
     let card = b"GET /.well-known/agent-card.json HTTP/1.1\r\nhost: x\r\n\r\n";
     let mut first = server.connect().await;
@@ -142,14 +136,8 @@ async fn ask_for_a_page(server: &TestServer) -> TcpStream {
 
 #[tokio::test]
 async fn clients_that_do_not_read_use_a_limited_amount_of_memory() {
-    let limits = PlaceLimits {
-        unsent_bytes_max: 4 * PAGE_BYTES,
-        ..PlaceLimits::of_connections(1_000)
-    };
-    let options = ServerOptions {
-        places: Places::new(limits),
-        ..ServerOptions::default()
-    };
+    let limits = PlaceLimits::of_connections(1_000).unsent_bytes_max(4 * PAGE_BYTES);
+    let options = ServerOptions::default().places(Places::new(limits));
     let server = TestServer::of(pages(), options).await;
     let before = peak_memory_kb();
     let mut stalled = Vec::new();
@@ -170,15 +158,10 @@ async fn clients_that_do_not_read_use_a_limited_amount_of_memory() {
 
 #[tokio::test]
 async fn client_that_does_not_take_its_response_in_time_is_disconnected() {
-    let limits = PlaceLimits {
-        stall_time_max: Duration::from_millis(200),
-        bytes_per_s_min: u32::MAX,
-        ..PlaceLimits::of_connections(1_000)
-    };
-    let options = ServerOptions {
-        places: Places::new(limits),
-        ..ServerOptions::default()
-    };
+    let limits = PlaceLimits::of_connections(1_000)
+        .stall_time_max(Duration::from_millis(200))
+        .bytes_per_s_min(u32::MAX);
+    let options = ServerOptions::default().places(Places::new(limits));
     let server = TestServer::of(pages(), options).await;
     let mut stalled = ask_for_a_page(&server).await;
     let is_closed = || {
@@ -222,10 +205,7 @@ async fn stop_ends_every_connection() {
 /// A connection that only answers HTTP/2 pings is closed. A connection with a long response stays open.
 #[tokio::test]
 async fn idle_http_2_connections_are_closed() {
-    let options = ServerOptions {
-        idle_time_max: Duration::from_millis(200),
-        ..ServerOptions::default()
-    };
+    let options = ServerOptions::default().idle_time_max(Duration::from_millis(200));
     let server = TestServer::start(options).await;
     let io = TokioIo::new(server.connect().await);
     let (mut sender, connection) =
@@ -319,10 +299,8 @@ mod alone {
     #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
     async fn many_idle_connections_delay_no_request() {
         let count = connections();
-        let options = ServerOptions {
-            places: Places::new(PlaceLimits::of_connections(20_000)),
-            ..ServerOptions::default()
-        };
+        let options =
+            ServerOptions::default().places(Places::new(PlaceLimits::of_connections(20_000)));
         let server = TestServer::start(options).await;
         let before = peak_memory_kb();
         let mut idle = Vec::new();

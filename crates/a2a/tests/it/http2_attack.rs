@@ -71,10 +71,7 @@ impl Attacker {
 }
 
 fn options(limits: PlaceLimits) -> ServerOptions {
-    ServerOptions {
-        places: Places::new(limits),
-        ..ServerOptions::default()
-    }
+    ServerOptions::default().places(Places::new(limits))
 }
 
 /// Requests of another user on a new connection, which reads its response.
@@ -96,11 +93,9 @@ async fn assert_served(server: &TestServer, request: Request<Body>, bytes_min: u
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn unread_streams_of_many_connections_have_a_limited_size() {
-    let limits = PlaceLimits {
-        connection_unsent_bytes_max: UNSENT_MAX * PAGE_BYTES,
-        unsent_bytes_max: 4 * UNSENT_MAX * PAGE_BYTES,
-        ..PlaceLimits::of_connections(1_000)
-    };
+    let limits = PlaceLimits::of_connections(1_000)
+        .connection_unsent_bytes_max(UNSENT_MAX * PAGE_BYTES)
+        .unsent_bytes_max(4 * UNSENT_MAX * PAGE_BYTES);
     let server = TestServer::of(pages(), options(limits)).await;
     let before = peak_memory_kb();
     let mut attackers = Vec::new();
@@ -133,12 +128,10 @@ async fn large_task(router: &Router) -> String {
 async fn unread_streams_of_a_large_task_end_at_the_deadline() {
     let router = router().await;
     let id = large_task(&router).await;
-    let limits = PlaceLimits {
-        connection_unsent_bytes_max: (UNSENT_MAX + 1) * TASK_BYTES,
-        stall_time_max: Duration::from_secs(4),
-        bytes_per_s_min: u32::MAX,
-        ..PlaceLimits::of_connections(1_000)
-    };
+    let limits = PlaceLimits::of_connections(1_000)
+        .connection_unsent_bytes_max((UNSENT_MAX + 1) * TASK_BYTES)
+        .stall_time_max(Duration::from_secs(4))
+        .bytes_per_s_min(u32::MAX);
     let server = TestServer::of(router, options(limits)).await;
     let attacker = Attacker::connect(&server).await;
     let path = format!("/tasks/{id}");

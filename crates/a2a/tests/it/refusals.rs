@@ -106,21 +106,15 @@ async fn begin_task(router: &Router) {
 #[tokio::test]
 async fn full_server_names_its_limit_in_every_binding() {
     let options = [
-        TaskOptions {
-            running_max: Some(1),
-            when_full: WhenFull::Refuse,
-            ..TaskOptions::default()
-        },
-        TaskOptions {
-            running_max: Some(1),
-            when_full: WhenFull::Queue { len_max: 0 },
-            ..TaskOptions::default()
-        },
-        TaskOptions {
-            running_per_owner_max: Some(1),
-            when_full: WhenFull::Refuse,
-            ..TaskOptions::default()
-        },
+        TaskOptions::default()
+            .running_max(1)
+            .when_full(WhenFull::Refuse),
+        TaskOptions::default()
+            .running_max(1)
+            .when_full(WhenFull::Queue { len_max: 0 }),
+        TaskOptions::default()
+            .running_per_owner_max(1)
+            .when_full(WhenFull::Refuse),
     ];
     for options in options {
         let manager = manager_of(GatedLog::new(), options).await;

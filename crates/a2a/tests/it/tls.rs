@@ -55,11 +55,9 @@ impl CertificateFiles {
 }
 
 fn options(tls: &ServerTls) -> ServerOptions {
-    ServerOptions {
-        head_time_max: Duration::from_millis(300),
-        tls: Some(tls.clone()),
-        ..ServerOptions::default()
-    }
+    ServerOptions::default()
+        .head_time_max(Duration::from_millis(300))
+        .tls(tls.clone())
 }
 
 /// Connects as a client that trusts only this certificate and offers this protocol.
@@ -161,10 +159,7 @@ async fn silent_and_plain_clients_are_closed() {
 #[tokio::test]
 async fn stop_ends_handshakes() {
     let (files, _) = CertificateFiles::new();
-    let options = ServerOptions {
-        head_time_max: Duration::from_mins(10),
-        ..options(&files.open().unwrap())
-    };
+    let options = options(&files.open().unwrap()).head_time_max(Duration::from_mins(10));
     let server = TestServer::of(crate::support::router().await, options).await;
     let mut half = server.connect().await;
     half.write_all(&[22, 3, 1, 2, 0, 1, 0]).await.unwrap();

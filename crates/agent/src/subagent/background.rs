@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use allstop_core::record::Attachment;
 use allstop_tools::{
     AnswerIfLost, BackgroundHost, BackgroundWork, BoundedOutput, CallLink, OutputFolder,
     OutputLimits, TaskSpec, ToolInvocation,
@@ -31,15 +30,14 @@ impl SubAgentBackground {
         let link = CallLink::new(invocation.call_id.clone(), Arc::new(calls.clone()));
         let folder = Arc::clone(&self.output_folder);
         let if_lost = calls.clone();
-        let spec = TaskSpec {
-            call_id: invocation.call_id.clone(),
-            call: invocation.scope.clone(),
-            name: name.into(),
-            attachment: Attachment::Attached,
-            output: BoundedOutput::new(OutputLimits::default(), folder).into(),
+        let spec = TaskSpec::new(
+            invocation.call_id.clone(),
+            invocation.scope.clone(),
+            name,
+            BoundedOutput::new(OutputLimits::default(), folder),
             link,
-            answer_if_lost: Some(AnswerIfLost::new(move || if_lost.answer())),
-        };
+        )
+        .answer_if_lost(AnswerIfLost::new(move || if_lost.answer()));
         (spec, calls)
     }
 }

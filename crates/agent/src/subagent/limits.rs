@@ -17,6 +17,7 @@ pub const STEPS_MAX_DEFAULT: u32 = 25;
 
 /// Limits of sub-agents: number, depth, steps and tokens.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct SubAgentLimits {
     /// Maximum depth. If the maximum is 1, sub-agents cannot start sub-agents. If the maximum is 0, no sub-agents can
     /// start.
@@ -38,6 +39,36 @@ impl Default for SubAgentLimits {
             steps_max: STEPS_MAX_DEFAULT,
             budget_tokens: None,
         }
+    }
+}
+
+impl SubAgentLimits {
+    /// Sets the maximum depth.
+    #[must_use]
+    pub fn depth_max(mut self, depth_max: u32) -> Self {
+        self.depth_max = depth_max;
+        self
+    }
+
+    /// Sets the maximum number of sub-agents that run at the same time, over all depths.
+    #[must_use]
+    pub fn running_max(mut self, running_max: u32) -> Self {
+        self.running_max = running_max;
+        self
+    }
+
+    /// Sets the maximum steps of each sub-agent.
+    #[must_use]
+    pub fn steps_max(mut self, steps_max: u32) -> Self {
+        self.steps_max = steps_max;
+        self
+    }
+
+    /// Sets the token budget of each sub-agent.
+    #[must_use]
+    pub fn budget_tokens(mut self, budget_tokens: impl Into<Option<u64>>) -> Self {
+        self.budget_tokens = budget_tokens.into();
+        self
     }
 }
 

@@ -27,10 +27,7 @@ pub(super) async fn run(
     sub_agent: SubAgent,
 ) -> Result<String, String> {
     let (call, link) = (&invocation.scope, &invocation.link);
-    let options = ScopeOptions {
-        placement: Placement::Movable,
-        ..ScopeOptions::default()
-    };
+    let options = ScopeOptions::default().placement(Placement::Movable);
     let scope = call.child(call.label(), options);
     let scope = scope.map_err(|refused| format!("the agent did not start: {refused}"))?;
     let (spec, background_calls) = place.task_spec(&invocation, name);

@@ -62,16 +62,14 @@ impl AgentTool {
             None => (DESCRIPTION.to_owned(), schema_of::<ForegroundArguments>()),
         };
         let description = description + &kind::describe(&level.kinds);
-        let spec = ToolSpec {
-            name: names::AGENT.into(),
-            description: description.into(),
-            input_schema: kind::with_argument(input_schema, &level.kinds),
-            // A sub-agent may call any tool.
-            effect: Effect::Irreversible,
-            timeout: None,
-            parallel: true,
-            name_in_rules: None,
-        };
+        let spec = ToolSpec::new(
+            names::AGENT,
+            description,
+            kind::with_argument(input_schema, &level.kinds),
+        )
+        // A sub-agent may call any tool.
+        .effect(Effect::Irreversible)
+        .parallel(true);
         Self {
             spec,
             level,

@@ -175,11 +175,10 @@ async fn run_in_span(
         decision.stop(cause.clone());
     }
     let settings = &cx.parts.settings;
-    let limits = TurnLimits {
-        steps_max: settings.steps_max,
-        turns_max: settings.turns_max,
-        budget: settings.budget.clone(),
-    };
+    let limits = TurnLimits::default()
+        .steps_max(settings.steps_max)
+        .turns_max(settings.turns_max)
+        .budget(settings.budget.clone());
     let draft = Draft::begin(history.conversation(), start, &limits, decision);
     let (scope, draft) = match (opened, draft) {
         (Ok(scope), Ok(draft)) => (scope, draft),
@@ -248,12 +247,10 @@ fn open_scope(
             .into_iter()
             .collect(),
     });
-    let options = ScopeOptions {
-        deadline,
-        decision: Some(Arc::clone(decision)),
-        placement: Placement::Shared,
-        ..ScopeOptions::default()
-    };
+    let options = ScopeOptions::default()
+        .deadline(deadline)
+        .decision(Arc::clone(decision))
+        .placement(Placement::Shared);
     let label = format!("session/{}/turn/{}", history.session_id(), start.turn);
     run.child(label, options)
         .map_err(|refused| refused.cause().cloned())

@@ -136,11 +136,9 @@ impl RunningTurn<'_> {
             extent: Extent::Turn,
             bystanders: Vec::new(),
         };
-        let options = ScopeOptions {
-            deadline: Some(deadline),
-            placement: Placement::Shared,
-            ..ScopeOptions::default()
-        };
+        let options = ScopeOptions::default()
+            .deadline(deadline)
+            .placement(Placement::Shared);
         let label = self.scope.label();
         let work = self
             .scope

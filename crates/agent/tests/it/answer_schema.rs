@@ -80,11 +80,7 @@ async fn second_wrong_answer_is_an_error_and_leaves_nothing() {
 async fn stopped_in_the_second_request(policy: StopPolicy) -> (TurnOutcome, RunHistory) {
     let second = Reply::text("{").pause(Pause::Forever);
     let model = model(vec![Reply::text(INVALID), second]);
-    let settings = Settings {
-        stop_policy: policy,
-        answer: Some(format()),
-        ..settings()
-    };
+    let settings = settings().stop_policy(policy).answer(format());
     let agent = agent(&model).settings(settings).build();
     let (sink, mut events) = EventSink::channel();
     let run = agent.start(&root(), RunRequest::new(history().await, "go"), sink);

@@ -115,13 +115,7 @@ impl Guardrail for BlockingCheck {
 }
 
 fn settings() -> Settings {
-    Settings {
-        deadlines: Deadlines {
-            turn: Some(Duration::from_millis(50)),
-            ..Deadlines::default()
-        },
-        ..Settings::default()
-    }
+    Settings::default().deadlines(Deadlines::default().turn(Duration::from_millis(50)))
 }
 
 fn bare() -> RunHistory {
@@ -138,10 +132,7 @@ fn turn_beside_a_blocked_thread(agent: &Agent) -> TurnOutcome {
         .expect("a runtime");
     let run = {
         let _inside = program.enter();
-        let options = RootOptions {
-            grace: Duration::from_millis(10),
-            ..RootOptions::current()
-        };
+        let options = RootOptions::current().grace(Duration::from_millis(10));
         let request = RunRequest::new(bare(), "go");
         agent.start(&Scope::root("test", options), request, EventSink::none())
     };

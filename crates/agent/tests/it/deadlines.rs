@@ -18,14 +18,9 @@ use crate::{LONG, agent, history, history_on, model, root, run, settings, tools}
 
 /// Settings with a step deadline of five seconds.
 fn by_step() -> Settings {
-    Settings {
-        deadlines: Deadlines {
-            step: Some(Duration::from_secs(5)),
-            ..Deadlines::default()
-        },
-        stop_policy: StopPolicy::Keep,
-        ..settings()
-    }
+    settings()
+        .deadlines(Deadlines::default().step(Duration::from_secs(5)))
+        .stop_policy(StopPolicy::Keep)
 }
 
 /// The store is slow at the time of the deadline, so that the deadline ends the call before the engine notices the
@@ -78,19 +73,13 @@ async fn step_deadline_works_while_the_store_hangs() {
 #[tokio::test(start_paused = true)]
 async fn receipt_lists_a_silent_model_call() {
     for deadlines in [
-        Deadlines {
-            inactivity: Some(Duration::from_secs(5)),
-            ..Deadlines::default()
-        },
+        Deadlines::default().inactivity(Duration::from_secs(5)),
         by_step().deadlines,
     ] {
         let silent = Reply::text("some words")
             .pause(Pause::Forever)
             .and_text("more");
-        let settings = Settings {
-            deadlines,
-            ..settings()
-        };
+        let settings = settings().deadlines(deadlines);
         let agent = agent(&model(vec![silent])).settings(settings).build();
         let (turn, _) = run(agent, &root(), history().await, "go").await;
         let receipt = turn.receipt.unwrap();

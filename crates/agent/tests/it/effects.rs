@@ -63,15 +63,13 @@ impl Ending {
     }
 
     fn settings(self, stop_policy: StopPolicy) -> Settings {
-        Settings {
-            stop_policy,
-            steps_max: (self == Self::Limit).then_some(1),
-            deadlines: Deadlines {
-                turn: (self == Self::Deadline).then_some(Duration::from_secs(5)),
-                ..Deadlines::default()
-            },
-            ..Settings::default()
-        }
+        Settings::default()
+            .stop_policy(stop_policy)
+            .steps_max((self == Self::Limit).then_some(1))
+            .deadlines(
+                Deadlines::default()
+                    .turn((self == Self::Deadline).then_some(Duration::from_secs(5))),
+            )
     }
 }
 
@@ -245,10 +243,7 @@ async fn protection_lasts_until_the_call_has_a_known_outcome() {
 async fn after_an_unknown_outcome(policy: StopPolicy) -> RunHistory {
     let hangs = Reply::text("").call("hang", json!({"command": "wait"}));
     let model = script(vec![hangs]);
-    let settings = Settings {
-        stop_policy: policy,
-        ..Settings::default()
-    };
+    let settings = Settings::default().stop_policy(policy);
     turn(&agent(&model, settings), bare(), "go", true).await.1
 }
 
@@ -279,10 +274,7 @@ async fn repeat_in(
     let agent = Agent::new(model)
         .tools(tools(vec![hang]))
         .permissions(Arc::new(PermissionPolicy::default()), prompter)
-        .settings(Settings {
-            repeat_unknown,
-            ..Settings::default()
-        })
+        .settings(Settings::default().repeat_unknown(repeat_unknown))
         .build();
     let (outcome, history) = turn(&agent, history, "again", false).await;
     assert_eq!(outcome.stop_reason, StopReason::Completed);

@@ -1,6 +1,6 @@
 //! Endings that are neither a commit nor a stop from outside.
 
-use allstop_agent::{Settings, TurnErrorKind};
+use allstop_agent::TurnErrorKind;
 use allstop_core::StopReason;
 use allstop_core::turn::Budget;
 use allstop_model::{ModelError, ModelErrorKind, Pause, Reply, RetryPolicy};
@@ -25,17 +25,11 @@ async fn provider_failure_is_an_error_and_leaves_nothing() {
 
 #[tokio::test(start_paused = true)]
 async fn provider_timeout_is_an_error_and_not_a_deadline() {
-    let deadlines = allstop_agent::Deadlines {
-        run: Some(Duration::from_mins(1)),
-        between_tokens: Some(Duration::from_secs(2)),
-        ..Default::default()
-    };
+    let deadlines = allstop_agent::Deadlines::default()
+        .run(Duration::from_mins(1))
+        .between_tokens(Duration::from_secs(2));
     let model = model(vec![Reply::text("x").pause(Pause::Forever)]);
-    let settings = Settings {
-        deadlines,
-        retry: RetryPolicy::never(),
-        ..settings()
-    };
+    let settings = settings().deadlines(deadlines).retry(RetryPolicy::never());
     let (turn, _) = run(
         agent(&model).settings(settings).build(),
         &root(),
@@ -69,10 +63,7 @@ async fn usage_of_a_call_that_fails_at_once_is_estimated() {
     let begun = vec![Reply::text("").fail(cut())];
     let refused = vec![Reply::error(cut())];
     for (replies, may_cost) in [(begun, true), (refused, false)] {
-        let once = Settings {
-            retry: RetryPolicy::never(),
-            ..settings()
-        };
+        let once = settings().retry(RetryPolicy::never());
         let agent = agent(&model(replies)).settings(once).build();
         let (turn, _) = run(agent, &root(), history().await, "go").await;
         assert_eq!(turn.stop_reason, StopReason::Error);
@@ -84,10 +75,7 @@ async fn usage_of_a_call_that_fails_at_once_is_estimated() {
 #[tokio::test(start_paused = true)]
 async fn broken_stream_is_retried_without_its_partial_call() {
     let model = model(vec![Reply::text("half").disconnect()]);
-    let settings = Settings {
-        retry: RetryPolicy::never(),
-        ..settings()
-    };
+    let settings = settings().retry(RetryPolicy::never());
     let (turn, _) = run(
         agent(&model).settings(settings).build(),
         &root(),
@@ -107,10 +95,7 @@ async fn step_limit_ends_the_turn() {
         Reply::text("").call("t", json!({"n": 2})),
     ]);
     let tool = ToolFn::new("t", |_| async { "x".to_owned() });
-    let settings = Settings {
-        steps_max: Some(1),
-        ..settings()
-    };
+    let settings = settings().steps_max(1);
     let agent = agent(&model)
         .tools(tools(vec![tool]))
         .settings(settings)
@@ -123,10 +108,7 @@ async fn step_limit_ends_the_turn() {
 #[tokio::test(start_paused = true)]
 async fn turn_limit_ends_the_next_turn_at_its_start() {
     let model = model(vec![Reply::text("one"), Reply::text("two")]);
-    let settings = Settings {
-        turns_max: Some(1),
-        ..settings()
-    };
+    let settings = settings().turns_max(1);
     let agent = agent(&model).settings(settings).build();
     let scope = root();
     let (_, history) = run(agent.clone(), &scope, history().await, "a").await;
@@ -139,11 +121,9 @@ async fn turn_limit_ends_the_next_turn_at_its_start() {
 #[tokio::test(start_paused = true)]
 async fn budget_is_reserved_before_it_is_spent() {
     let model = model(vec![Reply::text("one").usage(10, 10)]);
-    let settings = Settings {
-        budget: Some(Budget::of_tokens(50)),
-        output_tokens_max: Some(100),
-        ..settings()
-    };
+    let settings = settings()
+        .budget(Budget::of_tokens(50))
+        .output_tokens_max(100);
     let agent = agent(&model).settings(settings).build();
     let (turn, _) = run(agent, &root(), history().await, "go").await;
     assert_eq!(turn.stop_reason, StopReason::MaxBudgetReached);
@@ -167,10 +147,7 @@ async fn endless_answer_cannot_overdraw_the_budget() {
     let endless = (0..1000).fold(Reply::text(""), |reply, _| reply.and_text("x".repeat(400)));
     let model = model(vec![endless]);
     let budget = Budget::of_tokens(5_000);
-    let settings = Settings {
-        budget: Some(std::sync::Arc::clone(&budget)),
-        ..settings()
-    };
+    let settings = settings().budget(std::sync::Arc::clone(&budget));
     let agent = agent(&model).settings(settings).build();
     let (turn, _) = run(agent, &root(), history().await, "go").await;
     assert_eq!(turn.stop_reason, StopReason::MaxBudgetReached);

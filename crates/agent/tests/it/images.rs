@@ -43,10 +43,7 @@ async fn images_after_a_stop(policy: StopPolicy) -> usize {
         Reply::text("ok"),
         Reply::text("ok").pause(Pause::Forever),
     ]);
-    let settings = Settings {
-        stop_policy: policy,
-        ..settings()
-    };
+    let settings = settings().stop_policy(policy);
     let agent = agent(&model).settings(settings).tools(tools(vec![stop]));
     let agent = agent.build();
     let request = RunRequest::new(history().await, prompt(""));

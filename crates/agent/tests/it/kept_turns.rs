@@ -13,10 +13,7 @@ use crate::stops::{deaf, hears, in_two_tools, user};
 use crate::{agent, ended, history, model, root, settings};
 
 fn stopping(stop_policy: StopPolicy) -> Settings {
-    Settings {
-        stop_policy,
-        ..settings()
-    }
+    settings().stop_policy(stop_policy)
 }
 
 #[tokio::test(start_paused = true)]

@@ -1,6 +1,5 @@
 //! Repeated identical calls.
 
-use allstop_agent::Settings;
 use allstop_core::StopReason;
 use allstop_core::turn::LoopLimits;
 use allstop_model::{Reply, ScriptedModel};
@@ -15,14 +14,8 @@ async fn repeated_identical_calls_end_the_run() {
     let reply = || Reply::text("").call("t", json!({"same": true}));
     let model = Arc::new(ScriptedModel::new((0..20).map(|_| reply()).collect()).keeping_requests());
     let tool = ToolFn::new("t", |_| async { "x".to_owned() });
-    let loop_limits = LoopLimits {
-        repeats_max: Some(3),
-        ..LoopLimits::default()
-    };
-    let settings = Settings {
-        loop_limits,
-        ..settings()
-    };
+    let loop_limits = LoopLimits::default().repeats_max(3);
+    let settings = settings().loop_limits(loop_limits);
     let agent = agent(&model)
         .tools(tools(vec![tool]))
         .settings(settings)

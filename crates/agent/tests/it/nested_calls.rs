@@ -66,10 +66,7 @@ fn bare() -> RunHistory {
 }
 
 fn with_policy(stop_policy: StopPolicy) -> Settings {
-    Settings {
-        stop_policy,
-        ..Settings::default()
-    }
+    Settings::default().stop_policy(stop_policy)
 }
 
 /// Runs [`SHOPS`], and stops the turn while the sub-agent hangs.
@@ -125,10 +122,7 @@ turns:
     );
     let agent = Agent::new(Arc::clone(&model)).tools(tools(vec![look]));
     let sub_agents = SubAgents {
-        limits: allstop_agent::SubAgentLimits {
-            depth_max: 2,
-            ..Default::default()
-        },
+        limits: allstop_agent::SubAgentLimits::default().depth_max(2),
         ..SubAgents::default()
     };
     let agent = agent.build().with_sub_agents(sub_agents).expect("tools");

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use allstop_agent::{AgentBuilder, Settings, TurnOutcome};
+use allstop_agent::{AgentBuilder, TurnOutcome};
 use allstop_core::record::{CallOutcome, SessionRecord};
 use allstop_core::turn::Budget;
 use allstop_core::{FinishReason, Message, StopReason};
@@ -14,10 +14,7 @@ use allstop_testkit::openai_server::{OpenAiServer, ServerAnswer};
 use crate::{agent_of, history, history_on, records, root, run, settings, tools};
 
 fn agent_at(server: &OpenAiServer) -> AgentBuilder {
-    let options = ProviderOptions {
-        base_url: Some(server.url()),
-        ..ProviderOptions::default()
-    };
+    let options = ProviderOptions::default().base_url(server.url());
     let model = ProviderModel::new("some-model", options).expect("a URL");
     let write = ToolFn::new("write", |_| async { "written".to_owned() });
     agent_of(Arc::new(model)).tools(tools(vec![write]))
@@ -37,10 +34,7 @@ async fn writes_a_file(
     };
     let server = OpenAiServer::start([call, last]);
     let budget = Budget::of_tokens(20_000);
-    let settings = Settings {
-        budget: Some(Arc::clone(&budget)),
-        ..settings()
-    };
+    let settings = settings().budget(Arc::clone(&budget));
     let agent = agent_at(&server).settings(settings).build();
     let (turn, _) = run(agent, &root(), history().await, "go").await;
     (turn, budget)

@@ -76,10 +76,7 @@ impl Fixture {
         };
         let look = tool("look").effect(Effect::ReadOnly);
         let registry = tools(vec![look, tool("mail"), tool("alone").alone()]);
-        let settings = Settings {
-            deadlines,
-            ..Settings::default()
-        };
+        let settings = Settings::default().deadlines(deadlines);
         let agent = agent(&model)
             .settings(settings)
             .tools(registry)
@@ -271,10 +268,7 @@ async fn stop_of_one_call_withdraws_only_its_question() {
 /// The inactivity limit measures the work, not the person.
 #[tokio::test(start_paused = true)]
 async fn open_question_is_no_inactivity() {
-    let deadlines = Deadlines {
-        inactivity: Some(Duration::from_secs(5)),
-        ..Deadlines::default()
-    };
+    let deadlines = Deadlines::default().inactivity(Duration::from_secs(5));
     let mut fixture = Fixture::with_deadlines(calls(&["mail"]), deadlines);
     let scope = root();
     let request = RunRequest::new(history().await, "go");

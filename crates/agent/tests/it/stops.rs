@@ -201,10 +201,7 @@ fn soon_done(_: allstop_tools::ToolInvocation) -> futures::future::BoxFuture<'st
 
 #[tokio::test(start_paused = true)]
 async fn result_within_the_grace_is_kept() {
-    let keep = Settings {
-        stop_policy: StopPolicy::Keep,
-        ..settings()
-    };
+    let keep = settings().stop_policy(StopPolicy::Keep);
     let (run, _, _) = in_two_tools(keep, [soon_done, hears]).await;
     let _stop = run.stop(user());
     let (turn, history) = ended(run.finish().await.unwrap());
@@ -223,40 +220,25 @@ async fn result_within_the_grace_is_kept() {
 async fn deadline_is_a_timeout_and_not_a_cancel() {
     for (deadlines, word) in [
         (
-            allstop_agent::Deadlines {
-                run: Some(Duration::from_secs(1)),
-                ..Default::default()
-            },
+            allstop_agent::Deadlines::default().run(Duration::from_secs(1)),
             "run",
         ),
         (
-            allstop_agent::Deadlines {
-                turn: Some(Duration::from_secs(1)),
-                ..Default::default()
-            },
+            allstop_agent::Deadlines::default().turn(Duration::from_secs(1)),
             "turn",
         ),
         (
-            allstop_agent::Deadlines {
-                step: Some(Duration::from_secs(1)),
-                ..Default::default()
-            },
+            allstop_agent::Deadlines::default().step(Duration::from_secs(1)),
             "step",
         ),
         (
-            allstop_agent::Deadlines {
-                inactivity: Some(Duration::from_secs(1)),
-                ..Default::default()
-            },
+            allstop_agent::Deadlines::default().inactivity(Duration::from_secs(1)),
             "no activity",
         ),
     ] {
         let model = model(vec![Reply::text("x").pause(Pause::Forever)]);
         let agent = agent(&model)
-            .settings(Settings {
-                deadlines,
-                ..settings()
-            })
+            .settings(settings().deadlines(deadlines))
             .build();
         let began = Instant::now();
         let (turn, _) = run(agent, &root(), history().await, "go").await;
@@ -271,16 +253,10 @@ async fn deadline_is_a_timeout_and_not_a_cancel() {
 
 #[tokio::test(start_paused = true)]
 async fn passed_deadline_stops_the_first_turn_at_its_start() {
-    let deadlines = allstop_agent::Deadlines {
-        run: Some(Duration::ZERO),
-        ..Default::default()
-    };
+    let deadlines = allstop_agent::Deadlines::default().run(Duration::ZERO);
     let model = model(vec![Reply::text("never")]);
     let agent = agent(&model)
-        .settings(Settings {
-            deadlines,
-            ..settings()
-        })
+        .settings(settings().deadlines(deadlines))
         .build();
     let (turn, _) = run(agent, &root(), history().await, "go").await;
     assert_eq!(turn.stop_reason, StopReason::Timeout);
@@ -290,17 +266,11 @@ async fn passed_deadline_stops_the_first_turn_at_its_start() {
 
 #[tokio::test(start_paused = true)]
 async fn run_deadline_is_cumulative_over_turns() {
-    let deadlines = allstop_agent::Deadlines {
-        run: Some(Duration::from_secs(10)),
-        ..Default::default()
-    };
+    let deadlines = allstop_agent::Deadlines::default().run(Duration::from_secs(10));
     let slow = |text: &str| Reply::text(text).pause(Pause::For(Duration::from_secs(6)));
     let model = model(vec![slow("one"), slow("two"), slow("three")]);
     let agent = agent(&model)
-        .settings(Settings {
-            deadlines,
-            ..settings()
-        })
+        .settings(settings().deadlines(deadlines))
         .build();
     let mut request = RunRequest::new(history().await, "a");
     request.prompts.extend(["b".into(), "c".into()]);
@@ -348,17 +318,10 @@ async fn stop_during_a_retry_delay_is_quiet_at_once() {
         "overloaded".to_owned(),
     );
     let model = model(vec![Reply::error(error)]);
-    let retry = allstop_model::RetryPolicy {
-        first_delay: LONG,
-        delay_max: LONG,
-        ..Default::default()
-    };
-    let agent = agent(&model)
-        .settings(Settings {
-            retry,
-            ..settings()
-        })
-        .build();
+    let retry = allstop_model::RetryPolicy::default()
+        .first_delay(LONG)
+        .delay_max(LONG);
+    let agent = agent(&model).settings(settings().retry(retry)).build();
     let (sink, mut events) = EventSink::channel();
     let run = agent.start(&root(), RunRequest::new(history().await, "go"), sink);
     while !matches!(
@@ -415,18 +378,9 @@ async fn turn_has_its_own_account_of_a_wider_stop() {
 
 #[tokio::test(start_paused = true)]
 async fn stop_after_any_end_reports_that_the_turn_had_ended() {
-    let deadlines = Deadlines {
-        step: Some(LONG),
-        ..Deadlines::default()
-    };
-    let of_steps = Settings {
-        deadlines,
-        ..settings()
-    };
-    let refused = Settings {
-        turns_max: Some(0),
-        ..settings()
-    };
+    let deadlines = Deadlines::default().step(LONG);
+    let of_steps = settings().deadlines(deadlines);
+    let refused = settings().turns_max(0);
     for (settings, reason) in [
         (settings(), StopReason::Completed),
         (of_steps, StopReason::Completed),
@@ -542,10 +496,7 @@ async fn result_of_a_call_that_ended_during_a_hook_is_kept() {
         .call("pays", json!({}));
     let agent = agent(&model(vec![calls]))
         .tools(tools(vec![quick, pays]))
-        .settings(Settings {
-            stop_policy: StopPolicy::Keep,
-            ..settings()
-        })
+        .settings(settings().stop_policy(StopPolicy::Keep))
         .hook(Arc::new(Slow("slow".into())));
     let request = RunRequest::new(history().await, "go");
     let run = agent.build().start(&root(), request, EventSink::none());

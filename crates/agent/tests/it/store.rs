@@ -37,10 +37,7 @@ async fn faulty() -> (Arc<FaultyLog>, RunHistory) {
 }
 
 fn keeping(policy: StopPolicy) -> Settings {
-    Settings {
-        stop_policy: policy,
-        ..settings()
-    }
+    settings().stop_policy(policy)
 }
 
 /// Checks that the next message is answered after the store works again, and that log and outcome agree.

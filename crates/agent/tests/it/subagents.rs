@@ -79,10 +79,7 @@ const NESTED: &str = "
 ";
 
 fn three_levels() -> SubAgents {
-    limits(SubAgentLimits {
-        depth_max: 3,
-        ..SubAgentLimits::default()
-    })
+    limits(SubAgentLimits::default().depth_max(3))
 }
 
 #[tokio::test(start_paused = true)]
@@ -266,10 +263,7 @@ async fn running_limit_holds_and_an_ended_agent_frees_a_slot() {
   - {when: slow, replies: [{text: ready, stall: first_token, stall_for: 5s}]}
 ",
     );
-    let two = limits(SubAgentLimits {
-        running_max: 2,
-        ..SubAgentLimits::default()
-    });
+    let two = limits(SubAgentLimits::default().running_max(2));
     let agent = agent(model.clone(), Vec::new(), settings(), two);
     let (turn, _) = run(agent, &root(), history().await, "go").await;
     let results = results(&turn);
@@ -353,15 +347,10 @@ async fn parallel_sub_agents_never_overdraw_the_budget() {
                 async { String::new() }
             })
         };
-        let settings = Settings {
-            budget: Some(Arc::clone(&budget)),
-            output_tokens_max: Some(20),
-            ..Settings::default()
-        };
-        let options = limits(SubAgentLimits {
-            running_max: 100,
-            ..SubAgentLimits::default()
-        });
+        let settings = Settings::default()
+            .budget(Arc::clone(&budget))
+            .output_tokens_max(20);
+        let options = limits(SubAgentLimits::default().running_max(100));
         let agent = agent(script(&script_text), vec![look], settings, options);
         let scope = root();
         let request = RunRequest::new(history().await, "go");
@@ -407,10 +396,7 @@ async fn panic_of_a_sub_agent_is_an_error_of_its_call_only() {
 ",
     );
     let budget = Budget::of_tokens(100_000);
-    let settings = Settings {
-        budget: Some(Arc::clone(&budget)),
-        ..Settings::default()
-    };
+    let settings = Settings::default().budget(Arc::clone(&budget));
     let look = ToolFn::new("look", |_| async { String::new() });
     let one = limits(SubAgentLimits::default());
     let model: Arc<dyn Model> = Arc::new(Panics(model));

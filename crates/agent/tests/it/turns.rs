@@ -89,10 +89,7 @@ async fn unknown_tools_errors_and_panics_become_results() {
 #[tokio::test(start_paused = true)]
 async fn prompts_are_consecutive_turns_and_context_is_not_stored() {
     let model = model(vec![Reply::text("one"), Reply::text("two")]);
-    let agent = agent(&model).settings(allstop_agent::Settings {
-        system: Some("Be brief.".into()),
-        ..settings()
-    });
+    let agent = agent(&model).settings(settings().system("Be brief."));
     let mut request = RunRequest::new(history().await, "first");
     request.prompts = VecDeque::from(["first".into(), "second".into()]);
     request.context = Some("It is Saturday.".into());

@@ -34,10 +34,7 @@ fn calls_work() -> impl Model {
 fn impatient() -> Scope {
     Scope::root(
         "test",
-        RootOptions {
-            grace: Duration::from_millis(50),
-            ..RootOptions::for_any_runtime()
-        },
+        RootOptions::for_any_runtime().grace(Duration::from_millis(50)),
     )
 }
 

@@ -14,15 +14,10 @@ const ESCAPES: &str = "env -i setsid -f sh -c 'echo $$; exec sleep 600 >/dev/nul
 #[tokio::test]
 async fn evidence_of_a_search_names_the_processes_that_it_can_miss() {
     let scope = Scope::root("job", RootOptions::current());
-    let spec = ProcessSpec {
-        program: "sh".into(),
-        args: vec!["-c".into(), ESCAPES.into()],
-        cwd: "/".into(),
-        env: Vec::new(),
-        env_hidden: Vec::new(),
-        marker: format!("test-{}", std::process::id()).into(),
-        containment: ContainmentChoice::GroupAndMarker,
-    };
+    let spec = ProcessSpec::new("sh", format!("test-{}", std::process::id()))
+        .args(["-c", ESCAPES])
+        .cwd("/")
+        .containment(ContainmentChoice::GroupAndMarker);
     let work = WorkSpec::new(ItemKind::Process, "sh");
     let (_process, mut output) = scope.spawn_process(work, spec).expect("sh starts");
     let mut buffer = [0; 32];

@@ -49,10 +49,8 @@ async fn stop_during_a_model_call() {
 async fn forced_stop_during_an_upload_claims_no_end() {
     use tokio::io::AsyncReadExt as _;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-    let options = allstop::model::ProviderOptions {
-        base_url: Some(format!("http://{}", listener.local_addr().unwrap())),
-        ..Default::default()
-    };
+    let options = allstop::model::ProviderOptions::default()
+        .base_url(format!("http://{}", listener.local_addr().unwrap()));
     let model = allstop::model::ProviderModel::new("test", options).unwrap();
     // More than the buffers of the kernel can hold.
     let run = Agent::new(model).build().run("x".repeat(32 * 1024 * 1024));

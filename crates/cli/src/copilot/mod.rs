@@ -136,11 +136,9 @@ async fn open(
 ) -> Result<RunningCopilot, StartFailure> {
     let given = HostOptions::of(host);
     let port = (!args.stdio).then_some(args.port);
-    let options = CopilotOptions {
-        version: env!("CARGO_PKG_VERSION").into(),
-        unattended_max: args.unattended.0,
-        default_answer: unasked(&args),
-    };
+    let options = CopilotOptions::new(env!("CARGO_PKG_VERSION"))
+        .unattended_max(args.unattended.0)
+        .default_answer(unasked(&args));
     let system_options = start::read(given.scopes.clone(), supervisor, move |_cx| {
         Ok(read(&args, given)?)
     })

@@ -247,10 +247,7 @@ impl DemoStage {
     }
 
     fn request(&self, history: RunHistory, prompt: &str) -> RunRequest {
-        RunRequest {
-            background: Some(Arc::clone(&self.background)),
-            ..RunRequest::new(history, prompt)
-        }
+        RunRequest::new(history, prompt).background(Arc::clone(&self.background))
     }
 
     /// Runs the turn until all its work has started, and then stops the turn.

@@ -72,15 +72,13 @@ impl Drop for StalledServer {
 }
 
 fn spec(name: &str, description: &str) -> ToolSpec {
-    ToolSpec {
-        name: name.into(),
-        description: description.into(),
-        input_schema: Arc::new(json!({"type": "object", "properties": {}})),
-        effect: Effect::ReadOnly,
-        timeout: None,
-        parallel: true,
-        name_in_rules: None,
-    }
+    ToolSpec::new(
+        name,
+        description,
+        Arc::new(json!({"type": "object", "properties": {}})),
+    )
+    .effect(Effect::ReadOnly)
+    .parallel(true)
 }
 
 /// Tool that reads an HTTP answer that never ends.

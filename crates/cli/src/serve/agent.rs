@@ -219,15 +219,11 @@ impl AgentChoice {
                 system.start_servers().await?;
                 warn_of_servers(&system);
                 let default = AgentExecutorOptions::default();
-                let options = AgentExecutorOptions {
-                    background_max: background_max.unwrap_or(default.background_max),
-                    sessions_open_max: descriptors::sessions_open_max(default.sessions_open_max),
-                    shares_sessions: system.store().nats().is_some(),
-                };
-                let setup = SessionSetup {
-                    recipient: asks,
-                    ..SessionSetup::default()
-                };
+                let options = AgentExecutorOptions::default()
+                    .background_max(background_max.unwrap_or(default.background_max))
+                    .sessions_open_max(descriptors::sessions_open_max(default.sessions_open_max))
+                    .shares_sessions(system.store().nats().is_some());
+                let setup = SessionSetup::default().recipient(asks);
                 let executor = system.agent_executor(setup, options);
                 Ok(OpenAgent {
                     name: "allstop",

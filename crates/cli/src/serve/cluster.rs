@@ -166,28 +166,25 @@ pub(super) async fn node(
     let on_lease_change = move |change| {
         stderr.lines(lease_line(change), OutputPriority::Required);
     };
-    Ok(ClusterOptions {
-        on_renewal: Some(Arc::new(on_renewal)),
-        on_lease_change: Some(Arc::new(on_lease_change)),
+    Ok(ClusterOptions::new(link)
+        .on_renewal(Arc::new(on_renewal))
+        .on_lease_change(Arc::new(on_lease_change))
         // The lease is over, so another worker may run the tasks now. Code that could not be stopped ends only with its
         // process, so the process ends itself.
-        on_overdue: Some(Arc::new(|| std::process::abort())),
-        concurrency,
-        settles_lost_tasks: true,
-        admission,
-        lease: args.cluster.lease.0,
-        name: format!("{host}, pid {}", this_process().pid).into(),
-        ..ClusterOptions::new(link)
-    })
+        .on_overdue(Arc::new(|| std::process::abort()))
+        .concurrency(concurrency)
+        .settles_lost_tasks(true)
+        .admission(admission)
+        .lease(args.cluster.lease.0)
+        .name(format!("{host}, pid {}", this_process().pid)))
 }
 
 /// Limits of the tasks that a server of the cluster accepts.
 pub(super) fn admission(args: &ExecutionArgs) -> AdmissionLimits {
-    AdmissionLimits {
-        running_max: args.max_tasks.map(NonZeroUsize::get),
-        running_per_owner_max: args.max_tasks_per_user.map(NonZeroUsize::get),
-        waiting_max: args.queue.unwrap_or(0),
-    }
+    AdmissionLimits::default()
+        .running_max(args.max_tasks.map(NonZeroUsize::get))
+        .running_per_owner_max(args.max_tasks_per_user.map(NonZeroUsize::get))
+        .waiting_max(args.queue.unwrap_or(0))
 }
 
 /// Maximum number of executions (running tasks) in this process.

@@ -11,7 +11,7 @@ use allstop_a2a::{
     http_router, restricted,
 };
 use allstop_core::receipt::ItemKind;
-use allstop_host::{PlaceLimits, Places};
+use allstop_host::Places;
 use allstop_scope::{Scope, WorkSpec};
 use allstop_task::TaskManager;
 use anyhow::Context as _;
@@ -142,15 +142,11 @@ impl BoundEndpoint {
                 vec![(listener, router), (grpc_listener, grpc_routes)]
             }
         };
-        let limits = PlaceLimits {
-            connections_max: descriptors::connections_max(PLACE_LIMITS.connections_max),
-            ..PLACE_LIMITS
-        };
-        let options = ServerOptions {
-            places: Places::new(limits),
-            tls,
-            ..ServerOptions::default()
-        };
+        let limits = PLACE_LIMITS
+            .connections_max(descriptors::connections_max(PLACE_LIMITS.connections_max));
+        let options = ServerOptions::default()
+            .places(Places::new(limits))
+            .tls(tls);
         for (listener, router) in listeners {
             let spec = WorkSpec::new(ItemKind::Future, "listener");
             let (accepting, options) = (served.connections.clone(), options.clone());

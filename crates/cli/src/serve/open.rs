@@ -130,15 +130,13 @@ pub(super) async fn open_server(
         .await?;
     let metrics = TaskMetrics::default();
     let execution = &args.execution;
-    let options = TaskOptions {
-        observer: Some(Arc::new(ServerObserver {
+    let options = task_limits(execution, concurrency)
+        .observer(Arc::new(ServerObserver {
             metrics: metrics.clone(),
             traces: args.traces.clone(),
-        })),
+        }))
         // With a store in memory, a task that stays in the queue would be lost without an end.
-        keeps_queue: !store.log().files().is_empty(),
-        ..task_limits(execution, concurrency)
-    };
+        .keeps_queue(!store.log().files().is_empty());
     let tasks = child("tasks").context("a scope for the tasks")?;
     let connections = child("connections").context("a scope for the connections")?;
     let push_scope = child("push").context("a scope for the push notifications")?;
@@ -235,14 +233,14 @@ async fn open_manager(
 
 /// Limits of the tasks that this process runs.
 fn task_limits(execution: &ExecutionArgs, concurrency: usize) -> TaskOptions {
-    TaskOptions {
-        running_max: Some(cluster::running_max(execution, concurrency)),
-        running_per_owner_max: execution.max_tasks_per_user.map(NonZeroUsize::get),
-        when_full: execution
-            .queue
-            .map_or(WhenFull::Refuse, |len_max| WhenFull::Queue { len_max }),
-        inactivity_max: execution.inactivity.map(|HumanDuration(max)| max),
-        execution_max: execution.task_timeout.map(|HumanDuration(max)| max),
-        ..TaskOptions::default()
-    }
+    TaskOptions::default()
+        .running_max(cluster::running_max(execution, concurrency))
+        .running_per_owner_max(execution.max_tasks_per_user.map(NonZeroUsize::get))
+        .when_full(
+            execution
+                .queue
+                .map_or(WhenFull::Refuse, |len_max| WhenFull::Queue { len_max }),
+        )
+        .inactivity_max(execution.inactivity.map(|HumanDuration(max)| max))
+        .execution_max(execution.task_timeout.map(|HumanDuration(max)| max))
 }

@@ -20,11 +20,9 @@ pub(super) async fn open(
     log: &Arc<dyn Log>,
     scope: &Scope,
 ) -> Result<PushNotifications, CliError> {
-    let options = PushOptions {
-        allowed: args.push_allow.clone(),
-        secret: args.push_secret_file.as_deref().map(secret).transpose()?,
-        ..PushOptions::default()
-    };
+    let options = PushOptions::default()
+        .allowed(args.push_allow.clone())
+        .secret(args.push_secret_file.as_deref().map(secret).transpose()?);
     let (manager, log, scope) = (manager.clone(), Arc::clone(log), scope.clone());
     let push = PushNotifications::open(manager, log, scope, options).await;
     Ok(push.context("cannot open the push notifications of the store")?)

@@ -16,10 +16,9 @@ use crate::args::ExecutionArgs;
 /// Limits of the ended tasks from the flags. The conversation of a context is deleted with its last task.
 pub(super) fn of(args: &ExecutionArgs, conversations: ContextConversations) -> TaskRetention {
     TaskRetention {
-        limits: RetentionLimits {
-            age_max: args.keep_tasks.map(|HumanDuration(max)| max),
-            ended_max: args.keep_tasks_max,
-        },
+        limits: RetentionLimits::default()
+            .age_max(args.keep_tasks.map(|HumanDuration(max)| max))
+            .ended_max(args.keep_tasks_max),
         contexts: Arc::new(conversations),
         attachments: Vec::new(),
     }

@@ -187,10 +187,11 @@ mod tests {
 
     #[test]
     fn flags_win_then_the_session_then_the_configuration() {
-        let of = |name: &str| ModelConfig {
-            name: Some(name.to_owned()),
-            base_url: Some("http://configured/v1".to_owned()),
-            ..ModelConfig::default()
+        let of = |name: &str| {
+            let mut config = ModelConfig::default();
+            config.name = Some(name.to_owned());
+            config.base_url = Some("http://configured/v1".to_owned());
+            config
         };
         let mut config = of("flag");
         let origin = choose(&mut config, true, &settings("before", None));

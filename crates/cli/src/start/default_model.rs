@@ -93,11 +93,10 @@ mod tests {
     #[test]
     fn each_default_model_uses_its_key() {
         for known in DEFAULT_MODELS {
-            let with = |name: &'static str| ProviderOptions {
-                key_lookup: Some(std::sync::Arc::new(move |asked| {
+            let with = |name: &'static str| {
+                ProviderOptions::default().key_lookup(std::sync::Arc::new(move |asked| {
                     (asked == name).then(|| "a-key".to_owned())
-                })),
-                ..ProviderOptions::default()
+                }))
             };
             assert!(
                 ProviderModel::new(known.model, with(known.key)).is_ok(),

@@ -121,11 +121,7 @@ pub(crate) async fn open(
         stage.wait(starting, late).await?.ok_or_stopped()??;
     }
     let mode = ModeSwitch::new(configured_mode);
-    let setup = SessionSetup {
-        recipient: asks,
-        mode: Some(mode.clone()),
-        ..SessionSetup::default()
-    };
+    let setup = SessionSetup::default().recipient(asks).mode(mode.clone());
     let opening = open_session(Arc::clone(&system), id, setup, wait, sockets);
     let opening = begin(&root, "opening the session", opening);
     let late = || {

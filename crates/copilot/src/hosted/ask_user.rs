@@ -38,15 +38,12 @@ impl AskUserTool {
             "required": ["question"],
         });
         Self {
-            spec: ToolSpec {
-                name: Self::NAME.into(),
-                description: "Asks the user a question and returns the answer.".into(),
-                input_schema: Arc::new(schema),
-                effect: Effect::ReadOnly,
-                timeout: None,
-                parallel: false,
-                name_in_rules: None,
-            },
+            spec: ToolSpec::new(
+                Self::NAME,
+                "Asks the user a question and returns the answer.",
+                Arc::new(schema),
+            )
+            .effect(Effect::ReadOnly),
             attached_clients,
         }
     }

@@ -134,16 +134,14 @@ impl ClientTools {
             .filter(|tool| self.filter.allows("custom", &tool.name))
             .map(spec_of);
         let slot = Arc::clone(&self.on_late_answer);
-        let options = ExternalOptions {
+        let options = ExternalOptions::default()
             // The SDKs drop the answer of a cancelled handler.
-            confirms_cancellation: false,
-            on_late_answer: Arc::new(move |late| {
+            .confirms_cancellation(false)
+            .on_late_answer(Arc::new(move |late| {
                 if let Some(send_late) = slot.0.get() {
                     send_late(late);
                 }
-            }),
-            ..ExternalOptions::default()
-        };
+            }));
         let (tools, requests) = external_tools(specs.collect(), options);
         (state.declared, state.tools) = (declared, tools);
         let number = self.version.fetch_add(1, Ordering::SeqCst) + 1;
@@ -276,21 +274,19 @@ impl ToolGeneration {
 
 fn spec_of(tool: &DeclaredTool) -> ToolSpec {
     let any = || json!({ "type": "object" });
-    ToolSpec {
-        name: tool.name.as_str().into(),
-        description: tool.description.as_deref().unwrap_or_default().into(),
-        input_schema: Arc::new(
+    ToolSpec::new(
+        tool.name.as_str(),
+        tool.description.as_deref().unwrap_or_default(),
+        Arc::new(
             tool.parameters
                 .clone()
                 .filter(Value::is_object)
                 .unwrap_or_else(any),
         ),
-        // The protocol does not specify the effect of a repeated call, so the worst effect is assumed.
-        effect: Effect::Irreversible,
-        timeout: None,
-        parallel: true,
-        name_in_rules: None,
-    }
+    )
+    // The protocol does not specify the effect of a repeated call, so the worst effect is assumed.
+    .effect(Effect::Irreversible)
+    .parallel(true)
 }
 
 /// Tools of the clients and of the MCP servers together.

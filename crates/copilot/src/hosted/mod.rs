@@ -141,16 +141,14 @@ impl HostedSession {
             folder: folder.clone().unwrap_or_else(|| system.folder().to_owned()),
             host_events: host_events.clone(),
         };
-        let setup = SessionSetup {
-            recipient: QuestionRecipient::Subscribers,
-            model: choice.model.clone(),
-            folder,
-            system_prompt: choice.system_prompt.clone(),
-            tools: Some(Arc::new(ChosenTools(Arc::clone(&tools)))),
-            hooks: vec![Arc::new(hooks)],
-            follow_up: Some(FollowUp::Enqueue),
-            ..SessionSetup::default()
-        };
+        let setup = SessionSetup::default()
+            .recipient(QuestionRecipient::Subscribers)
+            .model(choice.model.clone())
+            .folder(folder)
+            .system_prompt(choice.system_prompt.clone())
+            .tools(Arc::new(ChosenTools(Arc::clone(&tools))))
+            .hooks(vec![Arc::new(hooks)])
+            .follow_up(FollowUp::Enqueue);
         let opened = match mode {
             OpenMode::Create => system.new_session(Some(id), setup).await?,
             OpenMode::Resume => system.resume_session(id, setup).await?,

@@ -64,11 +64,9 @@ impl TestServer {
         let clients = child("clients");
         let system = System::open_in(child("agent"), options).await;
         let system = system.expect("the system opens");
-        let options = CopilotOptions {
-            version: "1.2.3".into(),
-            unattended_max,
-            default_answer,
-        };
+        let options = CopilotOptions::new("1.2.3")
+            .unattended_max(unattended_max)
+            .default_answer(default_answer);
         Self {
             server: CopilotServer::new(Arc::new(system), child("connections"), options),
             clients,

@@ -17,11 +17,28 @@ use crate::usage::Usage;
 
 /// Limits of a budget. `None` means no limit.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct BudgetLimits {
     /// Maximum of input and output tokens together.
     pub tokens_max: Option<u64>,
     /// Maximum of model calls and tool calls together.
     pub calls_max: Option<u64>,
+}
+
+impl BudgetLimits {
+    /// Sets the maximum of input and output tokens together.
+    #[must_use]
+    pub fn tokens_max(mut self, tokens_max: impl Into<Option<u64>>) -> Self {
+        self.tokens_max = tokens_max.into();
+        self
+    }
+
+    /// Sets the maximum of model calls and tool calls together.
+    #[must_use]
+    pub fn calls_max(mut self, calls_max: impl Into<Option<u64>>) -> Self {
+        self.calls_max = calls_max.into();
+        self
+    }
 }
 
 /// A child gets at most the remaining tokens divided by this number. The other tokens remain for other children, and

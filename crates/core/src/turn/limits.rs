@@ -9,6 +9,7 @@ use crate::turn::budget::{Budget, BudgetExceeded};
 
 /// Limits of a turn. `None` means no limit.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct TurnLimits {
     /// Maximum steps of one turn.
     pub steps_max: Option<u32>,
@@ -17,6 +18,29 @@ pub struct TurnLimits {
     pub turns_max: Option<u32>,
     /// Budget, shared with all turns and sub-agents that spend from it.
     pub budget: Option<Arc<Budget>>,
+}
+
+impl TurnLimits {
+    /// Sets the maximum steps of one turn.
+    #[must_use]
+    pub fn steps_max(mut self, steps_max: impl Into<Option<u32>>) -> Self {
+        self.steps_max = steps_max.into();
+        self
+    }
+
+    /// Sets the maximum turns of the conversation.
+    #[must_use]
+    pub fn turns_max(mut self, turns_max: impl Into<Option<u32>>) -> Self {
+        self.turns_max = turns_max.into();
+        self
+    }
+
+    /// Sets the budget.
+    #[must_use]
+    pub fn budget(mut self, budget: impl Into<Option<Arc<Budget>>>) -> Self {
+        self.budget = budget.into();
+        self
+    }
 }
 
 /// Reason why a turn, a step or a call did not start. A refusal changes nothing.

@@ -10,6 +10,7 @@ use crate::message::{Arguments, ToolCall};
 
 /// Limits at which a run counts as a loop. `None` disables a rule.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LoopLimits {
     /// Identical calls (name and arguments) in a row.
     pub repeats_max: Option<u32>,
@@ -29,6 +30,29 @@ impl Default for LoopLimits {
             ping_pongs_max: Some(4),
             calls_per_tool_max: Some(500),
         }
+    }
+}
+
+impl LoopLimits {
+    /// Sets the number of identical calls in a row.
+    #[must_use]
+    pub fn repeats_max(mut self, repeats_max: impl Into<Option<u32>>) -> Self {
+        self.repeats_max = repeats_max.into();
+        self
+    }
+
+    /// Sets the number of rounds of two alternating calls.
+    #[must_use]
+    pub fn ping_pongs_max(mut self, ping_pongs_max: impl Into<Option<u32>>) -> Self {
+        self.ping_pongs_max = ping_pongs_max.into();
+        self
+    }
+
+    /// Sets the number of calls of one tool.
+    #[must_use]
+    pub fn calls_per_tool_max(mut self, calls_per_tool_max: impl Into<Option<u32>>) -> Self {
+        self.calls_per_tool_max = calls_per_tool_max.into();
+        self
     }
 }
 

@@ -15,10 +15,7 @@ use crate::driver::*;
 
 #[test]
 fn parallel_calls_never_exceed_the_limit() {
-    let of_calls = Budget::new(BudgetLimits {
-        calls_max: Some(150),
-        tokens_max: None,
-    });
+    let of_calls = Budget::new(BudgetLimits::default().calls_max(150));
     for budget in [of_calls, Budget::of_tokens(150 * 7)] {
         let refused = AtomicU64::new(0);
         let gate = Barrier::new(64);
@@ -100,10 +97,7 @@ fn dropped_reservation_gives_back_only_unmetered_tokens() {
 #[test]
 fn draft_dropped_in_mid_stream_gives_back_only_unmetered_tokens() {
     let budget = Budget::of_tokens(100);
-    let limits = TurnLimits {
-        budget: Some(budget.clone()),
-        ..TurnLimits::default()
-    };
+    let limits = TurnLimits::default().budget(budget.clone());
     let mut draft = Session::new(limits).begin("go");
     draft.begin_step(&model(), 80, at()).expect("it fits");
     draft.meter(usage(20, 5));
@@ -123,14 +117,8 @@ fn usage_beyond_the_reservation_is_metered_in_full() {
 
 #[test]
 fn model_calls_and_tool_calls_count_alike() {
-    let budget = Budget::new(BudgetLimits {
-        calls_max: Some(3),
-        tokens_max: None,
-    });
-    let limits = TurnLimits {
-        budget: Some(budget.clone()),
-        ..TurnLimits::default()
-    };
+    let budget = Budget::new(BudgetLimits::default().calls_max(3));
+    let limits = TurnLimits::default().budget(budget.clone());
     let mut session = Session::new(limits);
     let mut draft = session.begin("go");
     let asked = vec![call("a", "read", json!({})), call("b", "read", json!({}))];
@@ -158,10 +146,7 @@ fn huge_numbers_neither_wrap_nor_panic() {
 
 #[test]
 fn parallel_calls_of_descendants_never_exceed_the_limit() {
-    let budget = Budget::new(BudgetLimits {
-        calls_max: Some(150),
-        tokens_max: Some(150 * 7),
-    });
+    let budget = Budget::new(BudgetLimits::default().calls_max(150).tokens_max(150 * 7));
     let ran = AtomicU64::new(0);
     let gate = Barrier::new(64);
     thread::scope(|scope| {
@@ -231,10 +216,7 @@ fn overdraft_of_a_child_counts_for_its_parent() {
 
 #[test]
 fn call_refused_by_the_parent_leaves_the_child_unchanged() {
-    let budget = Budget::new(BudgetLimits {
-        calls_max: Some(1),
-        tokens_max: None,
-    });
+    let budget = Budget::new(BudgetLimits::default().calls_max(1));
     let child = budget.child(Some(10)).expect("there is enough");
     let running = budget.reserve(0).expect("the first");
     let refused = child.reserve(5).map(drop).expect_err("the second");
@@ -275,7 +257,7 @@ proptest! {
     fn parents_and_children_together_never_exceed_the_limit(deeds in deeds()) {
         const TOKENS: u64 = 1000;
         const CALLS: u64 = 30;
-        let root = Budget::new(BudgetLimits { tokens_max: Some(TOKENS), calls_max: Some(CALLS) });
+        let root = Budget::new(BudgetLimits::default().tokens_max(TOKENS).calls_max(CALLS));
         let mut budgets = vec![Arc::clone(&root)];
         let mut calls: Vec<(Reservation, u64)> = Vec::new();
         let (mut spent, mut ran) = (0, 0);

@@ -87,10 +87,7 @@ fn cancel_after_the_commit_stops_only_the_next_turn() {
 
 #[test]
 fn cancel_precedes_the_max_turns_check() {
-    let mut session = Session::new(TurnLimits {
-        turns_max: Some(1),
-        ..TurnLimits::default()
-    });
+    let mut session = Session::new(TurnLimits::default().turns_max(1));
     session.turn("first", usage(1, 1));
 
     let refusal = session
@@ -109,10 +106,7 @@ fn cancel_precedes_the_max_turns_check() {
 #[test]
 fn cancel_precedes_the_budget_check() {
     let budget = allstop_core::turn::Budget::of_tokens(0);
-    let limits = TurnLimits {
-        budget: Some(budget),
-        ..TurnLimits::default()
-    };
+    let limits = TurnLimits::default().budget(budget);
     let mut session = Session::new(limits);
     let refusal = session
         .try_begin("go", fallen(user()))
@@ -122,10 +116,7 @@ fn cancel_precedes_the_budget_check() {
 
 #[test]
 fn limit_before_the_start_wins_over_a_later_cancel() {
-    let limits = TurnLimits {
-        turns_max: Some(0),
-        ..TurnLimits::default()
-    };
+    let limits = TurnLimits::default().turns_max(0);
     let decision = Arc::new(CommitDecision::new());
     let refusal = Session::new(limits)
         .try_begin("go", Arc::clone(&decision))
@@ -136,10 +127,7 @@ fn limit_before_the_start_wins_over_a_later_cancel() {
 
 #[test]
 fn cancel_in_the_last_permitted_step_is_not_max_steps() {
-    let mut session = Session::new(TurnLimits {
-        steps_max: Some(1),
-        ..TurnLimits::default()
-    });
+    let mut session = Session::new(TurnLimits::default().steps_max(1));
     let decision = Arc::new(CommitDecision::new());
     let mut draft = session
         .try_begin("go", Arc::clone(&decision))
@@ -237,10 +225,7 @@ fn the_first_cause_wins_and_is_never_overwritten() {
 
 #[test]
 fn limit_that_ends_a_turn_wins_over_a_later_cancel() {
-    let mut session = Session::new(TurnLimits {
-        steps_max: Some(0),
-        ..TurnLimits::default()
-    });
+    let mut session = Session::new(TurnLimits::default().steps_max(0));
     let decision = Arc::new(CommitDecision::new());
     let draft = session
         .try_begin("go", Arc::clone(&decision))

@@ -6,11 +6,12 @@ use serde_json::json;
 
 use crate::driver::{call, malformed};
 
-const OFF: LoopLimits = LoopLimits {
-    repeats_max: None,
-    ping_pongs_max: None,
-    calls_per_tool_max: None,
-};
+fn no_limits() -> LoopLimits {
+    LoopLimits::default()
+        .repeats_max(None)
+        .ping_pongs_max(None)
+        .calls_per_tool_max(None)
+}
 
 /// The first call that completes a loop: the position of the call, counted from one, and the loop.
 fn found(limits: LoopLimits, calls: &[ToolCall]) -> Option<(usize, DetectedLoop)> {
@@ -32,10 +33,7 @@ fn read(path: &str) -> ToolCall {
 
 #[test]
 fn the_same_call_in_a_row_is_a_loop() {
-    let limits = LoopLimits {
-        repeats_max: Some(3),
-        ..OFF
-    };
+    let limits = no_limits().repeats_max(3);
     let same = || read("a");
     let loops = found(limits, &[same(), same(), same()]);
     assert_eq!(
@@ -56,10 +54,7 @@ fn the_same_call_in_a_row_is_a_loop() {
 
 #[test]
 fn loops_depend_on_arguments_but_not_on_ids_or_key_order() {
-    let limits = LoopLimits {
-        repeats_max: Some(2),
-        ..OFF
-    };
+    let limits = no_limits().repeats_max(2);
     let one = call(
         "1",
         "read",
@@ -90,10 +85,7 @@ fn loops_depend_on_arguments_but_not_on_ids_or_key_order() {
 
 #[test]
 fn two_alternating_calls_are_a_ping_pong() {
-    let limits = LoopLimits {
-        ping_pongs_max: Some(3),
-        ..OFF
-    };
+    let limits = no_limits().ping_pongs_max(3);
     let (a, b) = (read("a"), call("any", "write", json!({})));
     let turns = [
         a.clone(),
@@ -130,10 +122,7 @@ fn two_alternating_calls_are_a_ping_pong() {
 
 #[test]
 fn too_many_calls_of_one_tool_are_a_flood() {
-    let limits = LoopLimits {
-        calls_per_tool_max: Some(4),
-        ..OFF
-    };
+    let limits = no_limits().calls_per_tool_max(4);
     let calls = ["a", "b", "c", "d"].map(read);
     assert_eq!(
         found(limits, &calls),
@@ -150,17 +139,14 @@ fn too_many_calls_of_one_tool_are_a_flood() {
 #[test]
 fn rules_can_be_disabled_and_honest_work_is_no_loop() {
     let same = vec![read("a"); 1_000];
-    assert_eq!(found(OFF, &same), None);
+    assert_eq!(found(no_limits(), &same), None);
     let honest: Vec<ToolCall> = (0..400).map(|n| read(&format!("file_{n}"))).collect();
     assert_eq!(found(LoopLimits::default(), &honest), None);
 }
 
 #[test]
 fn detectors_share_nothing() {
-    let limits = LoopLimits {
-        repeats_max: Some(2),
-        ..OFF
-    };
+    let limits = no_limits().repeats_max(2);
     let (mut one, mut other) = (LoopDetector::new(limits), LoopDetector::new(limits));
     assert_eq!(one.observe(&read("a")), None);
     assert_eq!(other.observe(&read("a")), None);

@@ -8,10 +8,7 @@ use allstop_core::turn::{
 use crate::driver::*;
 
 fn limits(tokens: u64) -> TurnLimits {
-    TurnLimits {
-        budget: Some(Budget::of_tokens(tokens)),
-        ..TurnLimits::default()
-    }
+    TurnLimits::default().budget(Budget::of_tokens(tokens))
 }
 
 #[test]
@@ -114,10 +111,7 @@ fn exhausted_budget_refuses_the_next_turn() {
 
 #[test]
 fn turn_limit_counts_turns_and_not_messages() {
-    let mut session = Session::new(TurnLimits {
-        turns_max: Some(30),
-        ..TurnLimits::default()
-    });
+    let mut session = Session::new(TurnLimits::default().turns_max(30));
     for _ in 0..30 {
         assert_eq!(session.turn("go", usage(1, 1)), Outcome::Committed);
     }
@@ -137,10 +131,7 @@ fn turn_limit_counts_turns_and_not_messages() {
 
 #[test]
 fn rolled_back_turns_do_not_count_for_the_turn_limit() {
-    let mut session = Session::new(TurnLimits {
-        turns_max: Some(1),
-        ..TurnLimits::default()
-    });
+    let mut session = Session::new(TurnLimits::default().turns_max(1));
     for _ in 0..3 {
         let draft = session.begin("go");
         session.stop(draft, user());
@@ -150,10 +141,7 @@ fn rolled_back_turns_do_not_count_for_the_turn_limit() {
 
 #[test]
 fn step_limit_refuses_the_next_step_and_rolls_back() {
-    let mut session = Session::new(TurnLimits {
-        steps_max: Some(2),
-        ..TurnLimits::default()
-    });
+    let mut session = Session::new(TurnLimits::default().steps_max(2));
     let mut draft = session.begin("go");
     for _ in 0..2 {
         let calls = session.ask(&mut draft, vec![call("a", "read", serde_json::json!({}))]);

@@ -16,11 +16,7 @@ fn zero_and_negative_deadlines_stop_the_first_turn() {
     // limit of the engine is also reached.
     for limits in [
         TurnLimits::default(),
-        TurnLimits {
-            turns_max: Some(0),
-            steps_max: Some(0),
-            ..TurnLimits::default()
-        },
+        TurnLimits::default().turns_max(0).steps_max(0),
     ] {
         let mut session = Session::new(limits);
         let decision = Arc::new(CommitDecision::new());

@@ -7,13 +7,11 @@ use futures::FutureExt as _;
 use tokio::time::Instant;
 
 fn limits() -> PlaceLimits {
-    PlaceLimits {
-        connection_unsent_bytes_max: 100,
-        unsent_bytes_max: 250,
-        stall_time_max: Duration::from_secs(30),
-        bytes_per_s_min: 10,
-        ..PlaceLimits::of_connections(4)
-    }
+    PlaceLimits::of_connections(4)
+        .connection_unsent_bytes_max(100)
+        .unsent_bytes_max(250)
+        .stall_time_max(Duration::from_secs(30))
+        .bytes_per_s_min(10)
 }
 
 fn is_lost(place: &Place) -> bool {
@@ -53,10 +51,7 @@ async fn place_of_a_connection_that_becomes_idle_is_given_away() {
 
 #[tokio::test]
 async fn number_of_connections_without_an_admitted_request_is_limited() {
-    let places = Places::new(PlaceLimits {
-        unproven_max: 2,
-        ..PlaceLimits::of_connections(100)
-    });
+    let places = Places::new(PlaceLimits::of_connections(100).unproven_max(2));
     let mut guards = Vec::new();
     for _ in 0..5 {
         guards.push(places.take().await);

@@ -51,10 +51,7 @@ pub use options::{AnswerLimits, CONNECT_LIMIT_DEFAULT, KeyLookup, ProviderOption
 /// ```
 /// use allstop_model::{ProviderModel, ProviderOptions};
 ///
-/// let options = ProviderOptions {
-///     base_url: Some("http://127.0.0.1:8080".into()),
-///     ..ProviderOptions::default()
-/// };
+/// let options = ProviderOptions::default().base_url("http://127.0.0.1:8080".to_owned());
 /// let model = ProviderModel::new("smollm2", options)?;
 /// # let _ = model;
 /// # Ok::<(), allstop_model::ModelError>(())

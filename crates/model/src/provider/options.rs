@@ -12,6 +12,7 @@ pub const CONNECT_LIMIT_DEFAULT: Duration = Duration::from_secs(10);
 
 /// Limits on the data that a provider sends for one call. A longer answer fails with an error of kind `Protocol`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct AnswerLimits {
     /// Maximum length of an answer in bytes: text, reasoning and arguments together.
     pub answer_bytes_max: usize,
@@ -20,6 +21,20 @@ pub struct AnswerLimits {
 }
 
 impl AnswerLimits {
+    /// Sets the maximum length of an answer in bytes.
+    #[must_use]
+    pub fn answer_bytes_max(mut self, answer_bytes_max: usize) -> Self {
+        self.answer_bytes_max = answer_bytes_max;
+        self
+    }
+
+    /// Sets the maximum length of a server-sent event in bytes.
+    #[must_use]
+    pub fn event_bytes_max(mut self, event_bytes_max: usize) -> Self {
+        self.event_bytes_max = event_bytes_max;
+        self
+    }
+
     /// Default of [`answer_bytes_max`](Self::answer_bytes_max). The longest outputs of current models have 128,000
     /// tokens, which take about a third of this limit. The limit is low because each stage between the provider and the
     /// log holds a copy of the answer.
@@ -45,6 +60,7 @@ pub type KeyLookup = Arc<dyn Fn(&str) -> Option<String> + Send + Sync>;
 
 /// Place where a model is served, and the key for it.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct ProviderOptions {
     /// URL of an OpenAI-compatible server. If it is set, the name of the model is sent unchanged.
     pub base_url: Option<String>,
@@ -83,6 +99,41 @@ impl ProviderOptions {
             key_lookup: Some(Arc::new(lookup)),
             ..Self::default()
         }
+    }
+
+    /// Sets the URL of an OpenAI-compatible server.
+    #[must_use]
+    pub fn base_url(mut self, base_url: impl Into<Option<String>>) -> Self {
+        self.base_url = base_url.into();
+        self
+    }
+
+    /// Sets the key to send.
+    #[must_use]
+    pub fn key(mut self, key: impl Into<Option<String>>) -> Self {
+        self.key = key.into();
+        self
+    }
+
+    /// Sets the function that finds the key of a known provider.
+    #[must_use]
+    pub fn key_lookup(mut self, key_lookup: KeyLookup) -> Self {
+        self.key_lookup = Some(key_lookup);
+        self
+    }
+
+    /// Sets the time limit for setting up a connection.
+    #[must_use]
+    pub fn connect_limit(mut self, connect_limit: impl Into<Option<Duration>>) -> Self {
+        self.connect_limit = connect_limit.into();
+        self
+    }
+
+    /// Sets the limits on the data of one call.
+    #[must_use]
+    pub fn answer_limits(mut self, answer_limits: AnswerLimits) -> Self {
+        self.answer_limits = answer_limits;
+        self
     }
 }
 

@@ -151,11 +151,9 @@ async fn stop_during_the_tls_handshake_closes_the_connection() {
 #[tokio::test]
 async fn connect_limit_ends_a_hanging_connect() {
     let (_listener, address, _held) = full_listener().await;
-    let options = allstop_model::ProviderOptions {
-        base_url: Some(format!("http://{address}")),
-        connect_limit: Some(Duration::from_millis(50)),
-        ..Default::default()
-    };
+    let options = allstop_model::ProviderOptions::default()
+        .base_url(format!("http://{address}"))
+        .connect_limit(Duration::from_millis(50));
     let model = allstop_model::ProviderModel::new("m", options).unwrap();
     let request = ask("hi");
     let probe = request.probe.clone();

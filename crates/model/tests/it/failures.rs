@@ -65,11 +65,9 @@ async fn statuses_have_kinds_and_hints() {
 async fn hint_for_a_401_names_the_source_of_the_key() {
     let hint = async |url: &dyn Fn(&str) -> String, key: Option<&str>| {
         let server = OpenAiServer::start([ServerAnswer::status(401)]);
-        let options = ProviderOptions {
-            base_url: Some(url(&server.url())),
-            key: key.map(str::to_owned),
-            ..ProviderOptions::default()
-        };
+        let options = ProviderOptions::default()
+            .base_url(url(&server.url()))
+            .key(key.map(str::to_owned));
         let model = ProviderModel::new("m", options).unwrap();
         let error = all_of(&model, ask("hi")).await.1.unwrap();
         check(&error, ModelErrorKind::Unauthorized, "401");
@@ -88,9 +86,10 @@ async fn hint_for_a_401_names_the_source_of_the_key() {
 
 #[tokio::test]
 async fn limits_on_an_answer_are_options_and_errors_name_them() {
-    let limited = |answer_bytes_max, event_bytes_max| AnswerLimits {
-        answer_bytes_max,
-        event_bytes_max,
+    let limited = |answer_bytes_max, event_bytes_max| {
+        AnswerLimits::default()
+            .answer_bytes_max(answer_bytes_max)
+            .event_bytes_max(event_bytes_max)
     };
     let text = "x".repeat(1_500);
     for (limits, expected) in [
@@ -105,11 +104,9 @@ async fn limits_on_an_answer_are_options_and_errors_name_them() {
         ),
     ] {
         let server = OpenAiServer::start([ServerAnswer::text(&text)]);
-        let options = ProviderOptions {
-            base_url: Some(server.url()),
-            answer_limits: limits,
-            ..ProviderOptions::default()
-        };
+        let options = ProviderOptions::default()
+            .base_url(server.url())
+            .answer_limits(limits);
         let model = ProviderModel::new("m", options).unwrap();
         let error = all_of(&model, ask("hi")).await.1;
         match expected {
@@ -358,11 +355,9 @@ async fn secrets_are_never_repeated() {
         json!({"error": {"message": format!("Incorrect API key provided: {key}")}}).to_string();
     let server = OpenAiServer::start([ServerAnswer::page(401, "application/json", body)]);
     let address = server.address();
-    let options = ProviderOptions {
-        base_url: Some(format!("http://me:hunter2@{address}/v1?token=abc")),
-        key: Some(key.into()),
-        ..ProviderOptions::default()
-    };
+    let options = ProviderOptions::default()
+        .base_url(format!("http://me:hunter2@{address}/v1?token=abc"))
+        .key(key.to_owned());
     let shown_options = format!("{options:?}");
     let model = ProviderModel::new("m", options.clone()).unwrap();
     let (_, error) = all_of(&model, ask("hi")).await;

@@ -16,10 +16,9 @@ use crate::support::{PATIENCE, ask, model_at};
 const SECOND: Duration = Duration::from_secs(1);
 
 fn limits(first: u64, between: u64) -> TokenLimits {
-    TokenLimits {
-        first_token: Some(Duration::from_secs(first)),
-        between_tokens: Some(Duration::from_secs(between)),
-    }
+    TokenLimits::default()
+        .first_token(Duration::from_secs(first))
+        .between_tokens(Duration::from_secs(between))
 }
 
 async fn run(reply: Reply, limits: TokenLimits) -> (usize, Option<ModelError>, Duration) {
@@ -82,10 +81,7 @@ async fn slow_provider_within_the_limits_succeeds() {
 async fn exceeded_limit_closes_the_connection() {
     let server = OpenAiServer::start([ServerAnswer::text("one").stall()]);
     let model = model_at(&server.url());
-    let limits = TokenLimits {
-        first_token: None,
-        between_tokens: Some(Duration::from_millis(20)),
-    };
+    let limits = TokenLimits::default().between_tokens(Duration::from_millis(20));
     let mut stream = stream_within(&model, ask("hi"), limits).await.unwrap();
     assert_eq!(
         stream.events.next().await.unwrap().unwrap(),
@@ -103,10 +99,7 @@ async fn exceeded_limit_closes_the_connection() {
 
 #[test]
 fn delays_double_up_to_a_limit_and_obey_the_provider() {
-    let policy = RetryPolicy {
-        attempts_max: 10,
-        ..RetryPolicy::default()
-    };
+    let policy = RetryPolicy::default().attempts_max(10);
     let down = ModelError::new(ModelErrorKind::Unavailable, "down");
     let delay = |attempt, error: &ModelError| {
         policy

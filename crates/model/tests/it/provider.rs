@@ -49,10 +49,9 @@ async fn text_arrives_in_pieces_with_usage_and_end() {
 #[tokio::test]
 async fn refused_setting_is_an_error_before_a_request() {
     let server = OpenAiServer::start([ServerAnswer::text("one")]);
-    let request = ModelRequest {
-        settings: Arc::new(RequestSettings::default().provider_option("stream", false)),
-        ..ask("hi")
-    };
+    let request = ask("hi").settings(Arc::new(
+        RequestSettings::default().provider_option("stream", false),
+    ));
     let (_, error) = all_of(&model_at(&server.url()), request).await;
     let error = error.unwrap();
     assert_eq!(error.kind, ModelErrorKind::Invalid);
@@ -78,12 +77,10 @@ async fn missing_usage_is_not_invented() {
 async fn base_url_gets_the_literal_name_and_a_request_for_usage() {
     let server = OpenAiServer::start([ServerAnswer::text("x")]);
     let model = model_at(&server.url());
-    let request = ModelRequest {
-        system: Some("be brief".into()),
-        tools: Arc::new([shell_tool()]),
-        max_output_tokens: Some(77),
-        ..ask("hi")
-    };
+    let request = ask("hi")
+        .system(Arc::from("be brief"))
+        .tools(Arc::new([shell_tool()]))
+        .max_output_tokens(77);
     all_of(&model, request).await;
     let received = &server.requests()[0];
     assert_eq!(received.line, "POST /v1/chat/completions");
@@ -111,11 +108,9 @@ async fn base_url_gets_the_literal_name_and_a_request_for_usage() {
 #[tokio::test]
 async fn given_key_is_sent_to_a_base_url() {
     let server = OpenAiServer::start([ServerAnswer::text("x")]);
-    let options = ProviderOptions {
-        base_url: Some(format!("{}/v1", server.url())),
-        key: Some("sk-given".into()),
-        ..ProviderOptions::default()
-    };
+    let options = ProviderOptions::default()
+        .base_url(format!("{}/v1", server.url()))
+        .key("sk-given".to_owned());
     all_of(&ProviderModel::new("m", options).unwrap(), ask("hi")).await;
     assert_eq!(
         server.requests()[0].header("authorization"),

@@ -16,10 +16,7 @@ use crate::openai_server::{OpenAiServer, ServerAnswer};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) fn model_at(url: &str) -> ProviderModel {
-    let options = ProviderOptions {
-        base_url: Some(url.into()),
-        ..ProviderOptions::default()
-    };
+    let options = ProviderOptions::default().base_url(url.to_owned());
     ProviderModel::new("some::model-high", options).unwrap()
 }
 

@@ -62,10 +62,7 @@ impl Servers {
         options.replicas = self.replicas;
         let log = NatsLog::open(options, &scope).await.expect("servers");
         let link = log.link().await.expect("the servers have a link");
-        let cluster = ClusterOptions {
-            concurrency,
-            ..ClusterOptions::new(link)
-        };
+        let cluster = ClusterOptions::new(link).concurrency(concurrency);
         let log: Arc<dyn Log> = Arc::new(log);
         let parts = Arc::new(TaskParts::of(executor.clone()));
         let joined = TaskManager::join(log, cluster, scope, parts, TaskOptions::default());

@@ -101,15 +101,10 @@ async fn effect(
 fn start_child(containment: &ContainmentChoice, cx: &ExecutionCx) -> Result<(), ExecutorError> {
     let id = format!("{CHILD} {} {}", cx.task.id, cx.task.epoch);
     let script = "trap '' TERM INT; while :; do sleep 1; done";
-    let spec = ProcessSpec {
-        program: "sh".into(),
-        args: ["-c", script, &id].map(Into::into).to_vec(),
-        cwd: "/".into(),
-        env: Vec::new(),
-        env_hidden: Vec::new(),
-        marker: id.into(),
-        containment: containment.clone(),
-    };
+    let spec = ProcessSpec::new("sh", id.as_str())
+        .args(["-c", script, &id])
+        .cwd("/")
+        .containment(containment.clone());
     let started = cx
         .scope
         .spawn_process(WorkSpec::new(ItemKind::Process, CHILD), spec);

@@ -26,11 +26,9 @@ pub(crate) async fn run(options: WorkerOptions) -> ExitCode {
     let keepers = Keepers::with_subreaper(program).expect("Linux");
     let scope = Scope::root(
         "worker",
-        RootOptions {
-            grace: GRACE,
-            containment: ContainmentChoice::Keeper(Arc::clone(&keepers)),
-            ..RootOptions::current()
-        },
+        RootOptions::current()
+            .grace(GRACE)
+            .containment(ContainmentChoice::Keeper(Arc::clone(&keepers))),
     );
     let log = open_log(&options.servers, &scope).await;
     let parts = TaskParts::of(SoakExecutor {

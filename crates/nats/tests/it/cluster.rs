@@ -60,10 +60,7 @@ pub(crate) struct Node {
 pub(crate) async fn node(url: String, replicas: usize, concurrency: usize) -> Node {
     let log = open(url, replicas).await;
     let link = log.link().await.expect("the servers have a link");
-    let cluster = ClusterOptions {
-        concurrency,
-        ..ClusterOptions::new(link)
-    };
+    let cluster = ClusterOptions::new(link).concurrency(concurrency);
     let scope = scope();
     let shared: Arc<dyn Log> = Arc::new(log.clone());
     let parts = Arc::new(TaskParts::of(Obedient));

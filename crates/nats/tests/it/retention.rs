@@ -16,10 +16,7 @@ const TASKS: usize = 10;
 
 fn everything() -> TaskRetention {
     TaskRetention {
-        limits: RetentionLimits {
-            age_max: Some(Duration::ZERO),
-            ended_max: None,
-        },
+        limits: RetentionLimits::default().age_max(Duration::ZERO),
         contexts: Arc::new(NoContextData),
         attachments: Vec::new(),
     }

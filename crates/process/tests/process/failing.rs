@@ -1,6 +1,5 @@
 //! Launches that cannot succeed: the error names the missing item.
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use allstop_core::receipt::Containment;
@@ -59,10 +58,8 @@ fn chain(error: &LaunchError) -> String {
 
 async fn no_such_program(level: Containment) {
     let token = token();
-    let spec = ProcessSpec {
-        program: "no-such-program".into(),
-        ..shell("TOKEN", &token, level)
-    };
+    let mut spec = shell("TOKEN", &token, level);
+    spec.program = "no-such-program".into();
     let error = launch_error(spec, level).await;
     assert!(
         matches!(&*error, LaunchError::Program { program, .. } if program == "no-such-program"),
@@ -78,10 +75,8 @@ async fn no_such_program(level: Containment) {
 
 async fn not_executable(level: Containment) {
     let token = token();
-    let spec = ProcessSpec {
-        program: "/etc/passwd".into(),
-        ..shell("TOKEN", &token, level)
-    };
+    let mut spec = shell("TOKEN", &token, level);
+    spec.program = "/etc/passwd".into();
     let error = launch_error(spec, level).await;
     assert!(
         chain(&error).contains("Permission denied"),
@@ -93,10 +88,7 @@ async fn not_executable(level: Containment) {
 async fn no_such_directory(level: Containment) {
     let token = token();
     for (cwd, why) in [("/no/such", "No such file"), ("/etc/passwd", "directory")] {
-        let spec = ProcessSpec {
-            cwd: PathBuf::from(cwd),
-            ..shell("TOKEN", &token, level)
-        };
+        let spec = shell("TOKEN", &token, level).cwd(cwd);
         let error = launch_error(spec, level).await;
         assert!(matches!(&*error, LaunchError::Directory { .. }), "{error}");
         assert!(chain(&error).contains(why), "{}", chain(&error));
@@ -110,10 +102,7 @@ fn with_keeper(executable: &str, token: &str) -> ProcessSpec {
         args: Vec::new(),
     };
     let containment = ContainmentChoice::Keeper(Keepers::new(keeper));
-    ProcessSpec {
-        containment,
-        ..shell("sleep TOKEN", token, Containment::Keeper)
-    }
+    shell("sleep TOKEN", token, Containment::Keeper).containment(containment)
 }
 
 async fn no_such_keeper() {

@@ -75,12 +75,11 @@ pub(crate) fn trials() -> Vec<Trial> {
 }
 
 fn with(keepers: &Arc<Keepers>, script: &str, token: &str) -> ProcessSpec {
-    ProcessSpec {
-        containment: ContainmentChoice::Keeper(Arc::clone(keepers)),
-        // A new token, because two calls of a test have the same token.
-        marker: crate::support::token().into(),
-        ..shell(script, token, Containment::Keeper)
-    }
+    let mut spec = shell(script, token, Containment::Keeper)
+        .containment(ContainmentChoice::Keeper(Arc::clone(keepers)));
+    // A new token, because two calls of a test have the same token.
+    spec.marker = crate::support::token().into();
+    spec
 }
 
 fn keeper_of(call: &Running) -> ProcessIdentity {
@@ -214,40 +213,33 @@ async fn closing_ends_the_idle_ones() {
 
 async fn variables_are_hidden_without_a_keeper_too() {
     let token = token();
-    let mut call = run(ProcessSpec {
-        env_hidden: vec!["PATH".into()],
-        program: "/bin/sh".into(),
-        containment: ContainmentChoice::GroupAndMarker,
-        ..shell(
-            "export -p | grep -c '^export PATH='",
-            &token,
-            Containment::Keeper,
-        )
-    });
+    let script = "export -p | grep -c '^export PATH='";
+    let mut spec = shell(script, &token, Containment::Keeper)
+        .env_hidden(["PATH"])
+        .containment(ContainmentChoice::GroupAndMarker);
+    spec.program = "/bin/sh".into();
+    let mut call = run(spec);
     assert_eq!(call.read_all().await, "0\n");
     over(call).await;
 }
 
 async fn a_call_has_its_own_environment() {
     let (keepers, token) = (Keepers::new(keeper_program()), token());
-    let spec = |script: &str, marker: &str| ProcessSpec {
-        env: vec![("ONLY_HERE".into(), marker.into())],
-        env_hidden: vec!["PATH".into()],
-        marker: marker.into(),
-        program: "/bin/sh".into(),
-        ..with(&keepers, script, &token)
+    let spec = |script: &str, marker: &str| {
+        let mut spec = with(&keepers, script, &token)
+            .env("ONLY_HERE", marker)
+            .env_hidden(["PATH"]);
+        spec.marker = marker.into();
+        spec.program = "/bin/sh".into();
+        spec
     };
     let script = "echo $ALLSTOP_CALL $ONLY_HERE; export -p | grep -c '^export PATH='; pwd";
-    let mut one = run(ProcessSpec {
-        cwd: "/proc".into(),
-        ..spec(script, "one")
-    });
+    let mut one = run(spec(script, "one").cwd("/proc"));
     assert_eq!(one.read_all().await, "one one\n0\n/proc\n");
     over(one).await;
-    let mut two = run(ProcessSpec {
-        env: Vec::new(),
-        ..spec(script, "two")
-    });
+    let mut without_variable = spec(script, "two");
+    without_variable.env.clear();
+    let mut two = run(without_variable);
     assert_eq!(two.read_all().await, "two\n0\n/\n");
 }
 

@@ -1,9 +1,6 @@
 //! Launches commands in tests, and reads `/proc` without the library.
 
-use std::ffi::OsString;
 use std::future::Future;
-use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
@@ -59,15 +56,11 @@ pub(crate) fn proof(level: Containment) -> EndProof {
 }
 
 pub(crate) fn shell(script: &str, token: &str, level: Containment) -> ProcessSpec {
-    ProcessSpec {
-        program: "sh".into(),
-        args: vec!["-c".into(), script.replace("TOKEN", token).into()],
-        cwd: PathBuf::from("/"),
-        env: vec![(OsString::from("GREETING"), OsString::from("hello"))],
-        env_hidden: Vec::new(),
-        marker: Arc::from(format!("test-{token}")),
-        containment: choice(level),
-    }
+    ProcessSpec::new("sh", format!("test-{token}"))
+        .args(["-c", &script.replace("TOKEN", token)])
+        .cwd("/")
+        .env("GREETING", "hello")
+        .containment(choice(level))
 }
 
 /// A launched command with a running driver. Dropping this value drops the driver.

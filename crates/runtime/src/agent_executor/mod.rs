@@ -46,6 +46,7 @@ use task_turn::TaskTurn;
 
 /// Options of an [`AgentExecutor`].
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct AgentExecutorOptions {
     /// Maximum time that a task with an answer waits for the attached background work of its turn, that is, the work
     /// that the session waits for. After that time the task ends, and lists the work that still runs.
@@ -71,6 +72,29 @@ impl Default for AgentExecutorOptions {
             sessions_open_max: SESSIONS_OPEN_MAX,
             shares_sessions: false,
         }
+    }
+}
+
+impl AgentExecutorOptions {
+    /// Sets the maximum time that a task with an answer waits for the background work of its turn.
+    #[must_use]
+    pub fn background_max(mut self, background_max: Duration) -> Self {
+        self.background_max = background_max;
+        self
+    }
+
+    /// Sets the maximum number of open sessions.
+    #[must_use]
+    pub fn sessions_open_max(mut self, sessions_open_max: usize) -> Self {
+        self.sessions_open_max = sessions_open_max;
+        self
+    }
+
+    /// Sets if executors in other processes use the same sessions.
+    #[must_use]
+    pub fn shares_sessions(mut self, shares_sessions: bool) -> Self {
+        self.shares_sessions = shares_sessions;
+        self
     }
 }
 
@@ -122,12 +146,9 @@ impl AgentExecutor {
 
     /// The callbacks that a [`TaskManager`](allstop_task::TaskManager) needs for each task.
     pub fn parts(&self) -> TaskParts {
-        TaskParts {
-            executor: Arc::new(self.clone()),
-            canceler: Some(Arc::new(self.clone())),
-            processor: None,
-            cleanup: Some(Arc::new(self.clone())),
-        }
+        TaskParts::of(self.clone())
+            .canceler(self.clone())
+            .cleanup(self.clone())
     }
 }
 

@@ -96,15 +96,11 @@ impl UserCommand {
     }
 
     fn spec(&self, event: &CommandEvent) -> ProcessSpec {
-        ProcessSpec {
-            program: "/bin/sh".into(),
-            args: vec!["-c".into(), (&*self.text).into()],
-            cwd: self.settings.folder.clone(),
-            env: vec![event.variable()],
-            env_hidden: Vec::new(),
-            marker: ulid::Ulid::generate().to_string().into(),
-            containment: self.settings.containment.clone(),
-        }
+        ProcessSpec::new("/bin/sh", ulid::Ulid::generate().to_string())
+            .args(["-c", &*self.text])
+            .cwd(self.settings.folder.clone())
+            .envs([event.variable()])
+            .containment(self.settings.containment.clone())
     }
 
     fn timed_out(&self, receipt: &Receipt) -> String {

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Limits of sub-agents, which an agent starts with its tool `agent`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct AgentsConfig {
     /// Maximum nesting depth. At 0 no sub-agent can start; at 1 a sub-agent cannot start another one.
     pub depth_max: u32,
@@ -34,11 +35,10 @@ impl Default for AgentsConfig {
 
 impl AgentsConfig {
     pub(crate) fn limits(&self) -> SubAgentLimits {
-        SubAgentLimits {
-            depth_max: self.depth_max,
-            running_max: self.running_max,
-            steps_max: self.steps_max,
-            budget_tokens: self.budget_tokens,
-        }
+        SubAgentLimits::default()
+            .depth_max(self.depth_max)
+            .running_max(self.running_max)
+            .steps_max(self.steps_max)
+            .budget_tokens(self.budget_tokens)
     }
 }

@@ -17,6 +17,7 @@ pub const COMMAND_TIMEOUT_DEFAULT: Duration = Duration::from_mins(1);
 /// denies as a failure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct HookConfig {
     /// Moment at which the command runs.
     pub on: HookMoment,
@@ -74,6 +75,7 @@ impl HookMoment {
 /// as JSON. Exit code 0 passes. Any other exit code refuses with the output as the reason, and ends the turn.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct GuardrailConfig {
     /// Text that the command checks.
     pub on: GuardrailStage,

@@ -11,6 +11,7 @@ use allstop_tools::mcp::OnIgnoredCancel;
 /// MCP servers: servers of tools that use the Model Context Protocol.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct McpConfig {
     /// The servers by name. Models call each of their tools `NAME__TOOL`.
     pub servers: BTreeMap<String, McpServerSection>,
@@ -19,6 +20,7 @@ pub struct McpConfig {
 /// An MCP server: a `command` to start, or the `url` of a running server.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct McpServerSection {
     /// Program of a server that uses standard input and output: a path, or a name to look up in `PATH`.
     pub command: Option<String>,

@@ -39,6 +39,7 @@ pub use session::SessionConfig;
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 #[schemars(title = "Allstop configuration")]
+#[non_exhaustive]
 pub struct Config {
     /// Instructions to the model before the conversation, instead of the default instructions; an empty text disables
     /// them.

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 /// Price of a model's tokens, as listed by its provider.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct PriceConfig {
     /// Price of a million input tokens.
     pub input: f64,

@@ -22,6 +22,7 @@ pub const MAX_STEPS_DEFAULT: u32 = 50;
 /// The model.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct ModelConfig {
     /// Name of the model: `openai::gpt-5-mini`, `claude-…` or `script:FILE`. With `base_url`, the name that the server
     /// uses.
@@ -85,16 +86,19 @@ impl ModelConfig {
     /// Limits on the data of a provider.
     pub fn answer_limits(&self) -> AnswerLimits {
         let or = |limit: Option<u32>, default| limit.map_or(default, |limit| limit as usize);
-        AnswerLimits {
-            answer_bytes_max: or(self.answer_bytes_max, AnswerLimits::ANSWER_BYTES_DEFAULT),
-            event_bytes_max: or(self.event_bytes_max, AnswerLimits::EVENT_BYTES_DEFAULT),
-        }
+        AnswerLimits::default()
+            .answer_bytes_max(or(
+                self.answer_bytes_max,
+                AnswerLimits::ANSWER_BYTES_DEFAULT,
+            ))
+            .event_bytes_max(or(self.event_bytes_max, AnswerLimits::EVENT_BYTES_DEFAULT))
     }
 }
 
 /// Commands that a model runs with the tool `shell`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct ShellSection {
     /// Variables of your environment that commands can read although they look like secrets: names, or prefixes that
     /// end with `*`.
@@ -104,6 +108,7 @@ pub struct ShellSection {
 /// Limits on steps, turns and tokens.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct LimitsConfig {
     /// Maximum steps per turn.
     pub max_steps: u32,
@@ -129,6 +134,7 @@ impl Default for LimitsConfig {
 /// Limits on repeated calls, which end a run. 0 disables a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct LoopsConfig {
     /// Maximum repetitions of the same call (name and arguments) in a row.
     pub repeats: u32,
@@ -152,17 +158,17 @@ impl Default for LoopsConfig {
 impl From<LoopsConfig> for LoopLimits {
     fn from(loops: LoopsConfig) -> Self {
         let limit = |max: u32| (max > 0).then_some(max);
-        Self {
-            repeats_max: limit(loops.repeats),
-            ping_pongs_max: limit(loops.ping_pongs),
-            calls_per_tool_max: limit(loops.calls_per_tool),
-        }
+        Self::default()
+            .repeats_max(limit(loops.repeats))
+            .ping_pongs_max(limit(loops.ping_pongs))
+            .calls_per_tool_max(limit(loops.calls_per_tool))
     }
 }
 
 /// Time limits. A limit without a value does not apply.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct DeadlinesConfig {
     /// Time limit for all turns of a run together.
     pub run: Option<HumanDuration>,
@@ -183,6 +189,7 @@ pub struct DeadlinesConfig {
 /// `allow`.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct PermissionsConfig {
     /// Calls that run without a question.
     pub allow: Vec<PermissionRule>,
@@ -200,6 +207,7 @@ pub struct PermissionsConfig {
 /// Folders that the file tools may use, in addition to the working directory.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct WorkspaceConfig {
     /// Folders that may be read.
     pub read: Vec<PathBuf>,
@@ -210,6 +218,7 @@ pub struct WorkspaceConfig {
 /// Storage of sessions.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
+#[non_exhaustive]
 pub struct StoreConfig {
     /// File of the store.
     pub path: Option<PathBuf>,
@@ -234,12 +243,12 @@ impl StoreConfig {
     /// Limits on the files with long output.
     pub fn output_limits(&self) -> OutputBudgetLimits {
         let default = OutputBudgetLimits::default();
-        OutputBudgetLimits {
-            session_bytes_max: self
-                .session_output_bytes_max
-                .unwrap_or(default.session_bytes_max),
-            store_bytes_max: self.output_bytes_max.unwrap_or(default.store_bytes_max),
-        }
+        OutputBudgetLimits::default()
+            .session_bytes_max(
+                self.session_output_bytes_max
+                    .unwrap_or(default.session_bytes_max),
+            )
+            .store_bytes_max(self.output_bytes_max.unwrap_or(default.store_bytes_max))
     }
 }
 
@@ -258,10 +267,7 @@ impl Config {
                 model.request_tokens_max()
             }
         };
-        ContextLimits {
-            tokens_max,
-            turns_kept: self.session.turns_kept(),
-        }
+        ContextLimits::new(self.session.turns_kept()).tokens_max(tokens_max)
     }
 
     /// Options of sessions with the configured model, or with the model of this name.
@@ -278,30 +284,27 @@ impl Config {
         if let Some(retries) = self.model.retries {
             retry.attempts_max = retries.saturating_add(1);
         }
-        Settings {
-            // The prompt is composed for each session: `ComposedPrompt`.
-            system: None,
-            steps_max: Some(self.limits.max_steps),
-            turns_max: self.limits.max_turns,
-            budget: self.limits.max_budget_tokens.map(Budget::of_tokens),
-            output_tokens_max: self.model.max_output_tokens,
-            request: Arc::new(self.model.request.clone()),
-            // `SystemOptions::answer` sets it.
-            answer: None,
-            context: Some(self.context_limits(None)),
-            deadlines: Deadlines {
-                run: limit(self.deadlines.run),
-                turn: limit(self.deadlines.turn),
-                step: limit(self.deadlines.step),
-                first_token: limit(self.model.first_token_timeout),
-                between_tokens: limit(self.model.between_tokens_timeout),
-                tool: limit(self.deadlines.tool),
-                inactivity: limit(self.deadlines.inactivity),
-            },
-            retry,
-            loop_limits: self.limits.loops.into(),
-            stop_policy: self.on_stop.unwrap_or_default(),
-            repeat_unknown: self.permissions.repeat_unknown,
-        }
+        // Each session composes its prompt (`ComposedPrompt`), and `SystemOptions::answer` sets the format of answers.
+        Settings::default()
+            .steps_max(self.limits.max_steps)
+            .turns_max(self.limits.max_turns)
+            .budget(self.limits.max_budget_tokens.map(Budget::of_tokens))
+            .output_tokens_max(self.model.max_output_tokens)
+            .request(Arc::new(self.model.request.clone()))
+            .context(self.context_limits(None))
+            .deadlines(
+                Deadlines::default()
+                    .run(limit(self.deadlines.run))
+                    .turn(limit(self.deadlines.turn))
+                    .step(limit(self.deadlines.step))
+                    .first_token(limit(self.model.first_token_timeout))
+                    .between_tokens(limit(self.model.between_tokens_timeout))
+                    .tool(limit(self.deadlines.tool))
+                    .inactivity(limit(self.deadlines.inactivity)),
+            )
+            .retry(retry)
+            .loop_limits(self.limits.loops.into())
+            .stop_policy(self.on_stop.unwrap_or_default())
+            .repeat_unknown(self.permissions.repeat_unknown)
     }
 }

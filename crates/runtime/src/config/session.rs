@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 /// Interactive sessions.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields, default)]
+#[non_exhaustive]
 pub struct SessionConfig {
     /// Effect of a message that is sent while a turn runs. The default is `steer` in a chat, and `interrupt` in a server.
     pub follow_up: Option<FollowUp>,
@@ -36,18 +37,16 @@ impl SessionConfig {
     /// Options of sessions whose conversations are compacted above this length, in tokens.
     pub(super) fn options(&self, compact_above_tokens: Option<u64>) -> SessionOptions {
         let plain = SessionOptions::default();
-        SessionOptions {
-            follow_up: self.follow_up.unwrap_or(FollowUp::Interrupt),
-            on_background_end: self.on_background_end.unwrap_or_default(),
-            compaction: compact_above_tokens.map(|tokens_max| CompactionLimits {
-                tokens_max,
-                turns_kept: self.turns_kept(),
-            }),
-            unanswered_after: self
-                .unanswered_after
-                .map(Duration::from)
-                .or(plain.unanswered_after),
-            ..plain
-        }
+        let unanswered_after = self.unanswered_after.map(Duration::from);
+        let unanswered_after = unanswered_after.or(plain.unanswered_after);
+        plain
+            .follow_up(self.follow_up.unwrap_or(FollowUp::Interrupt))
+            .on_background_end(self.on_background_end.unwrap_or_default())
+            .compaction(compact_above_tokens.map(|tokens_max| {
+                CompactionLimits::default()
+                    .tokens_max(tokens_max)
+                    .turns_kept(self.turns_kept())
+            }))
+            .unanswered_after(unanswered_after)
     }
 }

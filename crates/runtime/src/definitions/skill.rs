@@ -93,15 +93,9 @@ impl SkillTool {
             }
             text.push_str(&line);
         }
-        let spec = ToolSpec {
-            name: names::SKILL.into(),
-            description: text.into(),
-            input_schema: schema_of::<SkillArguments>(),
-            effect: Effect::ReadOnly,
-            timeout: None,
-            parallel: true,
-            name_in_rules: None,
-        };
+        let spec = ToolSpec::new(names::SKILL, text, schema_of::<SkillArguments>())
+            .effect(Effect::ReadOnly)
+            .parallel(true);
         Some(Self {
             spec,
             skills: skills.clone(),

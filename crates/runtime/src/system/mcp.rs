@@ -25,11 +25,8 @@ pub fn mcp_servers(options: &SystemOptions) -> Result<McpServers, StartError> {
     for (name, section) in &options.config.mcp.servers {
         configs.push(server(name, section, options)?);
     }
-    let shared = McpOptions {
-        folder: options.folder.clone(),
-        pipe_folder: options.spill_folder.clone(),
-        containment: options.scopes.containment.clone(),
-    };
+    let shared = McpOptions::new(options.folder.clone(), options.spill_folder.clone())
+        .containment(options.scopes.containment.clone());
     McpServers::new(configs, shared)
         .map_err(|error| StartError::new(StartErrorKind::Config, error.to_string()))
 }

@@ -325,13 +325,11 @@ impl System {
         base_url: Option<String>,
         key: Option<String>,
     ) -> Result<Arc<dyn Model>, StartError> {
-        let options = ProviderOptions {
-            base_url,
-            key,
-            key_lookup: Some(Arc::clone(&self.parts.keys)),
-            answer_limits: self.parts.config.model.answer_limits(),
-            ..ProviderOptions::default()
-        };
+        let options = ProviderOptions::default()
+            .base_url(base_url)
+            .key(key)
+            .key_lookup(Arc::clone(&self.parts.keys))
+            .answer_limits(self.parts.config.model.answer_limits());
         Ok(Arc::new(ProviderModel::new(name, options)?))
     }
 

@@ -33,11 +33,11 @@ const AGENT_NAME: &str = "allstop";
 
 pub(super) fn policy(config: &Config) -> PermissionPolicy {
     let permissions = config.permissions.clone();
-    PermissionPolicy {
-        allow: permissions.allow,
-        ask: permissions.ask,
-        deny: permissions.deny,
-    }
+    let mut policy = PermissionPolicy::default();
+    policy.allow = permissions.allow;
+    policy.ask = permissions.ask;
+    policy.deny = permissions.deny;
+    policy
 }
 
 /// Returns an error if a rule names an unknown tool: a misspelt `deny` would deny nothing.

@@ -100,17 +100,17 @@ pub(super) fn open_model_of(
         Some(ModelChoice::PerSession) => Arc::new(MissingModel),
         Some(ModelChoice::Scripted(file)) => Arc::new(scripted(&file)?),
         Some(ModelChoice::Named { name, base_url }) => {
-            let mut provider = ProviderOptions {
-                base_url,
-                key: config
-                    .api_key_env
-                    .as_deref()
-                    .map(|name| key(options, name))
-                    .transpose()?,
-                key_lookup: Some(Arc::clone(&options.keys)),
-                answer_limits: config.answer_limits(),
-                ..ProviderOptions::default()
-            };
+            let mut provider = ProviderOptions::default()
+                .base_url(base_url)
+                .key(
+                    config
+                        .api_key_env
+                        .as_deref()
+                        .map(|name| key(options, name))
+                        .transpose()?,
+                )
+                .key_lookup(Arc::clone(&options.keys))
+                .answer_limits(config.answer_limits());
             if let Some(limit) = config.connect_timeout {
                 provider.connect_limit = Some(limit.into());
             }

@@ -158,12 +158,11 @@ impl System {
         setup: SessionSetup,
         options: AgentExecutorOptions,
     ) -> AgentExecutor {
-        let sessions = SessionOptions {
+        let sessions = self
+            .session_options(&setup)
             // The end of background work is only noted for the next message. The alternative, `Wake`, starts a turn
             // without a message, and such a turn belongs to no task.
-            on_background_end: OnBackgroundEnd::Note,
-            ..self.session_options(&setup)
-        };
+            .on_background_end(OnBackgroundEnd::Note);
         let sessions = self.sessions_with(Arc::new(setup), None, sessions);
         AgentExecutor::new(sessions, self.parts.folder.to_string_lossy(), options)
     }
@@ -175,12 +174,11 @@ impl System {
 
     fn sessions(&self, setup: Arc<SessionSetup>, prompt: ComposedPrompt) -> Sessions {
         let configured = self.session_options(&setup);
-        let options = SessionOptions {
-            sleep_after: None,
-            follow_up: setup.follow_up.unwrap_or(configured.follow_up),
-            settings: self.settings(&setup),
-            ..configured
-        };
+        let follow_up = setup.follow_up.unwrap_or(configured.follow_up);
+        let options = configured
+            .sleep_after(None)
+            .follow_up(follow_up)
+            .settings(self.settings(&setup));
         self.sessions_with(setup, Some(prompt), options)
     }
 
@@ -212,10 +210,7 @@ impl System {
             setup,
             prompt: prompt.map(Arc::new),
         });
-        let options = SessionOptions {
-            now: Arc::clone(&parts.now),
-            ..options
-        };
+        let options = options.now(Arc::clone(&parts.now));
         let log = Arc::clone(&parts.log);
         let sessions = Sessions::new(log, self.scope().clone(), source, options);
         sessions.in_registry(parts.registry.clone())

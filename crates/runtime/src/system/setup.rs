@@ -28,6 +28,7 @@ pub enum QuestionRecipient {
 
 /// Parts of a session that its opener chooses. The configuration supplies all other parts.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct SessionSetup {
     /// Recipient of permission questions.
     pub recipient: QuestionRecipient,
@@ -61,6 +62,62 @@ pub enum SystemPrompt {
 }
 
 impl SessionSetup {
+    /// Sets the recipient of permission questions.
+    #[must_use]
+    pub fn recipient(mut self, recipient: QuestionRecipient) -> Self {
+        self.recipient = recipient;
+        self
+    }
+
+    /// Sets the model.
+    #[must_use]
+    pub fn model(mut self, model: impl Into<Option<Arc<dyn Model>>>) -> Self {
+        self.model = model.into();
+        self
+    }
+
+    /// Sets the working directory of the tools, which must exist.
+    #[must_use]
+    pub fn folder(mut self, folder: impl Into<Option<PathBuf>>) -> Self {
+        self.folder = folder.into();
+        self
+    }
+
+    /// Sets the system prompt.
+    #[must_use]
+    pub fn system_prompt(mut self, system_prompt: SystemPrompt) -> Self {
+        self.system_prompt = system_prompt;
+        self
+    }
+
+    /// Sets the tools.
+    #[must_use]
+    pub fn tools(mut self, tools: Arc<dyn SessionTools>) -> Self {
+        self.tools = Some(tools);
+        self
+    }
+
+    /// Sets the hooks, called before the hooks of the configuration.
+    #[must_use]
+    pub fn hooks(mut self, hooks: Vec<Arc<dyn Hook>>) -> Self {
+        self.hooks = hooks;
+        self
+    }
+
+    /// Sets the policy for a message that arrives while a turn runs.
+    #[must_use]
+    pub fn follow_up(mut self, follow_up: impl Into<Option<FollowUp>>) -> Self {
+        self.follow_up = follow_up.into();
+        self
+    }
+
+    /// Sets the mode of the session's permissions, which the opener may change.
+    #[must_use]
+    pub fn mode(mut self, mode: impl Into<Option<ModeSwitch>>) -> Self {
+        self.mode = mode.into();
+        self
+    }
+
     /// Composes the system prompt of a session in this folder. Reads files, so call it on a thread that may block.
     pub(super) fn prompt(&self, config: &Config, folder: &Path, now: Timestamp) -> ComposedPrompt {
         let tools = match &self.tools {

@@ -65,10 +65,10 @@ async fn own(args: &[&str]) -> Result<(), Failure> {
         .model(ModelChoice::Given(Arc::new(model)))
         .store(StoreChoice::Sqlite(folder.join("store.db")))
         .spill_folder(folder.join("output"))
-        .scopes(RootOptions {
-            containment: ContainmentChoice::Keeper(Keepers::new(keeper)),
-            ..RootOptions::single_runtime()
-        })
+        .scopes(
+            RootOptions::single_runtime()
+                .containment(ContainmentChoice::Keeper(Keepers::new(keeper))),
+        )
         .prompter(Arc::new(FixedAnswer(PermissionAnswer::AllowOnce)))
         .owner(identity_of(std::process::id()));
     let system = System::open(options).await?;

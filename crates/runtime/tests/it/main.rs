@@ -70,10 +70,10 @@ impl Place {
             .model(model.map(|model| ModelChoice::Given(Arc::new(model))))
             .store(StoreChoice::Sqlite(self.file("store.db")))
             .spill_folder(self.file("output"))
-            .scopes(RootOptions {
-                containment: ContainmentChoice::Keeper(Keepers::new(keeper)),
-                ..RootOptions::single_runtime()
-            })
+            .scopes(
+                RootOptions::single_runtime()
+                    .containment(ContainmentChoice::Keeper(Keepers::new(keeper))),
+            )
             .prompter(Arc::new(FixedAnswer(PermissionAnswer::AllowOnce)))
             .owner(identity_of(std::process::id()))
     }

@@ -26,6 +26,7 @@ pub use part::PartReceipt;
 
 /// Request of a stop.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct StopRequest {
     /// Extent of the stop in the receipt.
     pub extent: Extent,

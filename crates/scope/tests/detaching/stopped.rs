@@ -44,10 +44,7 @@ fn trial(name: &str, test: fn() -> Test) -> Trial {
 
 /// Regression: a process did not get the containment of its scope.
 async fn keeper_of_the_scope_ends_a_process_that_escapes() {
-    let options = RootOptions {
-        containment: ContainmentChoice::Keeper(keepers()),
-        ..RootOptions::single_runtime()
-    };
+    let options = RootOptions::single_runtime().containment(ContainmentChoice::Keeper(keepers()));
     let scope = Scope::root("test", options);
     let script = "env -i setsid -f sh -c 'echo $$; exec sleep 600 >/dev/null 2>&1'; sleep 600";
     let marker = format!("escaping-{}", std::process::id());
@@ -82,15 +79,10 @@ async fn stop_names_a_process_that_is_detached_meanwhile() {
     let folder = tempfile::tempdir().expect("a folder");
     let scope = Scope::root("test", RootOptions::single_runtime());
     let script = "trap '' TERM; echo ready; while :; do sleep 0.1; done";
-    let spec = ProcessSpec {
-        program: "sh".into(),
-        args: vec!["-c".into(), script.into()],
-        cwd: "/".into(),
-        env: Vec::new(),
-        env_hidden: Vec::new(),
-        marker: format!("detaching-{}", std::process::id()).into(),
-        containment: ContainmentChoice::Keeper(keepers()),
-    };
+    let spec = ProcessSpec::new("sh", format!("detaching-{}", std::process::id()))
+        .args(["-c", script])
+        .cwd("/")
+        .containment(ContainmentChoice::Keeper(keepers()));
     let work = WorkSpec::new(ItemKind::Process, "deaf");
     let (process, mut output) = scope.spawn_process(work, spec).expect("it starts");
     let mut buffer = [0; 64];

@@ -230,10 +230,8 @@ async fn early_account_lists_running_work() {
 #[tokio::test(start_paused = true)]
 async fn future_stopped_before_its_first_poll_never_begins() {
     let scope = root();
-    let call = ScopeOptions {
-        unit: Some(WorkSpec::new(ItemKind::ToolCall, "post").effect(Effect::Irreversible)),
-        ..ScopeOptions::default()
-    };
+    let call = ScopeOptions::default()
+        .unit(WorkSpec::new(ItemKind::ToolCall, "post").effect(Effect::Irreversible));
     let call = scope.child("call", call).unwrap();
     let began = Arc::new(AtomicBool::new(false));
     let seen = Arc::clone(&began);

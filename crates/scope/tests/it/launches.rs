@@ -6,7 +6,6 @@
 )]
 
 use std::fs;
-use std::path::PathBuf;
 
 use allstop_core::receipt::ItemKind;
 use allstop_process::{ContainmentChoice, ProcessSpec};
@@ -16,15 +15,10 @@ use crate::{by_user, root};
 
 /// A `sleep` command that is easy to find in `/proc`.
 fn sleep(duration: &str) -> ProcessSpec {
-    ProcessSpec {
-        program: "sleep".into(),
-        args: vec![duration.into()],
-        cwd: PathBuf::from("/"),
-        env: Vec::new(),
-        env_hidden: Vec::new(),
-        marker: format!("launches-{duration}").into(),
-        containment: ContainmentChoice::GroupAndMarker,
-    }
+    ProcessSpec::new("sleep", format!("launches-{duration}"))
+        .args([duration])
+        .cwd("/")
+        .containment(ContainmentChoice::GroupAndMarker)
 }
 
 fn is_running(duration: &str) -> bool {

@@ -15,18 +15,12 @@ fn unit(parent: &Scope, kind: ItemKind, id: &str) -> Scope {
     let unit = WorkSpec::new(kind, "a name")
         .id(id)
         .effect(Effect::ReadOnly);
-    let options = ScopeOptions {
-        unit: Some(unit),
-        ..ScopeOptions::default()
-    };
+    let options = ScopeOptions::default().unit(unit);
     parent.child(id, options).expect("nothing is stopped")
 }
 
 fn movable(parent: &Scope) -> Scope {
-    let options = ScopeOptions {
-        placement: Placement::Movable,
-        ..ScopeOptions::default()
-    };
+    let options = ScopeOptions::default().placement(Placement::Movable);
     parent.child("agent", options).expect("nothing is stopped")
 }
 
@@ -98,10 +92,7 @@ async fn moved_scope_keeps_its_children_but_no_outer_deadline() {
         extent: allstop_core::Extent::Turn,
         bystanders: Vec::new(),
     };
-    let options = ScopeOptions {
-        deadline: Some(deadline),
-        ..ScopeOptions::default()
-    };
+    let options = ScopeOptions::default().deadline(deadline);
     let turn = session.child("turn", options).unwrap();
     let call = unit(&turn, ItemKind::ToolCall, "call_1");
     let agent = movable(&call);

@@ -11,10 +11,7 @@ fn unit(effect: Effect) -> ScopeOptions {
     let spec = WorkSpec::new(ItemKind::ToolCall, "http_post")
         .id("call_4")
         .effect(effect);
-    ScopeOptions {
-        unit: Some(spec),
-        ..Default::default()
-    }
+    ScopeOptions::default().unit(spec)
 }
 
 #[tokio::test(start_paused = true)]

@@ -24,10 +24,9 @@ fn stop_under_way(
     let clock = Arc::new(AtomicI64::new(0));
     let ticks = Arc::clone(&clock);
     runtime.block_on(async move {
-        let options = RootOptions {
-            now: Arc::new(move || Timestamp::from_unix_ms(ticks.fetch_add(1, Ordering::Relaxed))),
-            ..RootOptions::single_runtime()
-        };
+        let options = RootOptions::single_runtime().now(Arc::new(move || {
+            Timestamp::from_unix_ms(ticks.fetch_add(1, Ordering::Relaxed))
+        }));
         let root = Scope::root("test", options);
         let part = root.child("part", ScopeOptions::default());
         let part = part.expect("nothing is stopped yet");
@@ -86,10 +85,7 @@ fn wide_stop_wakes_work_of_other_runtimes() {
     const PARTS: usize = 500;
     let (control, work) = (runtime(), runtime());
     let options = control.block_on(async { RootOptions::single_runtime() });
-    let options = RootOptions {
-        work: work.handle().clone().into(),
-        ..options
-    };
+    let options = options.work(work.handle().clone().into());
     let root = Scope::root("test", options);
     for _ in 0..PARTS {
         let part = root.child("part", ScopeOptions::default());

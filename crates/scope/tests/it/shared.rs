@@ -16,19 +16,14 @@ use allstop_scope::{Placement, Scope, ScopeOptions, StopRequest, WorkHandle, Wor
 use crate::{begun, by_user, future, root};
 
 fn shared(above: &Scope, label: &str) -> Scope {
-    let options = ScopeOptions {
-        placement: Placement::Shared,
-        ..ScopeOptions::default()
-    };
+    let options = ScopeOptions::default().placement(Placement::Shared);
     above.child(label, options).expect("nothing is stopped")
 }
 
 fn call(turn: &Scope, id: &str) -> Scope {
-    let options = ScopeOptions {
-        placement: Placement::Shared,
-        unit: Some(WorkSpec::new(ItemKind::ToolCall, "wait").id(id)),
-        ..ScopeOptions::default()
-    };
+    let options = ScopeOptions::default()
+        .placement(Placement::Shared)
+        .unit(WorkSpec::new(ItemKind::ToolCall, "wait").id(id));
     turn.child(id, options).expect("nothing is stopped")
 }
 
@@ -127,11 +122,9 @@ async fn wider_stop_and_commit_of_a_shared_turn_decide_once() {
     for commit_first in [true, false] {
         let run = root();
         let decision = Arc::new(CommitDecision::new());
-        let options = ScopeOptions {
-            placement: Placement::Shared,
-            decision: Some(Arc::clone(&decision)),
-            ..ScopeOptions::default()
-        };
+        let options = ScopeOptions::default()
+            .placement(Placement::Shared)
+            .decision(Arc::clone(&decision));
         let turn = run.child("turn", options).expect("nothing is stopped");
         if commit_first {
             assert!(decision.commit().is_ok());

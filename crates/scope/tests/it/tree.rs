@@ -148,10 +148,7 @@ async fn stop_of_an_ended_scope_has_the_first_stops_id() {
 async fn a_stop_after_the_commit_finds_nothing_to_do() {
     let scope = root();
     let decision = Arc::new(CommitDecision::new());
-    let options = ScopeOptions {
-        decision: Some(Arc::clone(&decision)),
-        ..Default::default()
-    };
+    let options = ScopeOptions::default().decision(Arc::clone(&decision));
     let turn = scope.child("turn", options).unwrap();
     let permit = decision.commit().unwrap();
     let receipt = turn.stop(by_user()).await;
@@ -160,10 +157,7 @@ async fn a_stop_after_the_commit_finds_nothing_to_do() {
     drop(permit);
 
     let decision = Arc::new(CommitDecision::new());
-    let options = ScopeOptions {
-        decision: Some(Arc::clone(&decision)),
-        ..Default::default()
-    };
+    let options = ScopeOptions::default().decision(Arc::clone(&decision));
     let turn = scope.child("turn", options).unwrap();
     let _receipt = turn.stop(by_user()).await;
     assert!(decision.commit().is_err());
@@ -174,10 +168,7 @@ async fn a_stop_after_the_commit_finds_nothing_to_do() {
 async fn a_stop_after_the_commit_waits_for_the_engine_that_writes_it() {
     let scope = root();
     let decision = Arc::new(CommitDecision::new());
-    let options = ScopeOptions {
-        decision: Some(Arc::clone(&decision)),
-        ..Default::default()
-    };
+    let options = ScopeOptions::default().decision(Arc::clone(&decision));
     let turn = scope.child("turn/7", options).unwrap();
     let engine = turn.attach_engine();
     let _permit = decision.commit().unwrap();
@@ -199,17 +190,11 @@ async fn a_stop_after_the_commit_waits_for_the_engine_that_writes_it() {
 async fn stop_after_the_commit_lists_running_work() {
     let scope = root();
     let decision = Arc::new(CommitDecision::new());
-    let options = ScopeOptions {
-        decision: Some(Arc::clone(&decision)),
-        ..Default::default()
-    };
+    let options = ScopeOptions::default().decision(Arc::clone(&decision));
     let turn = scope.child("turn/7", options).unwrap();
     let engine = turn.attach_engine();
     let unit = WorkSpec::new(ItemKind::ToolCall, "crunch").id("call_1");
-    let options = ScopeOptions {
-        unit: Some(unit),
-        ..Default::default()
-    };
+    let options = ScopeOptions::default().unit(unit);
     let call = turn.child("call", options).unwrap();
     let (release, released) = std::sync::mpsc::channel::<()>();
     let thread = WorkSpec::new(ItemKind::Thread, "crunch");
@@ -249,10 +234,7 @@ async fn stop_after_the_commit_lists_running_work() {
 async fn passed_deadline_stops_at_once_with_its_own_cause() {
     let scope = root();
     let at = Instant::now() + Duration::from_secs(5);
-    let options = ScopeOptions {
-        deadline: Some(deadline(at, "turn deadline of 5s")),
-        ..Default::default()
-    };
+    let options = ScopeOptions::default().deadline(deadline(at, "turn deadline of 5s"));
     let turn = scope.child("turn", options).unwrap();
     turn.stopped().await;
     assert!(Instant::now() >= at);
@@ -266,19 +248,13 @@ async fn passed_deadline_stops_at_once_with_its_own_cause() {
         instant_after(Instant::now(), Duration::MAX),
         "turn deadline of ever",
     );
-    let options = ScopeOptions {
-        deadline: Some(never),
-        ..Default::default()
-    };
+    let options = ScopeOptions::default().deadline(never);
     let unlimited = scope.child("turn", options).unwrap();
     assert!(unlimited.time_left() > Some(Duration::from_hours(1)));
     tokio::time::sleep(Duration::from_hours(1)).await;
     assert!(!unlimited.is_stopped());
 
-    let options = ScopeOptions {
-        deadline: Some(deadline(Instant::now(), "turn deadline of 0s")),
-        ..Default::default()
-    };
+    let options = ScopeOptions::default().deadline(deadline(Instant::now(), "turn deadline of 0s"));
     let turn = scope.child("turn", options).unwrap();
     let refused = turn.spawn(future("f"), |_| async {}).unwrap_err();
     assert!(matches!(refused, NotStarted::Stopped(cause) if cause.kind == CauseKind::Deadline));
@@ -323,10 +299,7 @@ async fn an_engine_that_has_acknowledged_is_no_item() {
 async fn the_engine_of_a_sub_agent_is_a_part_of_its_call() {
     let scope = root();
     let unit = WorkSpec::new(ItemKind::ToolCall, "agent").id("call_1");
-    let options = ScopeOptions {
-        unit: Some(unit),
-        ..Default::default()
-    };
+    let options = ScopeOptions::default().unit(unit);
     let call = scope.child("call", options).unwrap();
     let turn = call.child("turn/1", ScopeOptions::default()).unwrap();
     let engine = turn.attach_engine();

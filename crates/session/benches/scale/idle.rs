@@ -38,10 +38,7 @@ pub(crate) fn run(sessions: usize) {
         let log: Arc<dyn Log> = Arc::new(store);
         let scope = Scope::root("bench", RootOptions::current());
         let agent = Agent::new(Arc::new(Short)).build();
-        let options = SessionOptions {
-            sleep_after: Some(Duration::ZERO),
-            ..SessionOptions::default()
-        };
+        let options = SessionOptions::default().sleep_after(Duration::ZERO);
         let all = Sessions::new(log, scope.clone(), Arc::new(agent), options);
         // Warm-up: these sessions are not measured. They make the store and the runtime allocate their memory before
         // the measurement.

@@ -1,6 +1,5 @@
 //! One turn of a session, from its place in the queue to its outcome.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
 use allstop_agent::{RunHistory, RunOutcome, RunRequest, TurnError, TurnOutcome};
@@ -79,14 +78,10 @@ impl SessionOwner {
         if let Some(awake) = &mut self.inner.state.lock().awake {
             awake.begin_background_of(queued.message());
         }
-        let request = RunRequest {
-            history: RunHistory::Logged(writer),
-            prompts: VecDeque::from([queued.prompt.clone()]),
-            context: None,
-            background: Some(Arc::clone(&open.background)),
-            controls: Arc::clone(&queued.controls),
-            decision: Some(Arc::clone(&queued.decision)),
-        };
+        let mut request = RunRequest::new(RunHistory::Logged(writer), queued.prompt.clone())
+            .background(Arc::clone(&open.background));
+        request.controls = Arc::clone(&queued.controls);
+        request.decision = Some(Arc::clone(&queued.decision));
         let sink = self.inner.hub.sink(queued);
         let mut run = open.session.agent.start(&queued.scope, request, sink);
         let ended: Result<RunOutcome, WorkLost> = loop {

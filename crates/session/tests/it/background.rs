@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use allstop_agent::TurnError;
 use allstop_core::receipt::{ConversationEffect, ItemKind, ItemState, NothingToStop};
-use allstop_core::record::{Attachment, SessionRecord, TurnOrigin};
+use allstop_core::record::{SessionRecord, TurnOrigin};
 use allstop_core::{Extent, Receipt, StopReason};
 use allstop_model::{Pause, Reply, ScriptedModel};
 use allstop_session::{
@@ -58,19 +58,13 @@ fn build_tool(
         let (host, gate) = (Arc::clone(&host), Arc::clone(&gate));
         async move {
             tokio::time::sleep(delay).await;
-            let spec = TaskSpec {
-                call_id: call.call_id.clone(),
-                call: call.scope.clone(),
-                name: "build".into(),
-                attachment: Attachment::Attached,
-                output: BoundedOutput::new(
-                    OutputLimits::default(),
-                    Arc::new(OutputFolder::new("/tmp")),
-                )
-                .into(),
-                link: allstop_tools::CallLink::unwatched("call".into()),
-                answer_if_lost: None,
-            };
+            let spec = TaskSpec::new(
+                call.call_id.clone(),
+                call.scope.clone(),
+                "build",
+                BoundedOutput::new(OutputLimits::default(), Arc::new(OutputFolder::new("/tmp"))),
+                allstop_tools::CallLink::unwatched("call".into()),
+            );
             let host: &dyn BackgroundHost = &*host;
             let started = start_task(host, spec, move |cx| async move {
                 tokio::select! {
@@ -180,10 +174,7 @@ async fn background_end_wakes_the_model_under_that_policy() {
     let mut replies = asks_for_a_build();
     replies.push(Reply::text("it is built"));
     let (source, gate) = builds(replies);
-    let options = SessionOptions {
-        on_background_end: OnBackgroundEnd::Wake,
-        ..SessionOptions::default()
-    };
+    let options = SessionOptions::default().on_background_end(OnBackgroundEnd::Wake);
     let fixture = fixture(source, options).await;
     let mut events = fixture.session.subscribe(None);
     fixture.session.send("build it").unwrap().outcome().await;

@@ -28,10 +28,7 @@ use crate::support::{LONG, agent, fixture, in_order, text_delta, user};
 #[tokio::test(start_paused = true)]
 async fn session_stop_ends_running_and_waiting_messages() {
     let model = in_order(vec![Reply::text("one").pause(Pause::Forever)]);
-    let options = SessionOptions {
-        follow_up: FollowUp::Enqueue,
-        ..SessionOptions::default()
-    };
+    let options = SessionOptions::default().follow_up(FollowUp::Enqueue);
     let fixture = fixture(agent(&model).build(), options).await;
     let mut events = fixture.session.subscribe(None);
     let first = fixture.session.send("first").unwrap();

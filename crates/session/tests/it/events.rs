@@ -88,10 +88,7 @@ async fn subscription_from_the_end_gets_later_records() {
 #[tokio::test(start_paused = true)]
 async fn idle_events_come_in_order() {
     let model = in_order(vec![Reply::text("one")]);
-    let options = SessionOptions {
-        sleep_after: Some(Duration::from_secs(5)),
-        ..SessionOptions::default()
-    };
+    let options = SessionOptions::default().sleep_after(Duration::from_secs(5));
     let fixture = fixture(agent(&model).build(), options).await;
     let mut events = fixture.session.subscribe(None);
     fixture.session.send("one").unwrap().outcome().await;

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use allstop_core::receipt::ItemState;
 use allstop_core::record::{CallOutcome, SessionRecord};
-use allstop_core::{Effect, StopReason, TraceContext};
+use allstop_core::{StopReason, TraceContext};
 use allstop_model::Reply;
 use allstop_session::{NewMessage, SessionOptions, StopTarget};
 use allstop_tools::external::{Delivery, ExternalEvent, ExternalOptions, external_tools};
@@ -16,15 +16,7 @@ use crate::support::{agent, fixture, in_order, user};
 const TRACE: &str = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01";
 
 fn spec() -> ToolSpec {
-    ToolSpec {
-        name: "remote".into(),
-        description: "elsewhere".into(),
-        input_schema: Arc::new(json!({"type": "object"})),
-        effect: Effect::Irreversible,
-        timeout: None,
-        parallel: true,
-        name_in_rules: None,
-    }
+    ToolSpec::new("remote", "elsewhere", Arc::new(json!({"type": "object"}))).parallel(true)
 }
 
 fn answer(text: &str) -> ToolOutput {

@@ -9,10 +9,7 @@ use allstop_session::{
 use crate::support::{agent, fixture, in_order, text_delta, user};
 
 fn options(follow_up: FollowUp) -> SessionOptions {
-    SessionOptions {
-        follow_up,
-        ..SessionOptions::default()
-    }
+    SessionOptions::default().follow_up(follow_up)
 }
 
 fn stalling(text: &str) -> Reply {

@@ -23,10 +23,7 @@ async fn compaction_reports_dropped_turns_and_turns_still_count() {
     replies.push(Reply::text("six questions were answered").usage(10, 5));
     replies.push(Reply::text("never"));
     let model = in_order(replies);
-    let settings = Settings {
-        turns_max: Some(6),
-        ..Settings::default()
-    };
+    let settings = Settings::default().turns_max(6);
     let fixture = fixture(
         agent(&model).settings(settings).build(),
         SessionOptions::default(),
@@ -77,13 +74,8 @@ async fn stop_covers_compaction_before_the_next_turn() {
         Reply::text("fine"),
     ];
     let model = in_order(replies);
-    let options = SessionOptions {
-        compaction: Some(CompactionLimits {
-            tokens_max: 300,
-            turns_kept: 1,
-        }),
-        ..SessionOptions::default()
-    };
+    let options = SessionOptions::default()
+        .compaction(CompactionLimits::default().tokens_max(300).turns_kept(1));
     let fixture = fixture(agent(&model).build(), options).await;
     fixture.session.send("one").unwrap().outcome().await;
     fixture.session.send("two").unwrap().outcome().await;
@@ -155,10 +147,7 @@ async fn stalled_compaction_stops_like_a_turn() {
     replies.push(Reply::text("half").pause(Pause::Forever));
     replies.push(Reply::text("next"));
     let model = in_order(replies);
-    let options = SessionOptions {
-        follow_up: allstop_session::FollowUp::Enqueue,
-        ..SessionOptions::default()
-    };
+    let options = SessionOptions::default().follow_up(allstop_session::FollowUp::Enqueue);
     let fixture = fixture(agent(&model).build(), options).await;
     for n in 1..=6 {
         fixture
@@ -295,10 +284,7 @@ async fn sleeping_session_answers_and_stops_as_before() {
         Reply::text("2").pause(Pause::Forever),
         Reply::text("3"),
     ]);
-    let options = SessionOptions {
-        sleep_after: Some(Duration::from_secs(1)),
-        ..SessionOptions::default()
-    };
+    let options = SessionOptions::default().sleep_after(Duration::from_secs(1));
     let fixture = fixture(agent(&model).build(), options).await;
     fixture.session.send("a").unwrap().outcome().await;
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -339,10 +325,7 @@ async fn sleeping_session_answers_and_stops_as_before() {
 async fn falling_asleep_and_waking_never_lose_a_message() {
     let replies = (0..200).map(|n| Reply::text(n.to_string())).collect();
     let model = in_order(replies);
-    let options = SessionOptions {
-        sleep_after: Some(Duration::ZERO),
-        ..SessionOptions::default()
-    };
+    let options = SessionOptions::default().sleep_after(Duration::ZERO);
     let fixture = fixture(agent(&model).build(), options).await;
     for n in 0..200_u32 {
         for _ in 0..n % 7 {

@@ -185,10 +185,7 @@ async fn usage_of_ended_steps_is_known_before_the_turn_ends() {
     ]);
     let look = ToolFn::new("look", |_| async { "seen".to_owned() });
     let agent = agent(&model).tools(tools(vec![look])).build();
-    let options = SessionOptions {
-        follow_up: FollowUp::Enqueue,
-        ..SessionOptions::default()
-    };
+    let options = SessionOptions::default().follow_up(FollowUp::Enqueue);
     let fixture = fixture(agent, options).await;
     let mut events = fixture.session.subscribe(None);
     let sent = fixture.session.send("go").unwrap();

@@ -140,10 +140,7 @@ async fn call_is_denied_at_once_without_subscribers() {
 
 #[tokio::test(start_paused = true)]
 async fn question_is_denied_after_the_last_subscriber_left() {
-    let options = SessionOptions {
-        unanswered_after: Some(Duration::from_secs(40)),
-        ..SessionOptions::default()
-    };
+    let options = SessionOptions::default().unanswered_after(Duration::from_secs(40));
     let fixture = fixture(asks(), options).await;
     let mut events = fixture.session.subscribe(None);
     let sent = fixture.session.send("go").unwrap();
@@ -201,10 +198,7 @@ async fn returning_subscriber_gets_the_question_first_and_once() {
 
 #[tokio::test(start_paused = true)]
 async fn wait_result_lists_open_questions() {
-    let options = SessionOptions {
-        unanswered_after: None,
-        ..SessionOptions::default()
-    };
+    let options = SessionOptions::default().unanswered_after(None);
     let fixture = fixture(asks(), options).await;
     let mut events = fixture.session.subscribe(None);
     let waiting = fixture.session.send_and_wait("go", LONG);

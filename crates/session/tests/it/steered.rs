@@ -15,10 +15,7 @@ fn thinking() -> Reply {
 }
 
 async fn session(replies: Vec<Reply>) -> Fixture {
-    let options = SessionOptions {
-        follow_up: FollowUp::Steer,
-        ..SessionOptions::default()
-    };
+    let options = SessionOptions::default().follow_up(FollowUp::Steer);
     fixture(agent(&in_order(replies)).build(), options).await
 }
 
@@ -91,10 +88,7 @@ async fn message_refused_by_a_stopped_draft_comes_next() {
     };
     let model = in_order(vec![thinking(), Reply::text("two")]);
     let agent = agent(&model).clock(Arc::new(clock)).build();
-    let options = SessionOptions {
-        follow_up: FollowUp::Steer,
-        ..SessionOptions::default()
-    };
+    let options = SessionOptions::default().follow_up(FollowUp::Steer);
     let fixture = fixture(agent, options).await;
     session_to_stop.set(fixture.session.clone()).unwrap();
     let mut events = fixture.session.subscribe(None);

@@ -20,10 +20,7 @@ use crate::support::{agent, fixture, in_order, text_delta, user};
 async fn stopped_with(fault: LogFault) -> ConversationEffect {
     let log = Arc::new(FaultyLog::new(Arc::new(MemoryLog::new())));
     let root = Scope::root("test", RootOptions::single_runtime());
-    let keep = Settings {
-        stop_policy: StopPolicy::Keep,
-        ..Settings::default()
-    };
+    let keep = Settings::default().stop_policy(StopPolicy::Keep);
     let model = in_order(vec![Reply::text("some words").pause(Pause::Forever)]);
     let sessions = Sessions::new(
         Arc::clone(&log) as Arc<dyn Log>,

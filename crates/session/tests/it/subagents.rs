@@ -167,10 +167,7 @@ async fn background_agent_outlives_its_turn_and_answers_later() {
 #[tokio::test(start_paused = true)]
 async fn answer_of_a_background_agent_can_wake_the_model() {
     let mut stage = stage();
-    let options = SessionOptions {
-        on_background_end: OnBackgroundEnd::Wake,
-        ..SessionOptions::default()
-    };
+    let options = SessionOptions::default().on_background_end(OnBackgroundEnd::Wake);
     let fixture = fixture(stage.source, options).await;
     let mut events = fixture.session.subscribe(None);
     let first = fixture.session.send("in the background").unwrap();

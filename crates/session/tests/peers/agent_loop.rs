@@ -128,13 +128,8 @@ async fn cancel_and_timeout_in_the_last_step_stay_distinct() {
     disk.close().await;
 
     let mut parts = Parts::of(in_order(stalled()));
-    parts.settings = Settings {
-        deadlines: Deadlines {
-            turn: Some(Duration::from_millis(50)),
-            ..Deadlines::default()
-        },
-        ..Settings::default()
-    };
+    parts.settings =
+        Settings::default().deadlines(Deadlines::default().turn(Duration::from_millis(50)));
     let disk = OnDisk::new(parts).await;
     let outcome = disk.session.send("go").unwrap().outcome().await;
     assert_eq!(outcome.stop_reason, StopReason::Timeout);
@@ -169,13 +164,7 @@ async fn tool_panic_or_timeout_fails_only_its_call() {
 #[tokio::test]
 async fn loop_detection_is_separate_for_each_session() {
     let calls = Arc::new(AtomicUsize::new(0));
-    let settings = Settings {
-        loop_limits: LoopLimits {
-            repeats_max: Some(3),
-            ..LoopLimits::default()
-        },
-        ..Settings::default()
-    };
+    let settings = Settings::default().loop_limits(LoopLimits::default().repeats_max(3));
     for _ in 0..2 {
         let counted = Arc::clone(&calls);
         let look = ToolFn::new("look", move |_| {

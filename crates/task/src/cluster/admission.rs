@@ -28,6 +28,7 @@ const READS_MAX: usize = 16;
 /// Limits of the tasks that a node accepts. Each node counts the tasks that it has accepted, and the tasks that already
 /// ran or waited in the cluster when it counted for the first time.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct AdmissionLimits {
     /// Maximum number of tasks that run.
     pub running_max: Option<usize>,
@@ -82,6 +83,30 @@ pub(super) struct AdmittedTask<'a> {
 }
 
 impl AdmissionLimits {
+    /// Sets the maximum number of tasks that run.
+    #[must_use]
+    pub fn running_max(mut self, running_max: impl Into<Option<usize>>) -> Self {
+        self.running_max = running_max.into();
+        self
+    }
+
+    /// Sets the maximum number of tasks of one owner that run.
+    #[must_use]
+    pub fn running_per_owner_max(
+        mut self,
+        running_per_owner_max: impl Into<Option<usize>>,
+    ) -> Self {
+        self.running_per_owner_max = running_per_owner_max.into();
+        self
+    }
+
+    /// Sets the maximum number of tasks that wait because of the other limits.
+    #[must_use]
+    pub fn waiting_max(mut self, waiting_max: usize) -> Self {
+        self.waiting_max = waiting_max;
+        self
+    }
+
     /// The limit that a further task of this owner exceeds.
     fn exceeded(&self, by_owner: &HashMap<Arc<str>, usize>, owner: &str) -> Option<&'static str> {
         let per_owner = self.running_per_owner_max.unwrap_or(usize::MAX);

@@ -47,6 +47,7 @@ pub(super) const LIVE_TEXT_WAITS_MAX: usize = 128;
 
 /// Options of a manager in a cluster.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct ClusterOptions {
     /// Services that the managers share.
     pub link: Arc<dyn ClusterLink>,
@@ -117,6 +118,62 @@ impl ClusterOptions {
             on_lease_change: None,
             on_overdue: None,
         }
+    }
+
+    /// Sets the maximum number of executions at the same time.
+    #[must_use]
+    pub fn concurrency(mut self, concurrency: usize) -> Self {
+        self.concurrency = concurrency;
+        self
+    }
+
+    /// Sets if this node also settles the tasks of lost workers.
+    #[must_use]
+    pub fn settles_lost_tasks(mut self, settles_lost_tasks: bool) -> Self {
+        self.settles_lost_tasks = settles_lost_tasks;
+        self
+    }
+
+    /// Sets the time without a renewal after which other workers may take tasks over.
+    #[must_use]
+    pub fn lease(mut self, lease: Duration) -> Self {
+        self.lease = lease;
+        self
+    }
+
+    /// Sets the limits of the tasks that this node accepts.
+    #[must_use]
+    pub fn admission(mut self, admission: AdmissionLimits) -> Self {
+        self.admission = admission;
+        self
+    }
+
+    /// Sets the name of the worker, for people.
+    #[must_use]
+    pub fn name(mut self, name: impl Into<Arc<str>>) -> Self {
+        self.name = name.into();
+        self
+    }
+
+    /// Sets the function that is called with each renewal of the lease.
+    #[must_use]
+    pub fn on_renewal(mut self, on_renewal: RenewalHandler) -> Self {
+        self.on_renewal = Some(on_renewal);
+        self
+    }
+
+    /// Sets the function that is called with each change of the lease.
+    #[must_use]
+    pub fn on_lease_change(mut self, on_lease_change: LeaseHandler) -> Self {
+        self.on_lease_change = Some(on_lease_change);
+        self
+    }
+
+    /// Sets the function that ends the process if the work of this worker outlives the lease.
+    #[must_use]
+    pub fn on_overdue(mut self, on_overdue: Arc<dyn Fn() + Send + Sync>) -> Self {
+        self.on_overdue = Some(on_overdue);
+        self
     }
 }
 

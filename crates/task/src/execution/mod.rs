@@ -88,10 +88,7 @@ impl Execution {
         worker: Option<WorkerId>,
     ) -> Result<Self, NotStarted> {
         let decision = Arc::<CommitDecision>::default();
-        let options = ScopeOptions {
-            decision: Some(Arc::clone(&decision)),
-            ..ScopeOptions::default()
-        };
+        let options = ScopeOptions::default().decision(Arc::clone(&decision));
         Ok(Self {
             scope: root.child(label, options)?,
             decision,

@@ -57,6 +57,7 @@ impl TaskSummary {
 
 /// Filter of a list. A task must match every field that is set.
 #[derive(Debug, Clone, Default)]
+#[non_exhaustive]
 pub struct ListFilter {
     /// Tasks of this principal.
     pub owner: Option<Arc<str>>,
@@ -96,6 +97,34 @@ impl TaskPage {
 }
 
 impl ListFilter {
+    /// Selects the tasks of this principal.
+    #[must_use]
+    pub fn owner(mut self, owner: impl Into<Arc<str>>) -> Self {
+        self.owner = Some(owner.into());
+        self
+    }
+
+    /// Selects the tasks of this context.
+    #[must_use]
+    pub fn context_id(mut self, context_id: impl Into<Option<ContextId>>) -> Self {
+        self.context_id = context_id.into();
+        self
+    }
+
+    /// Selects the tasks in this state.
+    #[must_use]
+    pub fn state(mut self, state: impl Into<Option<TaskState>>) -> Self {
+        self.state = state.into();
+        self
+    }
+
+    /// Selects the tasks that have changed after this time.
+    #[must_use]
+    pub fn updated_after(mut self, updated_after: impl Into<Option<Timestamp>>) -> Self {
+        self.updated_after = updated_after.into();
+        self
+    }
+
     /// The owner, if the filter has no other field.
     pub(super) fn only_owner(&self) -> Option<&Arc<str>> {
         let has_more =

@@ -16,6 +16,7 @@ const AGE_PASS_MAX: Duration = Duration::from_hours(1);
 
 /// Limits of the ended tasks that stay. Without a limit, every task stays.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct RetentionLimits {
     /// Maximum time since the end of a task.
     pub age_max: Option<Duration>,
@@ -25,6 +26,20 @@ pub struct RetentionLimits {
 }
 
 impl RetentionLimits {
+    /// Sets the maximum time since the end of a task.
+    #[must_use]
+    pub fn age_max(mut self, age_max: impl Into<Option<Duration>>) -> Self {
+        self.age_max = age_max.into();
+        self
+    }
+
+    /// Sets the maximum number of ended tasks, of all owners together.
+    #[must_use]
+    pub fn ended_max(mut self, ended_max: impl Into<Option<usize>>) -> Self {
+        self.ended_max = ended_max.into();
+        self
+    }
+
     /// True if tasks may have to be removed.
     pub fn are_set(&self) -> bool {
         self.age_max.is_some() || self.ended_max.is_some()

@@ -131,13 +131,10 @@ impl Cleanup for Blocking {
 impl TaskPartsFactory for Blocking {
     fn create(&self, _task: Arc<Task>) -> BoxFuture<'static, Result<TaskParts, ExecutorError>> {
         self.at(Part::Factory);
-        let this = Arc::new(self.clone());
-        let parts = TaskParts {
-            executor: Arc::clone(&this) as Arc<dyn Executor>,
-            canceler: Some(Arc::clone(&this) as Arc<dyn Canceler>),
-            processor: Some(Arc::clone(&this) as Arc<dyn Processor>),
-            cleanup: Some(this),
-        };
+        let parts = TaskParts::of(self.clone())
+            .canceler(self.clone())
+            .processor(self.clone())
+            .cleanup(self.clone());
         std::future::ready(Ok(parts)).boxed()
     }
 }
@@ -194,11 +191,9 @@ fn blocked_thread_delays_no_stop() {
                 part,
                 block: Block::default(),
             };
-            let options = RootOptions {
-                work: work.handle().clone().into(),
-                grace: GRACE,
-                ..RootOptions::single_runtime()
-            };
+            let options = RootOptions::single_runtime()
+                .work(work.handle().clone().into())
+                .grace(GRACE);
             let opened = TaskManager::open(
                 Arc::new(MemoryLog::new()),
                 Scope::root("tasks", options),

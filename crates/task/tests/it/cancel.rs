@@ -53,10 +53,7 @@ impl Canceler for ScriptedCanceler {
 }
 
 fn with_canceler(executor: &ScriptedExecutor, canceler: &ScriptedCanceler) -> TaskParts {
-    TaskParts {
-        canceler: Some(Arc::new(canceler.clone())),
-        ..TaskParts::of(executor.clone())
-    }
+    TaskParts::of(executor.clone()).canceler(canceler.clone())
 }
 
 #[tokio::test(start_paused = true)]

@@ -151,11 +151,10 @@ async fn processor_turns_an_error_into_an_artifact_and_the_task_still_fails() {
 
 #[tokio::test(start_paused = true)]
 async fn panic_handler_chooses_the_error() {
-    let options = || TaskOptions {
-        on_panic: Some(Arc::new(|place, message| {
+    let options = || {
+        TaskOptions::default().on_panic(Arc::new(|place, message| {
             Some(ExecutorError::new(format!("{place} broke: {message}")))
-        })),
-        ..TaskOptions::default()
+        }))
     };
     let executor = ScriptedExecutor::new(|_cx| async { panic!("boom") });
     let processor = processing(&endless(true), |_event| panic!("boom"));

@@ -28,10 +28,7 @@ fn crash_after<T>(life: impl Future<Output = T>) -> T {
 }
 
 fn one_slot() -> TaskOptions {
-    TaskOptions {
-        running_max: Some(1),
-        ..TaskOptions::default()
-    }
+    TaskOptions::default().running_max(1)
 }
 
 /// Tasks of a process that has crashed: one task was running, and the other was waiting for a slot.
@@ -154,10 +151,7 @@ fn stop_of_an_interrupted_task_names_its_work() {
     crash_after(async {
         // One of the two tasks waits until the other one has ended.
         let executor = endless(false).resumable();
-        let parts = TaskParts {
-            canceler: Some(Arc::new(NamesWork)),
-            ..TaskParts::of(executor.clone())
-        };
+        let parts = TaskParts::of(executor.clone()).canceler(NamesWork);
         let manager = manager_over(log, parts, one_slot()).await;
         executor.started().await;
         let outcome = manager.cancel(&ids[1], user()).await.unwrap();

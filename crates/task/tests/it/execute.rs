@@ -296,10 +296,7 @@ async fn list_has_pages_and_filters() {
     let mut other = manager.execute(other).await.unwrap();
     ended(&manager, &mut other).await;
 
-    let filter = ListFilter {
-        owner: Some("alice".into()),
-        ..ListFilter::default()
-    };
+    let filter = ListFilter::default().owner("alice");
     let first = manager.list(&filter, None, 3).await.unwrap();
     assert_eq!((first.tasks.len(), first.total), (3, 5));
     let second = manager.list(&filter, first.next.as_ref(), 3).await.unwrap();
@@ -313,10 +310,7 @@ async fn list_has_pages_and_filters() {
     ids.sort();
     ids.dedup();
     assert_eq!(ids.len(), 5, "no task is in two pages");
-    let filter = ListFilter {
-        state: Some(TaskState::Working),
-        ..ListFilter::default()
-    };
+    let filter = ListFilter::default().state(TaskState::Working);
     assert_eq!(manager.list(&filter, None, 3).await.unwrap().total, 0);
 }
 
@@ -332,14 +326,8 @@ async fn long_list_is_complete() {
         ended(&manager, &mut accepted).await;
     }
     let all = ListFilter::default();
-    let of_owner = ListFilter {
-        owner: Some("alice".into()),
-        ..all.clone()
-    };
-    let completed = ListFilter {
-        state: Some(TaskState::Completed),
-        ..all.clone()
-    };
+    let of_owner = all.clone().owner("alice");
+    let completed = all.clone().state(TaskState::Completed);
     for filter in [all, of_owner, completed] {
         let (mut ids, mut after) = (HashSet::new(), None);
         loop {
@@ -368,10 +356,7 @@ async fn list_shows_the_state_of_a_running_task() {
     });
     let manager = manager_of(&executor).await;
     let started = manager.execute(request("m1")).await.unwrap();
-    let working = ListFilter {
-        state: Some(TaskState::Working),
-        ..ListFilter::default()
-    };
+    let working = ListFilter::default().state(TaskState::Working);
     wait_until("it is listed as working", || {
         let page = manager.list(&working, None, 3).now_or_never();
         page.unwrap().unwrap().total == 1

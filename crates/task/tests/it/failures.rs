@@ -55,13 +55,10 @@ async fn error_of_the_executor_fails_the_task() {
 async fn panic_of_the_executor_fails_the_task_and_is_reported() {
     let panics = Arc::new(Mutex::new(Vec::new()));
     let seen = Arc::clone(&panics);
-    let options = TaskOptions {
-        on_panic: Some(Arc::new(move |place, message| {
-            seen.lock().push(format!("{place}: {message}"));
-            panic!("the handler panics, too");
-        })),
-        ..TaskOptions::default()
-    };
+    let options = TaskOptions::default().on_panic(Arc::new(move |place, message| {
+        seen.lock().push(format!("{place}: {message}"));
+        panic!("the handler panics, too");
+    }));
     let executor = ScriptedExecutor::new(|_cx| async { panic!("division by zero") });
     let task = failed(&executor, options).await;
     assert_eq!(error_of(&task), "the executor panicked");
@@ -90,10 +87,7 @@ async fn panic_before_the_first_poll_fails_the_task() {
 #[tokio::test(start_paused = true)]
 async fn g2_executor_that_returns_early_fails_the_task() {
     let executor = writes(TaskEvent::state(TaskState::Working));
-    let options = TaskOptions {
-        running_max: Some(1),
-        ..TaskOptions::default()
-    };
+    let options = TaskOptions::default().running_max(1);
     let manager = manager(TaskParts::of(executor.clone()), options).await;
     for number in 0..3 {
         let mut accepted = manager
@@ -141,10 +135,7 @@ async fn execution_ends_with_its_last_event_writer() {
 
 #[tokio::test(start_paused = true)]
 async fn silent_executor_is_stopped_for_inactivity() {
-    let options = TaskOptions {
-        inactivity_max: Some(Duration::from_secs(5)),
-        ..TaskOptions::default()
-    };
+    let options = TaskOptions::default().inactivity_max(Duration::from_secs(5));
     // An executor that ignores the stop still ends within the grace and the time for force.
     let executor = endless(true);
     let began = Instant::now();
@@ -170,10 +161,7 @@ async fn every_event_resets_the_inactivity_limit() {
             .unwrap();
         Ok(ExecutorReturn::Finished)
     });
-    let options = TaskOptions {
-        inactivity_max: Some(Duration::from_secs(5)),
-        ..TaskOptions::default()
-    };
+    let options = TaskOptions::default().inactivity_max(Duration::from_secs(5));
     let manager = manager(TaskParts::of(executor), options).await;
     let mut accepted = manager.execute(request("m1")).await.unwrap();
     assert_eq!(rest(&mut accepted.subscription).await.len(), 12);
@@ -200,10 +188,7 @@ async fn without_a_limit_nothing_is_inactive() {
 
 #[tokio::test(start_paused = true)]
 async fn deadline_of_an_execution_ends_it() {
-    let options = TaskOptions {
-        execution_max: Some(Duration::from_secs(5)),
-        ..TaskOptions::default()
-    };
+    let options = TaskOptions::default().execution_max(Duration::from_secs(5));
     let executor = endless(false);
     let task = failed(&executor, options).await;
     assert_eq!(cause_of(&task), CauseKind::Deadline);
@@ -238,13 +223,10 @@ fn processing(
     executor: &ScriptedExecutor,
     decide: impl Fn(TaskEvent) -> BoxFuture<'static, ProcessorDecision> + Send + Sync + 'static,
 ) -> TaskParts {
-    TaskParts {
-        processor: Some(Arc::new(ScriptedProcessor {
-            decide,
-            on_error: Err,
-        })),
-        ..TaskParts::of(executor.clone())
-    }
+    TaskParts::of(executor.clone()).processor(ScriptedProcessor {
+        decide,
+        on_error: Err,
+    })
 }
 
 fn decided(decision: ProcessorDecision) -> BoxFuture<'static, ProcessorDecision> {
@@ -319,13 +301,10 @@ async fn processor_changes_drops_and_ends() {
 #[tokio::test(start_paused = true)]
 async fn processor_turns_an_error_into_a_result() {
     let executor = ScriptedExecutor::new(|_cx| async { Err(ExecutorError::new("refused")) });
-    let parts = TaskParts {
-        processor: Some(Arc::new(ScriptedProcessor {
-            decide: |event| decided(ProcessorDecision::Keep(event)),
-            on_error: |_| Ok(TaskEvent::state(TaskState::Rejected)),
-        })),
-        ..TaskParts::of(executor)
-    };
+    let parts = TaskParts::of(executor).processor(ScriptedProcessor {
+        decide: |event| decided(ProcessorDecision::Keep(event)),
+        on_error: |_| Ok(TaskEvent::state(TaskState::Rejected)),
+    });
     let manager = manager(parts, TaskOptions::default()).await;
     let mut accepted = manager.execute(request("m1")).await.unwrap();
     let task = ended(&manager, &mut accepted).await;
@@ -387,13 +366,10 @@ async fn g10_failing_clean_up_leaves_the_result_and_the_manager() {
     for hangs in [false, true] {
         let calls = Arc::<AtomicUsize>::default();
         let executor = writes(TaskEvent::state(TaskState::InputRequired));
-        let parts = TaskParts {
-            cleanup: Some(Arc::new(ScriptedCleanup {
-                calls: Arc::clone(&calls),
-                hangs,
-            })),
-            ..TaskParts::of(executor)
-        };
+        let parts = TaskParts::of(executor).cleanup(ScriptedCleanup {
+            calls: Arc::clone(&calls),
+            hangs,
+        });
         let manager = manager(parts, TaskOptions::default()).await;
         let mut first = manager.execute(request("m1")).await.unwrap();
         let task = ended(&manager, &mut first).await;

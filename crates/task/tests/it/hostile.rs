@@ -90,10 +90,7 @@ async fn manager_with(factory: impl TaskPartsFactory + 'static) -> TaskManager {
 async fn hanging_canceler_does_not_delay_a_stop() {
     for is_deaf in [false, true] {
         let executor = endless(is_deaf);
-        let parts = TaskParts {
-            canceler: Some(Arc::new(HangingCanceler::default())),
-            ..TaskParts::of(executor.clone())
-        };
+        let parts = TaskParts::of(executor.clone()).canceler(HangingCanceler::default());
         let manager = manager(parts, TaskOptions::default()).await;
         let accepted = start(&manager, &executor).await;
         let began = Instant::now();
@@ -107,10 +104,8 @@ async fn hanging_canceler_does_not_delay_a_stop() {
 
 #[tokio::test(start_paused = true)]
 async fn hanging_canceler_refuses_a_stop_at_rest_in_time() {
-    let parts = TaskParts {
-        canceler: Some(Arc::new(HangingCanceler::default())),
-        ..TaskParts::of(writes(TaskEvent::state(TaskState::InputRequired)))
-    };
+    let parts = TaskParts::of(writes(TaskEvent::state(TaskState::InputRequired)))
+        .canceler(HangingCanceler::default());
     let manager = manager(parts, TaskOptions::default()).await;
     let mut accepted = manager.execute(request("m1")).await.unwrap();
     ended(&manager, &mut accepted).await;
@@ -163,10 +158,8 @@ async fn slow_processor_does_not_delay_a_stop() {
             cx.scope.stopped_at("waiting").await;
             Ok(ExecutorReturn::Finished)
         });
-        let parts = TaskParts {
-            processor: Some(Arc::new(SlowProcessor(Duration::from_secs(pause)))),
-            ..TaskParts::of(executor.clone())
-        };
+        let parts =
+            TaskParts::of(executor.clone()).processor(SlowProcessor(Duration::from_secs(pause)));
         let manager = manager(parts, TaskOptions::default()).await;
         let accepted = start(&manager, &executor).await;
         tokio::time::sleep(Duration::from_secs(1)).await;
@@ -198,10 +191,13 @@ fn leaking(end: ExecutorReturn, after: Duration) -> ScriptedExecutor {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn endless_writer_does_not_keep_an_execution() {
     for has_processor in [false, true] {
-        let with_processor = |executor: &ScriptedExecutor| TaskParts {
-            processor: has_processor
-                .then(|| Arc::new(SlowProcessor(Duration::ZERO)) as Arc<dyn Processor>),
-            ..TaskParts::of(executor.clone())
+        let with_processor = |executor: &ScriptedExecutor| {
+            let parts = TaskParts::of(executor.clone());
+            if has_processor {
+                parts.processor(SlowProcessor(Duration::ZERO))
+            } else {
+                parts
+            }
         };
         let executor = leaking(ExecutorReturn::Finished, Duration::from_millis(50));
         let first = manager(with_processor(&executor), TaskOptions::default()).await;
@@ -240,10 +236,7 @@ async fn canceler_is_called_though_no_writer_is_left() {
     });
     let canceler = HangingCanceler::default();
     let calls = Arc::clone(&canceler.calls);
-    let parts = TaskParts {
-        canceler: Some(Arc::new(canceler)),
-        ..TaskParts::of(executor.clone())
-    };
+    let parts = TaskParts::of(executor.clone()).canceler(canceler);
     let manager = manager(parts, TaskOptions::default()).await;
     let accepted = start(&manager, &executor).await;
     let _outcome = manager.cancel(&accepted.task_id, user()).await.unwrap();
@@ -284,9 +277,8 @@ impl Cleanup for HangingCleanup {
 
 #[tokio::test(start_paused = true)]
 async fn hanging_clean_up_does_not_delay_a_stop_or_a_shutdown() {
-    let parts = || TaskParts {
-        cleanup: Some(Arc::new(HangingCleanup)),
-        ..TaskParts::of(writes(TaskEvent::state(TaskState::InputRequired)))
+    let parts = || {
+        TaskParts::of(writes(TaskEvent::state(TaskState::InputRequired))).cleanup(HangingCleanup)
     };
     let first = manager(parts(), TaskOptions::default()).await;
     let mut accepted = first.execute(request("m1")).await.unwrap();
@@ -350,15 +342,12 @@ async fn parts_that_panic_in_their_drop_leave_the_task_free() {
 async fn clock_may_read_the_manager() {
     let slot = Arc::new(OnceLock::<TaskManager>::new());
     let seen = Arc::clone(&slot);
-    let options = TaskOptions {
-        now: Arc::new(move || {
-            if let Some(manager) = seen.get() {
-                drop(manager.list(&ListFilter::default(), None, 1).now_or_never());
-            }
-            SystemTime::now().into()
-        }),
-        ..TaskOptions::default()
-    };
+    let options = TaskOptions::default().now(Arc::new(move || {
+        if let Some(manager) = seen.get() {
+            drop(manager.list(&ListFilter::default(), None, 1).now_or_never());
+        }
+        SystemTime::now().into()
+    }));
     let executor = writes(TaskEvent::state(TaskState::Completed));
     let manager = manager(TaskParts::of(executor), options).await;
     slot.set(manager.clone()).expect("once");
@@ -395,10 +384,7 @@ async fn executor_may_stop_its_own_task() {
 
 #[tokio::test(start_paused = true)]
 async fn event_queue_of_no_length_still_works() {
-    let options = TaskOptions {
-        event_queue_len_max: 0,
-        ..TaskOptions::default()
-    };
+    let options = TaskOptions::default().event_queue_len_max(0);
     let executor = writes(TaskEvent::state(TaskState::Completed));
     let manager = manager(TaskParts::of(executor), options).await;
     let mut accepted = manager.execute(request("m1")).await.unwrap();
@@ -418,19 +404,13 @@ fn end_of_the_control_runtime_wakes_all_waiters() {
     };
     let (control, here) = (runtime(), runtime());
     here.block_on(async {
-        let options = RootOptions {
-            control: control.handle().clone().into(),
-            ..RootOptions::single_runtime()
-        };
+        let options = RootOptions::single_runtime().control(control.handle().clone().into());
         let executor = endless(true);
         let manager = TaskManager::open(
             Arc::new(MemoryLog::new()),
             Scope::root("tasks", options),
             Arc::new(TaskParts::of(executor.clone())),
-            TaskOptions {
-                running_max: Some(1),
-                ..TaskOptions::default()
-            },
+            TaskOptions::default().running_max(1),
         );
         let manager = manager.await.unwrap();
         let first = start(&manager, &executor).await;

@@ -14,11 +14,7 @@ use crate::support::{
 };
 
 fn options() -> TaskOptions {
-    TaskOptions {
-        running_max: Some(1),
-        keeps_queue: true,
-        ..TaskOptions::default()
-    }
+    TaskOptions::default().running_max(1).keeps_queue(true)
 }
 
 async fn open(log: &Arc<dyn Log>, executor: ScriptedExecutor) -> TaskManager {

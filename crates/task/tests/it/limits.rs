@@ -13,10 +13,7 @@ use crate::support::{
 #[tokio::test(start_paused = true)]
 async fn queued_task_starts_when_a_slot_is_free() {
     let executor = endless(false);
-    let options = TaskOptions {
-        running_max: Some(1),
-        ..TaskOptions::default()
-    };
+    let options = TaskOptions::default().running_max(1);
     let manager = manager(TaskParts::of(executor.clone()), options).await;
     let first = start(&manager, &executor).await;
     let second = manager.execute(request("m2")).await.unwrap();
@@ -38,11 +35,9 @@ async fn queued_task_starts_when_a_slot_is_free() {
 #[tokio::test(start_paused = true)]
 async fn task_at_rest_holds_no_slot() {
     let executor = writes(allstop_task::TaskEvent::state(TaskState::InputRequired));
-    let options = TaskOptions {
-        running_max: Some(1),
-        when_full: WhenFull::Refuse,
-        ..TaskOptions::default()
-    };
+    let options = TaskOptions::default()
+        .running_max(1)
+        .when_full(WhenFull::Refuse);
     let manager = manager(TaskParts::of(executor.clone()), options).await;
     for number in 0..3 {
         let mut accepted = manager

@@ -22,10 +22,7 @@ impl Observed {
     }
 
     fn options(&self) -> TaskOptions {
-        TaskOptions {
-            observer: Some(Arc::new(self.clone())),
-            ..TaskOptions::default()
-        }
+        TaskOptions::default().observer(Arc::new(self.clone()))
     }
 }
 
@@ -146,10 +143,7 @@ async fn stop_of_a_task_at_rest_is_observed() {
 async fn stop_before_the_start_is_observed() {
     let seen = Observed::default();
     let executor = endless(true);
-    let options = TaskOptions {
-        running_max: Some(1),
-        ..seen.options()
-    };
+    let options = seen.options().running_max(1);
     let manager = crate::support::manager(TaskParts::of(executor.clone()), options).await;
     let _running = start(&manager, &executor).await;
     let waiting = manager.execute(request("m2")).await.unwrap();

@@ -219,21 +219,19 @@ fn parts(dice: &Dice, executor: &ScriptedExecutor) -> TaskParts {
 
 fn options(dice: &Dice) -> TaskOptions {
     let short = Duration::from_millis(60);
-    TaskOptions {
-        running_max: (dice.roll(2) == 0).then_some(6),
-        running_per_owner_max: (dice.roll(2) == 0).then_some(3),
-        when_full: if dice.roll(4) == 0 {
+    TaskOptions::default()
+        .running_max((dice.roll(2) == 0).then_some(6))
+        .running_per_owner_max((dice.roll(2) == 0).then_some(3))
+        .when_full(if dice.roll(4) == 0 {
             WhenFull::Refuse
         } else {
             WhenFull::Queue { len_max: 100 }
-        },
-        inactivity_max: (dice.roll(3) == 0).then_some(short),
-        execution_max: (dice.roll(3) == 0).then_some(short),
-        user_code_max: Duration::from_millis(80),
-        ending_write_max: Duration::from_millis(200),
-        event_queue_len_max: usize::try_from(dice.roll(4)).expect("small"),
-        ..TaskOptions::default()
-    }
+        })
+        .inactivity_max((dice.roll(3) == 0).then_some(short))
+        .execution_max((dice.roll(3) == 0).then_some(short))
+        .user_code_max(Duration::from_millis(80))
+        .ending_write_max(Duration::from_millis(200))
+        .event_queue_len_max(usize::try_from(dice.roll(4)).expect("small"))
 }
 
 /// One client. The client sends, repeats and stops tasks, follows their events, and sometimes disconnects.
@@ -368,13 +366,7 @@ async fn round(seed: u64) {
             run.await
         }
     });
-    let root = Scope::root(
-        "tasks",
-        RootOptions {
-            grace: GRACE,
-            ..RootOptions::single_runtime()
-        },
-    );
+    let root = Scope::root("tasks", RootOptions::single_runtime().grace(GRACE));
     let options = options(&dice);
     let running_max = options.running_max;
     let opened = TaskManager::open(

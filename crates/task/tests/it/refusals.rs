@@ -12,12 +12,10 @@ fn of_owner(owner: &str, message: &str) -> TaskRequest {
 #[tokio::test(start_paused = true)]
 async fn limits_refuse_and_are_given_back() {
     let executor = endless(false);
-    let options = TaskOptions {
-        running_max: Some(2),
-        running_per_owner_max: Some(1),
-        when_full: WhenFull::Refuse,
-        ..TaskOptions::default()
-    };
+    let options = TaskOptions::default()
+        .running_max(2)
+        .running_per_owner_max(1)
+        .when_full(WhenFull::Refuse);
     let manager = manager(TaskParts::of(executor.clone()), options).await;
     let first = start(&manager, &executor).await;
     let refused = manager.execute(of_owner("alice", "m2")).await.unwrap_err();

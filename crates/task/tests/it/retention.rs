@@ -38,10 +38,9 @@ impl TestClock {
 
     pub(crate) fn options(&self) -> TaskOptions {
         let now = Arc::clone(&self.0);
-        TaskOptions {
-            now: Arc::new(move || Timestamp::from_unix_ms(now.load(Ordering::SeqCst))),
-            ..TaskOptions::default()
-        }
+        TaskOptions::default().now(Arc::new(move || {
+            Timestamp::from_unix_ms(now.load(Ordering::SeqCst))
+        }))
     }
 }
 
@@ -67,17 +66,11 @@ impl ContextData for TestContexts {
 }
 
 pub(crate) fn older_than(age_max: Duration) -> TaskRetention {
-    with(RetentionLimits {
-        age_max: Some(age_max),
-        ended_max: None,
-    })
+    with(RetentionLimits::default().age_max(age_max))
 }
 
 fn at_most(ended_max: usize) -> TaskRetention {
-    with(RetentionLimits {
-        age_max: None,
-        ended_max: Some(ended_max),
-    })
+    with(RetentionLimits::default().ended_max(ended_max))
 }
 
 fn with(limits: RetentionLimits) -> TaskRetention {
@@ -119,10 +112,7 @@ fn memory() -> Arc<dyn Log> {
 }
 
 async fn total(manager: &TaskManager) -> usize {
-    let of_alice = ListFilter {
-        owner: Some("alice".into()),
-        ..ListFilter::default()
-    };
+    let of_alice = ListFilter::default().owner("alice");
     let page = manager.list(&of_alice, None, 100).await.expect("a list");
     assert_eq!(page.tasks.len(), page.total);
     let all = manager.list(&ListFilter::default(), None, 100).await;
@@ -202,10 +192,7 @@ async fn only_ended_tasks_are_removed() {
             .expect("it runs");
         Ok(ExecutorReturn::Finished)
     });
-    let options = TaskOptions {
-        running_max: Some(1),
-        ..clock.options()
-    };
+    let options = clock.options().running_max(1);
     let manager = manager_over(log, TaskParts::of(asks.clone()), options).await;
     let asking = run(&manager, request("asks")).await;
     let ended = run(&manager, request("ends")).await;
@@ -241,10 +228,7 @@ async fn count_keeps_the_newest_tasks_and_the_pages_stay_right() {
         clock.pass(Duration::from_mins(2));
     }
     ids.reverse();
-    let of_alice = ListFilter {
-        owner: Some("alice".into()),
-        ..ListFilter::default()
-    };
+    let of_alice = ListFilter::default().owner("alice");
     let page = manager.list(&of_alice, None, 3).await.expect("a list");
     let report = pass(&manager, &at_most(4)).await;
     assert_eq!(report.removed, 2);

@@ -60,10 +60,8 @@ mod alone {
 
     /// Time to get a short page of a list. The list is read several times, and the fastest time counts.
     fn page_time(manager: &TaskManager, owner: Option<&str>) -> Duration {
-        let filter = ListFilter {
-            owner: owner.map(Into::into),
-            ..ListFilter::default()
-        };
+        let mut filter = ListFilter::default();
+        filter.owner = owner.map(Into::into);
         let times = (0..10).map(|_| {
             let began = Instant::now();
             let page = manager.list(&filter, None, 10).now_or_never();
@@ -104,10 +102,7 @@ mod alone {
     async fn ten_thousand_waiting_tasks_run_one_by_one() {
         let seen = Seen::default();
         let executor = remembered(&seen);
-        let options = TaskOptions {
-            running_max: Some(1),
-            ..TaskOptions::default()
-        };
+        let options = TaskOptions::default().running_max(1);
         let manager = manager(TaskParts::of(executor), options).await;
         let began = Instant::now();
         for number in 0..TASKS {

@@ -94,10 +94,8 @@ impl Stage {
     ) -> Self {
         let log = Arc::new(MemoryLog::new());
         let root = Scope::root("tasks", RootOptions::single_runtime());
-        let parts = TaskParts {
-            canceler,
-            ..TaskParts::of(executor.clone())
-        };
+        let mut parts = TaskParts::of(executor.clone());
+        parts.canceler = canceler;
         let opened = TaskManager::open(log.clone(), root.clone(), Arc::new(parts), options);
         Self {
             log,
@@ -251,10 +249,7 @@ async fn deadline_at_every_moment_has_one_end() {
         .flat_map(|is_deaf| (0..=6_000).step_by(250).map(move |at| (is_deaf, at)))
     {
         let case = format!("deadline of {at_us} µs, deaf {is_deaf}");
-        let options = TaskOptions {
-            execution_max: Some(Duration::from_micros(at_us)),
-            ..TaskOptions::default()
-        };
+        let options = TaskOptions::default().execution_max(Duration::from_micros(at_us));
         let run = Stage::open(three_steps(is_deaf), None, options).await;
         let _accepted = run.manager.execute(request("m")).await.expect("accepted");
         sleep(ANSWER_MAX).await;

@@ -178,10 +178,8 @@ async fn stop_at_rest_is_written_once_whatever_the_store_refuses() {
     for fault in [LogFault::Refuse, LogFault::LoseAnswer] {
         let log = faulty();
         let canceler = CountingCanceler::default();
-        let parts = TaskParts {
-            canceler: Some(Arc::new(canceler.clone())),
-            ..TaskParts::of(writes(TaskEvent::state(TaskState::InputRequired)))
-        };
+        let parts = TaskParts::of(writes(TaskEvent::state(TaskState::InputRequired)))
+            .canceler(canceler.clone());
         let manager = over(&log, parts).await;
         let mut accepted = manager.execute(request("m1")).await.unwrap();
         ended(&manager, &mut accepted).await;
@@ -289,10 +287,7 @@ async fn queued_task_whose_start_is_not_stored_ends() {
     for fault in [LogFault::Refuse, LogFault::LoseAnswer, LogFault::Hold] {
         let log = faulty();
         let executor = endless(false);
-        let options = TaskOptions {
-            running_max: Some(1),
-            ..TaskOptions::default()
-        };
+        let options = TaskOptions::default().running_max(1);
         let parts = TaskParts::of(executor.clone());
         let manager = manager_over(log.clone(), parts, options).await;
         let first = start(&manager, &executor).await;
@@ -365,11 +360,9 @@ async fn event_that_is_refused_with_its_end_fails_the_task() {
 async fn slot_is_free_though_the_end_is_not_stored() {
     let log = faulty();
     let executor = three_events();
-    let options = TaskOptions {
-        running_max: Some(1),
-        when_full: WhenFull::Refuse,
-        ..TaskOptions::default()
-    };
+    let options = TaskOptions::default()
+        .running_max(1)
+        .when_full(WhenFull::Refuse);
     let parts = TaskParts::of(executor.clone());
     let manager = manager_over(log.clone(), parts, options).await;
     log.fail_at("task_ended", LogFault::Hold);
@@ -402,14 +395,8 @@ async fn shutdown_is_in_time_whatever_is_under_way() {
         }
         std::future::pending().await
     });
-    let parts = TaskParts {
-        canceler: Some(Arc::new(HangingCanceler)),
-        ..TaskParts::of(executor.clone())
-    };
-    let options = TaskOptions {
-        running_per_owner_max: Some(1),
-        ..TaskOptions::default()
-    };
+    let parts = TaskParts::of(executor.clone()).canceler(HangingCanceler);
+    let options = TaskOptions::default().running_per_owner_max(1);
     let manager = manager_over(log.clone(), parts, options).await;
     let of_owner = |owner: &str, message: &str| request(message).owner(owner);
     let mut at_rest = manager.execute(of_owner("alice", "rests")).await.unwrap();
@@ -534,10 +521,10 @@ async fn subscription_after_the_last_record_ends() {
 /// Interrupted tasks wait for a slot like other tasks, even if the limit makes the manager refuse new tasks.
 #[tokio::test(start_paused = true)]
 async fn recovery_keeps_the_limits() {
-    let options = || TaskOptions {
-        running_max: Some(2),
-        when_full: WhenFull::Refuse,
-        ..TaskOptions::default()
+    let options = || {
+        TaskOptions::default()
+            .running_max(2)
+            .when_full(WhenFull::Refuse)
     };
     let log: Arc<dyn Log> = Arc::new(MemoryLog::new());
     let before = endless(false);

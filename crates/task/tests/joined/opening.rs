@@ -34,11 +34,9 @@ impl TestStore {
         parts: impl TaskPartsFactory + 'static,
         options: TaskOptions,
     ) -> Ready<TaskManager> {
-        let cluster = ClusterOptions {
-            concurrency: CONCURRENCY,
-            lease: LEASE,
-            ..ClusterOptions::new(Arc::clone(&self.link) as Arc<dyn ClusterLink>)
-        };
+        let cluster = ClusterOptions::new(Arc::clone(&self.link) as Arc<dyn ClusterLink>)
+            .concurrency(CONCURRENCY)
+            .lease(LEASE);
         let log = Arc::clone(&self.log);
         let manager = TaskManager::join(log, cluster, root(), Arc::new(parts), options);
         ready(manager.expect("its scope is open"))

@@ -46,15 +46,13 @@ enum SubAgentPlacement {
 /// A call that is cancelled while its handler works. The handler still answers, but the answer comes too late.
 fn external_tool() -> Scenario {
     Scenario::new("session/external_tool", |stage| {
-        let spec = ToolSpec {
-            name: "look_up".into(),
-            description: "looks it up".into(),
-            input_schema: Arc::new(json!({"type": "object"})),
-            effect: Effect::ReadOnly,
-            timeout: None,
-            parallel: true,
-            name_in_rules: None,
-        };
+        let spec = ToolSpec::new(
+            "look_up",
+            "looks it up",
+            Arc::new(json!({"type": "object"})),
+        )
+        .effect(Effect::ReadOnly)
+        .parallel(true);
         let (tools, requests) = external_tools(vec![spec], ExternalOptions::default());
         let requests = Mutex::new(Some(requests));
         let script = move |user: ScriptedUser| {

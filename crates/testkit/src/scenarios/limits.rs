@@ -15,11 +15,9 @@ pub(super) fn all() -> [Scenario; 7] {
     [
         // The second answer exceeds the budget. The next message exceeds the budget too.
         Scenario::new("budget_edge", |stage| {
-            let settings = Settings {
-                budget: Some(Budget::of_tokens(700)),
-                output_tokens_max: Some(300),
-                ..Settings::default()
-            };
+            let settings = Settings::default()
+                .budget(Budget::of_tokens(700))
+                .output_tokens_max(300);
             let long = Reply::text("A long one.").call("work", json!({}));
             let replies = vec![
                 long.usage(50, 400),
@@ -30,13 +28,7 @@ pub(super) fn all() -> [Scenario; 7] {
             setup.next_may_be_refused()
         }),
         Scenario::new("loop_detection", |stage| {
-            let settings = Settings {
-                loop_limits: LoopLimits {
-                    repeats_max: Some(2),
-                    ..LoopLimits::default()
-                },
-                ..Settings::default()
-            };
+            let settings = Settings::default().loop_limits(LoopLimits::default().repeats_max(2));
             stage.agent(busy(stage).settings(settings), "Work.")
         }),
         // Two calls exceed their own time limits. One tool reacts to the stop, and the other must be dropped. The turn
@@ -57,11 +49,9 @@ pub(super) fn all() -> [Scenario; 7] {
         slow_tool("step_deadline", |limits, after| limits.step = after),
         slow_tool("inactivity", |limits, after| limits.inactivity = after),
         Scenario::new("step_limit", |stage| {
-            let settings = Settings {
-                steps_max: Some(2),
-                stop_policy: StopPolicy::Keep,
-                ..Settings::default()
-            };
+            let settings = Settings::default()
+                .steps_max(2)
+                .stop_policy(StopPolicy::Keep);
             stage.agent(busy(stage).settings(settings), "Work.")
         }),
         Scenario::new("turns_under_one_deadline", |stage| {
@@ -73,14 +63,11 @@ pub(super) fn all() -> [Scenario; 7] {
                 call("Now three.").usage(4, 4),
                 Reply::text("Three.").usage(5, 5),
             ];
-            let settings = Settings {
-                deadlines: Deadlines {
+            let settings = Settings::default().deadlines(
+                Deadlines::default()
                     // The deadline passes while the tool of the third turn runs.
-                    run: Some(Duration::from_secs(5)),
-                    ..Deadlines::default()
-                },
-                ..Settings::default()
-            };
+                    .run(Duration::from_secs(5)),
+            );
             let work = deaf("work", Duration::from_secs(3), "done");
             let agent = agent(stage, replies, [work]).settings(settings);
             let setup = stage.agent(agent, "One?");
@@ -98,10 +85,7 @@ fn slow_tool(name: &str, limit: fn(&mut Deadlines, Option<Duration>)) -> Scenari
             quick.call("slow", json!({})).usage(6, 3),
             Reply::text("Never said."),
         ];
-        let mut settings = Settings {
-            stop_policy: StopPolicy::Keep,
-            ..Settings::default()
-        };
+        let mut settings = Settings::default().stop_policy(StopPolicy::Keep);
         limit(&mut settings.deadlines, Some(Duration::from_secs(2)));
         let slow = deaf("slow", Duration::from_secs(9), "too late");
         let agent = agent(stage, replies, [answering("quick", "done"), slow]);

@@ -35,13 +35,8 @@ pub(super) fn all() -> [Scenario; 12] {
             stage.agent(agent(stage, replies, [answering("look", "seen")]), "Look.")
         }),
         Scenario::new("provider_times_out", |stage| {
-            let settings = Settings {
-                deadlines: Deadlines {
-                    between_tokens: Some(Duration::from_secs(5)),
-                    ..Deadlines::default()
-                },
-                ..Settings::default()
-            };
+            let settings = Settings::default()
+                .deadlines(Deadlines::default().between_tokens(Duration::from_secs(5)));
             let reply = Reply::text("Wait").pause(Pause::Forever);
             stage.agent(agent(stage, vec![reply], []).settings(settings), "Go on.")
         }),
@@ -121,11 +116,9 @@ fn corrected_answer(name: &'static str, policy: StopPolicy) -> Scenario {
             Reply::text("\"long enough\"").usage(9, 4),
         ];
         let schema = json!({"type": "string", "minLength": 10});
-        let settings = Settings {
-            stop_policy: policy,
-            answer: Some(AnswerSchema::from_schema(schema).expect("a valid schema")),
-            ..Settings::default()
-        };
+        let settings = Settings::default()
+            .stop_policy(policy)
+            .answer(AnswerSchema::from_schema(schema).expect("a valid schema"));
         let agent = agent(stage, replies, [answering("look", "seen")]);
         stage.agent(agent.settings(settings), "Answer in JSON.")
     })
@@ -148,10 +141,7 @@ fn parallel_tools(name: &str, stop_policy: StopPolicy) -> Scenario {
             deaf("deaf", Duration::from_millis(30), "done"),
             deaf("alone", Duration::from_secs(5), "took long").alone(),
         ];
-        let settings = Settings {
-            stop_policy,
-            ..Settings::default()
-        };
+        let settings = Settings::default().stop_policy(stop_policy);
         stage.agent(
             agent(stage, replies, tools).settings(settings),
             "Look twice.",

@@ -56,10 +56,7 @@ pub(super) fn all() -> [Scenario; 8] {
                 user.ask("third").await;
             });
             setup.options(|options| {
-                options.compaction = Some(CompactionLimits {
-                    tokens_max: 20,
-                    turns_kept: 1,
-                });
+                options.compaction = Some(CompactionLimits::default().tokens_max(20).turns_kept(1));
             })
         }),
         Scenario::new("session/question", |stage| {

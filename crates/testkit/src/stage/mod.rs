@@ -118,10 +118,7 @@ impl RunStage {
     pub fn shell_of(&self, background: &Arc<SessionBackground>) -> Arc<dyn Tool> {
         // Output is kept only in memory, because the names of files would be different in each run.
         let nowhere = Arc::new(OutputFolder::new("/dev/null/output"));
-        let config = ShellConfig {
-            containment: self.system().containment(),
-            ..ShellConfig::new("/", nowhere)
-        };
+        let config = ShellConfig::new("/", nowhere).containment(self.system().containment());
         self.tool(ShellTool::new(config, Arc::clone(background) as _))
     }
 

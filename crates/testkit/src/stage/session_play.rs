@@ -58,12 +58,10 @@ impl SessionPlay {
                 opened: Mutex::default(),
             }),
             script: Box::new(move |user| script(user).boxed()),
-            options: SessionOptions {
-                follow_up: FollowUp::Enqueue,
-                now: Arc::new(|| Timestamp::from_unix_ms(0)),
-                new_message_id: Arc::new(new_message_id),
-                ..SessionOptions::default()
-            },
+            options: SessionOptions::default()
+                .follow_up(FollowUp::Enqueue)
+                .now(Arc::new(|| Timestamp::from_unix_ms(0)))
+                .new_message_id(Arc::new(new_message_id)),
             earlier_records: Vec::new(),
             messages,
         }

@@ -50,14 +50,9 @@ pub trait RunningSubject: Send {
 
 impl Subject for Agent {
     fn start(&self, play: SubjectPlay) -> Box<dyn RunningSubject> {
-        let request = RunRequest {
-            history: RunHistory::Logged(Box::new(play.session)),
-            prompts: play.prompts.into_iter().map(Into::into).collect(),
-            controls: Arc::default(),
-            decision: None,
-            context: None,
-            background: play.background,
-        };
+        let request =
+            RunRequest::of_prompts(RunHistory::Logged(Box::new(play.session)), play.prompts)
+                .background(play.background);
         Box::new(Agent::start(self, &play.scope, request, play.events))
     }
 

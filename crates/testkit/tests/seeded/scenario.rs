@@ -81,21 +81,18 @@ impl Setting {
                 vec![listens(stage), deaf(stage)],
             ),
         };
-        let limits = BudgetLimits {
-            tokens_max: Some(match self {
+        let limits = BudgetLimits::default()
+            .tokens_max(match self {
                 Self::Tokens => TOKENS_MAX,
                 _ => 1_000,
-            }),
-            calls_max: (self == Self::Budget).then_some(CALLS_MAX),
-        };
-        let settings = Settings {
-            budget: Some(Budget::new(limits)),
-            stop_policy: match self {
+            })
+            .calls_max((self == Self::Budget).then_some(CALLS_MAX));
+        let settings = Settings::default()
+            .budget(Budget::new(limits))
+            .stop_policy(match self {
                 Self::Kept => StopPolicy::Keep,
                 _ => StopPolicy::Rollback,
-            },
-            ..Settings::default()
-        };
+            });
         let engine = Engine::new(stage.model(replies), stage.tools(tools), settings, bug);
         let setup = Setup::new(engine, "Look.");
         match self {

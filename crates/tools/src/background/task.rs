@@ -19,6 +19,7 @@ use crate::output::{BoundedOutput, OutputWriter};
 
 /// Description of a new task.
 #[derive(Debug)]
+#[non_exhaustive]
 pub struct TaskSpec {
     /// Call that starts the task.
     pub call_id: CallId,
@@ -34,6 +35,41 @@ pub struct TaskSpec {
     pub link: CallLink,
     /// Answer of a task that is dropped or panics.
     pub answer_if_lost: Option<AnswerIfLost>,
+}
+
+impl TaskSpec {
+    /// Creates the specification of an attached task. `call` is the scope of the call that starts the task.
+    pub fn new(
+        call_id: impl Into<CallId>,
+        call: Scope,
+        name: impl Into<Arc<str>>,
+        output: impl Into<TaskOutput>,
+        link: CallLink,
+    ) -> Self {
+        Self {
+            call_id: call_id.into(),
+            call,
+            name: name.into(),
+            attachment: Attachment::Attached,
+            output: output.into(),
+            link,
+            answer_if_lost: None,
+        }
+    }
+
+    /// Sets the attachment.
+    #[must_use]
+    pub fn attachment(mut self, attachment: Attachment) -> Self {
+        self.attachment = attachment;
+        self
+    }
+
+    /// Sets the answer of a task that is dropped or panics.
+    #[must_use]
+    pub fn answer_if_lost(mut self, answer_if_lost: impl Into<Option<AnswerIfLost>>) -> Self {
+        self.answer_if_lost = answer_if_lost.into();
+        self
+    }
 }
 
 /// Returns the answer of a task that cannot return it, because the task is dropped or panics.

@@ -63,10 +63,7 @@ impl WorkSlot {
     pub(super) fn create(host: &dyn BackgroundHost, name: &Arc<str>) -> Result<Self, NotStarted> {
         let id = host.new_id();
         let unit = WorkSpec::new(ItemKind::Background, Arc::clone(name)).id(id.as_str());
-        let options = ScopeOptions {
-            unit: Some(unit),
-            ..ScopeOptions::default()
-        };
+        let options = ScopeOptions::default().unit(unit);
         let scope = host.scope().child(id.as_str(), options)?;
         Ok(Self { id, scope })
     }

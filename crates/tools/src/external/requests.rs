@@ -21,6 +21,7 @@ pub struct RequestId(pub u64);
 
 /// A call for the handler to run.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct ExternalRequest {
     /// Id that the answer must name.
     pub request_id: RequestId,
@@ -78,6 +79,7 @@ pub struct LateAnswer {
 
 /// Options of external tools.
 #[derive(Clone)]
+#[non_exhaustive]
 pub struct ExternalOptions {
     /// Maximum number of calls that wait for the handler. A further call gets an error result.
     pub queue_len_max: usize,
@@ -96,6 +98,29 @@ impl Default for ExternalOptions {
             confirms_cancellation: true,
             on_late_answer: Arc::new(|_| {}),
         }
+    }
+}
+
+impl ExternalOptions {
+    /// Sets the maximum number of calls that wait for the handler.
+    #[must_use]
+    pub fn queue_len_max(mut self, queue_len_max: usize) -> Self {
+        self.queue_len_max = queue_len_max;
+        self
+    }
+
+    /// Sets if the handler can confirm a cancellation.
+    #[must_use]
+    pub fn confirms_cancellation(mut self, confirms_cancellation: bool) -> Self {
+        self.confirms_cancellation = confirms_cancellation;
+        self
+    }
+
+    /// Sets the callback for late answers.
+    #[must_use]
+    pub fn on_late_answer(mut self, on_late_answer: Arc<dyn Fn(LateAnswer) + Send + Sync>) -> Self {
+        self.on_late_answer = on_late_answer;
+        self
     }
 }
 

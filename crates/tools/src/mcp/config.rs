@@ -15,6 +15,7 @@ use super::limits::{HANDSHAKE_TIMEOUT_DEFAULT, SERVER_NAME_LEN_MAX};
 
 /// Configuration of an MCP server.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct McpServerConfig {
     /// Name of the server: its tools are called `NAME__TOOL`.
     pub name: Arc<str>,
@@ -164,6 +165,7 @@ pub enum McpConfigError {
 
 /// Options that all servers of a system share.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct McpOptions {
     /// Working directory of the servers.
     pub folder: PathBuf,
@@ -171,4 +173,22 @@ pub struct McpOptions {
     pub pipe_folder: PathBuf,
     /// Containment of the servers' processes: the means to kill them and to prove that they are gone.
     pub containment: ContainmentChoice,
+}
+
+impl McpOptions {
+    /// Creates options with these folders. The scope of a server contains its processes.
+    pub fn new(folder: impl Into<PathBuf>, pipe_folder: impl Into<PathBuf>) -> Self {
+        Self {
+            folder: folder.into(),
+            pipe_folder: pipe_folder.into(),
+            containment: ContainmentChoice::Inherit,
+        }
+    }
+
+    /// Sets the containment of the servers' processes.
+    #[must_use]
+    pub fn containment(mut self, containment: ContainmentChoice) -> Self {
+        self.containment = containment;
+        self
+    }
 }

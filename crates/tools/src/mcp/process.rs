@@ -46,15 +46,12 @@ impl ServerProcess {
             let folder = options.pipe_folder.display();
             format!("its pipes cannot be created in {folder}: {error}")
         })?;
-        let spec = ProcessSpec {
-            program: "/bin/sh".into(),
-            args: pipes.command(command, args),
-            cwd: options.folder.clone(),
-            env: env.to_vec(),
-            env_hidden: env_hidden.to_vec(),
-            marker: ulid::Ulid::generate().to_string().into(),
-            containment: options.containment.clone(),
-        };
+        let spec = ProcessSpec::new("/bin/sh", ulid::Ulid::generate().to_string())
+            .args(pipes.command(command, args))
+            .cwd(options.folder.clone())
+            .envs(env.to_vec())
+            .env_hidden(env_hidden.to_vec())
+            .containment(options.containment.clone());
         let RunningCommand { process, reader } =
             RunningCommand::start_server(scope, format!("mcp {name}"), spec)
                 .map_err(|error| error_chain(&error))?;

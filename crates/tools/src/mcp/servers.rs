@@ -103,11 +103,9 @@ impl McpServers {
         for server in &*self.servers {
             let label = format!("mcp/{}", server.name());
             let work = WorkSpec::new(ItemKind::Process, format!("mcp server {}", server.name()));
-            let options = ScopeOptions {
+            let options = ScopeOptions::default()
                 // The server, its supervisor and its reader are one item of a receipt.
-                unit: Some(work.clone()),
-                ..ScopeOptions::default()
-            };
+                .unit(work.clone());
             let scope = scope.child(label, options)?;
             server.state.send_replace(ServerState::Starting);
             let server = Arc::clone(server);

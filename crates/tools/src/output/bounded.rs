@@ -26,6 +26,7 @@ use spill_state::{ReadableFile, SpillState};
 
 /// Limits of an output.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct OutputLimits {
     /// Maximum size of the head that the model sees, in bytes.
     pub head_bytes_max: usize,
@@ -45,6 +46,29 @@ impl Default for OutputLimits {
             tail_bytes_max: 24 * 1024,
             file_bytes_max: 64 * 1024 * 1024,
         }
+    }
+}
+
+impl OutputLimits {
+    /// Sets the maximum size of the head that the model sees, in bytes.
+    #[must_use]
+    pub fn head_bytes_max(mut self, head_bytes_max: usize) -> Self {
+        self.head_bytes_max = head_bytes_max;
+        self
+    }
+
+    /// Sets the maximum size of the tail that the model sees, in bytes.
+    #[must_use]
+    pub fn tail_bytes_max(mut self, tail_bytes_max: usize) -> Self {
+        self.tail_bytes_max = tail_bytes_max;
+        self
+    }
+
+    /// Sets the maximum size of the file, in bytes.
+    #[must_use]
+    pub fn file_bytes_max(mut self, file_bytes_max: u64) -> Self {
+        self.file_bytes_max = file_bytes_max;
+        self
     }
 }
 

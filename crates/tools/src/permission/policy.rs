@@ -46,6 +46,7 @@ pub enum PermissionDecision {
 /// cover the command, a person is asked, even if a rule allows the command ([`PermissionQuestion::doubt`]). Without a
 /// person the command does not run.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct PermissionPolicy {
     /// Calls that run without a question.
     pub allow: Vec<PermissionRule>,

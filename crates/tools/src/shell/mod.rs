@@ -46,6 +46,7 @@ struct ShellArguments {
 
 /// Configuration of the shell tool.
 #[derive(Debug, Clone)]
+#[non_exhaustive]
 pub struct ShellConfig {
     /// The shell, which accepts `-c` and a command.
     pub program: OsString,
@@ -85,6 +86,41 @@ impl ShellConfig {
             marker_prefix: "".into(),
         }
     }
+
+    /// Sets the shell.
+    #[must_use]
+    pub fn program(mut self, program: impl Into<OsString>) -> Self {
+        self.program = program.into();
+        self
+    }
+
+    /// Adds a variable to the environment.
+    #[must_use]
+    pub fn env(mut self, name: impl Into<OsString>, value: impl Into<OsString>) -> Self {
+        self.env.push((name.into(), value.into()));
+        self
+    }
+
+    /// Sets the variables that commands do not inherit.
+    #[must_use]
+    pub fn env_hidden(mut self, names: impl IntoIterator<Item = impl Into<OsString>>) -> Self {
+        self.env_hidden = names.into_iter().map(Into::into).collect();
+        self
+    }
+
+    /// Sets the containment of the processes.
+    #[must_use]
+    pub fn containment(mut self, containment: ContainmentChoice) -> Self {
+        self.containment = containment;
+        self
+    }
+
+    /// Sets the beginning of the markers of the tool's processes.
+    #[must_use]
+    pub fn marker_prefix(mut self, marker_prefix: impl Into<Arc<str>>) -> Self {
+        self.marker_prefix = marker_prefix.into();
+        self
+    }
 }
 
 /// The tool `shell`, which runs commands.
@@ -114,15 +150,15 @@ impl ShellTool {
     }
 
     async fn start(&self, scope: &Scope, command: &str) -> Result<RunningCommand, ToolError> {
-        let spec = ProcessSpec {
-            program: self.config.program.clone(),
-            args: vec!["-c".into(), command.into()],
-            cwd: self.config.folder.clone(),
-            env: self.config.env.clone(),
-            env_hidden: self.config.env_hidden.clone(),
-            marker: format!("{}{}", self.config.marker_prefix, ulid::Ulid::generate()).into(),
-            containment: self.config.containment.clone(),
-        };
+        let spec = ProcessSpec::new(
+            self.config.program.clone(),
+            format!("{}{}", self.config.marker_prefix, ulid::Ulid::generate()),
+        )
+        .args(["-c", command])
+        .cwd(self.config.folder.clone())
+        .envs(self.config.env.clone())
+        .env_hidden(self.config.env_hidden.clone())
+        .containment(self.config.containment.clone());
         RunningCommand::start(scope, command_name(command), spec)
             .await
             .map_err(|error| match &error {

@@ -42,10 +42,7 @@ impl CallObserver for Shown {
 type Call = WorkHandle<Result<ToolOutput, ToolError>>;
 
 fn stage(effect: Effect, queue_len_max: usize) -> (Stage, ExternalRequests) {
-    let options = ExternalOptions {
-        queue_len_max,
-        ..ExternalOptions::default()
-    };
+    let options = ExternalOptions::default().queue_len_max(queue_len_max);
     stage_with(effect, options)
 }
 
@@ -53,15 +50,9 @@ fn stage_with(effect: Effect, mut options: ExternalOptions) -> (Stage, ExternalR
     let late: Arc<Mutex<Vec<LateAnswer>>> = Arc::default();
     let heard = Arc::clone(&late);
     options.on_late_answer = Arc::new(move |answer| heard.lock().push(answer));
-    let spec = ToolSpec {
-        name: "deploy".into(),
-        description: "Deploys.".into(),
-        input_schema: Arc::new(json!({"type": "object"})),
-        effect,
-        timeout: None,
-        parallel: true,
-        name_in_rules: None,
-    };
+    let spec = ToolSpec::new("deploy", "Deploys.", Arc::new(json!({"type": "object"})))
+        .effect(effect)
+        .parallel(true);
     let (mut tools, requests) = external_tools(vec![spec], options);
     let stage = Stage {
         turn: Scope::root("turn", RootOptions::single_runtime()),
@@ -79,10 +70,7 @@ impl Stage {
         let unit = WorkSpec::new(ItemKind::ToolCall, "deploy")
             .id(id)
             .effect(effect);
-        let options = ScopeOptions {
-            unit: Some(unit),
-            ..ScopeOptions::default()
-        };
+        let options = ScopeOptions::default().unit(unit);
         let scope = self.turn.child(id, options).unwrap();
         let invocation = ToolInvocation {
             session_id: "s".into(),
@@ -233,10 +221,7 @@ async fn answer_within_the_grace_is_a_result() {
 /// The stop does not wait for a confirmation, and the receipt does not claim a confirmation.
 #[tokio::test(start_paused = true)]
 async fn handler_that_confirms_nothing_does_not_delay_a_stop() {
-    let options = ExternalOptions {
-        confirms_cancellation: false,
-        ..ExternalOptions::default()
-    };
+    let options = ExternalOptions::default().confirms_cancellation(false);
     let (stage, mut requests) = stage_with(Effect::Irreversible, options);
     let (first, second) = (stage.call("one"), stage.call("two"));
     let one = taken(&mut requests).await;

@@ -6,11 +6,10 @@ use std::sync::Arc;
 use allstop_tools::{BoundedOutput, OutputFolder, OutputLimits};
 
 fn limits(head: usize, tail: usize, file: u64) -> OutputLimits {
-    OutputLimits {
-        head_bytes_max: head,
-        tail_bytes_max: tail,
-        file_bytes_max: file,
-    }
+    OutputLimits::default()
+        .head_bytes_max(head)
+        .tail_bytes_max(tail)
+        .file_bytes_max(file)
 }
 
 fn output(limits: OutputLimits, folder: &tempfile::TempDir) -> BoundedOutput {

@@ -24,10 +24,9 @@ struct Store {
 
 impl Store {
     fn new(root: &Path, session_bytes_max: u64, store_bytes_max: u64) -> Self {
-        let limits = OutputBudgetLimits {
-            session_bytes_max,
-            store_bytes_max,
-        };
+        let limits = OutputBudgetLimits::default()
+            .session_bytes_max(session_bytes_max)
+            .store_bytes_max(store_bytes_max);
         Self {
             budget: Arc::new(OutputBudget::new(root, limits)),
             root: root.to_owned(),

@@ -14,15 +14,9 @@ use allstop_tools::{
 use serde_json::{Value, json};
 
 fn spec(name: &str, effect: Effect) -> ToolSpec {
-    ToolSpec {
-        name: name.into(),
-        description: "".into(),
-        input_schema: Arc::new(json!({})),
-        effect,
-        timeout: None,
-        parallel: true,
-        name_in_rules: None,
-    }
+    ToolSpec::new(name, "", Arc::new(json!({})))
+        .effect(effect)
+        .parallel(true)
 }
 
 fn invocation(name: &str, arguments: Value) -> ToolInvocation {

@@ -16,15 +16,11 @@ struct Named(ToolSpec);
 
 impl Named {
     fn tool(name: &str, schema: Value) -> Arc<dyn Tool> {
-        Arc::new(Self(ToolSpec {
-            name: name.into(),
-            description: "does nothing".into(),
-            input_schema: Arc::new(schema),
-            effect: Effect::ReadOnly,
-            timeout: None,
-            parallel: true,
-            name_in_rules: None,
-        }))
+        Arc::new(Self(
+            ToolSpec::new(name, "does nothing", Arc::new(schema))
+                .effect(Effect::ReadOnly)
+                .parallel(true),
+        ))
     }
 }
 

@@ -41,13 +41,7 @@ async fn command_returns_its_output_and_exit_code() {
 
 #[tokio::test]
 async fn failed_command_with_a_hidden_variable_gets_a_hint() {
-    let session = Session::with(
-        |w| w,
-        |shell| allstop_tools::ShellConfig {
-            env_hidden: vec!["CARGO_PKG_NAME".into()],
-            ..shell
-        },
-    );
+    let session = Session::with(|w| w, |shell| shell.env_hidden(["CARGO_PKG_NAME"]));
     let hint = "[CARGO_PKG_NAME is hidden from commands; to allow it, add it to `env` in the section `[shell]` of the \
                 configuration]";
     for (command, is_told) in [
@@ -64,13 +58,7 @@ async fn failed_command_with_a_hidden_variable_gets_a_hint() {
 
 #[tokio::test]
 async fn command_that_cannot_start_is_an_error() {
-    let session = Session::with(
-        |w| w,
-        |shell| allstop_tools::ShellConfig {
-            program: "/no/such/shell".into(),
-            ..shell
-        },
-    );
+    let session = Session::with(|w| w, |shell| shell.program("/no/such/shell"));
     for background in [false, true] {
         let answer = session
             .call(

@@ -23,13 +23,7 @@ fn start(
         .effect(Effect::Irreversible);
     let scope = session
         .turn
-        .child(
-            "call_1",
-            ScopeOptions {
-                unit: Some(unit),
-                ..ScopeOptions::default()
-            },
-        )
+        .child("call_1", ScopeOptions::default().unit(unit))
         .unwrap();
     let invocation = Session::invocation(tool, arguments, &scope);
     let call = async move { tool_of_name.call(invocation).await };

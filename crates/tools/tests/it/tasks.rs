@@ -37,21 +37,18 @@ impl Stage {
     where
         F: Future<Output = Result<String, String>> + Send + 'static,
     {
-        let limits = OutputLimits {
-            head_bytes_max: 4,
-            tail_bytes_max: 4,
-            file_bytes_max: 12,
-        };
+        let limits = OutputLimits::default()
+            .head_bytes_max(4)
+            .tail_bytes_max(4)
+            .file_bytes_max(12);
         let folder = Arc::new(OutputFolder::new(self.folder.path()));
-        let spec = TaskSpec {
-            call_id: "call_1".into(),
-            call: self.host.scope(),
-            name: "research".into(),
-            attachment: Attachment::Attached,
-            output: BoundedOutput::new(limits, folder).into(),
-            link: allstop_tools::CallLink::unwatched("call".into()),
-            answer_if_lost: None,
-        };
+        let spec = TaskSpec::new(
+            "call_1",
+            self.host.scope(),
+            "research",
+            BoundedOutput::new(limits, folder),
+            allstop_tools::CallLink::unwatched("call".into()),
+        );
         start_task(&*self.host, spec, make).unwrap()
     }
 

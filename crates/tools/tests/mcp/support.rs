@@ -74,11 +74,8 @@ impl Place {
         let mut config = McpServerConfig::new("t", transport).unwrap();
         config.handshake_timeout = Duration::from_secs(10);
         change(&mut config);
-        let options = McpOptions {
-            folder: temporary.path().to_owned(),
-            pipe_folder: temporary.path().join("pipes"),
-            containment: ContainmentChoice::GroupAndMarker,
-        };
+        let options = McpOptions::new(temporary.path().to_owned(), temporary.path().join("pipes"))
+            .containment(ContainmentChoice::GroupAndMarker);
         let root = Scope::root("process", RootOptions::single_runtime());
         let turn = root.child("turn", ScopeOptions::default()).unwrap();
         Self {
@@ -141,10 +138,7 @@ impl Place {
     pub(crate) fn start_with(&self, name: &str, arguments: Value, link: CallLink) -> Running {
         let tool = self.tool(name);
         let work = WorkSpec::new(ItemKind::ToolCall, name).effect(tool.spec().effect);
-        let options = ScopeOptions {
-            unit: Some(work.clone().id("call_1")),
-            ..ScopeOptions::default()
-        };
+        let options = ScopeOptions::default().unit(work.clone().id("call_1"));
         let scope = self.turn.child("call", options).unwrap();
         let invocation = ToolInvocation {
             session_id: SessionId::new("s"),

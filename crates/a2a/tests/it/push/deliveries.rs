@@ -99,11 +99,11 @@ async fn configuration_of_an_ended_task_leaves_no_work() {
 /// The failure G7 of another server: it calls the webhooks one by one, before it sends the event anywhere else.
 #[tokio::test]
 async fn g7_webhook_that_hangs_costs_nobody_anything() {
-    let rig = Rig::start(PushOptions {
-        // No attempt ends during this test.
-        attempt_max: Duration::from_hours(1),
-        ..quick()
-    })
+    let rig = Rig::start(
+        quick()
+            // No attempt ends during this test.
+            .attempt_max(Duration::from_hours(1)),
+    )
     .await;
     let (hanging, working) = (
         Receiver::answering(|_| HookAnswer::Hang).await,

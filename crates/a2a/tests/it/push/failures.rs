@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use allstop_a2a::{HostResolver, PushOptions};
+use allstop_a2a::HostResolver;
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use serde_json::json;
@@ -72,11 +72,7 @@ async fn event_is_repeated_when_there_is_no_connection() {
         ],
         asked: AtomicUsize::new(0),
     });
-    let rig = Rig::start(PushOptions {
-        resolver: resolver.clone(),
-        ..quick()
-    })
-    .await;
+    let rig = Rig::start(quick().resolver(resolver.clone())).await;
     let url = format!("http://hook.test:{}/", hook.address.port());
     rig.send("echo", &json!({"url": url})).await;
     rig.active(0).await;
@@ -89,11 +85,7 @@ async fn event_is_repeated_when_there_is_no_connection() {
 
 #[tokio::test]
 async fn attempt_without_an_answer_is_repeated() {
-    let rig = Rig::start(PushOptions {
-        attempt_max: Duration::from_millis(50),
-        ..quick()
-    })
-    .await;
+    let rig = Rig::start(quick().attempt_max(Duration::from_millis(50))).await;
     let hook = Receiver::answering(|count| match count {
         1 => HookAnswer::Hang,
         _ => HookAnswer::Status(200),
@@ -128,11 +120,7 @@ async fn missing_webhook_loses_its_configuration() {
 /// A configuration whose webhook failed for too long is paused until it is set again. No event is skipped.
 #[tokio::test]
 async fn paused_configuration_continues_when_it_is_set_again() {
-    let rig = Rig::start(PushOptions {
-        failing_max: Duration::from_millis(50),
-        ..quick()
-    })
-    .await;
+    let rig = Rig::start(quick().failing_max(Duration::from_millis(50))).await;
     let broken =
         Receiver::answering(|count| HookAnswer::Status(if count == 1 { 200 } else { 500 }));
     let broken = broken.await;

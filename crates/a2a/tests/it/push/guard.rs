@@ -39,13 +39,13 @@ async fn name_that_changes_to_a_private_address_gets_nothing() {
         addresses: vec![Ok(public), Ok(Ipv4Addr::LOCALHOST.into())],
         asked: AtomicUsize::new(0),
     });
-    let rig = Rig::start(PushOptions {
-        resolver: resolver.clone(),
-        // This network represents the public internet. The network does not contain the receiver's address.
-        allowed: vec!["127.9.9.9/32".parse().unwrap()],
-        failing_max: Duration::from_millis(100),
-        ..quick()
-    })
+    let rig = Rig::start(
+        quick()
+            .resolver(resolver.clone())
+            // This network represents the public internet. The network does not contain the receiver's address.
+            .allowed(vec!["127.9.9.9/32".parse().unwrap()])
+            .failing_max(Duration::from_millis(100)),
+    )
     .await;
     let url = format!("http://hook.test:{}/", hook.address.port());
     rig.send("echo", &json!({"id": "c", "url": url})).await;
@@ -62,11 +62,9 @@ async fn address_that_is_no_longer_allowed_gets_nothing_more() {
     let rig = Rig::start(quick()).await;
     let task = rig.send("ask", &json!({"url": hook.url()})).await;
     hook.wait_for(1).await;
-    let strict = PushOptions {
-        allowed: Vec::new(),
-        failing_max: Duration::from_millis(50),
-        ..quick()
-    };
+    let strict = quick()
+        .allowed(Vec::new())
+        .failing_max(Duration::from_millis(50));
     let rig = Rig::open(rig.close().await, strict).await;
     let mut params = message("m2", "echo");
     params["message"]["taskId"] = task.into();

@@ -14,10 +14,7 @@ use crate::support::{error_code, result};
 /// Removes all ended tasks.
 async fn remove_ended(rig: &Rig) -> RemovalReport {
     let retention = TaskRetention {
-        limits: RetentionLimits {
-            age_max: Some(Duration::ZERO),
-            ended_max: None,
-        },
+        limits: RetentionLimits::default().age_max(Duration::ZERO),
         contexts: Arc::new(NoContextData),
         attachments: vec![Arc::new(rig.push.clone()) as Arc<dyn TaskAttachment>],
     };

@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use allstop_a2a::PushOptions;
 use allstop_log::{AppendId, StreamName, Version};
 use serde_json::json;
 
@@ -43,10 +42,7 @@ async fn crash_repeats_events_and_loses_none() {
         _ => HookAnswer::Status(200),
     })
     .await;
-    let never = PushOptions {
-        cursor_delay: Duration::from_hours(1),
-        ..quick()
-    };
+    let never = quick().cursor_delay(Duration::from_hours(1));
     let rig = Rig::start(never).await;
     rig.send("echo", &json!({"url": hook.url()})).await;
     hook.wait_for(3).await;

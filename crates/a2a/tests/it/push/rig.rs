@@ -29,12 +29,10 @@ pub(crate) struct Rig {
 
 /// Options for receivers on loopback addresses, with short times.
 pub(crate) fn quick() -> PushOptions {
-    PushOptions {
-        allowed: vec!["127.0.0.0/8".parse().expect("a network")],
-        pause_min: Duration::from_millis(2),
-        pause_max: Duration::from_millis(20),
-        ..PushOptions::default()
-    }
+    PushOptions::default()
+        .allowed(vec!["127.0.0.0/8".parse().expect("a network")])
+        .pause_min(Duration::from_millis(2))
+        .pause_max(Duration::from_millis(20))
 }
 
 impl Rig {

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use allstop_a2a::{PushOptions, PushSecret};
+use allstop_a2a::PushSecret;
 use parking_lot::Mutex;
 use serde_json::json;
 
@@ -54,11 +54,7 @@ fn verifies(headers: &serde_json::Value, body: &str, secret: &[u8], user: &str) 
 async fn documented_receiver_verifies_a_delivery() {
     let secret = b"0123456789abcdef0123456789abcdef";
     let hook = Receiver::start().await;
-    let rig = Rig::start(PushOptions {
-        secret: Some(PushSecret::new(secret).unwrap()),
-        ..quick()
-    })
-    .await;
+    let rig = Rig::start(quick().secret(PushSecret::new(secret).unwrap())).await;
     rig.send("echo", &json!({"url": hook.url()})).await;
     for event in hook.wait_for(3).await {
         let headers: serde_json::Map<_, _> = event
@@ -120,11 +116,11 @@ async fn no_secret_is_logged() {
         .with_writer(move || writer.clone())
         .finish();
     let _guard = tracing::subscriber::set_default(subscriber);
-    let rig = Rig::start(PushOptions {
-        failing_max: std::time::Duration::from_millis(20),
-        secret: Some(PushSecret::new(b"server-secret-server-secret-server").unwrap()),
-        ..quick()
-    })
+    let rig = Rig::start(
+        quick()
+            .failing_max(std::time::Duration::from_millis(20))
+            .secret(PushSecret::new(b"server-secret-server-secret-server").unwrap()),
+    )
     .await;
     let broken = Receiver::answering(|_| HookAnswer::Status(500)).await;
     let gone = Receiver::answering(|_| HookAnswer::Status(410)).await;

@@ -391,11 +391,9 @@ impl RunningTurn<'_> {
             .id(call.id.as_str())
             .label(call_label(&call.arguments))
             .effect(effect);
-        let options = ScopeOptions {
-            unit: Some(unit),
-            placement: Placement::Shared,
-            ..ScopeOptions::default()
-        };
+        let options = ScopeOptions::default()
+            .unit(unit)
+            .placement(Placement::Shared);
         let label = format!("{}/call/{}", self.scope.label(), call.id);
         let scope = self.work.child(label, options).map_err(|_| {
             self.engine.acknowledge();

@@ -219,13 +219,8 @@ impl RunningTurn<'_> {
                 cause: cause.clone(),
             });
             if !self.scope.is_stopped() {
-                let order = StopRequest {
-                    extent: Extent::Turn,
-                    target: None,
-                    cause,
-                    grace: None,
-                    bystanders: bystanders(self.cx),
-                };
+                let mut order = StopRequest::new(Extent::Turn, cause);
+                order.bystanders = bystanders(self.cx);
                 let _it_is_the_turns_own = self.scope.stop(order);
             }
             let account = self.scope.account(Extent::Turn, bystanders(self.cx));

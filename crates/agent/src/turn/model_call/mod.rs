@@ -257,10 +257,9 @@ impl RunningTurn<'_> {
         AnswerReceiver {
             model: Arc::clone(&self.cx.parts.model),
             request: self.request(ConnectionProbe::default()),
-            limits: TokenLimits {
-                first_token: deadlines.first_token,
-                between_tokens: deadlines.between_tokens,
-            },
+            limits: TokenLimits::default()
+                .first_token(deadlines.first_token)
+                .between_tokens(deadlines.between_tokens),
             work: self.work.clone(),
             events: self.cx.events.clone(),
             activity: deadlines.inactivity.map(|_| Arc::clone(&self.activity)),
@@ -313,17 +312,17 @@ impl RunningTurn<'_> {
             (Some(system), Some(context)) => Some(format!("{system}\n\n{context}").into()),
             (system, context) => system.as_ref().or(context).map(Arc::clone),
         };
-        ModelRequest {
-            system,
-            messages: self.view.apply(&self.draft.request_messages()),
-            tools: Arc::clone(&self.cx.parts.tools.now().declarations),
-            max_output_tokens: settings.output_tokens_max,
-            output_schema: settings
-                .answer
-                .as_ref()
-                .map(|format| format.schema().clone()),
-            settings: self.request_settings(),
-            probe,
-        }
+        ModelRequest::new(self.view.apply(&self.draft.request_messages()))
+            .system(system)
+            .tools(Arc::clone(&self.cx.parts.tools.now().declarations))
+            .max_output_tokens(settings.output_tokens_max)
+            .output_schema(
+                settings
+                    .answer
+                    .as_ref()
+                    .map(|format| format.schema().clone()),
+            )
+            .settings(self.request_settings())
+            .probe(probe)
     }
 }

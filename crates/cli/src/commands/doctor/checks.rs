@@ -50,10 +50,7 @@ pub(super) async fn model(options: &SystemOptions, online: bool) -> Vec<DoctorRo
         return rows;
     }
     let message = Message::user("Answer with the word: ok");
-    let request = ModelRequest {
-        max_output_tokens: Some(ONLINE_TOKENS_MAX),
-        ..ModelRequest::new(vec![Arc::new(message)])
-    };
+    let request = ModelRequest::new(vec![Arc::new(message)]).max_output_tokens(ONLINE_TOKENS_MAX);
     let started = Instant::now();
     let first = async {
         let mut stream = model.stream(request).await?;
@@ -184,15 +181,11 @@ pub(super) async fn containment(host: &ProcessHost) -> DoctorRow {
         return DoctorRow::of_problem(NAME, &problem);
     }
     let scopes = host.scopes();
-    let spec = ProcessSpec {
-        program: "/bin/sh".into(),
-        args: vec!["-c".into(), LEAVES_PROCESS.into()],
-        cwd: "/".into(),
-        env: Vec::new(),
-        env_hidden: ProcessHost::secret_variables(&[]),
-        marker: format!("doctor-{}", std::process::id()).into(),
-        containment: scopes.containment.clone(),
-    };
+    let spec = ProcessSpec::new("/bin/sh", format!("doctor-{}", std::process::id()))
+        .args(["-c", LEAVES_PROCESS])
+        .cwd("/")
+        .env_hidden(ProcessHost::secret_variables(&[]))
+        .containment(scopes.containment.clone());
     let scope = Scope::root("doctor", scopes);
     let mut command = match RunningCommand::start(&scope, "sh", spec).await {
         Ok(command) => command,

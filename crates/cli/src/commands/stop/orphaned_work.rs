@@ -114,10 +114,7 @@ async fn open(
     id: SessionId,
 ) -> Result<Session, OpenError> {
     let scope = Scope::root("stop of left work", scopes);
-    let options = SessionOptions {
-        sleep_after: None,
-        ..SessionOptions::default()
-    };
+    let options = SessionOptions::default().sleep_after(None);
     // A session needs an agent to write records. This agent never calls its model, because the session receives no
     // message.
     let agent = Agent::new(Arc::new(ScriptedModel::new(Vec::new()))).build();

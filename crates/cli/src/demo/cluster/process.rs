@@ -79,20 +79,15 @@ impl DemoLauncher {
         let number = self.number.get() + 1;
         self.number.set(number);
         let folder = self.folder.as_os_str();
-        let env = |variable: &str| (variable.into(), folder.to_owned());
-        let spec = ProcessSpec {
-            program: program.into(),
-            args: args.into_iter().map(|arg| arg.as_ref().into()).collect(),
-            cwd: self.folder.clone(),
+        let env = |variable| (variable, folder);
+        let spec = ProcessSpec::new(program, format!("{}-{number}", self.folder.display()))
+            .args(args.into_iter().map(|arg| arg.as_ref().to_owned()))
+            .cwd(self.folder.clone())
             // With these variables, the processes do not read the user's configuration, and write all files into the
             // folder that the demo removes.
-            env: ["XDG_CONFIG_HOME", "XDG_DATA_HOME", "TMPDIR"]
-                .map(env)
-                .into(),
-            env_hidden: self.hidden.clone(),
-            marker: format!("{}-{number}", self.folder.display()).into(),
-            containment: self.containment.clone(),
-        };
+            .envs(["XDG_CONFIG_HOME", "XDG_DATA_HOME", "TMPDIR"].map(env))
+            .env_hidden(self.hidden.clone())
+            .containment(self.containment.clone());
         let work = WorkSpec::new(ItemKind::Process, name);
         let started = self.scope.spawn_process(work, spec);
         let (process, reader) = started.with_context(|| format!("{name} does not start"))?;

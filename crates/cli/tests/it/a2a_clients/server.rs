@@ -54,10 +54,7 @@ async fn start(channel: ClientChannel) -> SocketAddr {
         TaskOptions::default(),
     );
     let manager = manager.await.expect("it opens");
-    let options = PushOptions {
-        allowed: vec!["127.0.0.0/8".parse().expect("a network")],
-        ..PushOptions::default()
-    };
+    let options = PushOptions::default().allowed(vec!["127.0.0.0/8".parse().expect("a network")]);
     let push = PushNotifications::open(manager.clone(), log, root.clone(), options);
     let push = push.await.expect("it opens");
     let service = Arc::new(A2aService::new(manager).push(push));

@@ -24,9 +24,10 @@ struct Limits {
 
 fn limits() -> impl Strategy<Value = Limits> {
     let budget = (prop::option::of(0..200_u64), prop::option::of(0..12_u64)).prop_map(
-        |(tokens_max, calls_max)| BudgetLimits {
-            tokens_max,
-            calls_max,
+        |(tokens_max, calls_max)| {
+            BudgetLimits::default()
+                .tokens_max(tokens_max)
+                .calls_max(calls_max)
         },
     );
     (
@@ -50,11 +51,12 @@ fn turns() -> impl Strategy<Value = Vec<Turn>> {
 /// Runs these turns in a new session and returns the session for more turns.
 fn run(limits: Limits, turns: &[Turn]) -> Session {
     let budget = limits.budget.map(Budget::new);
-    let mut session = Session::new(TurnLimits {
-        steps_max: limits.steps_max,
-        turns_max: limits.turns_max,
-        budget,
-    });
+    let mut session = Session::new(
+        TurnLimits::default()
+            .steps_max(limits.steps_max)
+            .turns_max(limits.turns_max)
+            .budget(budget),
+    );
     for (steps, end) in turns {
         run_turn(&mut session, steps, *end);
         if let Some(budget) = &session.limits.budget {

@@ -33,15 +33,14 @@ pub(super) fn build_tool(
         let gate = Arc::clone(&gate);
         let output =
             BoundedOutput::new(OutputLimits::default(), Arc::new(OutputFolder::new("/tmp")));
-        let spec = TaskSpec {
-            call_id: call.call_id.clone(),
-            call: call.scope.clone(),
-            name: "make all".into(),
-            attachment,
-            output: output.into(),
-            link: CallLink::unwatched("call".into()),
-            answer_if_lost: None,
-        };
+        let spec = TaskSpec::new(
+            call.call_id.clone(),
+            call.scope.clone(),
+            "make all",
+            output,
+            CallLink::unwatched("call".into()),
+        )
+        .attachment(attachment);
         let work = start_task(&*host, spec, move |cx| async move {
             tokio::select! {
                 opened = gate.acquire() => opened.expect("never closed").forget(),
@@ -71,10 +70,7 @@ pub(super) async fn building_with(
     let agents = TestAgents::new(replies);
     let in_tool = Arc::clone(&gate);
     let agents = agents.tools(move |request| vec![build_tool(request, &in_tool, attachment)]);
-    let options = AgentExecutorOptions {
-        background_max: LIMIT,
-        ..AgentExecutorOptions::default()
-    };
+    let options = AgentExecutorOptions::default().background_max(LIMIT);
     (AgentTasks::with(agents, options).await, gate)
 }
 

@@ -71,11 +71,9 @@ async fn tasks_of_a_context_run_one_after_another() {
 #[tokio::test]
 async fn contexts_do_not_share_a_conversation() {
     let agents = TestAgents::new(vec![Reply::text("one"), Reply::text("two")]);
-    let options = AgentExecutorOptions {
+    let options = AgentExecutorOptions::default()
         // The executor closes the session of the first context to open the second one.
-        sessions_open_max: 1,
-        ..AgentExecutorOptions::default()
-    };
+        .sessions_open_max(1);
     let tasks = AgentTasks::with(agents, options).await;
     tasks.run("m1", "first text").await;
     let other = request("m2", "second text").context(ContextId::new("c2"));
@@ -91,10 +89,7 @@ async fn closed_session_of_a_context_is_opened_again() {
         Reply::text("two"),
         Reply::text("three"),
     ]);
-    let options = AgentExecutorOptions {
-        sessions_open_max: 1,
-        ..AgentExecutorOptions::default()
-    };
+    let options = AgentExecutorOptions::default().sessions_open_max(1);
     let tasks = AgentTasks::with(agents, options).await;
     for (message, context) in [("m1", "c1"), ("m2", "c2"), ("m3", "c1")] {
         let request =

@@ -77,9 +77,9 @@ fn committed_turn_completes_its_task_after_a_crash() {
         let reached = Arc::new(Semaphore::new(0));
         let agents = TestAgents::new(vec![Reply::text("It is 42.")]);
         let holds = Arc::new(HoldsAnswer(Arc::clone(&reached)));
-        let change = |parts| TaskParts {
-            processor: Some(holds),
-            ..parts
+        let change = |mut parts: TaskParts| {
+            parts.processor = Some(holds);
+            parts
         };
         let options = AgentExecutorOptions::default();
         let tasks = AgentTasks::over(&logs, agents, options, change).await;

@@ -18,10 +18,7 @@ use crate::{Place, state_of, wait_until};
 
 async fn manager_of(system: &System) -> TaskManager {
     let executor = system.agent_executor(
-        SessionSetup {
-            recipient: QuestionRecipient::Subscribers,
-            ..SessionSetup::default()
-        },
+        SessionSetup::default().recipient(QuestionRecipient::Subscribers),
         AgentExecutorOptions::default(),
     );
     let manager = TaskManager::open(
@@ -44,10 +41,7 @@ fn conversations(place: &Place, system: &System) -> ContextConversations {
 
 async fn remove_ended(manager: &TaskManager, contexts: ContextConversations) -> RemovalReport {
     let retention = TaskRetention {
-        limits: RetentionLimits {
-            age_max: Some(Duration::ZERO),
-            ended_max: None,
-        },
+        limits: RetentionLimits::default().age_max(Duration::ZERO),
         contexts: Arc::new(contexts),
         attachments: Vec::new(),
     };

@@ -90,9 +90,9 @@ async fn receipt_names_the_turn_of_an_executor_that_was_dropped() {
     let work = WorkTool::new();
     let (tool, replies) = (work.clone(), vec![Reply::text("").call("work", json!({}))]);
     let agents = TestAgents::new(replies).tools(move |_| vec![tool.tool()]);
-    let unheard = |parts: TaskParts| TaskParts {
-        executor: Arc::new(UnheardExecutor(parts.executor)),
-        ..parts
+    let unheard = |mut parts: TaskParts| {
+        parts.executor = Arc::new(UnheardExecutor(parts.executor));
+        parts
     };
     let (logs, options) = (Logs::new(), AgentExecutorOptions::default());
     let tasks = AgentTasks::over(&logs, agents, options, unheard).await;
@@ -117,9 +117,9 @@ async fn receipt_of_a_task_lists_only_its_own_work() {
     let work = WorkTool::new();
     let (tool, call) = (work.clone(), || Reply::text("").call("work", json!({})));
     let agents = TestAgents::new(vec![call(), call()]).tools(move |_| vec![tool.tool()]);
-    let unheard = |parts: TaskParts| TaskParts {
-        executor: Arc::new(UnheardExecutor(parts.executor)),
-        ..parts
+    let unheard = |mut parts: TaskParts| {
+        parts.executor = Arc::new(UnheardExecutor(parts.executor));
+        parts
     };
     let (logs, options) = (Logs::new(), AgentExecutorOptions::default());
     let tasks = AgentTasks::over(&logs, agents, options, unheard).await;

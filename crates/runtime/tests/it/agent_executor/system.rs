@@ -21,10 +21,7 @@ async fn cancel_of_a_task_kills_the_processes_of_its_shell() {
     let config = "[permissions]\nallow = [\"shell\"]\n";
     let system = place.system(config, replies).await;
     let executor = system.agent_executor(
-        SessionSetup {
-            recipient: QuestionRecipient::Subscribers,
-            ..SessionSetup::default()
-        },
+        SessionSetup::default().recipient(QuestionRecipient::Subscribers),
         AgentExecutorOptions::default(),
     );
     let manager = TaskManager::open(
@@ -60,10 +57,7 @@ async fn client_context_never_opens_a_foreign_session() {
     soon(session.send("my secret").unwrap().outcome()).await;
     drop(session.close().await);
     let executor = system.agent_executor(
-        SessionSetup {
-            recipient: QuestionRecipient::Subscribers,
-            ..SessionSetup::default()
-        },
+        SessionSetup::default().recipient(QuestionRecipient::Subscribers),
         AgentExecutorOptions::default(),
     );
     let manager = TaskManager::open(

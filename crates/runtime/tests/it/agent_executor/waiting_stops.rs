@@ -32,10 +32,7 @@ fn replies(command: &str) -> Vec<Reply> {
 
 async fn manager_of(system: &System, options: TaskOptions) -> TaskManager {
     let executor = system.agent_executor(
-        SessionSetup {
-            recipient: QuestionRecipient::Subscribers,
-            ..SessionSetup::default()
-        },
+        SessionSetup::default().recipient(QuestionRecipient::Subscribers),
         AgentExecutorOptions::default(),
     );
     let (log, scope) = (Arc::new(MemoryLog::new()), system.scope().clone());
@@ -83,11 +80,9 @@ async fn stop_of_a_queued_answer_stops_the_turn_that_waits_for_it() {
     let system = place
         .system(CONFIG, replies(&format!("sleep {token}")))
         .await;
-    let options = TaskOptions {
-        running_max: Some(1),
-        when_full: WhenFull::Queue { len_max: 10 },
-        ..TaskOptions::default()
-    };
+    let options = TaskOptions::default()
+        .running_max(1)
+        .when_full(WhenFull::Queue { len_max: 10 });
     let manager = manager_of(&system, options).await;
     let mut asked = manager.execute(request("m1", "Write")).await.unwrap();
     words(&mut asked).await;
@@ -115,10 +110,7 @@ async fn inactivity_stops_the_background_work_of_the_task() {
         Reply::text("It runs."),
     ];
     let system = place.system(CONFIG, replies).await;
-    let options = TaskOptions {
-        inactivity_max: Some(Duration::from_millis(500)),
-        ..TaskOptions::default()
-    };
+    let options = TaskOptions::default().inactivity_max(Duration::from_millis(500));
     let manager = manager_of(&system, options).await;
     let mut started = manager.execute(request("m1", "Run")).await.unwrap();
     assert_eq!(words(&mut started).await.last().unwrap(), "ended failed");

@@ -103,10 +103,7 @@ async fn promoted_agent_answers_later_and_is_metered_once() {
 
 #[tokio::test(start_paused = true)]
 async fn end_of_a_promoted_agent_wakes_the_model() {
-    let options = SessionOptions {
-        on_background_end: OnBackgroundEnd::Wake,
-        ..SessionOptions::default()
-    };
+    let options = SessionOptions::default().on_background_end(OnBackgroundEnd::Wake);
     let (fixture, sent, mut running) = running(options).await;
     fixture.session.promote(&agent_call()).expect("it listens");
     sent.outcome().await;

@@ -41,10 +41,7 @@ impl TaskObserver for Counter {
 
 impl Counter {
     fn options(&self) -> TaskOptions {
-        TaskOptions {
-            observer: Some(Arc::new(self.clone())),
-            ..TaskOptions::default()
-        }
+        TaskOptions::default().observer(Arc::new(self.clone()))
     }
 }
 

@@ -8,11 +8,9 @@ use super::support::{Cluster, Node, task_when};
 use crate::support::{endless, request, user};
 
 fn limits(running_max: usize, waiting_max: usize) -> AdmissionLimits {
-    AdmissionLimits {
-        running_max: Some(running_max),
-        waiting_max,
-        ..AdmissionLimits::default()
-    }
+    AdmissionLimits::default()
+        .running_max(running_max)
+        .waiting_max(waiting_max)
 }
 
 async fn send(front: &Node, owner: &str, message: &str) -> Result<AcceptedTask, ExecuteError> {
@@ -64,10 +62,7 @@ async fn messages_at_the_same_moment_do_not_pass_the_limit() {
 async fn one_owner_cannot_take_the_places_of_others() {
     let cluster = Cluster::new();
     let _worker = cluster.worker(&endless(false));
-    let front = cluster.limited_front_end(AdmissionLimits {
-        running_per_owner_max: Some(1),
-        ..limits(2, 0)
-    });
+    let front = cluster.limited_front_end(limits(2, 0).running_per_owner_max(1));
     accepted(&front, "alice", "1").await;
     assert_full(&front, "alice", "2").await;
     accepted(&front, "bob", "3").await;

@@ -41,11 +41,9 @@ fn rests_then_works(most: &Arc<AtomicUsize>) -> ScriptedExecutor {
 
 /// A worker with the options of the command line. The number of permits limits the running tasks; all other tasks wait.
 fn worker_of(cluster: &Cluster, executor: &ScriptedExecutor, places: usize) -> Node {
-    let options = TaskOptions {
-        running_max: Some(places),
-        when_full: WhenFull::Queue { len_max: 1_000 },
-        ..TaskOptions::default()
-    };
+    let options = TaskOptions::default()
+        .running_max(places)
+        .when_full(WhenFull::Queue { len_max: 1_000 });
     let parts = TaskParts::of(executor.clone());
     cluster.node_at(Line::new(None), parts, places, options)
 }

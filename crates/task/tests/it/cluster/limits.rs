@@ -18,10 +18,7 @@ use crate::support::{ScriptedExecutor, endless, request, user, wait_until};
 const WHILE: Duration = Duration::from_mins(1);
 
 fn limited(cluster: &Cluster, executor: &ScriptedExecutor, max: usize) -> Node {
-    let options = TaskOptions {
-        running_per_owner_max: Some(max),
-        ..TaskOptions::default()
-    };
+    let options = TaskOptions::default().running_per_owner_max(max);
     let parts = TaskParts::of(executor.clone());
     cluster.node_at(Line::new(None), parts, 8, options)
 }

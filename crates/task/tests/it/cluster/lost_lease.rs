@@ -53,16 +53,14 @@ fn noting_worker(
         log: Arc::clone(&cluster.log) as _,
         line: line.clone(),
     };
-    let options = ClusterOptions {
-        concurrency: 8,
-        lease,
-        on_renewal: Some(Arc::new(move |left| renewals.lock().push(left))),
-        on_overdue: Some(Arc::new(move || {
+    let options = ClusterOptions::new(Arc::new(cluster_link))
+        .concurrency(8)
+        .lease(lease)
+        .on_renewal(Arc::new(move |left| renewals.lock().push(left)))
+        .on_overdue(Arc::new(move || {
             overdue.fetch_add(1, Ordering::SeqCst);
-        })),
-        on_lease_change: Some(Arc::new(move |change| lease_changes.lock().push(change))),
-        ..ClusterOptions::new(Arc::new(cluster_link))
-    };
+        }))
+        .on_lease_change(Arc::new(move |change| lease_changes.lock().push(change)));
     let root = Scope::root("node", RootOptions::single_runtime());
     let parts = Arc::new(TaskParts::of(executor.clone()));
     let manager = TaskManager::join(Arc::new(log), options, root, parts, TaskOptions::default());

@@ -159,10 +159,7 @@ impl Simulation {
             };
             Timestamp::from_unix_ms(i64::try_from(origin + jump).unwrap_or_default())
         };
-        let options = TaskOptions {
-            now: Arc::new(now),
-            ..TaskOptions::default()
-        };
+        let options = TaskOptions::default().now(Arc::new(now));
         let line = Line::new(Some(self.dice.clone())).with_bug(self.bug);
         self.cluster
             .node_at(line, TaskParts::of(executor), concurrency, options)

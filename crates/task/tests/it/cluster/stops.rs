@@ -189,10 +189,9 @@ impl Canceler for Refuses {
 
 fn asking(canceler: Option<Arc<dyn Canceler>>) -> TaskParts {
     let executor = writes(allstop_task::TaskEvent::state(TaskState::InputRequired));
-    TaskParts {
-        canceler,
-        ..TaskParts::of(executor)
-    }
+    let mut parts = TaskParts::of(executor);
+    parts.canceler = canceler;
+    parts
 }
 
 #[tokio::test(start_paused = true)]
@@ -262,10 +261,7 @@ async fn work_that_outlives_its_task_is_stopped_by_its_worker() {
     let receipt = receipt.receipt().await;
     for left in [Some(receipt), None] {
         let cluster = Cluster::new();
-        let parts = TaskParts {
-            canceler: Some(Arc::new(LeavesWork(left.clone()))),
-            ..TaskParts::of(three_events())
-        };
+        let parts = TaskParts::of(three_events()).canceler(LeavesWork(left.clone()));
         let (front, worker) = (cluster.front_end(), cluster.node(parts, 8));
         let mut accepted = front.manager.execute(request("m1")).await.unwrap();
         let task = ended(&front.manager, &mut accepted).await;

@@ -54,10 +54,7 @@ impl Cluster {
     pub(crate) fn settling_front_end(&self) -> Node {
         let never = ScriptedExecutor::new(|_cx| async { unreachable!("it runs nothing") });
         let parts = Arc::new(TaskParts::of(never));
-        let settles = |link| ClusterOptions {
-            settles_lost_tasks: true,
-            ..ClusterOptions::new(link)
-        };
+        let settles = |link| ClusterOptions::new(link).settles_lost_tasks(true);
         let (trap, line, options) = (Trap::default(), Line::new(None), TaskOptions::default());
         self.joined_with(trap, line, parts, options, settles)
     }
@@ -108,10 +105,10 @@ impl Cluster {
         options: TaskOptions,
         admission: AdmissionLimits,
     ) -> Node {
-        let cluster = |link| ClusterOptions {
-            concurrency,
-            admission,
-            ..ClusterOptions::new(link)
+        let cluster = |link| {
+            ClusterOptions::new(link)
+                .concurrency(concurrency)
+                .admission(admission)
         };
         self.joined_with(trap, line, factory, options, cluster)
     }
@@ -137,10 +134,7 @@ impl Cluster {
             link: Arc::new(self.link.clone()),
             line: line.clone(),
         });
-        let cluster = ClusterOptions {
-            lease: LEASE,
-            ..cluster(shared)
-        };
+        let cluster = cluster(shared).lease(LEASE);
         let manager = TaskManager::join(log, cluster, root.clone(), factory, options);
         Node {
             manager: manager.expect("its scope is open"),

@@ -71,29 +71,19 @@ impl RealParts {
         deadline: Option<Duration>,
         stop_policy: StopPolicy,
     ) -> Agent {
-        let options = ProviderOptions {
-            base_url: Some(self.server.url()),
-            ..ProviderOptions::default()
-        };
+        let options = ProviderOptions::default().base_url(self.server.url());
         let model = ProviderModel::new("any", options).expect("a server on the loopback");
         let output = Arc::new(OutputFolder::new(self.folder().join("output")));
-        let shell = ShellConfig {
-            env: vec![(MARK.into(), self.mark().into())],
-            containment: ContainmentChoice::GroupAndMarker,
-            ..ShellConfig::new(self.folder(), output)
-        };
+        let shell = ShellConfig::new(self.folder(), output)
+            .env(MARK, self.mark())
+            .containment(ContainmentChoice::GroupAndMarker);
         let mut tools = ToolRegistry::new();
         tools
             .register(Arc::new(ShellTool::new(shell, Arc::clone(background) as _)))
             .expect("it is the only one");
-        let settings = Settings {
-            stop_policy,
-            deadlines: Deadlines {
-                run: deadline,
-                ..Deadlines::default()
-            },
-            ..Settings::default()
-        };
+        let settings = Settings::default()
+            .stop_policy(stop_policy)
+            .deadlines(Deadlines::default().run(deadline));
         Agent::new(Arc::new(model))
             .tools(tools)
             .settings(settings)

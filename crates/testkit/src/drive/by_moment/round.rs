@@ -177,14 +177,8 @@ async fn run(parts: &RealParts, planned: PlannedRound) -> RunObservation {
     let agent = parts.agent(&background, deadline, planned.stop_policy);
     let session = SessionWriter::create(Arc::clone(&log), session_id(), now(), "/random", None);
     let session = session.await.expect("a new session");
-    let request = RunRequest {
-        history: RunHistory::Logged(Box::new(session)),
-        prompts: PROMPTS.map(Into::into).into(),
-        controls: Arc::default(),
-        decision: None,
-        context: None,
-        background: Some(Arc::clone(&background)),
-    };
+    let request = RunRequest::of_prompts(RunHistory::Logged(Box::new(session)), PROMPTS)
+        .background(Arc::clone(&background));
     let began = Instant::now();
     let mut run = Some(agent.start(&session_scope, request, EventSink::none()));
     let mut answered = AnsweredStops {
@@ -230,10 +224,7 @@ async fn run(parts: &RealParts, planned: PlannedRound) -> RunObservation {
     store.close().await;
     RunObservation {
         is_followed: true,
-        settings: Settings {
-            stop_policy: planned.stop_policy,
-            ..Settings::default()
-        },
+        settings: Settings::default().stop_policy(planned.stop_policy),
         answered_within: ANSWERED_WITHIN,
         stops: answered.stops,
         last_stop: Some(last_stop),

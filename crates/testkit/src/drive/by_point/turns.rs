@@ -136,10 +136,7 @@ fn below(session: &Scope, stage: &RunStage, deadline: Option<Duration>) -> Scope
         extent: Extent::Turn,
         bystanders: vec![stage.background().scope()],
     };
-    let options = ScopeOptions {
-        deadline: Some(deadline),
-        ..ScopeOptions::default()
-    };
+    let options = ScopeOptions::default().deadline(deadline);
     session
         .child("session/explored/deadline", options)
         .unwrap_or_else(|_| session.clone())

@@ -36,21 +36,16 @@ pub(super) fn sessions(state: &mut SoakState, root: &Scope) -> Sessions {
     system.program("make", make);
     system.program("npm run dev", Behaviour::server("listening\n"));
     let wakes = state.random.below(2) == 0;
-    let options = SessionOptions {
-        follow_up: allstop_session::FollowUp::Enqueue,
-        on_background_end: if wakes {
+    let options = SessionOptions::default()
+        .follow_up(allstop_session::FollowUp::Enqueue)
+        .on_background_end(if wakes {
             OnBackgroundEnd::Wake
         } else {
             OnBackgroundEnd::Note
-        },
-        waiting_max: 6,
-        compaction: Some(CompactionLimits {
-            tokens_max: 250,
-            turns_kept: 2,
-        }),
-        new_message_id: Arc::new(state.new_message_id()),
-        ..SessionOptions::default()
-    };
+        })
+        .waiting_max(6)
+        .compaction(CompactionLimits::default().tokens_max(250).turns_kept(2))
+        .new_message_id(Arc::new(state.new_message_id()));
     // The log waits at its points, so that a crash can occur in the middle of an append.
     let log = FaultyLog::watched(Arc::clone(&state.log) as _, PartWatch::new());
     let outputs = tempfile::tempdir().expect("a temporary folder");
@@ -69,10 +64,8 @@ impl AgentSource for SoakAgents {
     fn agent(&self, request: AgentRequest) -> BoxFuture<'_, Result<SessionAgent, TurnError>> {
         Box::pin(async move {
             let output_folder = Arc::new(OutputFolder::new(self.outputs.path()));
-            let config = ShellConfig {
-                containment: self.system.containment(),
-                ..ShellConfig::new("/", Arc::clone(&output_folder))
-            };
+            let config = ShellConfig::new("/", Arc::clone(&output_folder))
+                .containment(self.system.containment());
             let shell = ShellTool::new(config, Arc::clone(&request.background) as _);
             let mut tools = ToolRegistry::new();
             let all: [Arc<dyn Tool>; 3] = [

@@ -29,10 +29,7 @@ impl Session {
         let folder = tempfile::tempdir().expect("a folder");
         let system = SimulatedSystem::new();
         // The shell inherits the containment of the scope.
-        let options = RootOptions {
-            containment: system.containment(),
-            ..RootOptions::single_runtime()
-        };
+        let options = RootOptions::single_runtime().containment(system.containment());
         let root = Scope::root("session", options);
         let jobs = root.child("background", ScopeOptions::default());
         let host = Arc::new(BackgroundRegistry::new(jobs.expect("nothing is stopped")));

@@ -20,15 +20,10 @@ fn root() -> Scope {
 }
 
 fn spec(system: &SimulatedSystem, command: &str) -> ProcessSpec {
-    ProcessSpec {
-        program: "sh".into(),
-        args: vec!["-c".into(), command.into()],
-        cwd: "/somewhere".into(),
-        env: Vec::new(),
-        env_hidden: Vec::new(),
-        marker: format!("marker of {command}").into(),
-        containment: system.containment(),
-    }
+    ProcessSpec::new("sh", format!("marker of {command}"))
+        .args(["-c", command])
+        .cwd("/somewhere")
+        .containment(system.containment())
 }
 
 fn spawn(scope: &Scope, system: &SimulatedSystem, command: &str) -> (Process, OutputReader) {

@@ -88,10 +88,7 @@ impl Turn<'_> {
             spec.id(call.id.as_str()).effect(Effect::Irreversible)
         };
         let below = |scope: &Scope| {
-            let options = ScopeOptions {
-                unit: Some(unit()),
-                ..ScopeOptions::default()
-            };
+            let options = ScopeOptions::default().unit(unit());
             scope.child(call.id.as_str(), options)
         };
         let opened = if self.has(Bug::SignalMissesLeaf) {

@@ -135,10 +135,7 @@ pub(super) async fn run(cx: &Cx, journal: &mut Journal, input: Arc<str>) -> Turn
 /// Opens the scope of the turn below the scope of the run. If a stop came before, returns the cause of this stop.
 fn open_scope(cx: &Cx, number: TurnNumber, decision: &Arc<CommitDecision>) -> Result<Scope, Cause> {
     let label = format!("session/explored/turn/{number}");
-    let options = || ScopeOptions {
-        decision: Some(Arc::clone(decision)),
-        ..ScopeOptions::default()
-    };
+    let options = || ScopeOptions::default().decision(Arc::clone(decision));
     let below = |scope: &Scope| scope.child(label.as_str(), options());
     let opened = match &cx.run {
         Ok(run) => below(run),

@@ -4,6 +4,7 @@ use crate::output::disk_limit::DiskLimit;
 
 /// Limits on the output files of a store, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct OutputBudgetLimits {
     /// Limit of the files of one session.
     pub session_bytes_max: u64,
@@ -12,6 +13,20 @@ pub struct OutputBudgetLimits {
 }
 
 impl OutputBudgetLimits {
+    /// Sets the limit of the files of one session.
+    #[must_use]
+    pub fn session_bytes_max(mut self, session_bytes_max: u64) -> Self {
+        self.session_bytes_max = session_bytes_max;
+        self
+    }
+
+    /// Sets the limit of the files of all sessions.
+    #[must_use]
+    pub fn store_bytes_max(mut self, store_bytes_max: u64) -> Self {
+        self.store_bytes_max = store_bytes_max;
+        self
+    }
+
     /// Default limit of one session: 1 GiB, which holds 16 of the longest outputs.
     pub const SESSION_BYTES_DEFAULT: u64 = 1 << 30;
     /// Default limit of all sessions: 8 GiB, a small part of the disk of a developer.
