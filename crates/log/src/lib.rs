@@ -35,6 +35,7 @@ pub mod session;
 #[cfg(feature = "sqlite")]
 mod sqlite;
 mod stream_writer;
+mod wrapper;
 
 pub use error::{AppendError, LogError, LogErrorKind};
 pub use exchange::{ExchangeError, ExchangeReport, ExportLines, export, import};
@@ -54,3 +55,4 @@ pub use sqlite::{
     SqliteLog, StoreCheckReport, StoreMaintenance, StoreProblem, open_for_reading,
 };
 pub use stream_writer::{StreamWriteError, StreamWriter};
+pub use wrapper::LogWrapper;

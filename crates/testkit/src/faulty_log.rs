@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use allstop_core::process::ProcessIdentity;
 use allstop_log::{
-    AppendError, AppendId, LockAttempt, Log, LogError, LogErrorKind, LogFuture, RecordBytes,
-    StreamLock, StreamName, Version,
+    AppendError, AppendId, LockAttempt, Log, LogError, LogErrorKind, LogFuture, LogWrapper,
+    RecordBytes, StreamLock, StreamName, Version,
 };
 use futures::executor::block_on;
 use parking_lot::Mutex;
@@ -254,7 +254,11 @@ async fn watched(
     answer
 }
 
-impl Log for FaultyLog {
+impl LogWrapper for FaultyLog {
+    fn inner(&self) -> &dyn Log {
+        &*self.inner
+    }
+
     fn append(
         &self,
         stream: &StreamName,
@@ -296,15 +300,6 @@ impl Log for FaultyLog {
         limit: usize,
     ) -> LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>> {
         self.forward(self.inner.read(stream, from, limit))
-    }
-
-    fn tail(
-        &self,
-        stream: &StreamName,
-        from: Version,
-        limit: usize,
-    ) -> LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>> {
-        self.inner.tail(stream, from, limit)
     }
 
     fn list(&self, prefix: &str) -> LogFuture<Result<Vec<(StreamName, Version)>, LogError>> {

@@ -1,17 +1,12 @@
 //! A tool made of a closure.
 
-use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::Effect;
-use allstop_tools::{Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec};
+use allstop_tools::{FnTool, Tool, ToolError, ToolInvocation, ToolOutput, ToolSpec, tool};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
-use serde_json::json;
-
-type Body =
-    dyn Fn(ToolInvocation) -> BoxFuture<'static, Result<ToolOutput, ToolError>> + Send + Sync;
+use serde_json::{Map, Value};
 
 /// A tool made of a closure that accepts any arguments.
 ///
@@ -21,10 +16,8 @@ type Body =
 /// let echo = ToolFn::new("echo", |call| async move { call.arguments.to_string() });
 /// # let _ = echo;
 /// ```
-pub struct ToolFn {
-    spec: ToolSpec,
-    body: Box<Body>,
-}
+#[derive(Debug)]
+pub struct ToolFn(FnTool);
 
 impl ToolFn {
     /// A tool with this name. The closure returns the result of the tool.
@@ -43,59 +36,40 @@ impl ToolFn {
     where
         F: Future<Output = Result<String, String>> + Send + 'static,
     {
-        let spec = ToolSpec::new(name, name, Arc::new(json!({"type": "object"}))).parallel(true);
-        let body = move |call| {
-            let answer = body(call);
-            async move {
-                match answer.await {
-                    Ok(text) => Ok(text.into()),
-                    Err(message) => Err(ToolError::new(message)),
-                }
-            }
-            .boxed()
-        };
-        Self {
-            spec,
-            body: Box::new(body),
-        }
+        Self(tool(
+            name,
+            name,
+            move |_arguments: Map<String, Value>, cx| {
+                body(cx.into_invocation()).map(|answer| answer.map_err(ToolError::new))
+            },
+        ))
     }
 
     /// Sets the effect, which is the consequence of a repeated call.
     #[must_use]
-    pub fn effect(mut self, effect: Effect) -> Self {
-        self.spec.effect = effect;
-        self
+    pub fn effect(self, effect: Effect) -> Self {
+        Self(self.0.effect(effect))
     }
 
     /// Sets a time limit for each call.
     #[must_use]
-    pub fn timeout(mut self, timeout: Duration) -> Self {
-        self.spec.timeout = Some(timeout);
-        self
+    pub fn timeout(self, timeout: Duration) -> Self {
+        Self(self.0.timeout(timeout))
     }
 
     /// Forbids parallel calls.
     #[must_use]
-    pub fn alone(mut self) -> Self {
-        self.spec.parallel = false;
-        self
-    }
-}
-
-impl fmt::Debug for ToolFn {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ToolFn")
-            .field("name", &self.spec.name)
-            .finish_non_exhaustive()
+    pub fn alone(self) -> Self {
+        Self(self.0.parallel(false))
     }
 }
 
 impl Tool for ToolFn {
     fn spec(&self) -> &ToolSpec {
-        &self.spec
+        self.0.spec()
     }
 
     fn call(&self, invocation: ToolInvocation) -> BoxFuture<'_, Result<ToolOutput, ToolError>> {
-        (self.body)(invocation)
+        self.0.call(invocation)
     }
 }

@@ -4,10 +4,9 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use allstop_core::process::ProcessIdentity;
 use allstop_log::{
-    AppendError, AppendId, AppendIds, LockAttempt, Log, LogError, LogErrorKind, LogFuture,
-    MemoryLog, RecordBytes, StreamLock, StreamName, Version,
+    AppendError, AppendId, AppendIds, Log, LogError, LogErrorKind, LogFuture, LogWrapper,
+    MemoryLog, RecordBytes, StreamName, Version,
 };
 use tokio::sync::watch;
 
@@ -76,7 +75,11 @@ impl Drop for WaitingRead {
     }
 }
 
-impl Log for GatedLog {
+impl LogWrapper for GatedLog {
+    fn inner(&self) -> &dyn Log {
+        &self.inner
+    }
+
     fn append(
         &self,
         stream: &StreamName,
@@ -109,47 +112,5 @@ impl Log for GatedLog {
             drop(held.wait_for(|held| !held.contains(&stream)).await);
             read.await
         })
-    }
-
-    fn tail(
-        &self,
-        stream: &StreamName,
-        from: Version,
-        limit: usize,
-    ) -> LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>> {
-        self.inner.tail(stream, from, limit)
-    }
-
-    fn list(&self, prefix: &str) -> LogFuture<Result<Vec<(StreamName, Version)>, LogError>> {
-        self.inner.list(prefix)
-    }
-
-    fn list_newest_first(
-        &self,
-        prefix: &str,
-    ) -> LogFuture<Result<Vec<(StreamName, Version)>, LogError>> {
-        self.inner.list_newest_first(prefix)
-    }
-
-    fn try_lock(&self, stream: &StreamName) -> LogFuture<Result<LockAttempt, LogError>> {
-        self.inner.try_lock(stream)
-    }
-
-    fn lock_owner(
-        &self,
-        stream: &StreamName,
-    ) -> LogFuture<Result<Option<ProcessIdentity>, LogError>> {
-        self.inner.lock_owner(stream)
-    }
-
-    fn delete(&self, lock: StreamLock) -> LogFuture<Result<(), LogError>> {
-        self.inner.delete(lock)
-    }
-
-    fn delete_unchanged(
-        &self,
-        streams: Vec<(StreamName, Version)>,
-    ) -> LogFuture<Result<Vec<StreamName>, LogError>> {
-        self.inner.delete_unchanged(streams)
     }
 }

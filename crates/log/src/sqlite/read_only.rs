@@ -17,8 +17,8 @@ use super::connection::OpenStore;
 use super::files::beside;
 use super::{open_stores, thread};
 use crate::{
-    AppendError, AppendId, LockAttempt, Log, LogError, LogErrorKind, LogFuture, RecordBytes,
-    StreamLock, StreamName, Version,
+    AppendError, AppendId, LockAttempt, Log, LogError, LogErrorKind, LogFuture, LogWrapper,
+    RecordBytes, StreamLock, StreamName, Version,
 };
 
 /// Opens a store that will only be read. On a read-only file system, opens a copy, which refuses each change.
@@ -122,7 +122,11 @@ impl CopiedLog {
     }
 }
 
-impl Log for CopiedLog {
+impl LogWrapper for CopiedLog {
+    fn inner(&self) -> &dyn Log {
+        &self.log
+    }
+
     fn append(
         &self,
         _stream: &StreamName,
@@ -131,35 +135,6 @@ impl Log for CopiedLog {
         _records: Vec<RecordBytes>,
     ) -> LogFuture<Result<Version, AppendError>> {
         self.refused()
-    }
-
-    fn read(
-        &self,
-        stream: &StreamName,
-        from: Version,
-        limit: usize,
-    ) -> LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>> {
-        self.log.read(stream, from, limit)
-    }
-
-    fn tail(
-        &self,
-        stream: &StreamName,
-        from: Version,
-        limit: usize,
-    ) -> LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>> {
-        self.log.tail(stream, from, limit)
-    }
-
-    fn list(&self, prefix: &str) -> LogFuture<Result<Vec<(StreamName, Version)>, LogError>> {
-        self.log.list(prefix)
-    }
-
-    fn list_newest_first(
-        &self,
-        prefix: &str,
-    ) -> LogFuture<Result<Vec<(StreamName, Version)>, LogError>> {
-        self.log.list_newest_first(prefix)
     }
 
     fn try_lock(&self, _stream: &StreamName) -> LogFuture<Result<LockAttempt, LogError>> {
@@ -183,9 +158,5 @@ impl Log for CopiedLog {
         _streams: Vec<(StreamName, Version)>,
     ) -> LogFuture<Result<Vec<StreamName>, LogError>> {
         self.refused()
-    }
-
-    fn close(&self) -> LogFuture<()> {
-        self.log.close()
     }
 }

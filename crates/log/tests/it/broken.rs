@@ -5,10 +5,9 @@ use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::process::ProcessIdentity;
 use allstop_log::{
-    AppendError, AppendId, LockAttempt, Log, LogError, LogFuture, MemoryLog, RecordBytes,
-    StreamLock, StreamName, TAIL_POLL_MS, Version, conformance,
+    AppendError, AppendId, Log, LogError, LogFuture, LogWrapper, MemoryLog, RecordBytes,
+    StreamName, TAIL_POLL_MS, Version, conformance,
 };
 use futures::FutureExt as _;
 use parking_lot::Mutex;
@@ -46,7 +45,11 @@ impl BrokenLog {
     }
 }
 
-impl Log for BrokenLog {
+impl LogWrapper for BrokenLog {
+    fn inner(&self) -> &dyn Log {
+        &self.inner
+    }
+
     fn append(
         &self,
         stream: &StreamName,
@@ -68,15 +71,6 @@ impl Log for BrokenLog {
             }
             Ok(version)
         })
-    }
-
-    fn read(
-        &self,
-        stream: &StreamName,
-        from: Version,
-        limit: usize,
-    ) -> LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>> {
-        self.inner.read(stream, from, limit)
     }
 
     fn tail(
@@ -103,39 +97,6 @@ impl Log for BrokenLog {
                 let _late = timeout(Duration::from_millis(TAIL_POLL_MS), grown).await;
             }
         })
-    }
-
-    fn list(&self, prefix: &str) -> LogFuture<Result<Vec<(StreamName, Version)>, LogError>> {
-        self.inner.list(prefix)
-    }
-
-    fn list_newest_first(
-        &self,
-        prefix: &str,
-    ) -> LogFuture<Result<Vec<(StreamName, Version)>, LogError>> {
-        self.inner.list_newest_first(prefix)
-    }
-
-    fn try_lock(&self, stream: &StreamName) -> LogFuture<Result<LockAttempt, LogError>> {
-        self.inner.try_lock(stream)
-    }
-
-    fn lock_owner(
-        &self,
-        stream: &StreamName,
-    ) -> LogFuture<Result<Option<ProcessIdentity>, LogError>> {
-        self.inner.lock_owner(stream)
-    }
-
-    fn delete(&self, lock: StreamLock) -> LogFuture<Result<(), LogError>> {
-        self.inner.delete(lock)
-    }
-
-    fn delete_unchanged(
-        &self,
-        streams: Vec<(StreamName, Version)>,
-    ) -> LogFuture<Result<Vec<StreamName>, LogError>> {
-        self.inner.delete_unchanged(streams)
     }
 }
 

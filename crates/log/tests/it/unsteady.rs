@@ -6,8 +6,8 @@ use std::task::Poll;
 
 use allstop_core::record::SessionRecord;
 use allstop_log::{
-    AppendError, AppendId, LockAttempt, Log, LogError, LogErrorKind, LogFuture, MemoryLog,
-    RecordBytes, SessionError, SessionWriter, StreamLock, StreamName, Version,
+    AppendError, AppendId, Log, LogError, LogErrorKind, LogFuture, LogWrapper, MemoryLog,
+    RecordBytes, SessionError, SessionWriter, StreamName, Version,
 };
 use futures::FutureExt;
 use parking_lot::Mutex;
@@ -33,7 +33,11 @@ pub(crate) enum Fault {
     Full,
 }
 
-impl Log for Unsteady {
+impl LogWrapper for Unsteady {
+    fn inner(&self) -> &dyn Log {
+        &self.log
+    }
+
     fn append(
         &self,
         stream: &StreamName,
@@ -69,43 +73,6 @@ impl Log for Unsteady {
         let len = read.as_ref().map_or(0, Vec::len);
         self.records_read.fetch_add(len, Ordering::Relaxed);
         LogFuture::ready(read)
-    }
-    fn tail(
-        &self,
-        stream: &StreamName,
-        from: Version,
-        limit: usize,
-    ) -> LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>> {
-        self.log.tail(stream, from, limit)
-    }
-    fn list(&self, prefix: &str) -> LogFuture<Result<Vec<(StreamName, Version)>, LogError>> {
-        self.log.list(prefix)
-    }
-
-    fn list_newest_first(
-        &self,
-        prefix: &str,
-    ) -> LogFuture<Result<Vec<(StreamName, Version)>, LogError>> {
-        self.log.list_newest_first(prefix)
-    }
-    fn try_lock(&self, stream: &StreamName) -> LogFuture<Result<LockAttempt, LogError>> {
-        self.log.try_lock(stream)
-    }
-    fn lock_owner(
-        &self,
-        stream: &StreamName,
-    ) -> LogFuture<Result<Option<allstop_core::process::ProcessIdentity>, LogError>> {
-        self.log.lock_owner(stream)
-    }
-    fn delete(&self, lock: StreamLock) -> LogFuture<Result<(), LogError>> {
-        self.log.delete(lock)
-    }
-
-    fn delete_unchanged(
-        &self,
-        streams: Vec<(StreamName, Version)>,
-    ) -> LogFuture<Result<Vec<StreamName>, LogError>> {
-        self.log.delete_unchanged(streams)
     }
 }
 

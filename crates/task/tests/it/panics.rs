@@ -4,10 +4,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use allstop_core::process::ProcessIdentity;
 use allstop_log::{
-    AppendError, AppendId, LockAttempt, Log, LogError, LogFuture, MemoryLog, RecordBytes,
-    StreamLock, StreamName, Version,
+    AppendError, AppendId, Log, LogError, LogFuture, LogWrapper, MemoryLog, RecordBytes,
+    StreamName, Version,
 };
 use allstop_task::{
     ExecutorError, ExecutorReturn, Task, TaskEvent, TaskOptions, TaskParts, TaskState,
@@ -34,7 +33,11 @@ fn counts_down(left: &AtomicUsize) -> bool {
     .is_ok()
 }
 
-impl Log for PanickingLog {
+impl LogWrapper for PanickingLog {
+    fn inner(&self) -> &dyn Log {
+        &self.inner
+    }
+
     fn append(
         &self,
         stream: &StreamName,
@@ -54,48 +57,6 @@ impl Log for PanickingLog {
     ) -> LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>> {
         assert!(!counts_down(&self.reads), "the store panics");
         self.inner.read(stream, from, limit)
-    }
-
-    fn tail(
-        &self,
-        stream: &StreamName,
-        from: Version,
-        limit: usize,
-    ) -> LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>> {
-        self.inner.tail(stream, from, limit)
-    }
-
-    fn list(&self, prefix: &str) -> LogFuture<Result<Vec<(StreamName, Version)>, LogError>> {
-        self.inner.list(prefix)
-    }
-
-    fn list_newest_first(
-        &self,
-        prefix: &str,
-    ) -> LogFuture<Result<Vec<(StreamName, Version)>, LogError>> {
-        self.inner.list_newest_first(prefix)
-    }
-
-    fn try_lock(&self, stream: &StreamName) -> LogFuture<Result<LockAttempt, LogError>> {
-        self.inner.try_lock(stream)
-    }
-
-    fn lock_owner(
-        &self,
-        stream: &StreamName,
-    ) -> LogFuture<Result<Option<ProcessIdentity>, LogError>> {
-        self.inner.lock_owner(stream)
-    }
-
-    fn delete(&self, lock: StreamLock) -> LogFuture<Result<(), LogError>> {
-        self.inner.delete(lock)
-    }
-
-    fn delete_unchanged(
-        &self,
-        streams: Vec<(StreamName, Version)>,
-    ) -> LogFuture<Result<Vec<StreamName>, LogError>> {
-        self.inner.delete_unchanged(streams)
     }
 }
 

@@ -28,6 +28,11 @@ impl ToolCx {
         Self { invocation, thread }
     }
 
+    /// Returns the call as a type that implements [`Tool`](crate::Tool) gets it.
+    pub fn into_invocation(self) -> ToolInvocation {
+        self.invocation
+    }
+
     /// Session of the call.
     pub fn session_id(&self) -> &SessionId {
         &self.invocation.session_id

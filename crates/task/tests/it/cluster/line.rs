@@ -5,10 +5,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::WorkerId;
-use allstop_core::process::ProcessIdentity;
 use allstop_log::{
-    AppendError, AppendId, LockAttempt, Log, LogError, LogErrorKind, LogFuture, RecordBytes,
-    StreamLock, StreamName, Version,
+    AppendError, AppendId, Log, LogError, LogErrorKind, LogFuture, LogWrapper, RecordBytes,
+    StreamName, Version,
 };
 use allstop_task::{
     AskedQuestion, ClusterLink, HeldWakeUp, LinkEntry, LinkFuture, PutError, WakeUpQueue,
@@ -203,7 +202,11 @@ pub(crate) struct LineLog {
     pub line: Line,
 }
 
-impl Log for LineLog {
+impl LogWrapper for LineLog {
+    fn inner(&self) -> &dyn Log {
+        &*self.log
+    }
+
     fn append(
         &self,
         stream: &StreamName,
@@ -257,39 +260,6 @@ impl Log for LineLog {
     ) -> LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>> {
         let (tail, line) = (self.log.tail(stream, from, limit), self.line.clone());
         LogFuture::waiting(async move { line.read(tail).await })
-    }
-
-    fn list(&self, prefix: &str) -> LogFuture<Result<Vec<(StreamName, Version)>, LogError>> {
-        self.log.list(prefix)
-    }
-
-    fn list_newest_first(
-        &self,
-        prefix: &str,
-    ) -> LogFuture<Result<Vec<(StreamName, Version)>, LogError>> {
-        self.log.list_newest_first(prefix)
-    }
-
-    fn try_lock(&self, stream: &StreamName) -> LogFuture<Result<LockAttempt, LogError>> {
-        self.log.try_lock(stream)
-    }
-
-    fn lock_owner(
-        &self,
-        stream: &StreamName,
-    ) -> LogFuture<Result<Option<ProcessIdentity>, LogError>> {
-        self.log.lock_owner(stream)
-    }
-
-    fn delete(&self, lock: StreamLock) -> LogFuture<Result<(), LogError>> {
-        self.log.delete(lock)
-    }
-
-    fn delete_unchanged(
-        &self,
-        streams: Vec<(StreamName, Version)>,
-    ) -> LogFuture<Result<Vec<StreamName>, LogError>> {
-        self.log.delete_unchanged(streams)
     }
 }
 

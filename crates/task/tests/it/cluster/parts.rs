@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use allstop_core::process::ProcessIdentity;
 use allstop_log::{
-    AppendError, AppendId, LockAttempt, Log, LogError, LogFuture, MemoryLog, RecordBytes,
-    StreamLock, StreamName, Version, log_conformance,
+    Log, LogError, LogFuture, LogWrapper, MemoryLog, RecordBytes, StreamName, Version,
+    log_conformance,
 };
 use allstop_scope::{RootOptions, Scope};
 use allstop_task::{
@@ -58,7 +57,11 @@ struct OwnEvents {
     tails: AtomicUsize,
 }
 
-impl Log for OwnEvents {
+impl LogWrapper for OwnEvents {
+    fn inner(&self) -> &dyn Log {
+        &self.store
+    }
+
     /// The source of events. This one notes each call; it could also read from a message broker.
     fn tail(
         &self,
@@ -68,58 +71,6 @@ impl Log for OwnEvents {
     ) -> LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>> {
         self.tails.fetch_add(1, Ordering::SeqCst);
         self.store.tail(stream, from, limit)
-    }
-
-    fn append(
-        &self,
-        stream: &StreamName,
-        expected: Version,
-        id: AppendId,
-        records: Vec<RecordBytes>,
-    ) -> LogFuture<Result<Version, AppendError>> {
-        self.store.append(stream, expected, id, records)
-    }
-
-    fn read(
-        &self,
-        stream: &StreamName,
-        from: Version,
-        limit: usize,
-    ) -> LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>> {
-        self.store.read(stream, from, limit)
-    }
-
-    fn list(&self, prefix: &str) -> LogFuture<Result<Vec<(StreamName, Version)>, LogError>> {
-        self.store.list(prefix)
-    }
-
-    fn list_newest_first(
-        &self,
-        prefix: &str,
-    ) -> LogFuture<Result<Vec<(StreamName, Version)>, LogError>> {
-        self.store.list_newest_first(prefix)
-    }
-
-    fn try_lock(&self, stream: &StreamName) -> LogFuture<Result<LockAttempt, LogError>> {
-        self.store.try_lock(stream)
-    }
-
-    fn lock_owner(
-        &self,
-        stream: &StreamName,
-    ) -> LogFuture<Result<Option<ProcessIdentity>, LogError>> {
-        self.store.lock_owner(stream)
-    }
-
-    fn delete(&self, lock: StreamLock) -> LogFuture<Result<(), LogError>> {
-        self.store.delete(lock)
-    }
-
-    fn delete_unchanged(
-        &self,
-        streams: Vec<(StreamName, Version)>,
-    ) -> LogFuture<Result<Vec<StreamName>, LogError>> {
-        self.store.delete_unchanged(streams)
     }
 }
 

@@ -4,10 +4,9 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
-use allstop_core::process::ProcessIdentity;
 use allstop_log::{
-    AppendError, AppendId, LockAttempt, Log, LogError, LogErrorKind, LogFuture, RecordBytes,
-    StreamLock, StreamName, Version,
+    AppendError, AppendId, Log, LogError, LogErrorKind, LogFuture, LogWrapper, RecordBytes,
+    StreamName, Version,
 };
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -84,7 +83,11 @@ fn fails(left: &AtomicUsize) -> bool {
         .is_ok()
 }
 
-impl Log for TrapLog {
+impl LogWrapper for TrapLog {
+    fn inner(&self) -> &dyn Log {
+        &*self.log
+    }
+
     fn append(
         &self,
         stream: &StreamName,
@@ -136,41 +139,6 @@ impl Log for TrapLog {
             }
             Ok(read)
         })
-    }
-
-    fn tail(
-        &self,
-        stream: &StreamName,
-        from: Version,
-        limit: usize,
-    ) -> LogFuture<Result<Vec<(Version, RecordBytes)>, LogError>> {
-        self.log.tail(stream, from, limit)
-    }
-
-    fn list(&self, prefix: &str) -> LogFuture<Result<Vec<(StreamName, Version)>, LogError>> {
-        self.log.list(prefix)
-    }
-
-    fn list_newest_first(
-        &self,
-        prefix: &str,
-    ) -> LogFuture<Result<Vec<(StreamName, Version)>, LogError>> {
-        self.log.list_newest_first(prefix)
-    }
-
-    fn try_lock(&self, stream: &StreamName) -> LogFuture<Result<LockAttempt, LogError>> {
-        self.log.try_lock(stream)
-    }
-
-    fn lock_owner(
-        &self,
-        stream: &StreamName,
-    ) -> LogFuture<Result<Option<ProcessIdentity>, LogError>> {
-        self.log.lock_owner(stream)
-    }
-
-    fn delete(&self, lock: StreamLock) -> LogFuture<Result<(), LogError>> {
-        self.log.delete(lock)
     }
 
     fn delete_unchanged(
