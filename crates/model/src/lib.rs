@@ -99,6 +99,15 @@ pub trait Model: Send + Sync + fmt::Debug {
     /// Name of the model in receipts of stops and in log records: `openai::gpt-x`, `script::demo.yaml`.
     fn name(&self) -> &str;
 
+    /// Checks a request, and sends nothing. A call makes this check itself. By default, each request is valid.
+    ///
+    /// # Errors
+    /// If the model would refuse the request before it sends anything, for example because of a setting that its
+    /// provider lacks.
+    fn check(&self, _request: &ModelRequest) -> Result<(), ModelError> {
+        Ok(())
+    }
+
     /// Starts a call. Returns the stream of the call as soon as the provider has accepted the request.
     ///
     /// The model registers every connection of the call with `request.probe` before it opens the connection. So the
@@ -112,6 +121,10 @@ pub trait Model: Send + Sync + fmt::Debug {
 impl<M: Model + ?Sized> Model for Arc<M> {
     fn name(&self) -> &str {
         (**self).name()
+    }
+
+    fn check(&self, request: &ModelRequest) -> Result<(), ModelError> {
+        (**self).check(request)
     }
 
     fn stream(&self, request: ModelRequest) -> BoxFuture<'_, Result<ModelStream, ModelError>> {

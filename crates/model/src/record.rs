@@ -93,6 +93,10 @@ impl Model for RecordingModel {
         self.inner.name()
     }
 
+    fn check(&self, request: &ModelRequest) -> Result<(), ModelError> {
+        self.inner.check(request)
+    }
+
     fn stream(&self, request: ModelRequest) -> BoxFuture<'_, Result<ModelStream, ModelError>> {
         let call = RecordingCall::begin(&self.replies);
         Box::pin(async move {

@@ -6,6 +6,8 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use crate::ToolDeclaration;
+
 /// Settings of the requests to a model. A value that is not set is the provider's default.
 ///
 /// Each protocol translates the settings. If a provider lacks a setting, the call fails with an error of kind `Invalid`
@@ -127,8 +129,16 @@ impl ToolChoice {
 }
 
 impl RequestSettings {
-    /// The first value that no provider can understand, such as a temperature that is no number; for people.
-    pub fn problem(&self) -> Option<String> {
+    /// The first value that no request with these tools can contain, such as a temperature that is no number, or the choice
+    /// of an unknown tool; for people.
+    pub fn problem(&self, tools: &[ToolDeclaration]) -> Option<String> {
+        if let ToolChoice::Tool(name) = &self.tool_choice
+            && !tools.iter().any(|tool| *tool.name == **name)
+        {
+            return Some(format!(
+                "the setting `tool_choice` names the unknown tool `{name}`"
+            ));
+        }
         let numbers = [
             ("temperature", self.temperature),
             ("top_p", self.top_p),

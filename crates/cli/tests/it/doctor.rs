@@ -124,3 +124,60 @@ fn servers_are_tried_and_only_the_flag_sends_a_request() {
     );
     place.assert_nothing_runs();
 }
+
+/// The settings that a run would refuse. The server gets no request.
+#[test]
+fn settings_of_requests_are_checked_before_anything_is_sent() {
+    let place = Place::new();
+    let server = OpenAiServer::start([ServerAnswer::text("x")]);
+    for (settings, problem) in [
+        (
+            "provider_options = { model = 'x' }",
+            "cannot replace the field `model`",
+        ),
+        ("temperature = nan", "the setting `temperature` is NaN"),
+        (
+            "tool_choice = { tool = 'sheII' }",
+            "names the unknown tool `sheII`",
+        ),
+        ("provider_options = { seed = nan }", "`inf` or `nan`"),
+    ] {
+        let config = place.file("request.toml", &format!("[model.request]\n{settings}"));
+        let flags = format!(
+            "--config {} --model m --base-url {}",
+            config.display(),
+            server.url()
+        );
+        let (ended, report) = doctor(&place, &format!("{flags} --online"));
+        let part = if settings.contains("seed") {
+            "configuration"
+        } else {
+            "requests"
+        };
+        let found = row(&report, part);
+        assert_eq!(
+            (ended.code, &found["state"]),
+            (1, &"bad".into()),
+            "{report}"
+        );
+        assert!(found["message"].to_string().contains(problem), "{found}");
+        let run = place
+            .allstop()
+            .args("run --json --store")
+            .arg(place.store());
+        let run = run.args(&flags).arg("hello").end();
+        assert_ne!(run.code, 0);
+        let output = format!("{}{}", run.stdout, run.stderr);
+        assert!(
+            output.contains(problem),
+            "a run reports the problem, too: {output}"
+        );
+    }
+    assert!(server.requests().is_empty());
+    let config = place.file(
+        "good.toml",
+        "[model.request]\ntool_choice = { tool = 'shell' }",
+    );
+    let flags = format!("--config {} --model script:hello", config.display());
+    assert_eq!(doctor(&place, &flags).0.code, 0);
+}

@@ -50,9 +50,7 @@ impl ProviderCall {
         let limits = target.answer_limits();
         let ids = CallIds::avoiding(&request.messages);
         let answer = AnswerParts::new(ids, limits.answer_bytes_max);
-        let body = protocol
-            .body(target.model(), &request)
-            .map_err(|error| error.of_call(target.name()))?;
+        let body = target.body(&request)?;
         drop(request);
         let text = serde_json::to_vec(&body).expect("a JSON value has a text");
         drop(body);

@@ -92,6 +92,10 @@ impl Model for ProviderModel {
         self.target.name()
     }
 
+    fn check(&self, request: &ModelRequest) -> Result<(), ModelError> {
+        self.target.body(request).map(drop)
+    }
+
     fn stream(&self, mut request: ModelRequest) -> BoxFuture<'_, Result<ModelStream, ModelError>> {
         Box::pin(async move {
             if self.is_text_only {

@@ -2,13 +2,14 @@
 
 use std::sync::Arc;
 
+use serde_json::Value;
 use url::Url;
 
 use super::address::{completions_url, without_secrets};
 use super::known::{KnownProvider, PROVIDERS, by_model, by_name};
 use super::options::{AnswerLimits, KeyLookup, ProviderOptions};
 use super::protocol::Protocol;
-use crate::{ModelError, ModelErrorKind};
+use crate::{ModelError, ModelErrorKind, ModelRequest};
 
 /// A model and the place where it is served.
 #[derive(Clone)]
@@ -129,6 +130,15 @@ impl ModelTarget {
             Endpoint::Known { provider, .. } => provider.protocol,
             Endpoint::Server { .. } => Protocol::ChatCompletions,
         }
+    }
+
+    /// The request as JSON.
+    ///
+    /// # Errors
+    /// If the request has a setting that the provider lacks, or an invalid setting.
+    pub(super) fn body(&self, request: &ModelRequest) -> Result<Value, ModelError> {
+        let body = self.protocol().body(self.model(), request);
+        body.map_err(|error| error.of_call(&self.name))
     }
 
     fn url(&self) -> &Url {

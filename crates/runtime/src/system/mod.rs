@@ -9,6 +9,7 @@ mod missing_model;
 mod open;
 mod options;
 mod parts;
+mod request_check;
 mod sessions;
 mod setup;
 mod spill;
@@ -39,6 +40,7 @@ pub use open::marker_prefix;
 pub(crate) use options::script_of;
 pub use options::{ModelChoice, StoreChoice, SystemOptions};
 pub use parts::{SystemStore, open_model, open_store, open_store_for_reading};
+pub use request_check::check_requests;
 pub use sessions::{InterruptedTurn, OpenSession};
 pub use setup::{QuestionRecipient, SessionSetup, SessionTools, SystemPrompt};
 

@@ -295,15 +295,8 @@ impl RunningTurn<'_> {
 
     /// The first setting that no request can contain, for people.
     fn settings_problem(&self) -> Option<String> {
-        let settings = self.request_settings();
-        match &settings.tool_choice {
-            ToolChoice::Tool(name) if self.cx.parts.tools.now().registry.get(name).is_none() => {
-                Some(format!(
-                    "the setting `tool_choice` names the unknown tool `{name}`"
-                ))
-            }
-            _ => settings.problem(),
-        }
+        let tools = self.cx.parts.tools.now();
+        self.request_settings().problem(&tools.declarations)
     }
 
     fn request(&self, probe: ConnectionProbe) -> ModelRequest {

@@ -10,7 +10,7 @@ use allstop_core::{Cause, CauseKind, Extent, Message, error_chain};
 use allstop_log::StoreMaintenance;
 use allstop_model::ModelRequest;
 use allstop_process::ProcessSpec;
-use allstop_runtime::{Config, StoreChoice, SystemOptions, open_model, open_store};
+use allstop_runtime::{Config, StoreChoice, SystemOptions, check_requests, open_model, open_store};
 use allstop_scope::{Scope, StopRequest};
 use allstop_terminal::duration;
 use allstop_tools::RunningCommand;
@@ -39,13 +39,18 @@ const ONLINE_TOKENS_MAX: u64 = 16;
 /// Command that leaves a process in a separate Unix session, like a server in the background.
 const LEAVES_PROCESS: &str = "setsid sleep 60 >/dev/null 2>&1 </dev/null &";
 
-/// Checks the model and its API key. If `online` is set, also sends a test request to the model's server.
+/// Checks the model, its API key and the settings of its requests. If `online` is set and the settings are valid, also
+/// sends a test request to the model's server.
 pub(super) async fn model(options: &SystemOptions, online: bool) -> Vec<DoctorRow> {
     let model = match open_model(options) {
         Ok(model) => model,
         Err(error) => return vec![DoctorRow::of_problem("model", &error.into())],
     };
     let mut rows = vec![DoctorRow::good("model", model.name())];
+    if let Err(error) = check_requests(&options.config, &*model) {
+        rows.push(DoctorRow::of_problem("requests", &error.into()));
+        return rows;
+    }
     if !online {
         return rows;
     }
