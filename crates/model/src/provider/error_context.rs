@@ -9,7 +9,9 @@ use super::bounded_json::{JsonError, parse};
 use super::event_reader::EventReadError;
 use super::options::AnswerLimits;
 use super::protocol::EventDecodeError;
-use super::provider_error::{ProviderErrorText, is_context_full, is_out_of_quota, retry_after};
+use super::provider_error::{
+    ProviderErrorText, is_answer_format_refused, is_context_full, is_out_of_quota, retry_after,
+};
 use super::target::{KeySource, ModelTarget, RequestAccess};
 use crate::{CALLS_MAX, ModelError, ModelErrorKind, SecretRedactor};
 
@@ -22,6 +24,10 @@ const TRY_AGAIN: &str = "try again; if it happens again, check the server's log"
 /// Hint for the user if the conversation is too long for the model.
 const CONTEXT_FULL: &str = "send a shorter message, summarise older turns with `/compact` in a chat, or use a model with \
     a larger context window";
+
+/// Hint for the user if the provider refused the format of the answer.
+const ANSWER_FORMAT_REFUSED: &str = "leave out `--output-schema`, and `response_format` in `provider_options`, or use a \
+    model that supports answers by a JSON schema";
 
 /// Facts about the call that its error messages need.
 pub(super) struct ErrorContext {
@@ -185,7 +191,12 @@ impl ErrorContext {
         let mut error = self
             .make(kind, &message)
             .with_retry_after(retry_after(headers));
-        error.hint = self.hint(kind, status, &error);
+        error.hint = match kind {
+            ModelErrorKind::Invalid if is_answer_format_refused(&text) => {
+                Some(ANSWER_FORMAT_REFUSED.into())
+            }
+            _ => self.hint(kind, status, &error),
+        };
         error
     }
 
@@ -231,11 +242,16 @@ impl ErrorContext {
             // An error within an answer counts as a problem of the provider, unless the error code names another cause.
             _ => ModelErrorKind::Unavailable,
         };
+        let hint = match kind {
+            ModelErrorKind::ContextLength => Some(CONTEXT_FULL),
+            ModelErrorKind::Invalid if is_answer_format_refused(&text) => {
+                Some(ANSWER_FORMAT_REFUSED)
+            }
+            _ => None,
+        };
         let message = text.message.unwrap_or_else(|| body.to_string());
         let mut error = self.make(kind, &format!("{} {did}: {message}", self.url));
-        if kind == ModelErrorKind::ContextLength {
-            error.hint = Some(CONTEXT_FULL.into());
-        }
+        error.hint = hint.map(Into::into);
         error
     }
 

@@ -106,6 +106,29 @@ pub(super) fn is_context_full(error: &ProviderErrorText) -> bool {
     CONTEXT_CODES.contains(&code) || CONTEXT_TEXTS.iter().any(|text| message.contains(text))
 }
 
+/// Names of an answer format in the requests of the protocols, in lower case.
+const ANSWER_FORMAT_TEXTS: [&str; 5] = [
+    // Chat completions
+    "response_format",
+    "json_schema",
+    // OpenAI's responses API
+    "text.format",
+    // Anthropic
+    "output_config.format",
+    // Gemini
+    "response_schema",
+];
+
+/// True if the provider refused the request because the model has no answers in this format. False for an error in the
+/// schema itself.
+pub(super) fn is_answer_format_refused(error: &ProviderErrorText) -> bool {
+    let message = error.message.as_deref().unwrap_or_default().to_lowercase();
+    !message.contains("invalid schema")
+        && ANSWER_FORMAT_TEXTS
+            .iter()
+            .any(|text| message.contains(text))
+}
+
 /// Reads the header `retry-after-ms`. If it is missing, reads `retry-after`, in seconds or as a date.
 pub(super) fn retry_after(headers: &HeaderMap) -> Option<Duration> {
     let text = |name: &str| headers.get(name)?.to_str().ok();
@@ -145,6 +168,28 @@ mod tests {
             r#"{"error":{"message":"image exceeds the limit of 5 MB"}}"#,
         ] {
             assert!(!is_context_full(&ProviderErrorText::of(body)), "{body}");
+        }
+    }
+
+    #[test]
+    fn refused_answer_formats_are_recognised() {
+        for (body, is_refused) in [
+            (
+                r#"{"error":{"message":"This response_format type is unavailable now","type":"invalid_request_error","code":"invalid_request_error"}}"#,
+                true,
+            ),
+            (
+                r#"{"error":{"message":"Invalid parameter: 'response_format' of type 'json_schema' is not supported with this model.","code":null}}"#,
+                true,
+            ),
+            (
+                r#"{"error":{"message":"Invalid schema for response_format 'count': 'additionalProperties' is required","code":"invalid_json_schema"}}"#,
+                false,
+            ),
+            (r#"{"error":{"message":"unknown field `seed`"}}"#, false),
+        ] {
+            let text = ProviderErrorText::of(body);
+            assert_eq!(is_answer_format_refused(&text), is_refused, "{body}");
         }
     }
 }

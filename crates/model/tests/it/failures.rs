@@ -394,3 +394,21 @@ async fn full_context_has_a_kind_and_a_remedy() {
     check(&error, ModelErrorKind::ContextLength, "4096 tokens");
     assert!(error.hint.unwrap().contains("larger context window"));
 }
+
+/// A provider without answers by a schema. The remedy names the flag and the setting that ask for them.
+#[tokio::test]
+async fn refused_answer_format_has_a_remedy() {
+    let body = json!({"error": {
+        "message": "This response_format type is unavailable now",
+        "type": "invalid_request_error",
+        "code": "invalid_request_error",
+    }});
+    let page = ServerAnswer::page(400, "application/json", body.to_string());
+    let error = failure_of(page).await;
+    check(&error, ModelErrorKind::Invalid, "response_format type");
+    let hint = error.hint.unwrap();
+    assert!(
+        hint.contains("--output-schema") && hint.contains("provider_options"),
+        "{hint}"
+    );
+}
