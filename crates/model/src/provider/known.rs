@@ -28,11 +28,11 @@ const fn provider(
     }
 }
 
-use Protocol::{ChatCompletions, GenerateContent, Messages, Responses};
+use Protocol::{ChatCompletions, GenerateContent, Messages, OpenAiChat, Responses};
 
 #[rustfmt::skip]
 pub(super) const PROVIDERS: &[KnownProvider] = &[
-    provider("openai", "https://api.openai.com/v1/", "OPENAI_API_KEY", ChatCompletions),
+    provider("openai", "https://api.openai.com/v1/", "OPENAI_API_KEY", OpenAiChat),
     provider("openai_resp", "https://api.openai.com/v1/", "OPENAI_API_KEY", Responses),
     provider("anthropic", "https://api.anthropic.com/v1/", "ANTHROPIC_API_KEY", Messages),
     provider("gemini", "https://generativelanguage.googleapis.com/v1beta/", "GEMINI_API_KEY", GenerateContent),

@@ -81,7 +81,7 @@ impl Protocol {
         let mut list = url.clone();
         let path = url.path();
         let base = match self {
-            Self::ChatCompletions => path.strip_suffix("/chat/completions"),
+            Self::ChatCompletions | Self::OpenAiChat => path.strip_suffix("/chat/completions"),
             Self::Responses => path.strip_suffix("/responses"),
             Self::Messages => path.strip_suffix("/messages"),
             Self::GenerateContent => path.rsplit_once("/models/").map(|(base, _)| base),
@@ -91,7 +91,7 @@ impl Protocol {
             // The default of both is a part of the list.
             Self::Messages => list.set_query(Some("limit=1000")),
             Self::GenerateContent => list.set_query(Some("pageSize=1000")),
-            Self::ChatCompletions | Self::Responses => {}
+            Self::ChatCompletions | Self::OpenAiChat | Self::Responses => {}
         }
         list
     }

@@ -20,15 +20,8 @@ use super::{ClientPlan, ClientPool, ModelTarget, ProviderModel, ProviderOptions}
 use crate::{Model, ModelError, ModelErrorKind, ModelEvent, ModelRequest};
 use openai_server::{OpenAiServer, ServerAnswer};
 
-/// Calls this model at a server that answers with this body. Returns the events and the error of the call. If `is_cut`
-/// is true, the server closes the connection after the body.
-async fn hear(model: &str, body: &str, is_cut: bool) -> (Vec<ModelEvent>, Option<ModelError>) {
-    let answer = ServerAnswer::stream().raw(body);
-    let server = OpenAiServer::start([if is_cut {
-        answer.cut()
-    } else {
-        answer.end_without_marker()
-    }]);
+/// This model of a known provider, at another server.
+fn model_at(model: &str, server: &OpenAiServer) -> ProviderModel {
     let options = ProviderOptions {
         key: Some("k".into()),
         ..ProviderOptions::default()
@@ -41,11 +34,23 @@ async fn hear(model: &str, body: &str, is_cut: bool) -> (Vec<ModelEvent>, Option
         is_loopback: true,
         is_https: false,
     };
-    let model = ProviderModel {
+    ProviderModel {
         is_text_only: false,
         target,
         clients: Arc::new(ClientPool::new(plan)),
-    };
+    }
+}
+
+/// Calls this model at a server that answers with this body. Returns the events and the error of the call. If `is_cut`
+/// is true, the server closes the connection after the body.
+async fn hear(model: &str, body: &str, is_cut: bool) -> (Vec<ModelEvent>, Option<ModelError>) {
+    let answer = ServerAnswer::stream().raw(body);
+    let server = OpenAiServer::start([if is_cut {
+        answer.cut()
+    } else {
+        answer.end_without_marker()
+    }]);
+    let model = model_at(model, &server);
     let mut events = Vec::new();
     let request = ModelRequest::new(vec![Arc::new(Message::user("hi"))]);
     match model.stream(request).await {
@@ -231,5 +236,25 @@ async fn responses_without_completion_are_disconnects() {
             hear(model, &format!("{delta}\n\n{item}\n\n{call}\n\n"), is_cut).await;
         assert!(arguments(&events).is_empty());
         assert_eq!(error.unwrap().kind, ModelErrorKind::Disconnected);
+    }
+}
+
+/// OpenAI's reasoning models refuse `max_tokens`.
+#[tokio::test]
+async fn limit_of_an_answer_has_the_name_that_the_provider_accepts() {
+    for (model, sent, absent) in [
+        ("o4-mini", "max_completion_tokens", "max_tokens"),
+        ("gpt-4o-mini", "max_completion_tokens", "max_tokens"),
+        ("groq::x", "max_tokens", "max_completion_tokens"),
+    ] {
+        let server = OpenAiServer::start([ServerAnswer::text("x")]);
+        let request = ModelRequest {
+            max_output_tokens: Some(77),
+            ..ModelRequest::new(vec![Arc::new(Message::user("hi"))])
+        };
+        let stream = model_at(model, &server).stream(request).await.unwrap();
+        drop(stream);
+        let body = &server.requests()[0].body;
+        assert_eq!((&body[sent], &body[absent]), (&json!(77), &json!(null)));
     }
 }

@@ -6,7 +6,7 @@ use serde_json::Value;
 use url::Url;
 
 use super::address::{completions_url, without_secrets};
-use super::known::{KnownProvider, PROVIDERS, by_model, by_name};
+use super::known::{KnownProvider, PROVIDERS, by_model, by_name, provider_of};
 use super::options::{AnswerLimits, KeyLookup, ProviderOptions};
 use super::protocol::Protocol;
 use crate::{ModelError, ModelErrorKind, ModelRequest};
@@ -128,7 +128,10 @@ impl ModelTarget {
     pub(super) fn protocol(&self) -> Protocol {
         match &self.endpoint {
             Endpoint::Known { provider, .. } => provider.protocol,
-            Endpoint::Server { .. } => Protocol::ChatCompletions,
+            Endpoint::Server { url } => match provider_of(&self.name, Some(url.as_str())) {
+                Some(("openai", _)) => Protocol::OpenAiChat,
+                _ => Protocol::ChatCompletions,
+            },
         }
     }
 
@@ -343,6 +346,21 @@ mod tests {
                 hint.contains("OPENAI_API_KEY") && !hint.contains("--"),
                 "{hint}"
             );
+        }
+    }
+
+    #[test]
+    fn base_url_of_openai_is_openai_itself() {
+        for (url, protocol) in [
+            ("https://api.openai.com/v1", Protocol::OpenAiChat),
+            ("https://example.com/v1", Protocol::ChatCompletions),
+        ] {
+            let options = ProviderOptions {
+                base_url: Some(url.into()),
+                ..ProviderOptions::default()
+            };
+            let target = ModelTarget::new("o3", options).unwrap();
+            assert_eq!(target.protocol(), protocol, "{url}");
         }
     }
 

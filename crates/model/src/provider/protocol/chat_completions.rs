@@ -18,7 +18,15 @@ pub(super) const END_MARKER: &str = "[DONE]";
 /// Text before the images of a tool result.
 const IMAGES_OF_RESULT: &str = "[images of a tool result]";
 
-pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
+/// Field of the maximum number of tokens of an answer, as all compatible servers know it.
+pub(super) const LIMIT: &str = "max_tokens";
+
+/// Like [`LIMIT`], but at `OpenAI` itself: its reasoning models (`o1` and later) refuse the deprecated `max_tokens`, and all
+/// its models accept this field (API reference, page "Create chat completion").
+pub(super) const LIMIT_OF_OPENAI: &str = "max_completion_tokens";
+
+/// `limit` is the name of the field for the maximum number of tokens of the answer.
+pub(super) fn body(model: &str, request: &ModelRequest, limit: &str) -> Value {
     let mut messages = Vec::new();
     let schema = request.output_schema.as_ref().map(|output| &*output.schema);
     let in_prompt = schema.filter(|schema| !answer_schema::is_object(schema));
@@ -84,7 +92,7 @@ pub(super) fn body(model: &str, request: &ModelRequest) -> Value {
         });
         body["tools"] = tools.collect();
     }
-    put(&mut body, "max_tokens", request.max_output_tokens);
+    put(&mut body, limit, request.max_output_tokens);
     set(&mut body, request);
     body
 }

@@ -27,6 +27,8 @@ pub(super) use settings::SettingError;
 pub(super) enum Protocol {
     /// `OpenAI`'s chat completions API, which most providers and servers use.
     ChatCompletions,
+    /// Chat completions at `OpenAI` itself.
+    OpenAiChat,
     /// `OpenAI`'s responses API.
     Responses,
     /// Anthropic's messages API.
@@ -39,7 +41,7 @@ impl Protocol {
     /// URL of requests. `base` is the base URL of the provider and ends with a slash.
     pub(super) fn url(self, base: &str, model: &str) -> Result<Url, url::ParseError> {
         let path = match self {
-            Self::ChatCompletions => "chat/completions".to_owned(),
+            Self::ChatCompletions | Self::OpenAiChat => "chat/completions".to_owned(),
             Self::Responses => "responses".to_owned(),
             Self::Messages => "messages".to_owned(),
             Self::GenerateContent => format!("models/{model}:streamGenerateContent?alt=sse"),
@@ -55,7 +57,9 @@ impl Protocol {
         };
         let Some(key) = key else { return request };
         let (name, value) = match self {
-            Self::ChatCompletions | Self::Responses => ("authorization", format!("Bearer {key}")),
+            Self::ChatCompletions | Self::OpenAiChat | Self::Responses => {
+                ("authorization", format!("Bearer {key}"))
+            }
             Self::Messages => ("x-api-key", key.to_owned()),
             Self::GenerateContent => ("x-goog-api-key", key.to_owned()),
         };
@@ -73,7 +77,12 @@ impl Protocol {
     pub(super) fn body(self, model: &str, request: &ModelRequest) -> Result<Value, SettingError> {
         settings::check(request)?;
         let mut body = match self {
-            Self::ChatCompletions => chat_completions::body(model, request),
+            Self::ChatCompletions => {
+                chat_completions::body(model, request, chat_completions::LIMIT)
+            }
+            Self::OpenAiChat => {
+                chat_completions::body(model, request, chat_completions::LIMIT_OF_OPENAI)
+            }
             Self::Responses => responses::body(model, request)?,
             Self::Messages => messages::body(model, request)?,
             Self::GenerateContent => generate_content::body(model, request)?,
@@ -88,12 +97,13 @@ impl Protocol {
         data: &str,
         answer: &mut AnswerParts,
     ) -> Result<AnswerProgress, EventDecodeError> {
-        if self == Self::ChatCompletions && data == chat_completions::END_MARKER {
+        let is_chat = matches!(self, Self::ChatCompletions | Self::OpenAiChat);
+        if is_chat && data == chat_completions::END_MARKER {
             return Ok(AnswerProgress::Complete);
         }
         let event = parse(data).map_err(EventDecodeError::Json)?;
         match self {
-            Self::ChatCompletions => chat_completions::take(&event, answer),
+            Self::ChatCompletions | Self::OpenAiChat => chat_completions::take(&event, answer),
             Self::Responses => responses::take(&event, answer),
             Self::Messages => messages::take(&event, answer),
             Self::GenerateContent => generate_content::take(event, answer),
