@@ -2,15 +2,15 @@
 //!
 //! A setting of the project replaces the setting of the user. A list is added to the user's list, so a project cannot
 //! remove deny rules, hooks or guardrails. If an MCP server of the project has the name of a user's server, the
-//! project's server replaces the user's server completely. The model is also replaced completely, because the server
-//! and the key belong to the model.
+//! project's server replaces the user's server completely. The model is also replaced completely, because the server,
+//! the key and the settings of requests belong to the model.
 
 use std::path::Path;
 
 use toml::{Table, Value};
 
 use super::project::ProjectFile;
-use super::{Config, ConfigError};
+use super::{Config, ConfigError, ModelConfig};
 
 impl Config {
     /// Reads the user's file, if any, and applies the settings of a project.
@@ -59,6 +59,9 @@ fn replace_wholes(user: &mut Table, project: &ProjectFile) {
     if choice.iter().any(|key| project.sets(&["model", key]))
         && let Some(Value::Table(model)) = user.get_mut("model")
     {
+        if is_another_model(model, &project.config.model) {
+            model.remove("request");
+        }
         for key in of_model {
             model.remove(key);
         }
@@ -70,6 +73,14 @@ fn replace_wholes(user: &mut Table, project: &ProjectFile) {
             servers.remove(name);
         }
     }
+}
+
+/// True if the user's file names a model, and the project another one. Without a model in the user's file, the settings of
+/// requests there are for any model.
+fn is_another_model(user: &Table, project: &ModelConfig) -> bool {
+    let text = |key: &str| user.get(key).and_then(Value::as_str);
+    let choice = (project.name.as_deref(), project.base_url.as_deref());
+    user.contains_key("name") && (text("name"), text("base_url")) != choice
 }
 
 /// Copies the values of `over` into `base` if their keys are in `given`. The other values of `over` are defaults.
@@ -153,6 +164,19 @@ mod tests {
         assert_eq!(with_url, parse(expected), "no key of the user for them");
         let without = merged(user, "[model]\nretries = 1");
         assert_eq!(without, parse(&user.replace('5', "1")));
+    }
+
+    #[test]
+    fn settings_of_requests_belong_to_the_model_of_their_file() {
+        let request = "request = { seed = 7, stop_sequences = ['END'] }\nmax_output_tokens = 9";
+        let user = format!("[model]\nname = 'mine'\n{request}");
+        let another = merged(&user, "[model]\nname = 'theirs'\nrequest = { top_p = 0.5 }");
+        let expected = "[model]\nname = 'theirs'\nmax_output_tokens = 9\nrequest = { top_p = 0.5 }";
+        assert_eq!(another, parse(expected));
+        let equal = merged(&user, "[model]\nname = 'mine'");
+        assert_eq!(equal, parse(&user));
+        let any = merged(&format!("[model]\n{request}"), "[model]\nname = 'theirs'");
+        assert_eq!(any, parse(&format!("[model]\nname = 'theirs'\n{request}")));
     }
 
     #[test]
