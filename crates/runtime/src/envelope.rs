@@ -67,7 +67,8 @@ pub struct LostCall {
     pub label: Option<Arc<str>>,
     /// Effect of repeating the call.
     pub effect: Effect,
-    /// Outcome of the call: `unknown` means that the call may have had its effect.
+    /// Outcome of the call, or of the work that it has left in the background: `unknown` means that the call may have had
+    /// its effect.
     pub outcome: CallOutcome,
     /// Beginning of the result; `null` if there is none.
     #[schemars(with = "Option<String>")]
@@ -81,7 +82,10 @@ impl LostCall {
             tool: Arc::clone(&call.name),
             label: call.label.clone(),
             effect: call.effect,
-            outcome: call.outcome.unwrap_or(CallOutcome::Unknown),
+            outcome: match call.outcome {
+                Some(outcome) if !call.is_outcome_unknown() => outcome,
+                _ => CallOutcome::Unknown,
+            },
             result: call.result.clone(),
         })
     }
