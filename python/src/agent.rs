@@ -122,7 +122,7 @@ impl PythonAgent {
     /// Opens a session. `opened` receives the session, or a message if the session cannot be opened.
     fn open_session(&self, description: &str, opened: Py<PyAny>) -> PyResult<()> {
         let description: SessionDescription = json::value(description)?;
-        let builder = session::builder(&self.agent, description, self.mailbox.containment())?;
+        let builder = session::builder(&self.agent, description)?;
         let (scope, mailbox) = (self.scope().clone(), Arc::clone(&self.mailbox));
         let opened = Arc::new(opened);
         let _the_control_thread_owns_it = self.scope().spawn_engine(async move {

@@ -8,10 +8,10 @@ use std::collections::VecDeque;
 use std::io::{self, Read as _, Write as _};
 use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream;
-use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 
+use allstop::core::error_chain;
 use allstop::process::{ContainmentChoice, KeeperProgram, Keepers};
 use allstop::scope::{RootOptions, Scope};
 use parking_lot::Mutex;
@@ -121,12 +121,11 @@ impl Mailbox {
 /// # Errors
 /// If the system provides no thread, or no descriptor for the event loop of a thread.
 pub(crate) fn root_scope(label: &'static str, options: RootOptions) -> PyResult<Scope> {
-    // The scope cannot be created in part, so a panic leaves no broken value.
-    let root = AssertUnwindSafe(|| Scope::root(label, options));
-    std::panic::catch_unwind(root).map_err(|_reported| {
-        PyOSError::new_err(
-            "the system provides no thread or file descriptor; share one Agent between all runs, or raise the limits",
-        )
+    Scope::try_root(label, options).map_err(|error| {
+        PyOSError::new_err(format!(
+            "{}; share one Agent between all runs, or raise the limits",
+            error_chain(&error)
+        ))
     })
 }
 

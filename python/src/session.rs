@@ -1,16 +1,13 @@
 //! Sessions.
 
-use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use allstop::agent::Outcome;
-use allstop::process::ContainmentChoice;
 use allstop::scope::Scope;
-use allstop::session::{AgentRequest, NewMessage};
-use allstop::tools::{BackgroundHost, OutputFolder, ShellConfig, Workspace, builtin_tools};
+use allstop::session::NewMessage;
 use allstop::{
-    Agent, AgentSessions as _, FollowUp, MessageHandle, Session, SessionBuilder, StopTarget, Tool,
+    Agent, AgentSessions as _, FollowUp, MessageHandle, Session, SessionBuilder, StopTarget,
 };
 use pyo3::exceptions::{PyOSError, PyRuntimeError};
 use pyo3::prelude::*;
@@ -33,11 +30,7 @@ pub(crate) struct SessionDescription {
     local_tools: Option<(PathBuf, PathBuf)>,
 }
 
-pub(crate) fn builder(
-    agent: &Agent,
-    description: SessionDescription,
-    containment: ContainmentChoice,
-) -> PyResult<SessionBuilder> {
+pub(crate) fn builder(agent: &Agent, description: SessionDescription) -> PyResult<SessionBuilder> {
     let mut builder = agent.session().follow_up(description.follow_up);
     if let Some(id) = description.id {
         builder = builder.id(id);
@@ -46,28 +39,11 @@ pub(crate) fn builder(
         builder = builder.persisted(file);
     }
     if let Some((folder, output)) = description.local_tools {
-        let tools = local_tools(folder, output, containment)
+        let tools = allstop::local_tools(folder, output)
             .map_err(|error| PyOSError::new_err(error.to_string()))?;
         builder = builder.tools(tools);
     }
     Ok(builder)
-}
-
-/// Creates the built-in tools, like `allstop::local_tools`, but with a choice of the containment.
-fn local_tools(
-    folder: PathBuf,
-    output: PathBuf,
-    containment: ContainmentChoice,
-) -> io::Result<impl Fn(&AgentRequest) -> Vec<Arc<dyn Tool>> + Send + Sync + 'static> {
-    let workspace = Arc::new(Workspace::new(&folder)?);
-    let output = Arc::new(OutputFolder::new(output));
-    Ok(move |session: &AgentRequest| {
-        let shell = ShellConfig::new(&folder, Arc::clone(&output))
-            .marker_prefix(session.session.as_str())
-            .containment(containment.clone());
-        let host: Arc<dyn BackgroundHost> = Arc::clone(&session.background) as _;
-        builtin_tools(&workspace, shell, &host)
-    })
 }
 
 /// Target of a stop, as Python writes it.

@@ -112,9 +112,10 @@ def test_exhausted_descriptors_are_an_os_error() -> None:
             print(await agents[0].run("hi"))
         asyncio.run(main())
         """
-    process = python(program, stderr=subprocess.DEVNULL)
-    output, _ = process.communicate(timeout=LIMIT_S)
+    process = python(program, stderr=subprocess.PIPE)
+    output, errors = process.communicate(timeout=LIMIT_S)
     assert (output, process.returncode) == ("True\nhello\n", 0)
+    assert "panicked" not in errors
 
 
 def test_exit_waits_for_no_blocking_tool() -> None:

@@ -9,7 +9,9 @@ use allstop_tools::{BackgroundHost, OutputFolder, ShellConfig, Tool, Workspace, 
 
 /// Creates the tools that act on this machine, for [`SessionBuilder::tools`](crate::SessionBuilder::tools). File tools work
 /// only inside `folder`. Commands run in `folder` and can do anything that this process can do. Long output goes to files in
-/// `output`.
+/// `output`. The containment of the commands is the one of the agent's scope: pass a scope with
+/// [`RootOptions::containment`](allstop_scope::RootOptions::containment) to
+/// [`AgentBuilder::scope`](crate::AgentBuilder::scope). By default it is a process group and a marker.
 ///
 /// # Errors
 /// If the folder cannot be opened.

@@ -60,42 +60,39 @@ pub(crate) struct RunningRuntimes {
 }
 
 impl RunningRuntimes {
-    /// Starts the tree's own threads. If the system provides no thread, one runtime does the work of both.
+    /// Starts the tree's own threads. If the system provides only one of two threads, one runtime does the work of both.
     ///
-    /// # Panics
+    /// # Errors
     /// If both runtimes need a thread, and the system provides none.
-    pub(crate) fn start(control: &TreeRuntime, work: &TreeRuntime) -> Self {
+    pub(crate) fn start(control: &TreeRuntime, work: &TreeRuntime) -> io::Result<Self> {
         let mut threads = Vec::new();
         let mut start = |runtime: &TreeRuntime, name| match runtime {
-            TreeRuntime::Of(handle) => Some(handle.clone()),
-            TreeRuntime::OwnThread => match start_thread(name) {
-                Ok((handle, thread)) => {
-                    threads.push(thread);
-                    Some(handle)
-                }
-                Err(error) => {
-                    tracing::warn!(
-                        %error,
-                        "no thread for stops and deadlines: blocking work delays them; raise the limit of threads"
-                    );
-                    None
-                }
-            },
+            TreeRuntime::Of(handle) => Ok(handle.clone()),
+            TreeRuntime::OwnThread => start_thread(name).map(|(handle, thread)| {
+                threads.push(thread);
+                handle
+            }),
         };
         let (control, work) = (
             start(control, "allstop-control"),
             start(work, "allstop-pool"),
         );
         let (control, work) = match (control, work) {
-            (Some(control), Some(work)) => (control, work),
-            (Some(only), None) | (None, Some(only)) => (only.clone(), only),
-            (None, None) => panic!("the system provides no thread for a tree of scopes"),
+            (Ok(control), Ok(work)) => (control, work),
+            (Ok(only), Err(error)) | (Err(error), Ok(only)) => {
+                tracing::warn!(
+                    %error,
+                    "no thread for stops and deadlines: blocking work delays them; raise the limit of threads"
+                );
+                (only.clone(), only)
+            }
+            (Err(error), Err(_)) => return Err(error),
         };
-        Self {
+        Ok(Self {
             control,
             work,
             _threads: threads,
-        }
+        })
     }
 
     /// Runtime for stops, timers and engines.

@@ -1,10 +1,10 @@
 //! Environment of all scopes of one tree: runtimes, limits, clocks and ids. Callers pass the environment in, so that
 //! tests can replace its parts.
 
-use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, SystemTime};
+use std::{fmt, io};
 
 use allstop_core::{StopId, Timestamp};
 use parking_lot::Mutex;
@@ -173,6 +173,12 @@ impl fmt::Debug for RootOptions {
     }
 }
 
+/// Failure to create a tree of scopes: the system provides no thread for it, or no file descriptor for the event loop of
+/// a thread.
+#[derive(Debug, thiserror::Error)]
+#[error("the system provides no thread or file descriptor for a tree of scopes")]
+pub struct CreateRootError(#[from] io::Error);
+
 pub(crate) struct ScopeEnv {
     pub(crate) options: RootOptions,
     runtimes: RunningRuntimes,
@@ -181,13 +187,13 @@ pub(crate) struct ScopeEnv {
 }
 
 impl ScopeEnv {
-    pub(crate) fn new(options: RootOptions) -> Self {
-        Self {
-            runtimes: RunningRuntimes::start(&options.control, &options.work),
+    pub(crate) fn new(options: RootOptions) -> Result<Self, CreateRootError> {
+        Ok(Self {
+            runtimes: RunningRuntimes::start(&options.control, &options.work)?,
             options,
             seq: AtomicU64::new(0),
             threads: AtomicUsize::new(0),
-        }
+        })
     }
 
     /// Runtime for stops, timers and engines.

@@ -54,7 +54,7 @@ pub use barrier::NotStarted;
 pub use child_process::{Process, SpawnProcessError};
 pub use child_scope::{Deadline, ScopeOptions};
 pub use control::TreeRuntime;
-pub use env::{FORCE_MAX, GRACE_DEFAULT, RootOptions, instant_after};
+pub use env::{CreateRootError, FORCE_MAX, GRACE_DEFAULT, RootOptions, instant_after};
 pub use group::Placement;
 pub use permission_wait::PermissionWait;
 pub use registration::Registration;

@@ -11,7 +11,7 @@ use tokio::time::Instant;
 
 use crate::barrier::NotStarted;
 use crate::collect;
-use crate::env::{RootOptions, ScopeEnv};
+use crate::env::{CreateRootError, RootOptions, ScopeEnv};
 use crate::group::Node;
 use crate::registration::Registration;
 use crate::stop::StopRequest;
@@ -32,8 +32,26 @@ pub struct Scope {
 
 impl Scope {
     /// Creates the root of a new tree.
+    ///
+    /// # Panics
+    /// If the system provides no thread, as [`Scope::try_root`] reports.
     pub fn root(label: impl Into<Arc<str>>, options: RootOptions) -> Self {
-        Self::of(Node::root(Arc::new(ScopeEnv::new(options)), label.into()))
+        match Self::try_root(label, options) {
+            Ok(root) => root,
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    /// Creates the root of a new tree, for a program that may have reached its limit of threads or file descriptors.
+    ///
+    /// # Errors
+    /// If both runtimes of the options need a thread, and the system provides none. A tree works with one thread.
+    pub fn try_root(
+        label: impl Into<Arc<str>>,
+        options: RootOptions,
+    ) -> Result<Self, CreateRootError> {
+        let env = Arc::new(ScopeEnv::new(options)?);
+        Ok(Self::of(Node::root(env, label.into())))
     }
 
     /// Name of the scope in receipts.

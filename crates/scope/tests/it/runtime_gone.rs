@@ -1,10 +1,12 @@
-//! A runtime that shuts down during a stop: the stop is answered, and the tree is freed.
+//! A runtime that shuts down during a stop: the stop is answered, and the tree is freed. A system without a thread for a
+//! runtime.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use allstop_core::{Extent, Timestamp};
 use allstop_scope::{RootOptions, Scope, ScopeOptions, Stop};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::runtime::{Builder, Runtime};
 
 use super::{by_user, future};
@@ -119,4 +121,20 @@ fn end_of_the_runtime_during_a_stop_frees_the_whole_tree() {
     drop((root, stop));
     drop(runtime);
     assert_eq!(Arc::strong_count(&clock), 1);
+}
+
+/// The limit of descriptors counts for the whole process, so it is restored at once.
+#[test]
+fn root_without_a_thread_is_an_error() {
+    let limit = getrlimit(Resource::Nofile);
+    let none = Rlimit {
+        current: Some(0),
+        ..limit
+    };
+    setrlimit(Resource::Nofile, none).expect("a lower limit");
+    let root = Scope::try_root("test", RootOptions::for_any_runtime());
+    setrlimit(Resource::Nofile, limit).expect("the former limit");
+    let error = root.expect_err("no descriptor for an event loop");
+    assert!(std::error::Error::source(&error).is_some(), "{error}");
+    Scope::try_root("test", RootOptions::for_any_runtime()).expect("descriptors again");
 }
