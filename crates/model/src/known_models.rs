@@ -24,8 +24,10 @@ pub struct KnownModel {
     pub is_text_only: bool,
 }
 
-/// Price of a token that Anthropic writes to its cache for five minutes, in relation to the price of another input token, as
-/// its price list states for all models. The other providers have no price for this.
+/// Price of a token that Anthropic writes to its cache for five minutes, in relation to the price of another input token
+/// (Anthropic's documentation, page "Prompt caching", section "Pricing": 1.25 for all models). A write for one hour costs
+/// 2.0; Allstop's cache markers request no such writes, so a request that does, by `provider_options`, costs more than
+/// displayed. The table has no price of cache writes for other providers.
 const CACHE_WRITE_FACTOR: f64 = 1.25;
 
 /// A row of the table.
