@@ -6,7 +6,8 @@ use std::path::PathBuf;
 use allstop_core::HumanDuration;
 use clap::{Args, ValueEnum};
 
-use super::{ModelArgs, PermissionArgs, StoreArgs, TraceArgs, age, at_least_one, deadline};
+use super::values::{age, at_least_one, deadline};
+use super::{ModelArgs, PermissionArgs, StoreArgs, TraceArgs};
 
 /// True if this program was built with the NATS client.
 pub(super) const HAS_NATS: bool = cfg!(feature = "nats");

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 
-use super::at_least_one;
+use super::values::at_least_one;
 
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ServeAccessArgs {

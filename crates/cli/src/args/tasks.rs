@@ -5,7 +5,7 @@ use std::num::NonZeroUsize;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Subcommand};
 
-use super::at_least_one;
+use super::values::at_least_one;
 
 pub(super) const TASKS_HELP: &str = "\
 The server is `allstop serve`, or any other A2A 1.0 server with the HTTP+JSON binding. The environment variable \

@@ -191,4 +191,6 @@ async fn on_log(
 }
 
 #[cfg(test)]
+mod test_records;
+#[cfg(test)]
 mod tests;
