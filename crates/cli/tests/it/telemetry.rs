@@ -5,6 +5,7 @@ use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::sync::mpsc::{Receiver, channel};
 
+use allstop_testkit::nats_server::NatsServer;
 use opentelemetry_proto::tonic::collector::trace::v1::ExportTraceServiceRequest;
 use opentelemetry_proto::tonic::common::v1::any_value::Value as AttributeValue;
 use opentelemetry_proto::tonic::common::v1::{AnyValue, KeyValue};
@@ -13,6 +14,7 @@ use prost::Message as _;
 use serde_json::Value;
 
 use crate::serve::Server;
+use crate::support::mcp_server::shell_server;
 use crate::support::{FACT_MAX, Place, Signal, eventually};
 
 const SCRIPT: &str = "replies: [{text: Never, stall: mid_stream}]\n";
@@ -394,4 +396,89 @@ fn environment_of_the_specification_enables_and_disables_traces() {
     assert!(spans.try_recv().is_err(), "the SDK is disabled");
     assert_eq!(run().end().code, 0);
     assert_eq!(spans_until(&spans, "invoke_agent allstop").len(), 3);
+}
+
+/// Tools of an MCP server that writes each call to a file, and answers it after the file `go` exists.
+const WAITING_TOOL: &str = r#"[{"name":"wait","inputSchema":{"type":"object"}}]"#;
+const ON_CALL: &str = r#"printf '%s\n' "$line" >"called-$$"
+    while [ ! -e go ]; do sleep 0.02; done
+    result='{"content":[{"type":"text","text":"went"}]}'"#;
+
+/// Two workers run one task each at the same time. The caller knows only the front end.
+#[test]
+fn trace_of_the_caller_continues_at_each_worker() {
+    let place = Place::new();
+    let nats = NatsServer::start(place.path("nats"));
+    let server = shell_server("", WAITING_TOOL, ON_CALL);
+    let server = place.file("server.sh", server);
+    let config = format!(
+        "[mcp.servers.s]\ncommand = \"sh\"\nargs = [\"{}\"]\n",
+        server.display()
+    );
+    let config = place.file("waits.toml", config);
+    let model = place.script("replies: [{calls: [{tool: s__wait}]}, {text: Done.}]");
+    let at_nats = |args: &str, collector: &str| {
+        let command = place.allstop().args(args).arg("--store").arg(nats.url());
+        command.arg("--otlp").arg(collector)
+    };
+    let (front_collector, front_spans) = collector();
+    let running = at_nats("serve --listen 127.0.0.1:0", &front_collector).start();
+    let address = running.line_of_stdout("listening on http://");
+    let front = Server { running, address };
+    let workers = [(), ()].map(|()| {
+        let (collector, spans) = collector();
+        let worker = at_nats("worker --concurrency 1 --yes", &collector);
+        let worker = worker.arg("--config").arg(&config);
+        let worker = worker.arg("--model").arg(&model).start();
+        worker.wait_stdout("working, at most 1 task at a time");
+        (worker, spans)
+    });
+    let tasks = ["m1", "m2"].map(|id| send(&front, id));
+    let calls = eventually("a call at each worker", || {
+        let files = std::fs::read_dir(place.work()).ok()?.flatten();
+        let calls = files.filter(|file| file.file_name().to_string_lossy().starts_with("called-"));
+        let calls = calls.filter_map(|file| std::fs::read_to_string(file.path()).ok());
+        let calls: Vec<String> = calls.filter(|call| call.ends_with('\n')).collect();
+        (calls.len() == 2).then_some(calls)
+    });
+    for call in calls {
+        let call: Value = serde_json::from_str(&call).expect("JSON");
+        let meta = &call["params"]["_meta"];
+        let traceparent = meta["traceparent"].as_str().expect("a context");
+        assert!(traceparent.contains(&format!("{TRACE:032x}")), "{meta}");
+        assert_eq!(
+            (&meta["tracestate"], &meta["baggage"]),
+            (&"vendor=a".into(), &"user=7".into())
+        );
+    }
+    place.file("work/go", "");
+    for task in &tasks {
+        eventually("the task is completed", || {
+            let task = front.get(&format!("/tasks/{task}"));
+            (task["status"]["state"] == "TASK_STATE_COMPLETED").then_some(())
+        });
+    }
+    for (worker, spans) in workers {
+        assert_eq!(worker.end_by(Signal::TERM).code, 143);
+        let spans = spans_until(&spans, "task execution");
+        let execution = named(&spans, "task execution");
+        assert_eq!(execution.parent_span_id, CALLER.to_be_bytes());
+        let paths: Vec<String> = spans.iter().map(|span| path(&spans, span)).collect();
+        for begin in ["", " > step > chat ", " > step > execute_tool s__wait"] {
+            let begin = format!("task execution > invoke_agent allstop{begin}");
+            assert!(
+                paths.iter().any(|path| path.starts_with(&begin)),
+                "{paths:?}"
+            );
+        }
+        for span in &spans {
+            assert_eq!(span.trace_id, TRACE.to_be_bytes(), "{}", span.name);
+            assert_eq!(span.trace_state, "vendor=a", "{}", span.name);
+        }
+    }
+    assert_eq!(front.running.end_by(Signal::TERM).code, 143);
+    assert!(
+        front_spans.try_recv().is_err(),
+        "the front end runs no task"
+    );
 }
