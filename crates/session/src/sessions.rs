@@ -63,6 +63,11 @@ impl Sessions {
         &self.registry
     }
 
+    /// The log of the sessions.
+    pub fn log(&self) -> &Arc<dyn Log> {
+        &self.host.log
+    }
+
     /// Creates a session. `None` as id creates a new id; `folder` is the working directory of the session.
     ///
     /// # Errors

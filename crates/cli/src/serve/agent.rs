@@ -189,11 +189,13 @@ impl AgentChoice {
         match self {
             Self::None { store, .. } => {
                 let store = open_store(&store, store_scope).await?;
+                let conversations = conversations(&store, SessionRegistry::default());
                 Ok(OpenAgent {
                     name: "allstop",
                     description: "Tasks that the workers of a cluster run.".to_owned(),
-                    parts: TaskParts::of(EchoAgent),
-                    conversations: conversations(&store, SessionRegistry::default()),
+                    // A front end ends the stopped tasks of lost workers, and names their calls.
+                    parts: TaskParts::of(EchoAgent).canceler(conversations.clone()),
+                    conversations,
                     store,
                     system: None,
                 })

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::{ContextId, SessionId, error_chain};
-use allstop_log::SessionError;
+use allstop_log::{Log, SessionError};
 use allstop_session::{
     MessageHandle, NewMessage, OpenError, ReserveResult, Session, Sessions, Subscription,
 };
@@ -44,6 +44,11 @@ impl ContextSessions {
             open_max,
             is_shared,
         }
+    }
+
+    /// The log of the sessions.
+    pub(super) fn log(&self) -> &dyn Log {
+        &**self.sessions.log()
     }
 
     /// Returns the session of a context. Creates a session for a new context.

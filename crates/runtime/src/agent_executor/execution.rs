@@ -17,7 +17,7 @@ use futures::FutureExt as _;
 use tokio::sync::oneshot;
 
 use super::AgentExecutorInner;
-use super::logged_turn::{LoggedTurn, events_of_answer};
+use super::logged_turn::{LoggedTurn, end_of_earlier_process, events_of_answer};
 use super::message_text::{agent_message, text_of};
 use super::permission_questions::questions_message;
 use super::task_sessions::message_id_of;
@@ -85,7 +85,7 @@ impl AgentExecutorInner {
         let Some(cause) = cx.scope.cause().filter(|_| cx.is_resumed) else {
             return;
         };
-        for event in self.end_of_earlier_process(&cx.task, &cause).await {
+        for event in end_of_earlier_process(self.sessions.log(), &cx.task, &cause).await {
             // If this write fails, the task manager ends the task.
             let _ended = cx.events.write(event).await;
         }

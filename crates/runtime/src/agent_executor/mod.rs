@@ -33,7 +33,7 @@ use allstop_core::{Cause, CauseKind, Receipt, TaskId};
 use allstop_session::Sessions;
 use allstop_task::{
     CancelCx, Canceler, Cleanup, CleanupCx, ExecutionCx, Executor, ExecutorError, ExecutorReturn,
-    PartReceipts, Task, TaskEvent, TaskParts, TaskState,
+    PartReceipts, Task, TaskEvent, TaskParts,
 };
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
@@ -41,6 +41,7 @@ use parking_lot::Mutex;
 
 pub use context_conversations::ContextConversations;
 use context_sessions::ContextSessions;
+use logged_turn::{end_of_earlier_process, is_cut_off};
 use task_sessions::{TaskSessions, work_of};
 use task_turn::TaskTurn;
 
@@ -195,8 +196,9 @@ impl Canceler for AgentExecutor {
                     };
                     turn.stop(&cx).await
                 }
-                None if cx.is_interrupted || cx.task.status.state == TaskState::InputRequired => {
-                    inner.end_of_earlier_process(&cx.task, &cx.cause).await
+                None if is_cut_off(&cx) => {
+                    let log = inner.sessions.log();
+                    end_of_earlier_process(log, &cx.task, &cx.cause).await
                 }
                 None => Vec::new(),
             };

@@ -188,6 +188,37 @@ fn waiting_task_is_previewed_at_its_worker_and_not_proved_gone_with_it() {
     assert!(body.contains("\"quiet\":false"), "{body}");
 }
 
+/// Parts of the status that names the shell command of a lost worker.
+const LOST_SHELL: &str = "not in the conversation: shell `trap";
+const LOST_OUTCOME: &str = ": outcome unknown; check before repeating it";
+
+/// The stop is requested before the lease of the lost worker ends. Another worker carries it out.
+#[test]
+fn stop_at_the_next_worker_names_the_calls_of_the_lost_one() {
+    let cluster = Cluster::new();
+    let times = "--grace 100ms --lease 3s";
+    let mut first = cluster.deaf_worker_with(times);
+    let task = cluster.send("go");
+    cluster.begun();
+    let _second = cluster.deaf_worker_with(times);
+    first.signal(Signal::KILL);
+    let id = task["id"].as_str().expect("an id");
+    let stopped = cluster
+        .front
+        .request(&format!("POST /tasks/{id}:cancel"), "{}");
+    let (status, body) = stopped.expect("an answer");
+    assert_eq!(status, 200, "{body}");
+    for part in [
+        "TASK_STATE_CANCELED",
+        LOST_SHELL,
+        LOST_OUTCOME,
+        "\"quiet\":false",
+    ] {
+        assert!(body.contains(part), "{part:?} is not in {body}");
+    }
+    assert!(body.contains("\"unreachable\""), "{body}");
+}
+
 /// The last worker is lost, and no other worker runs. The front end reports that, and ends the task on a stop.
 #[test]
 fn front_end_reports_and_stops_the_task_of_the_last_worker_after_its_loss() {
@@ -216,7 +247,9 @@ fn front_end_reports_and_stops_the_task_of_the_last_worker_after_its_loss() {
     assert_eq!(stopped.code, 1, "{}", stopped.stderr);
     assert_eq!(cluster.state(&task), "TASK_STATE_CANCELED");
     let shown = tasks("show").ok().stdout;
-    assert!(shown.contains("worker of the task before"), "{shown}");
+    for part in ["worker of the task before", LOST_SHELL, LOST_OUTCOME] {
+        assert!(shown.contains(part), "{part:?} is not in {shown}");
+    }
     let (_, metrics) = cluster
         .front
         .request("GET /metrics", "")
