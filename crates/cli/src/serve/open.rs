@@ -10,7 +10,9 @@ use allstop_core::{HumanDuration, error_chain};
 use allstop_process::Keepers;
 use allstop_runtime::{System, SystemStore};
 use allstop_scope::{Scope, ScopeOptions};
-use allstop_task::{AdmissionLimits, TaskManager, TaskOptions, TaskParts, WhenFull};
+use allstop_task::{
+    AdmissionLimits, ClusterOptions, TaskManager, TaskOptions, TaskParts, WhenFull,
+};
 use allstop_terminal::OutputQueue;
 use anyhow::Context as _;
 
@@ -142,7 +144,8 @@ pub(super) async fn open_server(
     let push_scope = child("push").context("a scope for the push notifications")?;
     let log = Arc::clone(store.log());
     let stderr = args.stderr.clone();
-    let manager = open_manager(&store, &args, tasks.clone(), parts, options).await?;
+    let scopes = (tasks.clone(), store_scope);
+    let manager = open_manager(&store, &args, scopes, parts, options).await?;
     unreadable_tasks::report(&manager, &stderr);
     let probe = StoreProbe::start(Arc::clone(&log), &connections, stderr)
         .context("a scope for the probe of the store")?;
@@ -199,7 +202,7 @@ pub(super) async fn open_server(
 async fn open_manager(
     store: &SystemStore,
     args: &ServerArgs,
-    tasks: Scope,
+    (tasks, store_scope): (Scope, Scope),
     parts: TaskParts,
     options: TaskOptions,
 ) -> Result<TaskManager, CliError> {
@@ -227,7 +230,12 @@ async fn open_manager(
         keepers,
         stderr,
     );
-    let manager = TaskManager::join(log, node.await?, tasks, parts, options);
+    let node = ClusterOptions {
+        // A forced stop of the tasks must not end the loop that returns the lease.
+        scope: Some(store_scope),
+        ..node.await?
+    };
+    let manager = TaskManager::join(log, node, tasks, parts, options);
     Ok(manager.context("a scope for the tasks")?)
 }
 

@@ -70,6 +70,9 @@ pub struct ClusterOptions {
     pub admission: AdmissionLimits,
     /// Name of the worker, for people.
     pub name: Arc<str>,
+    /// Scope of the loops of this node, such as the renewal of the lease. By default, a child of the root scope of the
+    /// manager. With a separate scope, the node still returns its lease after a forced stop of all executions.
+    pub scope: Option<Scope>,
     /// Called with each renewal of the lease. The argument is the remaining time: if no other renewal follows, all work
     /// must end within this time. The handler can pass the time to work that continues while this process is suspended.
     pub on_renewal: Option<RenewalHandler>,
@@ -114,6 +117,7 @@ impl ClusterOptions {
             take_overs_max: TAKE_OVERS_MAX,
             admission: AdmissionLimits::default(),
             name: format!("pid {}", process.pid).into(),
+            scope: None,
             on_renewal: None,
             on_lease_change: None,
             on_overdue: None,
@@ -195,7 +199,7 @@ pub(crate) struct ClusterNode {
     pub(super) admission: TaskAdmission,
     pub(super) accepted: AcceptedMessages,
     pub(crate) late_receipts: LateReceipts,
-    /// Scope of the node's loops and of the requests of clients.
+    /// Scope of the node's loops.
     pub(super) scope: Scope,
     pub(crate) requests: ClientRequests,
     /// Permits of subscribers to live text to wait for an answer of this node.
@@ -213,7 +217,8 @@ pub(crate) struct ClusterNode {
 }
 
 impl ClusterNode {
-    pub(crate) fn new(options: ClusterOptions, scope: Scope) -> Self {
+    /// Creates a node whose loops run in `scope`. The requests of clients run in `requests`.
+    pub(crate) fn new(options: ClusterOptions, scope: Scope, requests: Scope) -> Self {
         let stopping = scope.grace() + allstop_scope::FORCE_MAX;
         let times = LeaseTimes {
             length: options.lease,
@@ -226,7 +231,7 @@ impl ClusterNode {
             admission: TaskAdmission::new(options.admission.clone()),
             accepted: AcceptedMessages::default(),
             late_receipts: LateReceipts::default(),
-            requests: ClientRequests::new(scope.clone()),
+            requests: ClientRequests::new(requests),
             live_text_waits: Semaphore::new(LIVE_TEXT_WAITS_MAX),
             watch: Mutex::new(LeaseWatch::new(options.lease)),
             lease: Mutex::new(None),

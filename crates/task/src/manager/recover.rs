@@ -101,7 +101,7 @@ impl TaskManager {
     /// worker has a wake-up, a stored hint that brings a worker to the task.
     ///
     /// # Errors
-    /// If `root` is stopped.
+    /// If `root` or the scope of the node is stopped.
     pub fn join(
         log: Arc<dyn Log>,
         cluster: ClusterOptions,
@@ -109,8 +109,10 @@ impl TaskManager {
         factory: Arc<dyn TaskPartsFactory>,
         options: TaskOptions,
     ) -> Result<Self, NotStarted> {
-        let scope = root.child("cluster", ScopeOptions::default())?;
-        let node = Arc::new(ClusterNode::new(cluster, scope));
+        let parent = cluster.scope.as_ref().unwrap_or(&root);
+        let scope = parent.child("cluster", ScopeOptions::default())?;
+        let requests = root.child("requests", ScopeOptions::default())?;
+        let node = Arc::new(ClusterNode::new(cluster, scope, requests));
         // In a cluster, the limit per owner applies to all workers together. The owner slots, entries that all workers
         // share, enforce this limit.
         let of_this_worker = TaskOptions {

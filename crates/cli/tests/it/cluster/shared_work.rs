@@ -225,6 +225,26 @@ fn drained_worker_ends_by_itself() {
     assert_eq!(cluster.workers("drain nobody").code, 2);
 }
 
+/// Regression: the third signal ended the loop that returns the lease, so the lease lasted until its expiry.
+#[test]
+fn forced_worker_returns_its_lease() {
+    let cluster = Cluster::new();
+    let mut worker = cluster.deaf_worker_with("--lease 1m --drain 1m");
+    let task = cluster.send("go");
+    cluster.begun();
+    worker
+        .signal(Signal::TERM)
+        .wait_stderr("draining for up to 1m");
+    // Signals in quick succession count as one.
+    std::thread::park_timeout(Duration::from_millis(200));
+    worker.signal(Signal::TERM).wait_stderr("stopping: ");
+    std::thread::park_timeout(Duration::from_millis(200));
+    let ended = worker.end_by(Signal::TERM);
+    assert_eq!(ended.code, 143, "{}", ended.stderr);
+    assert!(cluster.listed().is_empty(), "{}", ended.stderr);
+    assert_eq!(cluster.state(&task), "TASK_STATE_CANCELED");
+}
+
 #[test]
 fn wrong_use_says_what_to_do() {
     let place = Place::new();
