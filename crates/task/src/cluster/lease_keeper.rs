@@ -132,6 +132,8 @@ impl ManagerInner {
             tokio::select! {
                 biased;
                 _closing = is_closing.wait_for(|is| *is) => break,
+                // The list of workers shows a drain as soon as it begins.
+                () = self.draining(), if !info.is_draining => {}
                 () = sleep_until(next) => {}
             }
             if stop_at_of(node).is_some_and(|at| at <= Instant::now()) {

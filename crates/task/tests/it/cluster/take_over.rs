@@ -86,6 +86,29 @@ async fn worker_that_gives_its_lease_back_leaves_nothing_to_wait_for() {
     assert!(front.manager.workers().await.unwrap().is_empty());
 }
 
+/// Regression: the list of workers showed a worker that drains as working until the next renewal of its lease.
+#[tokio::test(start_paused = true)]
+async fn drain_is_listed_at_once() {
+    let cluster = Cluster::new();
+    let (front, executor) = (cluster.front_end(), endless(false));
+    let worker = cluster.worker(&executor);
+    start(&front.manager, &executor).await;
+    sleep(LEASE).await;
+    let is_draining = async || front.manager.workers().await.unwrap()[0].is_draining;
+    assert!(!is_draining().await);
+    let began = Instant::now();
+    let draining = async {
+        while !is_draining().await {
+            sleep(Duration::from_millis(1)).await;
+        }
+    };
+    tokio::select! {
+        () = worker.manager.drain() => panic!("its task has ended"),
+        () = draining => {}
+    }
+    assert!(began.elapsed() < LEASE / 100, "{:?}", began.elapsed());
+}
+
 /// A worker shuts down. Another worker continues its task at once, and the receipt is in the log.
 #[tokio::test(start_paused = true)]
 async fn shutdown_hands_a_resumable_task_over() {
