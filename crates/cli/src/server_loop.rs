@@ -56,6 +56,10 @@ pub(crate) trait HostedServer {
     /// Shows the result of the stop. Returns an error if the store lacks ends of stopped work.
     fn report(&self, report: Self::Report) -> Result<(), CliError>;
 
+    /// Shows the work that the stop has not ended within the time limit. Returns an error like
+    /// [`HostedServer::report`].
+    fn report_late(&self) -> Result<(), CliError>;
+
     /// Error of a server that ended without a signal, if the user should see one.
     fn problem(self) -> Option<CliError>;
 }
@@ -107,10 +111,18 @@ pub(crate) async fn run_server<S: HostedServer>(
     // If another terminal requested a stop, it gets the receipt (the report of the stop) before this process exits.
     let answered = remote.answered();
     let _answered_or_late = supervisor.wait_to_exit(answered, |_| {}).await;
-    match server.problem().or(stored.err()) {
-        Some(problem) => Err(problem),
-        None if has_ended => Ok(Exit::from(0)),
-        None => Ok(exit(&supervisor)),
+    match (server.problem(), stored) {
+        (Some(problem), _) => Err(problem),
+        (None, Err(problem)) => {
+            // The reader of this line does not delay the exit after a signal.
+            host.print_problem(&problem);
+            Ok(Exit {
+                code: problem.code(),
+                ..exit(&supervisor)
+            })
+        }
+        (None, Ok(())) if has_ended => Ok(Exit::from(0)),
+        (None, Ok(())) => Ok(exit(&supervisor)),
     }
 }
 
@@ -137,11 +149,10 @@ async fn shut_down(
     let left = supervisor.control.time_left(Instant::now());
     let stopping = server.stop(cause, left);
     let force = |_hurry: ControlEffect| server.force(cause);
-    if let Some(report) = supervisor.wait_to_exit(stopping, force).await {
-        return server.report(report);
+    match supervisor.wait_to_exit(stopping, force).await {
+        Some(report) => server.report(report),
+        None => server.report_late(),
     }
-    server.show_line("time limit reached: the remaining work ends with the process");
-    Ok(())
 }
 
 fn exit(supervisor: &Supervisor) -> Exit {

@@ -105,6 +105,11 @@ impl HostedServer for RunningCopilot {
         Ok(())
     }
 
+    fn report_late(&self) -> Result<(), CliError> {
+        self.show_line("time limit reached: the remaining work ends with the process");
+        Ok(())
+    }
+
     fn problem(self) -> Option<CliError> {
         let error = self.malformed?;
         let problem = format!("the client sent an unreadable message: {error}");

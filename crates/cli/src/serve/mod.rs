@@ -15,10 +15,12 @@ mod retention;
 mod store_probe;
 mod unreadable_tasks;
 
+use std::cell::Cell;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use allstop_core::receipt::ReceiptItem;
 use allstop_core::{Cause, CauseKind, Extent, HumanDuration, Receipt};
 use allstop_scope::{FORCE_MAX, StopRequest};
 use allstop_task::ShutdownReport;
@@ -114,6 +116,7 @@ async fn run(args: ServerArgs, host: &ProcessHost) -> Result<Exit, CliError> {
             store_name,
             connection,
             is_draining: false,
+            not_stored: Cell::default(),
         };
         serving.show_line(&agent);
         Ok(serving)
@@ -162,6 +165,8 @@ struct HostedTasks<'a> {
     connection: StoreConnection,
     /// True if the line about the drain (see `DRAINING`) was shown.
     is_draining: bool,
+    /// Number of stopped tasks whose ends are not stored; `None` until all tasks are stopped.
+    not_stored: Cell<Option<usize>>,
 }
 
 impl HostedTasks<'_> {
@@ -237,6 +242,7 @@ impl HostedServer for HostedTasks<'_> {
         let end = Instant::now() + left;
         let report = server.manager.shutdown(within, "the server shuts down");
         let report = report.await;
+        self.not_stored.set(Some(report.not_stored));
         // Background work can outlive its task, so it may still run. If enough time is left, the stop of this work has
         // the usual grace.
         let left = end.saturating_duration_since(Instant::now());
@@ -267,16 +273,52 @@ impl HostedServer for HostedTasks<'_> {
             let receipt = render_receipt(&background, style, RECEIPT_WIDTH_DEFAULT);
             stderr.lines(receipt, OutputPriority::Required);
         }
-        match report.not_stored {
-            0 => Ok(()),
-            _ => Err(CliError::failure("the store lacks ends of stopped tasks")
-                .hint("the next start reports these tasks as failed, with unknown outcomes")),
-        }
+        check_stored(report.not_stored)
+    }
+
+    fn report_late(&self) -> Result<(), CliError> {
+        let scopes = [&self.server.tasks, &self.server.agent].into_iter();
+        let running: Vec<_> = scopes.flat_map(|scope| scope.running()).collect();
+        self.show_line(&late_summary(&running));
+        let not_stored = self.not_stored.get();
+        check_stored(not_stored.unwrap_or_else(|| self.server.manager.unstored_ends()))
     }
 
     fn problem(self) -> Option<CliError> {
         None
     }
+}
+
+/// Returns an error if the store lacks ends of this number of tasks.
+fn check_stored(not_stored: usize) -> Result<(), CliError> {
+    match not_stored {
+        0 => Ok(()),
+        _ => Err(CliError::failure("the store lacks ends of stopped tasks")
+            .hint("the next start reports these tasks as failed, with unknown outcomes")),
+    }
+}
+
+/// Maximum number of items that the line about the remaining work names. More items would fill the terminal.
+const NAMED_MAX: usize = 8;
+
+/// Describes the remaining work of a shutdown that has reached its time limit, in one line.
+fn late_summary(running: &[ReceiptItem]) -> String {
+    if running.is_empty() {
+        return "time limit reached: no work is left running, but the store is not closed".into();
+    }
+    let titles = running
+        .iter()
+        .take(NAMED_MAX)
+        .map(|item| match &item.label {
+            Some(label) => format!("{} `{label}`", item.name),
+            None => item.name.to_string(),
+        });
+    let mut names: Vec<String> = titles.collect();
+    if let more @ 1.. = running.len().saturating_sub(NAMED_MAX) {
+        names.push(format!("and {more} more"));
+    }
+    let names = names.join(", ");
+    format!("time limit reached: the remaining work ends with the process: {names}")
 }
 
 /// Describes a shutdown in one line. `others` is the receipt of the rest of the work: open questions and calls of tasks
@@ -350,6 +392,18 @@ mod tests {
         report.receipts = receipts.into_iter().map(Arc::new).collect();
         report.not_stored = not_stored;
         report
+    }
+
+    #[test]
+    fn late_shutdown_names_its_remaining_work() {
+        let mut shell = running(ItemKind::ToolCall);
+        shell.label = Some("sleep 600".into());
+        let line = late_summary(&[shell, running(ItemKind::Future)]);
+        let begin = "time limit reached: the remaining work ends with the process: ";
+        assert_eq!(line, format!("{begin}1 `sleep 600`, 1"));
+        let many = vec![running(ItemKind::ToolCall); NAMED_MAX + 2];
+        assert!(late_summary(&many).ends_with(", and 2 more"));
+        assert!(late_summary(&[]).contains("no work is left running"));
     }
 
     /// Regression: because of a full disk, the end of an execution was not stored. The execution was counted as

@@ -82,6 +82,14 @@ impl TaskManager {
         self.drain().await;
     }
 
+    /// Number of executions in this process whose ends the store has not confirmed. If a shutdown does not return in time,
+    /// this number replaces [`ShutdownReport::not_stored`].
+    pub fn unstored_ends(&self) -> usize {
+        let executions = self.inner.table.lock().executions();
+        let unstored = executions.iter().filter(|execution| lacks_end(execution));
+        unstored.count()
+    }
+
     /// Accepts no more messages, and stops every execution with the cause `shutdown`. A worker of a cluster hands the tasks
     /// over whose executors can continue elsewhere; all other stopped tasks are cancelled. With
     /// [`keeps_queue`](crate::TaskOptions::keeps_queue), an execution that waits for a slot is not stopped: its task
@@ -111,15 +119,13 @@ impl TaskManager {
                 // outcome was unknown.
                 let released = execution.released();
                 let _in_time = self.inner.root.timeout(time_left(), released).await;
-                let (is_stored, handed_over) = match execution.present_result() {
+                let is_stored = !lacks_end(&execution);
+                let handed_over = match execution.present_result() {
                     Some(ExecutionResult::KeptWaiting) => return None,
                     Some(ExecutionResult::Ended(task)) => {
-                        (true, task.handed_over.is_some().then_some(task))
+                        task.handed_over.is_some().then_some(task)
                     }
-                    Some(ExecutionResult::Refused(_) | ExecutionResult::NotStarted(_)) => {
-                        (true, None)
-                    }
-                    Some(ExecutionResult::NotConfirmed(_)) | None => (false, None),
+                    _ => None,
                 };
                 Some(EndedExecution {
                     receipt: stop.try_receipt().unwrap_or_else(|| stop.account_now()),
@@ -152,6 +158,14 @@ impl TaskManager {
             receipts: ended.into_iter().map(|it| it.receipt).collect(),
         }
     }
+}
+
+/// True if the store has not confirmed the end of the execution.
+fn lacks_end(execution: &Execution) -> bool {
+    matches!(
+        execution.present_result(),
+        Some(ExecutionResult::NotConfirmed(_)) | None
+    )
 }
 
 impl ManagerInner {

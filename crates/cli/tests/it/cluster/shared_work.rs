@@ -245,6 +245,20 @@ fn forced_worker_returns_its_lease() {
     assert_eq!(cluster.state(&task), "TASK_STATE_CANCELED");
 }
 
+/// Regression: the exit code was 143 if the time limit came before the report.
+#[test]
+fn worker_that_cannot_store_ends_exits_with_1() {
+    let mut cluster = Cluster::new();
+    let worker = cluster.deaf_worker_with("--grace 100ms --lease 1m");
+    cluster.send("go");
+    cluster.begun();
+    cluster.nats.kill();
+    let ended = worker.end_by(Signal::TERM);
+    assert_eq!(ended.code, 1, "{}", ended.stderr);
+    let said = "the store lacks ends of stopped tasks";
+    assert!(ended.stderr.contains(said), "{}", ended.stderr);
+}
+
 #[test]
 fn wrong_use_says_what_to_do() {
     let place = Place::new();
