@@ -343,6 +343,8 @@ impl fmt::Debug for TaskParts {
 pub struct CancelParts {
     /// Ends the remaining work. `None` if the manager ends the task immediately.
     pub canceler: Option<Arc<dyn Canceler>>,
+    /// Checks each event of the canceler.
+    pub processor: Option<Arc<dyn Processor>>,
     /// Cleans up after the stop.
     pub cleanup: Option<Arc<dyn Cleanup>>,
     /// Parts of an execution from which these parts come. Kept until the clean-up, because their destructors are code of
@@ -359,6 +361,13 @@ impl CancelParts {
         }
     }
 
+    /// Sets the processor.
+    #[must_use]
+    pub fn processor(mut self, processor: impl Processor + 'static) -> Self {
+        self.processor = Some(Arc::new(processor));
+        self
+    }
+
     /// Sets the clean-up.
     #[must_use]
     pub fn cleanup(mut self, cleanup: impl Cleanup + 'static) -> Self {
@@ -371,6 +380,7 @@ impl From<TaskParts> for CancelParts {
     fn from(parts: TaskParts) -> Self {
         Self {
             canceler: parts.canceler.clone(),
+            processor: parts.processor.clone(),
             cleanup: parts.cleanup.clone(),
             _source: Some(parts),
         }

@@ -319,8 +319,7 @@ impl ExecutionEngine {
             return match self.create_cancel_parts(&task, guard).await {
                 Ok(parts) => {
                     drop(self.execution.stop(cause));
-                    let canceler = parts.canceler.as_ref();
-                    self.end_before_start(canceler, guard).await;
+                    self.end_before_start(&parts, guard).await;
                     Some(CreatedParts::Cancel(parts))
                 }
                 Err(error) => self.end_without_parts(&error, guard).await,

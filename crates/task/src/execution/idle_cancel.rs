@@ -18,6 +18,10 @@ use crate::model::{Task, TaskEvent, TaskRecord};
 /// memory until the canceler returns.
 const CANCELER_EVENTS_MAX: usize = 1_000;
 
+/// Maximum time of all calls of the processor for the events of a canceler. A stop of a running task has the same time
+/// for the events that are left after the grace.
+const PROCESSING_MAX: Duration = FORCE_MAX;
+
 impl ExecutionEngine {
     /// Ends a task at rest. If the canceler refuses, the task does not change.
     pub(super) async fn cancel_at_rest(
@@ -48,9 +52,8 @@ impl ExecutionEngine {
         let is_lost = self.host.may_have_work_elsewhere(&task, own);
         self.taken_over = is_lost.then(|| Arc::clone(&task));
         self.add_lost_worker();
-        let canceler = parts.canceler.as_ref();
-        match self.canceler_events(canceler, task, &cause, begun).await {
-            Ok(events) => self.end_stopped(cause, events, receipt).await,
+        match self.canceler_events(&parts, task, &cause, begun).await {
+            Ok(events) => self.end_stopped(cause, &parts, events, receipt).await,
             Err(error) => self.refuse_stop(error).await,
         }
         Some(parts)
@@ -78,11 +81,7 @@ impl ExecutionEngine {
     /// Ends an execution that was stopped before its executor started. If the task was at rest before, work of an
     /// earlier execution may still wait, and the canceler must end this work. After a crash, the canceler names this work. The execution ends even if the canceler
     /// refuses.
-    pub(super) async fn end_before_start(
-        &mut self,
-        canceler: Option<&Arc<dyn Canceler>>,
-        guard: &EngineGuard,
-    ) {
+    pub(super) async fn end_before_start(&mut self, parts: &CancelParts, guard: &EngineGuard) {
         let begun = Instant::now();
         let reason = if self.add_lost_worker() {
             "the task was stopped after the loss of its worker"
@@ -107,7 +106,7 @@ impl ExecutionEngine {
         let events = if self.execution.has_lost_lease() {
             Ok(Vec::new())
         } else {
-            self.canceler_events(canceler, task, &cause, begun).await
+            self.canceler_events(parts, task, &cause, begun).await
         };
         let events = events.unwrap_or_else(|error| {
             tracing::warn!(%error, "a canceler refused; the task is stopped");
@@ -118,25 +117,46 @@ impl ExecutionEngine {
             return self.end_without_executor(event, guard).await;
         }
         self.observe_stop();
-        self.end_stopped(cause, events, receipt).await;
+        self.end_stopped(cause, parts, events, receipt).await;
     }
 
-    /// Ends the task with the canceler's events and the receipt.
-    async fn end_stopped(&mut self, cause: Cause, events: Vec<TaskEvent>, receipt: Arc<Receipt>) {
+    /// Ends the task with the canceler's events and the receipt. The processor checks each event, as in a running
+    /// execution.
+    async fn end_stopped(
+        &mut self,
+        cause: Cause,
+        parts: &CancelParts,
+        events: Vec<TaskEvent>,
+        receipt: Arc<Receipt>,
+    ) {
         let mut lifecycle = Lifecycle::new(Arc::clone(&self.execution.decision));
-        let receipt = self.execution.part_receipts.join(receipt);
-        let happened = std::iter::once(LifecycleEvent::Stopped(cause))
-            .chain(events.into_iter().map(LifecycleEvent::Wrote))
-            .chain(std::iter::once(LifecycleEvent::Accounted(receipt)));
+        lifecycle.handle(LifecycleEvent::Stopped(cause), self.now());
+        // The records are stored together with the end. Until then, only this copy of the task contains them.
+        let mut task = self.stream.task().cloned();
+        let started = (!self.is_executing()).then(|| self.started());
+        let _is_legal = started.is_none_or(|started| Task::apply(&mut task, &started).is_ok());
         let mut records = Vec::new();
-        for event in happened {
-            match lifecycle.handle(event, self.now()) {
-                LifecycleEffect::None => {}
-                LifecycleEffect::Append(record) => records.push(record),
-                LifecycleEffect::End(end) => {
-                    self.end(std::mem::take(&mut records), end).await;
+        let until = Instant::now() + PROCESSING_MAX;
+        for event in events {
+            let happened = match (&parts.processor, &task) {
+                (Some(processor), Some(task)) => {
+                    let left = until.saturating_duration_since(Instant::now());
+                    self.process(processor, Arc::clone(task), event, left).await
+                }
+                _ => vec![LifecycleEvent::Wrote(event)],
+            };
+            for event in happened {
+                if let LifecycleEffect::Append(record) = lifecycle.handle(event, self.now()) {
+                    // The store refuses an illegal record, and the end of the task then names the error.
+                    let _is_legal = Task::apply(&mut task, &record);
+                    records.push(record);
                 }
             }
+        }
+        let receipt = self.execution.part_receipts.join(receipt);
+        let accounted = LifecycleEvent::Accounted(receipt);
+        if let LifecycleEffect::End(end) = lifecycle.handle(accounted, self.now()) {
+            self.end(records, end).await;
         }
     }
 
@@ -144,12 +164,12 @@ impl ExecutionEngine {
     /// time for force, because the canceler may need both for the work that it stops.
     async fn canceler_events(
         &self,
-        canceler: Option<&Arc<dyn Canceler>>,
+        parts: &CancelParts,
         task: Arc<Task>,
         cause: &Cause,
         begun: Instant,
     ) -> Result<Vec<TaskEvent>, ExecutorError> {
-        let Some(canceler) = canceler else {
+        let Some(canceler) = &parts.canceler else {
             return Ok(Vec::new());
         };
         let max = self.execution.scope.grace() + FORCE_MAX;

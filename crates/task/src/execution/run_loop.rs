@@ -21,11 +21,11 @@ use tokio::time::{Instant, sleep_until};
 use super::ExecutionEngine;
 use super::lifecycle::{ExecutorEnd, Lifecycle, LifecycleEffect, LifecycleEvent};
 use super::slot::SlotGuard;
-use super::user_code::{ChosenError, UserCodeError};
+use super::user_code::ChosenError;
 use super::work_scope::{ExecutorResult, StartedExecutor, end_leftover};
 use crate::error::TaskStoreError;
 use crate::event_writer::EventWriter;
-use crate::executor::{CancelCx, ExecutorError, ExecutorReturn, ProcessorDecision, TaskParts};
+use crate::executor::{CancelCx, CancelParts, ExecutorError, ExecutorReturn, TaskParts};
 use crate::model::{NESTING_MAX, TaskEvent, TaskRecord, is_too_deep};
 
 /// A running execution.
@@ -127,7 +127,8 @@ impl ExecutionEngine {
         }) = started
         else {
             drop(slot);
-            return self.end_before_start(parts.canceler.as_ref(), guard).await;
+            let parts = CancelParts::from(parts.clone());
+            return self.end_before_start(&parts, guard).await;
         };
         if let Some(observer) = &mut self.observer {
             observer.started();
@@ -406,35 +407,10 @@ impl RunLoop<'_> {
 
     /// Calls the processor with an event. `None` if there is no processor.
     fn process(&self, event: &TaskEvent) -> Option<BoxFuture<'static, Vec<LifecycleEvent>>> {
-        let processor = Arc::clone(self.parts.processor.as_ref()?);
+        let processor = self.parts.processor.as_ref()?;
         let task = Arc::clone(self.engine.stream.task()?);
-        let event = event.clone();
-        let decision = self
-            .engine
-            .user_code("processor", move |_scope| async move {
-                processor.process(event, task).await
-            });
-        let events = async move {
-            match decision.await {
-                Ok(ProcessorDecision::Keep(event) | ProcessorDecision::Replace(event)) => {
-                    vec![LifecycleEvent::Wrote(event)]
-                }
-                Ok(ProcessorDecision::End { event, result }) => {
-                    // After an end, the last event has no effect.
-                    let no_end = "the result of the processor does not end the execution";
-                    let wrote = event.into_iter().chain([result]).map(LifecycleEvent::Wrote);
-                    let failed = LifecycleEvent::Failed(no_end.into());
-                    wrote.chain([failed]).collect()
-                }
-                Ok(ProcessorDecision::Drop) | Err(UserCodeError::Stopped) => Vec::new(),
-                Ok(ProcessorDecision::Fail(reason)) => vec![LifecycleEvent::Failed(reason)],
-                Err(error) => {
-                    let error = error.of("processor");
-                    vec![LifecycleEvent::Failed(Arc::clone(error.message()))]
-                }
-            }
-        };
-        Some(events.boxed())
+        let max = self.engine.host.options().user_code_max;
+        Some(self.engine.process(processor, task, event.clone(), max))
     }
 
     /// Calls the processor with an error of the executor.

@@ -270,3 +270,101 @@ async fn stop_of_a_task_at_rest_uses_its_own_factory() {
     let expected = ["for an execution", "for a stop", "canceler"];
     assert_eq!(*calls.lock(), expected);
 }
+
+/// Canceler that names its work and then ends the task.
+struct EndsInTwoEvents;
+
+impl Canceler for EndsInTwoEvents {
+    fn cancel(&self, cx: CancelCx) -> BoxFuture<'static, Result<(), ExecutorError>> {
+        async move {
+            for event in [
+                TaskEvent::artifact(Artifact::text("secret", "")),
+                TaskEvent::state(TaskState::Canceled),
+            ] {
+                cx.events.write(event).await.expect("the stop runs");
+            }
+            Ok(())
+        }
+        .boxed()
+    }
+}
+
+/// Regression: the events of a canceler bypassed the processor if no executor ran.
+#[tokio::test(start_paused = true)]
+async fn events_of_a_canceler_are_processed_with_and_without_an_execution() {
+    for is_at_rest in [true, false] {
+        let processed = Arc::new(Mutex::new(Vec::new()));
+        let seen = Arc::clone(&processed);
+        let executor = if is_at_rest {
+            writes(TaskEvent::state(TaskState::InputRequired))
+        } else {
+            endless(false)
+        };
+        let processor = Noting(move |event: &TaskEvent, task: &Task| {
+            seen.lock().push(task.artifacts.len());
+            match event {
+                TaskEvent::Artifact(_) => {
+                    ProcessorDecision::Replace(TaskEvent::artifact(Artifact::text("redacted", "")))
+                }
+                event => ProcessorDecision::Keep(event.clone()),
+            }
+        });
+        let parts = TaskParts::of(executor.clone())
+            .canceler(EndsInTwoEvents)
+            .processor(processor);
+        let manager = manager(parts, TaskOptions::default()).await;
+        let mut accepted = manager.execute(request("m1")).await.unwrap();
+        if is_at_rest {
+            ended(&manager, &mut accepted).await;
+        } else {
+            executor.started().await;
+        }
+        processed.lock().clear();
+        let outcome = manager.cancel(&accepted.task_id, user()).await.unwrap();
+        assert_eq!(outcome.task.status.state, TaskState::Canceled);
+        let names: Vec<_> = outcome.task.artifacts.iter().map(|it| &*it.id).collect();
+        assert_eq!(names, ["redacted"], "at rest: {is_at_rest}");
+        assert!(processed.lock().ends_with(&[0, 1]), "{processed:?}");
+    }
+}
+
+#[tokio::test(start_paused = true)]
+async fn processor_ends_a_stop_at_rest_with_its_result_or_its_error() {
+    let end = || ProcessorDecision::End {
+        event: None,
+        result: TaskEvent::state(TaskState::Rejected),
+    };
+    let fail = || ProcessorDecision::Fail("no room".into());
+    for (decide, state, error) in [
+        (&end as &(dyn Fn() -> _ + Sync), TaskState::Rejected, None),
+        (&fail, TaskState::Canceled, Some("no room")),
+    ] {
+        let decision = decide();
+        let processor = Noting(move |event: &TaskEvent, task: &Task| {
+            if task.epoch == 1 {
+                ProcessorDecision::Keep(event.clone())
+            } else {
+                decision.clone()
+            }
+        });
+        let parts = TaskParts::of(writes(TaskEvent::state(TaskState::InputRequired)))
+            .canceler(EndsInTwoEvents)
+            .processor(processor);
+        let manager = manager(parts, TaskOptions::default()).await;
+        let mut accepted = manager.execute(request("m1")).await.unwrap();
+        ended(&manager, &mut accepted).await;
+        let outcome = manager.cancel(&accepted.task_id, user()).await.unwrap();
+        let task = &outcome.task;
+        assert_eq!(task.status.state, state);
+        assert_eq!(task.ending.error.as_deref(), error);
+    }
+}
+
+/// Processor that decides with the event and the task.
+struct Noting<F>(F);
+
+impl<F: Fn(&TaskEvent, &Task) -> ProcessorDecision + Send + Sync> Processor for Noting<F> {
+    fn process(&self, event: TaskEvent, task: Arc<Task>) -> BoxFuture<'static, ProcessorDecision> {
+        ready((self.0)(&event, &task)).boxed()
+    }
+}
