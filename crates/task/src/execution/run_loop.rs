@@ -323,7 +323,10 @@ impl RunLoop<'_> {
             ),
             event => event,
         };
-        let is_failure = matches!(event, LifecycleEvent::Failed(_));
+        let failure = match &event {
+            LifecycleEvent::Failed(reason) => Some(Arc::clone(reason)),
+            _ => None,
+        };
         match self.lifecycle.handle(event, self.engine.now()) {
             LifecycleEffect::None => None,
             LifecycleEffect::Append(record) => {
@@ -331,9 +334,9 @@ impl RunLoop<'_> {
                 None
             }
             LifecycleEffect::End(record) => {
-                if is_failure {
+                if let Some(reason) = failure {
                     // The result of the executor has no more effect. The executor ends in parallel to the write.
-                    let cause = Cause::new(CauseKind::Failure).detail("the task has failed");
+                    let cause = Cause::new(CauseKind::Failure).detail(reason.to_string());
                     let request = StopRequest::new(Extent::Subtree, cause);
                     drop(self.work_scope.stop(request));
                 }

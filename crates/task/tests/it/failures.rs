@@ -9,9 +9,9 @@ use allstop_core::CauseKind;
 use allstop_log::{AppendIds, Log as _, MemoryLog, StreamName, Version};
 use allstop_task::model::{Artifact, MessagePart, MessageSender, PartContent};
 use allstop_task::{
-    CancelError, Cleanup, CleanupCx, ExecuteError, Executor, ExecutorError, ExecutorReturn,
-    Processor, ProcessorDecision, Task, TaskEvent, TaskMessage, TaskOptions, TaskParts,
-    TaskPartsFactory, TaskState,
+    CancelError, Cleanup, CleanupCx, ExecuteError, ExecutionCx, Executor, ExecutorError,
+    ExecutorReturn, Processor, ProcessorDecision, Task, TaskEvent, TaskMessage, TaskOptions,
+    TaskParts, TaskPartsFactory, TaskState,
 };
 use allstop_testkit::{FaultyLog, LogFault};
 use futures::FutureExt as _;
@@ -244,6 +244,33 @@ async fn failing_processor_stops_the_executor_and_fails_the_task() {
     let task = ended(&manager, &mut accepted).await;
     assert_eq!(error_of(&task), "no room");
     wait_until("the executor is gone", || executor.live() == 0).await;
+}
+
+/// Regression: the cause of the executor's stop was the same for all failures.
+#[tokio::test(start_paused = true)]
+async fn executor_gets_the_reason_of_a_processor() {
+    let causes = Arc::new(Mutex::new(Vec::new()));
+    let noted = Arc::clone(&causes);
+    let executor = ScriptedExecutor::new(move |cx: ExecutionCx| {
+        let noted = Arc::clone(&noted);
+        async move {
+            let working = TaskEvent::state(TaskState::Working);
+            cx.events.write(working).await.expect("it runs");
+            cx.scope.stopped_at("waiting").await;
+            noted.lock().extend(cx.scope.cause());
+            Ok(ExecutorReturn::Finished)
+        }
+    });
+    let parts = processing(&executor, |_| {
+        decided(ProcessorDecision::Fail("no room".into()))
+    });
+    let manager = manager(parts, TaskOptions::default()).await;
+    let mut accepted = manager.execute(request("m1")).await.unwrap();
+    ended(&manager, &mut accepted).await;
+    wait_until("the executor is gone", || executor.live() == 0).await;
+    let causes = causes.lock().clone();
+    assert_eq!(causes.len(), 1);
+    assert_eq!(causes[0].to_string(), "failure (no room)");
 }
 
 #[tokio::test(start_paused = true)]
