@@ -11,7 +11,7 @@ use allstop_core::error_chain;
 use allstop_task::Task;
 use opentelemetry::KeyValue;
 use opentelemetry::trace::TracerProvider as _;
-use opentelemetry_otlp::{ExporterBuildError, Protocol, SpanExporter, WithExportConfig as _};
+use opentelemetry_otlp::{Protocol, SpanExporter, WithExportConfig as _, WithHttpConfig as _};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{BatchSpanProcessor, SdkTracer, SdkTracerProvider};
 use tracing::Subscriber;
@@ -19,6 +19,7 @@ use tracing_subscriber::Layer;
 use tracing_subscriber::filter::filter_fn;
 use tracing_subscriber::registry::LookupSpan;
 
+use crate::collector_client::CollectorClient;
 #[cfg(feature = "tasks")]
 use crate::execution_span::ExecutionSpan;
 use crate::lost_spans::LostSpans;
@@ -41,12 +42,12 @@ pub struct TraceExporter {
     sent: Arc<SentSpans>,
 }
 
-/// An exporter could not be created, because the URL of its collector is invalid.
+/// An exporter could not be created, for example because the URL of its collector is invalid.
 #[derive(Debug, thiserror::Error)]
-#[error("traces cannot be sent to {collector}: {why}", why = error_chain(source))]
+#[error("traces cannot be sent to {collector}: {why}", why = error_chain(&**source))]
 pub struct ExporterError {
     collector: String,
-    source: ExporterBuildError,
+    source: Box<dyn std::error::Error + Send + Sync>,
 }
 
 impl TraceExporter {
@@ -56,24 +57,28 @@ impl TraceExporter {
     /// `on_lost` gets the first loss of spans. It runs on the thread of the SDK or in [`TraceExporter::close`].
     ///
     /// # Errors
-    /// If the URL is invalid.
+    /// If the URL is invalid, or if the HTTP client cannot be created.
     pub fn new(
         collector: &str,
         on_lost: impl Fn(&LostSpans) + Send + Sync + 'static,
     ) -> Result<Self, ExporterError> {
         // Process-wide default for all TLS clients.
         let _first_is_kept = rustls::crypto::ring::default_provider().install_default();
+        let failed = |source| ExporterError {
+            collector: collector.to_owned(),
+            source,
+        };
+        let sent = Arc::new(SentSpans::new(collector, on_lost));
+        let client = CollectorClient::new(EXPORT_MAX, Arc::clone(&sent));
+        let client = client.map_err(|error| failed(error.into()))?;
         let exporter = SpanExporter::builder()
             .with_http()
+            .with_http_client(client)
             .with_protocol(Protocol::HttpBinary)
             .with_endpoint(format!("{}/v1/traces", collector.trim_end_matches('/')))
             .with_timeout(EXPORT_MAX)
             .build();
-        let exporter = exporter.map_err(|source| ExporterError {
-            collector: collector.to_owned(),
-            source,
-        })?;
-        let sent = Arc::new(SentSpans::new(collector, on_lost));
+        let exporter = exporter.map_err(|error| failed(error.into()))?;
         let exporter = CountedExporter::new(exporter, Arc::clone(&sent));
         let batches = BatchSpanProcessor::builder(exporter).build();
         let provider = SdkTracerProvider::builder()

@@ -24,6 +24,7 @@
 
 #![warn(missing_docs)]
 
+mod collector_client;
 #[cfg(feature = "tasks")]
 mod execution_span;
 mod exporter;

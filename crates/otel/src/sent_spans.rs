@@ -1,5 +1,6 @@
 //! Count of the spans that ended and of the spans that the collector has accepted. The difference is reported once.
 
+use std::error::Error;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -7,9 +8,11 @@ use std::time::Duration;
 
 use allstop_core::error_chain;
 use opentelemetry::{Array, Context, Key, StringValue, Value};
+use opentelemetry_http::HttpError;
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::error::OTelSdkResult;
 use opentelemetry_sdk::trace::{BatchSpanProcessor, Span, SpanData, SpanExporter, SpanProcessor};
+use parking_lot::Mutex;
 
 use crate::lost_spans::LostSpans;
 
@@ -23,6 +26,8 @@ pub(crate) struct SentSpans {
     ended: AtomicU64,
     sent: AtomicU64,
     is_reported: AtomicBool,
+    /// Reason why the last request did not reach the collector.
+    unreached: Mutex<Option<String>>,
 }
 
 impl fmt::Debug for SentSpans {
@@ -45,7 +50,14 @@ impl SentSpans {
             ended: AtomicU64::new(0),
             sent: AtomicU64::new(0),
             is_reported: AtomicBool::new(false),
+            unreached: Mutex::new(None),
         }
+    }
+
+    /// Notes the result of a request. The SDK repeats a request that does not reach the collector, so the loss of spans is
+    /// reported later.
+    pub(crate) fn note_request(&self, sent: Result<(), &HttpError>) {
+        *self.unreached.lock() = sent.err().map(|error| first_cause(&**error).to_string());
     }
 
     /// Reports spans that were not sent, unless an earlier report has named the problem.
@@ -61,12 +73,25 @@ impl SentSpans {
         if self.is_reported.swap(true, Ordering::AcqRel) {
             return;
         }
+        let why = self
+            .unreached
+            .lock()
+            .take()
+            .unwrap_or_else(|| why.to_owned());
         (self.on_lost)(&LostSpans {
             count,
             collector: self.collector.clone(),
-            why: why.to_owned(),
+            why,
         });
     }
+}
+
+/// Innermost cause of an error. The outer errors of the HTTP client quote the URL.
+fn first_cause<'a>(mut error: &'a (dyn Error + 'static)) -> &'a (dyn Error + 'static) {
+    while let Some(cause) = error.source() {
+        error = cause;
+    }
+    error
 }
 
 /// Exporter that counts the accepted spans, and reports the first failure at once.

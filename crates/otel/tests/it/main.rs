@@ -107,3 +107,22 @@ fn invalid_url_is_an_error_with_the_url() {
     let error = TraceExporter::new("not a url", |_| ()).expect_err("an invalid URL");
     assert!(error.to_string().contains("not a url"), "{error}");
 }
+
+/// Regression: the report was `no answer in time`, because the SDK was repeating the request at the end.
+#[test]
+fn refused_connection_is_reported_as_such() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
+    let url = format!("http://{}", listener.local_addr().expect("an address"));
+    drop(listener);
+    for max in [Duration::from_millis(500), FACT_MAX] {
+        let (sender, losses) = channel::<LostSpans>();
+        let traces = TraceExporter::new(&url, move |spans| drop(sender.send(spans.clone())));
+        let traces = traces.expect("a valid URL");
+        tracing::subscriber::with_default(registry().with(traces.layer()), || {
+            drop(tracing::info_span!(target: "allstop_agent", "turn"));
+        });
+        traces.close(max);
+        let loss = losses.recv_timeout(FACT_MAX).expect("a report");
+        assert!(loss.why.starts_with("Connection refused"), "{loss}");
+    }
+}
