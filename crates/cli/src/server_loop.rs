@@ -94,7 +94,9 @@ pub(crate) async fn run_server<S: HostedServer>(
         server.show_line(&problem);
     }
     let manager = ServiceManager::of_environment();
-    manager.ready();
+    if let Err(problem) = manager.ready() {
+        server.show_line(&problem.to_string());
+    }
     let (cause, has_ended) = loop {
         tokio::select! {
             biased;
@@ -106,7 +108,9 @@ pub(crate) async fn run_server<S: HostedServer>(
             cause = server.ended() => break (cause, true),
         }
     };
-    manager.stopping(&cause.to_string());
+    if let Err(problem) = manager.stopping(&cause.to_string()) {
+        tracing::warn!(%problem, "the end of the server is not reported");
+    }
     let stored = shut_down(&server, &mut supervisor, &cause, has_ended).await;
     // If another terminal requested a stop, it gets the receipt (the report of the stop) before this process exits.
     let answered = remote.answered();

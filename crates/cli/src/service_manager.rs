@@ -1,9 +1,9 @@
 //! Messages to the service manager that started this process, such as systemd: the server is ready, or it stops.
 //!
 //! The protocol is `sd_notify(3)`: one datagram for each message, to the socket in the variable `NOTIFY_SOCKET`. The
-//! messages are optional, so a failure is only logged.
+//! messages are optional, so a failure is reported and the server continues.
 
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::io;
 use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
@@ -15,39 +15,46 @@ const SOCKET: &str = "NOTIFY_SOCKET";
 
 /// The service manager; absent if the process has another parent, such as a shell.
 #[derive(Debug)]
-pub(crate) struct ServiceManager(Option<(UnixDatagram, SocketAddr)>);
+pub(crate) struct ServiceManager(Option<OsString>);
+
+/// A message did not reach the service manager.
+#[derive(Debug, thiserror::Error)]
+#[error("the service manager is not notified: {SOCKET} is {name:?}: {source}")]
+pub(crate) struct NotifyError {
+    name: OsString,
+    source: io::Error,
+}
 
 impl ServiceManager {
     /// The service manager that the environment names.
     pub(crate) fn of_environment() -> Self {
-        let Some(name) = variable(SOCKET).filter(|name| !name.is_empty()) else {
-            return Self(None);
-        };
-        let connected = connect(&name);
-        if let Err(error) = &connected {
-            tracing::warn!(%error, "the service manager cannot be notified");
-        }
-        Self(connected.ok())
+        Self(variable(SOCKET).filter(|name| !name.is_empty()))
     }
 
     /// Reports that the server accepts requests.
-    pub(crate) fn ready(&self) {
-        self.send("READY=1");
+    pub(crate) fn ready(&self) -> Result<(), NotifyError> {
+        self.send("READY=1")
     }
 
     /// Reports that the server stops, and the cause.
-    pub(crate) fn stopping(&self, cause: &str) {
+    pub(crate) fn stopping(&self, cause: &str) -> Result<(), NotifyError> {
         // A second line would be a separate message.
         let cause = cause.replace('\n', " ");
-        self.send(&format!("STOPPING=1\nSTATUS=stopping: {cause}"));
+        self.send(&format!("STOPPING=1\nSTATUS=stopping: {cause}"))
     }
 
-    fn send(&self, message: &str) {
-        let Some((socket, address)) = &self.0 else {
-            return;
+    fn send(&self, message: &str) -> Result<(), NotifyError> {
+        let Some(name) = &self.0 else {
+            return Ok(());
         };
-        if let Err(error) = socket.send_to_addr(message.as_bytes(), address) {
-            tracing::warn!(%error, "the service manager was not notified");
+        let sent = connect(name)
+            .and_then(|(socket, address)| socket.send_to_addr(message.as_bytes(), &address));
+        match sent {
+            Ok(_length) => Ok(()),
+            Err(source) => Err(NotifyError {
+                name: name.clone(),
+                source,
+            }),
         }
     }
 }
@@ -81,10 +88,10 @@ mod tests {
         let place = tempfile::tempdir().unwrap();
         let path = place.path().join("notify");
         let socket = UnixDatagram::bind(&path).unwrap();
-        let manager = ServiceManager(Some(connect(path.as_os_str()).unwrap()));
-        manager.ready();
+        let manager = ServiceManager(Some(path.into()));
+        manager.ready().unwrap();
         assert_eq!(received(&socket), "READY=1");
-        manager.stopping("shutdown\nSIGTERM");
+        manager.stopping("shutdown\nSIGTERM").unwrap();
         assert_eq!(
             received(&socket),
             "STOPPING=1\nSTATUS=stopping: shutdown SIGTERM"
@@ -98,20 +105,21 @@ mod tests {
         let name = format!("allstop-notify-{}", std::process::id());
         let address = SocketAddr::from_abstract_name(&name).unwrap();
         let socket = UnixDatagram::bind_addr(&address).unwrap();
-        let manager = ServiceManager(Some(connect(format!("@{name}").as_ref()).unwrap()));
-        manager.ready();
+        let manager = ServiceManager(Some(format!("@{name}").into()));
+        manager.ready().unwrap();
         assert_eq!(received(&socket), "READY=1");
     }
 
     #[test]
-    fn absent_manager_costs_nothing() {
+    fn absent_manager_costs_nothing_and_a_wrong_one_is_named() {
+        ServiceManager(None).ready().unwrap();
         let gone = tempfile::tempdir().unwrap().path().join("gone");
-        for manager in [
-            ServiceManager(None),
-            ServiceManager(connect(gone.as_os_str()).ok()),
-        ] {
-            manager.ready();
-            manager.stopping("shutdown");
+        let long = OsString::from("x".repeat(200));
+        for name in [gone.into_os_string(), long] {
+            let manager = ServiceManager(Some(name.clone()));
+            let problem = manager.ready().unwrap_err().to_string();
+            let begin = format!("the service manager is not notified: NOTIFY_SOCKET is {name:?}: ");
+            assert!(problem.starts_with(&begin), "{problem}");
         }
     }
 }

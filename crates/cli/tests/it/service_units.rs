@@ -213,6 +213,27 @@ fn stop_of_the_worker_unit_drains_and_writes_receipts() {
     place.assert_nothing_runs();
 }
 
+/// Regression: the variable was ignored without a message.
+#[test]
+fn wrong_notify_socket_is_reported_once() {
+    let place = Place::new();
+    let absent = place.path("absent").display().to_string();
+    let socket = absent.clone();
+    let server = Server::start_by(&place, "--agent echo", move |serve| {
+        serve.env("NOTIFY_SOCKET", &socket)
+    });
+    let said = format!("NOTIFY_SOCKET is \"{absent}\": No such file or directory");
+    server.running.wait_stderr(&said);
+    let ended = server.running.end_by(Signal::TERM);
+    assert_eq!(ended.code, 143, "{}", ended.stderr);
+    assert_eq!(
+        ended.stderr.matches("NOTIFY_SOCKET").count(),
+        1,
+        "{}",
+        ended.stderr
+    );
+}
+
 /// systemd must not kill a server during its drain, and not restart a server that it stopped.
 #[test]
 fn units_leave_time_for_the_drain_and_signal_the_main_process_alone() {
