@@ -18,14 +18,14 @@ pub(crate) struct CollectorClient {
 impl CollectorClient {
     /// Creates the client. `timeout` limits each request.
     pub(crate) fn new(timeout: Duration, spans: Arc<SentSpans>) -> reqwest::Result<Self> {
-        let build = || {
+        let connect = || {
             reqwest::blocking::Client::builder()
                 .timeout(timeout)
                 .build()
         };
         // A blocking client cannot be built on a thread of an asynchronous runtime.
-        let built = std::thread::scope(|threads| threads.spawn(build).join());
-        let client = built.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
+        let joined = std::thread::scope(|threads| threads.spawn(connect).join());
+        let client = joined.unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         Ok(Self { client, spans })
     }
 }

@@ -304,17 +304,16 @@ async fn commands_of_local_tools_have_the_containment_of_the_scope() {
     let folder = tempfile::tempdir().unwrap();
     let system = allstop_testkit::SimulatedSystem::new();
     system.program("make", allstop_testkit::Behaviour::default());
-    let options = RootOptions {
-        containment: system.containment(),
-        ..RootOptions::for_any_runtime()
-    };
+    let options = RootOptions::for_any_runtime().containment(system.containment());
     let model = model::from_fn("test", async |request: ModelRequest| {
         Ok(match request.tool_results() {
             0 => Reply::text("").call("shell", serde_json::json!({"command": "make"})),
             _ => "done".into(),
         })
     });
-    let agent = Agent::new(model).scope(Scope::root("test", options)).build();
+    let agent = Agent::new(model)
+        .scope(Scope::root("test", options))
+        .build();
     let tools = allstop::local_tools(folder.path(), folder.path().join("output")).unwrap();
     let session = agent.session().tools(tools).open().await.unwrap();
     let answer = session.send("go").unwrap().await.into_result().unwrap();

@@ -46,15 +46,15 @@ pub(crate) use doctor::DoctorArgs;
 pub(crate) use execution::{ExecutionArgs, NatsArgs, TaskAgent};
 pub(crate) use init::InitArgs;
 pub(crate) use mcp::{McpAction, McpAddArgs, McpArgs};
-pub(crate) use model::{InstructionArgs, ModelArgs, ProjectConfigChoice};
+#[cfg(test)]
+pub(crate) use model::InstructionArgs;
+pub(crate) use model::{ModelArgs, ProjectConfigChoice};
 pub(crate) use permission::PermissionArgs;
-pub(crate) use prompt::{PromptArgs, STDIN};
+pub(crate) use prompt::STDIN;
 pub(crate) use remote::{PsArgs, ReceiptArgs, StopArgs, WatchArgs};
-pub(crate) use run::{BackgroundArgs, LimitArgs, OutputArgs, OutputFileArgs, RunArgs, SessionArgs};
+pub(crate) use run::{BackgroundArgs, RunArgs};
 pub(crate) use serve::{EndpointArgs, ServeArgs};
-pub(crate) use sessions::{
-    PruneLimits, ResumeArgs, SessionChoiceArgs, SessionsAction, SessionsArgs, SessionsCommand,
-};
+pub(crate) use sessions::{PruneLimits, SessionsAction, SessionsArgs, SessionsCommand};
 pub(crate) use store::{StoreAction, StoreCommandArgs};
 pub(crate) use tasks::{SERVER_DEFAULT, TasksArgs, TasksCommand};
 pub(crate) use traces::TraceArgs;

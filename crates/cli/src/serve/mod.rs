@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 use allstop_core::receipt::ReceiptItem;
 use allstop_core::{Cause, CauseKind, Extent, HumanDuration, Receipt};
-use allstop_scope::{FORCE_MAX, StopRequest};
+use allstop_scope::{FORCE_MAX, Scope, StopRequest};
 use allstop_task::ShutdownReport;
 use allstop_terminal::OutputPriority;
 
@@ -278,7 +278,7 @@ impl HostedServer for HostedTasks<'_> {
 
     fn report_late(&self) -> Result<(), CliError> {
         let scopes = [&self.server.tasks, &self.server.agent].into_iter();
-        let running: Vec<_> = scopes.flat_map(|scope| scope.running()).collect();
+        let running: Vec<_> = scopes.flat_map(Scope::running).collect();
         self.show_line(&late_summary(&running));
         let not_stored = self.not_stored.get();
         check_stored(not_stored.unwrap_or_else(|| self.server.manager.unstored_ends()))

@@ -10,9 +10,7 @@ use allstop_core::{HumanDuration, error_chain};
 use allstop_process::Keepers;
 use allstop_runtime::{System, SystemStore};
 use allstop_scope::{Scope, ScopeOptions};
-use allstop_task::{
-    AdmissionLimits, ClusterOptions, TaskManager, TaskOptions, TaskParts, WhenFull,
-};
+use allstop_task::{AdmissionLimits, TaskManager, TaskOptions, TaskParts, WhenFull};
 use allstop_terminal::OutputQueue;
 use anyhow::Context as _;
 
@@ -230,11 +228,8 @@ async fn open_manager(
         keepers,
         stderr,
     );
-    let node = ClusterOptions {
-        // A forced stop of the tasks must not end the loop that returns the lease.
-        scope: Some(store_scope),
-        ..node.await?
-    };
+    // A forced stop of the tasks must not end the loop that returns the lease.
+    let node = node.await?.scope(store_scope);
     let manager = TaskManager::join(log, node, tasks, parts, options);
     Ok(manager.context("a scope for the tasks")?)
 }

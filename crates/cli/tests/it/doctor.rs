@@ -142,7 +142,7 @@ fn settings_of_requests_are_checked_before_anything_is_sent() {
         ),
         ("provider_options = { seed = nan }", "`inf` or `nan`"),
     ] {
-        let config = place.file("request.toml", &format!("[model.request]\n{settings}"));
+        let config = place.file("request.toml", format!("[model.request]\n{settings}"));
         let flags = format!(
             "--config {} --model m --base-url {}",
             config.display(),

@@ -430,7 +430,7 @@ fn trace_of_the_caller_continues_at_each_worker() {
         let worker = at_nats("worker --concurrency 1 --yes", &collector);
         let worker = worker.arg("--config").arg(&config);
         let worker = worker.arg("--model").arg(&model).start();
-        worker.wait_stdout("working, at most 1 task at a time");
+        worker.wait_stdout("working, at most 1 task");
         (worker, spans)
     });
     let tasks = ["m1", "m2"].map(|id| send(&front, id));

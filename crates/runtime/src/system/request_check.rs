@@ -31,12 +31,11 @@ pub fn check_requests(config: &Config, model: &dyn Model) -> Result<(), StartErr
         let error = StartError::new(StartErrorKind::Config, problem);
         return Err(error.hint("change the section `[model.request]`"));
     }
-    model.check(&ModelRequest {
-        tools,
-        settings: Arc::new(settings),
-        max_output_tokens: config.model.max_output_tokens,
-        ..ModelRequest::new(vec![Arc::new(Message::user("hello"))])
-    })?;
+    let request = ModelRequest::new(vec![Arc::new(Message::user("hello"))])
+        .tools(tools)
+        .settings(Arc::new(settings))
+        .max_output_tokens(config.model.max_output_tokens);
+    model.check(&request)?;
     Ok(())
 }
 

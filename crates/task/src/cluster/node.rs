@@ -159,6 +159,13 @@ impl ClusterOptions {
         self
     }
 
+    /// Sets the scope of the loops that renew and return the lease.
+    #[must_use]
+    pub fn scope(mut self, scope: Scope) -> Self {
+        self.scope = Some(scope);
+        self
+    }
+
     /// Sets the function that is called with each renewal of the lease.
     #[must_use]
     pub fn on_renewal(mut self, on_renewal: RenewalHandler) -> Self {

@@ -9,7 +9,7 @@ use allstop_terminal::Style;
 
 use super::test_records::{
     DAY_MS, at, background, cancelled, committed, eventful, model_call, open, started,
-    this_process, tool_call, usage,
+    this_process, tool_call,
 };
 use super::*;
 use crate::args::PruneLimits;

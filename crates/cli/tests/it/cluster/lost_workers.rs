@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use allstop_testkit::nats_server::NatsServer;
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::{Cluster, LEASE};
 use crate::support::mcp_server::shell_server;

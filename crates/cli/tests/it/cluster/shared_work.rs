@@ -1,6 +1,8 @@
 //! Front ends and workers that share tasks.
 
-use serde_json::{Value, json};
+use std::time::Duration;
+
+use serde_json::Value;
 
 use super::Cluster;
 use crate::serve::Server;
