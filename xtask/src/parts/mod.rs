@@ -153,6 +153,18 @@ const EVERYTHING: Part = Part {
     },
 };
 
+/// The official conformance suite of MCP.
+const MCP_CONFORMANCE: Part = Part {
+    name: "mcp_conformance",
+    made_from: &[
+        "crates/testkit/parts/mcp_conformance/package.json",
+        "crates/testkit/parts/mcp_conformance/package-lock.json",
+    ],
+    by: By::Npm {
+        program: "node_modules/@modelcontextprotocol/conformance/dist/index.js",
+    },
+};
+
 pub(crate) fn run() -> anyhow::Result<()> {
     for part in [
         TOOLS,
@@ -187,6 +199,7 @@ fn fetch_npm_parts() -> anyhow::Result<Vec<(&'static str, PathBuf)>> {
     let mut present = Vec::new();
     for (part, label) in [
         (EVERYTHING, "the MCP reference server"),
+        (MCP_CONFORMANCE, "the conformance suite of MCP"),
         (A2A_JS, "the A2A client for JavaScript"),
         (COPILOT_JS, "the Copilot SDK for JavaScript"),
     ] {

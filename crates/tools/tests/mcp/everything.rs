@@ -3,7 +3,6 @@
 //! `cargo xtask parts` downloads the server. If Node and npm are missing, that command skips the server and prints the
 //! reason. In that case these tests do nothing.
 
-use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -12,33 +11,13 @@ use allstop_tools::mcp::{McpServerConfig, McpTransport, OnIgnoredCancel};
 use allstop_tools::{CallLink, CallObserver, CallProgress};
 use serde_json::{Value, json};
 
-use crate::support::{Place, Running, only_item, wait_until};
+use crate::support::{Place, Running, only_item, part_program, wait_until};
 
 const PROGRAM: &str = "node_modules/@modelcontextprotocol/server-everything/dist/index.js";
 const LONG: &str = "t__trigger-long-running-operation";
 
-/// Path of the server's program; `None` if this machine does not have the server.
-#[expect(clippy::print_stdout, reason = "reports the skipped tests")]
-fn program() -> Option<PathBuf> {
-    let test = std::env::current_exe().unwrap();
-    let mut parts = test.ancestors().map(|folder| folder.join("parts"));
-    let parts = parts
-        .find(|parts| {
-            parts.join("everything/.complete").is_file()
-                || parts.join("everything.left_out").is_file()
-        })
-        .expect("the part is missing: run `cargo xtask parts` and try again");
-    match std::fs::read_to_string(parts.join("everything.left_out")) {
-        Ok(why) => {
-            println!("left out: {why}");
-            None
-        }
-        Err(_) => Some(parts.join("everything").join(PROGRAM)),
-    }
-}
-
 async fn place(change: impl FnOnce(&mut McpServerConfig)) -> Option<Place> {
-    let program = program()?;
+    let program = part_program("everything", PROGRAM)?;
     let place = Place::with("", |config| {
         config.transport = McpTransport::Stdio {
             command: "node".into(),

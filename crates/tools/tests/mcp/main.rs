@@ -8,6 +8,7 @@
 mod abandoned;
 mod bad_servers;
 mod calls;
+mod conformance;
 mod everything;
 mod http;
 mod lists;

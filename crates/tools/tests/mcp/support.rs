@@ -237,3 +237,23 @@ pub(crate) async fn wait_until(what: &str, mut is_so: impl FnMut() -> bool) {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
+
+/// Path of a program in a downloaded part; `None` if this machine does not have the part.
+#[expect(clippy::print_stdout, reason = "reports the skipped tests")]
+pub(crate) fn part_program(part: &str, program: &str) -> Option<PathBuf> {
+    let left_out = format!("{part}.left_out");
+    let test = std::env::current_exe().unwrap();
+    let mut parts = test.ancestors().map(|folder| folder.join("parts"));
+    let parts = parts
+        .find(|parts| {
+            parts.join(part).join(".complete").is_file() || parts.join(&left_out).is_file()
+        })
+        .expect("the part is missing: run `cargo xtask parts` and try again");
+    match std::fs::read_to_string(parts.join(left_out)) {
+        Ok(why) => {
+            println!("left out: {why}");
+            None
+        }
+        Err(_) => Some(parts.join(part).join(program)),
+    }
+}

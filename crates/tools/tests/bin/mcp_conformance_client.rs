@@ -1,0 +1,132 @@
+//! A program that the official conformance suite of MCP starts as the client. It uses the client of this library in the
+//! same way as a session does: it starts the server's connection, lists the tools, and calls them.
+//!
+//! `allstop-tools-mcp-conformance-client URL`, with the name of the scenario in `MCP_CONFORMANCE_SCENARIO` and its data
+//! as JSON in `MCP_CONFORMANCE_CONTEXT`.
+
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use allstop_core::{CallId, SessionId};
+use allstop_process::ContainmentChoice;
+use allstop_scope::{RootOptions, Scope, ScopeOptions};
+use allstop_tools::mcp::{McpOptions, McpServerConfig, McpServers, McpState, McpTransport};
+use allstop_tools::{CallLink, OutputFolder, Tool, ToolInvocation, ToolSource as _};
+use serde_json::{Value, json};
+
+/// A tool call of a scenario: the server's name of the tool, and the arguments.
+type PlannedCall = (String, Value);
+
+#[tokio::main]
+async fn main() -> ExitCode {
+    match run().await {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(why) => {
+            print_error(&why);
+            ExitCode::FAILURE
+        }
+    }
+}
+
+#[expect(clippy::print_stderr, reason = "the suite shows the error of a client")]
+fn print_error(why: &str) {
+    eprintln!("{why}");
+}
+
+async fn run() -> Result<(), String> {
+    let url = std::env::args().nth(1).ok_or("the URL is missing")?;
+    let scenario = std::env::var("MCP_CONFORMANCE_SCENARIO").unwrap_or_default();
+    let context = std::env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or_default();
+    let context: Value = serde_json::from_str(&context).unwrap_or_default();
+    let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let transport = McpTransport::Http {
+        url: url.into(),
+        headers: Vec::new(),
+    };
+    let config = McpServerConfig::new("t", transport).map_err(|error| error.to_string())?;
+    let options = McpOptions {
+        folder: folder.path().to_owned(),
+        pipe_folder: folder.path().join("pipes"),
+        containment: ContainmentChoice::GroupAndMarker,
+    };
+    let root = Scope::root("process", RootOptions::single_runtime());
+    let servers = McpServers::new(vec![config], options).map_err(|error| error.to_string())?;
+    servers
+        .start(&root)
+        .await
+        .map_err(|error| error.to_string())?;
+    let result = act(&servers, &root, &scenario, &context, folder.path()).await;
+    servers.close().await;
+    result
+}
+
+/// Does the action of the scenario.
+async fn act(
+    servers: &McpServers,
+    root: &Scope,
+    scenario: &str,
+    context: &Value,
+    folder: &std::path::Path,
+) -> Result<(), String> {
+    let state = servers.all()[0].state();
+    if !matches!(state, McpState::Ready) {
+        return Err(format!("the server is {state}"));
+    }
+    let output_folder = Arc::new(OutputFolder::new(folder.join("output")));
+    let tools = servers.tools(&output_folder).tools();
+    for (name, arguments) in calls(scenario, context, &tools) {
+        let name = format!("t__{name}");
+        let tool = tools.iter().find(|tool| *tool.spec().name == *name);
+        let tool = tool.ok_or_else(|| format!("the server has no tool {name}"))?;
+        call(root, tool, arguments).await?;
+    }
+    Ok(())
+}
+
+/// Returns the calls of a scenario. Most scenarios expect a call of each listed tool.
+fn calls(scenario: &str, context: &Value, tools: &[Arc<dyn Tool>]) -> Vec<PlannedCall> {
+    let names = tools.iter().map(|tool| own_name(&**tool));
+    match scenario {
+        "json-schema-ref-no-deref" => Vec::new(),
+        "json-schema-2020-12-preservation" => {
+            let has_schema =
+                |tool: &&Arc<dyn Tool>| own_name(&***tool) == "json_schema_2020_12_tool";
+            let schema = tools.iter().find(has_schema);
+            let schema = schema.map(|tool| Value::clone(&tool.spec().input_schema));
+            vec![("json_schema_echo".to_owned(), json!({"schema": schema}))]
+        }
+        "http-custom-headers" => {
+            let planned = context["toolCalls"].as_array().cloned().unwrap_or_default();
+            let call = |call: Value| {
+                let name = call["name"].as_str().unwrap_or_default().to_owned();
+                (name, call["arguments"].clone())
+            };
+            planned.into_iter().map(call).collect()
+        }
+        "tools_call" => names.map(|name| (name, json!({"a": 2, "b": 3}))).collect(),
+        _ => names.map(|name| (name, json!({}))).collect(),
+    }
+}
+
+/// Name of a tool, as the server names it.
+fn own_name(tool: &dyn Tool) -> String {
+    let name = &tool.spec().name;
+    name.strip_prefix("t__").unwrap_or(name).to_owned()
+}
+
+async fn call(root: &Scope, tool: &Arc<dyn Tool>, arguments: Value) -> Result<(), String> {
+    let scope = root
+        .child("call", ScopeOptions::default())
+        .map_err(|error| error.to_string())?;
+    let invocation = ToolInvocation {
+        session_id: SessionId::new("s"),
+        call_id: CallId::new("call_1"),
+        name: Arc::clone(&tool.spec().name),
+        arguments: Arc::new(arguments),
+        scope,
+        trace: None,
+        link: CallLink::default(),
+    };
+    let answered = tool.call(invocation).await;
+    answered.map(drop).map_err(|error| error.message)
+}
