@@ -14,7 +14,7 @@ use crate::call_progress::CallProgress;
 use crate::effect::FileChange;
 #[cfg(feature = "shell")]
 use crate::file_state::FileState;
-use crate::permission::Denial;
+use crate::permission::{Denial, Prompter};
 
 /// Observer of a running call. Its methods run on the thread of the tool and must not block.
 pub trait CallObserver: Send + Sync {
@@ -29,6 +29,11 @@ pub trait CallObserver: Send + Sync {
 
     /// Host of the background work that the call may start. `None` if the call belongs to no session.
     fn background(&self) -> Option<Arc<dyn BackgroundHost>> {
+        None
+    }
+
+    /// Prompter for the questions of a tool's server. `None` if no person can be asked.
+    fn prompter(&self) -> Option<Arc<dyn Prompter>> {
         None
     }
 
@@ -156,6 +161,11 @@ impl CallLink {
             }),
             None => journal,
         })
+    }
+
+    /// Prompter for the questions of a tool's server. `None` if no person can be asked.
+    pub fn prompter(&self) -> Option<Arc<dyn Prompter>> {
+        self.0.as_ref()?.observer.prompter()
     }
 
     /// Host of the background work that the call may start. `None` if the call belongs to no session.

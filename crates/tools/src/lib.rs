@@ -62,6 +62,7 @@ pub mod output;
 pub mod permission;
 pub mod registry;
 pub mod schema;
+pub mod server_question;
 #[cfg(feature = "shell")]
 pub mod shell;
 pub mod source;
@@ -93,6 +94,7 @@ pub use permission::{
 pub use registry::{
     RegisteredTool, RegistryError, SchemaCheck, TOOL_NAME_LEN_MAX, ToolRegistry, is_valid_tool_name,
 };
+pub use server_question::{ServerAnswer, ServerQuestion, WantedInput};
 #[cfg(feature = "shell")]
 pub use shell::{ShellConfig, ShellTool};
 pub use source::ToolSource;

@@ -19,10 +19,11 @@ use rmcp::model::{
     ServerResult,
 };
 use rmcp::service::{PeerRequestOptions, RequestHandle, RoleClient};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 
 use super::cancellation::{CallCancellation, SendRefusal, UnsentCancellations};
 use super::connection_end::ConnectionEnd;
+use super::elicitation::SentQuestion;
 use super::limits::CALLS_MAX;
 use crate::call_progress::CallProgress;
 
@@ -45,9 +46,17 @@ struct OpenMcpCall {
     /// The latest progress. The call shows the progress at fixed intervals, so only the last of many quick messages is
     /// shown.
     progress: watch::Sender<Option<CallProgress>>,
+    questions: mpsc::Sender<SentQuestion>,
     cancel: Arc<CallCancellation>,
     registration: Registration,
     answer: oneshot::Sender<AnsweredCall>,
+}
+
+/// Channels to the future of a call, for the messages of the server during the call.
+#[derive(Debug)]
+pub(super) struct CallChannels {
+    pub(super) progress: watch::Sender<Option<CallProgress>>,
+    pub(super) questions: mpsc::Sender<SentQuestion>,
 }
 
 /// Answer to a call, with the registration of the call.
@@ -112,7 +121,7 @@ impl OpenCalls {
         request: ClientRequest,
         options: PeerRequestOptions,
         cancel: &Arc<CallCancellation>,
-        progress: watch::Sender<Option<CallProgress>>,
+        channels: CallChannels,
         registration: Registration,
     ) -> Result<(RequestHandle<RoleClient>, oneshot::Receiver<AnsweredCall>), CallRefused> {
         let mut table = self.table.lock();
@@ -126,7 +135,8 @@ impl OpenCalls {
                     let (answer, answered) = oneshot::channel();
                     let open = OpenMcpCall {
                         token: handle.progress_token.clone(),
-                        progress,
+                        progress: channels.progress,
+                        questions: channels.questions,
                         cancel: Arc::clone(cancel),
                         registration,
                         answer,
@@ -175,6 +185,19 @@ impl OpenCalls {
         {
             open.progress.send_replace(Some(progress));
         }
+    }
+
+    /// Channel to the call that a question of the server belongs to. `origin` is the id of its request, if it is known.
+    /// Otherwise the question belongs to the only open call.
+    pub(super) fn asker(&self, origin: Option<&RequestId>) -> Option<mpsc::Sender<SentQuestion>> {
+        let table = self.table.lock();
+        let open = match origin {
+            Some(id) => table.open.get(&exact(id)),
+            None if table.open.len() == 1 => table.open.values().next(),
+            None => None,
+        };
+        let open = open.filter(|open| !open.cancel.is_cancelled());
+        open.map(|open| open.questions.clone())
     }
 
     /// Removes a call whose end will remain unknown.

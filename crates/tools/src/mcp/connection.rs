@@ -11,14 +11,20 @@ use rmcp::model::{
     ServerResult,
 };
 use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RoleClient, ServiceError};
-use tokio::sync::{oneshot, watch};
+use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
-use super::calls::{AnsweredCall, CallAnswer, CallRefused, OpenCalls, confirmed, not_confirmed};
+use super::calls::{
+    AnsweredCall, CallAnswer, CallChannels, CallRefused, OpenCalls, confirmed, not_confirmed,
+};
 use super::cancellation::CallCancellation;
 use super::config::OnIgnoredCancel;
 use super::connection_loss::ConnectionLoss;
-use super::limits::{CALLS_MAX, CANCEL_SETTLE, CANCEL_SETTLE_BEFORE_CLOSE, PROGRESS_INTERVAL};
+use super::elicitation::{QUESTIONS_WAITING_MAX, ask_all};
+use super::input_round::answers;
+use super::limits::{
+    CALLS_MAX, CANCEL_SETTLE, CANCEL_SETTLE_BEFORE_CLOSE, PROGRESS_INTERVAL, ROUNDS_MAX,
+};
 use super::state::ServerLifetime;
 use super::url_query::without_queries;
 use crate::call_link::CallLink;
@@ -49,7 +55,7 @@ struct SentCall<'a> {
 }
 
 impl Connection {
-    /// Runs one call of a tool.
+    /// Runs one call of a tool. A server that needs information first gets several requests.
     ///
     /// # Cancel safety
     /// Dropping the future cancels the call at the server.
@@ -59,15 +65,42 @@ impl Connection {
         arguments: JsonObject,
         invocation: &ToolInvocation,
     ) -> Result<ServerResult, ToolError> {
+        let mut params = CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments);
+        for _ in 0..ROUNDS_MAX {
+            let required = match self.request(params.clone(), invocation).await? {
+                ServerResult::InputRequiredResult(required) => required,
+                result => return Ok(result),
+            };
+            // No request is open now, so a stop leaves nothing at the server.
+            let answers = tokio::select! {
+                biased;
+                cause = invocation.scope.stopped_at("mcp question") => {
+                    return Err(ToolError::new(format!("stopped: {cause}")));
+                }
+                answers = answers(required.input_requests.unwrap_or_default(), &self.server, invocation) => answers?,
+            };
+            params.input_responses = (!answers.is_empty()).then_some(answers);
+            params.request_state = required.request_state;
+        }
+        Err(ToolError::new(format!(
+            "the server `{}` asked for more information {ROUNDS_MAX} times; the call was given up",
+            self.server
+        )))
+    }
+
+    /// Sends one request, and waits for its answer.
+    async fn request(
+        &self,
+        params: CallToolRequestParams,
+        invocation: &ToolInvocation,
+    ) -> Result<ServerResult, ToolError> {
         let scope = &invocation.scope;
         let cancel = Arc::new(CallCancellation::new(
             self.peer.clone(),
             Arc::clone(&self.calls.unsent),
         ));
-        let registration = register(scope, tool, &cancel)?;
-        let request = ClientRequest::CallToolRequest(CallToolRequest::new(
-            CallToolRequestParams::new(tool.to_owned()).with_arguments(arguments),
-        ));
+        let registration = register(scope, &params.name, &cancel)?;
+        let request = ClientRequest::CallToolRequest(CallToolRequest::new(params));
         let mut options = PeerRequestOptions::no_options();
         if let Some(trace) = &invocation.trace {
             let mut meta = RequestMetaObject::new();
@@ -81,9 +114,14 @@ impl Connection {
             options = options.with_meta(meta);
         }
         let (progress, latest) = watch::channel(None);
+        let (questions, asked) = mpsc::channel(QUESTIONS_WAITING_MAX);
+        let channels = CallChannels {
+            progress,
+            questions,
+        };
         let begun = self
             .calls
-            .begin(request, options, &cancel, progress, registration);
+            .begin(request, options, &cancel, channels, registration);
         let (handle, answered) = begun.map_err(|refused| self.refused_error(refused))?;
         let mut call = SentCall {
             connection: self,
@@ -98,6 +136,7 @@ impl Connection {
             answered = call.answered() => answered?,
             () = scope.stopped() => call.after_stop(scope).await?,
             never = show_progress(latest, &invocation.link) => match never {},
+            never = ask_all(asked, &self.server, invocation) => match never {},
         };
         call.ended = true;
         conclude(answered, scope, self)

@@ -4,28 +4,47 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use http::{HeaderName, HeaderValue};
-use rmcp::model::{ClientCapabilities, ClientConfig, Implementation};
-use rmcp::service::{ClientInitializeError, RoleClient, RunningService};
+use rmcp::ClientCacheConfig;
+use rmcp::model::{
+    ClientCapabilities, ClientConfig, ElicitationCapability, FormElicitationCapability,
+    Implementation, ProtocolVersion, UrlElicitationCapability,
+};
+use rmcp::service::{
+    ClientInitializeError, ClientLifecycleMode, RoleClient, RunningService,
+    serve_client_with_lifecycle,
+};
 use rmcp::transport::async_rw::AsyncRwTransport;
 use rmcp::transport::streamable_http_client::StreamableHttpClientTransportConfig;
 use rmcp::transport::{IntoTransport, StreamableHttpClientTransport};
-use rmcp::{ClientCacheConfig, serve_client};
 
+use super::calls::OpenCalls;
+use super::client_handler::McpClientHandler;
 use super::http_client::HttpClient;
 use super::interceptor::{ConnectionSinks, MessageInterceptor};
 use super::limits::{CALLS_MAX, MESSAGE_BYTES_MAX};
 use super::pipes::{ServerInput, ServerOutput};
 use super::url_query::without_queries;
 
+/// First request of a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum FirstRequest {
+    /// `server/discover`, and `initialize` if the server does not know it.
+    Discover,
+    /// `initialize`, because the server ends when it gets an unknown request.
+    Initialize,
+}
+
 /// The loop in which the protocol library serves a connection. Dropping the value ends the loop.
-pub(super) type Service = RunningService<RoleClient, ClientConfig>;
+pub(super) type Service = RunningService<RoleClient, McpClientHandler>;
 
 pub(super) async fn over_pipes(
     (output, input): (ServerOutput, ServerInput),
+    first: FirstRequest,
     sinks: ConnectionSinks,
 ) -> Result<Service, String> {
     let lines = AsyncRwTransport::new_client(output, input).with_max_line_length(MESSAGE_BYTES_MAX);
-    serve(MessageInterceptor::in_order(lines, sinks)).await
+    let calls = Arc::clone(&sinks.calls);
+    serve(MessageInterceptor::in_order(lines, sinks), first, calls).await
 }
 
 pub(super) async fn over_http(
@@ -55,7 +74,9 @@ pub(super) async fn over_http(
         loss: sinks.loss.clone(),
     };
     let transport = StreamableHttpClientTransport::with_client(client, config);
-    serve(MessageInterceptor::new(transport, sinks)).await
+    let calls = Arc::clone(&sinks.calls);
+    let transport = MessageInterceptor::new(transport, sinks);
+    serve(transport, FirstRequest::Discover, calls).await
 }
 
 fn client(url: &str) -> Result<reqwest::Client, String> {
@@ -82,32 +103,56 @@ fn client(url: &str) -> Result<reqwest::Client, String> {
     })
 }
 
-async fn serve<T, E, A>(transport: T) -> Result<Service, String>
+async fn serve<T, E, A>(
+    transport: T,
+    first: FirstRequest,
+    calls: Arc<OpenCalls>,
+) -> Result<Service, String>
 where
     T: IntoTransport<RoleClient, E, A>,
     E: std::error::Error + Send + Sync + 'static,
 {
     let client = Implementation::new("allstop", env!("CARGO_PKG_VERSION"));
-    let config = ClientConfig::new(ClientCapabilities::default(), client);
-    let service = serve_client(config, transport)
-        .await
-        .map_err(|error| match error {
-            ClientInitializeError::ConnectionClosed(_) => {
-                "it closed the connection in the handshake".to_owned()
-            }
-            ClientInitializeError::JsonRpcError(error) => {
-                format!("it refused the handshake: {}", error.message)
-            }
-            ClientInitializeError::TransportError { error, .. } => {
-                let chain = allstop_core::error_chain(&*error.error);
-                format!("it cannot be reached: {}", without_queries(&chain))
-            }
-            other => format!("invalid handshake: {other}"),
-        })?;
+    let mut capabilities = ClientCapabilities::default();
+    let elicitation = ElicitationCapability::new()
+        .with_form(FormElicitationCapability::default())
+        .with_url(UrlElicitationCapability::default());
+    capabilities.elicitation = Some(elicitation);
+    let handler = McpClientHandler {
+        config: ClientConfig::new(capabilities, client),
+        calls,
+    };
+    let lifecycle = match first {
+        FirstRequest::Initialize => ClientLifecycleMode::Initialize,
+        FirstRequest::Discover => ClientLifecycleMode::Auto {
+            preferred_versions: vec![ProtocolVersion::V_2026_07_28],
+            legacy_version: Some(ProtocolVersion::V_2025_11_25),
+        },
+    };
+    let service = serve_client_with_lifecycle(handler, transport, lifecycle).await;
+    let service = service.map_err(|error| failure(&error))?;
     // The list is requested only after a change, so a cached list would be outdated. An error is better than an
     // outdated list.
     let peer = service.peer();
     peer.set_response_cache_config(ClientCacheConfig::disabled())
         .await;
     Ok(service)
+}
+
+/// Reason why a connection could not be established.
+fn failure(error: &ClientInitializeError) -> String {
+    match error {
+        ClientInitializeError::ConnectionClosed(_) => {
+            "it closed the connection in the handshake".to_owned()
+        }
+        ClientInitializeError::JsonRpcError(error) => {
+            format!("it refused the handshake: {}", error.message)
+        }
+        ClientInitializeError::TransportError { error, .. } => {
+            let chain = allstop_core::error_chain(&*error.error);
+            format!("it cannot be reached: {}", without_queries(&chain))
+        }
+        ClientInitializeError::LegacyFallbackFailed { fallback, .. } => failure(fallback),
+        other => format!("invalid handshake: {other}"),
+    }
 }

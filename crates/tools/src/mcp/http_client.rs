@@ -13,7 +13,7 @@ use futures::stream::BoxStream;
 use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, StatusCode};
 use reqwest::{RequestBuilder, Response};
-use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, RequestId, ServerJsonRpcMessage};
 use rmcp::transport::common::http_header::{
     EVENT_STREAM_MIME_TYPE, HEADER_SESSION_ID, JSON_MIME_TYPE,
 };
@@ -21,10 +21,12 @@ use rmcp::transport::streamable_http_client::{
     SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
 };
 use sse_stream::{Sse, SseStream};
+use tokio::time::timeout;
 
 use super::connection_loss::ConnectionLoss;
 use super::deep_answer::replacement;
-use super::limits::{ERROR_BODY_BYTES_MAX, MESSAGE_BYTES_MAX};
+use super::discovery;
+use super::limits::{DISCOVERY_WAIT, ERROR_BODY_BYTES_MAX, MESSAGE_BYTES_MAX};
 
 /// Reason why this side ends a connection, over HTTP or over pipes: a message must not be parsed.
 pub(super) const RESERVED_KEY: &str = "it sent an object with a key that is reserved";
@@ -61,7 +63,11 @@ impl StreamableHttpClient for HttpClient {
             .headers(headers.into_iter().collect())
             .header(ACCEPT, accepted);
         let post = with_token_and_session(post, token, session.as_deref());
-        let sent = post.json(&message).send().await;
+        let post = post.json(&message);
+        if let Some(id) = discovery::request_id(&message) {
+            return self.discover(post, id).await;
+        }
+        let sent = post.send().await;
         let response = sent.map_err(StreamableHttpError::Client)?;
         if response.status() == StatusCode::NOT_FOUND && session.is_some() {
             return Err(StreamableHttpError::SessionExpired);
@@ -117,6 +123,47 @@ fn with_token_and_session(
 }
 
 impl HttpClient {
+    /// Sends the first request of a connection. An answer that shows an earlier server is replaced by an error.
+    async fn discover(
+        &self,
+        post: RequestBuilder,
+        id: &RequestId,
+    ) -> HttpResult<StreamableHttpPostResponse> {
+        let not_known = |why| {
+            let message = discovery::no_discovery(id.clone(), why);
+            Ok(StreamableHttpPostResponse::Json(message, None))
+        };
+        let answered = timeout(DISCOVERY_WAIT, async {
+            let response = post.send().await.map_err(StreamableHttpError::Client)?;
+            let status = response.status();
+            if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
+                return self.answer(response, true).await;
+            }
+            let answer = match self.answer(response, true).await {
+                Ok(StreamableHttpPostResponse::Sse(events, session)) => {
+                    let answer = StreamableHttpPostResponse::Sse(events, session);
+                    answer.expect_initialized().await
+                }
+                Ok(answer) => answer.expect_initialized().await,
+                Err(error) => Err(error),
+            };
+            match answer {
+                // A refusal before the body was read has no id, or another one.
+                Ok((JsonRpcMessage::Error(error), _)) if !status.is_success() => {
+                    let message = ServerJsonRpcMessage::error(error.error, Some(id.clone()));
+                    Ok(StreamableHttpPostResponse::Json(message, None))
+                }
+                Ok((message, session)) => Ok(StreamableHttpPostResponse::Json(message, session)),
+                Err(error) if self.loss.reason().is_some() => Err(error),
+                Err(_) => not_known("it does not know server/discover"),
+            }
+        });
+        match answered.await {
+            Ok(answer) => answer,
+            Err(_elapsed) => not_known("it did not answer server/discover"),
+        }
+    }
+
     /// Reads a response by the rules of MCP
     /// (<https://modelcontextprotocol.io/specification/2025-06-18/basic/transports#sending-messages-to-the-server>).
     async fn answer(

@@ -15,10 +15,12 @@ use rmcp::model::{
 use rmcp::service::RoleClient;
 use rmcp::transport::Transport;
 use tokio::sync::{Notify, oneshot};
+use tokio::time::timeout_at;
 
 use super::calls::{CallAnswer, OpenCalls};
 use super::connection_loss::ConnectionLoss;
 use super::deep_answer::is_replacement;
+use super::discovery::{Discovery, DiscoveryOpen};
 use super::limits::REQUESTS_OPEN_MAX;
 
 /// Transport that intercepts the messages of a connection.
@@ -28,6 +30,7 @@ pub(super) struct MessageInterceptor<T> {
     /// Requests of the server that are not answered yet.
     requests_open: Arc<AtomicUsize>,
     order: Option<SendOrder>,
+    discovery: Discovery,
 }
 
 /// Receivers of the server's messages.
@@ -37,6 +40,7 @@ pub(super) struct ConnectionSinks {
     pub(super) loss: ConnectionLoss,
     /// Notified when the list of the server's tools has changed.
     pub(super) list_changed: Arc<Notify>,
+    pub(super) discovery_open: DiscoveryOpen,
 }
 
 /// Keeps sent messages in order: a cancellation never overtakes its request.
@@ -57,6 +61,7 @@ impl<T> MessageInterceptor<T> {
     /// Wraps a transport that sends messages concurrently, but sends each cancellation after its request.
     pub(super) fn new(inner: T, sinks: ConnectionSinks) -> Self {
         Self {
+            discovery: Discovery::new(sinks.discovery_open.clone()),
             inner,
             sinks,
             requests_open: Arc::default(),
@@ -84,18 +89,21 @@ impl<T> MessageInterceptor<T> {
                 }
                 _ => Some(JsonRpcMessage::Error(failed)),
             },
-            JsonRpcMessage::Notification(notification) => {
-                match &notification.notification {
-                    ServerNotification::ProgressNotification(progress) => {
-                        self.sinks.calls.progress(&progress.params);
-                    }
-                    ServerNotification::ToolListChangedNotification(_) => {
-                        self.sinks.list_changed.notify_one();
-                    }
-                    _ => {}
+            JsonRpcMessage::Notification(notification) => match &notification.notification {
+                ServerNotification::ProgressNotification(progress) => {
+                    self.sinks.calls.progress(&progress.params);
+                    None
                 }
-                None
-            }
+                ServerNotification::ToolListChangedNotification(_) => {
+                    self.sinks.list_changed.notify_one();
+                    None
+                }
+                // The protocol library waits for this notification when it subscribes to changes.
+                ServerNotification::SubscriptionsAcknowledgedNotification(_) => {
+                    Some(JsonRpcMessage::Notification(notification))
+                }
+                _ => None,
+            },
             JsonRpcMessage::Request(request) => {
                 if self.requests_open.fetch_add(1, Ordering::AcqRel) >= REQUESTS_OPEN_MAX {
                     self.sinks.loss.by_us("it sent too many requests at once");
@@ -140,6 +148,7 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for MessageInterceptor<T> {
         &mut self,
         item: ClientJsonRpcMessage,
     ) -> impl Future<Output = Result<(), Self::Error>> + Send + 'static {
+        self.discovery.sent(&item);
         let is_answer = matches!(item, JsonRpcMessage::Response(_) | JsonRpcMessage::Error(_));
         let requests_open = is_answer.then(|| Arc::clone(&self.requests_open));
         let sending = self.inner.send(item);
@@ -165,11 +174,19 @@ impl<T: Transport<RoleClient>> Transport<RoleClient> for MessageInterceptor<T> {
 
     async fn receive(&mut self) -> Option<ServerJsonRpcMessage> {
         loop {
-            let Some(message) = self.inner.receive().await else {
+            let received = match self.discovery.until() {
+                None => self.inner.receive().await,
+                Some(until) => match timeout_at(until, self.inner.receive()).await {
+                    Ok(received) => received,
+                    Err(_elapsed) => return self.discovery.expired(),
+                },
+            };
+            let Some(message) = received else {
                 self.sinks.loss.by_server("it closed the connection");
                 return None;
             };
-            if let Some(message) = self.intercept(message) {
+            let message = self.discovery.received(message);
+            if let Some(message) = message.and_then(|message| self.intercept(message)) {
                 return Some(message);
             }
         }

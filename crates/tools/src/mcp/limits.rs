@@ -75,6 +75,18 @@ pub(super) const CLOSE_WAIT: Duration = Duration::from_millis(300);
 /// seconds.
 pub const HANDSHAKE_TIMEOUT_DEFAULT: Duration = Duration::from_secs(20);
 
+/// Time that a server has to answer the first request. A server of an earlier revision may ignore this request, and the
+/// handshake follows after this time. A running server answers in milliseconds, but a program may first have to be
+/// loaded.
+pub(super) const DISCOVERY_WAIT: Duration = Duration::from_secs(5);
+
+/// Maximum number of requests for one call. A server may ask for more information after each request, and a call with
+/// more questions is not finished by answering them.
+pub(super) const ROUNDS_MAX: usize = 10;
+
+/// Pause before a request is repeated only because the server wants it later.
+pub(super) const ROUND_PAUSE: Duration = Duration::from_millis(200);
+
 /// Default time limit of a call, because a server that never answers must not hold a turn forever.
 pub const CALL_TIMEOUT_DEFAULT: Duration = Duration::from_mins(10);
 

@@ -30,14 +30,18 @@
 
 mod calls;
 mod cancellation;
+mod client_handler;
 mod config;
 mod connection;
 mod connection_end;
 mod connection_loss;
 mod convert;
 mod deep_answer;
+mod discovery;
+mod elicitation;
 mod handshake;
 mod http_client;
+mod input_round;
 mod interceptor;
 mod limits;
 mod listing;
@@ -47,6 +51,7 @@ mod server;
 mod servers;
 mod state;
 mod status_events;
+mod subscription;
 mod supervise;
 mod tool;
 mod url_query;

@@ -12,7 +12,7 @@ use super::config::McpTransport;
 use super::connection::Connection;
 use super::connection_end::ConnectionEnd;
 use super::connection_loss::{LossKind, LossReason};
-use super::handshake::{Service, over_http, over_pipes};
+use super::handshake::{FirstRequest, Service, over_http, over_pipes};
 use super::interceptor::ConnectionSinks;
 use super::limits::{
     CLOSE_WAIT, CONNECTION_GOOD_AFTER, RECONNECT_FIRST, RECONNECT_MAX, RECONNECT_TRIES_MAX,
@@ -22,10 +22,13 @@ use super::pipes::ServerPipes;
 use super::process::ServerProcess;
 use super::server::McpServer;
 use super::state::{ServerLifetime, ServerState};
+use super::subscription::keep_subscribed;
 
 enum ConnectionAttempt {
     /// The server is stopped or closed.
     Over,
+    /// The server's process ended before it answered the first request.
+    NotDiscovered,
     /// The connection was lost or never established.
     Lost {
         why: Arc<str>,
@@ -38,10 +41,12 @@ enum ConnectionAttempt {
 /// Runs until the server is closed or its scope is stopped.
 pub(super) async fn supervise(server: Arc<McpServer>, cx: WorkCx) {
     let mut failed = 0;
+    let mut first = FirstRequest::Discover;
     loop {
         server.state.send_replace(ServerState::Starting);
-        match attempt(&server, cx.scope()).await {
+        match attempt(&server, cx.scope(), first).await {
             ConnectionAttempt::Over => break,
+            ConnectionAttempt::NotDiscovered => first = FirstRequest::Initialize,
             // The system closes soon, so the server is not started again.
             ConnectionAttempt::Lost { .. }
                 if *server.lifetime.borrow() > ServerLifetime::Kept && server.is_process() =>
@@ -97,7 +102,7 @@ async fn end_requested(server: &McpServer, scope: &Scope) {
 }
 
 /// Runs one connection, from its start to its end.
-async fn attempt(server: &Arc<McpServer>, scope: &Scope) -> ConnectionAttempt {
+async fn attempt(server: &Arc<McpServer>, scope: &Scope, first: FirstRequest) -> ConnectionAttempt {
     let sinks = ConnectionSinks::default();
     let not_established = |why: String| ConnectionAttempt::Lost {
         why: why.into(),
@@ -130,7 +135,7 @@ async fn attempt(server: &Arc<McpServer>, scope: &Scope) -> ConnectionAttempt {
             end(None, process.as_ref(), &sinks.calls, stopping()).await;
             return ConnectionAttempt::Over;
         }
-        established = timeout(limit, establish(server, process.as_ref(), pipes, &sinks)) => established,
+        established = timeout(limit, establish(server, process.as_ref(), pipes, first, &sinks)) => established,
     };
     let established = established
         .unwrap_or_else(|_elapsed| Err(format!("it did not finish its handshake in {limit:?}")));
@@ -143,6 +148,9 @@ async fn attempt(server: &Arc<McpServer>, scope: &Scope) -> ConnectionAttempt {
             };
             let reason = sinks.loss.denial().cloned().unwrap_or(failure);
             let ended = end(None, process.as_ref(), &sinks.calls, reason).await;
+            if process.is_some() && sinks.discovery_open.get() {
+                return ConnectionAttempt::NotDiscovered;
+            }
             return not_established(ended.why.to_string());
         }
     };
@@ -161,6 +169,7 @@ async fn attempt(server: &Arc<McpServer>, scope: &Scope) -> ConnectionAttempt {
         () = end_requested(server, &scope) => None,
         reason = sinks.loss.wait() => Some(reason),
         never = follow_changes(server, service.peer(), &sinks.list_changed) => match never {},
+        never = keep_subscribed(server, service.peer(), &sinks.list_changed) => match never {},
     };
     let Some(reason) = reason else {
         end(Some(service), process.as_ref(), &sinks.calls, stopping()).await;
@@ -187,6 +196,7 @@ async fn establish(
     server: &McpServer,
     process: Option<&ServerProcess>,
     pipes: Option<ServerPipes>,
+    first: FirstRequest,
     sinks: &ConnectionSinks,
 ) -> Result<Service, String> {
     let sinks = sinks.clone();
@@ -199,7 +209,7 @@ async fn establish(
                 ends = pipes.opened(sinks.loss.clone()) => ends.map_err(|error| format!("its pipes failed: {error}"))?,
                 () = process.exited() => return Err("it exited during its start".to_owned()),
             };
-            over_pipes(ends, sinks).await?
+            over_pipes(ends, first, sinks).await?
         }
         _ => return Err("it has no process".to_owned()),
     };

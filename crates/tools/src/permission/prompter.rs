@@ -11,6 +11,7 @@ use super::question_text::argument_lines;
 use super::rule::PermissionRule;
 use super::session::SessionGrant;
 use crate::effect::EffectPreview;
+use crate::server_question::{ServerAnswer, ServerQuestion};
 
 /// Reason why only a person can allow a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -147,6 +148,16 @@ pub trait Prompter: Send + Sync + fmt::Debug {
     /// # Cancel safety
     /// A stop drops the future; the prompter must then remove the question from all displays.
     fn ask(&self, question: PermissionQuestion) -> BoxFuture<'_, PermissionAnswer>;
+
+    /// Asks the question of a tool's server, and waits for the answer without a time limit. The default answers that no
+    /// person can be asked.
+    ///
+    /// # Cancel safety
+    /// A stop drops the future; the prompter must then remove the question from all displays.
+    fn answer_server(&self, question: ServerQuestion) -> BoxFuture<'_, ServerAnswer> {
+        drop(question);
+        Box::pin(std::future::ready(ServerAnswer::Unanswered))
+    }
 
     /// True if a person may see the next question. If false, no [`preview`](PermissionQuestion::preview) is computed.
     fn shows_questions(&self) -> bool {

@@ -11,11 +11,49 @@ use allstop_core::{CallId, SessionId};
 use allstop_process::ContainmentChoice;
 use allstop_scope::{RootOptions, Scope, ScopeOptions};
 use allstop_tools::mcp::{McpOptions, McpServerConfig, McpServers, McpState, McpTransport};
-use allstop_tools::{CallLink, OutputFolder, Tool, ToolInvocation, ToolSource as _};
-use serde_json::{Value, json};
+use allstop_tools::server_question::{FieldKind, ServerAnswer, ServerQuestion, WantedInput};
+use allstop_tools::{
+    CallLink, CallObserver, CallProgress, OutputFolder, PermissionAnswer, PermissionQuestion,
+    Prompter, Tool, ToolInvocation, ToolSource as _,
+};
+use futures::future::BoxFuture;
+use serde_json::{Map, Value, json};
 
 /// A tool call of a scenario: the server's name of the tool, and the arguments.
 type PlannedCall = (String, Value);
+
+/// A person who accepts all questions, and who answers only questions with yes or no and without a default.
+#[derive(Debug)]
+struct Person;
+
+impl Prompter for Person {
+    fn ask(&self, _question: PermissionQuestion) -> BoxFuture<'_, PermissionAnswer> {
+        Box::pin(std::future::ready(PermissionAnswer::Unanswered))
+    }
+
+    fn answer_server(&self, question: ServerQuestion) -> BoxFuture<'_, ServerAnswer> {
+        let mut values = Map::new();
+        if let WantedInput::Form(fields) = &question.wanted {
+            let open = fields.iter().filter(|field| field.default.is_none());
+            for field in open.filter(|field| field.kind == FieldKind::Boolean) {
+                values.insert(field.name.clone(), true.into());
+            }
+        }
+        Box::pin(std::future::ready(ServerAnswer::Accept(values)))
+    }
+}
+
+impl CallObserver for Person {
+    fn output(&self, _call_id: &CallId, _output: &[u8]) {}
+
+    fn progress(&self, _call_id: &CallId, _progress: &CallProgress) {}
+
+    fn heartbeat(&self) {}
+
+    fn prompter(&self) -> Option<Arc<dyn Prompter>> {
+        Some(Arc::new(Self))
+    }
+}
 
 #[tokio::main]
 async fn main() -> ExitCode {
@@ -33,10 +71,18 @@ fn print_error(why: &str) {
     eprintln!("{why}");
 }
 
+#[expect(
+    clippy::disallowed_methods,
+    reason = "this is a binary, and the suite passes data in the environment"
+)]
+fn variable(name: &str) -> String {
+    std::env::var(name).unwrap_or_default()
+}
+
 async fn run() -> Result<(), String> {
     let url = std::env::args().nth(1).ok_or("the URL is missing")?;
-    let scenario = std::env::var("MCP_CONFORMANCE_SCENARIO").unwrap_or_default();
-    let context = std::env::var("MCP_CONFORMANCE_CONTEXT").unwrap_or_default();
+    let scenario = variable("MCP_CONFORMANCE_SCENARIO");
+    let context = variable("MCP_CONFORMANCE_CONTEXT");
     let context: Value = serde_json::from_str(&context).unwrap_or_default();
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
     let transport = McpTransport::Http {
@@ -125,7 +171,7 @@ async fn call(root: &Scope, tool: &Arc<dyn Tool>, arguments: Value) -> Result<()
         arguments: Arc::new(arguments),
         scope,
         trace: None,
-        link: CallLink::default(),
+        link: CallLink::new(CallId::new("call_1"), Arc::new(Person)),
     };
     let answered = tool.call(invocation).await;
     answered.map(drop).map_err(|error| error.message)

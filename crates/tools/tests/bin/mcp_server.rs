@@ -1,7 +1,7 @@
 //! An MCP server for tests, over standard input and output, written without a protocol library. The server logs its
 //! input line by line, and misbehaves as requested.
 //!
-//! `allstop-tools-mcp-server LOG [hang|hang_later|refuse|die|endless|stubborn|deaf]`
+//! `allstop-tools-mcp-server LOG [hang|hang_later|refuse|die|endless|stubborn|deaf|silent|picky]`
 
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
@@ -67,6 +67,20 @@ fn main() -> ExitCode {
 fn handle(message: &Value, mode: &str, waiting: &Waiting) {
     let id = &message["id"];
     match message["method"].as_str().unwrap_or_default() {
+        "server/discover" if mode == "silent" => {}
+        "server/discover" if mode == "picky" =>
+        {
+            #[expect(
+                clippy::exit,
+                clippy::disallowed_methods,
+                reason = "it ends when it gets an unknown request"
+            )]
+            std::process::exit(4)
+        }
+        "server/discover" => {
+            let error = json!({"code": -32601, "message": "no such method"});
+            send(&json!({"jsonrpc": "2.0", "id": id, "error": error}));
+        }
         "initialize" if mode == "hang" => {}
         "initialize" if mode == "refuse" => {
             send(
@@ -82,6 +96,10 @@ fn handle(message: &Value, mode: &str, waiting: &Waiting) {
             }),
         ),
         "tools/list" => list(id),
+        "" if id == "question" => {
+            let asking = ASKING.lock().expect("no panic");
+            answer_text(&asking, &message["result"].to_string());
+        }
         "tools/call" => call(id, &message["params"], waiting),
         "notifications/cancelled" => {
             let key = message["params"]["requestId"].to_string();
@@ -162,6 +180,20 @@ fn tools() -> Value {
     ])
 }
 
+/// Id of the call that waits for the answer to the server's question.
+static ASKING: Mutex<Value> = Mutex::new(Value::Null);
+
+/// Asks the person of the client. The client's answer becomes the answer of the call.
+fn ask(id: &Value) {
+    *ASKING.lock().expect("no panic") = id.clone();
+    let schema = json!({
+        "type": "object", "properties": {"name": {"type": "string"}}, "required": ["name"],
+    });
+    let params = json!({"message": "Your name?", "requestedSchema": schema});
+    let method = "elicitation/create";
+    send(&json!({"jsonrpc": "2.0", "id": "question", "method": method, "params": params}));
+}
+
 fn call(id: &Value, params: &Value, waiting: &Waiting) {
     let arguments = &params["arguments"];
     let text = match params["name"].as_str().unwrap_or_default() {
@@ -176,6 +208,7 @@ fn call(id: &Value, params: &Value, waiting: &Waiting) {
             )]
             std::process::exit(3)
         }
+        "mutter" if arguments["ask"] == true => return ask(id),
         "mutter" if arguments["reserved"] == true => {
             let data = json!({"$serde_json::private::RawValue": "[1]"});
             return answer(

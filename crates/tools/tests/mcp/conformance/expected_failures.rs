@@ -23,8 +23,6 @@ const R_2025_11: Suite = Suite::Revision("2025-11-25");
 const R_2026_07: Suite = Suite::Revision("2026-07-28");
 
 const LOGIN: &str = "the client has no OAuth login";
-const STATELESS: &str = "the client always starts with `initialize`";
-const ELICITATION: &str = "the client answers no questions of servers";
 
 pub(super) const EXPECTED_FAILURES: &[ExpectedFailure] = &[
     ExpectedFailure {
@@ -51,11 +49,6 @@ pub(super) const EXPECTED_FAILURES: &[ExpectedFailure] = &[
         scenario: "auth/token-endpoint-auth-none",
         suites: &[R_2025_06, R_2025_11, R_2026_07],
         reason: LOGIN,
-    },
-    ExpectedFailure {
-        scenario: "elicitation-sep1034-client-defaults",
-        suites: &[R_2025_11],
-        reason: ELICITATION,
     },
     ExpectedFailure {
         scenario: "auth/metadata-default",
@@ -113,16 +106,6 @@ pub(super) const EXPECTED_FAILURES: &[ExpectedFailure] = &[
         reason: LOGIN,
     },
     ExpectedFailure {
-        scenario: "tools_call",
-        suites: &[R_2026_07],
-        reason: STATELESS,
-    },
-    ExpectedFailure {
-        scenario: "request-metadata",
-        suites: &[R_2026_07],
-        reason: STATELESS,
-    },
-    ExpectedFailure {
         scenario: "auth/resource-mismatch",
         suites: &[R_2026_07],
         reason: LOGIN,
@@ -176,21 +159,6 @@ pub(super) const EXPECTED_FAILURES: &[ExpectedFailure] = &[
         scenario: "auth/metadata-issuer-mismatch",
         suites: &[R_2026_07],
         reason: LOGIN,
-    },
-    ExpectedFailure {
-        scenario: "sep-2322-client-request-state",
-        suites: &[R_2026_07],
-        reason: STATELESS,
-    },
-    ExpectedFailure {
-        scenario: "http-standard-headers",
-        suites: &[R_2026_07],
-        reason: STATELESS,
-    },
-    ExpectedFailure {
-        scenario: "json-schema-2020-12-preservation",
-        suites: &[R_2026_07],
-        reason: STATELESS,
     },
     ExpectedFailure {
         scenario: "auth/client-credentials-jwt",
