@@ -282,6 +282,11 @@ impl ProcessHost {
         Ok(TrustStore::new(data_folder()?.join("trusted")))
     }
 
+    /// Folder for the tokens of logins at MCP servers; `None` if no data folder can be determined.
+    pub(crate) fn login_folder() -> Option<PathBuf> {
+        Some(data_folder().ok()?.join("logins"))
+    }
+
     /// Path of the store: from the flag, else from the configuration, else in the user's data folder, which is created
     /// if it is missing.
     pub(crate) fn store(

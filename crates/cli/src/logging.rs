@@ -15,8 +15,8 @@ use crate::telemetry::{self, TraceExporter};
 /// Environment variable with the filter: `info`, `debug`, `allstop_agent=trace` …
 const VARIABLE: &str = "ALLSTOP_LOG";
 
-/// Filter that switches off libraries whose logs contain whole requests and errors, possibly with API keys.
-const NEVER: &str = "hyper=off,hyper_util=off,reqwest=off";
+/// Filter that switches off libraries whose logs contain whole requests and errors, possibly with API keys or tokens.
+const NEVER: &str = "hyper=off,hyper_util=off,reqwest=off,rmcp::transport::auth=off";
 
 /// Starts logging to this output queue if [`VARIABLE`] is set, and the traces if there is an exporter. Without both,
 /// spans and log lines cost nothing.

@@ -10,6 +10,13 @@ Examples:
   allstop mcp add github --inherit-env GITHUB_TOKEN -- github-mcp-server stdio
   allstop mcp add tickets --url https://tickets.example.com/mcp --bearer-token-env TICKETS_TOKEN ";
 
+pub(crate) const MCP_LOGIN_HELP: &str = "\
+The command prints an address for a browser on this machine, and waits at most ten minutes. Ctrl-C ends it. The tokens
+are kept in a file that only you can read; sessions that already run use them, too.
+
+For a browser on another machine, set `port` in the section `[mcp.servers.NAME.login]` and forward this port:
+  ssh -L PORT:127.0.0.1:PORT HOST allstop mcp login NAME ";
+
 #[derive(Debug, Args)]
 pub(crate) struct McpArgs {
     /// The configuration file [default: ~/.config/allstop/allstop.toml]
@@ -29,6 +36,20 @@ pub(crate) enum McpAction {
     /// Remove a server from your configuration
     #[command(visible_alias = "rm")]
     Remove {
+        /// Name of the server
+        name: String,
+    },
+    /// Log in at a server with a browser
+    #[command(after_help = MCP_LOGIN_HELP)]
+    Login {
+        /// Name of the server
+        name: String,
+        /// Right to request, instead of those that the server names; repeatable
+        #[arg(long, value_name = "SCOPE")]
+        scope: Vec<String>,
+    },
+    /// Remove the tokens of the login at a server
+    Logout {
         /// Name of the server
         name: String,
     },

@@ -122,6 +122,7 @@ fn server_line(name: &str, server: &McpServerSection) -> String {
         .inherit_env
         .iter()
         .chain(&server.bearer_token_env)
+        .chain(&server.login.client_secret_env)
         .map(String::as_str)
         .collect();
     if !secrets.is_empty() {

@@ -176,7 +176,12 @@ pub(crate) fn system(
 ) -> SystemOptions {
     let spill_folder = ProcessHost::spill_folder(&store);
     let servers = config.mcp.servers.values();
-    let of_servers = servers.filter_map(|server| server.bearer_token_env.as_deref());
+    let of_servers = servers.flat_map(|server| {
+        let variables = [&server.bearer_token_env, &server.login.client_secret_env];
+        variables
+            .into_iter()
+            .filter_map(|variable| variable.as_deref())
+    });
     let with_keys: Vec<&str> = of_servers
         .chain(config.model.api_key_env.as_deref())
         .collect();
@@ -188,11 +193,15 @@ pub(crate) fn system(
     // The folder of the user's answers about projects is closed to tools. If a tool could store an answer, it could trust
     // the settings of a project in place of the user, and so start any command.
     let reserved = trust.iter().map(|trust| trust.folder().to_owned());
+    // A tool could otherwise read the tokens of logins.
+    let login_folder = ProcessHost::login_folder();
+    let reserved = reserved.chain(login_folder.clone());
     SystemOptions::new(config, given.folder)
         .record(record)
         .keys(ProcessHost::keys())
         .store(store)
         .spill_folder(spill_folder)
+        .login_folder(login_folder)
         .reserved(reserved.collect())
         .scopes(given.scopes)
         .prompter(prompter)

@@ -40,6 +40,7 @@ mod json_rule;
 mod kept_crash;
 mod lost_effects;
 mod mcp_commands;
+mod mcp_logins;
 mod modes;
 mod namespaces;
 mod odd_times;

@@ -21,6 +21,8 @@ for line in sys.stdin:
             "capabilities": {"tools": {}},
             "serverInfo": {"name": "builder", "version": "1"},
         }})
+    elif method == "server/discover":
+        send({"id": message["id"], "error": {"code": -32601, "message": "no such method"}})
     elif method == "tools/list":
         send({"id": message["id"], "result": {"tools": [TOOL]}})
     elif method == "tools/call":

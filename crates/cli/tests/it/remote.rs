@@ -55,6 +55,7 @@ for line in sys.stdin:
         },
         "tools/list": {"tools": [TOOL]},
         "ping": {},
+        "server/discover": {},
     }.get(message["method"])
     if result is not None:
         answer = {"jsonrpc": "2.0", "id": message["id"], "result": result}

@@ -37,6 +37,8 @@ pub struct McpServerSection {
     pub headers: BTreeMap<String, String>,
     /// Environment variable that contains the token for `Authorization: Bearer`.
     pub bearer_token_env: Option<String>,
+    /// Login of a person with a browser, which `allstop mcp login` starts.
+    pub login: McpLoginSection,
     /// Time limit for the start and the listing of the tools; 20s by default.
     pub handshake_timeout: Option<HumanDuration>,
     /// Time limit of a call. Default: the limit of every tool, or 10m without that limit.
@@ -47,4 +49,19 @@ pub struct McpServerSection {
     pub deny: Vec<String>,
     /// Action on a server that continues a cancelled call.
     pub on_ignored_cancel: OnIgnoredCancel,
+}
+
+/// Login at an MCP server. The defaults are right for servers at which a client can register itself.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields, default)]
+pub struct McpLoginSection {
+    /// Id of a client that is registered at the authorization server, or the HTTPS address of the client's description.
+    /// Without it, the client registers itself.
+    pub client_id: Option<String>,
+    /// Environment variable that contains the secret of the registered client.
+    pub client_secret_env: Option<String>,
+    /// Rights to request. Without any, those that the server names.
+    pub scopes: Vec<String>,
+    /// Port of this machine to which the browser returns; any free port by default.
+    pub port: Option<u16>,
 }

@@ -26,7 +26,7 @@ use serde::{Deserialize, Serialize};
 pub use agents::AgentsConfig;
 pub use error::ConfigError;
 pub use hooks::{COMMAND_TIMEOUT_DEFAULT, GuardrailConfig, HookConfig, HookMoment};
-pub use mcp::{McpConfig, McpServerSection};
+pub use mcp::{McpConfig, McpLoginSection, McpServerSection};
 pub use price::PriceConfig;
 pub use project::{ProjectFile, ProjectFileSearch};
 pub use sections::{

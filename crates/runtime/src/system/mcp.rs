@@ -2,14 +2,16 @@
 
 use std::sync::Arc;
 
+use allstop_model::provider::KeyLookup;
 use allstop_scope::{Scope, ScopeOptions};
 use allstop_tools::mcp::{
-    CALL_TIMEOUT_DEFAULT, McpOptions, McpServerConfig, McpServers, McpTransport, ToolFilter,
+    CALL_TIMEOUT_DEFAULT, LoginClient, LoginOptions, McpOptions, McpServerConfig, McpServers,
+    McpTransport, ToolFilter,
 };
 
 use super::hidden::without_exempted;
 use super::options::SystemOptions;
-use crate::config::{Config, McpServerSection};
+use crate::config::{Config, McpLoginSection, McpServerSection};
 use crate::error::{StartError, StartErrorKind};
 
 /// Label of the servers' scope. The scope is a child of the process's scope. A stop of a turn or of a session therefore
@@ -26,9 +28,46 @@ pub fn mcp_servers(options: &SystemOptions) -> Result<McpServers, StartError> {
         configs.push(server(name, section, options)?);
     }
     let shared = McpOptions::new(options.folder.clone(), options.spill_folder.clone())
-        .containment(options.scopes.containment.clone());
+        .containment(options.scopes.containment.clone())
+        .login_folder(options.login_folder.clone());
     McpServers::new(configs, shared)
         .map_err(|error| StartError::new(StartErrorKind::Config, error.to_string()))
+}
+
+/// Options of the login at a server. `scopes` replaces the rights in the configuration.
+///
+/// # Errors
+/// If the configuration of the login is not complete.
+pub fn mcp_login_options(
+    section: &McpLoginSection,
+    scopes: &[String],
+    keys: &KeyLookup,
+) -> Result<LoginOptions, StartError> {
+    let wrong = |what: String| StartError::new(StartErrorKind::Config, what);
+    let secret = section.client_secret_env.as_ref().map(|variable| {
+        keys(variable)
+            .ok_or_else(|| wrong(format!("the environment variable {variable} is not set")))
+    });
+    let client = match (&section.client_id, secret.transpose()?) {
+        (Some(id), secret) => LoginClient::Registered {
+            id: id.clone(),
+            secret,
+        },
+        (None, None) => LoginClient::Dynamic,
+        (None, Some(_)) => {
+            return Err(wrong("`client_secret_env` requires `client_id`".to_owned()));
+        }
+    };
+    let scopes = if scopes.is_empty() {
+        &section.scopes
+    } else {
+        scopes
+    };
+    Ok(LoginOptions {
+        client,
+        scopes: scopes.to_vec(),
+        port: section.port.unwrap_or_default(),
+    })
 }
 
 /// Starts the servers. Waits for each server at most for its own time limit.
@@ -83,7 +122,9 @@ fn server(
 }
 
 fn transport(section: &McpServerSection, options: &SystemOptions) -> Result<McpTransport, String> {
-    let of_http = !section.headers.is_empty() || section.bearer_token_env.is_some();
+    let of_http = !section.headers.is_empty()
+        || section.bearer_token_env.is_some()
+        || section.login != McpLoginSection::default();
     let of_command =
         !section.args.is_empty() || !section.env.is_empty() || !section.inherit_env.is_empty();
     match (&section.command, &section.url) {
@@ -108,7 +149,9 @@ fn transport(section: &McpServerSection, options: &SystemOptions) -> Result<McpT
                 headers,
             })
         }
-        (Some(_), None) => Err("`headers` and `bearer_token_env` require `url`".to_owned()),
+        (Some(_), None) => {
+            Err("`headers`, `bearer_token_env` and `login` require `url`".to_owned())
+        }
         (None, Some(_)) => Err("`args`, `env` and `inherit_env` require `command`".to_owned()),
         (None, None) => Err("neither `command` nor `url` is given".to_owned()),
         (Some(_), Some(_)) => Err("both `command` and `url` are given".to_owned()),

@@ -40,6 +40,8 @@ pub struct SystemOptions {
     /// Folder for output that is too long for memory, with a subfolder for each session. All processes that use the
     /// folder count its files. Files of ended work are removed if a limit of the configuration is reached.
     pub spill_folder: PathBuf,
+    /// Folder for the files with the tokens of logins at MCP servers. `None` means that servers have no login.
+    pub login_folder: Option<PathBuf>,
     /// Files and folders that file tools must not access, in addition to the files of the store.
     pub reserved: Vec<PathBuf>,
     /// Options of the root scope: runtimes, containment of processes, clock and ids. A grace period in the
@@ -70,6 +72,7 @@ impl SystemOptions {
             store: StoreChoice::Memory,
             folder: folder.into(),
             spill_folder: std::env::temp_dir().join("allstop-output"),
+            login_folder: None,
             reserved: Vec::new(),
             scopes: RootOptions::for_any_runtime(),
             prompter: Arc::new(FixedAnswer(PermissionAnswer::Unanswered)),
@@ -125,6 +128,13 @@ impl SystemOptions {
     #[must_use]
     pub fn spill_folder(mut self, spill_folder: impl Into<PathBuf>) -> Self {
         self.spill_folder = spill_folder.into();
+        self
+    }
+
+    /// Sets the folder for the tokens of logins at MCP servers.
+    #[must_use]
+    pub fn login_folder(mut self, folder: Option<PathBuf>) -> Self {
+        self.login_folder = folder;
         self
     }
 

@@ -17,6 +17,7 @@ const SERVER: &str = r#"
 while read -r line; do
   id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
   case $line in
+    *'"server/discover"'*) result='{}' ;;
     *'"initialize"'*) result='{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"s","version":"1"}}' ;;
     *'"tools/list"'*) result='{"tools":[{"name":"greet","inputSchema":{"type":"object"}},{"name":"hidden","inputSchema":{"type":"object"}}]}' ;;
     *'"tools/call"'*) result='{"content":[{"type":"text","text":"hello from '$GREETER'"}]}' ;;

@@ -39,11 +39,7 @@ impl McpServerConfig {
     /// # Errors
     /// If the name is not valid as a part of a tool's name.
     pub fn new(name: &str, transport: McpTransport) -> Result<Self, McpConfigError> {
-        let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-        let is_name = (1..=SERVER_NAME_LEN_MAX).contains(&name.len()) && name.bytes().all(fits);
-        // A tool's name begins with the server's name and two underscores, and this beginning must identify one server.
-        let is_unambiguous = !name.contains("__") && !name.ends_with('_');
-        if !is_name || !is_unambiguous {
+        if !is_server_name(name) {
             return Err(McpConfigError::Name { name: name.into() });
         }
         Ok(Self {
@@ -56,6 +52,14 @@ impl McpServerConfig {
             on_ignored_cancel: OnIgnoredCancel::default(),
         })
     }
+}
+
+/// True if a server can have this name.
+pub(super) fn is_server_name(name: &str) -> bool {
+    let fits = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    let is_name = (1..=SERVER_NAME_LEN_MAX).contains(&name.len()) && name.bytes().all(fits);
+    // A tool's name begins with the server's name and two underscores, and this beginning must identify one server.
+    is_name && !name.contains("__") && !name.ends_with('_')
 }
 
 /// Transport to a server. `Debug` hides everything that may hold secrets.
@@ -171,6 +175,8 @@ pub struct McpOptions {
     pub folder: PathBuf,
     /// Folder for the pipes to a server while the server starts.
     pub pipe_folder: PathBuf,
+    /// Folder for the files with the tokens of logins. `None` means that servers have no login.
+    pub login_folder: Option<PathBuf>,
     /// Containment of the servers' processes: the means to kill them and to prove that they are gone.
     pub containment: ContainmentChoice,
 }
@@ -181,8 +187,16 @@ impl McpOptions {
         Self {
             folder: folder.into(),
             pipe_folder: pipe_folder.into(),
+            login_folder: None,
             containment: ContainmentChoice::Inherit,
         }
+    }
+
+    /// Sets the folder for the files with the tokens of logins.
+    #[must_use]
+    pub fn login_folder(mut self, login_folder: impl Into<Option<PathBuf>>) -> Self {
+        self.login_folder = login_folder.into();
+        self
     }
 
     /// Sets the containment of the servers' processes.

@@ -22,6 +22,7 @@ use super::client_handler::McpClientHandler;
 use super::http_client::HttpClient;
 use super::interceptor::{ConnectionSinks, MessageInterceptor};
 use super::limits::{CALLS_MAX, MESSAGE_BYTES_MAX};
+use super::login::AccessTokens;
 use super::pipes::{ServerInput, ServerOutput};
 use super::url_query::without_queries;
 
@@ -51,6 +52,7 @@ pub(super) async fn over_http(
     server: &Arc<str>,
     url: &str,
     headers: &[(String, String)],
+    access: Option<AccessTokens>,
     sinks: ConnectionSinks,
 ) -> Result<Service, String> {
     let mut named = HashMap::new();
@@ -71,6 +73,7 @@ pub(super) async fn over_http(
     let client = HttpClient {
         client: client(url)?,
         server: Arc::clone(server),
+        access,
         loss: sinks.loss.clone(),
     };
     let transport = StreamableHttpClientTransport::with_client(client, config);
@@ -79,10 +82,15 @@ pub(super) async fn over_http(
     serve(transport, FirstRequest::Discover, calls).await
 }
 
+/// Chooses the TLS provider, unless the program has chosen another one.
+pub(super) fn choose_tls_provider() {
+    // Fails if there is a provider. That provider is kept.
+    let _first_is_kept = rustls::crypto::ring::default_provider().install_default();
+}
+
 fn client(url: &str) -> Result<reqwest::Client, String> {
     let url = reqwest::Url::parse(url).map_err(|error| format!("invalid URL: {error}"))?;
-    // `install_default` fails if the program has already chosen another TLS provider. That provider is kept.
-    let _first_is_kept = rustls::crypto::ring::default_provider().install_default();
+    choose_tls_provider();
     let mut builder = reqwest::Client::builder()
         .user_agent(concat!("allstop/", env!("CARGO_PKG_VERSION")))
         // Redirects are not followed: a redirected call is a different call, and the headers are meant only for this

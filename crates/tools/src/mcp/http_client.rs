@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use allstop_core::json_text::has_reserved_key;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
-use http::header::{ACCEPT, CONTENT_TYPE};
+use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
 use http::{HeaderName, HeaderValue, StatusCode};
 use reqwest::{RequestBuilder, Response};
 use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, RequestId, ServerJsonRpcMessage};
@@ -27,6 +27,7 @@ use super::connection_loss::ConnectionLoss;
 use super::deep_answer::replacement;
 use super::discovery;
 use super::limits::{DISCOVERY_WAIT, ERROR_BODY_BYTES_MAX, MESSAGE_BYTES_MAX};
+use super::login::{AccessTokens, McpLoginError};
 
 /// Reason why this side ends a connection, over HTTP or over pipes: a message must not be parsed.
 pub(super) const RESERVED_KEY: &str = "it sent an object with a key that is reserved";
@@ -37,6 +38,8 @@ pub(super) struct HttpClient {
     pub(super) client: reqwest::Client,
     /// Name of the server.
     pub(super) server: Arc<str>,
+    /// Access tokens of a login. `None` if the credentials are configured.
+    pub(super) access: Option<AccessTokens>,
     pub(super) loss: ConnectionLoss,
 }
 
@@ -67,8 +70,7 @@ impl StreamableHttpClient for HttpClient {
         if let Some(id) = discovery::request_id(&message) {
             return self.discover(post, id).await;
         }
-        let sent = post.send().await;
-        let response = sent.map_err(StreamableHttpError::Client)?;
+        let response = self.send(post).await?;
         if response.status() == StatusCode::NOT_FOUND && session.is_some() {
             return Err(StreamableHttpError::SessionExpired);
         }
@@ -83,6 +85,7 @@ impl StreamableHttpClient for HttpClient {
         token: Option<String>,
         headers: Headers,
     ) -> HttpResult<()> {
+        let token = self.token(token).await;
         let client = &self.client;
         client.delete_session(url, session, token, headers).await
     }
@@ -95,6 +98,7 @@ impl StreamableHttpClient for HttpClient {
         token: Option<String>,
         headers: Headers,
     ) -> HttpResult<EventStream> {
+        let token = self.token(token).await;
         let client = &self.client;
         let events = client.get_stream_with_max_sse_event_size(
             url,
@@ -123,6 +127,78 @@ fn with_token_and_session(
 }
 
 impl HttpClient {
+    /// Sends a request with the access token, if there is one. A refused token is renewed once.
+    async fn send(&self, request: RequestBuilder) -> HttpResult<Response> {
+        let failed = |error: McpLoginError| {
+            StreamableHttpError::UnexpectedServerResponse(error.to_string().into())
+        };
+        let sent = async |request: RequestBuilder, token: Option<&String>| {
+            let request = match token {
+                Some(token) => request.bearer_auth(token),
+                None => request,
+            };
+            request.send().await.map_err(StreamableHttpError::Client)
+        };
+        let Some(access) = &self.access else {
+            return sent(request, None).await;
+        };
+        let again = request.try_clone();
+        let token = access.current().await.map_err(failed)?;
+        let response = sent(request, token.as_ref()).await?;
+        match (token, again) {
+            (Some(token), Some(again)) if response.status() == StatusCode::UNAUTHORIZED => {
+                match access.renewed(&token).await.map_err(failed)? {
+                    Some(new) if new != token => sent(again, Some(&new)).await,
+                    _ => Ok(response),
+                }
+            }
+            _ => Ok(response),
+        }
+    }
+
+    /// Token for a request that is not repeated if the server refuses the token.
+    async fn token(&self, token: Option<String>) -> Option<String> {
+        match &self.access {
+            Some(access) => access.current().await.ok().flatten(),
+            None => token,
+        }
+    }
+
+    /// Reason of a refusal, with its remedy. The body is not shown, because it may contain the credentials.
+    fn refusal(&self, response: &Response) -> Option<String> {
+        let status = response.status();
+        let challenge = response.headers().get(WWW_AUTHENTICATE);
+        let challenge = challenge.and_then(|challenge| challenge.to_str().ok());
+        let scopes = challenge.and_then(wanted_scopes);
+        let lacks_rights =
+            challenge.is_some_and(|challenge| challenge.contains("insufficient_scope"));
+        let is_refusal =
+            status == StatusCode::UNAUTHORIZED || (status == StatusCode::FORBIDDEN && lacks_rights);
+        if !is_refusal {
+            return None;
+        }
+        let server = &self.server;
+        let login = self.access.as_ref().zip(challenge);
+        Some(match login {
+            Some((access, challenge)) => {
+                access.login.challenged(challenge);
+                match scopes.filter(|_| lacks_rights) {
+                    Some(scopes) => {
+                        let flags = scopes.split(' ').map(|scope| format!(" --scope {scope}"));
+                        let flags: String = flags.collect();
+                        format!("it needs more rights; run `allstop mcp login {server}{flags}`")
+                    }
+                    None => format!(
+                        "it refused access with HTTP {status}; run `allstop mcp login {server}`"
+                    ),
+                }
+            }
+            None => format!(
+                "it refused access with HTTP {status}; set `bearer_token_env` or `headers` to valid credentials in the section `[mcp.servers.{server}]`"
+            ),
+        })
+    }
+
     /// Sends the first request of a connection. An answer that shows an earlier server is replaced by an error.
     async fn discover(
         &self,
@@ -134,7 +210,7 @@ impl HttpClient {
             Ok(StreamableHttpPostResponse::Json(message, None))
         };
         let answered = timeout(DISCOVERY_WAIT, async {
-            let response = post.send().await.map_err(StreamableHttpError::Client)?;
+            let response = self.send(post).await?;
             let status = response.status();
             if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
                 return self.answer(response, true).await;
@@ -172,13 +248,10 @@ impl HttpClient {
         needs_answer: bool,
     ) -> HttpResult<StreamableHttpPostResponse> {
         let status = response.status();
-        if status == StatusCode::UNAUTHORIZED {
-            // The body is not shown, because it may contain the credentials.
-            let why = format!(
-                "it refused access with HTTP {status}; set `bearer_token_env` or `headers` to valid credentials in the section `[mcp.servers.{}]`",
-                self.server
-            );
-            self.loss.access_denied(&why);
+        if let Some(why) = self.refusal(&response) {
+            if status == StatusCode::UNAUTHORIZED {
+                self.loss.access_denied(&why);
+            }
             return Err(StreamableHttpError::UnexpectedServerResponse(why.into()));
         }
         // Some servers accept a notification with status 200 and an empty body.
@@ -296,4 +369,41 @@ async fn read_body(mut response: Response) -> HttpResult<Vec<u8>> {
         body.extend_from_slice(&chunk);
     }
     Ok(body)
+}
+
+/// Rights that a refusal names, separated by blanks. Characters that no right contains end the list, so the result can be
+/// shown.
+pub(super) fn wanted_scopes(challenge: &str) -> Option<String> {
+    let (_, after) = challenge.split_once("scope=")?;
+    let is_scope = |c: char| c.is_ascii_graphic() && !matches!(c, '"' | '\\' | '`' | ',');
+    let listed = match after.strip_prefix('"') {
+        Some(quoted) => quoted.split('"').next().unwrap_or_default(),
+        None => after.split([',', ' ']).next().unwrap_or_default(),
+    };
+    let scopes = listed.split(' ').filter(|scope| !scope.is_empty());
+    let scopes: Vec<_> = scopes
+        .take_while(|scope| scope.chars().all(is_scope))
+        .collect();
+    (!scopes.is_empty()).then(|| scopes.join(" "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wanted_scopes_are_plain_words() {
+        for (challenge, scopes) in [
+            (
+                r#"Bearer error="insufficient_scope", scope="a:read b", x="y""#,
+                Some("a:read b"),
+            ),
+            ("Bearer scope=a, x=y", Some("a")),
+            (r#"Bearer scope="a `rm`""#, Some("a")),
+            ("Bearer", None),
+            (r#"Bearer scope="""#, None),
+        ] {
+            assert_eq!(wanted_scopes(challenge).as_deref(), scopes, "{challenge}");
+        }
+    }
 }

@@ -45,6 +45,7 @@ mod input_round;
 mod interceptor;
 mod limits;
 mod listing;
+mod login;
 mod pipes;
 mod process;
 mod server;
@@ -63,6 +64,7 @@ pub use limits::{
     CALL_TIMEOUT_DEFAULT, CALLS_MAX, CANCEL_SETTLE, DESCRIPTION_CHARS_MAX,
     HANDSHAKE_TIMEOUT_DEFAULT, MESSAGE_BYTES_MAX, SCHEMA_BYTES_MAX, TOOLS_MAX,
 };
+pub use login::{LoginClient, LoginOptions, McpLogin, McpLoginError, forget_login};
 pub use server::McpServer;
 pub use servers::{McpServers, McpTools};
 pub use state::McpState;

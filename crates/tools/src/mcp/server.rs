@@ -10,6 +10,8 @@ use tokio::sync::{Notify, watch};
 use super::config::{McpOptions, McpServerConfig, McpTransport};
 use super::connection::Connection;
 use super::convert::McpToolDefinition;
+use super::http_client::wanted_scopes;
+use super::login::ServerLogin;
 use super::state::{McpState, ServerLifetime, ServerState};
 
 #[derive(Debug, Default)]
@@ -28,11 +30,23 @@ pub struct McpServer {
     /// Notified when a new connection attempt should start immediately.
     pub(super) wake: Notify,
     pub(super) lifetime: watch::Sender<ServerLifetime>,
+    /// `None` if the server needs no login, because it is a process or has configured credentials.
+    pub(super) login: Option<Arc<ServerLogin>>,
 }
 
 impl McpServer {
     pub(super) fn new(config: McpServerConfig, options: Arc<McpOptions>) -> Self {
+        let login = match (&config.transport, &options.login_folder) {
+            (McpTransport::Http { url, headers }, Some(folder)) => {
+                let is_credential =
+                    |(name, _): &(String, String)| name.eq_ignore_ascii_case("authorization");
+                (!headers.iter().any(is_credential))
+                    .then(|| Arc::new(ServerLogin::new(&config.name, url, folder)))
+            }
+            _ => None,
+        };
         Self {
+            login,
             config,
             options,
             state: watch::Sender::new(ServerState::Stopped),
@@ -59,6 +73,11 @@ impl McpServer {
     /// Current state of the server.
     pub fn state(&self) -> McpState {
         self.state.borrow().public()
+    }
+
+    /// Rights that the server wanted with its last refusal, separated by blanks.
+    pub fn wanted_scopes(&self) -> Option<String> {
+        wanted_scopes(&self.login.as_ref()?.challenge()?)
     }
 
     /// Names of the tools in the last list, as the server names them.

@@ -18,6 +18,7 @@ use super::limits::{
     CLOSE_WAIT, CONNECTION_GOOD_AFTER, RECONNECT_FIRST, RECONNECT_MAX, RECONNECT_TRIES_MAX,
 };
 use super::listing::{follow_changes, list};
+use super::login::AccessTokens;
 use super::pipes::ServerPipes;
 use super::process::ServerProcess;
 use super::server::McpServer;
@@ -66,9 +67,12 @@ pub(super) async fn supervise(server: Arc<McpServer>, cx: WorkCx) {
                     .state
                     .send_replace(ServerState::Degraded { why, next_try });
                 let pause = async {
-                    match next_try {
-                        Some(at) => sleep_until(at).await,
-                        None => server.wake.notified().await,
+                    if let Some(at) = next_try {
+                        return sleep_until(at).await;
+                    }
+                    tokio::select! {
+                        () = server.wake.notified() => {}
+                        () = logged_in(&server) => {}
                     }
                 };
                 tokio::select! {
@@ -82,6 +86,14 @@ pub(super) async fn supervise(server: Arc<McpServer>, cx: WorkCx) {
         cx.acknowledge("mcp server");
     }
     server.state.send_replace(ServerState::Stopped);
+}
+
+/// Resolves when the person has logged in at the server, in this process or in another one.
+async fn logged_in(server: &McpServer) {
+    match &server.login {
+        Some(login) => login.changed().await,
+        None => std::future::pending().await,
+    }
 }
 
 /// Returns the pause after `failed` failed attempts in a row.
@@ -135,7 +147,7 @@ async fn attempt(server: &Arc<McpServer>, scope: &Scope, first: FirstRequest) ->
             end(None, process.as_ref(), &sinks.calls, stopping()).await;
             return ConnectionAttempt::Over;
         }
-        established = timeout(limit, establish(server, process.as_ref(), pipes, first, &sinks)) => established,
+        established = timeout(limit, establish(server, &scope, process.as_ref(), pipes, first, &sinks)) => established,
     };
     let established = established
         .unwrap_or_else(|_elapsed| Err(format!("it did not finish its handshake in {limit:?}")));
@@ -194,6 +206,7 @@ fn stopping() -> LossReason {
 
 async fn establish(
     server: &McpServer,
+    scope: &Scope,
     process: Option<&ServerProcess>,
     pipes: Option<ServerPipes>,
     first: FirstRequest,
@@ -202,7 +215,11 @@ async fn establish(
     let sinks = sinks.clone();
     let service = match (&server.config.transport, process, pipes) {
         (McpTransport::Http { url, headers }, ..) => {
-            over_http(server.name(), url, headers, sinks).await?
+            let access = server.login.clone().map(|login| AccessTokens {
+                login,
+                scope: scope.clone(),
+            });
+            over_http(server.name(), url, headers, access, sinks).await?
         }
         (_, Some(process), Some(pipes)) => {
             let ends = tokio::select! {

@@ -4,13 +4,17 @@
 //! `allstop-tools-mcp-conformance-client URL`, with the name of the scenario in `MCP_CONFORMANCE_SCENARIO` and its data
 //! as JSON in `MCP_CONFORMANCE_CONTEXT`.
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::sync::Arc;
 
 use allstop_core::{CallId, SessionId};
 use allstop_process::ContainmentChoice;
 use allstop_scope::{RootOptions, Scope, ScopeOptions};
-use allstop_tools::mcp::{McpOptions, McpServerConfig, McpServers, McpState, McpTransport};
+use allstop_tools::mcp::{
+    LoginClient, LoginOptions, McpLogin, McpOptions, McpServer, McpServerConfig, McpServers,
+    McpState, McpTransport,
+};
 use allstop_tools::server_question::{FieldKind, ServerAnswer, ServerQuestion, WantedInput};
 use allstop_tools::{
     CallLink, CallObserver, CallProgress, OutputFolder, PermissionAnswer, PermissionQuestion,
@@ -18,6 +22,12 @@ use allstop_tools::{
 };
 use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
+
+/// Maximum number of logins of a scenario: for the connection, for more rights, and for another authorization server.
+const LOGINS_MAX: usize = 3;
+
+/// Document that the suite expects as the id of a client.
+const METADATA_DOCUMENT: &str = "https://conformance-test.local/client-metadata.json";
 
 /// A tool call of a scenario: the server's name of the tool, and the arguments.
 type PlannedCall = (String, Value);
@@ -85,25 +95,63 @@ async fn run() -> Result<(), String> {
     let context = variable("MCP_CONFORMANCE_CONTEXT");
     let context: Value = serde_json::from_str(&context).unwrap_or_default();
     let folder = tempfile::tempdir().map_err(|error| error.to_string())?;
+    let root = Scope::root("process", RootOptions::single_runtime());
+    let mut logins = 0..LOGINS_MAX;
+    loop {
+        let servers = servers(&url, folder.path())?;
+        let started = servers.start(&root).await;
+        started.map_err(|error| error.to_string())?;
+        let result = act(&servers, &root, &scenario, &context, folder.path()).await;
+        servers.close().await;
+        match result {
+            Err(why) if why.contains("allstop mcp login") && logins.next().is_some() => {
+                log_in(&servers.all()[0], &scenario, &context).await?;
+            }
+            result => return result,
+        }
+    }
+}
+
+fn servers(url: &str, folder: &Path) -> Result<McpServers, String> {
     let transport = McpTransport::Http {
         url: url.into(),
         headers: Vec::new(),
     };
     let config = McpServerConfig::new("t", transport).map_err(|error| error.to_string())?;
-    let options = McpOptions {
-        folder: folder.path().to_owned(),
-        pipe_folder: folder.path().join("pipes"),
-        containment: ContainmentChoice::GroupAndMarker,
+    let options = McpOptions::new(folder, folder.join("pipes"))
+        .login_folder(folder.join("logins"))
+        .containment(ContainmentChoice::GroupAndMarker);
+    McpServers::new(vec![config], options).map_err(|error| error.to_string())
+}
+
+/// Logs in like a person with a browser. The authorization servers of the suite ask nothing, and redirect at once.
+async fn log_in(server: &McpServer, scenario: &str, context: &Value) -> Result<(), String> {
+    let text = |key: &str| context[key].as_str().map(str::to_owned);
+    let client = match (scenario, text("client_id")) {
+        ("auth/basic-cimd", _) => LoginClient::Registered {
+            id: METADATA_DOCUMENT.to_owned(),
+            secret: None,
+        },
+        (_, Some(id)) => LoginClient::Registered {
+            id,
+            secret: text("client_secret"),
+        },
+        (_, None) => LoginClient::Dynamic,
     };
-    let root = Scope::root("process", RootOptions::single_runtime());
-    let servers = McpServers::new(vec![config], options).map_err(|error| error.to_string())?;
-    servers
-        .start(&root)
-        .await
-        .map_err(|error| error.to_string())?;
-    let result = act(&servers, &root, &scenario, &context, folder.path()).await;
-    servers.close().await;
-    result
+    let options = LoginOptions {
+        client,
+        ..LoginOptions::default()
+    };
+    let login = McpLogin::begin(server, options).await;
+    let login = login.map_err(|error| error.to_string())?;
+    let address = login.address().to_owned();
+    let visit = async {
+        let visited = reqwest::get(address).await;
+        visited.map_err(|error| format!("the browser failed: {error}"))
+    };
+    let finish = async { login.finish().await.map_err(|error| error.to_string()) };
+    let (_page, ()) = futures::future::try_join(visit, finish).await?;
+    Ok(())
 }
 
 /// Does the action of the scenario.
@@ -112,7 +160,7 @@ async fn act(
     root: &Scope,
     scenario: &str,
     context: &Value,
-    folder: &std::path::Path,
+    folder: &Path,
 ) -> Result<(), String> {
     let state = servers.all()[0].state();
     if !matches!(state, McpState::Ready) {

@@ -12,6 +12,7 @@ mod conformance;
 mod everything;
 mod http;
 mod lists;
+mod logins;
 mod stateless;
 mod status_events;
 mod stops;

@@ -21,7 +21,7 @@ pub(crate) struct Place {
     pub(crate) root: Scope,
     pub(crate) turn: Scope,
     pub(crate) servers: McpServers,
-    temporary: tempfile::TempDir,
+    temporary: Arc<tempfile::TempDir>,
 }
 
 /// A running call in a separate scope, as one item of a receipt.
@@ -43,7 +43,7 @@ impl Place {
     }
 
     pub(crate) fn not_started(mode: &str, change: impl FnOnce(&mut McpServerConfig)) -> Self {
-        let temporary = tempfile::tempdir().unwrap();
+        let temporary = Arc::new(tempfile::tempdir().unwrap());
         let transport = McpTransport::Stdio {
             command: env!("CARGO_BIN_EXE_allstop-tools-mcp-server").into(),
             args: vec![temporary.path().join("log").into(), mode.into()],
@@ -61,13 +61,14 @@ impl Place {
             url: url.into(),
             headers: vec![("x-key".to_owned(), key.to_owned())],
         };
-        let place = Self::of(tempfile::tempdir().unwrap(), transport, |_| {});
+        let folder = Arc::new(tempfile::tempdir().unwrap());
+        let place = Self::of(folder, transport, |_| {});
         place.servers.start(&place.root).await.unwrap();
         place
     }
 
     fn of(
-        temporary: tempfile::TempDir,
+        temporary: Arc<tempfile::TempDir>,
         transport: McpTransport,
         change: impl FnOnce(&mut McpServerConfig),
     ) -> Self {
@@ -75,7 +76,8 @@ impl Place {
         config.handshake_timeout = Duration::from_secs(10);
         change(&mut config);
         let options = McpOptions::new(temporary.path().to_owned(), temporary.path().join("pipes"))
-            .containment(ContainmentChoice::GroupAndMarker);
+            .containment(ContainmentChoice::GroupAndMarker)
+            .login_folder(temporary.path().join("logins"));
         let root = Scope::root("process", RootOptions::single_runtime());
         let turn = root.child("turn", ScopeOptions::default()).unwrap();
         Self {
@@ -84,6 +86,22 @@ impl Place {
             servers: McpServers::new(vec![config], options).unwrap(),
             temporary,
         }
+    }
+
+    /// Like [`Place::not_started`], in the folder of another place.
+    pub(crate) fn not_started_in(
+        folder: &Arc<tempfile::TempDir>,
+        change: impl FnOnce(&mut McpServerConfig),
+    ) -> Self {
+        let nowhere = McpTransport::Http {
+            url: "".into(),
+            headers: Vec::new(),
+        };
+        Self::of(Arc::clone(folder), nowhere, change)
+    }
+
+    pub(crate) fn folder(&self) -> &Arc<tempfile::TempDir> {
+        &self.temporary
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {

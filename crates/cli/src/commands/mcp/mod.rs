@@ -1,5 +1,6 @@
 //! `allstop mcp`: the MCP servers of the configuration.
 
+mod login;
 mod try_out;
 
 use std::path::PathBuf;
@@ -28,7 +29,12 @@ pub(crate) async fn mcp(args: &McpArgs, host: &ProcessHost) -> Result<Exit, CliE
     match &args.action {
         McpAction::List => list(args, host),
         McpAction::Add(added) => add(args, added, host),
-        McpAction::Remove { name } => remove(args, name, host),
+        McpAction::Remove { name } => remove(args, name, host).await,
+        McpAction::Login { name, scope } => {
+            let config = config(args, host)?;
+            login::log_in(config, name, scope, host).await
+        }
+        McpAction::Logout { name } => login::log_out(name, host).await,
         McpAction::Test { name } => {
             let config = config(args, host)?;
             try_out::try_out(config, name, host).await
@@ -114,12 +120,13 @@ fn command(args: &McpArgs, action: &str, name: &str) -> String {
     format!("allstop mcp {action} {}{flag}", quoted(name))
 }
 
-fn remove(args: &McpArgs, name: &str, host: &ProcessHost) -> Result<Exit, CliError> {
+async fn remove(args: &McpArgs, name: &str, host: &ProcessHost) -> Result<Exit, CliError> {
     let path = user_file(args)?;
     edit(&path, |document| {
         let removed = servers(document)?.remove(name);
         removed.map(drop).ok_or_else(|| unknown(name))
     })?;
+    login::forget(name).await?;
     print_note(host, &format!("removed from {}", path.display()));
     Ok(Exit::from(0))
 }

@@ -9,6 +9,7 @@ pub(crate) fn shell_server(at_start: &str, tools: &str, on_call: &str) -> String
 while read -r line; do
   id=$(printf %s "$line" | sed -n 's/.*"id":\([0-9]*\).*/\1/p')
   case $line in
+    *'"server/discover"'*) result='{{}}' ;;
     *'"initialize"'*) result='{{"protocolVersion":"2025-06-18","capabilities":{{"tools":{{}}}},"serverInfo":{{"name":"s","version":"1"}}}}' ;;
     *'"tools/list"'*) result='{{"tools":{tools}}}' ;;
     *'"tools/call"'*) {on_call} ;;
