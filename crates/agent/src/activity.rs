@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use allstop_core::CallId;
 use allstop_core::turn::PartialStep;
 use allstop_tools::output::{without_cut_end, without_cut_start};
-use allstop_tools::{BackgroundHost, CallJournal, CallObserver, CallProgress};
+use allstop_tools::{BackgroundHost, CallJournal, CallObserver, CallProgress, Prompter};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::{Duration, Instant};
@@ -31,6 +31,8 @@ pub(crate) struct ActivityTimer {
     nested: Arc<NestedCalls>,
     /// Background work of the session.
     background: Option<Arc<SessionBackground>>,
+    /// Asks the questions of tools' servers.
+    prompter: Arc<dyn Prompter>,
     /// Notifies [`Self::send_held_output`] when a call begins to hold output.
     held: Notify,
 }
@@ -57,6 +59,7 @@ impl ActivityTimer {
         events: EventSink,
         nested: Arc<NestedCalls>,
         background: Option<Arc<SessionBackground>>,
+        prompter: Arc<dyn Prompter>,
     ) -> Self {
         Self {
             began: Instant::now(),
@@ -65,6 +68,7 @@ impl ActivityTimer {
             partial: Mutex::default(),
             nested,
             background,
+            prompter,
             held: Notify::new(),
         }
     }
@@ -193,6 +197,10 @@ impl CallObserver for ActivityTimer {
 
     fn background(&self) -> Option<Arc<dyn BackgroundHost>> {
         Some(Arc::clone(self.background.as_ref()?) as _)
+    }
+
+    fn prompter(&self) -> Option<Arc<dyn Prompter>> {
+        Some(Arc::clone(&self.prompter))
     }
 
     fn journal(&self) -> Option<Arc<dyn CallJournal>> {

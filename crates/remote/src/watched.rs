@@ -201,6 +201,10 @@ impl WatchedSession {
                     by: self.answered_by(id),
                 })
             }
+            // The chat at the terminal answers the questions of servers.
+            SessionEventKind::ServerAsked(_) | SessionEventKind::ServerQuestionClosed { .. } => {
+                None
+            }
             SessionEventKind::LateAnswer { call_id, name } => {
                 let (call_id, name) = (call_id.clone(), Arc::clone(name));
                 Some(WatchEvent::LateAnswer { call_id, name })

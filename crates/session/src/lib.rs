@@ -68,6 +68,7 @@ mod questions;
 mod queue;
 mod queued_turn;
 mod registry;
+mod server_questions;
 mod session;
 mod session_builder;
 mod sessions;
@@ -89,6 +90,7 @@ pub use message::{MessageDeadline, MessageHandle, MessageOutcome, NewMessage, Se
 pub use questions::AnswerResult;
 pub use queue::{Admission, MessageRefused};
 pub use registry::{ReserveResult, SessionRegistry, SessionReservation};
+pub use server_questions::{FormClient, OpenServerQuestion};
 pub use session::{Session, WAIT_DEFAULT};
 pub use session_builder::{AgentSessions, OpenSessionError, SessionBuilder};
 pub use sessions::{OpenError, Sessions};

@@ -11,12 +11,13 @@ use std::time::Duration;
 
 use allstop_core::ids::QuestionId;
 use allstop_core::{CallId, SessionId};
-use allstop_tools::{PermissionAnswer, PermissionQuestion, Prompter};
+use allstop_tools::{PermissionAnswer, PermissionQuestion, Prompter, ServerAnswer, ServerQuestion};
 use futures::future::BoxFuture;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 
 use crate::events::{EventHub, OpenQuestion, SessionEventKind};
+use crate::server_questions::ServerQuestions;
 use crate::source::SessionOptions;
 
 /// Result of answering a question.
@@ -41,6 +42,7 @@ pub(crate) struct Questions {
     unanswered_after: Option<Duration>,
     asked: AtomicU64,
     open: Mutex<BTreeMap<u64, (OpenQuestion, oneshot::Sender<PermissionAnswer>)>>,
+    pub(crate) of_servers: ServerQuestions,
 }
 
 impl Questions {
@@ -50,6 +52,7 @@ impl Questions {
         options: &SessionOptions,
     ) -> Arc<Self> {
         Arc::new(Self {
+            of_servers: ServerQuestions::new(session.clone(), Arc::clone(&hub)),
             hub,
             session,
             unwatched: options.unwatched.clone(),
@@ -103,7 +106,7 @@ impl Questions {
 
 /// Path of `agent` calls that leads to the sub-agent with the question. The session id of a sub-agent consists of its
 /// parent's id and the call.
-fn agents_of(session: &SessionId, asks: &SessionId) -> Vec<CallId> {
+pub(crate) fn agents_of(session: &SessionId, asks: &SessionId) -> Vec<CallId> {
     let below = asks.as_str().strip_prefix(session.as_str());
     let path = below.and_then(|below| below.strip_prefix('/'));
     let calls = path.into_iter().flat_map(|path| path.split('/'));
@@ -179,6 +182,10 @@ impl Prompter for Questions {
             asking.answer = Some(answer.clone());
             answer
         })
+    }
+
+    fn answer_server(&self, question: ServerQuestion) -> BoxFuture<'_, ServerAnswer> {
+        Box::pin(self.of_servers.ask(question))
     }
 
     fn shows_questions(&self) -> bool {

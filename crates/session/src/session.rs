@@ -8,7 +8,9 @@ use allstop_core::ids::{BackgroundId, QuestionId};
 use allstop_core::turn::Conversation;
 use allstop_core::{CallId, Cause, CauseKind, Extent, MessageId, Receipt, SessionId, TurnNumber};
 use allstop_log::{LoggedAnswer, SessionError, Version, committed_answer, read_session_end};
-use allstop_tools::{BackgroundHost as _, BackgroundWork, NotPromotable, PermissionAnswer};
+use allstop_tools::{
+    BackgroundHost as _, BackgroundWork, NotPromotable, PermissionAnswer, ServerAnswer,
+};
 use tokio::sync::oneshot;
 
 use crate::command::{BackgroundDetachError, DetachResult, DetachTarget, OwnerCommand, UndoError};
@@ -20,6 +22,7 @@ use crate::message::{MessageHandle, MessageOutcome, NewMessage, SendError};
 use crate::orphan_scan::OrphanedWork;
 use crate::questions::AnswerResult;
 use crate::queue::MessageRefused;
+use crate::server_questions::{FormClient, OpenServerQuestion};
 use crate::stop_handle::SessionStop;
 use crate::stop_plan::StopTarget;
 use crate::wait::WaitResult;
@@ -416,6 +419,21 @@ impl Session {
     /// Answers a permission question. Only the first answer counts.
     pub fn answer(&self, question: &QuestionId, answer: PermissionAnswer) -> AnswerResult {
         self.inner.questions.answer(question, answer)
+    }
+
+    /// Open questions of tools' servers.
+    pub fn server_questions(&self) -> Vec<OpenServerQuestion> {
+        self.inner.questions.of_servers.open()
+    }
+
+    /// Registers a client that answers the questions of tools' servers, until the value is dropped.
+    pub fn form_client(&self) -> FormClient {
+        self.inner.questions.of_servers.client()
+    }
+
+    /// Answers the question of a tool's server. Only the first answer counts.
+    pub fn answer_server(&self, question: &QuestionId, answer: ServerAnswer) -> AnswerResult {
+        self.inner.questions.of_servers.answer(question, answer)
     }
 
     /// Waits until the owner of a closed session has written the results. The session can be resumed afterwards.

@@ -214,6 +214,7 @@ async fn run_in_span(
             cx.events.clone(),
             Arc::clone(&nested),
             cx.background.cloned(),
+            Arc::clone(&cx.parts.prompter),
         )),
         nested,
         trace,

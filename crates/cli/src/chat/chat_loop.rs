@@ -5,6 +5,7 @@ mod commands;
 mod editor;
 mod facts;
 mod pending;
+mod server_forms;
 mod session_events;
 
 use std::collections::{HashMap, VecDeque};
@@ -39,6 +40,7 @@ use crate::signals::EndSignals;
 use crate::supervise::Supervisor;
 use crate::suspend::{job_control, suspend_session, suspend_silently};
 use pending::FinishedWork;
+use server_forms::ServerForms;
 
 /// Runs the chat until its end.
 pub(super) async fn run(
@@ -75,6 +77,7 @@ pub(super) async fn run(
     let state = ChatState::new(input, control);
     let questions =
         SessionQuestions::new(chat.view.queue().clone(), chat.view.style, mode.rest_hint());
+    let forms = ServerForms::of(&chat.session);
     let cost = earlier_cost(&chat).await;
     let images = ImageFinder::in_folder(chat.system.folder());
     let mut chat_loop = ChatLoop {
@@ -92,6 +95,7 @@ pub(super) async fn run(
         reader,
         numbers: HashMap::new(),
         questions,
+        forms,
         calls: Vec::new(),
         stops: Vec::new(),
         asked_stops: VecDeque::new(),
@@ -195,6 +199,7 @@ struct ChatLoop<'a> {
     reader: InputReader,
     numbers: HashMap<MessageId, MessageNumber>,
     questions: SessionQuestions,
+    forms: ServerForms,
     /// Calls of the running turn that have not ended.
     calls: Vec<KnownCall>,
     /// Stops whose receipts are not complete yet. A receipt lists the work that a stop has covered.

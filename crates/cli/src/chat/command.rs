@@ -21,6 +21,8 @@ Commands:
                       interrupt, replace, steer
   /mode [NAME]        calls that run without a question: plan (reads; all other calls are denied),
                       ask (reads), accept-edits (reads and file changes)
+  /answer [TEXT]      answer the question of an MCP server; without TEXT, agree or keep the default
+  /refuse             refuse the question of an MCP server
   /undo               remove the last turn from the conversation
   /compact            summarise older turns
   /cost               tokens and cost of the session, for each model
@@ -73,6 +75,9 @@ pub(super) enum ChatCommand {
     Promote(Option<String>),
     Policy(Option<FollowUp>),
     Mode(Option<PermissionMode>),
+    /// Value of a field of a server's form; empty for the default value.
+    Answer(String),
+    Refuse,
     Undo,
     Compact,
     Cost,
@@ -109,7 +114,9 @@ pub(super) enum BackgroundCommand {
     Wait(String),
 }
 
-pub(super) const NAMES: [&str; 19] = [
+pub(super) const NAMES: [&str; 21] = [
+    "answer",
+    "refuse",
     "help",
     "stop",
     "background",
@@ -209,6 +216,8 @@ impl ChatCommand {
                 let mode = name.to_lowercase().parse::<PermissionMode>();
                 Self::Mode(Some(mode.map_err(|error| error.to_string())?))
             }
+            ("answer", words) => Self::Answer(words.join(" ")),
+            ("refuse", []) => Self::Refuse,
             ("undo", []) => Self::Undo,
             ("compact", []) => Self::Compact,
             ("cost", []) => Self::Cost,

@@ -70,6 +70,7 @@ mod serve_access;
 mod serve_agent;
 mod serve_push;
 mod serve_retention;
+mod server_questions;
 mod servers;
 mod service_units;
 mod shell;

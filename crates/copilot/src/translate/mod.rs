@@ -166,7 +166,10 @@ impl EventTranslator {
                 self.permission_answered(id, answer.as_ref());
             }
             // The late answer was given by a client, and its response already reports that the answer was late.
-            SessionEventKind::LateAnswer { .. } => {}
+            // Only clients with forms answer the questions of servers, and this client has none.
+            SessionEventKind::LateAnswer { .. }
+            | SessionEventKind::ServerAsked(_)
+            | SessionEventKind::ServerQuestionClosed { .. } => {}
             SessionEventKind::BackgroundChanged { .. } => {
                 self.ephemeral("session.background_tasks_changed", json!({}));
             }

@@ -11,6 +11,7 @@ use allstop_tools::{BackgroundWork, PermissionAnswer, PermissionQuestion};
 use serde::{Deserialize, Serialize};
 
 use crate::orphan_scan::OrphanedWork;
+use crate::server_questions::OpenServerQuestion;
 
 /// One event of a session.
 #[derive(Debug, Clone)]
@@ -54,6 +55,13 @@ pub enum SessionEventKind {
         id: QuestionId,
         /// The answer; `None` if a stop came first.
         answer: Option<PermissionAnswer>,
+    },
+    /// The server of a tool asks a question. Only the first answer counts.
+    ServerAsked(Box<OpenServerQuestion>),
+    /// The question of a server is closed: it was answered, a stop removed it, or no client was left to answer it.
+    ServerQuestionClosed {
+        /// Id of the question.
+        id: QuestionId,
     },
     /// A tool answered a call that had already ended. The answer is discarded.
     LateAnswer {

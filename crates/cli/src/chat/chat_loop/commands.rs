@@ -111,6 +111,14 @@ impl ChatLoop<'_> {
                 }
                 view.note(&self.status.describe_mode());
             }
+            ChatCommand::Answer(typed) => {
+                let said = self.forms.answer(&typed, session);
+                view.note(&said.unwrap_or_else(|why| why));
+            }
+            ChatCommand::Refuse => {
+                let said = self.forms.refuse(session);
+                view.note(&said.unwrap_or_else(|why| why));
+            }
             ChatCommand::Undo => {
                 self.print_when_ready(async |session| match session.undo().await {
                     Ok(turn) => {

@@ -15,6 +15,7 @@ use futures::stream::StreamExt as _;
 
 use super::pending::FinishedWork;
 use super::{ChatLoop, KnownCall};
+use crate::chat::said::Said;
 use crate::chat::state::{ChatEvent, MessageNumber};
 use crate::display::EventView as _;
 use crate::display::recorded;
@@ -35,6 +36,14 @@ impl ChatLoop<'_> {
             SessionEventKind::PermissionAnswered { id, answer } => {
                 self.question_closed(&id, answer.as_ref());
             }
+            SessionEventKind::ServerAsked(question) => {
+                let said = self.forms.asked(*question);
+                self.show_form(said);
+            }
+            SessionEventKind::ServerQuestionClosed { id } => {
+                let said = self.forms.closed(&id);
+                self.show_form(said);
+            }
             SessionEventKind::LateAnswer { call_id, name } => {
                 let said = recorded::describe_late_answer(&call_id, &name);
                 self.note(&said);
@@ -48,6 +57,8 @@ impl ChatLoop<'_> {
                 for id in closed {
                     self.question_closed(&id, None);
                 }
+                let said = self.forms.catch_up(&self.chat.session);
+                self.show_form(said);
             }
             SessionEventKind::BackgroundChanged { running } => {
                 self.status.set_background(running.len());
@@ -79,6 +90,15 @@ impl ChatLoop<'_> {
         if let Some(question) = self.questions.ask(question, &self.chat.session, label) {
             self.notify("Allstop asks a question");
             self.apply(ChatEvent::Asked(question));
+        }
+    }
+
+    /// Shows the question of a server, if there is one to show.
+    fn show_form(&mut self, said: Option<Said>) {
+        if let Some(said) = said {
+            self.chat.view.live.interrupt();
+            self.chat.view.said(&said);
+            self.notify("a server asks a question");
         }
     }
 

@@ -1,0 +1,104 @@
+//! Questions of MCP servers: a chat answers them, and a run without a terminal declines and lists them.
+
+use crate::support::Place;
+use crate::support::chat_user::{CTRL_C, ChatUser};
+
+/// A server whose call asks for a name and a colour, and returns the answer.
+const SERVER: &str = r#"
+import json, sys
+def send(message):
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
+SCHEMA = {"type": "object", "required": ["name"], "properties": {
+    "name": {"type": "string", "title": "Name\x1b[2J"},
+    "colour": {"type": "string", "enum": ["red", "green"], "default": "green"}}}
+for line in sys.stdin:
+    message = json.loads(line)
+    method = message.get("method")
+    if method == "initialize":
+        send({"id": message["id"], "result": {"protocolVersion": "2025-06-18",
+            "capabilities": {"tools": {}}, "serverInfo": {"name": "s", "version": "1"}}})
+    elif method == "tools/list":
+        tool = {"name": "greet", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}}
+        send({"id": message["id"], "result": {"tools": [tool]}})
+    elif method == "tools/call":
+        call = message["id"]
+        send({"id": "q", "method": "elicitation/create",
+            "params": {"message": "Who are you?", "requestedSchema": SCHEMA}})
+    elif method is None and message.get("id") == "q":
+        with open("answer.json", "w") as file: json.dump(message["result"], file, sort_keys=True)
+        send({"id": call, "result": {"content": [{"type": "text", "text": "done"}]}})
+    elif method is not None and "id" in message:
+        send({"id": message["id"], "error": {"code": -32601, "message": "no such method"}})
+"#;
+
+const SCRIPT: &str = "
+replies:
+  - calls: [{tool: s__greet, arguments: {}}]
+  - text: Greeted.
+";
+
+fn config(place: &Place) -> String {
+    let server = place.file("server.py", SERVER);
+    let server = server.display();
+    let config = format!("[mcp.servers.s]\ncommand = \"python3\"\nargs = [\"{server}\"]\n");
+    format!("--config {}", place.file("s.toml", config).display())
+}
+
+fn answer(place: &Place) -> String {
+    std::fs::read_to_string(place.work().join("answer.json")).unwrap()
+}
+
+#[test]
+fn user_of_a_chat_fills_in_the_form() {
+    let place = Place::new();
+    let args = format!("--model {} {}", place.script(SCRIPT), config(&place));
+    let user = ChatUser::start_chat(&place, &args);
+    user.types("hello").waits_for("Who are you?");
+    user.waits_for("type /answer TEXT, or /refuse");
+    user.types("/answer").waits_for("a text");
+    user.types("/answer Ada").waits_for("one of red, green");
+    user.types("/answer").waits_for("answered");
+    user.waits_for("Greeted.");
+    assert_eq!(
+        answer(&place),
+        r#"{"action": "accept", "content": {"colour": "green", "name": "Ada"}}"#
+    );
+    user.leaves_chat().0.ok();
+}
+
+#[test]
+fn user_of_a_chat_refuses_the_form() {
+    let place = Place::new();
+    let args = format!("--model {} {}", place.script(SCRIPT), config(&place));
+    let user = ChatUser::start_chat(&place, &args);
+    user.types("hello").waits_for("Who are you?");
+    user.types("/refuse").waits_for("Greeted.");
+    assert_eq!(answer(&place), r#"{"action": "decline"}"#);
+    user.leaves_chat().0.ok();
+}
+
+#[test]
+fn stop_of_the_turn_ends_the_question() {
+    let place = Place::new();
+    let args = format!("--model {} {}", place.script(SCRIPT), config(&place));
+    let user = ChatUser::start_chat(&place, &args);
+    user.types("hello").waits_for("Who are you?");
+    user.presses(CTRL_C).waits_until_idle();
+    user.types("/answer Ada")
+        .waits_for("no server asks a question");
+    user.leaves_chat().0.ok();
+}
+
+#[test]
+fn run_without_a_terminal_declines_and_lists_the_question() {
+    let place = Place::new();
+    let args = format!("{} --output json hello", config(&place));
+    let ended = place.run_script(SCRIPT).args(&args).end().ok();
+    assert_eq!(answer(&place), r#"{"action": "decline"}"#);
+    let denials = &ended.envelope()["denials"];
+    let reason = denials[0]["reason"].as_str().unwrap_or_default();
+    assert!(
+        reason.contains("a question of the server `s` was declined"),
+        "{denials}"
+    );
+}
