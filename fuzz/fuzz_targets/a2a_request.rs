@@ -3,7 +3,8 @@
 //!
 //! The input consists of requests, separated by lines of `---`. Each request has the form of HTTP/1.1: a line with
 //! method and path, headers, an empty line, and the body. If the method is `GRPC`, the body is sent as one message to
-//! the gRPC method in the path. `$TASK` stands for the id of the first task that an answer contained.
+//! the gRPC method in the path. `$TASK` stands for the id of the first task that an answer contained. A request without
+//! the header `a2a-version` gets the version 1.0; version 0.3 has an empty header.
 #![no_main]
 
 use axum::body::Body;
@@ -83,15 +84,18 @@ fn request_of(text: &[u8], task: &str) -> Option<(Request<Body>, AnswerKind)> {
     let uri: Uri = path.parse().ok()?;
     let mut request = Request::builder()
         .method(method.parse::<Method>().ok()?)
-        .uri(uri)
-        .header("a2a-version", "1.0");
-    let mut has_type = false;
+        .uri(uri);
+    let (mut has_type, mut has_version) = (false, false);
     for line in lines {
         let (name, value) = line.split_once(':')?;
         let name: HeaderName = name.trim().parse().ok()?;
         has_type |= name == CONTENT_TYPE;
+        has_version |= name == "a2a-version";
         let value = HeaderValue::from_bytes(value.trim().as_bytes()).ok()?;
         request.headers_mut()?.append(name, value);
+    }
+    if !has_version {
+        request = request.header("a2a-version", "1.0");
     }
     if is_grpc {
         let mut framed = vec![0];
@@ -179,6 +183,8 @@ fn check(kind: &AnswerKind, answer: &WholeAnswer) {
 fn task_named_in(body: &[u8]) -> Option<String> {
     let answer: Value = serde_json::from_slice(body).ok()?;
     let result = answer.get("result").unwrap_or(&answer);
-    let id = result.get("task")?.get("id")?.as_str()?;
+    // In version 0.3, the result is the task.
+    let task = result.get("task").unwrap_or(result);
+    let id = task.get("id")?.as_str()?;
     Some(id.to_owned())
 }

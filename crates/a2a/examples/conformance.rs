@@ -1,9 +1,10 @@
-//! An agent for the A2A TCK, the test kit of the protocol (branch `1.0-dev`). The prefix of a message's id selects the
-//! agent's behaviour.
+//! An agent for the A2A TCK, the test kit of the protocol. The prefix of a message's id selects the agent's behaviour.
+//! The branch `1.0-dev` of the kit tests version 1.0, and the branch `0.3.x` version 0.3.
 //!
 //! ```text
 //! cargo run -p allstop-a2a --example conformance -- 127.0.0.1:9999
 //! ./run_tck.py --sut-host http://127.0.0.1:9999
+//! ./run_tck.py --sut-url http://127.0.0.1:9999 --category all --transports jsonrpc
 //! ```
 
 use std::sync::Arc;
@@ -92,6 +93,13 @@ fn steps(id: &str) -> Vec<Step> {
         ]
     } else if starts("test-resubscribe-message-id") {
         vec![work(), Step::Work(LONG_WORK), complete()]
+    } else if !starts("tck-") {
+        // Version 0.3: the kit sends further messages to each of its tasks, or stops them.
+        vec![
+            work(),
+            artifact(text("output")),
+            write(TaskEvent::state(TaskState::InputRequired)),
+        ]
     } else if starts("tck-stream-artifact-text") {
         vec![work(), artifact(text("Streamed text content")), complete()]
     } else if starts("tck-stream-artifact-file") {

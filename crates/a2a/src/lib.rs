@@ -1,4 +1,4 @@
-//! The protocol A2A 1.0 for the tasks of Allstop, over JSON-RPC, REST and gRPC.
+//! The protocol A2A 1.0 for the tasks of Allstop, over JSON-RPC, REST and gRPC. Over JSON-RPC, also version 0.3.
 //!
 //! [`A2aService`] maps each operation of the protocol to an operation of the
 //! [`TaskManager`](allstop_task::TaskManager). The types and the bindings come from the crates of the A2A project. This
@@ -38,6 +38,7 @@
 mod access;
 mod bounded_file;
 mod card;
+mod card_routes;
 mod connection_activity;
 mod errors;
 mod events;
@@ -64,6 +65,7 @@ mod task_actions;
 mod tls;
 mod to_wire;
 mod unread_body;
+mod v0_3;
 mod version;
 
 pub use a2a::AgentCard;

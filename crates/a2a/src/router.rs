@@ -1,46 +1,32 @@
 //! All bindings of the protocol on one router.
 
 use std::sync::Arc;
-use std::time::{Instant, SystemTime};
+use std::time::Instant;
 
-use a2a::{AgentCard, JsonRpcId};
-use a2a_server::StaticAgentCard;
-use a2a_server::agent_card::agent_card_router;
+use a2a::{A2AError, AgentCard, JsonRpcId};
 use a2a_server::jsonrpc::jsonrpc_router;
 use a2a_server::rest::rest_router;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
-use axum::http::header::{HOST, LAST_MODIFIED};
+use axum::http::header::HOST;
 use axum::http::{HeaderValue, Method, StatusCode, Uri};
-use axum::middleware::{Next, from_fn, from_fn_with_state};
+use axum::middleware::{Next, from_fn_with_state};
 use axum::response::{IntoResponse as _, Response};
-use httpdate::fmt_http_date;
 
 use crate::access::{AccessControl, AccessRefusal};
 use crate::connection_activity::prove_connection;
 use crate::limits::WholeRequest;
 use crate::service::A2aService;
-use crate::{jsonrpc, legacy, limits, rest, streaming, task_actions, version};
+use crate::version::ProtocolVersion;
+use crate::{card_routes, jsonrpc, legacy, limits, rest, streaming, task_actions, v0_3, version};
 
 /// JSON-RPC (`POST /`), REST, and the agent card, which is public and has no rate limit.
 pub fn http_router(service: &Arc<A2aService>, card: AgentCard, access: AccessControl) -> Router {
     let operations = jsonrpc_router(Arc::clone(service))
         .merge(rest_router(Arc::clone(service)))
         .layer(from_fn_with_state((Arc::clone(service), access), operation));
-    let card = service.with_capabilities(card);
-    let card = agent_card_router(Arc::new(StaticAgentCard::new(card)));
-    let served_since = fmt_http_date(SystemTime::now());
-    let card = card.layer(from_fn(move |request: Request, next: Next| {
-        let served_since = served_since.clone();
-        async move {
-            let mut response = next.run(request).await;
-            if let Ok(date) = HeaderValue::from_str(&served_since) {
-                response.headers_mut().insert(LAST_MODIFIED, date);
-            }
-            response
-        }
-    }));
+    let card = card_routes::router(&service.with_capabilities(card));
     card.merge(operations).merge(legacy::http_router())
 }
 
@@ -115,24 +101,51 @@ async fn operation(
         Err(refusal) => return refusal.into_response(),
     };
     let (mut parts, body) = request.into_parts();
+    let version = version::of(&mut parts.headers, &parts.uri);
     let built = service.memory.begin(&mut parts.headers);
     let request = WholeRequest::from_parts(parts, body);
-    built.hand_over(operate(&service, &access, request, next).await)
+    let response = if is_jsonrpc(request.uri()) {
+        operate_jsonrpc(&service, &access, version, request, next).await
+    } else {
+        operate_rest(&service, &access, version, request, next).await
+    };
+    built.hand_over(response)
 }
 
 fn is_jsonrpc(uri: &Uri) -> bool {
     uri.path() == "/"
 }
 
-async fn operate(
+async fn operate_jsonrpc(
     service: &A2aService,
     access: &AccessControl,
+    version: Result<ProtocolVersion, A2AError>,
     request: WholeRequest,
     next: Next,
 ) -> Response {
-    let is_jsonrpc = is_jsonrpc(request.uri());
+    let answered = match version {
+        Ok(ProtocolVersion::V1) => streaming::answer(service, access, &request).await,
+        Ok(ProtocolVersion::V0_3) => Box::pin(v0_3::answer(service, access, &request)).await,
+        // The library answers with the error.
+        Err(_) => None,
+    };
+    let response = match answered {
+        Some(response) => response,
+        None => next.run(request.map(Body::from)).await,
+    };
+    jsonrpc::conform(response).await
+}
+
+async fn operate_rest(
+    service: &A2aService,
+    access: &AccessControl,
+    version: Result<ProtocolVersion, A2AError>,
+    request: WholeRequest,
+    next: Next,
+) -> Response {
     // The library checks the protocol version of JSON-RPC requests only (A2A 1.0, section 11.6).
-    if !is_jsonrpc && let Err(error) = version::check(request.headers()) {
+    let version = version.and_then(ProtocolVersion::only_v1);
+    if let Err(error) = version {
         return rest::error_response(&error);
     }
     let (method, path) = (request.method().clone(), request.uri().path().to_owned());
@@ -143,9 +156,6 @@ async fn operate(
     } else {
         next.run(request.map(Body::from)).await
     };
-    if is_jsonrpc {
-        return jsonrpc::conform(response).await;
-    }
     let is_list = method == Method::GET && path == "/tasks";
     if is_list {
         return rest::complete_page(rest::conform(&method, response).await).await;

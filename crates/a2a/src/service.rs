@@ -26,6 +26,7 @@ use crate::listing::ReportedTasks;
 use crate::push::{PushConfig, PushNotifications};
 use crate::response_memory::{ResponseMemory, TASK_BYTES, json_bytes};
 use crate::to_wire::{self, TaskDetail};
+use crate::version::ProtocolVersion;
 use crate::{card, errors, from_wire, receipt_extension};
 
 /// Header with the number of the last event that a client has received.
@@ -167,7 +168,8 @@ impl A2aService {
         // accepted.
         let webhook = webhook.zip(push);
         let webhook = webhook.map(|(config, push)| {
-            let config: Arc<PushConfig> = push.check(task_id.as_deref(), config)?;
+            let version = ProtocolVersion::of_params(params);
+            let config: Arc<PushConfig> = push.check(task_id.as_deref(), config, version)?;
             Ok::<_, A2AError>((push, config))
         });
         let webhook = webhook.transpose()?;
@@ -439,7 +441,8 @@ impl RequestHandler for A2aService {
     ) -> Result<TaskPushNotificationConfig, A2AError> {
         let push = self.push_notifications()?;
         let task = self.task_of(params, &request.task_id).await?;
-        push.create(&task, request).await
+        let version = ProtocolVersion::of_params(params);
+        push.create(&task, request, version).await
     }
 
     async fn get_push_config(

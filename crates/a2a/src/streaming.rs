@@ -9,7 +9,7 @@ use std::convert::Infallible;
 use std::time::Duration;
 
 use a2a::{
-    A2AError, JsonRpcId, JsonRpcRequest, JsonRpcResponse, SendMessageRequest,
+    A2AError, JsonRpcId, JsonRpcRequest, JsonRpcResponse, SendMessageRequest, StreamResponse,
     SubscribeToTaskRequest, methods,
 };
 use a2a_pb::protojson_conv;
@@ -30,7 +30,7 @@ use crate::errors::invalid;
 use crate::events::{NumberedEvent, until_revoked};
 use crate::limits::WholeRequest;
 use crate::service::A2aService;
-use crate::{jsonrpc, listing, rest, version};
+use crate::{jsonrpc, listing, rest, v0_3};
 
 /// Interval of comments in a silent stream. The interval is shorter than the idle timeouts of clients and proxies. The
 /// official Python client has the shortest known timeout, 5 s.
@@ -53,7 +53,7 @@ impl<'a> RequestHead<'a> {
 }
 
 /// Returns the response to a streaming request, to a list over JSON-RPC, and to a JSON-RPC request with a content type other than JSON. Returns
-/// `None` for malformed requests, because the library describes the error to the client.
+/// `None` for malformed requests, because the library describes the error to the client. The request has version 1.
 pub(crate) async fn answer(
     service: &A2aService,
     access: &AccessControl,
@@ -91,7 +91,7 @@ pub(crate) async fn answer(
     let head = RequestHead::of(request.body())?;
     let is_list = head.method == methods::LIST_TASKS;
     let is_answered = head.jsonrpc == "2.0" && (is_list || methods::is_streaming(&head.method));
-    if !is_answered || version::check(headers).is_err() {
+    if !is_answered {
         return None;
     }
     let request = serde_json::from_slice(request.body()).ok()?;
@@ -113,7 +113,7 @@ fn subscribed_task(path: &str) -> Option<String> {
 }
 
 /// True if the body is JSON, or if the client does not specify a content type.
-fn is_json(headers: &HeaderMap) -> bool {
+pub(crate) fn is_json(headers: &HeaderMap) -> bool {
     let content_type = headers.get(CONTENT_TYPE).and_then(|v| v.to_str().ok());
     content_type.is_none_or(|content_type| {
         let content_type = content_type.split(';').next().unwrap_or_default().trim();
@@ -141,7 +141,8 @@ async fn jsonrpc_answer(
         }
     };
     match events {
-        Ok(events) => sse(until_revoked(events, revoked), Some(id)),
+        Ok(events) => sse(until_revoked(events, revoked), EventForm::JsonRpc(id)),
+        // An error before the first event is a usual response: the conformance tests of version 1.0 expect it.
         Err(error) => jsonrpc::error_response(id, &error),
     }
 }
@@ -151,7 +152,7 @@ fn rest_answer(
     revoked: BoxFuture<'static, ()>,
 ) -> Response {
     match events {
-        Ok(events) => sse(until_revoked(events, revoked), None),
+        Ok(events) => sse(until_revoked(events, revoked), EventForm::HttpJson),
         Err(error) => rest::error_response(&error),
     }
 }
@@ -168,21 +169,51 @@ pub(crate) fn params_of(headers: &HeaderMap) -> ServiceParams {
     params
 }
 
-/// Returns the events as a response: in JSON-RPC envelopes if `id` is present, else without envelopes.
-fn sse(events: BoxStream<'static, NumberedEvent>, id: Option<JsonRpcId>) -> Response {
-    let events = events.map(move |event| Ok::<_, Infallible>(sse_event(event, id.as_ref())));
-    Sse::new(events)
-        .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
-        .into_response()
+/// Form of the events of a stream.
+pub(crate) enum EventForm {
+    /// Events of HTTP+JSON, without envelopes.
+    HttpJson,
+    /// Envelopes of JSON-RPC with the id of the request.
+    JsonRpc(JsonRpcId),
+    /// Like [`JsonRpc`](Self::JsonRpc), for clients of version 0.3.
+    JsonRpcV03(JsonRpcId),
 }
 
-fn sse_event(event: NumberedEvent, id: Option<&JsonRpcId>) -> Event {
-    let value = event.and_then(|(number, event)| {
-        let value = protojson_conv::to_value(&event);
-        let value = value.map_err(|error| A2AError::internal(error.to_string()))?;
-        Ok((number, value))
-    });
-    match (value, id) {
+impl EventForm {
+    /// Id of the request; `None` without envelopes.
+    fn id(&self) -> Option<&JsonRpcId> {
+        match self {
+            Self::HttpJson => None,
+            Self::JsonRpc(id) | Self::JsonRpcV03(id) => Some(id),
+        }
+    }
+
+    fn payload(&self, event: StreamResponse) -> Result<Value, A2AError> {
+        match self {
+            Self::HttpJson | Self::JsonRpc(_) => protojson_conv::to_value(&event)
+                .map_err(|error| A2AError::internal(error.to_string())),
+            Self::JsonRpcV03(_) => v0_3::event(event),
+        }
+    }
+}
+
+/// Returns the events as a response.
+pub(crate) fn sse(events: BoxStream<'static, NumberedEvent>, form: EventForm) -> Response {
+    let is_v0_3 = matches!(form, EventForm::JsonRpcV03(_));
+    let events = events.map(move |event| Ok::<_, Infallible>(sse_event(event, &form)));
+    let response = Sse::new(events)
+        .keep_alive(KeepAlive::new().interval(KEEP_ALIVE))
+        .into_response();
+    if is_v0_3 {
+        v0_3::with_bare_comments(response)
+    } else {
+        response
+    }
+}
+
+fn sse_event(event: NumberedEvent, form: &EventForm) -> Event {
+    let value = event.and_then(|(number, event)| Ok((number, form.payload(event)?)));
+    match (value, form.id()) {
         (Ok((number, value)), Some(id)) => {
             let envelope = JsonRpcResponse::success(id.clone(), value);
             with_number(number).data(json(&envelope))
@@ -233,8 +264,8 @@ mod tests {
 
     use super::*;
 
-    async fn text_of(events: Vec<NumberedEvent>, id: Option<JsonRpcId>) -> String {
-        let response = sse(stream::iter(events).boxed(), id);
+    async fn text_of(events: Vec<NumberedEvent>, form: EventForm) -> String {
+        let response = sse(stream::iter(events).boxed(), form);
         let bytes = to_bytes(response.into_body(), 10_000).await.unwrap();
         String::from_utf8(bytes.to_vec()).unwrap()
     }
@@ -255,12 +286,12 @@ mod tests {
     #[tokio::test]
     async fn error_in_a_rest_stream_has_its_type() {
         let error = || vec![Err(A2AError::task_not_found("t"))];
-        let text = text_of(error(), None).await;
+        let text = text_of(error(), EventForm::HttpJson).await;
         let data = text.strip_prefix("event: error\ndata: ").unwrap();
         let data: Value = serde_json::from_str(data.trim()).unwrap();
         assert_eq!(data["error"]["code"], 404);
         assert_eq!(data["error"]["details"][0]["reason"], "TASK_NOT_FOUND");
-        let text = text_of(error(), Some(JsonRpcId::Number(1))).await;
+        let text = text_of(error(), EventForm::JsonRpc(JsonRpcId::Number(1))).await;
         let data: Value = serde_json::from_str(text.strip_prefix("data: ").unwrap()).unwrap();
         assert_eq!(
             (&data["id"], &data["error"]["code"]),

@@ -97,6 +97,15 @@ const A2A_PYTHON: Part = Part {
     },
 };
 
+/// The official A2A client for Python, version 0.3.
+const A2A_PYTHON_V0_3: Part = Part {
+    name: "a2a_python_v0_3",
+    made_from: &["crates/testkit/parts/a2a_python_v0_3.txt"],
+    by: By::Pip {
+        usable: "import a2a.client",
+    },
+};
+
 /// The official Copilot SDK for Python.
 const COPILOT_PYTHON: Part = Part {
     name: "copilot_python",
@@ -122,6 +131,18 @@ const A2A_JS: Part = Part {
     made_from: &[
         "crates/testkit/parts/a2a_js/package.json",
         "crates/testkit/parts/a2a_js/package-lock.json",
+    ],
+    by: By::Npm {
+        program: "node_modules/@a2a-js/sdk/dist/client/index.js",
+    },
+};
+
+/// The official A2A client for JavaScript, version 0.3.
+const A2A_JS_V0_3: Part = Part {
+    name: "a2a_js_v0_3",
+    made_from: &[
+        "crates/testkit/parts/a2a_js_v0_3/package.json",
+        "crates/testkit/parts/a2a_js_v0_3/package-lock.json",
     ],
     by: By::Npm {
         program: "node_modules/@a2a-js/sdk/dist/client/index.js",
@@ -172,6 +193,7 @@ pub(crate) fn run() -> anyhow::Result<()> {
         CARGO_DEB,
         LLAMA,
         A2A_PYTHON,
+        A2A_PYTHON_V0_3,
         COPILOT_PYTHON,
         NATS,
         PYTHON_TOOLS,
@@ -186,7 +208,14 @@ pub(crate) fn run() -> anyhow::Result<()> {
 
 /// Fetches the parts that tests need.
 pub(crate) fn fetch_for_tests() -> anyhow::Result<()> {
-    for part in [LLAMA, A2A_PYTHON, COPILOT_PYTHON, NATS, PYTHON_TOOLS] {
+    for part in [
+        LLAMA,
+        A2A_PYTHON,
+        A2A_PYTHON_V0_3,
+        COPILOT_PYTHON,
+        NATS,
+        PYTHON_TOOLS,
+    ] {
         part.fetch()?;
     }
     fetch_npm_parts()?;
@@ -201,6 +230,7 @@ fn fetch_npm_parts() -> anyhow::Result<Vec<(&'static str, PathBuf)>> {
         (EVERYTHING, "the MCP reference server"),
         (MCP_CONFORMANCE, "the conformance suite of MCP"),
         (A2A_JS, "the A2A client for JavaScript"),
+        (A2A_JS_V0_3, "the A2A client for JavaScript, version 0.3"),
         (COPILOT_JS, "the Copilot SDK for JavaScript"),
     ] {
         if let Some(folder) = part.fetch_if_possible(label, missing.as_deref())? {

@@ -1,6 +1,6 @@
 //! Responses to gRPC clients of version 0.3 and to unknown paths.
 
-use a2a::A2AError;
+use a2a::{A2AError, error_code};
 use a2a_grpc::errors::a2a_error_to_status;
 use axum::Router;
 use axum::body::Body;
@@ -12,7 +12,7 @@ use axum::routing::any;
 use tonic::{Code, Status};
 use tonic_types::StatusExt as _;
 
-use crate::legacy::{ERROR_TYPE, VERSION};
+use crate::legacy::{ERROR_TYPE, MESSAGE};
 
 /// gRPC of version 0.3.
 pub(super) fn router() -> Router {
@@ -20,7 +20,8 @@ pub(super) fn router() -> Router {
 }
 
 async fn refuse() -> Response {
-    let status = a2a_error_to_status(&A2AError::version_not_supported(VERSION));
+    let error = A2AError::new(error_code::VERSION_NOT_SUPPORTED, MESSAGE);
+    let status = a2a_error_to_status(&error);
     let message = format!("{ERROR_TYPE}: {}", status.message());
     let details = status.get_error_details();
     Status::with_error_details(Code::Unimplemented, message, details).into_http::<Body>()

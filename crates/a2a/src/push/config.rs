@@ -13,6 +13,7 @@ use url::Url;
 
 use super::guard::AddressGuard;
 use crate::from_wire;
+use crate::version::ProtocolVersion;
 
 /// Maximum size of a token in bytes. A few hundred bytes are usual.
 const TOKEN_BYTES_MAX: usize = 1_024;
@@ -30,6 +31,9 @@ pub(crate) struct PushConfig {
     pub(crate) token: Option<String>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) authentication: Option<PushAuthentication>,
+    /// Version of the protocol in which the client has set the configuration, and in which the webhook gets the events.
+    #[serde(default, skip_serializing_if = "ProtocolVersion::is_v1")]
+    pub(crate) version: ProtocolVersion,
 }
 
 /// Authentication at a webhook.
@@ -47,6 +51,7 @@ impl PushConfig {
     /// Returns an error if a field is too long or cannot be a header, or if the address guard refuses the URL.
     pub(crate) fn from_wire(
         config: TaskPushNotificationConfig,
+        version: ProtocolVersion,
         guard: &AddressGuard,
     ) -> Result<Self, A2AError> {
         let id = config.id.filter(|id| !id.is_empty());
@@ -65,6 +70,7 @@ impl PushConfig {
             url: config.url,
             token,
             authentication,
+            version,
         })
     }
 
@@ -103,8 +109,15 @@ impl PushConfig {
             url,
             token,
             authentication,
+            version,
         } = self;
-        (url, token, authentication) == (&other.url, &other.token, &other.authentication)
+        let this = (url, token, authentication, version);
+        this == (
+            &other.url,
+            &other.token,
+            &other.authentication,
+            &other.version,
+        )
     }
 }
 

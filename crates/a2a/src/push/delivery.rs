@@ -9,13 +9,14 @@
 
 use std::sync::Arc;
 
-use a2a::StreamResponse;
+use a2a::{A2AError, StreamResponse};
 use a2a_pb::protojson_conv;
 use allstop_core::receipt::ItemKind;
 use allstop_core::{TaskId, error_chain};
 use allstop_log::Version;
 use allstop_scope::{WorkCx, WorkSpec};
 use allstop_task::{ReadTaskError, SubscriptionItem, Task, TaskRecord};
+use serde_json::Value;
 use tokio::time::{Instant, sleep, timeout_at};
 use ulid::Ulid;
 
@@ -24,7 +25,9 @@ use super::record::{ConfigProgress, DeliveryPhase, PushRecord};
 use super::retry::{AttemptResult, DeliveryStep, EventAttempts};
 use super::sender::WebhookEvent;
 use super::shared::{DeliveryEnd, PushShared};
-use crate::to_wire;
+use crate::to_wire::{self, TaskDetail};
+use crate::v0_3;
+use crate::version::ProtocolVersion;
 
 /// Starts the deliveries of a configuration. Starts nothing after a stop of the server; the next start of the server
 /// continues the deliveries.
@@ -150,7 +153,8 @@ impl ConfigDelivery {
                 continue;
             };
             if let Some(event) = to_wire::event(&update.record, &task)
-                && !self.deliver(&task, update.version, &event).await
+                && let Some(body) = self.body_of(event).await?
+                && !self.deliver(&task, update.version, body).await
             {
                 return Ok(DeliveryFlow::End);
             }
@@ -173,9 +177,37 @@ impl ConfigDelivery {
         Ok(DeliveryFlow::End)
     }
 
+    /// Returns the body of a delivery; `None` if the webhook does not get this event. In version 0.3, a webhook gets the
+    /// current task after each change of its status.
+    async fn body_of(
+        &self,
+        event: StreamResponse,
+    ) -> Result<Option<Result<Value, A2AError>>, ReadTaskError> {
+        if self.config.version == ProtocolVersion::V1 {
+            let body = protojson_conv::to_value(&event);
+            return Ok(Some(
+                body.map_err(|error| A2AError::internal(error.to_string())),
+            ));
+        }
+        let event = match event {
+            StreamResponse::ArtifactUpdate(_) => return Ok(None),
+            StreamResponse::StatusUpdate(_) => {
+                let task = self.shared.manager.get_with_replies(&self.task_id).await?;
+                StreamResponse::Task(to_wire::task(&task, TaskDetail::with_history(None)))
+            }
+            event => event,
+        };
+        Ok(Some(v0_3::event(event)))
+    }
+
     /// Delivers one event. Returns true if the next event may follow.
-    async fn deliver(&mut self, task: &Task, number: Version, event: &StreamResponse) -> bool {
-        let body = match protojson_conv::to_value(event) {
+    async fn deliver(
+        &mut self,
+        task: &Task,
+        number: Version,
+        body: Result<Value, A2AError>,
+    ) -> bool {
+        let body = match body {
             Ok(body) => body.to_string(),
             Err(error) => {
                 self.pause(&format!(

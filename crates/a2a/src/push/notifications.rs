@@ -23,6 +23,7 @@ use super::shared::PushShared;
 use super::store::{ChangeError, PushStore, PushStoreError};
 use crate::errors;
 use crate::overload::Overload;
+use crate::version::ProtocolVersion;
 
 /// Default and maximum number of configurations per page.
 const PAGE_LEN_MAX: usize = 100;
@@ -84,8 +85,10 @@ impl PushNotifications {
         &self,
         task: &Task,
         config: TaskPushNotificationConfig,
+        version: ProtocolVersion,
     ) -> Result<TaskPushNotificationConfig, A2AError> {
-        let config = Arc::new(PushConfig::from_wire(config, &self.shared.guard)?);
+        let config = PushConfig::from_wire(config, version, &self.shared.guard)?;
+        let config = Arc::new(config);
         let (shared, task) = (Arc::clone(&self.shared), task.id.clone());
         self.owned(async move {
             let subscription = shared.manager.subscribe(&task, None).await;
@@ -101,13 +104,14 @@ impl PushNotifications {
         &self,
         message_task: Option<&str>,
         config: TaskPushNotificationConfig,
+        version: ProtocolVersion,
     ) -> Result<Arc<PushConfig>, A2AError> {
         if !config.task_id.is_empty() && message_task != Some(config.task_id.as_str()) {
             return Err(A2AError::invalid_params(
                 "taskPushNotificationConfig.taskId must be empty",
             ));
         }
-        let config = PushConfig::from_wire(config, &self.shared.guard)?;
+        let config = PushConfig::from_wire(config, version, &self.shared.guard)?;
         if let Some(task) = message_task {
             let known = self.shared.store.of_task(&TaskId::from(task));
             let is_new = known.iter().all(|known| known.config.id != config.id);

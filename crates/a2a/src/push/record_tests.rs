@@ -8,6 +8,7 @@ use allstop_log::Version;
 use super::config::PushConfig;
 use super::guard::AddressGuard;
 use super::record::{DeliveryPhase, PushRecord, PushRecordError, TaskPushConfigs};
+use crate::version::ProtocolVersion;
 
 fn config(id: &str) -> Arc<PushConfig> {
     let given = serde_json::json!({
@@ -15,7 +16,7 @@ fn config(id: &str) -> Arc<PushConfig> {
         "authentication": {"scheme": "Bearer", "credentials": "credentials-secret"},
     });
     let given = serde_json::from_value(given).unwrap();
-    Arc::new(PushConfig::from_wire(given, &AddressGuard::default()).unwrap())
+    Arc::new(PushConfig::from_wire(given, ProtocolVersion::V1, &AddressGuard::default()).unwrap())
 }
 
 fn set(id: &str, behind: u64) -> PushRecord {

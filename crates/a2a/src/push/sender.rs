@@ -17,9 +17,12 @@ use super::options::PushOptions;
 use super::resolver::GuardedResolver;
 use super::retry::AttemptResult;
 use super::signature::PushSecret;
+use crate::version::ProtocolVersion;
 
 /// Media type of a delivery (A2A 1.0, section 4.3.3).
 const MEDIA_TYPE: HeaderValue = HeaderValue::from_static("application/a2a+json");
+/// Media type of a delivery in version 0.3.
+const MEDIA_TYPE_OF_V0_3: HeaderValue = HeaderValue::from_static("application/json");
 
 const TOKEN: HeaderName = HeaderName::from_static("x-a2a-notification-token");
 /// Number of the event in the log of its task, as in the ids of server-sent events.
@@ -130,7 +133,11 @@ impl WebhookClient {
 
     fn headers(&self, config: &PushConfig, owner: &str, event: &WebhookEvent) -> HeaderMap {
         let mut headers = HeaderMap::new();
-        headers.insert(CONTENT_TYPE, MEDIA_TYPE);
+        let media_type = match config.version {
+            ProtocolVersion::V1 => MEDIA_TYPE,
+            ProtocolVersion::V0_3 => MEDIA_TYPE_OF_V0_3,
+        };
+        headers.insert(CONTENT_TYPE, media_type);
         headers.insert(EVENT_NUMBER, HeaderValue::from(event.number.0));
         let unix_seconds = SystemTime::now()
             .duration_since(SystemTime::UNIX_EPOCH)

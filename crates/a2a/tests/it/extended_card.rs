@@ -52,6 +52,14 @@ async fn clients_get_their_name_and_limits() {
         description.contains("https://issuer.example"),
         "{description}"
     );
+    // Version 0.3 has equal schemes.
+    assert_eq!(
+        (&schemes["jwt"]["type"], &schemes["jwt"]["bearerFormat"]),
+        (&json!("http"), &json!("JWT"))
+    );
+    assert_eq!(open["security"].as_array().unwrap().len(), 2, "{open}");
+    assert!(open["security"][0].get("token").is_some(), "{open}");
+    assert_eq!(open["supportsAuthenticatedExtendedCard"], true);
     let required = open["securityRequirements"].as_array().unwrap();
     assert_eq!(required.len(), 2, "one of two: {open}");
     assert!(!open.to_string().contains(SERVER_EXTENSION), "{open}");

@@ -29,7 +29,8 @@ async fn service_of_an_older_version_is_refused_by_name() {
     let status = status_of(&post(&router, path, "application/grpc").await);
     assert_eq!(status.code(), Code::Unimplemented);
     assert_eq!(status.details()[..2], [8, Code::Unimplemented as u8]);
-    let message = "VersionNotSupportedError: version not supported: 0.3";
+    let message = "VersionNotSupportedError: version not supported: 0.3 over this binding; \
+                   version 0.3 is available over JSON-RPC";
     assert_eq!(status.message(), message);
 }
 

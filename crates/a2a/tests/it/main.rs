@@ -24,3 +24,4 @@ mod streams;
 mod support;
 mod test_server;
 mod tls;
+mod v0_3;

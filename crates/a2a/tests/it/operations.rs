@@ -415,7 +415,8 @@ async fn paths_of_an_older_version_are_refused_by_name() {
         request.headers_mut().remove("a2a-version");
         let (status, body) = answer(&router, request).await;
         assert_eq!(status, StatusCode::BAD_REQUEST, "{path}");
-        let message = "version not supported: 0.3";
+        let message =
+            "version not supported: 0.3 over this binding; version 0.3 is available over JSON-RPC";
         let error = json!({"type": "VersionNotSupportedError", "code": -32009, "message": message});
         assert_eq!(body, error, "{path}");
         let (status, _) = answer(&router, post(path, "{}")).await;

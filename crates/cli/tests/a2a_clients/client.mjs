@@ -260,7 +260,7 @@ const scenarios = {
     await assert.rejects(a2a.cancelTask(ended), errors.TaskNotCancelableError);
   },
 
-  // A client of version 0.3 learns that its version is not served.
+  // In its mode for version 0.3, the client is served over JSON-RPC, and else learns the reason.
   async legacy() {
     const card = await new sdk.DefaultAgentCardResolver().resolve(url);
     for (const supported of card.supportedInterfaces) supported.protocolVersion = "0.3";
@@ -272,6 +272,13 @@ const scenarios = {
     ].filter((transport) => transport.protocolName === binding);
     const a2a = await new sdk.ClientFactory({ transports }).createFromAgentCard(card);
     assert.equal(a2a.protocolVersion, "0.3");
+    if (binding === "JSONRPC") {
+      const task = await a2a.sendMessage(request("complete"));
+      assert.equal(task.status.state, TaskState.TASK_STATE_COMPLETED);
+      const events = await collect(a2a.sendMessageStream(request("complete")));
+      assert.equal(endOf(events), TaskState.TASK_STATE_COMPLETED);
+      return;
+    }
     const refused = errors.VersionNotSupportedError;
     await assert.rejects(a2a.sendMessage(request("complete")), refused);
     await assert.rejects(collect(a2a.sendMessageStream(request("complete"))), refused);

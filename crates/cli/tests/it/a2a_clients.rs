@@ -31,12 +31,27 @@ const STEPPED: &[&str] = &[
     "push",
 ];
 
+/// Scenarios with the stepped agent for the clients of version 0.3.
+const STEPPED_V0_3: &[&str] = &[
+    "card",
+    "send",
+    "send_without_waiting",
+    "parts",
+    "reply",
+    "stream",
+    "cancel",
+    "resubscribe",
+    "follow_up",
+    "errors",
+    "push",
+];
+
 /// SHA-256 of the token `secret`.
 const HASH_OF_SECRET: &str = "2bb80d537b1da3e38bd30361aa855686bde0eacd7162fef6a25fe97bf527a25b";
 
 /// Runs all scenarios of a client: against the stepped agent, and against two servers of the binary, one of which
 /// requires tokens.
-fn all_scenarios(client: Client, binding: &str) {
+fn all_scenarios(client: Client, binding: &str, stepped_names: &[&str]) {
     let place = Place::new();
     let serve = |store: &str| {
         let serve = place
@@ -52,7 +67,7 @@ fn all_scenarios(client: Client, binding: &str) {
     let stepped_url = format!("http://{}", stepped.address);
     let open_url = open.line_of_stdout("listening on ");
     let with_tokens_url = with_tokens.line_of_stdout("listening on ");
-    let mut scenarios: Vec<Scenario<'_>> = STEPPED
+    let mut scenarios: Vec<Scenario<'_>> = stepped_names
         .iter()
         .map(|name| (*name, stepped_url.as_str()))
         .collect();
@@ -68,30 +83,42 @@ fn all_scenarios(client: Client, binding: &str) {
 
 #[test]
 fn python_over_json_rpc() {
-    all_scenarios(Client::Python, "JSONRPC");
+    all_scenarios(Client::Python, "JSONRPC", STEPPED);
 }
 
 #[test]
 fn python_over_http_json() {
-    all_scenarios(Client::Python, "HTTP+JSON");
+    all_scenarios(Client::Python, "HTTP+JSON", STEPPED);
 }
 
 #[test]
 fn python_over_grpc() {
-    all_scenarios(Client::Python, "GRPC");
+    all_scenarios(Client::Python, "GRPC", STEPPED);
 }
 
 #[test]
 fn javascript_over_json_rpc() {
-    all_scenarios(Client::JavaScript, "JSONRPC");
+    all_scenarios(Client::JavaScript, "JSONRPC", STEPPED);
 }
 
 #[test]
 fn javascript_over_http_json() {
-    all_scenarios(Client::JavaScript, "HTTP+JSON");
+    all_scenarios(Client::JavaScript, "HTTP+JSON", STEPPED);
 }
 
 #[test]
 fn javascript_over_grpc() {
-    all_scenarios(Client::JavaScript, "GRPC");
+    all_scenarios(Client::JavaScript, "GRPC", STEPPED);
+}
+
+#[test]
+fn python_of_version_0_3() {
+    // Only the Python client has a problem with comments in silent streams.
+    let names = [STEPPED_V0_3, &["silence"]].concat();
+    all_scenarios(Client::PythonV03, "JSONRPC", &names);
+}
+
+#[test]
+fn javascript_of_version_0_3() {
+    all_scenarios(Client::JavaScriptV03, "JSONRPC", STEPPED_V0_3);
 }

@@ -9,3 +9,4 @@ mod removal;
 mod restart;
 mod rig;
 mod secrets;
+mod v0_3;

@@ -37,13 +37,13 @@ fn check(client: Client, language: &str, expected: &str) {
     let server = serve.arg(place.store()).start();
     let code = example(language, &server.line_of_stdout("listening on "));
     let mut command = match client {
-        Client::Python => {
+        Client::Python | Client::PythonV03 => {
             let mut python = Command::new("python3");
             python.arg(place.file("example.py", code));
             python.env("PYTHONPATH", &part);
             python
         }
-        Client::JavaScript => {
+        Client::JavaScript | Client::JavaScriptV03 => {
             let installed = part.join("node_modules");
             let link = place.path("node_modules");
             std::os::unix::fs::symlink(installed, link).expect("a link");

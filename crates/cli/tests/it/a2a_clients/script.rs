@@ -11,11 +11,13 @@ use crate::support::parts::part;
 /// Time limit for all scenarios of a script, within the limit of a test.
 const SCRIPT_TIME_MAX: Duration = Duration::from_secs(50);
 
-/// Official client of a language.
+/// Official client of a language, for version 1 or 0.3 of the protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Client {
     Python,
     JavaScript,
+    PythonV03,
+    JavaScriptV03,
 }
 
 impl Client {
@@ -23,31 +25,33 @@ impl Client {
         match self {
             Self::Python => "a2a_python",
             Self::JavaScript => "a2a_js",
+            Self::PythonV03 => "a2a_python_v0_3",
+            Self::JavaScriptV03 => "a2a_js_v0_3",
         }
+    }
+
+    fn script(self) -> PathBuf {
+        let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
+        tests.join("a2a_clients").join(match self {
+            Self::Python => "client.py",
+            Self::JavaScript => "client.mjs",
+            Self::PythonV03 => "client_v0_3.py",
+            Self::JavaScriptV03 => "client_v0_3.mjs",
+        })
     }
 
     /// Command that runs the script of the client and finds the downloaded client library; `None` if this library is
     /// excluded on this machine.
     fn command(self) -> Option<Command> {
         let part = part(self.part())?;
-        Some(match self {
-            Self::Python => {
-                let mut command = Command::new("python3");
-                command.arg(script("client.py")).env("PYTHONPATH", part);
-                command
-            }
-            Self::JavaScript => {
-                let mut command = Command::new("node");
-                command.arg(script("client.mjs")).env("A2A_PART", part);
-                command
-            }
-        })
+        let (program, variable) = match self {
+            Self::Python | Self::PythonV03 => ("python3", "PYTHONPATH"),
+            Self::JavaScript | Self::JavaScriptV03 => ("node", "A2A_PART"),
+        };
+        let mut command = Command::new(program);
+        command.arg(self.script()).env(variable, part);
+        Some(command)
     }
-}
-
-fn script(name: &str) -> PathBuf {
-    let tests = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
-    tests.join("a2a_clients").join(name)
 }
 
 /// Name of a scenario, and the address of its server.
