@@ -24,6 +24,7 @@ kind!(TaskKind, "task");
 kind!(StatusUpdateKind, "status-update");
 kind!(ArtifactUpdateKind, "artifact-update");
 
+#[expect(clippy::struct_field_names, reason = "the names of the protocol")]
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Message {
@@ -110,6 +111,7 @@ pub(super) struct TaskStatus {
     pub(super) timestamp: Option<String>,
 }
 
+#[expect(clippy::struct_field_names, reason = "the names of the protocol")]
 #[derive(Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Artifact {

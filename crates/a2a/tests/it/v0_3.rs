@@ -42,17 +42,17 @@ async fn error(router: &Router, method: &str, params: &Value) -> Value {
 async fn events(router: &Router, request: Request<Body>) -> Vec<(Option<u64>, Value)> {
     let response = router.clone().oneshot(request).await.expect("infallible");
     assert_eq!(response.status(), StatusCode::OK);
-    let content_type = response.headers()["content-type"].to_str().unwrap();
+    let content_type = response.headers()["content-type"].to_str().expect("ASCII");
     assert!(
         content_type.starts_with("text/event-stream"),
         "{content_type}"
     );
     let body = response.into_body().collect().await.expect("a body");
-    let text = String::from_utf8(body.to_bytes().to_vec()).unwrap();
+    let text = String::from_utf8(body.to_bytes().to_vec()).expect("UTF-8");
     let events = text.split("\n\n").filter(|event| !event.is_empty());
     let parsed = events.map(|event| {
         let field = |name: &str| event.lines().find_map(|line| line.strip_prefix(name));
-        let mut data: Value = serde_json::from_str(field("data: ").expect("data")).unwrap();
+        let mut data: Value = serde_json::from_str(field("data: ").expect("data")).expect("JSON");
         assert_eq!(
             (&data["jsonrpc"], &data["id"]),
             (&json!("2.0"), &json!("x"))
@@ -63,7 +63,7 @@ async fn events(router: &Router, request: Request<Body>) -> Vec<(Option<u64>, Va
             "error"
         };
         (
-            field("id: ").map(|id| id.parse().unwrap()),
+            field("id: ").map(|id| id.parse().expect("a number")),
             data[payload].take(),
         )
     });
