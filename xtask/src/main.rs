@@ -13,6 +13,7 @@ use std::process::ExitCode;
 
 mod bench;
 mod book;
+mod copilot_suite;
 mod crate_order;
 mod dist;
 mod documented_commands;
@@ -65,6 +66,8 @@ Developer commands of this repository.
     cargo xtask mutants REVISION small mistakes in the lines that differ from a commit; names those that no test catches:
                                    cargo xtask mutants --access             in all access checks
                                    cargo xtask mutants --minutes 60 HEAD~9  for an hour at most
+    cargo xtask copilot-suite    the end-to-end tests of the official Copilot SDKs, from a checkout that you have prepared:
+                                   cargo xtask copilot-suite --help         how to prepare it
     cargo xtask help             this text
 
 `test` and `gates` fetch the parts that they need into the build folder (target/parts).
@@ -73,9 +76,24 @@ and A2A with its client for JavaScript.
 ";
 
 /// The subcommands. A check compares them with the commands in the documents.
-const SUBCOMMANDS: [&str; 16] = [
-    "test", "gates", "sources", "language", "texts", "minimal", "parts", "book", "dist", "explore",
-    "bench", "mutants", "picture", "python", "wheel", "help",
+const SUBCOMMANDS: [&str; 17] = [
+    "test",
+    "gates",
+    "sources",
+    "language",
+    "texts",
+    "minimal",
+    "parts",
+    "book",
+    "dist",
+    "explore",
+    "bench",
+    "mutants",
+    "picture",
+    "python",
+    "wheel",
+    "copilot-suite",
+    "help",
 ];
 
 fn main() -> ExitCode {
@@ -98,6 +116,7 @@ fn main() -> ExitCode {
         "python" => python::run().map(|()| ExitCode::SUCCESS),
         "wheel" => wheel::run().map(|()| ExitCode::SUCCESS),
         "mutants" => mutants::run(rest).map(|()| ExitCode::SUCCESS),
+        "copilot-suite" => copilot_suite::run(rest),
         "bench" => bench::run(rest).map(|()| ExitCode::SUCCESS),
         "help" | "--help" | "-h" => {
             print!("{HELP}");

@@ -1,0 +1,225 @@
+//! Runs the tests of one language, and reads the report of the test program.
+
+use std::fs::{self, File};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, bail};
+use regex::Regex;
+use serde_json::Value;
+
+use super::options::{SdkLanguage, SuiteOptions};
+use super::stand::Stand;
+use crate::workspace;
+
+/// Limit for one test. The slowest tests with the official runtime need 30 seconds.
+const TEST_MAX_S: u32 = 60;
+
+/// Maximum length of a failure's text in the table.
+const FAILURE_LEN_MAX: usize = 160;
+
+/// Result of a test.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum TestVerdict {
+    Passed,
+    /// The suite itself leaves the test out.
+    Skipped,
+    /// Failed, with the first line of the failure.
+    Failed(String),
+}
+
+/// A test with its result.
+#[derive(Debug)]
+pub(super) struct TestResult {
+    pub(super) file: String,
+    pub(super) name: String,
+    pub(super) verdict: TestVerdict,
+}
+
+/// Runs the end-to-end tests of a language.
+pub(super) fn run(
+    language: SdkLanguage,
+    options: &SuiteOptions,
+    stand: &Stand,
+) -> anyhow::Result<Vec<TestResult>> {
+    let results = match language {
+        SdkLanguage::Python => python(options, stand)?,
+        SdkLanguage::Node => node(options, stand)?,
+        SdkLanguage::Go => go(options, stand)?,
+    };
+    if results.is_empty() {
+        bail!("the suite of {} ran no test", language.name());
+    }
+    Ok(results)
+}
+
+/// Runs a test program, whose exit code reports failed tests. Its output is in a file of the build folder.
+fn finish(language: SdkLanguage, command: &mut Command) -> anyhow::Result<()> {
+    let name = format!("copilot-suite-{}.log", language.name());
+    let path = workspace::target_dir()?.join(name);
+    println!("── {}: output in {}", language.name(), path.display());
+    let log = File::create(&path)?;
+    let errors = log.try_clone()?;
+    let status = command
+        .stdin(Stdio::null())
+        .stdout(log)
+        .stderr(errors)
+        .status();
+    status.with_context(|| format!("cannot start {}", command.get_program().to_string_lossy()))?;
+    Ok(())
+}
+
+fn first_line(text: &str) -> String {
+    let line = text.lines().map(str::trim).find(|line| !line.is_empty());
+    let line = line.unwrap_or("no message");
+    line.chars().take(FAILURE_LEN_MAX).collect()
+}
+
+/// Returns the text of an attribute in XML.
+fn unescaped(text: &str) -> String {
+    let escapes = [
+        ("&#10;", "\n"),
+        ("&quot;", "\""),
+        ("&lt;", "<"),
+        ("&gt;", ">"),
+        ("&amp;", "&"),
+    ];
+    let replace = |text: String, (escape, plain)| text.replace(escape, plain);
+    escapes.into_iter().fold(text.to_owned(), replace)
+}
+
+fn python(options: &SuiteOptions, stand: &Stand) -> anyhow::Result<Vec<TestResult>> {
+    let report = stand.report();
+    let mut command = stand.command(&options.python, &options.sdk.join("python"));
+    command
+        .args(["-m", "pytest", "e2e", "-q", "--tb=short", "--dist=loadfile"])
+        .args(["-p", "no:cacheprovider", "-n", &options.jobs])
+        .arg(format!("--timeout={TEST_MAX_S}"))
+        .arg(format!("--junitxml={}", report.display()));
+    if let Some(test) = &options.test {
+        command.args(["-k", test]);
+    }
+    finish(SdkLanguage::Python, &mut command)?;
+    let text = fs::read_to_string(&report).context("pytest wrote no report")?;
+    let case = Regex::new(
+        r#"(?s)<testcase classname="([^"]*)" name="([^"]*)"[^>]*?(?:/>|>(.*?)</testcase>)"#,
+    )?;
+    let message = Regex::new(r#"<(?:failure|error)(?: message="([^"]*)")?"#)?;
+    let cases = case.captures_iter(&text).map(|case| {
+        let class: Vec<&str> = case[1].split('.').collect();
+        let file = class.get(1).copied().unwrap_or_default();
+        let outer = class.get(2..).unwrap_or_default();
+        let mut name = outer
+            .iter()
+            .map(|part| format!("{part}::"))
+            .collect::<String>();
+        name.push_str(&case[2]);
+        let body = case.get(3).map_or("", |body| body.as_str());
+        let verdict = if let Some(failed) = message.captures(body) {
+            let text = failed.get(1).map_or("", |text| text.as_str());
+            TestVerdict::Failed(first_line(
+                &text.replace("&#10;", "\n").replace("&quot;", "\""),
+            ))
+        } else if body.contains("<skipped") {
+            TestVerdict::Skipped
+        } else {
+            TestVerdict::Passed
+        };
+        TestResult {
+            file: file.to_owned(),
+            name,
+            verdict,
+        }
+    });
+    Ok(cases.collect())
+}
+
+fn node(options: &SuiteOptions, stand: &Stand) -> anyhow::Result<Vec<TestResult>> {
+    let report = stand.report();
+    let folder = options.sdk.join("nodejs");
+    let mut command = stand.command("node", &folder);
+    command
+        .args(["node_modules/vitest/vitest.mjs", "run", "test/e2e"])
+        .args(["--reporter=json", "--maxWorkers", &options.jobs])
+        .arg(format!("--outputFile={}", report.display()));
+    if let Some(test) = &options.test {
+        command.args(["-t", test]);
+    }
+    finish(SdkLanguage::Node, &mut command)?;
+    let text = fs::read_to_string(&report).context("vitest wrote no report")?;
+    let text: Value = serde_json::from_str(&text).context("the report of vitest is no JSON")?;
+    let mut results = Vec::new();
+    for file in text["testResults"].as_array().into_iter().flatten() {
+        let path = file["name"].as_str().unwrap_or_default();
+        let name = path.rsplit('/').next().unwrap_or_default();
+        for test in file["assertionResults"].as_array().into_iter().flatten() {
+            let failure = test["failureMessages"][0].as_str().unwrap_or_default();
+            let verdict = match test["status"].as_str() {
+                Some("passed") => TestVerdict::Passed,
+                Some("failed") => TestVerdict::Failed(first_line(failure)),
+                _ if options.test.is_some() => continue,
+                _ => TestVerdict::Skipped,
+            };
+            results.push(TestResult {
+                file: name.trim_end_matches(".ts").to_owned(),
+                name: test["fullName"].as_str().unwrap_or_default().to_owned(),
+                verdict,
+            });
+        }
+    }
+    Ok(results)
+}
+
+fn go(options: &SuiteOptions, stand: &Stand) -> anyhow::Result<Vec<TestResult>> {
+    let mut command = stand.command("go", &options.sdk.join("go"));
+    command.args([
+        "test",
+        "./internal/e2e/",
+        "-json",
+        "-count=1",
+        "-timeout=60m",
+    ]);
+    if let Some(test) = &options.test {
+        command.args(["-run", test]);
+    }
+    let output = command
+        .stdin(Stdio::null())
+        .stderr(Stdio::inherit())
+        .output()
+        .context("cannot start go")?;
+    let (mut results, mut printed) = (Vec::new(), std::collections::HashMap::new());
+    for line in String::from_utf8_lossy(&output.stdout).lines() {
+        let Ok(event) = serde_json::from_str::<Value>(line) else {
+            continue;
+        };
+        let Some(test) = event["Test"].as_str() else {
+            continue;
+        };
+        let lines: &mut Vec<String> = printed.entry(test.to_owned()).or_default();
+        let verdict = match event["Action"].as_str() {
+            Some("output") => {
+                lines.push(event["Output"].as_str().unwrap_or_default().to_owned());
+                continue;
+            }
+            Some("pass") => TestVerdict::Passed,
+            Some("skip") => TestVerdict::Skipped,
+            Some("fail") => {
+                let cause = lines.iter().find(|line| line.contains(".go:"));
+                TestVerdict::Failed(first_line(cause.map_or("", String::as_str)))
+            }
+            _ => continue,
+        };
+        let file = test.split('/').next().unwrap_or_default();
+        results.push(TestResult {
+            file: file.to_owned(),
+            name: test.to_owned(),
+            verdict,
+        });
+    }
+    // A test with subtests only sums up their results.
+    let names: Vec<String> = results.iter().map(|result| result.name.clone()).collect();
+    results.retain(|result| {
+        let prefix = format!("{}/", result.name);
+        !names.iter().any(|name| name.starts_with(&prefix))
+    });
+    Ok(results)
+}
