@@ -93,7 +93,11 @@ fn python(options: &SuiteOptions, stand: &Stand) -> anyhow::Result<Vec<TestResul
     command
         .args(["-m", "pytest", "e2e", "-q", "--tb=short", "--dist=loadfile"])
         .args(["-p", "no:cacheprovider", "-n", &options.jobs])
-        .arg(format!("--timeout={TEST_MAX_S}"))
+        // The other method ends the whole test program.
+        .args([
+            format!("--timeout={TEST_MAX_S}"),
+            "--timeout-method=signal".to_owned(),
+        ])
         .arg(format!("--junitxml={}", report.display()));
     if let Some(test) = &options.test {
         command.args(["-k", test]);
@@ -116,9 +120,7 @@ fn python(options: &SuiteOptions, stand: &Stand) -> anyhow::Result<Vec<TestResul
         let body = case.get(3).map_or("", |body| body.as_str());
         let verdict = if let Some(failed) = message.captures(body) {
             let text = failed.get(1).map_or("", |text| text.as_str());
-            TestVerdict::Failed(first_line(
-                &text.replace("&#10;", "\n").replace("&quot;", "\""),
-            ))
+            TestVerdict::Failed(first_line(&unescaped(text)))
         } else if body.contains("<skipped") {
             TestVerdict::Skipped
         } else {

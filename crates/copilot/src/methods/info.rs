@@ -41,11 +41,12 @@ pub(super) fn begin(
         "status.get" => json!({ "version": version, "protocolVersion": PROTOCOL_VERSION }),
         // The server authenticates itself at the model providers with their keys, so a client needs no login.
         "auth.getStatus" => json!({ "isAuthenticated": true, "authType": "api-key" }),
-        _ => {
+        "models.list" => {
             let name = cx.server.system().model_name();
             let model = json!({ "id": name, "name": name, "capabilities": {} });
             json!({ "models": [model] })
         }
+        unknown => return Err(RpcError::method_not_found(unknown)),
     };
     Ok(MethodAnswer::Now(Ok(answer)))
 }

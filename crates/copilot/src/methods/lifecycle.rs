@@ -112,6 +112,9 @@ pub(super) fn look(
         _ => None,
     };
     let is_list = method == "session.list";
+    if !is_list && wanted.is_none() && method != "session.getLastId" {
+        return Err(RpcError::method_not_found(method));
+    }
     Ok(large(async move {
         let log = server.system().log();
         let sessions = newest_sessions(&**log).await;

@@ -16,49 +16,72 @@ mod surrogates;
 mod tasks;
 
 use allstop_jsonrpc::RpcError;
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 
 pub(crate) use method::{MethodAnswer, MethodCx, MethodResult};
 
+/// Begins one method.
+type BeginMethod = fn(&MethodCx<'_>, Option<&RawValue>) -> Result<MethodAnswer, RpcError>;
+
+/// Begins a method of a family. The text is the whole name of the method.
+type BeginFamily = fn(&MethodCx<'_>, &str, Option<&RawValue>) -> Result<MethodAnswer, RpcError>;
+
+const METHODS: &[(&str, BeginMethod)] = &[
+    ("runtime.shutdown", shutdown),
+    ("session.create", open::create),
+    ("session.resume", open::resume),
+    ("session.detach", lifecycle::detach),
+    ("session.destroy", lifecycle::detach),
+    ("session.delete", lifecycle::delete),
+    ("session.getMessages", lifecycle::messages),
+    ("session.send", messages::send),
+    ("session.sendAndWait", messages::send_and_wait),
+    ("session.abort", stops::abort),
+    ("session.interruptMainTurn", stops::interrupt),
+    ("session.cancelAllBackgroundAgents", stops::cancel_agents),
+    ("allstop.cancelToolCall", stops::cancel_call),
+    ("allstop.stop", stops::stop),
+    ("allstop.preview", stops::preview),
+    ("session.tools.handlePendingToolCall", answers::tool),
+    (
+        "session.permissions.handlePendingPermissionRequest",
+        answers::permission,
+    ),
+];
+
+/// Families of methods, by the beginning of their names. The first family that matches decides. It answers a name that it
+/// does not know with [`RpcError::method_not_found`].
+const FAMILIES: &[(&str, BeginFamily)] = &[
+    ("connect", info::begin),
+    ("ping", info::begin),
+    ("status.", info::begin),
+    ("auth.", info::begin),
+    ("models.", info::begin),
+    ("session.list", lifecycle::look),
+    ("session.getLastId", lifecycle::look),
+    ("session.getMetadata", lifecycle::look),
+    ("session.tasks.", tasks::begin),
+    ("session.options.", settings::begin),
+    ("session.eventLog.", settings::begin),
+    ("session.mode.", settings::begin),
+    ("session.model.", settings::begin),
+    ("session.metadata.", settings::begin),
+];
+
+fn shutdown(cx: &MethodCx<'_>, _params: Option<&RawValue>) -> Result<MethodAnswer, RpcError> {
+    cx.server.request_shutdown();
+    Ok(MethodAnswer::Now(Ok(Value::Object(Map::new()))))
+}
+
 /// Begins the method of a request.
 pub(crate) fn begin(cx: &MethodCx<'_>, method: &str, params: Option<&RawValue>) -> MethodAnswer {
-    let begun = match method {
-        "connect" | "ping" | "status.get" | "auth.getStatus" | "models.list" => {
-            info::begin(cx, method, params)
-        }
-        "runtime.shutdown" => {
-            cx.server.request_shutdown();
-            Ok(MethodAnswer::Now(Ok(Value::Object(serde_json::Map::new()))))
-        }
-        "session.create" => open::create(cx, params),
-        "session.resume" => open::resume(cx, params),
-        "session.detach" | "session.destroy" => lifecycle::detach(cx, params),
-        "session.delete" => lifecycle::delete(cx, params),
-        "session.list" | "session.getLastId" | "session.getMetadata" => {
-            lifecycle::look(cx, method, params)
-        }
-        "session.getMessages" => lifecycle::messages(cx, params),
-        "session.send" => messages::send(cx, params),
-        "session.sendAndWait" => messages::send_and_wait(cx, params),
-        "session.options.update"
-        | "session.eventLog.registerInterest"
-        | "session.mode.get"
-        | "session.model.getCurrent"
-        | "session.metadata.isProcessing"
-        | "session.metadata.activity" => settings::begin(cx, method, params),
-        "session.abort" => stops::abort(cx, params),
-        "session.interruptMainTurn" => stops::interrupt(cx, params),
-        "session.cancelAllBackgroundAgents" => stops::cancel_agents(cx, params),
-        "allstop.cancelToolCall" => stops::cancel_call(cx, params),
-        "allstop.stop" => stops::stop(cx, params),
-        "allstop.preview" => stops::preview(cx, params),
-        "session.tools.handlePendingToolCall" => answers::tool(cx, params),
-        "session.permissions.handlePendingPermissionRequest" => answers::permission(cx, params),
-        _ => match method.strip_prefix("session.tasks.") {
-            Some(name) => tasks::begin(cx, name, params),
-            None => Err(RpcError::method_not_found(method)),
-        },
+    let one = METHODS.iter().find(|(name, _)| *name == method);
+    let family = FAMILIES.iter().find(|(name, _)| method.starts_with(name));
+    let begun = match (one, family) {
+        (Some((_, begin)), _) => begin(cx, params),
+        (None, Some((_, begin))) => begin(cx, method, params),
+        (None, None) => Err(RpcError::method_not_found(method)),
     };
     begun.unwrap_or_else(|error| MethodAnswer::Now(Err(error)))
 }

@@ -17,11 +17,23 @@ struct SettingsParams {
     manage_schedule_enabled: Option<bool>,
 }
 
+const METHODS: [&str; 6] = [
+    "session.options.update",
+    "session.eventLog.registerInterest",
+    "session.mode.get",
+    "session.model.getCurrent",
+    "session.metadata.isProcessing",
+    "session.metadata.activity",
+];
+
 pub(super) fn begin(
     cx: &MethodCx<'_>,
     method: &str,
     params: Option<&RawValue>,
 ) -> Result<MethodAnswer, RpcError> {
+    if !METHODS.contains(&method) {
+        return Err(RpcError::method_not_found(method));
+    }
     let params: SettingsParams = read(params)?;
     let hosted = open_session(cx, &params.session_id)?;
     let session = &hosted.session;

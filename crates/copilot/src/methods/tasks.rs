@@ -29,7 +29,7 @@ struct TaskParams {
 
 pub(super) fn begin(
     cx: &MethodCx<'_>,
-    name: &str,
+    method: &str,
     params: Option<&RawValue>,
 ) -> Result<MethodAnswer, RpcError> {
     let params: TaskParams = read(params)?;
@@ -40,13 +40,13 @@ pub(super) fn begin(
     };
     let works = session.session.background();
     let now = |answer: Value| Ok(MethodAnswer::Now(Ok(answer)));
-    match name {
-        "list" => {
+    match method {
+        "session.tasks.list" => {
             let tasks: Vec<_> = works.iter().map(info_of).collect();
             now(json!({ "tasks": tasks }))
         }
-        "refresh" => now(json!({})),
-        "cancel" => {
+        "session.tasks.refresh" => now(json!({})),
+        "session.tasks.cancel" => {
             let target = StopTarget::Background(BackgroundId::new(id()?));
             let cause = Cause::new(CauseKind::User).by("copilot");
             let stop = session.session.stop(&target, cause);
@@ -56,16 +56,16 @@ pub(super) fn begin(
                 Ok(json!({ "cancelled": cancelled, "receipt": receipt }))
             }))
         }
-        "getProgress" => {
+        "session.tasks.getProgress" => {
             let id = id()?;
             let work = works.iter().find(|work| work.id.as_str() == id);
             now(json!({ "progress": work.map(|work| progress_of(work)) }))
         }
-        "promoteToBackground" => {
+        "session.tasks.promoteToBackground" => {
             let promoted = session.session.promote(&CallId::new(id()?));
             now(json!({ "promoted": promoted.is_ok() }))
         }
-        "waitForPending" => {
+        "session.tasks.waitForPending" => {
             let limit = params.timeout_ms.map(Duration::from_millis);
             Ok(later(async move {
                 let idle = session.session.background_idle();
@@ -78,9 +78,7 @@ pub(super) fn begin(
                 Ok(json!({ "drained": is_drained, "timedOut": !is_drained }))
             }))
         }
-        other => Err(RpcError::method_not_found(&format!(
-            "session.tasks.{other}"
-        ))),
+        unknown => Err(RpcError::method_not_found(unknown)),
     }
 }
 

@@ -78,6 +78,8 @@ pub(crate) enum HostEvent {
     },
     /// The client requested a part that this server does not offer.
     NotOffered { message: Arc<str> },
+    /// An event of the protocol that the history does not contain.
+    Ephemeral { kind: &'static str, data: Value },
     /// A stop of this turn was requested. The turn may still complete.
     AbortRequested { turn: TurnNumber, reason: Arc<str> },
 }
@@ -204,6 +206,7 @@ impl EventTranslator {
                 let data = json!({ "warningType": "not_offered", "message": message });
                 self.ephemeral("session.warning", data);
             }
+            HostEvent::Ephemeral { kind, data } => self.ephemeral(kind, data.clone()),
             HostEvent::ExternalCompleted {
                 request_id,
                 is_cancelled,
