@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use allstop_core::turn::{Budget, LoopLimits, StopPolicy};
+use allstop_core::turn::{Budget, CallTexts, LoopLimits, StopPolicy};
 use allstop_model::{RequestSettings, RetryPolicy, ToolChoice};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -36,6 +36,8 @@ pub struct Settings {
     pub loop_limits: LoopLimits,
     /// Part of a stopped turn that stays in the conversation.
     pub stop_policy: StopPolicy,
+    /// Wording for the model about calls without a result; the default wording if `None`.
+    pub call_texts: Option<Arc<CallTexts>>,
     /// Limits on the length of requests. `None` if requests always contain the whole conversation.
     pub context: Option<ContextLimits>,
     /// Handling of calls that repeat a call of an earlier turn, whose outcome is unknown.

@@ -15,8 +15,8 @@ use tokio::time::timeout;
 use crate::folder::{ProcessNumber, SocketFolder};
 use crate::peer::RemotePeer;
 use crate::protocol::{
-    ANSWER, AnswerParams, AnswerReport, EVENT, LIST, ProcessReport, RemoteStopParams, STOP,
-    StopResult, WATCH, WatchParams, WatchResult,
+    ANSWER, AnswerParams, AnswerReport, EVENT, LIST, ProcessReport, RELEASE, ReleaseParams,
+    ReleaseResult, RemoteStopParams, STOP, StopResult, WATCH, WatchParams, WatchResult,
 };
 use crate::watch_event::WatchEvent;
 
@@ -199,6 +199,24 @@ impl RemoteProcess {
         };
         let watch = timeout(LIST_MAX, watching).await;
         watch.unwrap_or(Err(RemoteError::Silent(self.pid())))
+    }
+
+    /// Releases an idle session of a client, so that this process can open it. The session of a terminal, and a session
+    /// with a running turn or running background work, is refused.
+    ///
+    /// # Errors
+    /// If the process is gone, does not answer, or refuses.
+    ///
+    /// # Cancel safety
+    /// Dropping the future does not withdraw the request.
+    pub async fn release(&self, session: &SessionId) -> Result<(), RemoteError> {
+        let params = ReleaseParams {
+            session_id: session.clone(),
+        };
+        let releasing = self.request::<ReleaseResult>(RELEASE, &params);
+        let released = timeout(LIST_MAX, releasing).await;
+        let ReleaseResult {} = released.unwrap_or(Err(RemoteError::Silent(self.pid())))?;
+        Ok(())
     }
 
     /// Answers a permission question. True if this answer was the first one to the question.

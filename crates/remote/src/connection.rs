@@ -28,8 +28,9 @@ use tokio_util::task::task_tracker::TaskTrackerToken;
 
 use crate::owned::{OwnedSession, OwnedSessions, WATCHERS_MAX};
 use crate::protocol::{
-    ACCEPTED, ANSWER, AcceptedParams, AnswerParams, AnswerReport, EVENT, LIST, RemoteExtent,
-    RemoteStopParams, STOP, StopResult, WATCH, WatchParams, WatchResult, not_open_error,
+    ACCEPTED, ANSWER, AcceptedParams, AnswerParams, AnswerReport, EVENT, LIST, RELEASE,
+    ReleaseParams, RemoteExtent, RemoteStopParams, STOP, StopResult, WATCH, WatchParams,
+    WatchResult, not_open_error,
 };
 use crate::watch_event::WatchEvent;
 
@@ -58,7 +59,7 @@ enum RemoteOutput {
 }
 
 /// An answer that is not ready yet.
-type LaterAnswer = BoxFuture<'static, (Responder, Value, TaskTrackerToken)>;
+type LaterAnswer = BoxFuture<'static, (Responder, Result<Value, RpcError>, TaskTrackerToken)>;
 
 pub(crate) struct RemoteConnection {
     owned: OwnedSessions,
@@ -120,7 +121,7 @@ impl RemoteConnection {
                     }
                 }
                 Some((responder, result, in_flight)) = self.later.next() => {
-                    responder.respond(Ok(result));
+                    responder.respond(result);
                     drop(in_flight);
                 }
                 len = read.read(&mut chunk), if is_read => {
@@ -202,6 +203,10 @@ impl RemoteConnection {
                 Ok(params) => self.watch(&params, responder),
                 Err(error) => responder.respond(Err::<(), _>(error)),
             },
+            RELEASE => match read::<ReleaseParams>(params) {
+                Ok(params) => self.release(&params, responder),
+                Err(error) => responder.respond(Err::<(), _>(error)),
+            },
             ANSWER => match read::<AnswerParams>(params) {
                 Ok(params) => self.answer(params, responder),
                 Err(error) => responder.respond(Err::<(), _>(error)),
@@ -235,6 +240,25 @@ impl RemoteConnection {
             events: rx,
             _permit: permit,
         });
+    }
+
+    fn release(&mut self, params: &ReleaseParams, responder: Responder) {
+        let owned = match self.session(&params.session_id) {
+            Ok(owned) if owned.is_of_client() => owned,
+            Ok(_) => {
+                let message = "a terminal has the session open";
+                return responder.respond(Err::<(), _>(RpcError::invalid_params(message)));
+            }
+            Err(error) => return responder.respond(Err::<(), _>(error)),
+        };
+        let in_flight = self.in_flight.token();
+        self.later.push(Box::pin(async move {
+            let released = owned.session.release().await;
+            let result = released
+                .map(|()| Value::Object(serde_json::Map::new()))
+                .map_err(|error| RpcError::overloaded(error.to_string()));
+            (responder, result, in_flight)
+        }));
     }
 
     fn answer(&self, params: AnswerParams, responder: Responder) {
@@ -310,7 +334,7 @@ impl RemoteConnection {
                 receipt: (*receipt).clone(),
                 stop_reason: last.map(|last| last.stop_reason),
             });
-            (responder, result.unwrap_or_default(), in_flight)
+            (responder, Ok(result.unwrap_or_default()), in_flight)
         }));
     }
 }

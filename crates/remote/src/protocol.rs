@@ -26,6 +26,9 @@ pub(crate) const EVENT: &str = "allstop.event";
 /// Answers a permission question.
 pub(crate) const ANSWER: &str = "allstop.answer";
 
+/// Releases an idle session of a client, so that another process can open it.
+pub(crate) const RELEASE: &str = "allstop.release";
+
 /// Error code for a session that is not open.
 const NOT_OPEN: i64 = -32_001;
 
@@ -183,6 +186,16 @@ pub struct StopResult {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub stop_reason: Option<StopReason>,
 }
+
+/// Parameters of [`RELEASE`].
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub(crate) struct ReleaseParams {
+    pub(crate) session_id: SessionId,
+}
+
+/// Answer of [`RELEASE`].
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct ReleaseResult {}
 
 /// Parameters of [`WATCH`].
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]

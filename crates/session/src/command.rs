@@ -17,6 +17,8 @@ pub(crate) enum OwnerCommand {
     Undo(oneshot::Sender<Result<TurnNumber, UndoError>>),
     Compact(CompactReply),
     Detach(DetachTarget, DetachReply),
+    /// The session sleeps at once. The reply is dropped if the session has a reason to stay awake.
+    Release(oneshot::Sender<()>),
 }
 
 pub(crate) type CompactReply = oneshot::Sender<Result<CompactionResult, CompactError>>;
@@ -65,7 +67,7 @@ impl CommandQueue {
                 self.has_compaction = false;
                 Some(reply)
             }
-            OwnerCommand::Undo(_) | OwnerCommand::Detach(..) => None,
+            OwnerCommand::Undo(_) | OwnerCommand::Detach(..) | OwnerCommand::Release(_) => None,
         }
     }
 
@@ -75,7 +77,7 @@ impl CommandQueue {
         let at = self.waiting.iter().position(is_detach)?;
         match self.waiting.remove(at)? {
             OwnerCommand::Detach(target, reply) => Some((target, reply)),
-            OwnerCommand::Undo(_) | OwnerCommand::Compact(_) => None,
+            OwnerCommand::Undo(_) | OwnerCommand::Compact(_) | OwnerCommand::Release(_) => None,
         }
     }
 }
@@ -95,6 +97,17 @@ pub struct DetachResult {
     pub work: OrphanedWork,
     /// Reason why the work was not detached and still belongs to the session; `None` if it was detached.
     pub refused: Option<BackgroundDetachError>,
+}
+
+/// Reason why a session was not released.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
+pub enum ReleaseError {
+    /// A turn runs or messages wait.
+    #[error("a turn is running; stop it, or wait for its end")]
+    Busy,
+    /// Background work of the session runs, or its store has not answered.
+    #[error("background work of the session is running")]
+    HasWork,
 }
 
 /// Reason why the last turn was not removed.

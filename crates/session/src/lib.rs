@@ -80,7 +80,7 @@ mod stop_list;
 mod stop_plan;
 mod wait;
 
-pub use command::{BackgroundDetachError, DetachResult, UndoError};
+pub use command::{BackgroundDetachError, DetachResult, ReleaseError, UndoError};
 pub use compaction::{CompactError, CompactionLimits, CompactionResult};
 pub use events::{
     BackgroundItem, LiveEvents, OpenQuestion, SessionEvent, SessionEventKind, Subscription,

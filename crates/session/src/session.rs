@@ -7,13 +7,16 @@ use std::time::Duration;
 use allstop_core::ids::{BackgroundId, QuestionId};
 use allstop_core::turn::Conversation;
 use allstop_core::{CallId, Cause, CauseKind, Extent, MessageId, Receipt, SessionId, TurnNumber};
+use allstop_log::session::stream_of;
 use allstop_log::{LoggedAnswer, SessionError, Version, committed_answer, read_session_end};
 use allstop_tools::{
     BackgroundHost as _, BackgroundWork, NotPromotable, PermissionAnswer, ServerAnswer,
 };
 use tokio::sync::oneshot;
 
-use crate::command::{BackgroundDetachError, DetachResult, DetachTarget, OwnerCommand, UndoError};
+use crate::command::{
+    BackgroundDetachError, DetachResult, DetachTarget, OwnerCommand, ReleaseError, UndoError,
+};
 use crate::compaction::{CompactError, CompactionResult};
 use crate::events::{LiveEvents, OpenQuestion, SessionEventKind, Subscription};
 use crate::follow_up::FollowUp;
@@ -265,6 +268,39 @@ impl Session {
     pub fn last_turn(&self) -> TurnNumber {
         let ended = self.inner.state.lock().position.last_turn;
         self.inner.hub.last_turn().unwrap_or(ended)
+    }
+
+    /// Releases the session at an idle moment: the session sleeps at once and gives up the lock of its log, so another
+    /// process can open it. The next message wakes the session again. A session that sleeps already is released.
+    ///
+    /// # Errors
+    /// Returns an error if a turn runs or waits, or background work runs. The session then keeps its lock.
+    ///
+    /// # Cancel safety
+    /// Cancel safe: the owner releases the session even if no caller waits.
+    pub async fn release(&self) -> Result<(), ReleaseError> {
+        let (reply, released) = oneshot::channel();
+        {
+            let mut state = self.inner.state.lock();
+            if !state.queue.is_idle() || state.commands.has_compaction() {
+                return Err(ReleaseError::Busy);
+            }
+            if state.awake.is_none() {
+                return Ok(());
+            }
+            state.commands.push(OwnerCommand::Release(reply));
+        }
+        self.inner.changed.notify_one();
+        if released.await.is_err() {
+            return Err(if self.is_busy() {
+                ReleaseError::Busy
+            } else {
+                ReleaseError::HasWork
+            });
+        }
+        // A store releases the lock of the session before it answers a later question.
+        let _answered_or_failed = self.inner.host.log.lock_owner(&stream_of(self.id())).await;
+        Ok(())
     }
 
     /// True if the session is awake: the owner task exists and holds the lock of the session's log.

@@ -20,6 +20,7 @@
 mod background_index;
 mod background_state;
 mod budget;
+mod call_texts;
 mod commit;
 mod conversation;
 mod draft;
@@ -44,6 +45,7 @@ mod turn_start;
 
 pub use crate::cause::CRASH;
 pub use budget::{Budget, BudgetExceeded, BudgetLimits, BudgetUnit, Reservation};
+pub use call_texts::CallTexts;
 pub use commit::{NotCommitted, NotCommittedReason, PendingCommit};
 pub use conversation::{Conversation, TurnSpan};
 pub use draft::{CallSideData, Draft, DraftError};

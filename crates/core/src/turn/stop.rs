@@ -1,6 +1,7 @@
 //! The end of a turn because of a stop. The result of a stop is a receipt, which lists the work that ended and the work
 //! that still runs.
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use schemars::JsonSchema;
@@ -14,6 +15,7 @@ use crate::receipt::{ConversationEffect, EndMethod, ItemState, Receipt};
 use crate::record::{CallOutcome, SessionRecord};
 use crate::stop_reason::StopReason;
 use crate::time::Timestamp;
+use crate::turn::call_texts::CallTexts;
 use crate::turn::conversation::{Conversation, EndedTurn};
 use crate::turn::draft::Draft;
 use crate::turn::effects::{LostTurn, TurnEffects};
@@ -60,6 +62,8 @@ pub struct TurnStop {
     pub receipt: Option<Receipt>,
     /// Partial text of the step that was stopped.
     pub partial: PartialStep,
+    /// Wording about calls without a result; the wording of this crate if `None`.
+    pub texts: Option<Arc<CallTexts>>,
     /// For the turn of a sub-agent: path of the calls that contain it. The items of the receipt have ids below it.
     pub path: Option<Arc<str>>,
 }
@@ -85,6 +89,7 @@ impl TurnStop {
             at,
             receipt: None,
             partial: PartialStep::default(),
+            texts: None,
             path: None,
         }
     }
@@ -155,7 +160,8 @@ impl Draft {
         let kept_in_log = self.messages_in_log().to_vec();
         let has_kept = self.may_have_kept_messages();
         let (kept, usage) = if stop.policy == StopPolicy::Keep && !forbidden {
-            let kept = self.kept_messages(stop.receipt.as_ref(), &cause, &stop.partial);
+            let texts = stop.texts.as_deref();
+            let kept = self.kept_messages(stop.receipt.as_ref(), &cause, &stop.partial, texts);
             (kept, self.answered_usage)
         } else {
             (Vec::new(), Usage::default())
@@ -222,6 +228,7 @@ impl Draft {
         receipt: Option<&Receipt>,
         cause: &Cause,
         partial: &PartialStep,
+        texts: Option<&CallTexts>,
     ) -> Vec<Arc<Message>> {
         let mut kept = std::mem::take(&mut self.messages);
         if !keeps_unseen(cause) {
@@ -233,7 +240,7 @@ impl Draft {
         if let Some(step) = self.step.take() {
             step.into_messages(&mut kept, |call| {
                 let content = self
-                    .missing_result_text(receipt, &call.id, cause, partial)
+                    .missing_result_text(receipt, &call.id, cause, partial, texts)
                     .into();
                 ToolResult {
                     call_id: call.id.clone(),
@@ -263,31 +270,42 @@ impl Draft {
         id: &CallId,
         cause: &Cause,
         partial: &PartialStep,
+        texts: Option<&CallTexts>,
     ) -> String {
         let cause = for_model(cause);
+        let own = texts.map(|texts| &*texts.stopped);
         if !self.state.has_started(id) {
-            return format!("Not run: the turn was stopped before ({cause}).");
+            let default = || format!("Not run: the turn was stopped before ({cause}).");
+            return own.map_or_else(default, str::to_owned);
         }
-        let mut text = match self.item_of(receipt, id) {
+        let mut text = own.map_or(String::new(), |own| format!("{own} "));
+        match self.item_of(receipt, id) {
+            Some(ItemState::Stopped { .. }) if own.is_some() => {}
             Some(ItemState::Stopped { how, .. }) => {
                 let how = match how {
                     EndMethod::Sigterm => " by SIGTERM",
                     EndMethod::Sigkill => " by SIGKILL",
                     _ => "",
                 };
-                format!(
+                let _infallible = write!(
+                    text,
                     "Stopped{how} before it had a result ({cause}). Nothing of it runs any more."
-                )
+                );
             }
             Some(state) if state.breaks_quiet() => {
-                format!(
+                let _infallible = write!(
+                    text,
                     "The turn was stopped ({cause}), but this call could not be and may still run."
-                )
+                );
             }
-            _ => format!(
-                "Stopped without a result ({cause}); it may have completed. Check before repeating it."
-            ),
-        };
+            _ => {
+                let _infallible = write!(
+                    text,
+                    "Stopped without a result ({cause}); it may have completed. Check before repeating it."
+                );
+            }
+        }
+        let mut text = text.trim_end().to_owned();
         let output = partial.outputs.iter().find(|(call, _)| call == id);
         if let Some((_, output)) = output.filter(|(_, output)| !output.trim().is_empty()) {
             text.push_str(" Its output until then:\n");

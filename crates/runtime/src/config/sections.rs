@@ -284,7 +284,8 @@ impl Config {
         if let Some(retries) = self.model.retries {
             retry.attempts_max = retries.saturating_add(1);
         }
-        // Each session composes its prompt (`ComposedPrompt`), and `SystemOptions::answer` sets the format of answers.
+        // Each session composes its prompt (`ComposedPrompt`), `SystemOptions::answer` sets the format of answers, and the
+        // opener of a session chooses the texts of calls.
         Settings::default()
             .steps_max(self.limits.max_steps)
             .turns_max(self.limits.max_turns)

@@ -219,6 +219,10 @@ pub(super) fn agent(
     if let Some(chosen) = &setup.model {
         settings.context = Some(parts.config.context_limits(Some(chosen.name())));
     }
+    if let (Some(chosen), None) = (setup.stop_policy, parts.config.on_stop) {
+        settings.stop_policy = chosen;
+    }
+    settings.call_texts.clone_from(&setup.call_texts);
     settings.system.clone_from(&prompt.text);
     settings.answer.clone_from(&parts.answer);
     let configured = parts.config.permissions.mode;

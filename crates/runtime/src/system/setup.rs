@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use allstop_agent::Hook;
 use allstop_core::Timestamp;
+use allstop_core::turn::{CallTexts, StopPolicy};
 use allstop_model::Model;
 use allstop_session::FollowUp;
 use allstop_tools::external::LateAnswer;
@@ -44,6 +45,10 @@ pub struct SessionSetup {
     pub hooks: Vec<Arc<dyn Hook>>,
     /// Policy for a message that arrives while a turn runs.
     pub follow_up: Option<FollowUp>,
+    /// Part of a stopped turn that stays in the conversation, if the configuration does not choose it.
+    pub stop_policy: Option<StopPolicy>,
+    /// Wording for the model about calls without a result.
+    pub call_texts: Option<Arc<CallTexts>>,
     /// Mode of the session's permissions, which the opener may change.
     pub mode: Option<ModeSwitch>,
 }

@@ -7,6 +7,7 @@ use allstop_agent::{Prompt, SummaryError, TurnError};
 use allstop_core::record::SessionRecord;
 use allstop_core::{TurnNumber, Usage};
 use allstop_scope::Scope;
+use tokio::sync::oneshot;
 use tokio::time::timeout;
 
 use super::SessionOwner;
@@ -41,8 +42,17 @@ impl SessionOwner {
                     Err(error) => Err(BackgroundDetachError::NotOpen(error)),
                 }));
             }
+            OwnerCommand::Release(reply) => self.begin_release(reply),
         }
         self.publish();
+    }
+
+    /// Lets the session sleep at once, if it has no reason to stay awake.
+    fn begin_release(&mut self, reply: oneshot::Sender<()>) {
+        if self.may_sleep() {
+            self.is_sleep_due = true;
+            self.released.push(reply);
+        }
     }
 
     /// Opens the session for a command. The open has a time limit, because a hanging store must not delay the messages

@@ -53,9 +53,7 @@ impl SessionOwner {
             // The next job may be a turn that informs the model.
             return;
         }
-        // The store may still write an unconfirmed append, which would then conflict with the next owner's records.
-        let is_settled = self.writer().is_none_or(|writer| writer.is_settled());
-        let may_sleep = running.is_empty() && self.pending_open.is_none() && is_settled;
+        let may_sleep = self.may_sleep();
         let sleep_after = self.inner.host.options.sleep_after;
         let is_sleep_due = some(sleep_after.filter(|_| may_sleep).map(tokio::time::sleep));
         // The pending open holds the session lock, so the session must not sleep before the open finishes.
@@ -79,6 +77,14 @@ impl SessionOwner {
             self.idle_sent = false;
             self.inner.send_background_changed();
         }
+    }
+
+    /// True if the session has no reason to stay awake: no background work runs, and no open or append is pending.
+    pub(super) fn may_sleep(&mut self) -> bool {
+        // The store may still write an unconfirmed append, which would then conflict with the next owner's records.
+        let is_settled = self.writer().is_none_or(|writer| writer.is_settled());
+        let is_idle = self.inner.running_background().is_empty();
+        is_idle && self.pending_open.is_none() && is_settled
     }
 
     /// Appends records between two turns. Without a stop the append has no time limit.

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use allstop_agent::{Prompt, TurnError};
 use allstop_core::record::TurnOrigin;
 use allstop_scope::Scope;
+use tokio::sync::oneshot;
 
 use crate::command::OwnerCommand;
 use crate::inner::SessionInner;
@@ -53,6 +54,8 @@ pub(crate) struct SessionOwner {
     idle_sent: bool,
     /// Set after the idle time has passed.
     is_sleep_due: bool,
+    /// Callers that wait for the sleep of the session.
+    released: Vec<oneshot::Sender<()>>,
 }
 
 /// Runs the owner until the session sleeps or is closed.
@@ -70,6 +73,7 @@ pub(crate) async fn run(inner: Arc<SessionInner>, scope: Scope) {
         stopped: false,
         idle_sent: true,
         is_sleep_due: false,
+        released: Vec::new(),
     };
     owner.open_at_start().await;
     loop {
@@ -77,7 +81,13 @@ pub(crate) async fn run(inner: Arc<SessionInner>, scope: Scope) {
             OwnerJob::Turn(queued) => owner.run_turn(queued).await,
             OwnerJob::Command(command) => owner.run_command(command).await,
             OwnerJob::Wait => owner.wait_for_change().await,
-            OwnerJob::Sleep => break,
+            OwnerJob::Sleep => {
+                for released in owner.released.drain(..) {
+                    // The caller may be gone.
+                    let _received_or_gone = released.send(());
+                }
+                break;
+            }
             OwnerJob::Close => {
                 owner.finish_closed().await;
                 break;
@@ -94,7 +104,7 @@ impl SessionOwner {
         // Carries out commands before the next waiting turn, because the commands were requested before that turn
         // begins.
         if let Some(command) = state.commands.next() {
-            self.is_sleep_due = false;
+            self.stay_awake();
             if matches!(command, OwnerCommand::Compact(_)) {
                 // The compaction leaves the commands and enters the queue in one step, so each stop finds it.
                 self.open_compaction()
@@ -104,7 +114,7 @@ impl SessionOwner {
             return OwnerJob::Command(command);
         }
         if let Some(queued) = state.queue.next() {
-            self.is_sleep_due = false;
+            self.stay_awake();
             return OwnerJob::Turn(queued);
         }
         if self.scope.is_stopped() {
@@ -118,7 +128,9 @@ impl SessionOwner {
             return OwnerJob::Turn(queued);
         }
         // The session must not sleep before the log contains the receipts of all stops.
-        self.is_sleep_due &= state.stops.is_settled();
+        if !state.stops.is_settled() {
+            self.stay_awake();
+        }
         if self.is_sleep_due {
             // Closes the log first: from then on a message starts another owner, which opens the log.
             self.resources = None;
@@ -129,6 +141,11 @@ impl SessionOwner {
             return OwnerJob::Sleep;
         }
         OwnerJob::Wait
+    }
+
+    fn stay_awake(&mut self) {
+        self.is_sleep_due = false;
+        self.released.clear();
     }
 
     /// Returns a turn for ended background work, if the policy is to wake the model.

@@ -280,11 +280,26 @@ impl CallAdmission<'_> {
             PermissionAnswer::Deny { reason: None } if question.doubt.is_some() => {
                 denied(question.unanswered())
             }
-            PermissionAnswer::Deny { reason: None } => denied("permission was denied".to_owned()),
-            PermissionAnswer::Deny {
-                reason: Some(reason),
-            } => denied(format!("permission was denied: {reason}")),
-            PermissionAnswer::Unanswered => denied(question.unanswered()),
+            PermissionAnswer::Deny { reason } => denied(self.denial_text(reason.as_deref())),
+            PermissionAnswer::Unanswered => {
+                let texts = self.cx.parts.settings.call_texts.as_ref();
+                let text = texts.filter(|_| question.doubt.is_none());
+                denied(text.map_or_else(
+                    || question.unanswered(),
+                    |texts| texts.unanswered.to_string(),
+                ))
+            }
+        }
+    }
+
+    /// Text for the model about a call that a person has denied.
+    fn denial_text(&self, reason: Option<&str>) -> String {
+        let own = self.cx.parts.settings.call_texts.as_ref();
+        match (own, reason) {
+            (Some(texts), None) => texts.denied.to_string(),
+            (Some(texts), Some(reason)) => format!("{} {reason}", texts.denied),
+            (None, None) => "permission was denied".to_owned(),
+            (None, Some(reason)) => format!("permission was denied: {reason}"),
         }
     }
 

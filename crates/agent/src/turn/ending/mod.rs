@@ -169,6 +169,7 @@ impl RunningTurn<'_> {
             at,
             receipt,
             partial: self.activity.partial_step(),
+            texts: self.cx.parts.settings.call_texts.clone(),
             path: self.scope.item_path(),
         };
         for (id, note) in self.cx.controls.call_notes() {
