@@ -40,6 +40,7 @@ mod builtin;
 mod connection;
 mod event;
 mod hosted;
+mod lifecycle;
 mod methods;
 mod server;
 mod translate;

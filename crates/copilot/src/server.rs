@@ -6,15 +6,19 @@ use std::time::Duration;
 
 use allstop_core::{Cause, Receipt, SessionId};
 use allstop_host::finish_work;
+use allstop_remote::SocketFolder;
 use allstop_runtime::System;
 use allstop_scope::{Scope, WorkHandle};
 use allstop_session::{Session, SessionRegistry};
 use allstop_tools::PermissionAnswer;
 use futures::future::join_all;
+use tokio::sync::broadcast;
 use tokio_util::sync::CancellationToken;
 
 use crate::connection::{Client, ClientId};
-use crate::hosted::HostedSession;
+use crate::hosted::{HostedSession, now};
+pub(crate) use crate::lifecycle::LifecycleKind;
+use crate::lifecycle::{LIFECYCLE_EVENTS_MAX, LifecycleEvent, LifecycleMetadata};
 
 /// Default of `unattended_max`. A restarted client returns within seconds. After this time, a turn without a client
 /// must not cause more cost.
@@ -30,8 +34,12 @@ pub struct CopilotOptions {
     /// turn and the background work of the session are stopped with the cause `disconnect`, and the session is closed.
     /// The session can be resumed later.
     pub unattended_max: Duration,
-    /// Answer to a permission question that no client of its session answers.
+    /// Answer to a permission question that no client of its session answers. If it is [`PermissionAnswer::Unanswered`],
+    /// a question for which no client has a handler stays open.
     pub default_answer: PermissionAnswer,
+    /// Folder with the sockets of this user's processes. If another process has a session open and idle, the server takes
+    /// the session over; `None` if it does not.
+    pub sockets: Option<SocketFolder>,
 }
 
 impl CopilotOptions {
@@ -41,6 +49,7 @@ impl CopilotOptions {
             version: version.into(),
             unattended_max: UNATTENDED_MAX_DEFAULT,
             default_answer: PermissionAnswer::Unanswered,
+            sockets: None,
         }
     }
 
@@ -48,6 +57,13 @@ impl CopilotOptions {
     #[must_use]
     pub fn unattended_max(mut self, unattended_max: Duration) -> Self {
         self.unattended_max = unattended_max;
+        self
+    }
+
+    /// Sets the folder with the sockets of this user's processes, so that idle sessions of these processes are taken over.
+    #[must_use]
+    pub fn sockets(mut self, sockets: impl Into<Option<SocketFolder>>) -> Self {
+        self.sockets = sockets.into();
         self
     }
 
@@ -71,6 +87,7 @@ struct ServerInner {
     connections: Scope,
     options: CopilotOptions,
     clients: AtomicU64,
+    lifecycle: broadcast::Sender<LifecycleEvent>,
     /// Cancelled when a client requests a shutdown of the server.
     shutdown: CancellationToken,
 }
@@ -86,6 +103,7 @@ impl CopilotServer {
                 connections,
                 options,
                 clients: AtomicU64::new(0),
+                lifecycle: broadcast::channel(LIFECYCLE_EVENTS_MAX).0,
                 shutdown: CancellationToken::new(),
             }),
         }
@@ -117,6 +135,26 @@ impl CopilotServer {
 
     pub(crate) fn request_shutdown(&self) {
         self.inner.shutdown.cancel();
+    }
+
+    /// Notifies all clients of a change of a session.
+    pub(crate) fn send_lifecycle(&self, kind: LifecycleKind, session: &SessionId) {
+        let open = self.open_session(session);
+        let metadata = open.map(|open| LifecycleMetadata {
+            start_time: open.opened_at,
+            modified_time: now(),
+        });
+        let event = LifecycleEvent {
+            kind,
+            session_id: session.clone(),
+            metadata,
+        };
+        // If no client is connected, the notification is not needed.
+        drop(self.inner.lifecycle.send(event));
+    }
+
+    pub(crate) fn lifecycle_events(&self) -> broadcast::Receiver<LifecycleEvent> {
+        self.inner.lifecycle.subscribe()
     }
 
     pub(crate) fn registry(&self) -> &SessionRegistry {

@@ -43,6 +43,22 @@ struct RunningCopilot {
     /// The error of `serving`, if this work has ended with an error.
     malformed: Option<FrameError>,
     address: Option<String>,
+    /// True if an SDK has started the server for its program. Such a server on a port ends after its program was killed;
+    /// on standard input, the end of the input has this effect.
+    ends_with_parent: bool,
+}
+
+/// Time between two checks of the parent process.
+const PARENT_CHECK_INTERVAL: Duration = Duration::from_secs(1);
+
+/// Completes when the process that started this process has ended.
+async fn parent_ended() {
+    let parent = std::os::unix::process::parent_id();
+    let mut checks = tokio::time::interval(PARENT_CHECK_INTERVAL);
+    // If the parent has ended before the first check, another process has adopted this process already, such as process 1.
+    while std::os::unix::process::parent_id() == parent && parent != 1 {
+        checks.tick().await;
+    }
 }
 
 /// Serves until the client disconnects or requests a shutdown, or until a signal arrives.
@@ -75,6 +91,9 @@ impl HostedServer for RunningCopilot {
             biased;
             () = self.server.shutdown_requested() => {
                 Cause::new(CauseKind::Shutdown).detail("the client asked for it")
+            }
+            () = parent_ended(), if self.ends_with_parent => {
+                Cause::new(CauseKind::Disconnect).detail("the program that started the server has ended")
             }
             gone = &mut self.serving => {
                 self.malformed = gone.ok().flatten();
@@ -143,7 +162,9 @@ async fn open(
     let port = (!args.stdio).then_some(args.port);
     let options = CopilotOptions::new(env!("CARGO_PKG_VERSION"))
         .unattended_max(args.unattended.0)
-        .default_answer(unasked(&args));
+        .default_answer(unasked(&args))
+        .sockets(host.sockets.clone());
+    let ends_with_parent = args.sdk.headless && !args.stdio;
     let system_options = start::read(given.scopes.clone(), supervisor, move |_cx| {
         Ok(read(&args, given)?)
     })
@@ -167,7 +188,11 @@ async fn open(
     );
     let opening = start::begin(&root, "start of the server", opening);
     let opened = stage.wait(opening, start::late_store).await?;
-    Ok(opened.ok_or_stopped()??)
+    let opened = opened.ok_or_stopped()??;
+    Ok(RunningCopilot {
+        ends_with_parent,
+        ..opened
+    })
 }
 
 /// Answer to a permission question if no client answers it.
@@ -219,5 +244,6 @@ async fn open_server(
         serving,
         malformed: None,
         address,
+        ends_with_parent: false,
     })
 }

@@ -30,6 +30,7 @@ use tokio::sync::Semaphore;
 use tokio::time::{Instant, timeout, timeout_at};
 use tokio_util::sync::CancellationToken;
 
+use crate::lifecycle;
 use crate::methods::{self, MethodAnswer, MethodCx, MethodResult};
 use crate::server::CopilotServer;
 
@@ -102,6 +103,8 @@ struct ConnectionReader {
     large: Arc<Semaphore>,
     access: ConnectionAccess,
     is_connected: bool,
+    /// Cancelled when the client may use the server.
+    let_in: CancellationToken,
 }
 
 impl CopilotServer {
@@ -133,6 +136,16 @@ impl CopilotServer {
             large: Arc::new(Semaphore::new(1)),
             access,
             is_connected: false,
+            let_in: CancellationToken::new(),
+        };
+        if connection.access == ConnectionAccess::Trusted {
+            connection.let_in.cancel();
+        }
+        let (let_in, server) = (connection.let_in.clone(), self.clone());
+        let notifying = async {
+            // Sessions are named only to a client that may use them.
+            let_in.cancelled().await;
+            lifecycle::forward(server.lifecycle_events(), &client).await
         };
         let mut writing = std::pin::pin!(writer.write_to(output));
         let (end, writes_on) = tokio::select! {
@@ -143,6 +156,7 @@ impl CopilotServer {
                 Ok(()) => (ServedConnectionEnd::Closed, false),
             },
             end = connection.read(&mut input) => (end, true),
+            () = notifying => (ServedConnectionEnd::Closed, true),
         };
         self.detach_client(&client);
         client.outgoing.close();
@@ -323,11 +337,14 @@ impl ConnectionReader {
         let message = match given {
             Some(given) if is_same(&given, token) => {
                 self.is_connected = true;
+                self.let_in.cancel();
                 return Ok(());
             }
-            Some(_) => "the token is wrong: it is in COPILOT_CONNECTION_TOKEN of the server",
+            Some(_) => {
+                "AUTHENTICATION_FAILED: the token is wrong: it is in COPILOT_CONNECTION_TOKEN of the server"
+            }
             None => {
-                "send `connect` with the connection token first: it is in COPILOT_CONNECTION_TOKEN of the server"
+                "AUTHENTICATION_FAILED: send `connect` with the connection token first: it is in COPILOT_CONNECTION_TOKEN of the server"
             }
         };
         Err(RpcError::new(UNAUTHORISED, message))

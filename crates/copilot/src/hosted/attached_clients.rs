@@ -26,6 +26,8 @@ pub(crate) struct ClientOptions {
 pub(crate) struct AttachedClient {
     pub client: Arc<Client>,
     pub client_options: ClientOptions,
+    /// True if the client receives the pieces of an answer.
+    pub streaming: bool,
     pub feed: FeedHandle,
 }
 
@@ -110,6 +112,10 @@ impl AttachedClients {
     pub(crate) fn is_last(&self, client: ClientId) -> bool {
         let clients = self.clients.lock();
         matches!(clients.as_slice(), [attached] if attached.client.id == client)
+    }
+
+    pub(crate) fn all(&self) -> Vec<AttachedClient> {
+        self.clients.lock().clone()
     }
 
     pub(crate) fn arrivals(&self) -> watch::Receiver<u64> {

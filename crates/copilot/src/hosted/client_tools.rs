@@ -148,6 +148,11 @@ impl ClientTools {
         Some(ToolGeneration { number, requests })
     }
 
+    /// Returns the declared tools.
+    pub(crate) fn declared(&self) -> Vec<DeclaredTool> {
+        self.state.lock().declared.clone()
+    }
+
     pub(crate) fn has(&self, name: &str) -> bool {
         self.state
             .lock()
@@ -170,6 +175,13 @@ impl ClientTools {
             .values()
             .map(|pending| pending.call.clone())
             .collect()
+    }
+
+    /// Returns the call of an unanswered request.
+    pub(crate) fn call_of(&self, request: &str) -> Option<Arc<str>> {
+        let state = self.state.lock();
+        let pending = state.pending.get(request)?;
+        Some(Arc::clone(&pending.call.call_id))
     }
 
     /// Answers a request. Only the first answer counts.

@@ -109,8 +109,15 @@ impl Feed {
         self.run().await;
     }
 
-    /// Answers a permission question with the default answer if no client answers such questions.
+    /// Answers a permission question if the session allows all calls, or with the default answer if no client answers such
+    /// questions.
     fn answer_unasked(&self, event: &SessionEventKind) {
+        if let SessionEventKind::PermissionAsked(question) = event
+            && self.session.approves_all()
+        {
+            self.session.approve(question);
+            return;
+        }
         if let SessionEventKind::PermissionAsked(question) = event
             && !self.session.attached_clients.has_permission_handler()
         {
@@ -169,6 +176,6 @@ async fn detached(is_detached: &mut watch::Receiver<bool>) {
     drop(is_detached.wait_for(|is| *is).await);
 }
 
-pub(super) fn now() -> allstop_core::Timestamp {
+pub(crate) fn now() -> allstop_core::Timestamp {
     SystemTime::now().into()
 }

@@ -17,6 +17,7 @@ pub(crate) struct FixedSettings {
     pub available_tools: Option<Vec<String>>,
     pub excluded_tools: Option<Vec<String>>,
     pub working_directory: Option<PathBuf>,
+    pub instruction_directories: Option<Vec<PathBuf>>,
 }
 
 /// True if a client requests another value than the session has.
@@ -62,6 +63,13 @@ impl FixedSettings {
                 differs(
                     requested.working_directory.as_ref(),
                     self.working_directory.as_ref(),
+                ),
+            ),
+            (
+                "instructionDirectories",
+                differs(
+                    requested.instruction_directories.as_ref(),
+                    self.instruction_directories.as_ref(),
                 ),
             ),
         ];

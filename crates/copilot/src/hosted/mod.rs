@@ -2,6 +2,7 @@
 
 mod ask_user;
 mod attached_clients;
+mod client_facts;
 mod client_tools;
 mod client_work;
 mod feed;
@@ -11,10 +12,14 @@ mod hooks;
 use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use allstop_core::receipt::ItemKind;
-use allstop_core::{CallId, Cause, CauseKind, Extent, MessageId, Receipt, SessionId, TurnNumber};
+use allstop_core::turn::{CallTexts, StopPolicy};
+use allstop_core::{
+    CallId, Cause, CauseKind, Extent, MessageId, Receipt, SessionId, Timestamp, TurnNumber,
+};
 use allstop_log::{Version, read_session_end};
 use allstop_model::Model;
 use allstop_runtime::{QuestionRecipient, SessionSetup, StartError, System, SystemPrompt};
@@ -22,21 +27,24 @@ use allstop_scope::{Scope, ScopeOptions, StopRequest, WorkSpec};
 use allstop_session::{FollowUp, OpenQuestion, Session, StopTarget};
 use allstop_tools::PermissionAnswer;
 use parking_lot::Mutex;
+use serde_json::Value;
 use tokio::sync::broadcast;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-pub(crate) use attached_clients::{ClientOptions, FeedHandle};
+pub(crate) use attached_clients::{AttachedClient, ClientOptions, FeedHandle};
+pub(crate) use client_facts::{ClientFacts, SessionResume};
 pub(crate) use client_tools::{DeclaredTool, ToolSelection};
 pub(crate) use fixed_settings::FixedSettings;
 
 use crate::connection::{Client, ClientId};
 use crate::server::CopilotServer;
 use crate::translate::{EventTranslator, HostEvent, TranslatorOptions};
-use attached_clients::{AttachedClient, AttachedClients, DetachedClient};
+use attached_clients::{AttachedClients, DetachedClient};
 use client_tools::{ChosenTools, ClientTools, GenerationEvent, ToolGeneration};
 use feed::Feed;
+pub(crate) use feed::now;
 use hooks::ClientHooks;
 
 /// Maximum number of unread host events ([`HostEvent`]) in a client's feed. This is far more than the number of
@@ -58,10 +66,46 @@ pub(crate) struct SessionChoice {
     pub declared: Option<Vec<DeclaredTool>>,
     pub client_options: ClientOptions,
     pub streaming: bool,
+    /// Context window of the model in tokens.
+    pub context_window: u64,
+    pub resume: ResumeChoice,
     /// The settings among these parts that an open session does not change, as far as the client requests them.
     pub requested: FixedSettings,
     /// Warnings about requested parts that the server does not offer.
     pub not_offered: Vec<Arc<str>>,
+}
+
+/// Parameters of a resume.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct ResumeChoice {
+    /// True if the work of the session should continue.
+    pub continues_work: bool,
+    /// True if no event reports the resume.
+    pub is_silent: bool,
+}
+
+impl SessionChoice {
+    /// Returns this choice, with the parts that it does not request from the earlier choice.
+    pub(crate) fn over(&self, before: Self) -> Self {
+        let mut choice = self.clone();
+        let requested = &mut choice.requested;
+        if requested.model.is_none() && requested.provider.is_none() {
+            (choice.model, choice.model_name) = (before.model, before.model_name);
+            requested.provider = before.requested.provider;
+        }
+        if requested.system_message.is_none() {
+            choice.system_prompt = before.system_prompt;
+        }
+        if requested.available_tools.is_none() {
+            choice.filter.available = before.filter.available;
+        }
+        if requested.excluded_tools.is_none() {
+            choice.filter.excluded = before.filter.excluded;
+        }
+        choice.folder = choice.folder.or(before.folder);
+        choice.declared = choice.declared.or(before.declared);
+        choice
+    }
 }
 
 /// An open session.
@@ -70,6 +114,10 @@ pub(crate) struct HostedSession {
     pub(crate) session: Session,
     pub(crate) tools: Arc<ClientTools>,
     attached_clients: Arc<AttachedClients>,
+    pub(crate) facts: Arc<ClientFacts>,
+    pub(crate) opened_at: Timestamp,
+    /// True if the server allows each call for which a permission question would be asked.
+    approves_all: AtomicBool,
     host_events: broadcast::Sender<HostEvent>,
     /// Scope of the feeds, which outlive the session's own work.
     scope: Scope,
@@ -80,7 +128,7 @@ pub(crate) struct HostedSession {
     /// A turn, and the calls of this turn that clients have cancelled individually. If a client cancels such a call
     /// again, the answer reports that no call was cancelled.
     cancelled: Mutex<(TurnNumber, HashSet<CallId>)>,
-    model_name: Option<Arc<str>>,
+    choice: SessionChoice,
     settings: FixedSettings,
     version: Arc<str>,
     /// Answer to a permission question that no client answers.
@@ -91,6 +139,15 @@ pub(crate) struct HostedSession {
 async fn recorded_folder(system: &System, id: &SessionId) -> Result<Option<PathBuf>, StartError> {
     let (state, _owner) = read_session_end(&**system.log(), id).await?;
     Ok(state.folder().map(|folder| PathBuf::from(&**folder)))
+}
+
+/// Wording of the official runtime about calls without a result. Programs and prompts refer to these words.
+fn call_texts() -> CallTexts {
+    CallTexts {
+        denied: "The user rejected this tool call.".into(),
+        unanswered: "Permission denied and could not request permission from user".into(),
+        stopped: "The execution of this tool, or a previous tool was interrupted.".into(),
+    }
 }
 
 /// Mode in which a session is opened.
@@ -133,6 +190,7 @@ impl HostedSession {
             available_tools: choice.filter.available.clone(),
             excluded_tools: Some(choice.filter.excluded.clone()),
             working_directory: Some(folder.clone().unwrap_or_else(|| system.folder().to_owned())),
+            instruction_directories: choice.requested.instruction_directories.clone(),
         };
         let hooks = ClientHooks {
             name: "copilot-client".into(),
@@ -148,7 +206,10 @@ impl HostedSession {
             .system_prompt(choice.system_prompt.clone())
             .tools(Arc::new(ChosenTools(Arc::clone(&tools))))
             .hooks(vec![Arc::new(hooks)])
-            .follow_up(FollowUp::Enqueue);
+            .follow_up(FollowUp::Enqueue)
+            // After an abort, the user of an SDK continues from the completed steps.
+            .stop_policy(StopPolicy::Keep)
+            .call_texts(Arc::new(call_texts()));
         let opened = match mode {
             OpenMode::Create => system.new_session(Some(id), setup).await?,
             OpenMode::Resume => system.resume_session(id, setup).await?,
@@ -160,11 +221,14 @@ impl HostedSession {
             session: opened.session,
             tools,
             attached_clients,
+            facts: Arc::default(),
+            opened_at: now(),
+            approves_all: AtomicBool::new(false),
             host_events,
             feeds: TaskTracker::new(),
             no_more_calls: CancellationToken::new(),
             cancelled: Mutex::new((TurnNumber(0), HashSet::new())),
-            model_name: choice.model_name.clone(),
+            choice: choice.clone(),
             settings,
             version: Arc::clone(&server.options().version),
             default_answer: server.options().default_answer.clone(),
@@ -181,13 +245,40 @@ impl HostedSession {
 
     /// Returns the name of the session's model; `None` if neither the configuration nor a client has chosen a model.
     pub(crate) fn model_name(&self) -> Option<&Arc<str>> {
-        self.model_name.as_ref()
+        self.choice.model_name.as_ref()
+    }
+
+    /// Returns the parts of the session, with the tools that clients have declared since it was opened.
+    pub(crate) fn choice(&self) -> SessionChoice {
+        SessionChoice {
+            declared: Some(self.tools.declared()),
+            ..self.choice.clone()
+        }
+    }
+
+    pub(crate) fn attached_clients(&self) -> Vec<AttachedClient> {
+        self.attached_clients.all()
+    }
+
+    /// Adds a client of this session again, after the session was opened with other settings.
+    pub(crate) fn attach_again(
+        self: &Arc<Self>,
+        attached: &AttachedClient,
+        choice: &SessionChoice,
+    ) {
+        let choice = SessionChoice {
+            client_options: attached.client_options,
+            streaming: attached.streaming,
+            not_offered: Vec::new(),
+            ..choice.clone()
+        };
+        self.attach(&attached.client, &choice, None);
     }
 
     /// Returns the first setting whose requested value differs from the value of the session.
     pub(crate) fn difference(&self, choice: &SessionChoice) -> Option<&'static str> {
         let mut requested = choice.requested.clone();
-        if choice.model_name == self.model_name {
+        if choice.model_name == self.choice.model_name {
             // Another name for the same model, such as a name that the server replaces by the configured model.
             requested.model = None;
         }
@@ -254,10 +345,12 @@ impl HostedSession {
                 session: self.id().clone(),
                 streaming: choice.streaming,
                 version: Arc::clone(&self.version),
+                facts: Arc::clone(&self.facts),
+                context_window: choice.context_window,
                 model: choice
                     .model_name
                     .clone()
-                    .or_else(|| self.model_name.clone()),
+                    .or_else(|| self.choice.model_name.clone()),
                 nonce: ulid::Ulid::generate().to_string().into(),
             }),
             host: self.host_events.subscribe(),
@@ -274,6 +367,7 @@ impl HostedSession {
         self.attached_clients.attach(AttachedClient {
             client: Arc::clone(client),
             client_options: choice.client_options,
+            streaming: choice.streaming,
             feed: handle,
         });
         let under_way = self.feeds.token();
@@ -303,9 +397,13 @@ impl HostedSession {
         }
     }
 
-    /// Answers a permission question that no attached client answers.
+    /// Answers a permission question that no handler of an attached client answers. Without a default answer, the question
+    /// stays open: the program answers it with `session.permissions.handlePendingPermissionRequest`.
     fn answer_unasked(&self, question: &OpenQuestion) {
         let default_answer = self.default_answer.clone();
+        if default_answer == PermissionAnswer::Unanswered {
+            return;
+        }
         let answer = question.question.restrict_advance_answer(default_answer);
         let _first_or_not = self.session.answer(&question.id, answer);
     }
@@ -327,6 +425,47 @@ impl HostedSession {
     pub(crate) fn send_host_event(&self, event: HostEvent) {
         // If no client is attached, the event is not needed.
         drop(self.host_events.send(event));
+    }
+
+    pub(crate) fn approves_all(&self) -> bool {
+        self.approves_all.load(Ordering::SeqCst)
+    }
+
+    /// Allows each call for which a permission question would be asked, or goes back to the questions. Answers the open
+    /// questions. Returns the former value.
+    pub(crate) fn set_approves_all(&self, approves_all: bool) -> bool {
+        let before = self.approves_all.swap(approves_all, Ordering::SeqCst);
+        if approves_all {
+            for question in self.session.questions() {
+                self.approve(&question);
+            }
+        }
+        before
+    }
+
+    fn approve(&self, question: &OpenQuestion) {
+        let answer = question
+            .question
+            .restrict_advance_answer(PermissionAnswer::AllowOnce);
+        let _first_or_not = self.session.answer(&question.id, answer);
+    }
+
+    /// Sends an event that the history does not contain to all clients.
+    pub(crate) fn send_ephemeral(&self, kind: &'static str, data: Value) {
+        self.send_host_event(HostEvent::Ephemeral { kind, data });
+    }
+
+    /// Records that the handler of a client has rejected a request.
+    pub(crate) fn note_rejected(&self, request: &str) {
+        if let Some(call) = self.tools.call_of(request) {
+            self.facts.add_rejected(&call);
+        }
+    }
+
+    /// Records a resume of the session, and sends its event to all clients.
+    pub(crate) fn note_resume(&self, data: Value) {
+        let resume = self.facts.add_resume(self.session.last_turn(), data);
+        self.send_host_event(HostEvent::Resumed(resume));
     }
 
     /// Records that a call of the running turn was cancelled by its id. Returns false if this was already recorded.

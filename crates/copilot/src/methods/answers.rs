@@ -1,6 +1,7 @@
 //! Answers of clients to requests for tools and to permission questions.
 
 use allstop_core::ids::QuestionId;
+use allstop_core::record::CallOutcome;
 use allstop_jsonrpc::RpcError;
 use allstop_session::AnswerResult;
 use allstop_tools::external::Delivery;
@@ -62,12 +63,18 @@ fn answer_of(result: Option<Value>, error: Option<&str>) -> Result<ToolOutput, T
     };
     let text = |name: &str| result.get(name).and_then(Value::as_str);
     let content = text("textResultForLlm");
-    let has_failed = match text("resultType") {
-        None => text("error").is_some(),
-        Some(kind) => kind != "success",
+    let outcome = match text("resultType") {
+        None if text("error").is_some() => CallOutcome::Failed,
+        None | Some("success") => CallOutcome::Succeeded,
+        Some("denied" | "rejected") => CallOutcome::Denied,
+        Some("timeout") => CallOutcome::TimedOut,
+        Some(_) => CallOutcome::Failed,
     };
-    if has_failed {
-        return Err(ToolError::new(content.unwrap_or(HANDLER_FAILED)));
+    if outcome != CallOutcome::Succeeded {
+        return Err(ToolError {
+            outcome,
+            ..ToolError::new(content.unwrap_or(HANDLER_FAILED))
+        });
     }
     Ok(match content {
         Some(content) => output(content.to_owned()),
@@ -78,6 +85,12 @@ fn answer_of(result: Option<Value>, error: Option<&str>) -> Result<ToolOutput, T
 pub(super) fn tool(cx: &MethodCx<'_>, params: Option<&RawValue>) -> Result<MethodAnswer, RpcError> {
     let params: ToolParams = read(params)?;
     let session = open_session(cx, &params.session_id)?;
+    let kind = params.result.as_ref();
+    let kind = kind.and_then(|result| result.get("resultType")?.as_str());
+    if kind == Some("rejected") {
+        // The event of the call's end may be sent before this function returns.
+        session.note_rejected(&params.request_id);
+    }
     let answer = answer_of(params.result, params.error.as_deref());
     let delivery = session.tools.answer(&params.request_id, answer);
     if delivery == Delivery::Delivered {
@@ -130,6 +143,13 @@ mod tests {
         let object = |kind: &str| json!({ "textResultForLlm": "text", "resultType": kind });
         assert_eq!(content(object("success")), Ok("text".to_owned()));
         assert_eq!(content(object("denied")), Err("text".to_owned()));
+        let outcome = |kind: &str| {
+            let answer = answer_of(Some(object(kind)), None);
+            answer.map_or_else(|error| error.outcome, |_| CallOutcome::Succeeded)
+        };
+        assert_eq!(outcome("rejected"), CallOutcome::Denied);
+        assert_eq!(outcome("timeout"), CallOutcome::TimedOut);
+        assert_eq!(outcome("failure"), CallOutcome::Failed);
         assert_eq!(content(json!({ "n": 1 })), Ok("{\"n\":1}".to_owned()));
         let failed = answer_of(None, Some("boom"));
         assert_eq!(

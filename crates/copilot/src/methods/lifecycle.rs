@@ -14,9 +14,13 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use super::ids::usable_id;
-use super::method::{MethodAnswer, MethodCx, MethodResult, large, later, read, whole};
+use super::method::{
+    MethodAnswer, MethodCx, MethodResult, large, later, open_session, read, whole,
+};
+use crate::event::CopilotEvent;
 use crate::hosted::HostedSession;
-use crate::translate::history;
+use crate::server::{CopilotServer, LifecycleKind};
+use crate::translate::{HistorySource, history};
 
 /// Number of records per read.
 const READ_LEN: usize = 512;
@@ -33,7 +37,7 @@ fn id_of(params: Option<&RawValue>) -> Result<SessionId, RpcError> {
     usable_id(id.ok_or_else(|| RpcError::invalid_params("`sessionId` is missing"))?)
 }
 
-fn failed(error: &impl std::fmt::Display) -> RpcError {
+pub(super) fn failed(error: &impl std::fmt::Display) -> RpcError {
     RpcError::internal_error(error.to_string())
 }
 
@@ -92,7 +96,10 @@ pub(super) fn delete(
         let removed = server.system().remove_session(&id).await;
         drop(reservation);
         match removed {
-            Ok(()) => json!({ "success": true }),
+            Ok(()) => {
+                server.send_lifecycle(LifecycleKind::Deleted, &id);
+                json!({ "success": true })
+            }
             Err(error) => json!({ "success": false, "error": error.to_string() }),
         }
     };
@@ -116,17 +123,13 @@ pub(super) fn look(
         return Err(RpcError::method_not_found(method));
     }
     Ok(large(async move {
+        if is_list {
+            return Ok(json!({ "sessions": listed_infos(&server, None).await? }));
+        }
         let log = server.system().log();
         let sessions = newest_sessions(&**log).await;
         let sessions = sessions.map_err(|error| failed(&error))?.into_iter();
         let mut sessions = sessions.filter(|session| !session.id.as_str().contains('/'));
-        if is_list {
-            let mut infos = Vec::new();
-            for session in sessions {
-                infos.push(info_of(log, session).await?);
-            }
-            return Ok(json!({ "sessions": infos }));
-        }
         let Some(wanted) = wanted else {
             let last = sessions.next().map(|session| session.id);
             return Ok(json!({ "sessionId": last }));
@@ -171,7 +174,7 @@ async fn info_of(log: &Arc<dyn Log>, listed: ListedSession) -> MethodResult {
 }
 
 /// Reads the first records of a session. Omits records that this version cannot decode.
-async fn read_records(
+pub(super) async fn read_records(
     log: &Arc<dyn Log>,
     id: &SessionId,
     max: usize,
@@ -199,12 +202,47 @@ pub(super) fn messages(
 ) -> Result<MethodAnswer, RpcError> {
     let id = id_of(params)?;
     let server = cx.server.clone();
+    let session = open_session(cx, id.as_str())?;
     Ok(large(async move {
-        let records = read_records(server.system().log(), &id, usize::MAX).await;
-        let records = records.map_err(|error| failed(&error))?;
-        if records.is_empty() {
-            return Err(RpcError::invalid_params(format!("session {id} not found")));
-        }
-        Ok(json!({ "events": history(&id, &server.options().version, &records) }))
+        Ok(json!({ "events": events_of(&server, &session).await? }))
     }))
+}
+
+/// Returns the events of the ended turns of a session.
+pub(super) async fn events_of(
+    server: &CopilotServer,
+    session: &HostedSession,
+) -> Result<Vec<CopilotEvent>, RpcError> {
+    let id = session.id();
+    let records = read_records(server.system().log(), id, usize::MAX).await;
+    let records = records.map_err(|error| failed(&error))?;
+    if records.is_empty() {
+        return Err(RpcError::invalid_params(format!("session {id} not found")));
+    }
+    let source = HistorySource {
+        session: id,
+        version: &server.options().version,
+        model: session.model_name(),
+        facts: &session.facts,
+    };
+    Ok(history(source, &records))
+}
+
+/// Describes all sessions that were created in a folder, the newest session first; all sessions without a folder.
+pub(super) async fn listed_infos(
+    server: &CopilotServer,
+    folder: Option<&str>,
+) -> Result<Vec<Value>, RpcError> {
+    let log = server.system().log();
+    let sessions = newest_sessions(&**log).await;
+    let sessions = sessions.map_err(|error| failed(&error))?.into_iter();
+    let mut infos = Vec::new();
+    for session in sessions.filter(|session| !session.id.as_str().contains('/')) {
+        let info = info_of(log, session).await?;
+        let cwd = info.get("context").and_then(|context| context.get("cwd"));
+        if folder.is_none_or(|folder| cwd.and_then(Value::as_str) == Some(folder)) {
+            infos.push(info);
+        }
+    }
+    Ok(infos)
 }

@@ -15,12 +15,13 @@ use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
 use serde::Deserialize;
 use serde_json::value::RawValue;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tokio::time::{sleep, timeout};
 
 use super::method::{MethodAnswer, MethodCx, MethodResult, later, open_session, read};
 use crate::event::CopilotEvent;
 use crate::hosted::HostedSession;
+use crate::server::LifecycleKind;
 use crate::translate::{HostEvent, PersistedEvent};
 
 /// Maximum wait until the events of a turn are sent. These events precede the answer to `session.sendAndWait`.
@@ -35,7 +36,8 @@ const ATTACHMENTS_MAX: usize = 64;
 struct SendParams {
     session_id: String,
     prompt: String,
-    attachments: Option<Vec<AttachmentParams>>,
+    attachments: Option<Vec<Value>>,
+    agent_mode: Option<String>,
     mode: Option<String>,
     traceparent: Option<String>,
     tracestate: Option<String>,
@@ -46,6 +48,7 @@ struct SendParams {
     inactivity_ms: Option<u64>,
 }
 
+/// An attachment of a message, as far as the model can receive it.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct AttachmentParams {
@@ -91,9 +94,8 @@ impl AttachmentParams {
 
 /// Returns the prompt with its attachments, and a warning for each part of the attachments that the model does not
 /// receive.
-fn text_of(params: &SendParams) -> (Arc<str>, Vec<Arc<str>>) {
-    let (mut text, mut missing) = (params.prompt.clone(), Vec::new());
-    let attachments = params.attachments.as_deref().unwrap_or_default();
+fn text_of(prompt: &str, attachments: &[AttachmentParams]) -> (Arc<str>, Vec<Arc<str>>) {
+    let (mut text, mut missing) = (prompt.to_owned(), Vec::new());
     let (attachments, more) = attachments.split_at(attachments.len().min(ATTACHMENTS_MAX));
     for attachment in attachments {
         let (kind, name) = (attachment.kind(), attachment.name());
@@ -121,20 +123,47 @@ fn text_of(params: &SendParams) -> (Arc<str>, Vec<Arc<str>>) {
     (text.into(), missing)
 }
 
+fn attachments_of(given: &[Value]) -> Result<Vec<AttachmentParams>, RpcError> {
+    let parsed = given.iter().enumerate().map(|(index, value)| {
+        AttachmentParams::deserialize(value)
+            .map_err(|error| RpcError::invalid_params(format!("`attachments[{index}]`: {error}")))
+    });
+    parsed.collect()
+}
+
+/// Returns the fields of the event `user.message` that repeat the parameters.
+fn facts_of(params: &SendParams, attachments: &[Value]) -> Map<String, Value> {
+    let mut facts = Map::new();
+    if !attachments.is_empty() {
+        facts.insert("attachments".to_owned(), attachments.into());
+    }
+    if let Some(mode) = &params.agent_mode {
+        facts.insert("agentMode".to_owned(), mode.as_str().into());
+    }
+    facts
+}
+
 fn sent(session: &HostedSession, params: &SendParams) -> Result<MessageHandle, RpcError> {
     let format = params.response_format.as_ref();
     if format.is_some_and(|format| !format.is_null()) {
         let message = "`responseFormat` is not supported";
         return Err(RpcError::invalid_params(message));
     }
-    let (text, missing) = text_of(params);
-    let mut message = NewMessage::from(text).id(HostedSession::new_message_id());
+    let given = params.attachments.as_deref().unwrap_or_default();
+    let attachments = attachments_of(given)?;
+    let (text, missing) = text_of(&params.prompt, &attachments);
+    let id = HostedSession::new_message_id();
+    session
+        .facts
+        .add_message(id.clone(), facts_of(params, given));
+    let mut message = NewMessage::from(text).id(id);
     let trace = params.traceparent.as_deref().and_then(TraceContext::new);
     message.trace =
         trace.map(|trace| trace.with_tracestate(params.tracestate.as_deref().unwrap_or_default()));
     if params.mode.as_deref() == Some("immediate") {
         message = message.policy(FollowUp::Steer);
     }
+    session.send_ephemeral("pending_messages.modified", json!({}));
     let sent = session.session.send(message);
     for message in missing {
         session.send_host_event(HostEvent::NotOffered { message });
@@ -154,6 +183,8 @@ pub(super) fn send(cx: &MethodCx<'_>, params: Option<&RawValue>) -> Result<Metho
     let params: SendParams = read(params)?;
     let session = open_session(cx, &params.session_id)?;
     let message = sent(&session, &params)?;
+    cx.server
+        .send_lifecycle(LifecycleKind::Updated, session.id());
     Ok(MethodAnswer::Now(Ok(json!({ "messageId": message.id }))))
 }
 
@@ -165,6 +196,8 @@ pub(super) fn send_and_wait(
     let params: SendParams = read(params)?;
     let session = open_session(cx, &params.session_id)?;
     let message = sent(&session, &params)?;
+    cx.server
+        .send_lifecycle(LifecycleKind::Updated, session.id());
     let limit = params.timeout_ms.map(Duration::from_millis);
     let silence = params.inactivity_ms.map(Duration::from_millis);
     let events = session.session.subscribe(None);

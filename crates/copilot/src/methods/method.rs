@@ -51,7 +51,7 @@ pub(super) fn open_session(cx: &MethodCx<'_>, id: &str) -> Result<Arc<HostedSess
     let found = cx.server.open_session(&SessionId::new(id));
     found.ok_or_else(|| {
         RpcError::invalid_params(format!(
-            "session {id:?} is not open here: create it, or resume it"
+            "Session not found: {id:?} is not open here: create it, or resume it"
         ))
     })
 }

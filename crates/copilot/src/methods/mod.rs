@@ -4,12 +4,20 @@
 //! The remaining work is a future, which the connection runs.
 
 mod answers;
+mod event_log;
+mod foreground;
+mod handover;
 mod ids;
 mod info;
+mod instructions;
 mod lifecycle;
 mod messages;
 mod method;
 mod open;
+mod pending;
+mod permissions;
+mod provider;
+mod server_sessions;
 mod settings;
 mod stops;
 mod surrogates;
@@ -43,7 +51,21 @@ const METHODS: &[(&str, BeginMethod)] = &[
     ("allstop.cancelToolCall", stops::cancel_call),
     ("allstop.stop", stops::stop),
     ("allstop.preview", stops::preview),
+    ("session.getForeground", foreground::get),
+    ("session.setForeground", foreground::set),
     ("session.tools.handlePendingToolCall", answers::tool),
+    ("session.ui.handlePendingUserInput", pending::late),
+    ("session.ui.handlePendingSampling", pending::late),
+    ("session.ui.handlePendingAutoModeSwitch", pending::late),
+    ("session.ui.handlePendingExitPlanMode", pending::late),
+    (
+        "session.ui.handlePendingSessionLimitsExhausted",
+        pending::late,
+    ),
+    (
+        "session.mcp.headers.handlePendingHeadersRefreshRequest",
+        pending::late,
+    ),
     (
         "session.permissions.handlePendingPermissionRequest",
         answers::permission,
@@ -63,7 +85,10 @@ const FAMILIES: &[(&str, BeginFamily)] = &[
     ("session.getMetadata", lifecycle::look),
     ("session.tasks.", tasks::begin),
     ("session.options.", settings::begin),
-    ("session.eventLog.", settings::begin),
+    ("session.eventLog.", event_log::begin),
+    ("session.permissions.", permissions::begin),
+    ("session.telemetry.", settings::begin),
+    ("sessions.", server_sessions::begin),
     ("session.mode.", settings::begin),
     ("session.model.", settings::begin),
     ("session.metadata.", settings::begin),

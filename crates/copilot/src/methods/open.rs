@@ -4,26 +4,31 @@ use std::collections::HashSet;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use allstop_core::{Cause, CauseKind, SessionId};
 use allstop_host::finish_work;
 use allstop_jsonrpc::RpcError;
 use allstop_log::Version;
-use allstop_model::Model;
-use allstop_runtime::{ModelChoice, StartError, StartErrorKind, SystemPrompt};
+use allstop_runtime::{StartError, StartErrorKind, SystemPrompt};
 use allstop_session::{ReserveResult, Session, SessionReservation};
 use allstop_tools::{TOOL_NAME_LEN_MAX, is_valid_tool_name};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use sha2::{Digest as _, Sha256};
 
 use super::ids::usable_id;
+use super::info::context_window;
+use super::lifecycle::read_records;
 use super::method::{MethodAnswer, MethodCx, later, read, whole};
+use super::provider::{
+    ListedModelParams, NamedProviderParams, ProviderParams, RequestedModel, model_of,
+};
+use super::{handover, instructions};
 use crate::connection::Client;
 use crate::hosted::{
-    ClientOptions, DeclaredTool, FixedSettings, HostedSession, OpenMode, SessionChoice,
-    ToolSelection,
+    AttachedClient, ClientOptions, DeclaredTool, FixedSettings, HostedSession, OpenMode,
+    ResumeChoice, SessionChoice, ToolSelection, now,
 };
-use crate::server::CopilotServer;
+use crate::server::{CopilotServer, LifecycleKind};
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
@@ -40,12 +45,26 @@ struct OpenParams {
     hooks: Option<bool>,
     streaming: Option<bool>,
     working_directory: Option<PathBuf>,
+    instruction_directories: Option<Vec<PathBuf>>,
+    default_agent: Option<DefaultAgentParams>,
+    #[serde(default)]
+    providers: Vec<NamedProviderParams>,
+    #[serde(default)]
+    models: Vec<ListedModelParams>,
+    continue_pending_work: Option<bool>,
+    suppress_resume_event: Option<bool>,
     #[serde(flatten)]
     others: Map<String, Value>,
 }
 
+#[derive(Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct DefaultAgentParams {
+    excluded_tools: Option<Vec<String>>,
+}
+
 /// Parts of a session that a client can request and that this server does not offer.
-const NOT_OFFERED: [&str; 18] = [
+const NOT_OFFERED: [&str; 15] = [
     "mcpServers",
     "customAgents",
     "agent",
@@ -54,42 +73,31 @@ const NOT_OFFERED: [&str; 18] = [
     "commands",
     "hookDirectories",
     "imageGeneration",
-    "instructionDirectories",
     "managedSettings",
     "memory",
-    "models",
     "pluginDirectories",
-    "providers",
     "reasoningEffort",
     "sandboxConfig",
     "sessionLimits",
     "skillDirectories",
 ];
 
-/// Options of a model provider that supply a key for each request. The server cannot use them, and without the key the
-/// provider would refuse every request.
-const KEYS_NOT_OFFERED: [&str; 2] = ["apiKeyCommand", "hasBearerTokenProvider"];
-
-#[derive(Deserialize, Serialize)]
-#[serde(rename_all = "camelCase")]
-struct ProviderParams {
-    #[serde(rename = "type")]
-    kind: Option<String>,
-    base_url: Option<String>,
-    api_key: Option<String>,
-    bearer_token: Option<String>,
-    wire_api: Option<String>,
-    wire_model: Option<String>,
-    model_id: Option<String>,
-    #[serde(flatten)]
-    others: Map<String, Value>,
-}
-
 #[derive(Deserialize)]
 struct SystemMessageParams {
     mode: Option<String>,
     content: Option<String>,
     sections: Option<Map<String, Value>>,
+}
+
+impl SystemMessageParams {
+    /// Text of the message and of its sections. The prompt of this server has no sections, so the texts of the client's
+    /// sections follow it.
+    fn text(&self) -> String {
+        let sections = self.sections.iter().flat_map(Map::values);
+        let texts = sections.filter_map(|section| section.get("content")?.as_str());
+        let texts: Vec<&str> = texts.chain(self.content.as_deref()).collect();
+        texts.join("\n\n")
+    }
 }
 
 pub(super) fn create(
@@ -125,16 +133,38 @@ fn begin(
     let join = move |session: &Session| join(session, mode, &of_client, &chosen);
     let found = server.registry().reserve(&id, join);
     Ok(later(async move {
-        match found.await {
-            ReserveResult::Reserved(reservation) => {
-                let opening = opened(server.clone(), client, choice, mode, reservation);
-                let name = format!("opening of session {id}");
-                whole(finish_work(server.connections(), name, opening)).await??;
-            }
-            ReserveResult::Open(joined) => joined?,
-        }
+        let begun = match found.await {
+            ReserveResult::Reserved(reservation) => Begun::New(reservation),
+            ReserveResult::Open(joined) => match joined? {
+                Joined::Attached(was_active) => {
+                    if let Some(open) = server.open_session(&id) {
+                        note_resume(&server, &open, &choice, was_active).await;
+                    }
+                    return Ok(json!({ "sessionId": id }));
+                }
+                Joined::Differs(setting) => Begun::Reopen(setting),
+            },
+        };
+        let opening = opened(server.clone(), client, choice, mode, id.clone(), begun);
+        let name = format!("opening of session {id}");
+        whole(finish_work(server.connections(), name, opening)).await??;
         Ok(json!({ "sessionId": id }))
     }))
+}
+
+/// State of a session before it is opened.
+enum Begun {
+    New(SessionReservation),
+    /// The session is open with another value of this setting.
+    Reopen(&'static str),
+}
+
+/// Result of an attempt to join an open session.
+enum Joined {
+    /// True if a turn ran.
+    Attached(bool),
+    /// The session has another value of this setting.
+    Differs(&'static str),
 }
 
 /// Adds a client to an open session.
@@ -143,7 +173,7 @@ fn join(
     mode: OpenMode,
     client: &Arc<Client>,
     choice: &SessionChoice,
-) -> Result<(), RpcError> {
+) -> Result<Joined, RpcError> {
     let id = session.id();
     if mode == OpenMode::Create {
         return Err(RpcError::invalid_params(format!(
@@ -156,34 +186,107 @@ fn join(
             "session {id} is open, but not available to clients"
         ))
     })?;
-    if let Some(name) = hosted.difference(choice) {
-        return Err(RpcError::invalid_params(format!(
-            "session {id} is open with another `{name}`, which does not change while the session is open: omit `{name}`, \
-             or close the session first (`allstop.stop` with the extent `session`)"
-        )));
+    if let Some(setting) = hosted.difference(choice) {
+        return Ok(Joined::Differs(setting));
     }
+    let was_active = session.is_busy();
     if let Some(declared) = choice.declared.clone() {
         hosted.declare(declared);
     }
     hosted.attach(client, choice, None);
-    Ok(())
+    Ok(Joined::Attached(was_active))
 }
 
-/// Opens a reserved session for its first client.
+/// Sends the event of a resume.
+async fn note_resume(
+    server: &CopilotServer,
+    session: &HostedSession,
+    choice: &SessionChoice,
+    was_active: bool,
+) {
+    if choice.resume.is_silent {
+        return;
+    }
+    let log = server.system().log();
+    // The number only informs, so a failure to read the log does not fail the resume.
+    let records = read_records(log, session.id(), usize::MAX).await;
+    session.note_resume(json!({
+        "resumeTime": now(),
+        "eventCount": records.map_or(0, |records| records.len()),
+        "selectedModel": session.model_name(),
+        "continuePendingWork": choice.resume.continues_work,
+        "sessionWasActive": was_active,
+    }));
+}
+
+/// Closes an idle session that a client resumes with other settings, and reserves it again. Returns the clients and the
+/// choices of the closed session.
+async fn reservation_to_reopen(
+    server: &CopilotServer,
+    id: &SessionId,
+    setting: &str,
+) -> Result<(SessionReservation, Vec<AttachedClient>, SessionChoice), RpcError> {
+    let works = || {
+        RpcError::invalid_params(format!(
+            "session {id} is open with another `{setting}`, which does not change while the session works: omit \
+             `{setting}`, or wait for the end of its work"
+        ))
+    };
+    let hosted = server.open_session(id).ok_or_else(works)?;
+    let (clients, choice) = (hosted.attached_clients(), hosted.choice());
+    let is_idle = |hosted: &HostedSession| {
+        !hosted.session.is_busy() && !hosted.session.has_background_activity()
+    };
+    let cause = Cause::new(CauseKind::User)
+        .by("copilot")
+        .detail("resumed with other settings");
+    let closing = server.close_session_if(id, is_idle, cause);
+    whole(Some(closing.ok_or_else(works)?)).await?;
+    match server.registry().reserve(id, |_| ()).await {
+        ReserveResult::Reserved(reservation) => Ok((reservation, clients, choice)),
+        ReserveResult::Open(()) => Err(RpcError::overloaded(format!(
+            "another client has just opened session {id}"
+        ))),
+    }
+}
+
+/// Opens a session for its first client.
 async fn opened(
     server: CopilotServer,
     client: Arc<Client>,
     choice: Arc<SessionChoice>,
     mode: OpenMode,
-    reservation: SessionReservation,
+    id: SessionId,
+    begun: Begun,
 ) -> Result<(), RpcError> {
-    let id = reservation.id().clone();
-    let session = HostedSession::open(&server, id, mode, &choice).await;
+    let (reservation, others, mut choice) = match begun {
+        Begun::New(reservation) => (reservation, Vec::new(), SessionChoice::clone(&choice)),
+        Begun::Reopen(setting) => {
+            let (reservation, others, before) =
+                reservation_to_reopen(&server, &id, setting).await?;
+            (reservation, others, choice.over(before))
+        }
+    };
+    instructions::add(&mut choice).await;
+    let mut session = HostedSession::open(&server, id.clone(), mode, &choice).await;
+    if let Err(error) = &session
+        && error.kind == StartErrorKind::SessionInUse
+        && handover::release_elsewhere(&server, &id).await?
+    {
+        session = HostedSession::open(&server, id.clone(), mode, &choice).await;
+    }
     let session = session.map_err(|error| refusal(&error))?;
     let from = (mode == OpenMode::Create).then_some(Version(1));
     session.attach(&client, &choice, from);
+    for other in others.iter().filter(|other| other.client.id != client.id) {
+        session.attach_again(other, &choice);
+    }
     session.session.set_part(Arc::clone(&session));
     drop(reservation);
+    match mode {
+        OpenMode::Create => server.send_lifecycle(LifecycleKind::Created, &id),
+        OpenMode::Resume => note_resume(&server, &session, &choice, false).await,
+    }
     // A client may have disconnected before the session existed. The disconnect then did not detach it from this
     // session.
     if client.output.is_closed() && session.detach(client.id) {
@@ -192,7 +295,7 @@ async fn opened(
     Ok(())
 }
 
-fn refusal(error: &StartError) -> RpcError {
+pub(super) fn refusal(error: &StartError) -> RpcError {
     // The hints of the other errors are also useful to a program.
     let hint = match error.kind {
         StartErrorKind::SessionExists => Some("`session.resume` continues it"),
@@ -211,15 +314,21 @@ fn refusal(error: &StartError) -> RpcError {
 }
 
 fn choice_of(server: &CopilotServer, params: OpenParams) -> Result<SessionChoice, RpcError> {
-    let model = model_of(server, &params)?;
+    let requested_model = RequestedModel {
+        name: params.model.as_deref(),
+        provider: params.provider.as_ref(),
+        providers: &params.providers,
+        models: &params.models,
+    };
+    let model = model_of(server, &requested_model)?;
     let not_offered = not_offered(&params);
     check_tools(params.tools.as_deref().unwrap_or_default())?;
     let has_message = params.system_message.is_some();
     let system_prompt = match params.system_message {
         None => SystemPrompt::Configured,
-        Some(SystemMessageParams { mode, content, .. }) => {
-            let content: Arc<str> = content.unwrap_or_default().into();
-            match mode.as_deref() {
+        Some(message) => {
+            let content: Arc<str> = message.text().into();
+            match message.mode.as_deref() {
                 Some("replace") => SystemPrompt::Replaced(content),
                 _ if content.is_empty() => SystemPrompt::Configured,
                 _ => SystemPrompt::Appended(content),
@@ -232,20 +341,30 @@ fn choice_of(server: &CopilotServer, params: OpenParams) -> Result<SessionChoice
     );
     let requested = FixedSettings {
         model: params.model.as_deref().map(Arc::from),
-        provider: params.provider.as_ref().map(digest_of),
+        provider: params.provider.as_ref().map(ProviderParams::digest),
         system_message: has_message.then(|| system_prompt.clone()),
         available_tools: params.available_tools.clone(),
         excluded_tools: params.excluded_tools.clone(),
         working_directory: params.working_directory.clone(),
+        instruction_directories: params.instruction_directories,
     };
+    let mut excluded = params.excluded_tools.unwrap_or_default();
+    // The session has no other agent that could use these tools.
+    let of_agent = params.default_agent.and_then(|agent| agent.excluded_tools);
+    excluded.extend(of_agent.unwrap_or_default());
     Ok(SessionChoice {
+        context_window: context_window(server),
+        resume: ResumeChoice {
+            continues_work: params.continue_pending_work.unwrap_or(false),
+            is_silent: params.suppress_resume_event.unwrap_or(false),
+        },
         model,
         model_name: Some(model_name),
         folder: params.working_directory,
         system_prompt,
         filter: ToolSelection {
             available: params.available_tools,
-            excluded: params.excluded_tools.unwrap_or_default(),
+            excluded,
         },
         declared: params.tools,
         client_options: ClientOptions {
@@ -259,12 +378,6 @@ fn choice_of(server: &CopilotServer, params: OpenParams) -> Result<SessionChoice
     })
 }
 
-/// Digest of a provider, to recognise it without its key.
-fn digest_of(provider: &ProviderParams) -> [u8; 32] {
-    // A structure of strings and JSON values always has a form in JSON.
-    Sha256::digest(serde_json::to_vec(provider).unwrap_or_default()).into()
-}
-
 /// Returns warnings about requested parts that a session does not offer.
 fn not_offered(params: &OpenParams) -> Vec<Arc<str>> {
     let of_session = NOT_OFFERED.iter().filter(|name| {
@@ -274,8 +387,9 @@ fn not_offered(params: &OpenParams) -> Vec<Arc<str>> {
     let of_session = of_session.map(|name| (*name).to_owned());
     let message = params.system_message.as_ref();
     let sections = message.and_then(|message| message.sections.as_ref());
-    let has_sections = sections.is_some_and(|all| !all.is_empty());
-    let sections = has_sections.then(|| "systemMessage.sections".to_owned());
+    let is_text = |section: &Value| section.get("content").is_some_and(Value::is_string);
+    let has_others = sections.is_some_and(|all| !all.values().all(is_text));
+    let sections = has_others.then(|| "systemMessage.sections".to_owned());
     let of_provider = params.provider.iter().flat_map(|provider| {
         let others = provider.others.iter().filter(|(_, value)| is_set(value));
         others.map(|(name, _)| format!("provider.{name}"))
@@ -287,7 +401,7 @@ fn not_offered(params: &OpenParams) -> Vec<Arc<str>> {
 }
 
 /// True if a value requests a feature.
-fn is_set(value: &Value) -> bool {
+pub(super) fn is_set(value: &Value) -> bool {
     match value {
         Value::Null | Value::Bool(false) => false,
         Value::Array(all) => !all.is_empty(),
@@ -313,51 +427,4 @@ fn check_tools(tools: &[DeclaredTool]) -> Result<(), RpcError> {
         }
     }
     Ok(())
-}
-
-/// Returns the model of the client's provider, or else the configured model. The client may choose another name for the
-/// configured model.
-fn model_of(
-    server: &CopilotServer,
-    params: &OpenParams,
-) -> Result<Option<Arc<dyn Model>>, RpcError> {
-    let system = server.system();
-    let model = if let Some(provider) = &params.provider {
-        let kind = provider.kind.as_deref().unwrap_or("openai");
-        let wire = provider.wire_api.as_deref().unwrap_or("completions");
-        if kind != "openai" || wire != "completions" {
-            return Err(RpcError::invalid_params(format!(
-                "a provider of type {kind:?} with the API {wire:?} is not supported: use \"openai\" with \"completions\""
-            )));
-        }
-        if let Some(name) = KEYS_NOT_OFFERED
-            .iter()
-            .find(|name| provider.others.get(**name).is_some_and(is_set))
-        {
-            return Err(RpcError::invalid_params(format!(
-                "`provider.{name}` is not supported: pass `apiKey` or `bearerToken`"
-            )));
-        }
-        let named = provider.wire_model.as_ref().or(provider.model_id.as_ref());
-        let name = named.or(params.model.as_ref());
-        let name = name.ok_or_else(|| RpcError::invalid_params("`model` is missing"))?;
-        let key = provider
-            .api_key
-            .clone()
-            .or_else(|| provider.bearer_token.clone());
-        system.provider_model(name, provider.base_url.clone(), key)
-    } else {
-        match (&params.model, ModelChoice::of(&system.config().model)) {
-            (
-                Some(name),
-                Some(ModelChoice::Named {
-                    base_url,
-                    name: known,
-                }),
-            ) if *name != known => system.provider_model(name, base_url, None),
-            (Some(name), None) if !system.has_model() => system.provider_model(name, None, None),
-            _ => return Ok(None),
-        }
-    };
-    model.map(Some).map_err(|error| refusal(&error))
 }

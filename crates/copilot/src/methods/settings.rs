@@ -19,7 +19,7 @@ struct SettingsParams {
 
 const METHODS: [&str; 6] = [
     "session.options.update",
-    "session.eventLog.registerInterest",
+    "session.telemetry.getEngagementId",
     "session.mode.get",
     "session.model.getCurrent",
     "session.metadata.isProcessing",
@@ -43,8 +43,8 @@ pub(super) fn begin(
             check(&params)?;
             json!({ "success": true })
         }
-        // Every client receives every event of its sessions, so the method has no effect.
-        "session.eventLog.registerInterest" => json!({ "handle": "all" }),
+        // The server sends no telemetry.
+        "session.telemetry.getEngagementId" => json!({}),
         "session.mode.get" => json!("interactive"),
         "session.model.getCurrent" => json!({ "modelId": hosted.model_name() }),
         "session.metadata.isProcessing" => json!({ "processing": session.is_busy() }),

@@ -46,6 +46,24 @@ pub(super) fn begin(
             now(json!({ "tasks": tasks }))
         }
         "session.tasks.refresh" => now(json!({})),
+        // Ended work leaves the list by itself.
+        "session.tasks.remove" => now(json!({ "removed": false })),
+        "session.tasks.getCurrentPromotable" | "session.tasks.promoteCurrentToBackground"
+            if session.session.running_calls().is_empty() =>
+        {
+            now(json!({ "task": null }))
+        }
+        "session.tasks.getCurrentPromotable" | "session.tasks.promoteCurrentToBackground" => {
+            let message = "choose a running call by its id: `session.tasks.promoteToBackground`";
+            Err(RpcError::invalid_params(message))
+        }
+        "session.tasks.sendMessage" => {
+            let error = "background work takes no messages";
+            now(json!({ "sent": false, "error": error }))
+        }
+        "session.tasks.startAgent" => Err(RpcError::invalid_params(
+            "only the model starts agents, with its tool `agent`",
+        )),
         "session.tasks.cancel" => {
             let target = StopTarget::Background(BackgroundId::new(id()?));
             let cause = Cause::new(CauseKind::User).by("copilot");

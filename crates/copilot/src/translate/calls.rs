@@ -54,13 +54,19 @@ pub(super) fn tool_request(call: &ToolCall) -> Value {
 }
 
 /// Returns the data of the event `tool.execution_complete`.
-pub(super) fn completion(call: &str, outcome: CallOutcome, content: &str) -> Value {
+pub(super) fn completion(
+    call: &str,
+    outcome: CallOutcome,
+    content: &str,
+    is_rejected: bool,
+) -> Value {
     let code = match outcome {
         CallOutcome::Succeeded => {
             let result = json!({ "content": content });
             return json!({ "toolCallId": call, "success": true, "result": result });
         }
         CallOutcome::Failed => "failure",
+        CallOutcome::Denied if is_rejected => "rejected",
         CallOutcome::Denied => "denied",
         CallOutcome::Stopped => "aborted",
         CallOutcome::TimedOut => "timeout",
@@ -189,7 +195,8 @@ impl EventTranslator {
             None if self.turn_view == TurnView::Rest => {}
             None => return,
         }
-        let event = PersistedEvent::call_end(self.turn, id, outcome, content);
+        let facts = &self.options.facts;
+        let event = PersistedEvent::call_end(self.turn, id, outcome, content, facts);
         self.persisted(event);
     }
 

@@ -2,6 +2,7 @@
 //!
 //! A rolled-back turn has no stored messages, so only the outcomes of its calls are reported.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 
 use allstop_core::record::{CallOutcome, SessionRecord, StartedCallKind, TurnOrigin};
@@ -13,16 +14,14 @@ use serde_json::Value;
 use super::calls;
 use super::persisted::{PersistedEvent, abort_reason, failure_of};
 use crate::event::CopilotEvent;
+use crate::hosted::{ClientFacts, SessionResume};
 
 /// Returns the events for the records of a session, in the order of the records.
-pub(crate) fn history(
-    session: &SessionId,
-    version: &str,
-    records: &[SessionRecord],
-) -> Vec<CopilotEvent> {
+pub(crate) fn history(source: HistorySource<'_>, records: &[SessionRecord]) -> Vec<CopilotEvent> {
     let mut history = History {
-        session,
-        version,
+        source,
+        session: source.session,
+        resumes: source.facts.resumes().into(),
         events: Vec::new(),
         turn: TurnNumber(0),
         message: None,
@@ -34,12 +33,24 @@ pub(crate) fn history(
     for record in records {
         history.record(record);
     }
+    history.resumes_before(None);
     history.events
 }
 
+/// A session whose history is requested.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct HistorySource<'a> {
+    pub session: &'a SessionId,
+    pub version: &'a str,
+    pub model: Option<&'a Arc<str>>,
+    pub facts: &'a ClientFacts,
+}
+
 struct History<'a> {
+    source: HistorySource<'a>,
     session: &'a SessionId,
-    version: &'a str,
+    /// Resumes without an event so far.
+    resumes: VecDeque<SessionResume>,
     events: Vec<CopilotEvent>,
     turn: TurnNumber,
     /// The user's message that began the turn.
@@ -61,8 +72,8 @@ impl<'a> History<'a> {
                 let opened = (*at, &**folder);
                 self.push(PersistedEvent::session_start(
                     self.session,
-                    self.version,
-                    None,
+                    self.source.version,
+                    self.source.model,
                     opened,
                 ));
             }
@@ -105,7 +116,17 @@ impl<'a> History<'a> {
         (self.turn, self.message, self.origin) = (turn, message.cloned(), origin);
         (self.at, self.step) = (at, None);
         self.records.clear();
-        self.push(PersistedEvent::turn_start(turn, input, message, origin));
+        self.resumes_before(Some(turn));
+        let event = PersistedEvent::turn_start(turn, input, message, origin);
+        self.push(event.with_facts(self.source.facts, message));
+    }
+
+    /// Sends the events of the resumes before a turn; of all resumes if there is no further turn.
+    fn resumes_before(&mut self, turn: Option<TurnNumber>) {
+        let is_before = |resume: &SessionResume| turn.is_none_or(|turn| resume.after < turn);
+        while let Some(resume) = self.resumes.pop_front_if(|resume| is_before(resume)) {
+            self.push(PersistedEvent::resume(&resume));
+        }
     }
 
     fn stopped(
@@ -149,7 +170,8 @@ impl<'a> History<'a> {
         for record in std::mem::take(&mut self.records) {
             match record {
                 SessionRecord::MessageSteered { message, text, .. } => {
-                    self.push(PersistedEvent::steered(message, text));
+                    let event = PersistedEvent::steered(message, text);
+                    self.push(event.with_facts(self.source.facts, Some(message)));
                 }
                 SessionRecord::CallStarted { call, at, .. } => {
                     self.at = *at;
@@ -210,7 +232,8 @@ impl<'a> History<'a> {
                 Message::User { .. } if std::mem::take(&mut is_first) => {}
                 Message::User { .. } => {
                     if let Some((message, text)) = steered.next() {
-                        self.push(PersistedEvent::steered(message, text));
+                        let event = PersistedEvent::steered(message, text);
+                        self.push(event.with_facts(self.source.facts, Some(message)));
                     }
                 }
                 Message::Assistant { text, tool_calls } => {
@@ -230,7 +253,10 @@ impl<'a> History<'a> {
                     // If the end of a call has no record, the call ended together with its turn.
                     let outcome = outcome_of(&result.call_id).unwrap_or(CallOutcome::Stopped);
                     let (id, content) = (&result.call_id, &result.content);
-                    self.push(PersistedEvent::call_end(self.turn, id, outcome, content));
+                    let facts = self.source.facts;
+                    self.push(PersistedEvent::call_end(
+                        self.turn, id, outcome, content, facts,
+                    ));
                 }
                 _ => {}
             }
@@ -243,7 +269,10 @@ impl<'a> History<'a> {
 
     fn completed(&mut self, id: &CallId, outcome: CallOutcome) {
         let content = "the result was dropped with its turn";
-        self.push(PersistedEvent::call_end(self.turn, id, outcome, content));
+        let facts = self.source.facts;
+        self.push(PersistedEvent::call_end(
+            self.turn, id, outcome, content, facts,
+        ));
     }
 
     fn start_step(&mut self, step: u32, model: &str) {

@@ -12,6 +12,7 @@
 //! 3. `session.idle` is sent only if no turn runs or waits, and no attached background work runs.
 
 mod calls;
+mod context_estimate;
 mod history;
 mod permission;
 mod persisted;
@@ -28,8 +29,10 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use crate::event::{CopilotEvent, event_id};
+use crate::hosted::{ClientFacts, SessionResume};
 use calls::ShownCalls;
-pub(crate) use history::history;
+use context_estimate::ContextEstimate;
+pub(crate) use history::{HistorySource, history};
 pub(crate) use permission::UNANSWERED;
 pub(crate) use persisted::PersistedEvent;
 use persisted::{abort_reason, answer_message_id, failure_of};
@@ -41,6 +44,9 @@ pub(crate) struct TranslatorOptions {
     /// True if the client receives each piece of an answer when the model sends the piece.
     pub streaming: bool,
     pub version: Arc<str>,
+    pub facts: Arc<ClientFacts>,
+    /// Context window of the model in tokens.
+    pub context_window: u64,
     /// Name of the model; `None` if neither the client nor the configuration has chosen a model.
     pub model: Option<Arc<str>>,
     /// Text that distinguishes the ids of this translator's ephemeral events from the ids of other translators' events.
@@ -78,6 +84,8 @@ pub(crate) enum HostEvent {
     },
     /// The client requested a part that this server does not offer.
     NotOffered { message: Arc<str> },
+    /// A client has resumed the session.
+    Resumed(SessionResume),
     /// An event of the protocol that the history does not contain.
     Ephemeral { kind: &'static str, data: Value },
     /// A stop of this turn was requested. The turn may still complete.
@@ -111,6 +119,7 @@ pub(crate) struct EventTranslator {
     /// Step whose `turn` in the protocol is open. The protocol calls each step (one model call) a turn.
     open_step: Option<u32>,
     calls: ShownCalls,
+    context: ContextEstimate,
     /// The last requested stop of a turn.
     abort_requested: Option<(TurnNumber, Arc<str>)>,
     is_aborted: bool,
@@ -134,6 +143,7 @@ impl EventTranslator {
             last_step: 0,
             open_step: None,
             calls: ShownCalls::default(),
+            context: ContextEstimate::default(),
             abort_requested: None,
             is_aborted: false,
             is_idle_sent: false,
@@ -206,6 +216,7 @@ impl EventTranslator {
                 let data = json!({ "warningType": "not_offered", "message": message });
                 self.ephemeral("session.warning", data);
             }
+            HostEvent::Resumed(resume) => self.persisted(PersistedEvent::resume(resume)),
             HostEvent::Ephemeral { kind, data } => self.ephemeral(kind, data.clone()),
             HostEvent::ExternalCompleted {
                 request_id,
@@ -246,11 +257,19 @@ impl EventTranslator {
                 self.end_step();
                 (self.turn, self.message) = (*turn, message.clone());
                 self.turn_began(TurnView::Whole);
+                self.context.add(input);
+                // The message has left the queue.
+                self.ephemeral("pending_messages.modified", json!({}));
+                let facts = &self.options.facts;
                 let event = PersistedEvent::turn_start(*turn, input, message.as_ref(), *origin);
+                let event = event.with_facts(facts, message.as_ref());
                 self.persisted(event);
             }
             SessionRecord::MessageSteered { message, text, .. } => {
-                self.persisted(PersistedEvent::steered(message, text));
+                self.context.add(text);
+                let event = PersistedEvent::steered(message, text);
+                let event = event.with_facts(&self.options.facts, Some(message));
+                self.persisted(event);
             }
             // The log contains the start of the call even if a stop follows immediately.
             SessionRecord::CallStarted { call, .. }
@@ -287,6 +306,8 @@ impl EventTranslator {
                     "outputTokens": usage.output_tokens,
                 });
                 self.ephemeral("assistant.usage", data);
+                let info = self.context.info(*usage, self.options.context_window);
+                self.ephemeral("session.usage_info", info);
             }
             _ => {}
         }
@@ -319,6 +340,7 @@ impl EventTranslator {
             AgentEvent::StepAnswered {
                 step, text, calls, ..
             } => {
+                self.context.add(text);
                 let (session, message) = (&self.options.session, self.message.as_ref());
                 let place = (self.turn, *step);
                 let event = PersistedEvent::answer(session, place, (text, calls), message);
@@ -344,7 +366,10 @@ impl EventTranslator {
                 outcome,
                 content,
                 ..
-            } => self.call_finished(call_id, *outcome, content),
+            } => {
+                self.context.add(content);
+                self.call_finished(call_id, *outcome, content);
+            }
             AgentEvent::RetryScheduled { error, attempt, .. } => {
                 let message = format!("model call {attempt} failed and is repeated: {error}");
                 let data = json!({ "infoType": "retry", "message": message });

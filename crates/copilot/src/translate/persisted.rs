@@ -13,6 +13,7 @@ use uuid::Uuid;
 
 use super::calls;
 use crate::event::{CopilotEvent, event_id};
+use crate::hosted::{ClientFacts, SessionResume};
 
 /// A persisted event without its time and its parent.
 #[derive(Debug)]
@@ -82,6 +83,19 @@ impl PersistedEvent {
         Self::new(kind, format!("turn/{turn}/user"), data)
     }
 
+    /// Adds the fields that a client has sent with a message, such as its attachments.
+    pub(super) fn with_facts(mut self, facts: &ClientFacts, message: Option<&MessageId>) -> Self {
+        if let (Value::Object(data), Some(message)) = (&mut self.data, message) {
+            data.extend(facts.message(message));
+        }
+        self
+    }
+
+    pub(super) fn resume(resume: &SessionResume) -> Self {
+        let place = format!("resume/{}/{}", resume.after, resume.number);
+        Self::new("session.resume", place, resume.data.clone())
+    }
+
     /// Returns the event of a message that was added to a running turn.
     pub(super) fn steered(message: &MessageId, text: &str) -> Self {
         let data = json!({ "content": text, "messageId": message, "delivery": "steering" });
@@ -130,8 +144,10 @@ impl PersistedEvent {
         id: &CallId,
         outcome: CallOutcome,
         content: &str,
+        facts: &ClientFacts,
     ) -> Self {
-        let data = calls::completion(id.as_str(), outcome, content);
+        let is_rejected = facts.is_rejected(id.as_str());
+        let data = calls::completion(id.as_str(), outcome, content, is_rejected);
         let place = format!("turn/{turn}/call/{id}/complete");
         Self::new("tool.execution_complete", place, data)
     }

@@ -22,6 +22,8 @@ fn translator() -> EventTranslator {
         session: SessionId::new("s"),
         streaming: true,
         version: "1".into(),
+        facts: Arc::default(),
+        context_window: 1_000,
         model: None,
         nonce: "n".into(),
     })

@@ -10,6 +10,7 @@ mod limits;
 mod messages;
 mod opening_and_closing;
 mod resume_open;
+mod sdk_semantics;
 mod settings;
 mod sub_agents;
 mod support;

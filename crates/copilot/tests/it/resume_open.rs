@@ -1,6 +1,8 @@
-//! A resume of a session that is open: its settings do not change, so a request for other settings is refused.
+//! A resume of a session that is open: an idle session takes other settings, and a working session refuses them.
 
+use allstop_tools::PermissionAnswer;
 use serde_json::{Value, json};
+use std::time::Duration;
 
 use crate::support::{TestClient, TestServer};
 
@@ -26,40 +28,61 @@ async fn resume(client: &mut TestClient, mut settings: Value) -> Option<String> 
 }
 
 #[tokio::test]
-async fn other_settings_are_refused_by_name() {
+async fn idle_session_takes_the_settings_of_its_resume() {
     let server = TestServer::new(SCRIPT).await;
     let mut client = server.client();
     client.create("s", &settings()).await;
     let mut other = server.client();
-    let provider =
-        |key: &str, url: &str| json!({ "type": "openai", "baseUrl": url, "apiKey": key });
-    for (name, value) in [
-        ("model", json!("another")),
-        ("provider", provider("k2", "http://127.0.0.1:9/v1")),
-        ("provider", provider("k1", "http://127.0.0.1:10/v1")),
-        ("systemMessage", json!({ "content": "Be verbose." })),
-        (
-            "systemMessage",
-            json!({ "mode": "replace", "content": "Be brief." }),
-        ),
-        ("availableTools", json!(["view"])),
-        ("availableTools", json!([])),
-        ("excludedTools", json!([])),
-        ("workingDirectory", json!("/")),
+    assert_eq!(resume(&mut other, json!({})).await, None);
+    let changed = json!({ "model": "another", "provider": settings()["provider"] });
+    assert_eq!(resume(&mut other, changed).await, None);
+    let session = json!({ "sessionId": "s" });
+    let model = client.request("session.model.getCurrent", &session).await;
+    assert_eq!(model["modelId"], "another");
+    // The first client is still attached: it receives the events of the resumed session.
+    client
+        .request("session.send", &json!({ "sessionId": "s", "prompt": "hi" }))
+        .await;
+    client.event("user.message").await;
+    other.event("user.message").await;
+}
+
+#[tokio::test]
+async fn working_session_refuses_other_settings_by_name() {
+    let script =
+        "turns: [{replies: [{calls: [{id: c, tool: ask, arguments: {}}]}, {text: Done.}]}]";
+    let server =
+        TestServer::with(script, Duration::from_mins(1), PermissionAnswer::Unanswered).await;
+    let mut client = server.client();
+    client
+        .create("s", &json!({ "tools": [{ "name": "ask" }] }))
+        .await;
+    client
+        .request("session.send", &json!({ "sessionId": "s", "prompt": "hi" }))
+        .await;
+    client.event("external_tool.requested").await;
+    let mut other = server.client();
+    for name in [
+        "provider",
+        "systemMessage",
+        "availableTools",
+        "excludedTools",
+        "workingDirectory",
     ] {
-        let mut changed = settings();
-        changed[name] = value;
-        for client in [&mut client, &mut other] {
-            let refused = resume(client, changed.clone()).await;
-            let refused = refused.unwrap_or_else(|| panic!("{name}: not refused: {changed}"));
-            assert!(refused.contains(&format!("`{name}`")), "{refused}");
-            assert!(refused.contains("allstop.stop"), "the remedy: {refused}");
-            assert!(!refused.contains("k1") && !refused.contains("k2"));
-        }
+        let mut one = json!({ "model": "m" });
+        one[name] = settings()[name].take();
+        let refused = resume(&mut other, one).await.expect(name);
+        assert!(
+            refused.contains('`') && !refused.contains("k1"),
+            "{refused}"
+        );
     }
     // A refused client is not attached: it does not count as a client of the session.
     let mut kinds = other.seen().iter();
-    assert!(kinds.all(|message| message.get("method").is_none()));
+    assert!(kinds.all(|message| message["method"] != "session.event"));
+    // These request nothing else than the session has.
+    let nothing = json!({ "systemMessage": { "mode": "append" }, "excludedTools": [] });
+    assert_eq!(resume(&mut other, nothing).await, None);
 }
 
 #[tokio::test]
@@ -92,27 +115,4 @@ async fn closed_session_takes_the_settings_of_its_resume() {
     let session = json!({ "sessionId": "s" });
     let model = client.request("session.model.getCurrent", &session).await;
     assert_eq!(model["modelId"], "another");
-}
-
-/// The server's own choices count as the settings of a session whose client has chosen nothing.
-#[tokio::test]
-async fn session_with_the_servers_settings_refuses_others() {
-    let server = TestServer::new(SCRIPT).await;
-    let mut client = server.client();
-    client.create("s", &json!({})).await;
-    for name in [
-        "provider",
-        "systemMessage",
-        "availableTools",
-        "excludedTools",
-        "workingDirectory",
-    ] {
-        let mut one = json!({ "model": "m" });
-        one[name] = settings()[name].take();
-        let refused = resume(&mut client, one).await.expect(name);
-        assert!(refused.contains('`'), "{refused}");
-    }
-    // These request nothing else than the session has.
-    let nothing = json!({ "systemMessage": { "mode": "append" }, "excludedTools": [] });
-    assert_eq!(resume(&mut client, nothing).await, None);
 }

@@ -56,6 +56,7 @@ impl ProviderCall {
         drop(body);
         let request = lease.client().post(access.url);
         let request = request
+            .headers(target.headers())
             .header(CONTENT_TYPE, "application/json")
             .body(reqwest::Body::wrap(PiecewiseBody::new(text)));
         let response = protocol

@@ -4,7 +4,10 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
+use http::{HeaderMap, HeaderName, HeaderValue};
+
 use super::address::without_secrets;
+use crate::{ModelError, ModelErrorKind};
 
 /// Default time limit for setting up a connection (DNS, TCP, TLS). A server that can be reached answers within one
 /// second, or within three seconds if the first packet is lost.
@@ -72,6 +75,8 @@ pub struct ProviderOptions {
     pub connect_limit: Option<Duration>,
     /// Limits on the data of one call.
     pub answer_limits: AnswerLimits,
+    /// Further headers of each request. They may contain secrets, so they are never printed.
+    pub headers: HeaderMap,
 }
 
 impl Default for ProviderOptions {
@@ -82,6 +87,7 @@ impl Default for ProviderOptions {
             key_lookup: None,
             connect_limit: Some(CONNECT_LIMIT_DEFAULT),
             answer_limits: AnswerLimits::default(),
+            headers: HeaderMap::new(),
         }
     }
 }
@@ -134,6 +140,27 @@ impl ProviderOptions {
     pub fn answer_limits(mut self, answer_limits: AnswerLimits) -> Self {
         self.answer_limits = answer_limits;
         self
+    }
+
+    /// Adds headers, which each request contains in addition to its own headers.
+    ///
+    /// # Errors
+    /// Returns an error that names the first header with an invalid name or value.
+    pub fn with_headers<'a>(
+        mut self,
+        headers: impl IntoIterator<Item = (&'a str, &'a str)>,
+    ) -> Result<Self, ModelError> {
+        for (name, value) in headers {
+            let parsed = HeaderName::try_from(name)
+                .ok()
+                .zip(HeaderValue::try_from(value).ok());
+            let (name, mut value) = parsed.ok_or_else(|| {
+                ModelError::new(ModelErrorKind::Invalid, format!("invalid header {name:?}"))
+            })?;
+            value.set_sensitive(true);
+            self.headers.insert(name, value);
+        }
+        Ok(self)
     }
 }
 

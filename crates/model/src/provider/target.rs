@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use http::HeaderMap;
 use serde_json::Value;
 use url::Url;
 
@@ -19,6 +20,7 @@ pub(super) struct ModelTarget {
     key: Option<String>,
     key_lookup: Option<KeyLookup>,
     answer_limits: AnswerLimits,
+    headers: HeaderMap,
 }
 
 #[derive(Clone)]
@@ -87,6 +89,7 @@ impl ModelTarget {
             key_lookup,
             connect_limit: _,
             answer_limits,
+            headers,
         } = options;
         let (name, endpoint) = match base_url {
             Some(url) => (
@@ -103,6 +106,7 @@ impl ModelTarget {
             key,
             key_lookup,
             answer_limits,
+            headers,
         };
         target.access()?;
         Ok(target)
@@ -111,6 +115,11 @@ impl ModelTarget {
     /// Name of the model in receipts of stops and in log records.
     pub(super) fn answer_limits(&self) -> AnswerLimits {
         self.answer_limits
+    }
+
+    /// Further headers of each request.
+    pub(super) fn headers(&self) -> HeaderMap {
+        self.headers.clone()
     }
 
     pub(super) fn name(&self) -> &str {

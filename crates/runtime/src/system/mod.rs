@@ -316,20 +316,18 @@ impl System {
         ModelPrices::new(&self.config().model).opened_as(self.model_name())
     }
 
-    /// Creates a model of any provider, even one that the configuration does not name, for one session. If `key` is
-    /// set, only this key is sent.
+    /// Creates a model of any provider, even one that the configuration does not name, for one session. If the options
+    /// contain a key, only this key is sent. The limits of answers, and the function that finds keys, are those of the
+    /// system.
     ///
     /// # Errors
     /// Returns an error if the provider is unknown, its key is missing, or the URL is invalid.
     pub fn provider_model(
         &self,
         name: &str,
-        base_url: Option<String>,
-        key: Option<String>,
+        options: ProviderOptions,
     ) -> Result<Arc<dyn Model>, StartError> {
-        let options = ProviderOptions::default()
-            .base_url(base_url)
-            .key(key)
+        let options = options
             .key_lookup(Arc::clone(&self.parts.keys))
             .answer_limits(self.parts.config.model.answer_limits());
         Ok(Arc::new(ProviderModel::new(name, options)?))

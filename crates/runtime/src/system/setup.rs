@@ -116,6 +116,20 @@ impl SessionSetup {
         self
     }
 
+    /// Sets the part of a stopped turn that stays in the conversation, if the configuration does not choose it.
+    #[must_use]
+    pub fn stop_policy(mut self, stop_policy: impl Into<Option<StopPolicy>>) -> Self {
+        self.stop_policy = stop_policy.into();
+        self
+    }
+
+    /// Sets the wording for the model about calls without a result.
+    #[must_use]
+    pub fn call_texts(mut self, call_texts: impl Into<Option<Arc<CallTexts>>>) -> Self {
+        self.call_texts = call_texts.into();
+        self
+    }
+
     /// Sets the mode of the session's permissions, which the opener may change.
     #[must_use]
     pub fn mode(mut self, mode: impl Into<Option<ModeSwitch>>) -> Self {

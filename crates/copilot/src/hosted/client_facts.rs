@@ -1,0 +1,116 @@
+//! Facts from clients that events repeat and that the log of the session does not contain. They last as long as the session
+//! is open.
+
+use std::collections::{HashMap, HashSet, VecDeque};
+
+use allstop_core::{MessageId, TurnNumber};
+use parking_lot::Mutex;
+use serde_json::{Map, Value};
+
+/// Maximum number of messages, and of calls, with facts. A client shows the facts of recent messages.
+const FACTS_MAX: usize = 1_024;
+
+/// Maximum size of a message's facts in bytes. Larger attachments are left out of the event.
+const FACTS_BYTES_MAX: usize = 64 * 1_024;
+
+#[derive(Debug, Default)]
+pub(crate) struct ClientFacts(Mutex<KnownFacts>);
+
+#[derive(Debug, Default)]
+struct KnownFacts {
+    messages: HashMap<MessageId, Map<String, Value>>,
+    /// Messages in the order of their arrival.
+    order: VecDeque<MessageId>,
+    /// Calls whose handler has answered with a rejection.
+    rejected: HashSet<String>,
+    resumes: Vec<SessionResume>,
+}
+
+/// A resume of the session while it was open.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct SessionResume {
+    /// The last turn before the resume.
+    pub after: TurnNumber,
+    /// Number of the resume.
+    pub number: usize,
+    /// Data of its event.
+    pub data: Value,
+}
+
+impl ClientFacts {
+    /// Stores fields of the event `user.message` for a message.
+    pub(crate) fn add_message(&self, id: MessageId, fields: Map<String, Value>) {
+        let size = serde_json::to_vec(&fields).map_or(0, |json| json.len());
+        if fields.is_empty() || size > FACTS_BYTES_MAX {
+            return;
+        }
+        let mut known = self.0.lock();
+        if known.order.len() == FACTS_MAX
+            && let Some(oldest) = known.order.pop_front()
+        {
+            known.messages.remove(&oldest);
+        }
+        known.order.push_back(id.clone());
+        known.messages.insert(id, fields);
+    }
+
+    /// Returns fields of the event `user.message` for a message.
+    pub(crate) fn message(&self, id: &MessageId) -> Map<String, Value> {
+        let known = self.0.lock();
+        known.messages.get(id).cloned().unwrap_or_default()
+    }
+
+    /// Stores a resume of the session.
+    pub(crate) fn add_resume(&self, after: TurnNumber, data: Value) -> SessionResume {
+        let mut known = self.0.lock();
+        let number = known.resumes.last().map_or(0, |last| last.number + 1);
+        if known.resumes.len() == FACTS_MAX {
+            known.resumes.remove(0);
+        }
+        let resume = SessionResume {
+            after,
+            number,
+            data,
+        };
+        known.resumes.push(resume.clone());
+        resume
+    }
+
+    /// Returns the stored resumes, in their order.
+    pub(crate) fn resumes(&self) -> Vec<SessionResume> {
+        self.0.lock().resumes.clone()
+    }
+
+    /// Records that the handler of a call has answered with a rejection.
+    pub(crate) fn add_rejected(&self, call: &str) {
+        let mut known = self.0.lock();
+        if known.rejected.len() == FACTS_MAX {
+            known.rejected.clear();
+        }
+        known.rejected.insert(call.to_owned());
+    }
+
+    /// True if the handler of the call has answered with a rejection.
+    pub(crate) fn is_rejected(&self, call: &str) -> bool {
+        self.0.lock().rejected.contains(call)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn number_and_size_of_facts_are_limited() {
+        let facts = ClientFacts::default();
+        let fields = |len: usize| Map::from_iter([("text".to_owned(), "x".repeat(len).into())]);
+        let id = |number: usize| MessageId::new(format!("m{number}"));
+        for number in 0..=FACTS_MAX {
+            facts.add_message(id(number), fields(1));
+        }
+        assert!(facts.message(&id(0)).is_empty());
+        assert_eq!(facts.message(&id(FACTS_MAX)), fields(1));
+        facts.add_message(id(FACTS_MAX + 1), fields(FACTS_BYTES_MAX));
+        assert!(facts.message(&id(FACTS_MAX + 1)).is_empty());
+    }
+}

@@ -1,0 +1,22 @@
+//! The session in the foreground of a terminal. This server has no terminal.
+
+use allstop_jsonrpc::RpcError;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::method::{MethodAnswer, MethodCx};
+
+pub(super) fn get(
+    _cx: &MethodCx<'_>,
+    _params: Option<&RawValue>,
+) -> Result<MethodAnswer, RpcError> {
+    Ok(MethodAnswer::Now(Ok(json!({}))))
+}
+
+pub(super) fn set(
+    _cx: &MethodCx<'_>,
+    _params: Option<&RawValue>,
+) -> Result<MethodAnswer, RpcError> {
+    let message = "no session is in the foreground: the server has no terminal (TUI)";
+    Err(RpcError::invalid_params(message))
+}

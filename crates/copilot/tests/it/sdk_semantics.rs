@@ -1,0 +1,254 @@
+//! Behaviour that the official runtime defines by its answers and events.
+
+use allstop_copilot::ConnectionAccess;
+use serde_json::json;
+
+use crate::support::TestServer;
+
+const HELLO: &str = "turns: [{replies: [{text: Hello.}]}]";
+
+#[tokio::test]
+async fn ping_and_models_have_the_types_of_the_sdks() {
+    let server = TestServer::new(HELLO).await;
+    let mut client = server.client();
+    let pong = client.request("ping", &json!({ "message": "hi" })).await;
+    assert_eq!(pong["message"], "pong: hi");
+    assert!(
+        pong["timestamp"].is_string() && pong["protocolVersion"].is_u64(),
+        "{pong}"
+    );
+    let models = client.request("models.list", &json!({})).await;
+    let capabilities = &models["models"][0]["capabilities"];
+    assert!(capabilities["supports"]["vision"].is_boolean(), "{models}");
+    assert!(
+        capabilities["limits"]["max_context_window_tokens"].is_u64(),
+        "{models}"
+    );
+}
+
+#[tokio::test]
+async fn wrong_token_is_an_authentication_failure() {
+    let server = TestServer::new(HELLO).await;
+    for params in [json!({}), json!({ "token": "wrong" })] {
+        let mut client = server.client_with(ConnectionAccess::Token("secret".into()));
+        let answer = client.answer("connect", &params).await;
+        let message = answer["error"]["message"].as_str().expect("an error");
+        assert!(message.contains("AUTHENTICATION_FAILED"), "{message}");
+    }
+}
+
+#[tokio::test]
+async fn abort_keeps_the_message_and_the_call() {
+    let script = "turns: [{replies: [{calls: [{id: c, tool: ask, arguments: {}}]}, {text: Done.}]}, {replies: [{text: On.}]}]";
+    let server = TestServer::new(script).await;
+    let mut client = server.client();
+    client
+        .create("s", &json!({ "tools": [{ "name": "ask" }] }))
+        .await;
+    client
+        .request(
+            "session.send",
+            &json!({ "sessionId": "s", "prompt": "first" }),
+        )
+        .await;
+    client.event("external_tool.requested").await;
+    let aborted = client
+        .request("session.abort", &json!({ "sessionId": "s" }))
+        .await;
+    assert_eq!(
+        aborted["receipt"]["conversation"], "kept_completed_steps",
+        "{aborted}"
+    );
+    let history = client
+        .request("session.getMessages", &json!({ "sessionId": "s" }))
+        .await;
+    let end = history["events"].as_array().expect("events").iter();
+    let mut end = end.filter(|event| event["type"] == "tool.execution_complete");
+    let message = &end.next().expect("the end of the call")["data"]["error"]["message"];
+    let interrupted = "The execution of this tool, or a previous tool was interrupted.";
+    assert!(
+        message
+            .as_str()
+            .is_some_and(|text| text.starts_with(interrupted)),
+        "{message}"
+    );
+}
+
+#[tokio::test]
+async fn question_without_a_handler_waits_for_the_program() {
+    let script = "turns: [{replies: [{calls: [{id: c, tool: bash, arguments: {command: 'true'}}]}, {text: Done.}]}]";
+    let server = TestServer::new(script).await;
+    let mut client = server.client();
+    client.create("s", &json!({})).await;
+    client
+        .request(
+            "session.send",
+            &json!({ "sessionId": "s", "prompt": "run it" }),
+        )
+        .await;
+    let asked = client.event("permission.requested").await;
+    let answer = json!({
+        "sessionId": "s",
+        "requestId": asked["requestId"],
+        "result": { "kind": "reject" },
+    });
+    let answered = client
+        .request(
+            "session.permissions.handlePendingPermissionRequest",
+            &answer,
+        )
+        .await;
+    assert_eq!(answered["success"], true);
+    let end = client.event("tool.execution_complete").await;
+    assert_eq!(end["error"]["message"], "The user rejected this tool call.");
+}
+
+#[tokio::test]
+async fn unavailable_user_is_a_denied_permission() {
+    let script = "turns: [{replies: [{calls: [{id: c, tool: bash, arguments: {command: 'true'}}]}, {text: Done.}]}]";
+    let server = TestServer::new(script).await;
+    let mut client = server.client();
+    client
+        .create("s", &json!({ "requestPermission": true }))
+        .await;
+    client
+        .request(
+            "session.send",
+            &json!({ "sessionId": "s", "prompt": "run it" }),
+        )
+        .await;
+    let asked = client.event("permission.requested").await;
+    let answer = json!({
+        "sessionId": "s",
+        "requestId": asked["requestId"],
+        "result": { "kind": "user-not-available" },
+    });
+    client
+        .request(
+            "session.permissions.handlePendingPermissionRequest",
+            &answer,
+        )
+        .await;
+    let end = client.event("tool.execution_complete").await;
+    let expected = "Permission denied and could not request permission from user";
+    assert_eq!(end["error"]["message"], expected);
+}
+
+#[tokio::test]
+async fn handler_result_names_its_kind() {
+    let script =
+        "turns: [{replies: [{calls: [{id: c, tool: ask, arguments: {}}]}, {text: Done.}]}]";
+    for kind in ["rejected", "denied"] {
+        let server = TestServer::new(script).await;
+        let mut client = server.client();
+        client
+            .create("s", &json!({ "tools": [{ "name": "ask" }] }))
+            .await;
+        client
+            .request("session.send", &json!({ "sessionId": "s", "prompt": "x" }))
+            .await;
+        let asked = client.event("external_tool.requested").await;
+        let answer = json!({
+            "sessionId": "s",
+            "requestId": asked["requestId"],
+            "result": { "textResultForLlm": "no", "resultType": kind },
+        });
+        client
+            .request("session.tools.handlePendingToolCall", &answer)
+            .await;
+        let end = client.event("tool.execution_complete").await;
+        assert_eq!(end["error"], json!({ "message": "no", "code": kind }));
+        client.event("session.idle").await;
+        let history = client
+            .request("session.getMessages", &json!({ "sessionId": "s" }))
+            .await;
+        assert!(
+            history
+                .to_string()
+                .contains(&format!("\"code\":\"{kind}\"")),
+            "{history}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn history_contains_the_model_the_attachments_and_the_resume() {
+    let server = TestServer::new(HELLO).await;
+    let mut client = server.client();
+    client.create("s", &json!({})).await;
+    let attachment =
+        json!({ "type": "file", "path": "/tmp/x", "lineRange": { "start": 1, "end": 2 } });
+    let message = json!({
+        "sessionId": "s",
+        "prompt": "read it",
+        "agentMode": "plan",
+        "attachments": [attachment],
+    });
+    client.request("session.send", &message).await;
+    client.event("pending_messages.modified").await;
+    let live = client.event("user.message").await;
+    let info = client.event("session.usage_info").await;
+    assert!(info["currentTokens"].as_u64() > Some(0), "{info}");
+    client.event("session.idle").await;
+    client
+        .request(
+            "session.resume",
+            &json!({ "sessionId": "s", "continuePendingWork": true }),
+        )
+        .await;
+    let resumed = client.event("session.resume").await;
+    assert_eq!(resumed["continuePendingWork"], true);
+    let history = client
+        .request("session.getMessages", &json!({ "sessionId": "s" }))
+        .await;
+    let of_kind = |kind: &str| {
+        let mut events = history["events"].as_array().expect("events").iter();
+        events.find(|event| event["type"] == kind).expect(kind)["data"].clone()
+    };
+    assert!(of_kind("session.start")["selectedModel"].is_string());
+    assert_eq!(of_kind("user.message"), live);
+    assert_eq!(live["attachments"], json!([attachment]));
+    assert_eq!(live["agentMode"], "plan");
+    assert_eq!(of_kind("session.resume"), resumed);
+}
+
+#[tokio::test]
+async fn sessions_announce_their_lifecycle_to_all_clients() {
+    let server = TestServer::new(HELLO).await;
+    let (mut client, mut other) = (server.client(), server.client());
+    other.request("ping", &json!({})).await;
+    client.create("s", &json!({})).await;
+    client
+        .request("session.send", &json!({ "sessionId": "s", "prompt": "hi" }))
+        .await;
+    client.event("session.idle").await;
+    client
+        .request("session.delete", &json!({ "sessionId": "s" }))
+        .await;
+    for kind in ["session.created", "session.updated", "session.deleted"] {
+        let told = other
+            .take(kind, |message| {
+                message["method"] == "session.lifecycle" && message["params"]["type"] == kind
+            })
+            .await;
+        assert_eq!(told["params"]["sessionId"], "s");
+    }
+}
+
+#[tokio::test]
+async fn tools_excluded_from_the_default_agent_are_not_offered() {
+    let script =
+        "turns: [{replies: [{calls: [{id: c, tool: secret, arguments: {}}]}, {text: Done.}]}]";
+    let server = TestServer::new(script).await;
+    let mut client = server.client();
+    let session = json!({
+        "tools": [{ "name": "secret" }],
+        "defaultAgent": { "excludedTools": ["secret"] },
+    });
+    client.create("s", &session).await;
+    client
+        .request("session.send", &json!({ "sessionId": "s", "prompt": "x" }))
+        .await;
+    let end = client.event("tool.execution_complete").await;
+    assert_eq!(end["success"], false, "{end}");
+}
