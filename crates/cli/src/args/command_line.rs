@@ -97,14 +97,55 @@ fn arguments(mut args: Vec<OsString>, is_at_terminal: bool) -> Vec<OsString> {
     let is_of_sdk = args.iter().any(|arg| arg == "--headless");
     let at = command_at(&args);
     let first = args.get(at).map(|first| first.as_bytes());
-    if is_of_sdk && first.is_some_and(|first| first != b"copilot") {
-        args.insert(at, "copilot".into());
+    if is_of_sdk {
+        if first.is_some_and(|first| first != b"copilot") {
+            args.insert(at, "copilot".into());
+        }
+        remove_unknown_flags(&mut args, at);
     } else if first.is_some_and(is_prompt) {
         args.insert(at, "run".into());
     } else {
         aliases::replace(&mut args, at, is_at_terminal);
     }
     args
+}
+
+/// Removes the flags that `copilot` does not know, each with its value, and reports them on standard error. The SDKs pass
+/// flags of their users, and those of later versions, to the server.
+fn remove_unknown_flags(args: &mut Vec<OsString>, at: usize) {
+    let command = Cli::command();
+    let Some(copilot) = command.find_subcommand("copilot") else {
+        return;
+    };
+    let knows = |name: &str| {
+        let mut known = copilot.get_arguments().chain(command.get_arguments());
+        name == "help" || known.any(|known| known.get_long() == Some(name))
+    };
+    let mut removed = Vec::new();
+    let mut is_value = false;
+    let mut index = 0;
+    args.retain(|arg| {
+        index += 1;
+        let text = arg.to_string_lossy();
+        if index <= at + 1 {
+            return true;
+        }
+        let Some(flag) = text.strip_prefix("--") else {
+            // `copilot` has no arguments besides the values of flags.
+            return !is_value;
+        };
+        let name = flag.split('=').next().unwrap_or_default();
+        is_value = !name.is_empty() && !knows(name);
+        if is_value {
+            removed.push(format!("--{name}"));
+        }
+        !is_value
+    });
+    if !removed.is_empty() {
+        let flags = removed.join(" ");
+        let flags = escape::text(&flags);
+        write_stderr(&format!("warning: ignored unknown flags: {flags}\n"));
+    }
 }
 
 /// Index of the first argument after the program and `-C DIR`.
@@ -263,6 +304,19 @@ mod tests {
             (&["run", "fix it"], &["run", "fix it"]),
             (&["-x y"], &["-x y"]),
             (&["--headless", "a b"], &["copilot", "--headless", "a b"]),
+            (
+                &[
+                    "--yolo",
+                    "--headless",
+                    "--later",
+                    "x",
+                    "--port",
+                    "1",
+                    "--new=2",
+                    "--stdio",
+                ],
+                &["copilot", "--headless", "--port", "1", "--stdio"],
+            ),
             (&["-C", "a b", "fix it"], &["-C", "a b", "run", "fix it"]),
             (&["-Csub", "fix it"], &["-Csub", "run", "fix it"]),
             (&["-C", "sub", "ps"], &["-C", "sub", "ps"]),
