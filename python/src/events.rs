@@ -54,6 +54,8 @@ fn value_of(event: &SessionEventKind) -> Option<Value> {
         SessionEventKind::Recorded { .. }
         | SessionEventKind::PermissionAsked(_)
         | SessionEventKind::PermissionAnswered { .. }
+        | SessionEventKind::ServerAsked(_)
+        | SessionEventKind::ServerQuestionClosed { .. }
         | SessionEventKind::LateAnswer { .. } => return None,
     })
 }
