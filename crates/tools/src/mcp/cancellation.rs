@@ -28,7 +28,8 @@ pub(super) struct CallCancellation {
 pub(super) struct UnsentCancellations(Mutex<Vec<BoxFuture<'static, ()>>>);
 
 impl UnsentCancellations {
-    fn add(&self, mut sending: BoxFuture<'static, ()>) {
+    /// Sends a cancellation, and keeps it until it is written.
+    pub(super) fn add(&self, mut sending: BoxFuture<'static, ()>) {
         let mut unsent = self.0.lock();
         unsent.retain_mut(|other| unconstrained(other).now_or_never().is_none());
         // One poll puts the notification into the queue of the connection, after its request.

@@ -14,6 +14,7 @@ use rmcp::service::{Peer, PeerRequestOptions, RequestHandle, RoleClient, Service
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 
+use super::call_task::result_of;
 use super::calls::{
     AnsweredCall, CallAnswer, CallChannels, CallRefused, OpenCalls, confirmed, not_confirmed,
 };
@@ -69,6 +70,9 @@ impl Connection {
         for _ in 0..ROUNDS_MAX {
             let required = match self.request(params.clone(), invocation).await? {
                 ServerResult::InputRequiredResult(required) => required,
+                ServerResult::CreateTaskResult(created) => {
+                    return result_of(self, &created.task, tool, invocation).await;
+                }
                 result => return Ok(result),
             };
             // No request is open now, so a stop leaves nothing at the server.
@@ -220,7 +224,7 @@ fn register(
         .map_err(|refused| ToolError::new(refused.to_string()))
 }
 
-fn reason(scope: &Scope) -> String {
+pub(super) fn reason(scope: &Scope) -> String {
     scope
         .cause()
         .map_or_else(|| "stopped".to_owned(), |cause| cause.to_string())
@@ -382,6 +386,6 @@ fn conclude(
 }
 
 /// Acknowledges the stop of a call. Has no effect without a stop.
-fn acknowledge(scope: &Scope) {
+pub(super) fn acknowledge(scope: &Scope) {
     drop(scope.stopped_at("mcp call").now_or_never());
 }

@@ -1,7 +1,7 @@
 //! Questions of MCP servers to a person, in the form of the protocol.
 //!
-//! A server asks during a call: with an answer that requires input (since revision 2026-07-28), or with a request of its
-//! own. The call itself asks the person, so a stop of the call also ends the question.
+//! A server asks during a call: with an answer that requires input (since revision 2026-07-28), or with a
+//! separate request. The call itself asks the person, so a stop of the call also ends the question.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -24,7 +24,7 @@ pub(super) const QUESTIONS_WAITING_MAX: usize = 4;
 /// inactive. Limits of inactivity are longer.
 const THINKING_HEARTBEAT: Duration = Duration::from_secs(1);
 
-/// Question that a server has sent as a request of its own.
+/// Question that a server has sent as a separate request.
 #[derive(Debug)]
 pub(super) struct SentQuestion {
     pub(super) params: ElicitRequestParams,

@@ -7,7 +7,7 @@ use http::{HeaderName, HeaderValue};
 use rmcp::ClientCacheConfig;
 use rmcp::model::{
     ClientCapabilities, ClientConfig, ElicitationCapability, FormElicitationCapability,
-    Implementation, ProtocolVersion, UrlElicitationCapability,
+    Implementation, JsonObject, ProtocolVersion, TASKS_EXTENSION_ID, UrlElicitationCapability,
 };
 use rmcp::service::{
     ClientInitializeError, ClientLifecycleMode, RoleClient, RunningService,
@@ -126,6 +126,8 @@ where
         .with_form(FormElicitationCapability::default())
         .with_url(UrlElicitationCapability::default());
     capabilities.elicitation = Some(elicitation);
+    let tasks = (TASKS_EXTENSION_ID.to_owned(), JsonObject::new());
+    capabilities.extensions = Some([tasks].into());
     let handler = McpClientHandler {
         config: ClientConfig::new(capabilities, client),
         calls,

@@ -10,10 +10,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use allstop_core::json_text::has_reserved_key;
 use futures::StreamExt as _;
 use futures::stream::BoxStream;
-use http::header::{ACCEPT, CONTENT_TYPE, WWW_AUTHENTICATE};
+use http::header::{ACCEPT, CONTENT_TYPE};
 use http::{HeaderName, HeaderValue, StatusCode};
 use reqwest::{RequestBuilder, Response};
-use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, RequestId, ServerJsonRpcMessage};
+use rmcp::model::{ClientJsonRpcMessage, JsonRpcMessage, ServerJsonRpcMessage};
 use rmcp::transport::common::http_header::{
     EVENT_STREAM_MIME_TYPE, HEADER_SESSION_ID, JSON_MIME_TYPE,
 };
@@ -21,13 +21,12 @@ use rmcp::transport::streamable_http_client::{
     SseError, StreamableHttpClient, StreamableHttpError, StreamableHttpPostResponse,
 };
 use sse_stream::{Sse, SseStream};
-use tokio::time::timeout;
 
 use super::connection_loss::ConnectionLoss;
 use super::deep_answer::replacement;
 use super::discovery;
-use super::limits::{DISCOVERY_WAIT, ERROR_BODY_BYTES_MAX, MESSAGE_BYTES_MAX};
-use super::login::{AccessTokens, McpLoginError};
+use super::limits::{ERROR_BODY_BYTES_MAX, MESSAGE_BYTES_MAX};
+use super::login::AccessTokens;
 
 /// Reason why this side ends a connection, over HTTP or over pipes: a message must not be parsed.
 pub(super) const RESERVED_KEY: &str = "it sent an object with a key that is reserved";
@@ -44,7 +43,7 @@ pub(super) struct HttpClient {
 }
 
 type HttpError = StreamableHttpError<reqwest::Error>;
-type HttpResult<T> = Result<T, HttpError>;
+pub(super) type HttpResult<T> = Result<T, HttpError>;
 type Headers = HashMap<HeaderName, HeaderValue>;
 type EventStream = BoxStream<'static, Result<Sse, SseError>>;
 
@@ -127,122 +126,9 @@ fn with_token_and_session(
 }
 
 impl HttpClient {
-    /// Sends a request with the access token, if there is one. A refused token is renewed once.
-    async fn send(&self, request: RequestBuilder) -> HttpResult<Response> {
-        let failed = |error: McpLoginError| {
-            StreamableHttpError::UnexpectedServerResponse(error.to_string().into())
-        };
-        let sent = async |request: RequestBuilder, token: Option<&String>| {
-            let request = match token {
-                Some(token) => request.bearer_auth(token),
-                None => request,
-            };
-            request.send().await.map_err(StreamableHttpError::Client)
-        };
-        let Some(access) = &self.access else {
-            return sent(request, None).await;
-        };
-        let again = request.try_clone();
-        let token = access.current().await.map_err(failed)?;
-        let response = sent(request, token.as_ref()).await?;
-        match (token, again) {
-            (Some(token), Some(again)) if response.status() == StatusCode::UNAUTHORIZED => {
-                match access.renewed(&token).await.map_err(failed)? {
-                    Some(new) if new != token => sent(again, Some(&new)).await,
-                    _ => Ok(response),
-                }
-            }
-            _ => Ok(response),
-        }
-    }
-
-    /// Token for a request that is not repeated if the server refuses the token.
-    async fn token(&self, token: Option<String>) -> Option<String> {
-        match &self.access {
-            Some(access) => access.current().await.ok().flatten(),
-            None => token,
-        }
-    }
-
-    /// Reason of a refusal, with its remedy. The body is not shown, because it may contain the credentials.
-    fn refusal(&self, response: &Response) -> Option<String> {
-        let status = response.status();
-        let challenge = response.headers().get(WWW_AUTHENTICATE);
-        let challenge = challenge.and_then(|challenge| challenge.to_str().ok());
-        let scopes = challenge.and_then(wanted_scopes);
-        let lacks_rights =
-            challenge.is_some_and(|challenge| challenge.contains("insufficient_scope"));
-        let is_refusal =
-            status == StatusCode::UNAUTHORIZED || (status == StatusCode::FORBIDDEN && lacks_rights);
-        if !is_refusal {
-            return None;
-        }
-        let server = &self.server;
-        let login = self.access.as_ref().zip(challenge);
-        Some(match login {
-            Some((access, challenge)) => {
-                access.login.challenged(challenge);
-                match scopes.filter(|_| lacks_rights) {
-                    Some(scopes) => {
-                        let flags = scopes.split(' ').map(|scope| format!(" --scope {scope}"));
-                        let flags: String = flags.collect();
-                        format!("it needs more rights; run `allstop mcp login {server}{flags}`")
-                    }
-                    None => format!(
-                        "it refused access with HTTP {status}; run `allstop mcp login {server}`"
-                    ),
-                }
-            }
-            None => format!(
-                "it refused access with HTTP {status}; set `bearer_token_env` or `headers` to valid credentials in the section `[mcp.servers.{server}]`"
-            ),
-        })
-    }
-
-    /// Sends the first request of a connection. An answer that shows an earlier server is replaced by an error.
-    async fn discover(
-        &self,
-        post: RequestBuilder,
-        id: &RequestId,
-    ) -> HttpResult<StreamableHttpPostResponse> {
-        let not_known = |why| {
-            let message = discovery::no_discovery(id.clone(), why);
-            Ok(StreamableHttpPostResponse::Json(message, None))
-        };
-        let answered = timeout(DISCOVERY_WAIT, async {
-            let response = self.send(post).await?;
-            let status = response.status();
-            if matches!(status, StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN) {
-                return self.answer(response, true).await;
-            }
-            let answer = match self.answer(response, true).await {
-                Ok(StreamableHttpPostResponse::Sse(events, session)) => {
-                    let answer = StreamableHttpPostResponse::Sse(events, session);
-                    answer.expect_initialized().await
-                }
-                Ok(answer) => answer.expect_initialized().await,
-                Err(error) => Err(error),
-            };
-            match answer {
-                // A refusal before the body was read has no id, or another one.
-                Ok((JsonRpcMessage::Error(error), _)) if !status.is_success() => {
-                    let message = ServerJsonRpcMessage::error(error.error, Some(id.clone()));
-                    Ok(StreamableHttpPostResponse::Json(message, None))
-                }
-                Ok((message, session)) => Ok(StreamableHttpPostResponse::Json(message, session)),
-                Err(error) if self.loss.reason().is_some() => Err(error),
-                Err(_) => not_known("it does not know server/discover"),
-            }
-        });
-        match answered.await {
-            Ok(answer) => answer,
-            Err(_elapsed) => not_known("it did not answer server/discover"),
-        }
-    }
-
     /// Reads a response by the rules of MCP
     /// (<https://modelcontextprotocol.io/specification/2025-06-18/basic/transports#sending-messages-to-the-server>).
-    async fn answer(
+    pub(super) async fn answer(
         &self,
         response: Response,
         needs_answer: bool,
@@ -369,41 +255,4 @@ async fn read_body(mut response: Response) -> HttpResult<Vec<u8>> {
         body.extend_from_slice(&chunk);
     }
     Ok(body)
-}
-
-/// Rights that a refusal names, separated by blanks. Characters that no right contains end the list, so the result can be
-/// shown.
-pub(super) fn wanted_scopes(challenge: &str) -> Option<String> {
-    let (_, after) = challenge.split_once("scope=")?;
-    let is_scope = |c: char| c.is_ascii_graphic() && !matches!(c, '"' | '\\' | '`' | ',');
-    let listed = match after.strip_prefix('"') {
-        Some(quoted) => quoted.split('"').next().unwrap_or_default(),
-        None => after.split([',', ' ']).next().unwrap_or_default(),
-    };
-    let scopes = listed.split(' ').filter(|scope| !scope.is_empty());
-    let scopes: Vec<_> = scopes
-        .take_while(|scope| scope.chars().all(is_scope))
-        .collect();
-    (!scopes.is_empty()).then(|| scopes.join(" "))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn wanted_scopes_are_plain_words() {
-        for (challenge, scopes) in [
-            (
-                r#"Bearer error="insufficient_scope", scope="a:read b", x="y""#,
-                Some("a:read b"),
-            ),
-            ("Bearer scope=a, x=y", Some("a")),
-            (r#"Bearer scope="a `rm`""#, Some("a")),
-            ("Bearer", None),
-            (r#"Bearer scope="""#, None),
-        ] {
-            assert_eq!(wanted_scopes(challenge).as_deref(), scopes, "{challenge}");
-        }
-    }
 }

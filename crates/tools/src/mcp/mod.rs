@@ -28,6 +28,7 @@
 //! means idempotent. The calls of all other tools count as irreversible. The hints are trusted, because a person
 //! configured the server. Permission rules take precedence.
 
+mod call_task;
 mod calls;
 mod cancellation;
 mod client_handler;
@@ -40,7 +41,9 @@ mod deep_answer;
 mod discovery;
 mod elicitation;
 mod handshake;
+mod http_access;
 mod http_client;
+mod http_discovery;
 mod input_round;
 mod interceptor;
 mod limits;

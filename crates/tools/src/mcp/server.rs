@@ -10,7 +10,7 @@ use tokio::sync::{Notify, watch};
 use super::config::{McpOptions, McpServerConfig, McpTransport};
 use super::connection::Connection;
 use super::convert::McpToolDefinition;
-use super::http_client::wanted_scopes;
+use super::http_access::wanted_scopes;
 use super::login::ServerLogin;
 use super::state::{McpState, ServerLifetime, ServerState};
 

@@ -26,11 +26,20 @@ use crate::support::{Place, only_item, wait_until, within};
 #[derive(Clone, Default)]
 struct Theirs {
     got: Arc<Mutex<Vec<(HeaderMap, Value)>>>,
+    /// Number of requests for the status of the task.
+    polls: Arc<Mutex<usize>>,
     /// Number of closed responses of `wait`.
     closed: Arc<Mutex<usize>>,
 }
 
 impl Theirs {
+    fn count(&self, method: &str) -> usize {
+        let got = self.got.lock().unwrap();
+        got.iter()
+            .filter(|(_, body)| body["method"] == method)
+            .count()
+    }
+
     fn calls(&self) -> Vec<(HeaderMap, Value)> {
         let got = self.got.lock().unwrap();
         let calls = got
@@ -38,6 +47,14 @@ impl Theirs {
             .filter(|(_, body)| body["method"] == "tools/call");
         calls.cloned().collect()
     }
+}
+
+/// A task with this status. The server `obey` ends a cancelled task.
+fn task(id: &str, status: &str) -> Value {
+    json!({
+        "resultType": "task", "taskId": id, "status": status, "ttlMs": null, "pollIntervalMs": 100,
+        "createdAt": "2026-07-28T00:00:00Z", "lastUpdatedAt": "2026-07-28T00:00:00Z",
+    })
 }
 
 struct Closes(Theirs);
@@ -85,7 +102,10 @@ async fn take(State(theirs): State<Theirs>, headers: HeaderMap, body: String) ->
         })),
         "tools/list" => {
             let tool = |name| json!({"name": name, "inputSchema": {"type": "object"}});
-            let tools: Vec<_> = ["echo", "wait", "ask"].into_iter().map(tool).collect();
+            let tools: Vec<_> = ["echo", "wait", "ask", "task", "obey"]
+                .into_iter()
+                .map(tool)
+                .collect();
             answer(json!({"resultType": "complete", "tools": tools}))
         }
         "tools/call" => match params["name"].as_str().unwrap_or_default() {
@@ -107,9 +127,25 @@ async fn take(State(theirs): State<Theirs>, headers: HeaderMap, body: String) ->
                     "inputRequests": {"q": {"method": "elicitation/create", "params": question}},
                 }))
             }
+            id @ ("task" | "obey") => answer(task(id, "working")),
             "ask" => text(&params["inputResponses"]["q"].to_string()),
             _ => text("echo"),
         },
+        "tasks/get" => {
+            let mut polls = theirs.polls.lock().unwrap();
+            *polls += 1;
+            let id = params["taskId"].as_str().unwrap();
+            let is_cancelled = theirs.count("tasks/cancel") > 0;
+            let mut task = match (id, is_cancelled) {
+                ("obey", true) => task(id, "cancelled"),
+                ("task", _) if *polls == 3 => task(id, "completed"),
+                _ => task(id, "working"),
+            };
+            task["resultType"] = "complete".into();
+            task["result"] = json!({"content": [{"type": "text", "text": "done"}]});
+            answer(task)
+        }
+        "tasks/cancel" => answer(json!({"resultType": "complete"})),
         _ => axum::http::StatusCode::NOT_FOUND.into_response(),
     }
 }
@@ -245,7 +281,38 @@ async fn stop_ends_an_open_question() {
     assert_eq!(theirs.calls().len(), 1, "the call is not repeated");
 }
 
-/// A server with a handshake asks with a request of its own.
+#[tokio::test]
+async fn result_of_a_task_is_the_result_of_the_call() {
+    let scope = Scope::root("theirs", RootOptions::single_runtime());
+    let (url, theirs) = serve(&scope).await;
+    let place = Place::over_http(&url).await;
+    assert_eq!(place.call("t__task", json!({})).await.unwrap(), "done");
+    assert_eq!(theirs.count("tasks/get"), 3);
+    assert_eq!(theirs.count("tasks/cancel"), 0);
+}
+
+#[tokio::test]
+async fn stop_of_a_task_is_verified_by_its_status() {
+    let scope = Scope::root("theirs", RootOptions::single_runtime());
+    let (url, theirs) = serve(&scope).await;
+    let place = Place::over_http(&url).await;
+    // The server `obey` cancels its task; the other one continues its task for some time.
+    for (tool, state) in [("t__obey", "stopped"), ("t__task", "unreachable")] {
+        let before = theirs.count("tasks/cancel");
+        *theirs.polls.lock().unwrap() = 10;
+        let polls = theirs.count("tasks/get");
+        let call = place.start(tool, json!({}));
+        wait_until("the task is followed", || theirs.count("tasks/get") > polls).await;
+        let receipt = call.stop().await;
+        let item = only_item(&receipt);
+        assert_eq!(item["state"], state, "{item}");
+        assert_eq!(receipt.quiet(), state == "stopped");
+        assert_eq!(theirs.count("tasks/cancel"), before + 1);
+        theirs.got.lock().unwrap().clear();
+    }
+}
+
+/// A server with a handshake asks with a separate request.
 #[tokio::test]
 async fn question_of_an_earlier_server_reaches_the_person() {
     let place = Place::new("").await;
