@@ -117,3 +117,23 @@ fn record_of_a_newer_version_is_named() {
     let text = broken.unwrap_err().to_string();
     assert!(!text.contains("secret"), "{text}");
 }
+
+/// Records of earlier versions of this program have no protocol version, and stay readable.
+#[test]
+fn only_configurations_of_version_0_3_store_their_protocol_version() {
+    for (version, is_stored) in [(ProtocolVersion::V1, false), (ProtocolVersion::V0_3, true)] {
+        let config = PushConfig {
+            version,
+            ..(*config("a")).clone()
+        };
+        let record = PushRecord::ConfigSet {
+            config: Arc::new(config),
+            behind: Version(3),
+        };
+        let stored = record.encode();
+        let text = String::from_utf8_lossy(&stored);
+        assert_eq!(text.contains("\"version\":\"0.3\""), is_stored, "{text}");
+        assert_eq!(text.contains("\"version\""), is_stored, "{text}");
+        assert_eq!(PushRecord::decode(&stored).ok(), Some(record));
+    }
+}
