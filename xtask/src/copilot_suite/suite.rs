@@ -1,7 +1,10 @@
 //! Runs the tests of one language, and reads the report of the test program.
 
 use std::fs::{self, File};
+use std::path::Path;
 use std::process::{Command, Stdio};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{Context as _, bail};
 use regex::Regex;
@@ -13,6 +16,9 @@ use crate::workspace;
 
 /// Limit for one test. The slowest tests with the official runtime need 30 seconds.
 const TEST_MAX_S: u32 = 60;
+
+/// Limit for the tests of one file in Python. The longest files have forty tests.
+const FILE_MAX_S: u32 = 600;
 
 /// Maximum length of a failure's text in the table.
 const FAILURE_LEN_MAX: usize = 160;
@@ -88,35 +94,91 @@ fn unescaped(text: &str) -> String {
 }
 
 fn python(options: &SuiteOptions, stand: &Stand) -> anyhow::Result<Vec<TestResult>> {
-    let report = stand.report();
-    let mut command = stand.command(&options.python, &options.sdk.join("python"));
+    let folder = options.sdk.join("python");
+    let mut files: Vec<String> = Vec::new();
+    for entry in fs::read_dir(folder.join("e2e")).context("the tests of Python")? {
+        let name = entry?.file_name().to_string_lossy().into_owned();
+        files.extend(
+            name.strip_prefix("test_")
+                .and(name.strip_suffix(".py"))
+                .map(str::to_owned),
+        );
+    }
+    files.sort();
+    println!("── python: {} files", files.len());
+    let (next, results) = (AtomicUsize::new(0), Mutex::new(Vec::new()));
+    let run_files = || -> anyhow::Result<()> {
+        while let Some(file) = files.get(next.fetch_add(1, Ordering::Relaxed)) {
+            let of_file = python_file(options, stand, &folder, file)?;
+            results.lock().expect("no test run panics").extend(of_file);
+        }
+        Ok(())
+    };
+    std::thread::scope(|threads| {
+        let jobs = options.jobs.parse().unwrap_or(1);
+        let running: Vec<_> = (0..jobs).map(|_| threads.spawn(run_files)).collect();
+        let ended = running
+            .into_iter()
+            .map(|run| run.join().expect("no test run panics"));
+        ended.collect::<anyhow::Result<Vec<()>>>()
+    })?;
+    Ok(results.into_inner().expect("no test run panics"))
+}
+
+/// Runs the tests of one file. Each file has its own test program, so a hanging test costs only its file.
+fn python_file(
+    options: &SuiteOptions,
+    stand: &Stand,
+    folder: &Path,
+    file: &str,
+) -> anyhow::Result<Vec<TestResult>> {
+    let report = stand.report().with_extension(file);
+    let log = File::create(workspace::target_dir()?.join(format!("copilot-suite-{file}.log")))?;
+    let mut command = stand.command("timeout", folder);
     command
-        .args(["-m", "pytest", "e2e", "-q", "--tb=short", "--dist=loadfile"])
-        .args(["-p", "no:cacheprovider", "-n", &options.jobs])
+        .arg("-k5")
+        .arg(FILE_MAX_S.to_string())
+        .arg(&options.python)
+        .args(["-m", "pytest", "-q", "--tb=short", "-p", "no:cacheprovider"])
         // The other method ends the whole test program.
         .args([
             format!("--timeout={TEST_MAX_S}"),
             "--timeout-method=signal".to_owned(),
         ])
-        .arg(format!("--junitxml={}", report.display()));
+        .arg(format!("--junitxml={}", report.display()))
+        .arg(format!("e2e/{file}.py"));
     if let Some(test) = &options.test {
         command.args(["-k", test]);
     }
-    finish(SdkLanguage::Python, &mut command)?;
-    let text = fs::read_to_string(&report).context("pytest wrote no report")?;
+    let errors = log.try_clone()?;
+    let status = command
+        .stdin(Stdio::null())
+        .stdout(log)
+        .stderr(errors)
+        .status();
+    status.context("cannot start pytest")?;
+    let Ok(text) = fs::read_to_string(&report) else {
+        let failure = format!("the test program wrote no report in {FILE_MAX_S} s");
+        return Ok(vec![TestResult {
+            file: file.to_owned(),
+            name: "all tests".to_owned(),
+            verdict: TestVerdict::Failed(failure),
+        }]);
+    };
     let case = Regex::new(
         r#"(?s)<testcase classname="([^"]*)" name="([^"]*)"[^>]*?(?:/>|>(.*?)</testcase>)"#,
     )?;
     let message = Regex::new(r#"<(?:failure|error)(?: message="([^"]*)")?"#)?;
     let cases = case.captures_iter(&text).map(|case| {
         let class: Vec<&str> = case[1].split('.').collect();
-        let file = class.get(1).copied().unwrap_or_default();
         let outer = class.get(2..).unwrap_or_default();
-        let mut name = outer
-            .iter()
-            .map(|part| format!("{part}::"))
-            .collect::<String>();
-        name.push_str(&case[2]);
+        let mut name = String::new();
+        for part in outer.iter().chain([&&case[2]]) {
+            if !name.is_empty() {
+                name.push_str("::");
+            }
+            name.push_str(part);
+        }
         let body = case.get(3).map_or("", |body| body.as_str());
         let verdict = if let Some(failed) = message.captures(body) {
             let text = failed.get(1).map_or("", |text| text.as_str());

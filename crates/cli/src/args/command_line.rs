@@ -101,7 +101,7 @@ fn arguments(mut args: Vec<OsString>, is_at_terminal: bool) -> Vec<OsString> {
         if first.is_some_and(|first| first != b"copilot") {
             args.insert(at, "copilot".into());
         }
-        remove_unknown_flags(&mut args, at);
+        remove_ignored_flags(&mut args);
     } else if first.is_some_and(is_prompt) {
         args.insert(at, "run".into());
     } else {
@@ -110,41 +110,53 @@ fn arguments(mut args: Vec<OsString>, is_at_terminal: bool) -> Vec<OsString> {
     args
 }
 
-/// Removes the flags that `copilot` does not know, each with its value, and reports them on standard error. The SDKs pass
-/// flags of their users, and those of later versions, to the server.
-fn remove_unknown_flags(args: &mut Vec<OsString>, at: usize) {
-    let command = Cli::command();
-    let Some(copilot) = command.find_subcommand("copilot") else {
-        return;
-    };
-    let knows = |name: &str| {
-        let mut known = copilot.get_arguments().chain(command.get_arguments());
-        name == "help" || known.any(|known| known.get_long() == Some(name))
-    };
+/// Flags of the official runtime that `copilot` ignores, and true if a value follows the flag.
+const IGNORED_FLAGS: [(&str, bool); 19] = [
+    ("--add-dir", true),
+    ("--additional-mcp-config", true),
+    ("--agent", true),
+    ("--allow-all", false),
+    ("--allow-all-mcp-server-instructions", false),
+    ("--allow-all-paths", false),
+    ("--allow-all-tools", false),
+    ("--allow-all-urls", false),
+    ("--allow-tool", true),
+    ("--allow-url", true),
+    ("--deny-tool", true),
+    ("--deny-url", true),
+    ("--disable-builtin-mcps", false),
+    ("--disable-mcp-server", true),
+    ("--experimental", false),
+    ("--no-ask-user", false),
+    ("--no-color", false),
+    ("--no-custom-instructions", false),
+    ("--yolo", false),
+];
+
+/// Removes the flags that `copilot` ignores, and reports them on standard error. The SDKs pass the flags of their users to
+/// the server.
+fn remove_ignored_flags(args: &mut Vec<OsString>) {
     let mut removed = Vec::new();
     let mut is_value = false;
-    let mut index = 0;
     args.retain(|arg| {
-        index += 1;
         let text = arg.to_string_lossy();
-        if index <= at + 1 {
+        if std::mem::take(&mut is_value) && !text.starts_with("--") {
+            return false;
+        }
+        let (name, has_value) = text
+            .split_once('=')
+            .map_or((&*text, false), |(name, _)| (name, true));
+        let Some((name, takes_value)) = IGNORED_FLAGS.iter().find(|(ignored, _)| *ignored == name)
+        else {
             return true;
-        }
-        let Some(flag) = text.strip_prefix("--") else {
-            // `copilot` has no arguments besides the values of flags.
-            return !is_value;
         };
-        let name = flag.split('=').next().unwrap_or_default();
-        is_value = !name.is_empty() && !knows(name);
-        if is_value {
-            removed.push(format!("--{name}"));
-        }
-        !is_value
+        is_value = *takes_value && !has_value;
+        removed.push(*name);
+        false
     });
     if !removed.is_empty() {
         let flags = removed.join(" ");
-        let flags = escape::text(&flags);
-        write_stderr(&format!("warning: ignored unknown flags: {flags}\n"));
+        write_stderr(&format!("warning: ignored flags: {flags}\n"));
     }
 }
 
@@ -308,14 +320,18 @@ mod tests {
                 &[
                     "--yolo",
                     "--headless",
-                    "--later",
+                    "--allow-tool",
                     "x",
                     "--port",
                     "1",
-                    "--new=2",
+                    "--add-dir=/",
                     "--stdio",
                 ],
                 &["copilot", "--headless", "--port", "1", "--stdio"],
+            ),
+            (
+                &["--headless", "--nonsense"],
+                &["copilot", "--headless", "--nonsense"],
             ),
             (&["-C", "a b", "fix it"], &["-C", "a b", "run", "fix it"]),
             (&["-Csub", "fix it"], &["-Csub", "run", "fix it"]),

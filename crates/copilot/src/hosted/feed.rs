@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use allstop_agent::AgentEvent;
-use allstop_session::{SessionEventKind, Subscription};
+use allstop_core::record::CallOutcome;
+use allstop_core::{Cause, CauseKind};
+use allstop_session::{SessionEventKind, StopTarget, Subscription};
 use tokio::sync::broadcast::error::RecvError;
 use tokio::sync::{broadcast, watch};
 use tokio::time::{sleep, timeout};
@@ -63,6 +65,7 @@ impl Feed {
                     Ok(Some(event)) => {
                         self.has_missed |= matches!(event.kind, SessionEventKind::Missed { .. });
                         self.answer_unasked(&event.kind);
+                        self.end_after_rejection(&event.kind);
                         if let SessionEventKind::Live(AgentEvent::TurnEnded { turn, .. }) =
                             &event.kind
                         {
@@ -96,6 +99,23 @@ impl Feed {
             if let Some(turn) = ended {
                 self.handle.turns.send_replace(turn);
             }
+        }
+    }
+
+    /// Ends the turn after a call that the user has rejected without a reason, as the official runtime does: the user wants
+    /// to say something else first.
+    fn end_after_rejection(&self, event: &SessionEventKind) {
+        if let SessionEventKind::Live(AgentEvent::ToolFinished {
+            call_id, outcome, ..
+        }) = event
+            && *outcome == CallOutcome::Denied
+            && self.session.facts.is_rejected(call_id.as_str())
+        {
+            let cause = Cause::new(CauseKind::User)
+                .by("copilot")
+                .detail("the user rejected a call");
+            // A second stop, for another feed, joins the first. The receipt is an event of the session.
+            drop(self.session.session.stop(&StopTarget::Turn, cause));
         }
     }
 

@@ -27,7 +27,7 @@ use allstop_scope::{Scope, ScopeOptions, StopRequest, WorkSpec};
 use allstop_session::{FollowUp, OpenQuestion, Session, StopTarget};
 use allstop_tools::PermissionAnswer;
 use parking_lot::Mutex;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::broadcast;
 use tokio::time::timeout;
 use tokio_util::sync::CancellationToken;
@@ -69,6 +69,8 @@ pub(crate) struct SessionChoice {
     /// Context window of the model in tokens.
     pub context_window: u64,
     pub resume: ResumeChoice,
+    /// Slash commands of the client; null if it declares none.
+    pub commands: Value,
     /// The settings among these parts that an open session does not change, as far as the client requests them.
     pub requested: FixedSettings,
     /// Warnings about requested parts that the server does not offer.
@@ -78,8 +80,9 @@ pub(crate) struct SessionChoice {
 /// Parameters of a resume.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct ResumeChoice {
-    /// True if the work of the session should continue.
-    pub continues_work: bool,
+    /// True if the work of the session should continue, and false if it should be stopped before the resume. `None` if the
+    /// client makes no choice; the work then continues.
+    pub continues_work: Option<bool>,
     /// True if no event reports the resume.
     pub is_silent: bool,
 }
@@ -370,6 +373,11 @@ impl HostedSession {
             streaming: choice.streaming,
             feed: handle,
         });
+        if !choice.commands.is_null() {
+            // The clients name the commands of a session to their users.
+            let data = json!({ "commands": choice.commands });
+            self.send_ephemeral("commands.changed", data);
+        }
         let under_way = self.feeds.token();
         let spec = WorkSpec::new(ItemKind::Future, "events of a session");
         let spawned = self.scope.spawn(spec, |cx| async move {

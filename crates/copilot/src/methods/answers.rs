@@ -99,8 +99,8 @@ pub(super) fn tool(cx: &MethodCx<'_>, params: Option<&RawValue>) -> Result<Metho
             is_cancelled: false,
         });
     }
-    // A late answer is accepted, but has no effect, because the call has ended.
-    Ok(success(delivery != Delivery::Unknown))
+    // A late answer has no effect, because the call has ended.
+    Ok(success(delivery == Delivery::Delivered))
 }
 
 /// Answers a permission question. Reports whether the answer counted, and returns no error for a closed question: after
@@ -124,6 +124,13 @@ pub(super) fn permission(
         _ => PermissionAnswer::deny_because(params.result.feedback.as_deref().unwrap_or_default()),
     };
     let question = QuestionId::new(params.request_id);
+    if answer == PermissionAnswer::deny() {
+        let questions = session.session.questions();
+        let asked = questions.iter().find(|asked| asked.id == question);
+        if let Some(asked) = asked {
+            session.facts.add_rejected(asked.question.call_id.as_str());
+        }
+    }
     let answered = session.session.answer(&question, answer);
     Ok(success(answered == AnswerResult::Taken))
 }

@@ -174,7 +174,7 @@ async fn info_of(log: &Arc<dyn Log>, listed: ListedSession) -> MethodResult {
 }
 
 /// Reads the first records of a session. Omits records that this version cannot decode.
-pub(super) async fn read_records(
+async fn read_records(
     log: &Arc<dyn Log>,
     id: &SessionId,
     max: usize,

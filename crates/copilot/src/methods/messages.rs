@@ -125,8 +125,11 @@ fn text_of(prompt: &str, attachments: &[AttachmentParams]) -> (Arc<str>, Vec<Arc
 
 fn attachments_of(given: &[Value]) -> Result<Vec<AttachmentParams>, RpcError> {
     let parsed = given.iter().enumerate().map(|(index, value)| {
-        AttachmentParams::deserialize(value)
-            .map_err(|error| RpcError::invalid_params(format!("`attachments[{index}]`: {error}")))
+        serde_path_to_error::deserialize(value).map_err(|error| {
+            let path = error.path().to_string();
+            let error = error.into_inner();
+            RpcError::invalid_params(format!("`attachments[{index}].{path}`: {error}"))
+        })
     });
     parsed.collect()
 }

@@ -9,15 +9,14 @@ use allstop_host::finish_work;
 use allstop_jsonrpc::RpcError;
 use allstop_log::Version;
 use allstop_runtime::{StartError, StartErrorKind, SystemPrompt};
-use allstop_session::{ReserveResult, Session, SessionReservation};
+use allstop_session::{ReserveResult, Session, SessionReservation, SessionStop, StopTarget};
 use allstop_tools::{TOOL_NAME_LEN_MAX, is_valid_tool_name};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
 
 use super::ids::usable_id;
 use super::info::context_window;
-use super::lifecycle::read_records;
 use super::method::{MethodAnswer, MethodCx, later, read, whole};
 use super::provider::{
     ListedModelParams, NamedProviderParams, ProviderParams, RequestedModel, model_of,
@@ -51,10 +50,19 @@ struct OpenParams {
     providers: Vec<NamedProviderParams>,
     #[serde(default)]
     models: Vec<ListedModelParams>,
+    commands: Option<Vec<CommandParams>>,
     continue_pending_work: Option<bool>,
     suppress_resume_event: Option<bool>,
     #[serde(flatten)]
     others: Map<String, Value>,
+}
+
+/// A slash command of a client.
+#[derive(Deserialize, Serialize)]
+struct CommandParams {
+    name: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    description: Option<String>,
 }
 
 #[derive(Deserialize)]
@@ -136,9 +144,9 @@ fn begin(
         let begun = match found.await {
             ReserveResult::Reserved(reservation) => Begun::New(reservation),
             ReserveResult::Open(joined) => match joined? {
-                Joined::Attached(was_active) => {
-                    if let Some(open) = server.open_session(&id) {
-                        note_resume(&server, &open, &choice, was_active).await;
+                Joined::Attached(interrupting) => {
+                    if let Some(stop) = interrupting {
+                        drop(stop.receipt().await);
                     }
                     return Ok(json!({ "sessionId": id }));
                 }
@@ -161,8 +169,8 @@ enum Begun {
 
 /// Result of an attempt to join an open session.
 enum Joined {
-    /// True if a turn ran.
-    Attached(bool),
+    /// The client is attached. The stop ends the turn that ran without a client, if the client does not continue it.
+    Attached(Option<SessionStop>),
     /// The session has another value of this setting.
     Differs(&'static str),
 }
@@ -189,32 +197,32 @@ fn join(
     if let Some(setting) = hosted.difference(choice) {
         return Ok(Joined::Differs(setting));
     }
-    let was_active = session.is_busy();
+    // A client that does not continue the pending work of a session without a client gets the session without it.
+    let is_interrupted = choice.resume.continues_work == Some(false) && hosted.is_alone();
+    let was_active = session.is_busy() && !is_interrupted;
+    let interrupting = is_interrupted.then(|| {
+        let cause = Cause::new(CauseKind::Disconnect).detail("resumed without the pending work");
+        session.stop(&StopTarget::Turn, cause)
+    });
     if let Some(declared) = choice.declared.clone() {
         hosted.declare(declared);
     }
     hosted.attach(client, choice, None);
-    Ok(Joined::Attached(was_active))
+    note_resume(&hosted, choice, was_active);
+    Ok(Joined::Attached(interrupting))
 }
 
 /// Sends the event of a resume.
-async fn note_resume(
-    server: &CopilotServer,
-    session: &HostedSession,
-    choice: &SessionChoice,
-    was_active: bool,
-) {
+fn note_resume(session: &HostedSession, choice: &SessionChoice, was_active: bool) {
     if choice.resume.is_silent {
         return;
     }
-    let log = server.system().log();
-    // The number only informs, so a failure to read the log does not fail the resume.
-    let records = read_records(log, session.id(), usize::MAX).await;
     session.note_resume(json!({
         "resumeTime": now(),
-        "eventCount": records.map_or(0, |records| records.len()),
+        // The number of turns. The events would have to be counted in the whole log, and a resume must not wait for it.
+        "eventCount": session.session.last_turn().0,
         "selectedModel": session.model_name(),
-        "continuePendingWork": choice.resume.continues_work,
+        "continuePendingWork": choice.resume.continues_work.unwrap_or(false),
         "sessionWasActive": was_active,
     }));
 }
@@ -235,7 +243,8 @@ async fn reservation_to_reopen(
     let hosted = server.open_session(id).ok_or_else(works)?;
     let (clients, choice) = (hosted.attached_clients(), hosted.choice());
     let is_idle = |hosted: &HostedSession| {
-        !hosted.session.is_busy() && !hosted.session.has_background_activity()
+        let works = hosted.session.background();
+        !hosted.session.is_busy() && !works.iter().any(|work| work.is_running())
     };
     let cause = Cause::new(CauseKind::User)
         .by("copilot")
@@ -285,7 +294,7 @@ async fn opened(
     drop(reservation);
     match mode {
         OpenMode::Create => server.send_lifecycle(LifecycleKind::Created, &id),
-        OpenMode::Resume => note_resume(&server, &session, &choice, false).await,
+        OpenMode::Resume => note_resume(&session, &choice, false),
     }
     // A client may have disconnected before the session existed. The disconnect then did not detach it from this
     // session.
@@ -354,8 +363,11 @@ fn choice_of(server: &CopilotServer, params: OpenParams) -> Result<SessionChoice
     excluded.extend(of_agent.unwrap_or_default());
     Ok(SessionChoice {
         context_window: context_window(server),
+        commands: params
+            .commands
+            .map_or(Value::Null, |commands| json!(commands)),
         resume: ResumeChoice {
-            continues_work: params.continue_pending_work.unwrap_or(false),
+            continues_work: params.continue_pending_work,
             is_silent: params.suppress_resume_event.unwrap_or(false),
         },
         model,

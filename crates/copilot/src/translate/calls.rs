@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use allstop_core::message::Arguments;
 use allstop_core::record::CallOutcome;
-use allstop_core::{CallId, ToolCall, TraceContext};
+use allstop_core::{CallId, Message, ToolCall, TraceContext};
 use serde_json::{Value, json};
 
 use super::{EventTranslator, ExternalCall, PersistedEvent, TurnView};
@@ -28,6 +28,8 @@ struct ShownCall {
     /// True if the work of the call has begun, so that its handler may be notified.
     runs: bool,
     request: Option<Arc<str>>,
+    /// Outcome in the log, for a call that ended with its turn.
+    outcome: Option<CallOutcome>,
 }
 
 impl ShownCalls {
@@ -83,6 +85,7 @@ impl EventTranslator {
                 id: id.clone(),
                 runs: false,
                 request: None,
+                outcome: None,
             });
         }
         let event = PersistedEvent::call_start(self.turn, id, tool, &arguments_of(arguments));
@@ -136,6 +139,7 @@ impl EventTranslator {
                 id: CallId::new(Arc::clone(&external.call_id)),
                 runs: true,
                 request: Some(Arc::clone(request)),
+                outcome: None,
             });
         }
         self.send_to_handler(external);
@@ -198,6 +202,26 @@ impl EventTranslator {
         let facts = &self.options.facts;
         let event = PersistedEvent::call_end(self.turn, id, outcome, content, facts);
         self.persisted(event);
+    }
+
+    /// Notes the outcome of an open call.
+    pub(super) fn call_recorded(&mut self, id: &CallId, outcome: CallOutcome) {
+        if let Some(call) = self.calls.get(id.as_str()) {
+            call.outcome = Some(outcome);
+        }
+    }
+
+    /// Sends completions for the open calls whose results a stopped turn keeps.
+    pub(super) fn complete_kept_calls(&mut self, kept: &[Arc<Message>]) {
+        for message in kept {
+            let Message::Tool(result) = &**message else {
+                continue;
+            };
+            if let Some(call) = self.calls.get(result.call_id.as_str()) {
+                let outcome = call.outcome.unwrap_or(CallOutcome::Stopped);
+                self.call_finished(&result.call_id, outcome, &result.content);
+            }
+        }
     }
 
     /// Sends completions for all calls that have none.

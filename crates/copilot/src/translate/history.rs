@@ -12,7 +12,7 @@ use allstop_core::{
 use serde_json::Value;
 
 use super::calls;
-use super::persisted::{PersistedEvent, abort_reason, failure_of};
+use super::persisted::{Compaction, PersistedEvent, abort_reason, failure_of};
 use crate::event::CopilotEvent;
 use crate::hosted::{ClientFacts, SessionResume};
 
@@ -66,6 +66,12 @@ struct History<'a> {
 
 impl<'a> History<'a> {
     fn record(&mut self, record: &'a SessionRecord) {
+        if let Some(compaction) = Compaction::of(record) {
+            self.at = compaction.at;
+            for event in PersistedEvent::compaction(&compaction) {
+                self.push(event);
+            }
+        }
         match record {
             SessionRecord::SessionOpened { at, folder, .. } => {
                 self.at = *at;
@@ -90,7 +96,7 @@ impl<'a> History<'a> {
             | SessionRecord::CallFinished { .. } => self.records.push(record),
             SessionRecord::TurnCommitted { at, messages, .. } => {
                 self.at = *at;
-                self.messages(messages);
+                let _none_is_withheld = self.messages(messages, false);
                 self.end_step();
             }
             SessionRecord::TurnStopped {
@@ -137,11 +143,12 @@ impl<'a> History<'a> {
         kept: &[Arc<Message>],
         receipt: Option<&Arc<Receipt>>,
     ) {
+        let mut kept_ends = Vec::new();
         let open = if kept.is_empty() {
             self.calls()
         } else {
             self.at = at;
-            self.messages(kept);
+            kept_ends = self.messages(kept, true);
             Vec::new()
         };
         self.at = at;
@@ -151,6 +158,9 @@ impl<'a> History<'a> {
         }
         if let Some(receipt) = receipt {
             self.push(PersistedEvent::receipt(turn, receipt));
+        }
+        for end in kept_ends {
+            self.push(end);
         }
         for id in open {
             self.completed(id, CallOutcome::Stopped);
@@ -205,7 +215,14 @@ impl<'a> History<'a> {
         open
     }
 
-    fn messages(&mut self, messages: &[Arc<Message>]) {
+    /// Sends the events of stored messages. If `withholds_stopped` is true, returns the ends of the calls that a stop has
+    /// ended: the event of the stop precedes them.
+    fn messages(
+        &mut self,
+        messages: &[Arc<Message>],
+        withholds_stopped: bool,
+    ) -> Vec<PersistedEvent> {
+        let mut withheld = Vec::new();
         let records = std::mem::take(&mut self.records);
         let mut steered = records.iter().filter_map(|record| match record {
             SessionRecord::MessageSteered { message, text, .. } => Some((message, text)),
@@ -254,13 +271,18 @@ impl<'a> History<'a> {
                     let outcome = outcome_of(&result.call_id).unwrap_or(CallOutcome::Stopped);
                     let (id, content) = (&result.call_id, &result.content);
                     let facts = self.source.facts;
-                    self.push(PersistedEvent::call_end(
-                        self.turn, id, outcome, content, facts,
-                    ));
+                    let end = PersistedEvent::call_end(self.turn, id, outcome, content, facts);
+                    let is_stopped = matches!(outcome, CallOutcome::Stopped | CallOutcome::Unknown);
+                    if withholds_stopped && is_stopped {
+                        withheld.push(end);
+                    } else {
+                        self.push(end);
+                    }
                 }
                 _ => {}
             }
         }
+        withheld
     }
 
     fn called(&mut self, id: &CallId, tool: &str, arguments: &Value) {

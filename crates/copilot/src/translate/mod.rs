@@ -35,7 +35,7 @@ use context_estimate::ContextEstimate;
 pub(crate) use history::{HistorySource, history};
 pub(crate) use permission::UNANSWERED;
 pub(crate) use persisted::PersistedEvent;
-use persisted::{abort_reason, answer_message_id, failure_of};
+use persisted::{Compaction, abort_reason, answer_message_id, failure_of};
 
 /// Choices of the client that created or resumed the session.
 #[derive(Debug, Clone)]
@@ -230,6 +230,14 @@ impl EventTranslator {
     }
 
     fn record(&mut self, record: &SessionRecord) {
+        if let SessionRecord::CallFinished { id, outcome, .. } = record {
+            self.call_recorded(id, *outcome);
+        }
+        if let Some(compaction) = Compaction::of(record) {
+            for event in PersistedEvent::compaction(&compaction) {
+                self.persisted(event);
+            }
+        }
         match record {
             SessionRecord::SessionOpened { at, folder, .. } => {
                 let TranslatorOptions {
@@ -283,6 +291,7 @@ impl EventTranslator {
                 reason,
                 cause,
                 receipt,
+                kept,
                 ..
             } => {
                 if failure_of(*reason).is_none() {
@@ -291,6 +300,7 @@ impl EventTranslator {
                 if let Some(receipt) = receipt {
                     self.persisted(PersistedEvent::receipt(*turn, receipt));
                 }
+                self.complete_kept_calls(kept);
             }
             SessionRecord::CallFinished {
                 usage: Some(usage), ..

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use allstop_core::record::{CallOutcome, TurnOrigin};
+use allstop_core::record::{CallOutcome, SessionRecord, TurnOrigin};
 use allstop_core::{
     CallId, Cause, CauseKind, MessageId, Receipt, SessionId, StopReason, Timestamp, ToolCall,
     TurnNumber,
@@ -22,6 +22,33 @@ pub(crate) struct PersistedEvent {
     /// Position of the event in the session. The id of the event is derived from this position.
     place: String,
     data: Value,
+}
+
+/// A summary that has replaced the oldest messages of a conversation.
+#[derive(Debug)]
+pub(super) struct Compaction<'a> {
+    pub at: Timestamp,
+    pub messages_dropped: u32,
+    pub summary: Option<&'a Arc<str>>,
+}
+
+impl<'a> Compaction<'a> {
+    /// Returns the compaction that a record reports, if it reports one.
+    pub(super) fn of(record: &'a SessionRecord) -> Option<Self> {
+        match record {
+            SessionRecord::Compacted {
+                at,
+                messages_dropped,
+                summary,
+                ..
+            } => Some(Self {
+                at: *at,
+                messages_dropped: *messages_dropped,
+                summary: summary.as_ref(),
+            }),
+            _ => None,
+        }
+    }
 }
 
 impl PersistedEvent {
@@ -89,6 +116,28 @@ impl PersistedEvent {
             data.extend(facts.message(message));
         }
         self
+    }
+
+    /// Returns the events of a compaction. The log contains only the end of a compaction, so both events follow the end.
+    pub(super) fn compaction(compacted: &Compaction<'_>) -> [Self; 2] {
+        let place = format!("compaction/{}", compacted.at.unix_ms());
+        let complete = json!({
+            "success": true,
+            "messagesRemoved": compacted.messages_dropped,
+            "summaryContent": compacted.summary,
+        });
+        [
+            Self::new(
+                "session.compaction_start",
+                format!("{place}/start"),
+                json!({}),
+            ),
+            Self::new(
+                "session.compaction_complete",
+                format!("{place}/complete"),
+                complete,
+            ),
+        ]
     }
 
     pub(super) fn resume(resume: &SessionResume) -> Self {

@@ -207,6 +207,7 @@ fn events_of_a_call_have_the_order_that_the_sdks_know() {
     assert_eq!(
         kinds(&events),
         [
+            "pending_messages.modified",
             "user.message",
             "assistant.turn_start",
             "assistant.message",
@@ -217,7 +218,7 @@ fn events_of_a_call_have_the_order_that_the_sdks_know() {
             "assistant.turn_end",
         ]
     );
-    let requests = &events[2].data["toolRequests"];
+    let requests = &events[3].data["toolRequests"];
     assert_eq!(requests[0]["toolCallId"], "a");
     // The parent of each persisted event is the preceding persisted event.
     let persisted: Vec<_> = events.iter().filter(|event| !event.ephemeral).collect();
@@ -349,6 +350,7 @@ fn turn_stopped_at_its_beginning_has_a_step_and_an_abort() {
     assert_eq!(
         kinds(&events),
         [
+            "pending_messages.modified",
             "user.message",
             "assistant.turn_start",
             "abort",
@@ -403,6 +405,7 @@ fn live_events_of_the_past_are_left_out() {
         [
             "tool.execution_complete",
             "assistant.turn_end",
+            "pending_messages.modified",
             "user.message"
         ]
     );

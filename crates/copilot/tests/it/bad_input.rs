@@ -12,7 +12,7 @@ async fn assert_serves(client: &mut TestClient) {
     let answer = client
         .request("ping", &json!({ "message": "still here" }))
         .await;
-    assert_eq!(answer["message"], "still here");
+    assert_eq!(answer["message"], "pong: still here");
 }
 
 /// After these bytes, the server cannot find the start of the next message.

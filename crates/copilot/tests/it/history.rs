@@ -99,8 +99,8 @@ async fn history_has_every_event_that_is_not_ephemeral() {
     assert_eq!(first["data"]["originatingMessageId"], originating);
     let count = |kind: &str| history.iter().filter(|event| event["type"] == kind).count();
     assert_eq!(count("abort"), 1, "the turn that failed was not aborted");
-    // The failed turn had no work to stop, so only the other turn has a receipt.
-    assert_eq!((count("session.error"), count("allstop.receipt")), (1, 1));
+    // Both turns keep their completed steps, so both have a receipt with the effect on the conversation.
+    assert_eq!((count("session.error"), count("allstop.receipt")), (1, 2));
     assert_eq!(
         count("tool.execution_start"),
         count("tool.execution_complete")

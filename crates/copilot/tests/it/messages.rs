@@ -66,7 +66,8 @@ async fn options_without_effect_are_reported() {
         let text = refused["error"]["message"].to_string();
         assert!(text.contains(name) && text.contains("apiKey"), "{text}");
     }
-    let mut params = provider(json!({ "headers": { "X": "1" }, "maxOutputTokens": 5 }));
+    let mut params =
+        provider(json!({ "headers": { "X": "1" }, "maxOutputTokens": 5, "maxInputTokens": 9 }));
     params["reasoningEffort"] = "high".into();
     params["memory"] = json!({});
     client.request("session.create", &params).await;
@@ -77,7 +78,7 @@ async fn options_without_effect_are_reported() {
     }
     for name in [
         "`reasoningEffort`",
-        "`provider.headers`",
+        "`provider.maxInputTokens`",
         "`provider.maxOutputTokens`",
     ] {
         assert!(told.iter().any(|text| text.contains(name)), "{told:?}");

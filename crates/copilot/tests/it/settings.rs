@@ -86,7 +86,7 @@ async fn parts_that_are_not_offered_are_reported() {
 async fn call_that_no_client_answers_gets_the_default_answer() {
     let script = "turns: [{replies: [{calls: [{tool: create, arguments: {path: a, file_text: b}}]}, {text: Done.}]}]";
     for (default_answer, is_allowed) in [
-        (PermissionAnswer::Unanswered, false),
+        (PermissionAnswer::deny(), false),
         (PermissionAnswer::AllowOnce, true),
     ] {
         let server = TestServer::with(script, Duration::from_mins(1), default_answer).await;
