@@ -4,6 +4,7 @@
 //! JavaScript SDK are skipped.
 
 mod gaps;
+mod handover;
 pub(crate) mod raw_client;
 mod requests_of_users;
 mod script;

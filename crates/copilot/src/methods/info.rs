@@ -63,7 +63,11 @@ pub(super) fn begin(
         }
         "status.get" => json!({ "version": version, "protocolVersion": PROTOCOL_VERSION }),
         // The server authenticates itself at the model providers with their keys, so a client needs no login.
-        "auth.getStatus" => json!({ "isAuthenticated": true, "authType": "api-key" }),
+        "auth.getStatus" => json!({
+            "isAuthenticated": true,
+            "authType": "api-key",
+            "statusMessage": "the server has the keys of the model providers",
+        }),
         "models.list" => {
             let name = cx.server.system().model_name();
             json!({ "models": [model_info(name, context_window(cx.server))] })

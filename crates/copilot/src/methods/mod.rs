@@ -3,6 +3,7 @@
 //! Methods begin in the order in which their requests arrive. The beginning of a method performs all immediate steps.
 //! The remaining work is a future, which the connection runs.
 
+mod absent;
 mod answers;
 mod event_log;
 mod foreground;
@@ -87,6 +88,11 @@ const FAMILIES: &[(&str, BeginFamily)] = &[
     ("session.options.", settings::begin),
     ("session.eventLog.", event_log::begin),
     ("session.permissions.", permissions::begin),
+    ("session.schedule.", absent::begin),
+    ("session.plugins.", absent::begin),
+    ("session.extensions.", absent::begin),
+    ("session.completions.", absent::begin),
+    ("session.visibility.", absent::begin),
     ("session.telemetry.", settings::begin),
     ("sessions.", server_sessions::begin),
     ("session.mode.", settings::begin),

@@ -349,3 +349,23 @@ async fn commands_of_a_client_are_announced() {
     let told = client.event("commands.changed").await;
     assert_eq!(told["commands"], commands);
 }
+
+#[tokio::test]
+async fn absent_parts_have_empty_lists() {
+    let server = TestServer::new(HELLO).await;
+    let mut client = server.client();
+    client.create("s", &json!({})).await;
+    let session = json!({ "sessionId": "s" });
+    for (method, list) in [
+        ("session.schedule.list", "entries"),
+        ("session.plugins.list", "plugins"),
+        ("session.extensions.list", "extensions"),
+    ] {
+        let answer = client.request(method, &session).await;
+        assert_eq!(answer[list], json!([]), "{method}");
+    }
+    let refused = client.answer("session.extensions.reload", &session).await;
+    assert_eq!(refused["error"]["code"], -32602, "{refused}");
+    let unknown = client.answer("session.extensions.unknown", &session).await;
+    assert_eq!(unknown["error"]["code"], -32601, "{unknown}");
+}

@@ -320,6 +320,40 @@ async fn sleeping_session_answers_and_stops_as_before() {
     fixture.close().await;
 }
 
+/// A released session gives up its lock at once, and the next message wakes it. A session with a running turn keeps it.
+#[tokio::test(start_paused = true)]
+async fn released_session_can_be_opened_elsewhere() {
+    let model = in_order(vec![
+        Reply::text("1"),
+        Reply::text("2").pause(Pause::Forever),
+        Reply::text("3"),
+    ]);
+    let fixture = fixture(agent(&model).build(), SessionOptions::default()).await;
+    fixture.session.send("a").unwrap().outcome().await;
+    fixture.session.release().await.expect("it is idle");
+    drop(
+        allstop_log::SessionWriter::resume(
+            Arc::clone(&fixture.log),
+            "s1".into(),
+            allstop_core::Timestamp::from_unix_ms(0),
+        )
+        .await
+        .expect("no owner has it open"),
+    );
+    let mut events = fixture.session.subscribe(None);
+    let sent = fixture.session.send("b").unwrap();
+    text_delta(&mut events).await;
+    let refused = fixture.session.release().await;
+    assert_eq!(refused, Err(allstop_session::ReleaseError::Busy));
+    fixture
+        .session
+        .stop(&StopTarget::Turn, user())
+        .receipt()
+        .await;
+    sent.outcome().await;
+    fixture.close().await;
+}
+
 /// A message that arrives while the owner exits is not lost.
 #[tokio::test(start_paused = true)]
 async fn falling_asleep_and_waking_never_lose_a_message() {
