@@ -35,7 +35,7 @@ pub struct CopilotOptions {
     /// The session can be resumed later.
     pub unattended_max: Duration,
     /// Answer to a permission question that no client of its session answers. If it is [`PermissionAnswer::Unanswered`],
-    /// a question for which no client has a handler stays open.
+    /// a question without a handler stays open.
     pub default_answer: PermissionAnswer,
     /// Folder with the sockets of this user's processes. If another process has a session open and idle, the server takes
     /// the session over; `None` if it does not.

@@ -102,8 +102,8 @@ impl Feed {
         }
     }
 
-    /// Ends the turn after a call that the user has rejected without a reason, as the official runtime does: the user wants
-    /// to say something else first.
+    /// Ends the turn after a call that the user has rejected without a reason, as the official runtime does: the user has
+    /// another instruction for the model.
     fn end_after_rejection(&self, event: &SessionEventKind) {
         if let SessionEventKind::Live(AgentEvent::ToolFinished {
             call_id, outcome, ..

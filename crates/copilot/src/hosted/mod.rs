@@ -119,7 +119,7 @@ pub(crate) struct HostedSession {
     attached_clients: Arc<AttachedClients>,
     pub(crate) facts: Arc<ClientFacts>,
     pub(crate) opened_at: Timestamp,
-    /// True if the server allows each call for which a permission question would be asked.
+    /// True if the server allows all calls without a permission question.
     approves_all: AtomicBool,
     host_events: broadcast::Sender<HostEvent>,
     /// Scope of the feeds, which outlive the session's own work.
@@ -439,7 +439,7 @@ impl HostedSession {
         self.approves_all.load(Ordering::SeqCst)
     }
 
-    /// Allows each call for which a permission question would be asked, or goes back to the questions. Answers the open
+    /// Allows all calls without a permission question, or goes back to the questions. Answers the open
     /// questions. Returns the former value.
     pub(crate) fn set_approves_all(&self, approves_all: bool) -> bool {
         let before = self.approves_all.swap(approves_all, Ordering::SeqCst);

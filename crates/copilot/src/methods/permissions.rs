@@ -21,7 +21,7 @@ struct ModeParams {
 enum SessionPermissionMode {
     /// Permission questions go to the clients.
     Manual,
-    /// The server allows each call for which a question would be asked. The deny rules of the configuration still apply.
+    /// The server allows all calls without a question. The deny rules of the configuration still apply.
     AllowAll,
 }
 
