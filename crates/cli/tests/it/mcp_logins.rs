@@ -99,7 +99,7 @@ fn login_is_used_and_a_logout_removes_it() {
     assert!(refused.stdout.contains(remedy), "{}", refused.stdout);
     let login = place.allstop().args("mcp login t").start();
     let address = login.line_of_stdout("http://");
-    visit(&address);
+    visit(&format!("http://{address}"));
     let done = login.end(crate::support::FACT_MAX).ok();
     assert!(done.stdout.contains("t: logged in"), "{}", done.stdout);
     let file = place.path("home/.local/share/allstop/logins/t.json");

@@ -1,7 +1,8 @@
 //! Questions of MCP servers: a chat answers them, and a run without a terminal declines and lists them.
 
 use crate::support::Place;
-use crate::support::chat_user::{CTRL_C, ChatUser};
+use crate::support::chat_user::{CTRL_C, CTRL_D, ChatUser};
+use crate::support::terminal::Terminal;
 
 /// A server whose call asks for a name and a colour, and returns the answer.
 const SERVER: &str = r#"
@@ -44,6 +45,12 @@ fn config(place: &Place) -> String {
     format!("--config {}", place.file("s.toml", config).display())
 }
 
+fn chat(place: &Place) -> ChatUser<'_> {
+    let chat = place.allstop().arg("chat").args(&config(place));
+    let chat = chat.arg("--model").arg(place.script(SCRIPT));
+    ChatUser::with_model(place, chat, Terminal::new())
+}
+
 fn answer(place: &Place) -> String {
     std::fs::read_to_string(place.work().join("answer.json")).unwrap()
 }
@@ -51,8 +58,7 @@ fn answer(place: &Place) -> String {
 #[test]
 fn user_of_a_chat_fills_in_the_form() {
     let place = Place::new();
-    let args = format!("--model {} {}", place.script(SCRIPT), config(&place));
-    let user = ChatUser::start_chat(&place, &args);
+    let user = chat(&place);
     user.types("hello").waits_for("Who are you?");
     user.waits_for("type /answer TEXT, or /refuse");
     user.types("/answer").waits_for("a text");
@@ -63,36 +69,37 @@ fn user_of_a_chat_fills_in_the_form() {
         answer(&place),
         r#"{"action": "accept", "content": {"colour": "green", "name": "Ada"}}"#
     );
+    user.presses(CTRL_D);
     user.leaves_chat().0.ok();
 }
 
 #[test]
 fn user_of_a_chat_refuses_the_form() {
     let place = Place::new();
-    let args = format!("--model {} {}", place.script(SCRIPT), config(&place));
-    let user = ChatUser::start_chat(&place, &args);
+    let user = chat(&place);
     user.types("hello").waits_for("Who are you?");
     user.types("/refuse").waits_for("Greeted.");
     assert_eq!(answer(&place), r#"{"action": "decline"}"#);
+    user.presses(CTRL_D);
     user.leaves_chat().0.ok();
 }
 
 #[test]
 fn stop_of_the_turn_ends_the_question() {
     let place = Place::new();
-    let args = format!("--model {} {}", place.script(SCRIPT), config(&place));
-    let user = ChatUser::start_chat(&place, &args);
+    let user = chat(&place);
     user.types("hello").waits_for("Who are you?");
     user.presses(CTRL_C).waits_until_idle();
     user.types("/answer Ada")
         .waits_for("no server asks a question");
+    user.presses(CTRL_D);
     user.leaves_chat().0.ok();
 }
 
 #[test]
 fn run_without_a_terminal_declines_and_lists_the_question() {
     let place = Place::new();
-    let args = format!("{} --output json hello", config(&place));
+    let args = format!("{} --json hello", config(&place));
     let ended = place.run_script(SCRIPT).args(&args).end().ok();
     assert_eq!(answer(&place), r#"{"action": "decline"}"#);
     let denials = &ended.envelope()["denials"];

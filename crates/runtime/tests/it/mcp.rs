@@ -1,13 +1,17 @@
 //! MCP servers, from the configuration to a turn that uses them.
 
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::time::Duration;
 
 use allstop_core::Extent;
 use allstop_model::Reply;
-use allstop_runtime::{SessionSetup, StartErrorKind, System};
+use allstop_model::provider::KeyLookup;
+use allstop_runtime::config::McpLoginSection;
+use allstop_runtime::{SessionSetup, StartErrorKind, System, mcp_login_options};
 use allstop_scope::StopRequest;
 use allstop_session::StopTarget;
+use allstop_tools::mcp::LoginClient;
 use serde_json::json;
 
 use crate::{Place, one_turn, user, wait_until, within};
@@ -114,6 +118,7 @@ async fn invalid_server_is_reported_before_anything_starts() {
             "url = \"http://127.0.0.1:1\"\nbearer_token_env = \"NO\"",
             "NO is not set",
         ),
+        ("command = \"x\"\nlogin = { port = 1 }", "require `url`"),
         ("command = \"x\"\nallow = [\"[\"]", "invalid pattern"),
     ] {
         let config = format!("[mcp.servers.bad]\n{section}\n");
@@ -142,4 +147,37 @@ async fn hanging_server_delays_the_start_by_its_limit_only() {
     assert!(state.starts_with("not available"), "{state}");
     assert_eq!(&*within(one_turn(&system, "go")).await.output, "done");
     within(system.close()).await;
+}
+
+/// A secret without a client would be sent for no client.
+#[test]
+fn login_of_a_registered_client_needs_its_id_and_its_secret() {
+    let keys: KeyLookup = Arc::new(|name| (name == "SECRET").then(|| "s".to_owned()));
+    let section = |id: Option<&str>, secret: Option<&str>| McpLoginSection {
+        client_id: id.map(str::to_owned),
+        client_secret_env: secret.map(str::to_owned),
+        scopes: vec!["read".to_owned()],
+        port: None,
+    };
+    let of = |section: &McpLoginSection| mcp_login_options(section, &[], &keys);
+    let options = of(&section(Some("c"), Some("SECRET"))).unwrap();
+    let LoginClient::Registered { id, secret } = options.client else {
+        panic!("{options:?}");
+    };
+    assert_eq!((&*id, secret.as_deref()), ("c", Some("s")));
+    assert_eq!(options.scopes, ["read"]);
+    let other = mcp_login_options(&section(None, None), &["write".to_owned()], &keys);
+    assert_eq!(other.unwrap().scopes, ["write"]);
+    for (wrong, why) in [
+        (
+            section(None, Some("SECRET")),
+            "`client_secret_env` requires `client_id`",
+        ),
+        (
+            section(Some("c"), Some("NO")),
+            "the environment variable NO is not set",
+        ),
+    ] {
+        assert_eq!(of(&wrong).unwrap_err().message, why);
+    }
 }

@@ -121,7 +121,12 @@ fn question(
             ..
         } => {
             let schema = serde_json::to_value(requested_schema).unwrap_or_default();
-            (message, WantedInput::Form(fields(&schema)?))
+            let mut fields = fields(&schema)?;
+            // The order of the server has a meaning for people, and the JSON object does not keep it.
+            if let Some(order) = &requested_schema.property_order {
+                fields.sort_by_key(|field| order.iter().position(|name| *name == field.name));
+            }
+            (message, WantedInput::Form(fields))
         }
         ElicitRequestParams::UrlElicitationParams { message, url, .. } => {
             let is_web = url.starts_with("https://") || url.starts_with("http://");
