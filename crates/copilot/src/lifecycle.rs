@@ -24,7 +24,7 @@ pub(crate) enum LifecycleKind {
 /// Notification `session.lifecycle`.
 #[derive(Debug, Clone, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub(crate) struct LifecycleEvent {
+pub(crate) struct SessionLifecycleEvent {
     #[serde(rename = "type")]
     pub kind: LifecycleKind,
     pub session_id: SessionId,
@@ -43,7 +43,7 @@ pub(crate) struct LifecycleMetadata {
 }
 
 /// Sends all notifications to a client. Never completes before the server or the connection has ended.
-pub(crate) async fn forward(mut events: broadcast::Receiver<LifecycleEvent>, client: &Client) {
+pub(crate) async fn forward(mut events: broadcast::Receiver<SessionLifecycleEvent>, client: &Client) {
     loop {
         match events.recv().await {
             Ok(event) => {

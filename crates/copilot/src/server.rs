@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::connection::{Client, ClientId};
 use crate::hosted::{HostedSession, now};
 pub(crate) use crate::lifecycle::LifecycleKind;
-use crate::lifecycle::{LIFECYCLE_EVENTS_MAX, LifecycleEvent, LifecycleMetadata};
+use crate::lifecycle::{LIFECYCLE_EVENTS_MAX, SessionLifecycleEvent, LifecycleMetadata};
 
 /// Default of `unattended_max`. A restarted client returns within seconds. After this time, a turn without a client
 /// must not cause more cost.
@@ -87,7 +87,7 @@ struct ServerInner {
     connections: Scope,
     options: CopilotOptions,
     clients: AtomicU64,
-    lifecycle: broadcast::Sender<LifecycleEvent>,
+    lifecycle: broadcast::Sender<SessionLifecycleEvent>,
     /// Cancelled when a client requests a shutdown of the server.
     shutdown: CancellationToken,
 }
@@ -144,7 +144,7 @@ impl CopilotServer {
             start_time: open.opened_at,
             modified_time: now(),
         });
-        let event = LifecycleEvent {
+        let event = SessionLifecycleEvent {
             kind,
             session_id: session.clone(),
             metadata,
@@ -153,7 +153,7 @@ impl CopilotServer {
         drop(self.inner.lifecycle.send(event));
     }
 
-    pub(crate) fn lifecycle_events(&self) -> broadcast::Receiver<LifecycleEvent> {
+    pub(crate) fn lifecycle_events(&self) -> broadcast::Receiver<SessionLifecycleEvent> {
         self.inner.lifecycle.subscribe()
     }
 
