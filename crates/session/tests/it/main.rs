@@ -10,6 +10,7 @@ mod longer;
 mod outcome_now;
 mod questions;
 mod registry;
+mod server_questions;
 mod steered;
 mod store;
 mod stored_receipts;
