@@ -43,7 +43,10 @@ pub(crate) struct LifecycleMetadata {
 }
 
 /// Sends all notifications to a client. Never completes before the server or the connection has ended.
-pub(crate) async fn forward(mut events: broadcast::Receiver<SessionLifecycleEvent>, client: &Client) {
+pub(crate) async fn forward(
+    mut events: broadcast::Receiver<SessionLifecycleEvent>,
+    client: &Client,
+) {
     loop {
         match events.recv().await {
             Ok(event) => {

@@ -18,7 +18,7 @@ use tokio_util::sync::CancellationToken;
 use crate::connection::{Client, ClientId};
 use crate::hosted::{HostedSession, now};
 pub(crate) use crate::lifecycle::LifecycleKind;
-use crate::lifecycle::{LIFECYCLE_EVENTS_MAX, SessionLifecycleEvent, LifecycleMetadata};
+use crate::lifecycle::{LIFECYCLE_EVENTS_MAX, LifecycleMetadata, SessionLifecycleEvent};
 
 /// Default of `unattended_max`. A restarted client returns within seconds. After this time, a turn without a client
 /// must not cause more cost.

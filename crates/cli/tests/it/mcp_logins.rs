@@ -74,7 +74,7 @@ fn start(place: &Place) -> Theirs {
     let program = place.file("server.py", SERVER);
     let address = place.path("address");
     let child = Command::new("python3").arg(program).arg(&address).spawn();
-    let theirs = Theirs(child.unwrap());
+    let theirs = Theirs(child.expect("the command starts"));
     let base = eventually("the server listens", || fs::read_to_string(&address).ok());
     let add = format!("mcp add t --url {base}/mcp");
     place.allstop().args(&add).end().ok();
@@ -86,7 +86,7 @@ fn visit(address: &str) {
     let visited = Command::new("python3")
         .args(["-c", visit, address])
         .status();
-    assert!(visited.unwrap().success());
+    assert!(visited.expect("python3 starts").success());
 }
 
 #[test]

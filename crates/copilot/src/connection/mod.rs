@@ -145,7 +145,7 @@ impl CopilotServer {
         let notifying = async {
             // Sessions are named only to a client that may use them.
             let_in.cancelled().await;
-            lifecycle::forward(server.lifecycle_events(), &client).await
+            lifecycle::forward(server.lifecycle_events(), &client).await;
         };
         let mut writing = std::pin::pin!(writer.write_to(output));
         let (end, writes_on) = tokio::select! {

@@ -15,7 +15,7 @@ use super::method::{MethodAnswer, MethodCx, later, open_session, read};
 /// Maximum number of events in an answer.
 const EVENTS_MAX: usize = 1_000;
 /// Maximum wait for new events. The reader repeats its request afterwards.
-const WAIT_MAX: Duration = Duration::from_secs(60);
+const WAIT_MAX: Duration = Duration::from_mins(1);
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]

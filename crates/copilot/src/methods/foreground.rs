@@ -6,6 +6,10 @@ use serde_json::value::RawValue;
 
 use super::method::{MethodAnswer, MethodCx};
 
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "the table of methods has this type"
+)]
 pub(super) fn get(
     _cx: &MethodCx<'_>,
     _params: Option<&RawValue>,

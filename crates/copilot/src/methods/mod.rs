@@ -100,6 +100,10 @@ const FAMILIES: &[(&str, BeginFamily)] = &[
     ("session.metadata.", settings::begin),
 ];
 
+#[expect(
+    clippy::unnecessary_wraps,
+    reason = "the table of methods has this type"
+)]
 fn shutdown(cx: &MethodCx<'_>, _params: Option<&RawValue>) -> Result<MethodAnswer, RpcError> {
     cx.server.request_shutdown();
     Ok(MethodAnswer::Now(Ok(Value::Object(Map::new()))))
