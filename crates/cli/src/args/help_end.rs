@@ -148,6 +148,12 @@ const ENDS: &[(&str, &str, &[&str])] = &[
     ("mcp add", CODES, &[]),
     ("mcp remove", CODES, &["allstop mcp remove files"]),
     (
+        "mcp login",
+        "0 logged in · 1 refused, or no answer in ten minutes · 2 usage error, or not found · 130 Ctrl-C",
+        &[],
+    ),
+    ("mcp logout", CODES, &["allstop mcp logout tickets"]),
+    (
         "mcp test",
         "0 the server lists its tools, and ends · 1 it fails · 2 usage error, or not found",
         &["allstop mcp test files"],

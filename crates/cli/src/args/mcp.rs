@@ -15,7 +15,11 @@ The command prints an address for a browser on this machine, and waits at most t
 are kept in a file that only you can read; sessions that already run use them, too.
 
 For a browser on another machine, set `port` in the section `[mcp.servers.NAME.login]` and forward this port:
-  ssh -L PORT:127.0.0.1:PORT HOST allstop mcp login NAME ";
+  ssh -L PORT:127.0.0.1:PORT HOST allstop mcp login NAME
+
+Examples:
+  allstop mcp login tickets
+  allstop mcp login tickets --scope tickets:read ";
 
 #[derive(Debug, Args)]
 pub(crate) struct McpArgs {

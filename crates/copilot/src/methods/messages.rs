@@ -134,11 +134,31 @@ fn attachments_of(given: &[Value]) -> Result<Vec<AttachmentParams>, RpcError> {
     parsed.collect()
 }
 
+/// Returns the attachment for the event of the message. The SDKs cannot read an event with an attachment that lacks a
+/// field: a missing name is derived from the path, and a selection without a range is left out.
+fn echoed(attachment: &Value) -> Option<Value> {
+    let mut attachment = attachment.clone();
+    if attachment["type"] == "selection" && !attachment["selection"].is_object() {
+        return None;
+    }
+    let path = attachment["path"]
+        .as_str()
+        .or(attachment["filePath"].as_str());
+    let name = path
+        .and_then(|path| path.rsplit('/').next())
+        .map(str::to_owned);
+    if let (Some(name), Value::Object(fields)) = (name, &mut attachment) {
+        fields.entry("displayName").or_insert(name.into());
+    }
+    Some(attachment)
+}
+
 /// Returns the fields of the event `user.message` that repeat the parameters.
 fn facts_of(params: &SendParams, attachments: &[Value]) -> Map<String, Value> {
     let mut facts = Map::new();
     if !attachments.is_empty() {
-        facts.insert("attachments".to_owned(), attachments.into());
+        let echoed: Vec<_> = attachments.iter().filter_map(echoed).collect();
+        facts.insert("attachments".to_owned(), echoed.into());
     }
     if let Some(mode) = &params.agent_mode {
         facts.insert("agentMode".to_owned(), mode.as_str().into());

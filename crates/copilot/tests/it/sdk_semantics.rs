@@ -187,7 +187,8 @@ async fn history_contains_the_model_the_attachments_and_the_resume() {
         "sessionId": "s",
         "prompt": "read it",
         "agentMode": "plan",
-        "attachments": [attachment],
+        // An SDK could not read an event with a selection that has no range.
+        "attachments": [attachment, { "type": "selection", "filePath": "/tmp/x", "text": "x" }],
     });
     client.request("session.send", &message).await;
     client.event("pending_messages.modified").await;
@@ -212,7 +213,9 @@ async fn history_contains_the_model_the_attachments_and_the_resume() {
     };
     assert!(of_kind("session.start")["selectedModel"].is_string());
     assert_eq!(of_kind("user.message"), live);
-    assert_eq!(live["attachments"], json!([attachment]));
+    let mut named = attachment;
+    named["displayName"] = json!("x");
+    assert_eq!(live["attachments"], json!([named]));
     assert_eq!(live["agentMode"], "plan");
     assert_eq!(of_kind("session.resume"), resumed);
 }

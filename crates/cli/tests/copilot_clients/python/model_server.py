@@ -44,11 +44,10 @@ class ModelServer:
         last = max(place for place, message in enumerate(messages) if message["role"] == "user")
         step = sum(message["role"] == "assistant" for message in messages[last:])
         prompt = messages[last]["content"]
-        if prompt.startswith("Note of Allstop"):
-            # The note about the effects of an earlier turn comes before the prompt, in the same message.
-            prompt = prompt.split("\n\n", 1)[-1]
+        # Notes about the stop and the effects of an earlier turn come before the prompt, in the same message.
+        prompts = [prompt, *prompt.split("\n\n")[1:]]
         for begin, replies in self.replies.items():
-            if prompt.startswith(begin):
+            if any(prompt.startswith(begin) for prompt in prompts):
                 return replies[step] if step < len(replies) else None
         return None
 
